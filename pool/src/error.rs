@@ -1,0 +1,114 @@
+//! What can go wrong in the engine.
+//!
+//! A variant says what, where and with which numbers. [`Error::kind`] says what the caller can do about it, and nothing
+//! ever matches on the text.
+
+use std::io;
+
+use crate::units::{Guid, Txg};
+
+/// The engine's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The request itself is wrong: change it.
+    Request,
+    /// No room: free some space or add a device.
+    Space,
+    /// Something on a device is damaged, with no good copy left.
+    Damage,
+    /// A device does not answer or refuses: look at the device.
+    Device,
+    /// Somebody else holds it: wait, or ask them.
+    Busy,
+    /// This version of Cenote cannot read it: use a newer one.
+    Unsupported,
+}
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A device refused an operation.
+    #[error("{device}: cannot {action}: {source}")]
+    Device {
+        /// The device's path or name.
+        device: String,
+        /// The operation, as a verb phrase.
+        action: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A device is held by another process.
+    #[error("{device} is in use by {holder}")]
+    Busy {
+        /// The device's path.
+        device: String,
+        /// Who holds it, as far as is known.
+        holder: String,
+    },
+    /// The request cannot be carried out as it is.
+    #[error("{0}")]
+    Request(String),
+    /// There is no room left for what was asked.
+    #[error("out of space")]
+    OutOfSpace,
+    /// A block is damaged and no copy of it is good.
+    #[error("damaged {what}: {problem}")]
+    Damaged {
+        /// Which structure, and where.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The structure is of a version or has a feature that this program does not know.
+    #[error("{what} is not supported: {problem}")]
+    Unsupported {
+        /// Which structure.
+        what: String,
+        /// The version or the feature.
+        problem: String,
+    },
+    /// A device does not belong to the pool as it stands.
+    #[error("device {device} of pool {pool} is missing")]
+    Missing {
+        /// The missing device.
+        device: Guid,
+        /// The pool's name.
+        pool: String,
+    },
+    /// The newest committed state cannot be read.
+    #[error("transaction group {txg} of pool {pool} cannot be read: {problem}")]
+    Unreadable {
+        /// The pool's name.
+        pool: String,
+        /// The transaction group of the newest uberblock.
+        txg: Txg,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The pool takes no more changes: it was opened read-only, is closing, or an earlier commit failed.
+    #[error("the pool takes no changes: {0}")]
+    Closed(String),
+}
+
+impl Error {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Device { .. } | Error::Missing { .. } => ErrorKind::Device,
+            Error::Busy { .. } => ErrorKind::Busy,
+            Error::Request(_) | Error::Closed(_) => ErrorKind::Request,
+            Error::OutOfSpace => ErrorKind::Space,
+            Error::Damaged { .. } | Error::Unreadable { .. } => ErrorKind::Damage,
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
+        }
+    }
+
+    /// A [`Error::Damaged`] from its two parts.
+    pub fn damaged(what: impl Into<String>, problem: impl ToString) -> Error {
+        Error::Damaged { what: what.into(), problem: problem.to_string() }
+    }
+}

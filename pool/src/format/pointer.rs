@@ -1,0 +1,240 @@
+//! The block pointer: where a block lies, how it is stored, and how to know that it is the right one.
+//!
+//! A block is named by chunk and sector, never by device, so that a chunk can be moved to another device without
+//! rewriting what points into it. Coded with variable length; see `pool/FORMAT.md`, "Block pointer".
+//!
+//! Invariants:
+//! 1. `copies >= 1`, and `addresses[copies..]` are default.
+//! 2. `stored <= logical`; both are 1 to 16 MiB. A block that did not shrink is stored as it is.
+//! 3. `birth <= logical_birth`: a block is written before or when it is put under the key where it stands.
+
+use crate::{
+    format::codec::{Malformed, Reader, Writer, malformed},
+    units::{ChunkId, Txg},
+};
+
+/// The largest block, before and after compression, in bytes.
+pub const MAX_BLOCK: u32 = 16 << 20;
+
+/// The longest coded block pointer, in bytes.
+pub const MAX_POINTER: usize = 3 + 3 * (5 + 5) + 2 * 4 + 32 + 2 * 10;
+
+/// Where one copy of a block starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The offset in the chunk, in sectors (the pool's allocation unit).
+    pub sector: u32,
+}
+
+/// How a block was compressed: what a reader needs to know, so levels do not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Compression {
+    /// Stored as it is.
+    #[default]
+    Off = 0,
+    /// LZ4 block format.
+    Lz4 = 1,
+    /// A Zstandard frame.
+    Zstd = 2,
+    /// A zlib stream, as written by gzip compression.
+    Zlib = 3,
+}
+
+/// How a block's checksum is made. The checksum covers the bytes as stored, and is zero-padded to 32 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Checksum {
+    /// None: only for file data, with `checksum=off`.
+    Off = 0,
+    /// BLAKE3, 256 bits.
+    #[default]
+    Blake3 = 1,
+    /// XXH3, 128 bits, little-endian: not against an adversary.
+    Xxh3 = 2,
+    /// SHA-256.
+    Sha256 = 3,
+}
+
+/// A reference to a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockPointer {
+    /// Where the copies lie; the first `copies` are meant.
+    pub addresses: [Address; 3],
+    /// How many copies there are, 1 to 3.
+    pub copies: u8,
+    /// The size of the content, in bytes.
+    pub logical: u32,
+    /// The size as stored, after compression, in bytes. Space is taken in whole sectors.
+    pub stored: u32,
+    /// How the content was compressed.
+    pub compression: Compression,
+    /// How the checksum is made.
+    pub checksum_kind: Checksum,
+    /// The checksum of the stored bytes.
+    pub checksum: [u8; 32],
+    /// When the block was written (its physical birth): what deadlists and scrub go by.
+    pub birth: Txg,
+    /// When the pointer was put under the key where it stands: what streams go by.
+    pub logical_birth: Txg,
+}
+
+impl BlockPointer {
+    /// The addresses of all copies.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses[..usize::from(self.copies)]
+    }
+
+    /// The space that all copies take together, in bytes, given the pool's sector size.
+    pub fn allocated(&self, sector: u32) -> u64 {
+        u64::from(self.copies) * u64::from(self.stored.div_ceil(sector)) * u64::from(sector)
+    }
+
+    /// Appends the coded form.
+    pub fn encode(&self, out: &mut impl Writer) {
+        let moved = self.logical_birth != self.birth;
+        out.put_u8(self.copies | u8::from(moved) << 2);
+        out.put_u8(self.compression as u8 | (self.checksum_kind as u8) << 4);
+        out.put_varint(u64::from(self.logical));
+        out.put_varint(u64::from(self.logical - self.stored));
+        for address in self.addresses() {
+            out.put_varint(u64::from(address.chunk.0));
+            out.put_varint(u64::from(address.sector));
+        }
+        out.put_varint(self.birth.0);
+        if moved {
+            out.put_varint(self.logical_birth.0 - self.birth.0);
+        }
+        out.put_bytes(&self.checksum[..checksum_len(self.checksum_kind)]);
+    }
+
+    /// Takes a pointer off the reader, and verifies that it can be one.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<BlockPointer, Malformed> {
+        const WHAT: &str = "block pointer";
+        let flags = reader.u8(WHAT)?;
+        let (copies, moved) = (flags & 3, flags & 4 != 0);
+        if copies == 0 || flags & !7 != 0 {
+            return malformed("block pointer's flags");
+        }
+        let kinds = reader.u8(WHAT)?;
+        let compression = decode_compression(kinds & 0x0f)?;
+        let checksum_kind = decode_checksum(kinds >> 4)?;
+        let logical = reader.varint32(WHAT)?;
+        let saved = reader.varint32(WHAT)?;
+        if logical == 0 || logical > MAX_BLOCK || saved >= logical {
+            return malformed("block pointer's sizes");
+        }
+        if (compression == Compression::Off) != (saved == 0) {
+            return malformed("block pointer's compression");
+        }
+        let mut addresses = [Address::default(); 3];
+        for address in &mut addresses[..usize::from(copies)] {
+            *address = Address { chunk: ChunkId(reader.varint32(WHAT)?), sector: reader.varint32(WHAT)? };
+        }
+        let birth = Txg(reader.varint(WHAT)?);
+        let later = if moved { reader.varint(WHAT)? } else { 0 };
+        if moved && later == 0 {
+            return malformed("block pointer's births");
+        }
+        let logical_birth = Txg(birth.0.checked_add(later).ok_or(Malformed { what: "block pointer's births" })?);
+        let mut checksum = [0; 32];
+        let len = checksum_len(checksum_kind);
+        checksum[..len].copy_from_slice(reader.bytes(len, WHAT)?);
+        let stored = logical - saved;
+        Ok(BlockPointer {
+            addresses,
+            copies,
+            logical,
+            stored,
+            compression,
+            checksum_kind,
+            checksum,
+            birth,
+            logical_birth,
+        })
+    }
+}
+
+/// How many bytes a checksum takes in a coded pointer.
+fn checksum_len(kind: Checksum) -> usize {
+    match kind {
+        Checksum::Off => 0,
+        Checksum::Xxh3 => 16,
+        Checksum::Blake3 | Checksum::Sha256 => 32,
+    }
+}
+
+fn decode_compression(code: u8) -> Result<Compression, Malformed> {
+    match code {
+        0 => Ok(Compression::Off),
+        1 => Ok(Compression::Lz4),
+        2 => Ok(Compression::Zstd),
+        3 => Ok(Compression::Zlib),
+        _ => malformed("compression"),
+    }
+}
+
+fn decode_checksum(code: u8) -> Result<Checksum, Malformed> {
+    match code {
+        0 => Ok(Checksum::Off),
+        1 => Ok(Checksum::Blake3),
+        2 => Ok(Checksum::Xxh3),
+        3 => Ok(Checksum::Sha256),
+        _ => malformed("checksum kind"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Any pointer that keeps the invariants.
+    pub(crate) fn any_pointer() -> impl Strategy<Value = BlockPointer> {
+        let kinds = (0u8..4).prop_map(|code| decode_checksum(code).unwrap());
+        (1u8..4, any::<[(u32, u32); 3]>(), 1..=MAX_BLOCK, any::<u32>(), 1u8..4, kinds, any::<[u8; 32]>(), any::<u64>(), 0u64..9)
+            .prop_map(|(copies, places, logical, saved, compression, checksum_kind, mut checksum, birth, later)| {
+                let mut addresses = [Address::default(); 3];
+                for (address, (chunk, sector)) in addresses.iter_mut().zip(places).take(copies.into()) {
+                    *address = Address { chunk: ChunkId(chunk), sector };
+                }
+                let saved = saved % logical;
+                checksum[checksum_len(checksum_kind)..].fill(0);
+                let birth = birth >> 1;
+                BlockPointer {
+                    addresses,
+                    copies,
+                    logical,
+                    stored: logical - saved,
+                    compression: if saved == 0 { Compression::Off } else { decode_compression(compression).unwrap() },
+                    checksum_kind,
+                    checksum,
+                    birth: Txg(birth),
+                    logical_birth: Txg(birth + later),
+                }
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(pointer in any_pointer()) {
+            let mut bytes = Vec::new();
+            pointer.encode(&mut bytes);
+            prop_assert!(bytes.len() <= MAX_POINTER);
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(BlockPointer::decode(&mut reader), Ok(pointer));
+            prop_assert_eq!(reader.remaining(), 0);
+        }
+
+        #[test]
+        fn garbage_is_refused_or_is_a_pointer_that_keeps_the_invariants(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            if let Ok(pointer) = BlockPointer::decode(&mut Reader::new(&bytes)) {
+                prop_assert!((1..=3).contains(&pointer.copies));
+                prop_assert!(pointer.stored >= 1 && pointer.stored <= pointer.logical && pointer.logical <= MAX_BLOCK);
+                prop_assert!(pointer.birth <= pointer.logical_birth);
+            }
+        }
+    }
+}
