@@ -6,4 +6,5 @@
 
 pub mod codec;
 pub mod key;
+pub mod node;
 pub mod pointer;

@@ -1,0 +1,2 @@
+//! Blocks.
+pub mod compression;

@@ -1,0 +1,315 @@
+//! Changing a tree: puts and deletes that take effect together.
+//!
+//! Applying a batch has two passes. The first only reads: it walks to every leaf that will change and to the neighbours
+//! that an emptied leaf would merge with, and fails with a [`Miss`] before anything has changed. The second cannot fail.
+
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    format::{
+        key::Key,
+        pointer::{Address, BlockPointer},
+    },
+    tree::{
+        cell::{Cell, Slot},
+        node::{Child, Content, Interior, NODE_LOW, NODE_MERGED, Node, PutBlock},
+        record::Record,
+        view::{Block, Miss, NodeSource, Root, Step},
+    },
+    units::Txg,
+};
+
+/// A block that the open tree no longer refers to. Whether its space is free, or a snapshot still needs it, is for the
+/// tree's owner to say once the transaction group is written.
+#[derive(Clone, Debug)]
+pub enum Kill {
+    /// A stored block.
+    Stored(BlockPointer),
+    /// A record. If it is of the transaction group that dropped it and never was stored, there is nothing to free.
+    Record(Arc<Record>),
+    /// A node that an older transaction group made and may be storing right now.
+    Node(Arc<Cell>),
+}
+
+impl Kill {
+    /// Where the block is. To be asked after the transaction group before the kill's own was written.
+    pub fn pointer(&self) -> Option<BlockPointer> {
+        match self {
+            Kill::Stored(pointer) => Some(*pointer),
+            Kill::Record(record) => record.pointer().copied(),
+            Kill::Node(cell) => Some(*cell.pointer().expect("a node of an earlier transaction group is stored")),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Put { body: Vec<u8>, block: PutBlock },
+    Delete,
+}
+
+/// Changes that take effect together.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    changes: BTreeMap<Key, Change>,
+    kills: Vec<Kill>,
+}
+
+impl Batch {
+    /// Puts an item, in place of the one under the same key if there is one. The key must be below [`Key::MAX`].
+    pub fn put(&mut self, key: Key, body: impl Into<Vec<u8>>, block: Option<&Block>) {
+        assert!(key < Key::MAX);
+        self.changes.insert(key, Change::Put { body: body.into(), block: Block::put(block) });
+    }
+
+    /// Deletes the item under `key`, if there is one.
+    pub fn delete(&mut self, key: Key) {
+        self.changes.insert(key, Change::Delete);
+    }
+
+    /// Says that no item refers to this block any more once the batch is applied.
+    pub fn kill(&mut self, block: Block) {
+        self.kills.push(match block {
+            Block::Stored(pointer) => Kill::Stored(pointer),
+            Block::Pending(record) => Kill::Record(record),
+        });
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.kills.is_empty()
+    }
+
+    /// The number of items it puts or deletes.
+    pub fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Applies the batch to a tree whose exclusive lock the caller holds. `txg` is the open transaction group. Dropped
+    /// blocks and nodes are appended to `kills`. Returns by how many bytes the tree's dirty nodes have grown, roughly.
+    pub fn apply(
+        self,
+        root: &mut Root,
+        txg: Txg,
+        nodes: &dyn NodeSource,
+        kills: &mut Vec<Kill>,
+    ) -> Result<usize, Miss> {
+        if self.changes.is_empty() {
+            kills.extend(self.kills);
+            return Ok(0);
+        }
+        let changes: Vec<(Key, Change)> = self.changes.into_iter().collect();
+        let nodes = &Pinned { nodes, found: RefCell::default() };
+        let whole = Step { slot: &root.slot, level: root.level, low: Key::MIN, high: Key::MAX };
+        require(&whole, &changes, nodes)?;
+        let mut editor = Editor { txg, nodes, kills, grown: 0 };
+        let siblings = editor.change(&mut root.slot, &changes);
+        editor.fit_root(root, siblings);
+        let grown = editor.grown;
+        kills.extend(self.kills);
+        Ok(grown)
+    }
+}
+
+/// The part of `changes` that falls into each child of `interior`, with the child's index.
+fn by_child<'a>(interior: &Interior, changes: &'a [(Key, Change)]) -> SmallVec<[(usize, &'a [(Key, Change)]); 4]> {
+    let mut parts = SmallVec::new();
+    let mut rest = changes;
+    while let Some((first, _)) = rest.first() {
+        let index = interior.find(*first);
+        let next = interior.children.get(index + 1);
+        let len = next.map_or(rest.len(), |next| rest.partition_point(|(key, _)| *key < next.low));
+        let (part, others) = rest.split_at(len);
+        parts.push((index, part));
+        rest = others;
+    }
+    parts
+}
+
+/// Fails if a node that applying `changes` needs is not in memory.
+fn require(step: &Step<'_>, changes: &[(Key, Change)], nodes: &dyn NodeSource) -> Result<(), Miss> {
+    let node = step.load(nodes)?;
+    let Some(interior) = node.interior() else { return Ok(()) };
+    for (index, part) in by_child(interior, changes) {
+        let child = |index: usize| Step {
+            slot: &interior.children[index].slot,
+            level: interior.level - 1,
+            low: interior.children[index].low,
+            high: interior.high(index, node.high),
+        };
+        require(&child(index), part, nodes)?;
+        let shrinks = part.iter().any(|(_, change)| matches!(change, Change::Delete));
+        if shrinks && child(index).load(nodes)?.bound() < NODE_LOW {
+            let neighbour = if index + 1 < interior.children.len() { index + 1 } else { index.saturating_sub(1) };
+            child(neighbour).load(nodes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps what the first pass found: another thread's reads may push it out of the cache before the second pass.
+struct Pinned<'a> {
+    nodes: &'a dyn NodeSource,
+    found: RefCell<Vec<(Address, Arc<Node>)>>,
+}
+
+impl NodeSource for Pinned<'_> {
+    fn node(&self, pointer: &BlockPointer) -> Option<Arc<Node>> {
+        let address = pointer.addresses[0];
+        let mut found = self.found.borrow_mut();
+        if let Some((_, node)) = found.iter().rev().find(|(other, _)| *other == address) {
+            return Some(node.clone());
+        }
+        let node = self.nodes.node(pointer)?;
+        found.push((address, node.clone()));
+        Some(node)
+    }
+}
+
+struct Editor<'a> {
+    txg: Txg,
+    nodes: &'a dyn NodeSource,
+    kills: &'a mut Vec<Kill>,
+    grown: usize,
+}
+
+impl Editor<'_> {
+    /// Applies `changes` under `slot`. Returns the nodes that were split off to its right.
+    fn change(&mut self, slot: &mut Slot, changes: &[(Key, Change)]) -> Vec<Child> {
+        let cell = self.own(slot);
+        let right = cell.edit(|node| {
+            let before = node.bound();
+            let grew_at_end = match &mut node.content {
+                Content::Leaf(leaf) => {
+                    let mut last = 0;
+                    for (key, change) in changes {
+                        match change {
+                            Change::Put { body, block } => last = leaf.put(*key, body, block),
+                            Change::Delete => drop(leaf.delete(*key)),
+                        }
+                    }
+                    last + 1 == leaf.items().len()
+                }
+                Content::Interior(interior) => self.change_children(interior, node.high, changes),
+            };
+            self.grown += node.bound().saturating_sub(before);
+            split(node, grew_at_end)
+        });
+        right.into_iter().map(|node| self.adopt(node)).collect()
+    }
+
+    /// Returns whether the last child was split.
+    fn change_children(&mut self, interior: &mut Interior, high: Key, changes: &[(Key, Change)]) -> bool {
+        // From the last to the first, so that the indices of those still to come stay valid.
+        let mut grew_at_end = false;
+        for (index, part) in by_child(interior, changes).into_iter().rev() {
+            let siblings = self.change(&mut interior.children[index].slot, part);
+            if siblings.is_empty() {
+                self.merge_around(interior, index, high);
+            } else {
+                grew_at_end |= index + 1 == interior.children.len();
+                interior.children.splice(index + 1..index + 1, siblings);
+            }
+        }
+        grew_at_end
+    }
+
+    /// Merges a child that has become small with a neighbour, if the neighbour is in memory and the two fit.
+    fn merge_around(&mut self, interior: &mut Interior, index: usize, high: Key) {
+        let load = |editor: &Self, interior: &Interior, index: usize| {
+            let child = &interior.children[index];
+            let step =
+                Step { slot: &child.slot, level: interior.level - 1, low: child.low, high: interior.high(index, high) };
+            step.load(editor.nodes).ok()
+        };
+        let Some(node) = load(self, interior, index).filter(|node| node.bound() < NODE_LOW) else { return };
+        let left = if index + 1 < interior.children.len() { index } else { index.saturating_sub(1) };
+        if left + 1 >= interior.children.len() {
+            return;
+        }
+        let neighbour = if left == index { index + 1 } else { left };
+        let Some(other) = load(self, interior, neighbour) else { return };
+        if node.bound() + other.bound() > NODE_MERGED && !node.is_empty() && !other.is_empty() {
+            return;
+        }
+        let right = if left == index { other } else { node };
+        let removed = interior.children.remove(left + 1);
+        self.own(&mut interior.children[left].slot).edit(|node| node.merge(&right));
+        self.drop_slot(removed.slot);
+    }
+
+    /// Gives the root the height that it needs: a level more for nodes split off it, less where one child is left.
+    fn fit_root(&mut self, root: &mut Root, siblings: Vec<Child>) {
+        let mut siblings = siblings;
+        while !siblings.is_empty() {
+            root.level += 1;
+            let mut children = vec![Child { low: Key::MIN, slot: root.slot.clone() }];
+            children.append(&mut siblings);
+            let mut node = Node {
+                low: Key::MIN,
+                high: Key::MAX,
+                content: Content::Interior(Interior { level: root.level, children }),
+            };
+            let right = split(&mut node, false);
+            siblings = right.into_iter().map(|node| self.adopt(node)).collect();
+            root.slot = Slot::Dirty(Cell::new(self.txg, Arc::new(node)));
+        }
+        while let Some(only) = self.only_child(root) {
+            let old = std::mem::replace(&mut root.slot, only);
+            root.level -= 1;
+            self.drop_slot(old);
+        }
+    }
+
+    fn only_child(&self, root: &Root) -> Option<Slot> {
+        let Slot::Dirty(cell) = &root.slot else { return None };
+        let node = cell.node()?;
+        match node.interior()?.children.as_slice() {
+            [only] => Some(only.slot.clone()),
+            _ => None,
+        }
+    }
+
+    /// A cell of the open transaction group in `slot`: the one that is there, or a copy.
+    fn own(&mut self, slot: &mut Slot) -> Arc<Cell> {
+        if let Slot::Dirty(cell) = slot
+            && cell.txg() == self.txg
+        {
+            return cell.clone();
+        }
+        let node = match slot {
+            Slot::Dirty(cell) => cell.node(),
+            Slot::Clean(_) => None,
+        };
+        let node = node.or_else(|| self.nodes.node(slot.pointer()?)).expect("the first pass has found every node");
+        self.grown += node.weight();
+        let cell = Cell::new(self.txg, node);
+        let old = std::mem::replace(slot, Slot::Dirty(cell.clone()));
+        self.drop_slot(old);
+        cell
+    }
+
+    fn adopt(&mut self, node: Node) -> Child {
+        self.grown += node.weight();
+        Child { low: node.low, slot: Slot::Dirty(Cell::new(self.txg, Arc::new(node))) }
+    }
+
+    fn drop_slot(&mut self, slot: Slot) {
+        match slot {
+            Slot::Clean(pointer) => self.kills.push(Kill::Stored(pointer)),
+            Slot::Dirty(cell) if cell.txg() != self.txg => self.kills.push(Kill::Node(cell)),
+            Slot::Dirty(_) => {}
+        }
+    }
+}
+
+/// Splits a node until every part fits; returns the parts right of it.
+fn split(node: &mut Node, grew_at_end: bool) -> Vec<Node> {
+    let mut parts: Vec<Node> = Vec::new();
+    while let Some(right) = parts.last_mut().unwrap_or(node).split(grew_at_end) {
+        parts.push(right);
+    }
+    parts
+}

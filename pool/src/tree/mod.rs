@@ -1,0 +1,37 @@
+//! The one persistent map: everything stored in a pool is a tree.
+//!
+//! A tree maps [`Key`](crate::format::key::Key)s to a body of some bytes and, optionally, a block. It knows nothing of
+//! what they mean. It is a B+tree of nodes that never change once they were written: a change copies the path from its
+//! leaf to the root.
+//!
+//! In memory a node belongs to the transaction group that made it and hangs in a [`Cell`]. A change of a node that an
+//! older group made puts a copy into a new cell; nodes of the open group are edited in place. So freezing a tree is
+//! cloning the `Arc` of its root cell: the writer walks the frozen cells while changes go on beside it. A cell also
+//! holds the node's address once it was written, write-once, and then lets go of the node: frozen and open tree share
+//! the cell, so both see a clean child from then on, and only the bounded cache keeps the node.
+//!
+//! ```text
+//! node     a leaf or an interior node in memory; splitting, merging, coding
+//! cell     a child: an address, or a node that has none yet
+//! record   the content of a block on its way to the devices
+//! view     reading: get, range, the last before a key
+//! batch    changing: puts and deletes, applied together
+//! ```
+//!
+//! Reading needs nodes that may not be in memory. Nothing here does I/O: what is missing comes back as a [`Miss`], and
+//! the caller reads the node without holding a lock, and starts again.
+
+mod batch;
+mod cell;
+mod node;
+mod record;
+mod view;
+
+pub use batch::{Batch, Kill};
+pub use cell::{Cell, Slot};
+pub use node::{Child, Content, Interior, Item, ItemBlock, Leaf, Node};
+pub use record::{Policy, Record};
+pub use view::{Block, Cursor, Entry, Miss, NodeSource, Root, View};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The content of a block on its way to the devices.
+//!
+//! Dirty data stands in the tree as a record: bytes now, an address later. The open tree and the frozen one share it,
+//! so whoever comes first finds bytes and whoever comes later finds a pointer.
+//!
+//! Invariants:
+//! 1. The bytes change only while the record is *open*: in the transaction group that made it, and before a worker has
+//!    taken it. Once sealed they never change again.
+//! 2. There are bytes or there is a pointer, or both; once there is a pointer, it stays.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::{
+    block::compression::CompressionChoice,
+    format::pointer::{BlockPointer, Checksum},
+    units::Txg,
+};
+
+/// How a block is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The compression to try.
+    pub compression: CompressionChoice,
+    /// The checksum to make.
+    pub checksum: Checksum,
+    /// How many copies to write, 1 to 3.
+    pub copies: u8,
+}
+
+/// The content of a block that is not stored yet, or was just now.
+#[derive(Debug)]
+pub struct Record {
+    txg: Txg,
+    policy: Policy,
+    state: Mutex<State>,
+    pointer: OnceLock<BlockPointer>,
+}
+
+#[derive(Debug)]
+struct State {
+    bytes: Option<Arc<Vec<u8>>>,
+    sealed: bool,
+}
+
+impl Record {
+    /// A record of transaction group `txg`, which must be the open one.
+    pub fn new(txg: Txg, policy: Policy, bytes: Vec<u8>) -> Arc<Record> {
+        assert!(!bytes.is_empty());
+        let state = Mutex::new(State { bytes: Some(Arc::new(bytes)), sealed: false });
+        Arc::new(Record { txg, policy, state, pointer: OnceLock::new() })
+    }
+
+    /// The transaction group that made it.
+    pub fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    /// How it is to be stored.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Its size in bytes, while it is in memory.
+    pub fn len(&self) -> Option<usize> {
+        self.state.lock().bytes.as_ref().map(|bytes| bytes.len())
+    }
+
+    /// The bytes, unless they were stored and let go; then [`Record::pointer`] is there.
+    pub fn bytes(&self) -> Option<Arc<Vec<u8>>> {
+        self.state.lock().bytes.clone()
+    }
+
+    /// Edits the bytes in place if the record is still open in `txg`, the open transaction group. Otherwise the caller
+    /// makes a new record.
+    pub fn edit<T>(&self, txg: Txg, edit: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
+        let mut state = self.state.lock();
+        if self.txg != txg || state.sealed {
+            return None;
+        }
+        let bytes = state.bytes.as_mut().expect("an open record has its bytes");
+        Some(edit(Arc::make_mut(bytes)))
+    }
+
+    /// Closes the record to edits and hands out the bytes for storing; `None` if somebody has done so before.
+    pub fn seal(&self) -> Option<Arc<Vec<u8>>> {
+        let mut state = self.state.lock();
+        if state.sealed {
+            return None;
+        }
+        state.sealed = true;
+        state.bytes.clone()
+    }
+
+    /// Where it was stored.
+    pub fn pointer(&self) -> Option<&BlockPointer> {
+        self.pointer.get()
+    }
+
+    /// Tells where it was stored, and lets go of the bytes.
+    pub fn stored(&self, pointer: BlockPointer) -> Option<Arc<Vec<u8>>> {
+        self.pointer.set(pointer).expect("a record is stored once");
+        self.state.lock().bytes.take()
+    }
+}

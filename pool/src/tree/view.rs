@@ -1,0 +1,254 @@
+//! Reading a tree.
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{
+    format::{key::Key, pointer::BlockPointer},
+    tree::{
+        cell::{Cell, Slot},
+        node::{Interior, ItemBlock, Node, PutBlock},
+        record::Record,
+    },
+    units::Txg,
+};
+
+/// A node that is needed and not in memory: what to read, and what it must turn out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Miss {
+    /// Where it is.
+    pub pointer: BlockPointer,
+    /// Its level.
+    pub level: u8,
+    /// The first key of its range.
+    pub low: Key,
+    /// The end of its range.
+    pub high: Key,
+}
+
+/// Where stored nodes are found without I/O: the cache, and what the caller has pinned.
+pub trait NodeSource {
+    /// The node that this pointer leads to, if it is in memory.
+    fn node(&self, pointer: &BlockPointer) -> Option<Arc<Node>>;
+}
+
+/// A tree's root: the slot that leads to it, and its level.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// The root node.
+    pub slot: Slot,
+    /// Its level.
+    pub level: u8,
+}
+
+impl Root {
+    /// An empty tree, made in the open transaction group.
+    pub fn empty(txg: Txg) -> Root {
+        Root { slot: Slot::Dirty(Cell::new(txg, Arc::new(Node::empty()))), level: 0 }
+    }
+
+    /// A stored tree.
+    pub fn stored(pointer: BlockPointer, level: u8) -> Root {
+        Root { slot: Slot::Clean(pointer), level }
+    }
+}
+
+/// The block of an item, as it is now.
+#[derive(Clone, Debug)]
+pub enum Block {
+    /// On the devices.
+    Stored(BlockPointer),
+    /// On its way there.
+    Pending(Arc<Record>),
+}
+
+impl Block {
+    /// Where it is stored, if it is.
+    pub fn pointer(&self) -> Option<BlockPointer> {
+        match self {
+            Block::Stored(pointer) => Some(*pointer),
+            Block::Pending(record) => record.pointer().copied(),
+        }
+    }
+
+    /// Whether both are one and the same block.
+    pub fn same(&self, other: &Block) -> bool {
+        match (self, other) {
+            (Block::Pending(one), Block::Pending(two)) => Arc::ptr_eq(one, two),
+            _ => match (self.pointer(), other.pointer()) {
+                (Some(one), Some(two)) => one.addresses == two.addresses,
+                _ => false,
+            },
+        }
+    }
+
+    pub(super) fn put(block: Option<&Block>) -> PutBlock {
+        match block {
+            None => PutBlock::None,
+            Some(Block::Stored(pointer)) => PutBlock::Stored(*pointer),
+            Some(Block::Pending(record)) => PutBlock::Pending(record.clone()),
+        }
+    }
+}
+
+/// An item found in a tree. Keeps its leaf in memory.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    leaf: Arc<Node>,
+    index: usize,
+}
+
+impl Entry {
+    fn item(&self) -> (&crate::tree::Leaf, &crate::tree::Item) {
+        let leaf = self.leaf.leaf().expect("an entry stands in a leaf");
+        (leaf, &leaf.items()[self.index])
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Key {
+        self.item().1.key()
+    }
+
+    /// Its body.
+    pub fn body(&self) -> &[u8] {
+        let (leaf, item) = self.item();
+        leaf.body(item)
+    }
+
+    /// Its block.
+    pub fn block(&self) -> Option<Block> {
+        let (leaf, item) = self.item();
+        match item.block() {
+            ItemBlock::None => None,
+            ItemBlock::Stored(_) => leaf.pointer(item).map(Block::Stored),
+            ItemBlock::Pending(record) => {
+                Some(record.pointer().map_or_else(|| Block::Pending(record.clone()), |pointer| Block::Stored(*pointer)))
+            }
+        }
+    }
+}
+
+/// A tree at one instant.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    root: &'a Root,
+    nodes: &'a dyn NodeSource,
+    txg: Txg,
+}
+
+/// A node on the way down, with the range its parent gave it.
+pub(super) struct Step<'a> {
+    pub(super) slot: &'a Slot,
+    pub(super) level: u8,
+    pub(super) low: Key,
+    pub(super) high: Key,
+}
+
+impl Step<'_> {
+    pub(super) fn load(&self, nodes: &dyn NodeSource) -> Result<Arc<Node>, Miss> {
+        if let Slot::Dirty(cell) = self.slot
+            && let Some(node) = cell.node()
+        {
+            return Ok(node);
+        }
+        let pointer = *self.slot.pointer().expect("a slot without a node has an address");
+        nodes.node(&pointer).ok_or(Miss { pointer, level: self.level, low: self.low, high: self.high })
+    }
+}
+
+impl<'a> View<'a> {
+    /// Looks at `root`; `txg` is the open transaction group, or that of the frozen tree.
+    pub fn new(root: &'a Root, nodes: &'a dyn NodeSource, txg: Txg) -> View<'a> {
+        View { root, nodes, txg }
+    }
+
+    /// The transaction group that changes made now belong to.
+    pub fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    /// The item under `key`.
+    pub fn get(&self, key: Key) -> Result<Option<Entry>, Miss> {
+        let leaf = self.descend(|interior| interior.find(key))?;
+        let found = leaf.leaf().expect("the way down ends at a leaf").search(key);
+        Ok(found.ok().map(|index| Entry { leaf, index }))
+    }
+
+    /// The items with `range.start <= key < range.end`, in order.
+    pub fn range(&self, range: Range<Key>) -> Cursor<'a> {
+        Cursor { view: *self, next: range.start, end: range.end, leaf: None }
+    }
+
+    /// The first item not below `key` and below `end`.
+    pub fn first(&self, range: Range<Key>) -> Result<Option<Entry>, Miss> {
+        self.range(range).next().transpose()
+    }
+
+    /// The last item below `key`, and not below `start`.
+    pub fn last_before(&self, start: Key, key: Key) -> Result<Option<Entry>, Miss> {
+        let mut end = key;
+        while end > start {
+            // The child that holds the predecessor of `end`, if any child does.
+            let leaf =
+                self.descend(|interior| interior.children.partition_point(|child| child.low < end).saturating_sub(1))?;
+            let index = leaf.leaf().expect("the way down ends at a leaf").search(end).unwrap_or_else(|index| index);
+            if let Some(index) = index.checked_sub(1) {
+                let entry = Entry { leaf, index };
+                return Ok((entry.key() >= start).then_some(entry));
+            }
+            end = leaf.low;
+        }
+        Ok(None)
+    }
+
+    fn descend(&self, choose: impl Fn(&Interior) -> usize) -> Result<Arc<Node>, Miss> {
+        let root = Step { slot: &self.root.slot, level: self.root.level, low: Key::MIN, high: Key::MAX };
+        let mut node = root.load(self.nodes)?;
+        while let Some(interior) = node.interior() {
+            let index = choose(interior);
+            let child = &interior.children[index];
+            let high = interior.high(index, node.high);
+            let step = Step { slot: &child.slot, level: interior.level - 1, low: child.low, high };
+            node = step.load(self.nodes)?;
+        }
+        Ok(node)
+    }
+}
+
+/// Walks a range of items.
+pub struct Cursor<'a> {
+    view: View<'a>,
+    next: Key,
+    end: Key,
+    leaf: Option<(Arc<Node>, usize)>,
+}
+
+impl Iterator for Cursor<'_> {
+    type Item = Result<Entry, Miss>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.next < self.end {
+            let (leaf, index) = match self.leaf.take() {
+                Some(place) => place,
+                None => match self.view.descend(|interior| interior.find(self.next)) {
+                    Ok(leaf) => {
+                        let found = leaf.leaf().expect("the way down ends at a leaf").search(self.next);
+                        (leaf, found.unwrap_or_else(|index| index))
+                    }
+                    Err(miss) => return Some(Err(miss)),
+                },
+            };
+            if let Some(item) = leaf.leaf().expect("a cursor stands on a leaf").items().get(index) {
+                let key = item.key();
+                if key >= self.end {
+                    self.next = self.end;
+                    return None;
+                }
+                self.next = key.successor();
+                self.leaf = Some((leaf.clone(), index + 1));
+                return Some(Ok(Entry { leaf, index }));
+            }
+            self.next = leaf.high;
+        }
+        None
+    }
+}
