@@ -7,3 +7,4 @@
 pub mod codec;
 pub mod key;
 pub mod pointer;
+pub mod space;

@@ -194,27 +194,43 @@ mod tests {
     /// Any pointer that keeps the invariants.
     pub(crate) fn any_pointer() -> impl Strategy<Value = BlockPointer> {
         let kinds = (0u8..4).prop_map(|code| decode_checksum(code).unwrap());
-        (1u8..4, any::<[(u32, u32); 3]>(), 1..=MAX_BLOCK, any::<u32>(), 1u8..4, kinds, any::<[u8; 32]>(), any::<u64>(), 0u64..9)
-            .prop_map(|(copies, places, logical, saved, compression, checksum_kind, mut checksum, birth, later)| {
-                let mut addresses = [Address::default(); 3];
-                for (address, (chunk, sector)) in addresses.iter_mut().zip(places).take(copies.into()) {
-                    *address = Address { chunk: ChunkId(chunk), sector };
-                }
-                let saved = saved % logical;
-                checksum[checksum_len(checksum_kind)..].fill(0);
-                let birth = birth >> 1;
-                BlockPointer {
-                    addresses,
-                    copies,
-                    logical,
-                    stored: logical - saved,
-                    compression: if saved == 0 { Compression::Off } else { decode_compression(compression).unwrap() },
-                    checksum_kind,
-                    checksum,
-                    birth: Txg(birth),
-                    logical_birth: Txg(birth + later),
-                }
-            })
+        (
+            1u8..4,
+            any::<[(u32, u32); 3]>(),
+            1..=MAX_BLOCK,
+            any::<u32>(),
+            1u8..4,
+            kinds,
+            any::<[u8; 32]>(),
+            any::<u64>(),
+            0u64..9,
+        )
+            .prop_map(
+                |(copies, places, logical, saved, compression, checksum_kind, mut checksum, birth, later)| {
+                    let mut addresses = [Address::default(); 3];
+                    for (address, (chunk, sector)) in addresses.iter_mut().zip(places).take(copies.into()) {
+                        *address = Address { chunk: ChunkId(chunk), sector };
+                    }
+                    let saved = saved % logical;
+                    checksum[checksum_len(checksum_kind)..].fill(0);
+                    let birth = birth >> 1;
+                    BlockPointer {
+                        addresses,
+                        copies,
+                        logical,
+                        stored: logical - saved,
+                        compression: if saved == 0 {
+                            Compression::Off
+                        } else {
+                            decode_compression(compression).unwrap()
+                        },
+                        checksum_kind,
+                        checksum,
+                        birth: Txg(birth),
+                        logical_birth: Txg(birth + later),
+                    }
+                },
+            )
     }
 
     proptest! {
