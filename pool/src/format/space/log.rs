@@ -13,11 +13,11 @@ use crate::{
 };
 
 /// The most bytes that a block has before its piece of the changes.
-pub const MAX_LOG_HEAD: usize = 4 + 1 + 10 + 5 + MAX_PHYSICAL_POINTER;
+pub const MAX_LOG_HEAD: usize = 4 + 1 + 10 + 5 + MAX_PHYSICAL_POINTER + 5;
 
 const MAGIC: &[u8; 4] = b"CnLg";
 
-/// One block of the log.
+/// One block of the log. It may be followed by zeros, up to the space that was allocated for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBlock {
     /// The transaction group.
@@ -38,11 +38,11 @@ impl LogBlock {
         out.put_varint(self.txg.0);
         out.put_varint(u64::from(self.part));
         PhysicalPointer::encode_option(self.previous.as_ref(), &mut out);
-        out.put_bytes(&self.piece);
+        out.put_prefixed(&self.piece);
         out
     }
 
-    /// Decodes a whole block.
+    /// Decodes a block; what follows it is padding.
     pub fn decode(bytes: &[u8]) -> Result<LogBlock, Malformed> {
         const WHAT: &str = "space log block";
         let mut reader = Reader::new(bytes);
@@ -51,7 +51,7 @@ impl LogBlock {
             txg: Txg(reader.varint(WHAT)?),
             part: reader.varint32(WHAT)?,
             previous: PhysicalPointer::decode_option(&mut reader)?,
-            piece: reader.rest().to_vec(),
+            piece: reader.prefixed(WHAT)?.to_vec(),
         })
     }
 }
@@ -136,7 +136,8 @@ mod tests {
             let block = LogBlock { txg: Txg(txg), part, previous, piece };
             let bytes = block.encode();
             prop_assert!(bytes.len() <= MAX_LOG_HEAD + block.piece.len());
-            prop_assert_eq!(LogBlock::decode(&bytes), Ok(block));
+            let padded = [bytes.as_slice(), &[0; 9]].concat();
+            prop_assert_eq!(LogBlock::decode(&padded), Ok(block));
         }
 
         #[test]
