@@ -6,4 +6,7 @@
 
 pub mod codec;
 pub mod key;
+pub mod label;
 pub mod pointer;
+pub mod uberblock;
+pub mod vdev_config;
