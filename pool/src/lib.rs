@@ -18,6 +18,7 @@
 //! This crate knows trees and blocks. What a data set, a file or a snapshot is stands in the `dataset` crate, which
 //! joins in through [`txg::SyncClient`].
 
+pub mod admin;
 pub mod block;
 pub mod device;
 pub mod env;
