@@ -285,7 +285,10 @@ mod tests {
     }
 
     fn text(len: usize) -> Vec<u8> {
-        (0..).flat_map(|n: u32| format!("the same words come again and again on line {n} of a text\n").into_bytes()).take(len).collect()
+        (0..)
+            .flat_map(|n: u32| format!("the same words come again and again on line {n} of a text\n").into_bytes())
+            .take(len)
+            .collect()
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn the_parts_of_a_label_fill_it_without_overlap() {
     assert_eq!(BODY_AT + BODY_SIZE as u64, RING_AT);
     assert_eq!(RING_AT + RING_SIZE as u64, LABEL_SIZE);
     assert_eq!(RING_SIZE, crate::format::uberblock::RING_SLOTS as usize * UBERBLOCK_SIZE);
-    assert!(2 * LABEL_SIZE <= DATA_START);
+    const { assert!(2 * LABEL_SIZE <= DATA_START) };
     let size = 64 * MIB + 1000;
     let [l0, l1, l2, l3] = label_offsets(size);
     assert_eq!((l0, l1, l3 + LABEL_SIZE), (0, LABEL_SIZE, 64 * MIB));
