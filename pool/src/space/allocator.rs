@@ -121,7 +121,9 @@ impl Space {
         let (chunk, span) = layout.locate(address, bytes)?;
         match chunk.claim(txg, span, &Disk { layout: &layout, io })? {
             true => Ok(()),
-            false => Err(Error::damaged("intent log", format!("sector {} of chunk {} is in use", span.start, chunk.id))),
+            false => {
+                Err(Error::damaged("intent log", format!("sector {} of chunk {} is in use", span.start, chunk.id)))
+            }
         }
     }
 

@@ -25,7 +25,7 @@
 //! # What is where
 //!
 //! ```text
-//! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group
+//! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group; its stored side
 //! allocator  which chunk a block goes to      free_map   free sectors of a chunk, next-fit
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
@@ -52,9 +52,9 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use self::{io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 pub use self::{io::SpaceIo, layout::region_size};
 pub use crate::format::space::{Class, SpaceRoot, Span};
-use self::{io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 use crate::{
     error::Result,
     format::pointer::Address,
