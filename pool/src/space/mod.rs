@@ -12,7 +12,8 @@
 //!    allocated again only after N and two more groups were committed.
 //! 2. What is stored for group N is exactly what N's tree refers to, although allocations for N+1 go on meanwhile:
 //!    every change is filed under its own group.
-//! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied.
+//! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied, and metadata leaves some to
+//!    the space layer itself, so that a commit that frees can always be stored.
 //! 4. Opening reads the chunk table and the log, never a checkpoint, and nothing that grows with what is stored.
 //!
 //! # How it is stored
@@ -111,10 +112,12 @@ pub struct SpaceTotals {
     pub allocated: u64,
     /// What was freed and waits until it can be allocated again.
     pub deferred: u64,
-    /// What can be allocated now, by metadata.
+    /// What can be allocated now.
     pub free: u64,
     /// What of it is kept from data.
     pub slop: u64,
+    /// What of that is kept from all but the space layer itself.
+    pub last_resort: u64,
     /// By device.
     pub vdevs: Vec<VdevTotals>,
 }
@@ -124,7 +127,7 @@ impl SpaceTotals {
     pub fn free_for(&self, class: Class) -> u64 {
         match class {
             Class::Data => self.free.saturating_sub(self.slop),
-            Class::Metadata => self.free,
+            Class::Metadata => self.free.saturating_sub(self.last_resort),
         }
     }
 }
@@ -223,6 +226,7 @@ impl Space {
             deferred: bytes(deferred),
             free: bytes(free),
             slop: u64::from(layout.reserve()) * layout.region,
+            last_resort: u64::from(layout.last_resort()) * layout.region,
             vdevs,
         }
     }

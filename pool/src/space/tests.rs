@@ -286,21 +286,22 @@ fn a_full_pool_refuses_data_but_can_be_emptied() {
 }
 
 #[test]
-fn metadata_uses_the_last_sector() {
+fn metadata_uses_all_but_the_last_resort() {
     let (space, memory) = one_device(16);
-    let all = 16 * REGION / u64::from(SECTOR);
-    for _ in 0..all {
+    assert_eq!(space.totals().last_resort, REGION);
+    for _ in 0..space.totals().free_for(Class::Metadata) / u64::from(SECTOR) {
         space.allocate(Txg(1), Class::Metadata, 1, 1, &memory).unwrap();
     }
     assert!(matches!(space.allocate(Txg(1), Class::Metadata, 1, 1, &memory), Err(Error::OutOfSpace)));
     assert_eq!(space.largest_piece(Class::Metadata), 0);
+    space.sync(Txg(1), &memory).unwrap();
 }
 
 #[test]
 fn a_failed_allocation_leaves_no_trace() {
     let (space, memory) = one_device(16);
     let piece = REGION as u32;
-    for _ in 0..15 {
+    for _ in 0..14 {
         space.allocate(Txg(1), Class::Metadata, piece, 1, &memory).unwrap();
     }
     let before = space.totals();
@@ -429,6 +430,15 @@ fn a_root_that_points_anywhere_is_refused() {
     assert!(Space::open(&root, SECTOR, REGION, &[(VdevId(0), 15 * REGION)], Txg(1), &memory).is_err());
 }
 
+/// Stops the threads, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 #[test]
 fn a_group_is_stored_while_the_next_one_goes_on() {
     let vdevs = [(VdevId(0), 128 * REGION), (VdevId(1), 128 * REGION)];
@@ -469,8 +479,9 @@ fn a_group_is_stored_while_the_next_one_goes_on() {
     };
     let live: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..2).map(|seed| scope.spawn(move || work(seed))).collect();
+        let stop = Stop(&stop);
         (0..60).for_each(|_| drop(commit(close())));
-        stop.store(true, Relaxed);
+        drop(stop);
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     let found: BTreeSet<_> = commit(close()).into_iter().flat_map(sectors).collect();
