@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Datasets: what the storage engine's trees mean.
+
+pub mod fs;
