@@ -1,4 +1,5 @@
 //! Data sets on top of the storage engine: names, properties, file systems, snapshots, streams.
 
+pub mod fs;
 pub mod name;
 pub mod property;
