@@ -27,6 +27,16 @@ pub struct Payload {
     pub bytes: Arc<Vec<u8>>,
     /// How to store it.
     pub policy: Policy,
+    /// If the bytes come as they were stored elsewhere: how that was, all of their pointer but addresses and births. They
+    /// are written as they are.
+    pub as_stored: Option<BlockPointer>,
+}
+
+impl Payload {
+    /// Content, to be compressed and checksummed as `policy` says.
+    pub fn new(bytes: Arc<Vec<u8>>, policy: Policy) -> Payload {
+        Payload { bytes, policy, as_stored: None }
+    }
 }
 
 /// A block as it will lie on the device: all of its pointer but the addresses.
@@ -36,7 +46,11 @@ struct Prepared {
 }
 
 fn prepare(payload: &Payload, txg: Txg, sector: u32) -> Prepared {
-    let Payload { bytes, policy } = payload;
+    let Payload { bytes, policy, as_stored } = payload;
+    if let Some(pointer) = as_stored {
+        let pointer = BlockPointer { birth: txg, logical_birth: txg, ..*pointer };
+        return Prepared { pointer, stored: bytes.clone() };
+    }
     let compressed = COMPRESSOR.with_borrow_mut(|scratch| compress(policy.compression, bytes, sector, scratch));
     let (compression, stored) = match compressed {
         Some((compression, stored)) => (compression, Arc::new(stored)),
@@ -71,17 +85,6 @@ impl Storage {
             self.write_copy(&blocks, copy)?;
         }
         Ok(blocks.into_iter().map(|block| block.pointer).collect())
-    }
-
-    /// Writes a block that comes as stored, for instance in a stream; its pointer's addresses and births are set here.
-    pub fn write_stored(&self, txg: Txg, class: Class, pointer: BlockPointer, stored: Vec<u8>) -> Result<BlockPointer> {
-        let places = self.space.allocate_run(txg, class, &[pointer.stored], pointer.copies, &self.vdevs)?;
-        let pointer = BlockPointer { addresses: places[0].addresses, birth: txg, logical_birth: txg, ..pointer };
-        let block = [Prepared { pointer, stored: Arc::new(stored) }];
-        for copy in 0..usize::from(pointer.copies) {
-            self.write_copy(&block, copy)?;
-        }
-        Ok(pointer)
     }
 
     /// Writes one copy of each block, with one device write for each run of neighbours.
