@@ -3,3 +3,4 @@
 pub mod fs;
 pub mod name;
 pub mod property;
+pub mod stream;

@@ -27,6 +27,16 @@ pub struct Payload {
     pub bytes: Arc<Vec<u8>>,
     /// How to store it.
     pub policy: Policy,
+    /// If the bytes come as they were stored elsewhere: how that was, all of their pointer but addresses and births. They
+    /// are written as they are.
+    pub as_stored: Option<BlockPointer>,
+}
+
+impl Payload {
+    /// Content, to be compressed and checksummed as `policy` says.
+    pub fn new(bytes: Arc<Vec<u8>>, policy: Policy) -> Payload {
+        Payload { bytes, policy, as_stored: None }
+    }
 }
 
 /// A block as it will lie on the device: all of its pointer but the addresses.
@@ -36,7 +46,11 @@ struct Prepared {
 }
 
 fn prepare(payload: &Payload, txg: Txg, sector: u32) -> Prepared {
-    let Payload { bytes, policy } = payload;
+    let Payload { bytes, policy, as_stored } = payload;
+    if let Some(pointer) = as_stored {
+        let pointer = BlockPointer { birth: txg, logical_birth: txg, ..*pointer };
+        return Prepared { pointer, stored: bytes.clone() };
+    }
     let compressed = COMPRESSOR.with_borrow_mut(|scratch| compress(policy.compression, bytes, sector, scratch));
     let (compression, stored) = match compressed {
         Some((compression, stored)) => (compression, Arc::new(stored)),
@@ -76,6 +90,7 @@ impl Storage {
         Ok(blocks.into_iter().map(|block| block.pointer).collect())
     }
 
+<<<<<<< HEAD
     /// Writes a block that comes as stored, for instance in a stream; its pointer's addresses and births are set here.
     pub fn write_stored(&self, txg: Txg, class: Class, pointer: BlockPointer, stored: Vec<u8>) -> Result<BlockPointer> {
         let pointer = BlockPointer { gang: false, birth: txg, logical_birth: txg, ..pointer };
@@ -94,6 +109,8 @@ impl Storage {
         Ok(pointer)
     }
 
+=======
+>>>>>>> w-h
     /// Writes one copy of each block, with one device write for each run of neighbours.
     fn write_copy(&self, blocks: &[Prepared], copy: usize) -> Result<()> {
         let mut rest = blocks;

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 
 use crate::{
-    block::{Payload, cache::BlockCache, storage::Storage},
+    block::{cache::BlockCache, storage::Storage},
     env::Env,
     error::{Error, Result},
     format::{
@@ -377,12 +377,6 @@ impl Engine {
         self.storage.read_stored(pointer)
     }
 
-    /// Writes a block of data that comes as it was stored elsewhere, in the open transaction group `txg`: the caller
-    /// keeps the group open meanwhile. The content must have been verified.
-    pub fn write_stored(&self, txg: Txg, pointer: BlockPointer, stored: Vec<u8>) -> Result<BlockPointer> {
-        self.storage.write_stored(txg, Class::Data, pointer, stored)
-    }
-
     /// Reads a node that is not in memory.
     pub fn load_node(&self, miss: &Miss) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.node(&miss.pointer) {
@@ -410,8 +404,7 @@ impl Engine {
     }
 
     fn store_early(&self, record: &Record, bytes: Arc<Vec<u8>>) {
-        let payload = Payload { bytes, policy: record.policy() };
-        match self.storage.write_blocks(record.txg(), Class::Data, &[payload]) {
+        match self.storage.write_blocks(record.txg(), Class::Data, &[record.payload(bytes)]) {
             Ok(pointers) => record.stored(pointers[0], self.sector()),
             Err(error) => self.fail(&error),
         }
