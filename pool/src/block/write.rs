@@ -48,7 +48,7 @@ struct Prepared {
 fn prepare(payload: &Payload, txg: Txg, sector: u32) -> Prepared {
     let Payload { bytes, policy, as_stored } = payload;
     if let Some(pointer) = as_stored {
-        let pointer = BlockPointer { birth: txg, logical_birth: txg, ..*pointer };
+        let pointer = BlockPointer { gang: false, birth: txg, logical_birth: txg, ..*pointer };
         return Prepared { pointer, stored: bytes.clone() };
     }
     let compressed = COMPRESSOR.with_borrow_mut(|scratch| compress(policy.compression, bytes, sector, scratch));
@@ -90,13 +90,6 @@ impl Storage {
         Ok(blocks.into_iter().map(|block| block.pointer).collect())
     }
 
-<<<<<<< HEAD
-    /// Writes a block that comes as stored, for instance in a stream; its pointer's addresses and births are set here.
-    pub fn write_stored(&self, txg: Txg, class: Class, pointer: BlockPointer, stored: Vec<u8>) -> Result<BlockPointer> {
-        let pointer = BlockPointer { gang: false, birth: txg, logical_birth: txg, ..pointer };
-        self.write_single(txg, class, &Prepared { pointer, stored: Arc::new(stored) })
-    }
-
     fn write_single(&self, txg: Txg, class: Class, block: &Prepared) -> Result<BlockPointer> {
         let (mut pointer, stored) = (block.pointer, &block.stored);
         match self.space.allocate(txg, class, pointer.stored, pointer.copies, &self.vdevs) {
@@ -109,8 +102,6 @@ impl Storage {
         Ok(pointer)
     }
 
-=======
->>>>>>> w-h
     /// Writes one copy of each block, with one device write for each run of neighbours.
     fn write_copy(&self, blocks: &[Prepared], copy: usize) -> Result<()> {
         let mut rest = blocks;
