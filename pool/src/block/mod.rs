@@ -1,2 +1,21 @@
-//! Blocks.
+//! Blocks on their way to the devices and back.
+//!
+//! ```text
+//! compression   make it smaller, or leave it
+//! checksum      know it again
+//! storage       the devices and their space as one: addresses to bytes
+//! write         compress, checksum, allocate, and write many blocks in one run
+//! read          any copy that verifies; the bad ones are rewritten
+//! cache         decoded nodes and decompressed data, bounded
+//! ```
+//!
+//! Invariant: nobody above this module ever sees a byte of a block whose checksum was not verified.
+
+pub mod cache;
+pub mod checksum;
 pub mod compression;
+mod read;
+pub mod storage;
+mod write;
+
+pub use write::Payload;

@@ -29,7 +29,7 @@ mod view;
 
 pub use batch::{Batch, Kill};
 pub use cell::{Cell, Slot};
-pub use node::{Child, Content, Interior, Item, ItemBlock, Leaf, Node};
+pub use node::{Child, Content, Interior, Item, ItemBlock, Leaf, Node, verify_place};
 pub use record::{Policy, Record};
 pub use view::{Block, Cursor, Entry, Miss, NodeSource, Root, View};
 

@@ -12,7 +12,7 @@ use crate::{
         node::{Header, MAX_BODY, NODE_TARGET, NodeReader, NodeWriter, item_bound},
         pointer::{BlockPointer, MAX_POINTER},
     },
-    tree::{cell::Slot, record::Record},
+    tree::{cell::Slot, record::Record, view::Miss},
     units::Txg,
 };
 
@@ -435,22 +435,15 @@ pub(super) enum PutBlock {
     Pending(Arc<Record>),
 }
 
-/// Verifies that a node read from a device is the one that was meant.
-pub(crate) fn verify_place(
-    node: &Node,
-    txg: Txg,
-    pointer: &BlockPointer,
-    level: u8,
-    low: Key,
-    high: Key,
-) -> Result<(), Malformed> {
-    if node.level() != level {
+/// Verifies that a node read from a device is the one that was meant; `txg` is the group that it says has written it.
+pub fn verify_place(node: &Node, txg: Txg, meant: &Miss) -> Result<(), Malformed> {
+    if node.level() != meant.level {
         return malformed("node's level");
     }
-    if node.low != low || node.high != high {
+    if node.low != meant.low || node.high != meant.high {
         return malformed("node's range");
     }
-    if txg != pointer.birth {
+    if txg != meant.pointer.birth {
         return malformed("node's transaction group");
     }
     Ok(())

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::{
     block::compression::CompressionChoice,
     format::pointer::{BlockPointer, Checksum},
+    txg::{Births, Usage},
     units::Txg,
 };
 
@@ -34,6 +35,7 @@ pub struct Policy {
 pub struct Record {
     txg: Txg,
     policy: Policy,
+    births: Arc<Births>,
     state: Mutex<State>,
     pointer: OnceLock<BlockPointer>,
 }
@@ -46,10 +48,10 @@ struct State {
 
 impl Record {
     /// A record of transaction group `txg`, which must be the open one.
-    pub fn new(txg: Txg, policy: Policy, bytes: Vec<u8>) -> Arc<Record> {
+    pub(crate) fn new(txg: Txg, policy: Policy, bytes: Vec<u8>, births: Arc<Births>) -> Arc<Record> {
         assert!(!bytes.is_empty());
         let state = Mutex::new(State { bytes: Some(Arc::new(bytes)), sealed: false });
-        Arc::new(Record { txg, policy, state, pointer: OnceLock::new() })
+        Arc::new(Record { txg, policy, births, state, pointer: OnceLock::new() })
     }
 
     /// The transaction group that made it.
@@ -84,7 +86,7 @@ impl Record {
     }
 
     /// Closes the record to edits and hands out the bytes for storing; `None` if somebody has done so before.
-    pub fn seal(&self) -> Option<Arc<Vec<u8>>> {
+    pub(crate) fn seal(&self) -> Option<Arc<Vec<u8>>> {
         let mut state = self.state.lock();
         if state.sealed {
             return None;
@@ -98,9 +100,10 @@ impl Record {
         self.pointer.get()
     }
 
-    /// Tells where it was stored, and lets go of the bytes.
-    pub fn stored(&self, pointer: BlockPointer) -> Option<Arc<Vec<u8>>> {
+    /// Tells where it was stored, and lets go of the bytes. `sector` is the pool's unit of allocation.
+    pub(crate) fn stored(&self, pointer: BlockPointer, sector: u32) {
+        self.births.count(self.txg, Usage::of(&pointer, sector));
         self.pointer.set(pointer).expect("a record is stored once");
-        self.state.lock().bytes.take()
+        self.state.lock().bytes = None;
     }
 }

@@ -36,7 +36,7 @@ impl Store {
     fn load(&self, miss: Miss) {
         let bytes = self.blocks.borrow()[&miss.pointer.addresses[0]].clone();
         let (node, txg) = Node::decode(&bytes).expect("what was stored decodes");
-        node::verify_place(&node, txg, &miss.pointer, miss.level, miss.low, miss.high).expect("in its place");
+        verify_place(&node, txg, &miss).expect("in its place");
         self.cached.borrow_mut().insert(miss.pointer.addresses[0], Arc::new(node));
     }
 

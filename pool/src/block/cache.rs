@@ -1,0 +1,95 @@
+//! The bounded cache of decoded nodes and decompressed data.
+//!
+//! An address is used again after what stood there was freed, so an entry goes by address *and* birth: no two blocks
+//! ever share both.
+
+use std::sync::Arc;
+
+use quick_cache::{Weighter, sync::Cache};
+
+use crate::{
+    format::pointer::{Address, BlockPointer},
+    tree::Node,
+    units::Txg,
+};
+
+/// A block's identity in time.
+type BlockKey = (Address, Txg);
+
+fn key(pointer: &BlockPointer) -> BlockKey {
+    (pointer.addresses[0], pointer.birth)
+}
+
+#[derive(Clone)]
+enum Entry {
+    Node(Arc<Node>),
+    Data(Arc<Vec<u8>>),
+}
+
+#[derive(Clone)]
+struct ByMemory;
+
+impl Weighter<BlockKey, Entry> for ByMemory {
+    fn weight(&self, _: &BlockKey, entry: &Entry) -> u64 {
+        const OVERHEAD: usize = 128;
+        let bytes = match entry {
+            Entry::Node(node) => node.weight(),
+            Entry::Data(bytes) => bytes.capacity(),
+        };
+        (bytes + OVERHEAD) as u64
+    }
+}
+
+/// Nodes and data that were read or written lately.
+pub struct BlockCache {
+    cache: Cache<BlockKey, Entry, ByMemory>,
+}
+
+impl BlockCache {
+    /// A cache of at most `capacity` bytes.
+    pub fn new(capacity: u64) -> BlockCache {
+        let items = usize::try_from(capacity / (16 << 10)).unwrap_or(usize::MAX).max(64);
+        BlockCache { cache: Cache::with_weighter(items, capacity, ByMemory) }
+    }
+
+    /// The node that `pointer` leads to, if it is here.
+    pub fn node(&self, pointer: &BlockPointer) -> Option<Arc<Node>> {
+        match self.cache.get(&key(pointer))? {
+            Entry::Node(node) => Some(node),
+            Entry::Data(_) => None,
+        }
+    }
+
+    /// The content of the block that `pointer` leads to, if it is here.
+    pub fn data(&self, pointer: &BlockPointer) -> Option<Arc<Vec<u8>>> {
+        match self.cache.get(&key(pointer))? {
+            Entry::Data(bytes) => Some(bytes),
+            Entry::Node(_) => None,
+        }
+    }
+
+    /// Keeps a node.
+    pub fn keep_node(&self, pointer: &BlockPointer, node: Arc<Node>) {
+        self.cache.insert(key(pointer), Entry::Node(node));
+    }
+
+    /// Keeps a block's content.
+    pub fn keep_data(&self, pointer: &BlockPointer, bytes: Arc<Vec<u8>>) {
+        self.cache.insert(key(pointer), Entry::Data(bytes));
+    }
+
+    /// How many bytes it holds now.
+    pub fn weight(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    /// Changes the bound.
+    pub fn set_capacity(&self, capacity: u64) {
+        self.cache.set_capacity(capacity);
+    }
+
+    /// Forgets everything: for tests and benchmarks that need a cold start.
+    pub fn clear(&self) {
+        self.cache.clear();
+    }
+}

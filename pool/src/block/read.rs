@@ -1,0 +1,73 @@
+//! Reading blocks: any copy that verifies; the bad ones are rewritten from it.
+
+use crate::{
+    block::{checksum::verify, compression::decompress, storage::Storage},
+    error::{Error, Result},
+    format::pointer::BlockPointer,
+};
+
+impl Storage {
+    /// The content of a block: verified and decompressed.
+    pub fn read_block(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
+        let stored = self.read_stored(pointer)?;
+        if pointer.stored == pointer.logical {
+            return Ok(stored);
+        }
+        decompress(pointer.compression, &stored, pointer.logical as usize)
+            .map_err(|problem| Error::damaged(describe(pointer), problem))
+    }
+
+    /// The bytes of a block as they are stored, verified.
+    pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; pointer.stored as usize];
+        let mut bad = Vec::new();
+        let mut last = Error::damaged(describe(pointer), "it has no copy");
+        for copy in 0..usize::from(pointer.copies) {
+            match self.read_copy(pointer, copy, &mut bytes) {
+                Ok(()) => {
+                    self.heal(pointer, &bad, &bytes);
+                    return Ok(bytes);
+                }
+                Err(error) => {
+                    bad.push(copy);
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Whether one copy of a block verifies.
+    pub fn verify_copy(&self, pointer: &BlockPointer, copy: usize) -> Result<()> {
+        self.read_copy(pointer, copy, &mut vec![0; pointer.stored as usize])
+    }
+
+    fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<()> {
+        let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
+        let vdev = self.vdevs.get(id)?;
+        vdev.read(offset, bytes)?;
+        if verify(pointer.checksum_kind, bytes, &pointer.checksum) {
+            return Ok(());
+        }
+        vdev.count_checksum_error();
+        Err(Error::damaged(describe(pointer), format!("its checksum does not match on {}", vdev.name())))
+    }
+
+    /// Rewrites bad copies in place: the one case where something that is referred to is overwritten, with the very
+    /// bytes that belong there. A failure leaves things as they were, and the read has succeeded anyway.
+    fn heal(&self, pointer: &BlockPointer, bad: &[usize], bytes: &[u8]) {
+        for &copy in bad {
+            let place = self.space.resolve(pointer.addresses[copy], pointer.stored);
+            let healed = place.and_then(|(id, offset)| self.vdevs.get(id)?.write(offset, bytes));
+            match healed {
+                Ok(()) => tracing::warn!("rewrote a damaged copy of {}", describe(pointer)),
+                Err(error) => tracing::warn!("cannot rewrite a damaged copy of {}: {error}", describe(pointer)),
+            }
+        }
+    }
+}
+
+fn describe(pointer: &BlockPointer) -> String {
+    let address = pointer.addresses[0];
+    format!("block at chunk {} sector {}, born in {}", address.chunk, address.sector, pointer.birth)
+}

@@ -1,0 +1,71 @@
+//! The devices and their space as one: what turns addresses into bytes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::RwLock;
+
+use crate::{
+    error::{Error, Result},
+    space::{Space, SpaceIo},
+    units::VdevId,
+    vdev::Vdev,
+};
+
+/// The top-level virtual devices of a pool.
+#[derive(Default)]
+pub struct Vdevs {
+    vdevs: RwLock<BTreeMap<VdevId, Arc<dyn Vdev>>>,
+}
+
+impl Vdevs {
+    /// These devices.
+    pub fn new(vdevs: impl IntoIterator<Item = Arc<dyn Vdev>>) -> Vdevs {
+        Vdevs { vdevs: RwLock::new(vdevs.into_iter().map(|vdev| (vdev.id(), vdev)).collect()) }
+    }
+
+    /// One more device.
+    pub fn add(&self, vdev: Arc<dyn Vdev>) {
+        self.vdevs.write().insert(vdev.id(), vdev);
+    }
+
+    /// All of them, in order.
+    pub fn all(&self) -> Vec<Arc<dyn Vdev>> {
+        self.vdevs.read().values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.vdevs.read().len()
+    }
+
+    /// One of them.
+    pub fn get(&self, id: VdevId) -> Result<Arc<dyn Vdev>> {
+        let found = self.vdevs.read().get(&id).cloned();
+        found.ok_or_else(|| Error::damaged("address", format!("there is no vdev {id}")))
+    }
+
+    /// Waits until everything written is on stable storage, on every device.
+    pub fn flush(&self) -> Result<()> {
+        self.all().iter().try_for_each(|vdev| vdev.flush())
+    }
+}
+
+impl SpaceIo for Vdevs {
+    fn read(&self, vdev: VdevId, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.get(vdev)?.read(offset, buf)
+    }
+
+    fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.get(vdev)?.write(offset, bytes)
+    }
+}
+
+/// Devices, and which parts of them are free.
+pub struct Storage {
+    /// The devices.
+    pub vdevs: Vdevs,
+    /// Their space.
+    pub space: Space,
+    /// The unit of allocation, in bytes.
+    pub sector: u32,
+}

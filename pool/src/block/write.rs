@@ -1,0 +1,133 @@
+//! Writing blocks: compress, checksum, allocate, and write many of them in one run.
+
+use std::{cell::RefCell, sync::Arc};
+
+use crate::{
+    block::{
+        checksum::checksum,
+        compression::{Compressor, compress},
+        storage::Storage,
+    },
+    error::Result,
+    format::pointer::{Address, BlockPointer, Compression},
+    space::Class,
+    tree::Policy,
+    units::Txg,
+};
+
+thread_local! {
+    /// Compression contexts are large and slow to make; each worker keeps one.
+    static COMPRESSOR: RefCell<Compressor> = RefCell::new(Compressor::new());
+}
+
+/// A block to be written.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// Its content.
+    pub bytes: Arc<Vec<u8>>,
+    /// How to store it.
+    pub policy: Policy,
+}
+
+/// A block as it will lie on the device: all of its pointer but the addresses.
+struct Prepared {
+    pointer: BlockPointer,
+    stored: Arc<Vec<u8>>,
+}
+
+fn prepare(payload: &Payload, txg: Txg, sector: u32) -> Prepared {
+    let Payload { bytes, policy } = payload;
+    let compressed = COMPRESSOR.with_borrow_mut(|scratch| compress(policy.compression, bytes, sector, scratch));
+    let (compression, stored) = match compressed {
+        Some((compression, stored)) => (compression, Arc::new(stored)),
+        None => (Compression::Off, bytes.clone()),
+    };
+    let pointer = BlockPointer {
+        copies: policy.copies,
+        logical: bytes.len() as u32,
+        stored: stored.len() as u32,
+        compression,
+        checksum_kind: policy.checksum,
+        checksum: checksum(policy.checksum, &stored),
+        birth: txg,
+        logical_birth: txg,
+        ..BlockPointer::default()
+    };
+    Prepared { pointer, stored }
+}
+
+impl Storage {
+    /// Writes blocks of one number of copies, next to each other where there is room. The pointers come in the order of
+    /// the payloads.
+    pub fn write_blocks(&self, txg: Txg, class: Class, payloads: &[Payload]) -> Result<Vec<BlockPointer>> {
+        let Some(copies) = payloads.first().map(|payload| payload.policy.copies) else { return Ok(Vec::new()) };
+        let mut blocks: Vec<Prepared> = payloads.iter().map(|payload| prepare(payload, txg, self.sector)).collect();
+        let sizes: Vec<u32> = blocks.iter().map(|block| block.pointer.stored).collect();
+        let places = self.space.allocate_run(txg, class, &sizes, copies, &self.vdevs)?;
+        for (block, place) in blocks.iter_mut().zip(&places) {
+            block.pointer.addresses = place.addresses;
+        }
+        for copy in 0..usize::from(copies) {
+            self.write_copy(&blocks, copy)?;
+        }
+        Ok(blocks.into_iter().map(|block| block.pointer).collect())
+    }
+
+    /// Writes a block that comes as stored, for instance in a stream; its pointer's addresses and births are set here.
+    pub fn write_stored(&self, txg: Txg, class: Class, pointer: BlockPointer, stored: Vec<u8>) -> Result<BlockPointer> {
+        let places = self.space.allocate_run(txg, class, &[pointer.stored], pointer.copies, &self.vdevs)?;
+        let pointer = BlockPointer { addresses: places[0].addresses, birth: txg, logical_birth: txg, ..pointer };
+        let block = [Prepared { pointer, stored: Arc::new(stored) }];
+        for copy in 0..usize::from(pointer.copies) {
+            self.write_copy(&block, copy)?;
+        }
+        Ok(pointer)
+    }
+
+    /// Writes one copy of each block, with one device write for each run of neighbours.
+    fn write_copy(&self, blocks: &[Prepared], copy: usize) -> Result<()> {
+        let mut rest = blocks;
+        while let Some(first) = rest.first() {
+            let run = 1 + rest.windows(2).take_while(|pair| self.adjacent(&pair[0], &pair[1], copy)).count();
+            let (run, others) = rest.split_at(run);
+            rest = others;
+            let start = first.pointer.addresses[copy];
+            if let [only] = run {
+                self.write_run(start, &only.stored)?;
+            } else {
+                self.write_run(start, &self.gather(run))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn adjacent(&self, one: &Prepared, next: &Prepared, copy: usize) -> bool {
+        let (start, end) = (one.pointer.addresses[copy], next.pointer.addresses[copy]);
+        let sectors = one.pointer.stored.div_ceil(self.sector);
+        start.chunk == end.chunk && start.sector + sectors == end.sector
+    }
+
+    /// The blocks one after the other, each but the last padded to whole sectors.
+    fn gather(&self, run: &[Prepared]) -> Vec<u8> {
+        let sector = self.sector as usize;
+        let total: usize = run.iter().map(|block| block.stored.len().next_multiple_of(sector)).sum();
+        let mut bytes = Vec::with_capacity(total);
+        for block in run {
+            bytes.resize(bytes.len().next_multiple_of(sector), 0);
+            bytes.extend_from_slice(&block.stored);
+        }
+        bytes
+    }
+
+    fn write_run(&self, start: Address, bytes: &[u8]) -> Result<()> {
+        let (vdev, offset) = self.space.resolve(start, bytes.len() as u32)?;
+        self.vdevs.get(vdev)?.write(offset, bytes)
+    }
+
+    /// Gives a block's space back, at the end of `txg`.
+    pub fn free(&self, txg: Txg, pointer: &BlockPointer) {
+        for address in pointer.addresses() {
+            self.space.free(txg, *address, pointer.stored);
+        }
+    }
+}

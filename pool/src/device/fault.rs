@@ -1,0 +1,219 @@
+//! A device that fails on demand: errors, corruption, disappearance.
+//!
+//! The plan is a list of [`Fault`]s; a test adds to it while the pool runs. Each fault waits for its operation to touch
+//! its range, lets the first `skip` pass, and strikes `times` times. Nothing is random: the same calls meet the same
+//! faults.
+
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::Device;
+
+/// The operation that a fault waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Flushing; the range does not matter.
+    Flush,
+}
+
+/// What a fault does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The operation fails with this error number and does nothing.
+    Fail(i32),
+    /// The bytes read inside the range are exclusive-ored with this mask. On other operations, nothing.
+    Corrupt(u8),
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Strikes on this operation,
+    pub on: Operation,
+    /// if it touches this range of bytes,
+    pub range: Range<u64>,
+    /// after this many such operations passed,
+    pub skip: u64,
+    /// this many times.
+    pub times: u64,
+    /// What it does.
+    pub effect: Effect,
+}
+
+impl Fault {
+    /// Every `on` everywhere fails with EIO, for ever.
+    pub fn failing(on: Operation) -> Fault {
+        let effect = Effect::Fail(Errno::IO.raw_os_error());
+        Fault { on, range: 0..u64::MAX, skip: 0, times: u64::MAX, effect }
+    }
+
+    /// Every byte read from `range` is wrong, for ever.
+    pub fn corrupting(range: Range<u64>) -> Fault {
+        Fault { on: Operation::Read, range, skip: 0, times: u64::MAX, effect: Effect::Corrupt(0x55) }
+    }
+
+    /// Whether the fault strikes an operation on `touched`; counts it if it matches.
+    fn strikes(&mut self, on: Operation, touched: &Range<u64>) -> bool {
+        let meets = self.range.start < touched.end && touched.start < self.range.end;
+        if self.on != on || !(meets || on == Operation::Flush) {
+            return false;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        let strikes = self.times > 0;
+        self.times = self.times.saturating_sub(1);
+        strikes
+    }
+}
+
+/// A device around another one, with faults.
+pub struct FaultDevice {
+    inner: Arc<dyn Device>,
+    plan: Mutex<Vec<Fault>>,
+    vanished: AtomicBool,
+}
+
+impl FaultDevice {
+    /// Wraps `inner`; nothing goes wrong yet.
+    pub fn new(inner: Arc<dyn Device>) -> FaultDevice {
+        FaultDevice { inner, plan: Mutex::default(), vanished: AtomicBool::new(false) }
+    }
+
+    /// Adds a fault to the plan.
+    pub fn inject(&self, fault: Fault) {
+        self.plan.lock().push(fault);
+    }
+
+    /// Everything works again.
+    pub fn heal(&self) {
+        self.plan.lock().clear();
+        self.vanished.store(false, Ordering::SeqCst);
+    }
+
+    /// From now on every operation fails with ENODEV, as if the cable had been pulled.
+    pub fn vanish(&self) {
+        self.vanished.store(true, Ordering::SeqCst);
+    }
+
+    /// The corruptions that strike this operation, or the error that it ends with.
+    fn meet(&self, on: Operation, touched: Range<u64>) -> io::Result<Vec<(Range<u64>, u8)>> {
+        if self.vanished.load(Ordering::SeqCst) {
+            return Err(Errno::NODEV.into());
+        }
+        let mut corruptions = Vec::new();
+        for fault in self.plan.lock().iter_mut().filter_map(|fault| fault.strikes(on, &touched).then_some(fault)) {
+            match fault.effect {
+                Effect::Fail(errno) => return Err(io::Error::from_raw_os_error(errno)),
+                Effect::Corrupt(mask) => corruptions.push((fault.range.clone(), mask)),
+            }
+        }
+        Ok(corruptions)
+    }
+}
+
+/// The bytes that `len` bytes at `offset` touch.
+fn touched(offset: u64, len: usize) -> Range<u64> {
+    offset..offset.saturating_add(len as u64)
+}
+
+impl Device for FaultDevice {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let touched = touched(offset, buf.len());
+        let corruptions = self.meet(Operation::Read, touched.clone())?;
+        self.inner.read_at(offset, buf)?;
+        for (range, mask) in corruptions {
+            let start = range.start.max(touched.start) - offset;
+            let end = range.end.min(touched.end) - offset;
+            buf[start as usize..end as usize].iter_mut().for_each(|byte| *byte ^= mask);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.meet(Operation::Write, touched(offset, bytes.len()))?;
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.meet(Operation::Flush, 0..0)?;
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.meet(Operation::Write, offset..offset.saturating_add(len))?;
+        self.inner.discard(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::MemoryDevice;
+
+    fn device() -> FaultDevice {
+        FaultDevice::new(Arc::new(MemoryDevice::new("faulty", 1 << 20)))
+    }
+
+    #[test]
+    fn a_fault_strikes_its_operation_in_its_range_after_skipping() {
+        let device = device();
+        let effect = Effect::Fail(Errno::NOSPC.raw_os_error());
+        device.inject(Fault { on: Operation::Write, range: 100..200, skip: 1, times: 1, effect });
+        device.write_at(0, &[1; 100]).unwrap();
+        device.read_at(100, &mut [0; 10]).unwrap();
+        device.write_at(150, &[1]).unwrap();
+        let error = device.write_at(199, &[1; 10]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+        device.write_at(150, &[1]).unwrap();
+    }
+
+    #[test]
+    fn corruption_changes_what_is_read_and_not_what_is_stored() {
+        let device = device();
+        device.write_at(0, &[0xff; 8]).unwrap();
+        device.inject(Fault::corrupting(2..4));
+        let mut buf = [0; 3];
+        device.read_at(1, &mut buf).unwrap();
+        assert_eq!(buf, [0xff, 0xaa, 0xaa]);
+        device.heal();
+        device.read_at(1, &mut buf).unwrap();
+        assert_eq!(buf, [0xff; 3]);
+    }
+
+    #[test]
+    fn a_vanished_device_answers_nothing_until_healed() {
+        let device = device();
+        device.vanish();
+        assert!(device.read_at(0, &mut [0]).is_err());
+        assert!(device.write_at(0, &[0]).is_err());
+        assert!(device.flush().is_err());
+        assert!(device.discard(0, 1).is_err());
+        device.heal();
+        device.flush().unwrap();
+        device.inject(Fault::failing(Operation::Flush));
+        assert!(device.flush().is_err());
+    }
+}

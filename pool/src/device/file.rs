@@ -1,0 +1,241 @@
+//! A device that is an image file or a block device.
+//!
+//! Reads and writes go through the system's page cache with `pread` and `pwrite`; a flush is `fdatasync`. While it is
+//! open, the file carries an advisory lock that ends with the process, however that ends: exclusive for writing, shared
+//! for reading. A block device is opened exclusively as well, which the kernel refuses while it is mounted.
+//!
+//! The lock keeps out other processes of Cenote on this machine; against a second machine see the host id in the label.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Seek, SeekFrom},
+    os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+    path::Path,
+};
+
+use rustix::{
+    fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, major, minor},
+    io::Errno,
+};
+
+use super::{
+    Device, check_range,
+    holder::{self, LockedFile},
+};
+use crate::error::{Error, Result};
+
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading, next to other readers.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+/// An image file or a block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    name: String,
+    file: File,
+    size: u64,
+}
+
+impl FileDevice {
+    /// Opens an existing image file or block device and locks it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if another process holds it, [`Error::Request`] if it is neither a file nor a block device,
+    /// [`Error::Device`] for what else the system refuses.
+    pub fn open(path: &Path, access: Access) -> Result<FileDevice> {
+        let name = path.display().to_string();
+        let failed = |source| Error::Device { device: name.clone(), action: "open", source };
+        let is_block = check_type(&name, &path.metadata().map_err(failed)?)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == Access::ReadWrite);
+        if is_block && access == Access::ReadWrite {
+            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        }
+        let file = options.open(path).map_err(|source| match source.kind() {
+            io::ErrorKind::ResourceBusy => {
+                Error::Busy { device: name.clone(), holder: "the system (is it mounted?)".to_owned() }
+            }
+            _ => failed(source),
+        })?;
+        FileDevice::locked(name, file, access)
+    }
+
+    /// Makes a new, sparse image file of `size` bytes, and locks it for writing. Never overwrites anything.
+    ///
+    /// # Errors
+    /// [`Error::Device`], also if there is something under this path already.
+    pub fn create(path: &Path, size: u64) -> Result<FileDevice> {
+        let name = path.display().to_string();
+        let failed = |source| Error::Device { device: name.clone(), action: "create", source };
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(failed)?;
+        file.set_len(size).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path)).map_err(failed)?;
+        FileDevice::locked(name, file, Access::ReadWrite)
+    }
+
+    fn locked(name: String, mut file: File, access: Access) -> Result<FileDevice> {
+        let operation = match access {
+            Access::ReadOnly => FlockOperation::NonBlockingLockShared,
+            Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+        };
+        match flock(&file, operation) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(busy(name, &file)),
+            Err(errno) => return Err(Error::Device { device: name, action: "lock", source: errno.into() }),
+        }
+        // The length in a block device's metadata is zero; the end is where seeking to it leads.
+        match file.seek(SeekFrom::End(0)) {
+            Ok(size) => Ok(FileDevice { name, file, size }),
+            Err(source) => Err(Error::Device { device: name, action: "measure", source }),
+        }
+    }
+}
+
+/// Refuses what is neither a file nor a block device; tells whether it is a block device.
+fn check_type(name: &str, metadata: &std::fs::Metadata) -> Result<bool> {
+    let kind = metadata.file_type();
+    match kind.is_file() || kind.is_block_device() {
+        true => Ok(kind.is_block_device()),
+        false => Err(Error::Request(format!("{name} is neither a file nor a block device"))),
+    }
+}
+
+fn busy(device: String, file: &File) -> Error {
+    let holder = match file.metadata() {
+        Ok(metadata) => {
+            let (major, minor) = (major(metadata.dev()), minor(metadata.dev()));
+            holder::describe(LockedFile { major, minor, inode: metadata.ino() })
+        }
+        Err(_) => "another process".to_owned(),
+    };
+    Error::Busy { device, holder }
+}
+
+/// Makes the name of a new file durable.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => File::open(parent)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
+}
+
+impl Device for FileDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        // Writing past the end would make an image file grow.
+        check_range(self.size, offset, bytes.len() as u64)?;
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.size, offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{error::ErrorKind, units::MIB};
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a temporary folder")
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_reopening() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        let device = FileDevice::create(&path, MIB).unwrap();
+        device.write_at(4096, b"hello").unwrap();
+        device.flush().unwrap();
+        drop(device);
+        let device = FileDevice::open(&path, Access::ReadOnly).unwrap();
+        assert_eq!(device.size(), MIB);
+        let mut buf = [0; 6];
+        device.read_at(4096, &mut buf).unwrap();
+        assert_eq!(&buf, b"hello\0");
+        assert!(device.write_at(0, b"x").is_err());
+    }
+
+    #[test]
+    fn creating_never_overwrites() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        std::fs::write(&path, "precious").unwrap();
+        assert_eq!(FileDevice::create(&path, MIB).unwrap_err().kind(), ErrorKind::Device);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_writer_excludes_everybody_and_is_named() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        let writer = FileDevice::create(&path, MIB).unwrap();
+        for access in [Access::ReadOnly, Access::ReadWrite] {
+            let error = FileDevice::open(&path, access).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Busy);
+            let named = format!("process {} (", std::process::id());
+            assert!(error.to_string().contains(&named) || error.to_string().contains("another process"), "{error}");
+        }
+        drop(writer);
+        let _first = FileDevice::open(&path, Access::ReadOnly).unwrap();
+        let _second = FileDevice::open(&path, Access::ReadOnly).unwrap();
+        assert!(matches!(FileDevice::open(&path, Access::ReadWrite), Err(Error::Busy { .. })));
+    }
+
+    #[test]
+    fn an_access_past_the_end_fails_and_changes_nothing() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        let device = FileDevice::create(&path, MIB).unwrap();
+        assert!(device.write_at(MIB - 1, b"xy").is_err());
+        assert!(device.write_at(u64::MAX, b"xy").is_err());
+        assert!(device.read_at(MIB - 1, &mut [0; 2]).is_err());
+        assert_eq!(path.metadata().unwrap().len(), MIB);
+    }
+
+    #[test]
+    fn a_discarded_range_reads_as_zeros_or_as_before() {
+        let folder = folder();
+        let device = FileDevice::create(&folder.path().join("disk"), MIB).unwrap();
+        device.write_at(0, &[7; 8192]).unwrap();
+        device.discard(0, 4096).unwrap();
+        let mut buf = [1; 8192];
+        device.read_at(0, &mut buf).unwrap();
+        assert!(buf[..4096].iter().all(|byte| *byte == 0) || buf[..4096].iter().all(|byte| *byte == 7));
+        assert!(buf[4096..].iter().all(|byte| *byte == 7));
+        device.discard(0, 0).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_no_device() {
+        let error = FileDevice::open(folder().path(), Access::ReadOnly).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Request);
+    }
+}

@@ -1,0 +1,325 @@
+//! A device that remembers every write and flush, and shows what a power failure could have left of them.
+//!
+//! A [`Recorder`] keeps one log for any number of devices, so that what happens in a pool has one global order. A *cut*
+//! is a position in that log: the power fails after so many operations. For each device, what was written before its
+//! last flush before the cut is there; each later write is there, or not, or in part, as a [`Fate`] decides. Since
+//! every such write is decided by itself, a later one may survive an earlier one: that is reordering.
+//!
+//! ```text
+//! log:     w1  w2  flush  w3  w4 | cut
+//! image:   w1  w2         w3? w4?
+//! ```
+//!
+//! Two writes to the same place keep their order, as the page cache and disks keep it.
+
+use std::{io, sync::Arc};
+
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::{Device, MemoryDevice, TEAR_UNIT, check_range};
+
+/// What became of a write that was not flushed when the power failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It reached the device.
+    Kept,
+    /// It did not.
+    Dropped,
+    /// Some of its 512-byte sectors did, chosen by this seed.
+    Torn(u64),
+}
+
+impl Fate {
+    /// An endless row of fates from a seed: a third of each kind.
+    pub fn seeded(seed: u64) -> impl FnMut() -> Fate {
+        let mut random = StdRng::seed_from_u64(seed);
+        move || match random.random_range(0..3) {
+            0 => Fate::Kept,
+            1 => Fate::Dropped,
+            _ => Fate::Torn(random.random()),
+        }
+    }
+}
+
+/// An operation in the log.
+enum Entry {
+    Write { device: usize, offset: u64, bytes: Box<[u8]> },
+    Flush { device: usize },
+    Discard { device: usize, offset: u64, len: u64 },
+}
+
+impl Entry {
+    fn device(&self) -> usize {
+        match self {
+            Entry::Write { device, .. } | Entry::Flush { device } | Entry::Discard { device, .. } => *device,
+        }
+    }
+
+    fn is_flush(&self) -> bool {
+        matches!(self, Entry::Flush { .. })
+    }
+}
+
+#[derive(Default)]
+struct Log {
+    entries: Vec<Entry>,
+    /// The devices as they were when wrapped.
+    initial: Vec<MemoryDevice>,
+    /// The devices with the first `settled.0` entries applied: where the last image started from. Ascending cuts thus
+    /// cost only what lies between them.
+    settled: (usize, Vec<MemoryDevice>),
+}
+
+/// The log of any number of recording devices.
+#[derive(Default)]
+pub struct Recorder {
+    log: Mutex<Log>,
+}
+
+impl Recorder {
+    /// An empty log.
+    pub fn new() -> Arc<Recorder> {
+        Arc::default()
+    }
+
+    /// Records what happens to `device` from now on. Images list the devices in the order of these calls.
+    pub fn wrap(self: &Arc<Self>, device: MemoryDevice) -> RecordingDevice {
+        let mut log = self.log.lock();
+        let index = log.initial.len();
+        log.initial.push(device.snapshot());
+        log.settled.1.push(device.snapshot());
+        RecordingDevice { recorder: Arc::clone(self), index, inner: device }
+    }
+
+    /// How many operations were recorded: cuts go from 0 to this.
+    pub fn len(&self) -> usize {
+        self.log.lock().entries.len()
+    }
+
+    /// Whether nothing happened yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The devices as they could be if power had failed after the first `cut` operations. `fate` is asked for each
+    /// write and discard whose device was not flushed between it and the cut, in order.
+    ///
+    /// # Panics
+    /// If `cut` is beyond the end of the log.
+    pub fn images_at(&self, cut: usize, fate: &mut impl FnMut() -> Fate) -> Vec<MemoryDevice> {
+        let log = &mut *self.log.lock();
+        assert!(cut <= log.entries.len(), "cut {cut} is beyond the {} recorded operations", log.entries.len());
+        let last_flush = log.last_flushes(cut);
+        log.settle(cut, &last_flush);
+        let images: Vec<MemoryDevice> = log.settled.1.iter().map(MemoryDevice::snapshot).collect();
+        for (position, entry) in log.entries[..cut].iter().enumerate().skip(log.settled.0) {
+            let device = entry.device();
+            let fate = match position < last_flush[device] || entry.is_flush() {
+                true => Fate::Kept,
+                false => fate(),
+            };
+            apply(&images[device], entry, fate);
+        }
+        images
+    }
+}
+
+impl Log {
+    /// For each device, the position of its last flush before `cut`; 0 if there was none.
+    fn last_flushes(&self, cut: usize) -> Vec<usize> {
+        let mut positions = vec![0; self.initial.len()];
+        for (position, entry) in self.entries[..cut].iter().enumerate() {
+            if entry.is_flush() {
+                positions[entry.device()] = position;
+            }
+        }
+        positions
+    }
+
+    /// Moves `settled` to the first operation that is not certain to have survived at `cut`.
+    fn settle(&mut self, cut: usize, last_flush: &[usize]) {
+        let certain = |(position, entry): (usize, &Entry)| entry.is_flush() || position < last_flush[entry.device()];
+        let until = self.entries[..cut].iter().enumerate().position(|entry| !certain(entry)).unwrap_or(cut);
+        if until < self.settled.0 {
+            self.settled = (0, self.initial.iter().map(MemoryDevice::snapshot).collect());
+        }
+        for entry in &self.entries[self.settled.0..until] {
+            apply(&self.settled.1[entry.device()], entry, Fate::Kept);
+        }
+        self.settled.0 = until;
+    }
+}
+
+/// Applies an operation to an image, as far as its fate lets it.
+fn apply(image: &MemoryDevice, entry: &Entry, fate: Fate) {
+    let result = match (entry, fate) {
+        (Entry::Flush { .. }, _) | (_, Fate::Dropped) => Ok(()),
+        (Entry::Write { offset, bytes, .. }, Fate::Kept) => image.write_at(*offset, bytes),
+        (Entry::Write { offset, bytes, .. }, Fate::Torn(seed)) => tear(image, *offset, bytes, seed),
+        (Entry::Discard { offset, len, .. }, _) => image.discard(*offset, *len),
+    };
+    result.expect("what was recorded fits the device");
+}
+
+/// Writes each 512-byte sector of `bytes`, or leaves it, by a coin thrown from `seed`.
+fn tear(image: &MemoryDevice, offset: u64, bytes: &[u8], seed: u64) -> io::Result<()> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let len = (TEAR_UNIT - at % TEAR_UNIT).min(rest.len() as u64);
+        let (sector, tail) = rest.split_at(len as usize);
+        if random.random() {
+            image.write_at(at, sector)?;
+        }
+        (at, rest) = (at + len, tail);
+    }
+    Ok(())
+}
+
+/// A memory device whose writes and flushes are recorded.
+pub struct RecordingDevice {
+    recorder: Arc<Recorder>,
+    index: usize,
+    inner: MemoryDevice,
+}
+
+impl RecordingDevice {
+    /// Does an operation and records it, as one step: the log's order is the order in which content changed.
+    fn record(&self, entry: Entry) -> io::Result<()> {
+        let mut log = self.recorder.log.lock();
+        apply(&self.inner, &entry, Fate::Kept);
+        log.entries.push(entry);
+        Ok(())
+    }
+}
+
+impl Device for RecordingDevice {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        check_range(self.size(), offset, bytes.len() as u64)?;
+        self.record(Entry::Write { device: self.index, offset, bytes: bytes.into() })
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.record(Entry::Flush { device: self.index })
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self.size(), offset, len)?;
+        self.record(Entry::Discard { device: self.index, offset, len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTOR: usize = TEAR_UNIT as usize;
+
+    fn byte(device: &impl Device, offset: u64) -> u8 {
+        let mut byte = [0];
+        device.read_at(offset, &mut byte).unwrap();
+        byte[0]
+    }
+
+    fn recorded() -> (Arc<Recorder>, RecordingDevice) {
+        let recorder = Recorder::new();
+        let device = recorder.wrap(MemoryDevice::new("recorded", 1 << 20));
+        (recorder, device)
+    }
+
+    #[test]
+    fn what_was_flushed_is_always_there_and_what_came_after_the_cut_never() {
+        let (recorder, device) = recorded();
+        device.write_at(0, &[1]).unwrap();
+        device.flush().unwrap();
+        device.write_at(1, &[2]).unwrap();
+        device.write_at(2, &[3]).unwrap();
+        let dropped = &recorder.images_at(3, &mut || Fate::Dropped)[0];
+        assert_eq!((byte(dropped, 0), byte(dropped, 1), byte(dropped, 2)), (1, 0, 0));
+        let kept = &recorder.images_at(3, &mut || Fate::Kept)[0];
+        assert_eq!((byte(kept, 0), byte(kept, 1), byte(kept, 2)), (1, 2, 0));
+        let early = &recorder.images_at(1, &mut || Fate::Dropped)[0];
+        assert_eq!(byte(early, 0), 0);
+    }
+
+    #[test]
+    fn a_later_write_can_survive_an_earlier_one() {
+        let (recorder, device) = recorded();
+        device.write_at(0, &[1]).unwrap();
+        device.write_at(1, &[2]).unwrap();
+        let mut fates = [Fate::Dropped, Fate::Kept].into_iter();
+        let image = &recorder.images_at(2, &mut || fates.next().unwrap())[0];
+        assert_eq!((byte(image, 0), byte(image, 1)), (0, 2));
+    }
+
+    #[test]
+    fn a_torn_write_is_torn_at_sectors() {
+        let (recorder, device) = recorded();
+        device.write_at(0, &[7; 64 * SECTOR]).unwrap();
+        let image = &recorder.images_at(1, &mut || Fate::Torn(5))[0];
+        let mut content = vec![0; 64 * SECTOR];
+        image.read_at(0, &mut content).unwrap();
+        let sectors: Vec<u8> = content.chunks(SECTOR).map(|sector| sector[0]).collect();
+        assert!(content.chunks(SECTOR).all(|sector| sector.iter().all(|byte| *byte == sector[0])));
+        assert!(sectors.contains(&0) && sectors.contains(&7));
+    }
+
+    #[test]
+    fn a_flush_of_one_device_says_nothing_about_another() {
+        let recorder = Recorder::new();
+        let devices = [0, 1].map(|n| recorder.wrap(MemoryDevice::new(format!("disk{n}"), 4096)));
+        devices[0].write_at(0, &[1]).unwrap();
+        devices[1].write_at(0, &[2]).unwrap();
+        devices[1].flush().unwrap();
+        let images = recorder.images_at(3, &mut || Fate::Dropped);
+        assert_eq!((byte(&images[0], 0), byte(&images[1], 0)), (0, 2));
+        devices[0].flush().unwrap();
+        let images = recorder.images_at(4, &mut || Fate::Dropped);
+        assert_eq!((byte(&images[0], 0), byte(&images[1], 0)), (1, 2));
+    }
+
+    #[test]
+    fn images_do_not_depend_on_the_order_in_which_they_are_asked_for() {
+        let (recorder, device) = recorded();
+        for n in 0..40u64 {
+            device.write_at(n % 7 * 100, &[n as u8; 1000]).unwrap();
+            if n % 5 == 4 {
+                device.flush().unwrap();
+            }
+        }
+        let content = |cut: usize| {
+            let mut bytes = vec![0; 4096];
+            recorder.images_at(cut, &mut Fate::seeded(cut as u64))[0].read_at(0, &mut bytes).unwrap();
+            bytes
+        };
+        let ascending: Vec<_> = (0..=recorder.len()).map(content).collect();
+        for cut in (0..=recorder.len()).rev() {
+            assert!(content(cut) == ascending[cut], "cut {cut}");
+        }
+    }
+
+    #[test]
+    fn a_device_is_recorded_from_its_wrapping_on() {
+        let device = MemoryDevice::new("used", 4096);
+        device.write_at(9, &[9]).unwrap();
+        let recorder = Recorder::new();
+        let device = recorder.wrap(device);
+        assert!(recorder.is_empty());
+        assert!(device.write_at(4096, &[1]).is_err());
+        assert!(recorder.is_empty());
+        assert_eq!(byte(&recorder.images_at(0, &mut || Fate::Dropped)[0], 9), 9);
+    }
+}

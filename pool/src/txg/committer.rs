@@ -1,0 +1,56 @@
+//! The thread that commits every few seconds, and at once when much is dirty.
+
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use crate::txg::engine::Engine;
+
+/// Commits in the background until it is dropped.
+pub struct Committer {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Committer {
+    /// Starts the thread; it commits at least every `interval`, if anything has changed.
+    pub fn spawn(engine: Arc<Engine>, interval: Duration) -> Committer {
+        let (stop, stopped) = bounded(0);
+        let kicks = engine.kicks();
+        let body = move || run(&engine, interval, &stopped, &kicks);
+        let thread = thread::Builder::new().name("cenote-committer".into()).spawn(body).expect("the system can start threads");
+        Committer { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+fn run(engine: &Engine, interval: Duration, stopped: &Receiver<()>, kicks: &Receiver<()>) {
+    loop {
+        crossbeam_channel::select! {
+            recv(stopped) -> _ => return,
+            recv(kicks) -> _ => {}
+            default(interval) => {}
+        }
+        if let Err(RecvTimeoutError::Disconnected) = stopped.recv_timeout(Duration::ZERO) {
+            return;
+        }
+        // A failure closes the pool to changes, and everybody who asks is told.
+        if let Err(error) = engine.commit() {
+            tracing::error!("cannot commit: {error}");
+            return;
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! An opened pool: what its parts share.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+
+use crate::{
+    block::{Payload, cache::BlockCache, storage::Storage},
+    env::Env,
+    error::{Error, Result},
+    format::{
+        pointer::BlockPointer,
+        uberblock::{Ancestry, Uberblock},
+    },
+    space::{Class, SpaceTotals},
+    tree::{Miss, Node, Record, Root, verify_place},
+    txg::{
+        head::Head,
+        sync::{self, SyncClient},
+        throttle::Throttle,
+        workers::Workers,
+    },
+    units::{Guid, Txg},
+};
+
+/// The number under which the catalogue is open. No data set has it.
+pub const CATALOGUE: u64 = 0;
+
+/// What an operator may tune.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The bound of the cache, in bytes.
+    pub cache: u64,
+    /// The bound of dirty data, in bytes.
+    pub dirty: u64,
+    /// Worker threads; 0 has everything run on the caller's thread.
+    pub workers: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let workers = std::thread::available_parallelism().map_or(2, usize::from);
+        Settings { cache: 256 << 20, dirty: 128 << 20, workers }
+    }
+}
+
+/// All that it takes to open an engine.
+pub struct Opening {
+    /// The pool's guid.
+    pub guid: Guid,
+    /// The devices and their space.
+    pub storage: Storage,
+    /// The newest uberblock; `None` for a pool that is just being made.
+    pub uberblock: Option<Uberblock>,
+    /// Where the states committed from now on descend from.
+    pub ancestry: Ancestry,
+    /// The transaction group to begin with: above every one that was ever used.
+    pub first: Txg,
+    /// Whether nothing may be written at all.
+    pub read_only: bool,
+}
+
+/// An opened pool: devices, space, cache, transaction groups and the catalogue.
+pub struct Engine {
+    guid: Guid,
+    pub(super) storage: Storage,
+    cache: BlockCache,
+    env: Arc<dyn Env>,
+    pub(super) workers: Workers,
+    pub(super) throttle: Throttle,
+    read_only: bool,
+    pub(super) ancestry: Ancestry,
+    /// The open transaction group. Changes hold it shared; quiescing takes it.
+    gate: RwLock<Txg>,
+    /// Whether anything has happened in the open group that a commit must write.
+    touched: AtomicBool,
+    committed: AtomicU64,
+    pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
+    catalogue: OnceLock<Arc<Head>>,
+    client: OnceLock<Arc<dyn SyncClient>>,
+    /// Held by whoever is committing.
+    syncing: Mutex<()>,
+    /// Records that workers are storing, by the parity of their group.
+    in_flight: Mutex<[usize; 2]>,
+    landed: Condvar,
+    /// Why the pool takes no changes any more.
+    failed: OnceLock<String>,
+    kick: Sender<()>,
+    kicked: Receiver<()>,
+}
+
+impl Engine {
+    /// Opens an engine. A pool that is just being made gets an empty catalogue and needs a first commit.
+    pub fn open(opening: Opening, env: Arc<dyn Env>, settings: Settings) -> Arc<Engine> {
+        let Opening { guid, storage, uberblock, ancestry, first, read_only } = opening;
+        let committed = uberblock.as_ref().map_or(first.back(1), |uberblock| uberblock.txg);
+        let root = match &uberblock {
+            Some(uberblock) => Root::stored(uberblock.catalogue, uberblock.catalogue_level),
+            None => Root::empty(first),
+        };
+        let (kick, kicked) = bounded(1);
+        let engine = Arc::new(Engine {
+            guid,
+            storage,
+            cache: BlockCache::new(settings.cache),
+            env,
+            workers: Workers::new(settings.workers),
+            throttle: Throttle::new(settings.dirty),
+            read_only,
+            ancestry,
+            gate: RwLock::new(first),
+            touched: AtomicBool::new(uberblock.is_none()),
+            committed: AtomicU64::new(committed.0),
+            heads: Mutex::default(),
+            catalogue: OnceLock::new(),
+            client: OnceLock::new(),
+            syncing: Mutex::default(),
+            in_flight: Mutex::default(),
+            landed: Condvar::new(),
+            failed: OnceLock::new(),
+            kick,
+            kicked,
+        });
+        let catalogue = Head::new(CATALOGUE, Arc::downgrade(&engine), root, uberblock.is_none());
+        assert!(engine.catalogue.set(catalogue).is_ok());
+        engine
+    }
+
+    /// Names who takes part in each sync. To be called once, before anything is changed.
+    pub fn set_client(&self, client: Arc<dyn SyncClient>) {
+        assert!(self.client.set(client).is_ok(), "an engine has one client");
+    }
+
+    pub(super) fn client(&self) -> Option<&Arc<dyn SyncClient>> {
+        self.client.get()
+    }
+
+    /// The pool's guid.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// The clock and randomness that the pool was opened with.
+    pub fn env(&self) -> &dyn Env {
+        &*self.env
+    }
+
+    /// The devices and their space.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// The unit of allocation, in bytes.
+    pub fn sector(&self) -> u32 {
+        self.storage.sector
+    }
+
+    /// How many copies a data set's nodes have: two if they can lie on different devices.
+    pub fn metadata_copies(&self) -> u8 {
+        if self.storage.vdevs.count() > 1 { 2 } else { 1 }
+    }
+
+    /// Whether the pool was opened to be read only.
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The cache of nodes and data.
+    pub fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    /// Changes the bounds of cache and dirty data, in bytes.
+    pub fn tune(&self, cache: u64, dirty: u64) {
+        self.cache.set_capacity(cache);
+        self.throttle.set_limit(dirty);
+    }
+
+    /// The catalogue. Anybody may read it; only sync changes it.
+    pub fn catalogue(&self) -> &Arc<Head> {
+        self.catalogue.get().expect("the catalogue is opened with the engine")
+    }
+
+    /// Opens the tree at `root`, or an empty one that the open transaction group makes, under a number that no other
+    /// open tree has. What changes in it is written with each commit.
+    pub fn open_head(self: &Arc<Self>, id: u64, root: Option<(BlockPointer, u8)>) -> Arc<Head> {
+        let gate = self.enter();
+        let dirty = root.is_none();
+        let root = root.map_or_else(|| Root::empty(*gate), |(pointer, level)| Root::stored(pointer, level));
+        let head = Head::new(id, Arc::downgrade(self), root, dirty);
+        let before = self.heads.lock().insert(id, head.clone());
+        assert!(before.is_none(), "tree {id} is open already");
+        self.touched.fetch_or(dirty, Ordering::Relaxed);
+        head
+    }
+
+    /// Opens a tree that never changes: a snapshot's.
+    pub fn open_frozen(self: &Arc<Self>, id: u64, root: BlockPointer, level: u8) -> Arc<Head> {
+        Head::new(id, Arc::downgrade(self), Root::stored(root, level), false)
+    }
+
+    /// Stops writing what changes in a tree. What has changed since the last commit is lost, so the tree's owner commits
+    /// first, or has dropped the tree.
+    pub fn close_head(&self, id: u64) {
+        self.heads.lock().remove(&id);
+    }
+
+    /// Runs `f` while the open transaction group stays open, and has the group committed even if nothing else changes.
+    pub fn with_open_txg<T>(&self, f: impl FnOnce(Txg) -> T) -> T {
+        let gate = self.enter();
+        self.touch();
+        f(*gate)
+    }
+
+    /// The newest committed transaction group.
+    pub fn committed(&self) -> Txg {
+        Txg(self.committed.load(Ordering::Acquire))
+    }
+
+    /// Brings everything done before the call to stable storage. Callers that come together share a commit.
+    pub fn commit(&self) -> Result<Txg> {
+        self.commit_if(|| self.touched.load(Ordering::Relaxed))
+    }
+
+    /// Commits even if nothing has changed: what was freed becomes free for use two commits later.
+    pub fn commit_anyway(&self) -> Result<Txg> {
+        self.commit_if(|| true)
+    }
+
+    fn commit_if(&self, needed: impl Fn() -> bool) -> Result<Txg> {
+        let target = *self.gate.read();
+        let _syncing = self.syncing.lock();
+        if self.committed() >= target || self.read_only {
+            return Ok(self.committed());
+        }
+        self.writable()?;
+        if !needed() {
+            return Ok(self.committed());
+        }
+        match sync::run(self) {
+            Ok(txg) => {
+                self.throttle.committed(txg);
+                self.committed.store(txg.0, Ordering::Release);
+                Ok(txg)
+            }
+            Err(error) => {
+                self.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the gate, opens the next transaction group, and hands the one that was open and all that changed in it to
+    /// `freeze`, which must not wait for anything.
+    pub(super) fn quiesce<T>(&self, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
+        let mut gate = self.gate.write();
+        self.touched.store(false, Ordering::Relaxed);
+        let txg = *gate;
+        let frozen = freeze(txg);
+        *gate = txg.next();
+        (txg, frozen)
+    }
+
+    /// Keeps the open transaction group open.
+    pub(super) fn enter(&self) -> RwLockReadGuard<'_, Txg> {
+        self.gate.read()
+    }
+
+    pub(super) fn touch(&self) {
+        if !self.touched.load(Ordering::Relaxed) {
+            self.touched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Fails if the pool takes no changes.
+    pub fn writable(&self) -> Result<()> {
+        match self.failed.get() {
+            Some(why) => Err(Error::Closed(why.clone())),
+            None if self.read_only => Err(Error::Closed("it was imported read-only".into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes no more changes. A failed commit leaves the last committed state on the devices and nobody knows how much
+    /// of the next: going on from memory would promise what may not be kept.
+    pub(super) fn fail(&self, error: &Error) {
+        tracing::error!("the pool takes no more changes: {error}");
+        // If another failure came first, that one is told.
+        let _ = self.failed.set(format!("a commit has failed: {error}"));
+    }
+
+    /// Told when a commit should come soon.
+    pub(super) fn kicks(&self) -> Receiver<()> {
+        self.kicked.clone()
+    }
+
+    /// See [`Head::admit`].
+    pub(super) fn admit(&self, bytes: u64) -> Result<()> {
+        self.writable()?;
+        // What the bytes may take: they may not compress, and whole sectors and nodes come on top.
+        let bytes = bytes.next_multiple_of(self.sector().into()) + bytes / 64;
+        self.wait_for_room(bytes)?;
+        let dirty = self.throttle.dirty() + bytes;
+        if dirty > self.throttle.limit() {
+            self.commit()?;
+        } else if dirty > self.throttle.limit() / 2 {
+            // A full channel means that the committer has been told.
+            let _ = self.kick.try_send(());
+        }
+        self.throttle.add(*self.enter(), bytes);
+        Ok(())
+    }
+
+    /// Space that was freed becomes free for use only some commits later; before the pool is called full, they are made.
+    fn wait_for_room(&self, bytes: u64) -> Result<()> {
+        for _ in 0..4 {
+            if self.available() >= bytes {
+                return Ok(());
+            }
+            if self.throttle.dirty() == 0 && self.storage.space.totals().deferred == 0 {
+                break;
+            }
+            self.commit_anyway()?;
+        }
+        if self.available() >= bytes { Ok(()) } else { Err(Error::OutOfSpace) }
+    }
+
+    /// How many bytes of data there is room for, should nothing compress.
+    pub fn available(&self) -> u64 {
+        self.storage.space.totals().available.saturating_sub(self.throttle.dirty())
+    }
+
+    /// The devices' space.
+    pub fn space_totals(&self) -> SpaceTotals {
+        self.storage.space.totals()
+    }
+
+    /// The content of a block, verified and decompressed, through the cache.
+    pub fn read_block(&self, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+        if let Some(bytes) = self.cache.data(pointer) {
+            return Ok(bytes);
+        }
+        let bytes = Arc::new(self.storage.read_block(pointer)?);
+        self.cache.keep_data(pointer, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// The bytes of a block as they are stored, verified.
+    pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
+        self.storage.read_stored(pointer)
+    }
+
+    /// Writes a block of data that comes as it was stored elsewhere, in the open transaction group `txg`: the caller
+    /// keeps the group open meanwhile. The content must have been verified.
+    pub fn write_stored(&self, txg: Txg, pointer: BlockPointer, stored: Vec<u8>) -> Result<BlockPointer> {
+        self.storage.write_stored(txg, Class::Data, pointer, stored)
+    }
+
+    /// Reads a node that is not in memory.
+    pub fn load_node(&self, miss: &Miss) -> Result<Arc<Node>> {
+        if let Some(node) = self.cache.node(&miss.pointer) {
+            return Ok(node);
+        }
+        let bytes = self.storage.read_block(&miss.pointer)?;
+        let decoded = Node::decode(&bytes);
+        let placed = decoded.and_then(|(node, txg)| verify_place(&node, txg, miss).map(|()| node));
+        let node = Arc::new(placed.map_err(|problem| Error::damaged("tree node", problem))?);
+        self.cache.keep_node(&miss.pointer, node.clone());
+        Ok(node)
+    }
+
+    /// See [`Head::submit`].
+    pub(super) fn submit(self: &Arc<Self>, record: &Arc<Record>) {
+        if !self.take_off(record.txg()) {
+            return;
+        }
+        let Some(bytes) = record.seal() else { return self.land(record.txg()) };
+        let (engine, record) = (self.clone(), record.clone());
+        self.workers.spawn(move || {
+            engine.store_early(&record, bytes);
+            engine.land(record.txg());
+        });
+    }
+
+    fn store_early(&self, record: &Record, bytes: Arc<Vec<u8>>) {
+        let payload = Payload { bytes, policy: record.policy() };
+        match self.storage.write_blocks(record.txg(), Class::Data, &[payload]) {
+            Ok(pointers) => record.stored(pointers[0], self.sector()),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Counts a record that a worker will store, unless its group is frozen: then sync stores what is left of it.
+    fn take_off(&self, txg: Txg) -> bool {
+        let gate = self.enter();
+        let open = *gate == txg;
+        if open {
+            self.in_flight.lock()[(txg.0 % 2) as usize] += 1;
+        }
+        open
+    }
+
+    fn land(&self, txg: Txg) {
+        self.in_flight.lock()[(txg.0 % 2) as usize] -= 1;
+        self.landed.notify_all();
+    }
+
+    /// Waits until no worker stores a record of `txg`, which must be frozen.
+    pub(super) fn wait_landed(&self, txg: Txg) {
+        let mut in_flight = self.in_flight.lock();
+        while in_flight[(txg.0 % 2) as usize] > 0 {
+            self.landed.wait(&mut in_flight);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One tree and its life through the transaction groups.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::RwLock;
+
+use crate::{
+    block::cache::BlockCache,
+    error::{Error, Result},
+    format::pointer::BlockPointer,
+    tree::{Batch, Block, Kill, Miss, Node, NodeSource, Policy, Record, Root, View},
+    txg::{
+        births::{Births, Usage},
+        engine::Engine,
+    },
+    units::Txg,
+};
+
+/// The error of an operation on a tree. A [`Miss`] travels in it from the view to the head, which reads the node and
+/// runs the operation again.
+pub trait OpError: From<Miss> + From<Error> {
+    /// The missing node, if that is what it is.
+    fn miss(&self) -> Option<&Miss>;
+}
+
+/// The error of an operation that can fail for no reason of its own.
+#[derive(Debug)]
+pub enum Plain {
+    /// A node is not in memory.
+    Miss(Miss),
+    /// The engine failed.
+    Error(Error),
+}
+
+impl From<Miss> for Plain {
+    fn from(miss: Miss) -> Plain {
+        Plain::Miss(miss)
+    }
+}
+
+impl From<Error> for Plain {
+    fn from(error: Error) -> Plain {
+        Plain::Error(error)
+    }
+}
+
+impl From<Plain> for Error {
+    fn from(plain: Plain) -> Error {
+        match plain {
+            Plain::Error(error) => error,
+            Plain::Miss(_) => unreachable!("a head never returns a miss"),
+        }
+    }
+}
+
+impl OpError for Plain {
+    fn miss(&self) -> Option<&Miss> {
+        match self {
+            Plain::Miss(miss) => Some(miss),
+            Plain::Error(_) => None,
+        }
+    }
+}
+
+/// A tree, open for reading and changing.
+pub struct Head {
+    id: u64,
+    engine: Weak<Engine>,
+    births: Arc<Births>,
+    tree: RwLock<Tree>,
+}
+
+struct Tree {
+    root: Root,
+    kills: Vec<Kill>,
+    /// Changed since it was last frozen.
+    dirty: bool,
+}
+
+/// A tree as it was when its transaction group was frozen.
+pub(super) struct Frozen {
+    pub(super) head: Arc<Head>,
+    pub(super) root: Root,
+    pub(super) kills: Vec<Kill>,
+}
+
+/// The cache, and the nodes that this operation had to read: they stay until it is done, whatever the cache does.
+struct Sources<'a> {
+    cache: &'a BlockCache,
+    pinned: RefCell<Vec<(BlockPointer, Arc<Node>)>>,
+}
+
+impl NodeSource for Sources<'_> {
+    fn node(&self, pointer: &BlockPointer) -> Option<Arc<Node>> {
+        self.cache.node(pointer).or_else(|| {
+            let pinned = self.pinned.borrow();
+            pinned.iter().find(|(known, _)| known == pointer).map(|(_, node)| node.clone())
+        })
+    }
+}
+
+impl Head {
+    pub(super) fn new(id: u64, engine: Weak<Engine>, root: Root, dirty: bool) -> Arc<Head> {
+        let tree = RwLock::new(Tree { root, kills: Vec::new(), dirty });
+        Arc::new(Head { id, engine, births: Arc::default(), tree })
+    }
+
+    /// The tree's number, as it was opened.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The pool it is in.
+    pub fn engine(&self) -> Arc<Engine> {
+        self.engine.upgrade().expect("a head does not outlive its engine")
+    }
+
+    /// Runs `operation` on the tree as it is now, under a shared lock. It runs again, without effect before, when a node
+    /// had to be read.
+    pub fn read<T, E: OpError>(&self, mut operation: impl FnMut(&View<'_>) -> Result<T, E>) -> Result<T, E> {
+        let engine = self.engine();
+        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        loop {
+            let attempt = {
+                let tree = self.tree.read();
+                operation(&View::new(&tree.root, &sources, engine.committed().next()))
+            };
+            match attempt {
+                Err(error) if error.miss().is_some() => pin(&engine, &sources, &error)?,
+                done => return done,
+            }
+        }
+    }
+
+    /// Runs `operation`, which looks at the tree and collects a batch, and applies the batch, as one step. It may run
+    /// several times, so it must not change anything outside the batch before its last look.
+    pub fn update<T, E: OpError>(
+        &self,
+        mut operation: impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let engine = self.engine();
+        engine.writable()?;
+        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        loop {
+            let gate = engine.enter();
+            match self.attempt(*gate, &sources, &mut operation) {
+                Err(error) if error.miss().is_some() => {
+                    drop(gate);
+                    pin(&engine, &sources, &error)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Head::update`], in a transaction group that the caller names: for the catalogue, which only sync changes.
+    pub(super) fn update_in<T, E: OpError>(
+        &self,
+        txg: Txg,
+        mut operation: impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let engine = self.engine();
+        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        loop {
+            match self.attempt(txg, &sources, &mut operation) {
+                Err(error) if error.miss().is_some() => pin(&engine, &sources, &error)?,
+                done => return done,
+            }
+        }
+    }
+
+    fn attempt<T, E: OpError>(
+        &self,
+        txg: Txg,
+        sources: &Sources<'_>,
+        operation: &mut impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut tree = self.tree.write();
+        let Tree { root, kills, dirty } = &mut *tree;
+        let mut batch = Batch::default();
+        let value = operation(&View::new(root, sources, txg), &mut batch)?;
+        if !batch.is_empty() {
+            batch.apply(root, txg, sources, kills)?;
+            *dirty = true;
+        }
+        Ok(value)
+    }
+
+    /// Admits `bytes` of new data: waits while too much is dirty, and fails with [`Error::OutOfSpace`] if there will be
+    /// no room for them. To be called without locks, before the update that brings them.
+    pub fn admit(&self, bytes: u64) -> Result<()> {
+        self.engine().admit(bytes)
+    }
+
+    /// A new record of this tree, in the open transaction group `txg`.
+    pub fn record(&self, txg: Txg, policy: Policy, bytes: Vec<u8>) -> Arc<Record> {
+        Record::new(txg, policy, bytes, self.births.clone())
+    }
+
+    /// Has a record stored while its group is still open. Only for a record that is full: it is closed to edits.
+    pub fn submit(&self, record: &Arc<Record>) {
+        self.engine().submit(record);
+    }
+
+    /// The content of a block of this tree, pending or stored.
+    pub fn bytes(&self, block: &Block) -> Result<Arc<Vec<u8>>> {
+        match block {
+            Block::Stored(pointer) => self.engine().read_block(pointer),
+            Block::Pending(record) => match record.bytes() {
+                Some(bytes) => Ok(bytes),
+                None => self.engine().read_block(record.pointer().expect("a record without bytes is stored")),
+            },
+        }
+    }
+
+    /// Puts another tree in the place of this one: rollback and receive. Only while nobody else changes it, and with no
+    /// change of it uncommitted but those of the group that sync is writing.
+    pub fn replace(&self, root: BlockPointer, level: u8) {
+        let mut tree = self.tree.write();
+        tree.root = Root::stored(root, level);
+        tree.kills.clear();
+        tree.dirty = false;
+    }
+
+    /// The root, if nothing has changed since it was written.
+    pub fn clean_root(&self) -> Option<(BlockPointer, u8)> {
+        let tree = self.tree.read();
+        if tree.dirty { None } else { tree.root.slot.pointer().map(|pointer| (*pointer, tree.root.level)) }
+    }
+
+    /// Freezes the tree at the end of its group, if it has changed. The gate must be closed.
+    pub(super) fn freeze(self: &Arc<Self>) -> Option<Frozen> {
+        let mut tree = self.tree.write();
+        if !tree.dirty {
+            return None;
+        }
+        tree.dirty = false;
+        Some(Frozen { head: self.clone(), root: tree.root.clone(), kills: std::mem::take(&mut tree.kills) })
+    }
+
+    /// What this tree's records of `txg` take.
+    pub(super) fn births(&self, txg: Txg) -> Usage {
+        self.births.take(txg)
+    }
+}
+
+/// Reads the node that an operation has missed and keeps it for the next attempt.
+fn pin<E: OpError>(engine: &Engine, sources: &Sources<'_>, error: &E) -> Result<(), E> {
+    let miss = *error.miss().expect("the caller has looked");
+    let node = engine.load_node(&miss)?;
+    sources.pinned.borrow_mut().push((miss.pointer, node));
+    Ok(())
+}

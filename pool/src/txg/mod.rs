@@ -1,0 +1,42 @@
+//! Transaction groups: how changes become a committed state.
+//!
+//! At any time one group is *open*: every change belongs to it. A commit takes three steps:
+//!
+//! 1. *Quiesce.* The gate is closed for an instant, in which every changed tree is frozen (an `Arc` clone of its root)
+//!    and the next group is opened. Changes go on in the next group right away.
+//! 2. *Sync.* What the frozen trees hold and no device does yet is written: records, then nodes from the leaves up; then
+//!    the catalogue, which holds the trees' roots; then the space layer's account of all that. Nothing that the last
+//!    uberblock refers to is overwritten.
+//! 3. *Commit.* Flush all devices; write the uberblock; flush again.
+//!
+//! Power may fail at any of these instants:
+//!
+//! * Before or during the first flush: the last uberblock stands, and with it a state no byte of which was touched: what
+//!   was written went to space that was free in it and in the two states before.
+//! * While the uberblock is written: its slot held the uberblock of 32 groups ago. It is torn and fails its checksum, and
+//!   the last one stands; or it is whole on some label of some device, and then everything it refers to is stable.
+//! * After the second flush: the new state stands.
+//!
+//! ```text
+//! engine     an opened pool: what its parts share; reading, admitting, committing
+//! head       one tree and its life through the groups
+//! births     what a tree's records take, group by group
+//! sync       the second and third step
+//! workers    the threads that compress, checksum and write
+//! committer  the thread that commits every few seconds
+//! ```
+
+mod births;
+mod committer;
+mod engine;
+mod head;
+mod sync;
+mod throttle;
+mod workers;
+
+pub(crate) use births::Births;
+pub use births::Usage;
+pub use committer::Committer;
+pub use engine::{CATALOGUE, Engine, Opening, Settings};
+pub use head::{Head, OpError, Plain};
+pub use sync::{Sync, SyncClient, Written};

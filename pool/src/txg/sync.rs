@@ -1,0 +1,249 @@
+//! Writing a transaction group: what was frozen goes to the devices, children before parents, and the uberblock last.
+//!
+//! The order, and why:
+//!
+//! 1. Records, then nodes level by level from the leaves: a parent holds its children's addresses and checksums.
+//! 2. The client (the data sets' layer) puts the new roots into the catalogue, says which of the dropped blocks are
+//!    free, and runs what administrators asked for.
+//! 3. The catalogue's nodes. From here on the catalogue does not change.
+//! 4. The space layer's account, in which all of the above and itself are counted.
+//! 5. Flush, uberblock, flush. See the module above for what a failure at each point leaves.
+
+use std::sync::Arc;
+
+use crate::{
+    block::{Payload, compression::CompressionChoice},
+    error::{Error, Result},
+    format::{
+        pointer::{BlockPointer, Checksum},
+        uberblock::Uberblock,
+    },
+    space::Class,
+    tree::{Batch, Cell, ItemBlock, Kill, Node, Policy, Record, Root, Slot, View},
+    txg::{
+        births::Usage,
+        engine::Engine,
+        head::{Frozen, Head, OpError, Plain},
+    },
+    units::Txg,
+    vdev::labels,
+};
+
+/// How many copies the catalogue's nodes have.
+const CATALOGUE_COPIES: u8 = 3;
+/// About how many bytes one worker compresses and writes in one run.
+const RUN: usize = 1 << 20;
+
+/// Who takes part in each sync: the layer that knows what the trees are.
+pub trait SyncClient: Send + std::marker::Sync {
+    /// Called in each transaction group, after every tree that changed was written, and before the catalogue is.
+    fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()>;
+}
+
+/// A changed tree as it was written.
+pub struct Written {
+    /// The tree.
+    pub head: Arc<Head>,
+    /// Its root.
+    pub root: BlockPointer,
+    /// Its root's level.
+    pub level: u8,
+    /// What the tree's blocks written in this transaction group take, dropped ones included.
+    pub births: Usage,
+    /// The blocks that the tree no longer refers to.
+    pub kills: Vec<BlockPointer>,
+}
+
+/// Syncing context: what the client may do while a transaction group is written.
+pub struct Sync<'a> {
+    engine: &'a Engine,
+    txg: Txg,
+}
+
+impl Sync<'_> {
+    /// The transaction group that is being written.
+    pub fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    /// The pool.
+    pub fn engine(&self) -> &Engine {
+        self.engine
+    }
+
+    /// Looks at the catalogue and changes it, as one step.
+    pub fn catalogue<T, E: OpError>(
+        &mut self,
+        operation: impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.engine.catalogue().update_in(self.txg, operation)
+    }
+
+    /// Gives a block's space back.
+    pub fn free(&mut self, pointer: &BlockPointer) {
+        self.engine.storage.free(self.txg, pointer);
+    }
+
+    /// Writes a block of metadata.
+    pub fn write_block(&mut self, bytes: Vec<u8>, copies: u8) -> Result<BlockPointer> {
+        let payload = Payload { bytes: Arc::new(bytes), policy: metadata_policy(copies) };
+        Ok(self.engine.storage.write_blocks(self.txg, Class::Metadata, &[payload])?[0])
+    }
+}
+
+fn metadata_policy(copies: u8) -> Policy {
+    Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies }
+}
+
+/// Writes and commits the open transaction group. One at a time.
+pub(super) fn run(engine: &Engine) -> Result<Txg> {
+    let (txg, frozen) = engine.quiesce(|_| {
+        let heads = engine.heads.lock();
+        heads.values().filter_map(Head::freeze).collect::<Vec<Frozen>>()
+    });
+    let mut written = Vec::with_capacity(frozen.len());
+    store_records(engine, &frozen)?;
+    engine.wait_landed(txg);
+    engine.writable()?;
+    for frozen in frozen {
+        written.push(write_tree(engine, txg, frozen, engine.metadata_copies())?);
+    }
+    if let Some(client) = engine.client() {
+        client.sync(&mut Sync { engine, txg }, written)?;
+    }
+    let (catalogue, level) = write_catalogue(engine, txg)?;
+    let space = engine.storage.space.sync(txg, &engine.storage.vdevs)?;
+    engine.storage.vdevs.flush()?;
+    let uberblock = Uberblock {
+        pool: engine.guid(),
+        ancestry: engine.ancestry,
+        txg,
+        time: engine.env().now(),
+        catalogue,
+        catalogue_level: level,
+        space,
+    };
+    labels::write_uberblock(&engine.storage.vdevs.all(), &uberblock)?;
+    engine.storage.vdevs.flush()?;
+    engine.storage.space.committed(txg);
+    Ok(txg)
+}
+
+/// Stores every record that the frozen trees refer to and no worker has taken.
+fn store_records(engine: &Engine, frozen: &[Frozen]) -> Result<()> {
+    let mut records = Vec::new();
+    for frozen in frozen {
+        dirty_nodes(&frozen.root, &mut |_, node| {
+            let pending = node.leaf().into_iter().flat_map(|leaf| leaf.items()).filter_map(|item| match item.block() {
+                ItemBlock::Pending(record) if record.pointer().is_none() => Some(record),
+                _ => None,
+            });
+            // A record is sealed once, so one that several items refer to is taken once.
+            records.extend(pending.filter_map(|record| Some((record.clone(), record.seal()?))));
+        });
+    }
+    engine.workers.try_each(runs(records), |run| {
+        let payloads: Vec<Payload> =
+            run.iter().map(|(record, bytes)| Payload { bytes: bytes.clone(), policy: record.policy() }).collect();
+        let txg = run[0].0.txg();
+        let pointers = engine.storage.write_blocks(txg, Class::Data, &payloads)?;
+        for ((record, _), pointer) in run.iter().zip(pointers) {
+            record.stored(pointer, engine.sector());
+        }
+        Ok(())
+    })
+}
+
+type Sealed = (Arc<Record>, Arc<Vec<u8>>);
+
+/// Groups records in order, such that those of one group are written together: about a megabyte, with one number of
+/// copies.
+fn runs(records: Vec<Sealed>) -> Vec<Vec<Sealed>> {
+    let mut runs: Vec<Vec<Sealed>> = Vec::new();
+    let mut size = 0;
+    for (record, bytes) in records {
+        let fits = runs.last().is_some_and(|run: &Vec<Sealed>| {
+            size < RUN && run[0].0.policy().copies == record.policy().copies
+        });
+        if !fits {
+            runs.push(Vec::new());
+            size = 0;
+        }
+        size += bytes.len();
+        runs.last_mut().expect("one was just pushed").push((record, bytes));
+    }
+    runs
+}
+
+/// Writes the nodes of a frozen tree that changed.
+fn write_tree(engine: &Engine, txg: Txg, frozen: Frozen, copies: u8) -> Result<Written> {
+    let Frozen { head, root, kills } = frozen;
+    let births = write_nodes(engine, txg, &root, copies)? + head.births(txg);
+    let pointer = *root.slot.pointer().expect("the root was just written");
+    let kills = kills.iter().filter_map(Kill::pointer).collect();
+    Ok(Written { head, root: pointer, level: root.level, births, kills })
+}
+
+/// Writes what has changed of the catalogue, and gives back what it dropped.
+fn write_catalogue(engine: &Engine, txg: Txg) -> Result<(BlockPointer, u8)> {
+    let catalogue = engine.catalogue();
+    if let Some(frozen) = catalogue.freeze() {
+        let written = write_tree(engine, txg, frozen, CATALOGUE_COPIES)?;
+        written.kills.iter().for_each(|pointer| engine.storage.free(txg, pointer));
+        return Ok((written.root, written.level));
+    }
+    catalogue.clean_root().ok_or_else(|| Error::damaged("catalogue", "it has no root"))
+}
+
+/// Writes the nodes under `root` that have no address yet, level by level, all cores at work on each.
+fn write_nodes(engine: &Engine, txg: Txg, root: &Root, copies: u8) -> Result<Usage> {
+    let mut levels: Vec<Vec<(Arc<Cell>, Arc<Node>)>> = Vec::new();
+    dirty_nodes(root, &mut |cell, node| {
+        assert_eq!(cell.txg(), txg, "a node of an earlier transaction group was never written");
+        let level = usize::from(node.level());
+        levels.resize_with(levels.len().max(level + 1), Vec::new);
+        levels[level].push((cell.clone(), node));
+    });
+    let usage = parking_lot::Mutex::new(Usage::default());
+    for level in levels {
+        // A node is about 32 KiB before compression.
+        let runs: Vec<&[(Arc<Cell>, Arc<Node>)]> = level.chunks(RUN >> 15).collect();
+        engine.workers.try_each(runs, |run| write_run(engine, txg, run, copies).map(|born| *usage.lock() += born))?;
+    }
+    Ok(usage.into_inner())
+}
+
+fn write_run(engine: &Engine, txg: Txg, run: &[(Arc<Cell>, Arc<Node>)], copies: u8) -> Result<Usage> {
+    let resolved: Vec<Arc<Node>> = run.iter().map(|(_, node)| Arc::new(node.resolved())).collect();
+    let payload = |node: &Arc<Node>| Payload { bytes: Arc::new(node.encode(txg)), policy: metadata_policy(copies) };
+    let payloads: Vec<Payload> = resolved.iter().map(payload).collect();
+    let pointers = engine.storage.write_blocks(txg, Class::Metadata, &payloads)?;
+    for (((cell, _), node), pointer) in run.iter().zip(resolved).zip(&pointers) {
+        engine.cache().keep_node(pointer, node);
+        cell.stored(*pointer);
+    }
+    Ok(pointers.iter().map(|pointer| Usage::of(pointer, engine.sector())).sum())
+}
+
+/// Calls `visit` for each node under `root` that has no address yet.
+fn dirty_nodes(root: &Root, visit: &mut impl FnMut(&Arc<Cell>, Arc<Node>)) {
+    let mut todo = vec![root.slot.clone()];
+    while let Some(slot) = todo.pop() {
+        let Slot::Dirty(cell) = slot else { continue };
+        if cell.pointer().is_some() {
+            continue;
+        }
+        let node = cell.node().expect("a cell without an address has its node");
+        let dirty = node.interior().into_iter().flat_map(|interior| interior.children.iter().rev());
+        todo.extend(dirty.map(|child| child.slot.clone()).filter(|slot| matches!(slot, Slot::Dirty(_))));
+        visit(&cell, node);
+    }
+}
+
+/// Reads the catalogue in syncing context without changing it.
+impl Sync<'_> {
+    /// Looks at the catalogue.
+    pub fn look<T>(&self, mut look: impl FnMut(&View<'_>) -> Result<T, Plain>) -> Result<T> {
+        Ok(self.engine.catalogue().read(&mut look)?)
+    }
+}

@@ -1,0 +1,40 @@
+//! The threads that compress, checksum, code and write.
+//!
+//! With no threads everything runs on the caller's, in order: so a test replays a run from a seed.
+
+use rayon::{
+    ThreadPool, ThreadPoolBuilder,
+    iter::{IntoParallelIterator, ParallelIterator},
+};
+
+/// A pool of worker threads, or none.
+pub(crate) struct Workers {
+    threads: Option<ThreadPool>,
+}
+
+impl Workers {
+    /// `count` threads; 0 for none.
+    pub(crate) fn new(count: usize) -> Workers {
+        let build = || {
+            let builder = ThreadPoolBuilder::new().num_threads(count).thread_name(|index| format!("cenote-worker-{index}"));
+            builder.build().expect("the system can start threads")
+        };
+        Workers { threads: (count > 0).then(build) }
+    }
+
+    /// Calls `work` for each item, on all threads, and returns the first error.
+    pub(crate) fn try_each<T: Send, E: Send>(&self, items: Vec<T>, work: impl Fn(T) -> Result<(), E> + Sync) -> Result<(), E> {
+        match &self.threads {
+            Some(threads) if items.len() > 1 => threads.install(|| items.into_par_iter().try_for_each(work)),
+            _ => items.into_iter().try_for_each(work),
+        }
+    }
+
+    /// Has `work` done some time soon.
+    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        match &self.threads {
+            Some(threads) => threads.spawn(work),
+            None => work(),
+        }
+    }
+}
