@@ -17,14 +17,14 @@
 //! (snapshot id, CLONE, data set id)          nothing
 //! (snapshot id, HOLD, hash of tag)           Hold
 //! (data set id, BOOKMARK, hash of name)      Bookmark
-//! (data set or snapshot id, DEADLIST, txg)   Bucket
+//! (deadlist id, DEADLIST, txg)               Bucket
 //! (list id, LINK, 0)                         Link: the next list
 //! (list id, PAGE, number)                    block pointers       more of them
 //! (0, WORK, id)                              Work                 root of a tree to free
 //! (0, HISTORY, number)                       History
 //! ```
 //!
-//! Data sets, snapshots, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
+//! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
 //! data set is [`ROOT`]. A name stands under the hash of it; names with one hash stand side by side.
 //!
 //! Nothing here knows what the rows mean for one another: that is `lineage`.
@@ -40,7 +40,7 @@ use pool::format::key::Key;
 
 pub use coding::Row;
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
-pub use rows::{Bookmark, Bucket, Dataset, History, Hold, Link, Master, Named, Snapshot, Task, Value, Work};
+pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
 pub use space::Space;
 pub use transaction::{Body, Effect, Transaction};
 

@@ -1,10 +1,13 @@
-//! How much room blocks take, counted in the three ways that properties ask for.
+//! How much room blocks take, counted in the two ways that properties ask for.
 
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
-use pool::format::{
-    codec::{Malformed, Reader},
-    pointer::BlockPointer,
+use pool::{
+    format::{
+        codec::{Malformed, Reader},
+        pointer::BlockPointer,
+    },
+    txg::Usage,
 };
 
 use super::coding::Field;
@@ -15,23 +18,23 @@ use super::coding::Field;
 pub struct Space {
     /// On the devices, with all copies and rounded to sectors: what is charged.
     pub allocated: u64,
-    /// After compression, one copy, not rounded.
-    pub stored: u64,
     /// Before compression.
     pub logical: u64,
 }
 
 impl Space {
     /// No room at all.
-    pub const ZERO: Space = Space { allocated: 0, stored: 0, logical: 0 };
+    pub const ZERO: Space = Space { allocated: 0, logical: 0 };
 
     /// What one block takes in a pool with this sector size.
     pub fn of(pointer: &BlockPointer, sector: u32) -> Space {
-        Space {
-            allocated: pointer.allocated(sector),
-            stored: u64::from(pointer.stored),
-            logical: u64::from(pointer.logical),
-        }
+        Space { allocated: pointer.allocated(sector), logical: u64::from(pointer.logical) }
+    }
+}
+
+impl From<Usage> for Space {
+    fn from(usage: Usage) -> Space {
+        Space { allocated: usage.allocated, logical: usage.logical }
     }
 }
 
@@ -41,7 +44,6 @@ impl Add for Space {
     fn add(self, other: Space) -> Space {
         Space {
             allocated: self.allocated.saturating_add(other.allocated),
-            stored: self.stored.saturating_add(other.stored),
             logical: self.logical.saturating_add(other.logical),
         }
     }
@@ -53,7 +55,6 @@ impl Sub for Space {
     fn sub(self, other: Space) -> Space {
         Space {
             allocated: self.allocated.saturating_sub(other.allocated),
-            stored: self.stored.saturating_sub(other.stored),
             logical: self.logical.saturating_sub(other.logical),
         }
     }
@@ -80,14 +81,12 @@ impl std::iter::Sum for Space {
 impl Field for Space {
     fn put(&self, out: &mut Vec<u8>) {
         self.allocated.put(out);
-        self.stored.put(out);
         self.logical.put(out);
     }
 
     fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<Space, Malformed> {
         Ok(Space {
             allocated: u64::take(reader, what)?,
-            stored: u64::take(reader, what)?,
             logical: u64::take(reader, what)?,
         })
     }

@@ -39,12 +39,21 @@ pub struct Body {
 pub enum Effect {
     /// A block is free.
     Free(BlockPointer),
+    /// A new data set needs a tree with an empty root directory.
+    Format {
+        /// The data set.
+        id: u64,
+        /// Who owns the root directory: user and group.
+        owner: (u32, u32),
+    },
     /// An open data set shows another tree from now on.
     Replace {
         /// The data set.
         id: u64,
-        /// Its root and the root's level; none for an empty tree.
-        root: Option<(BlockPointer, u8)>,
+        /// Its new root.
+        root: BlockPointer,
+        /// The root's level.
+        level: u8,
     },
     /// A data set or snapshot is gone.
     Close(u64),
