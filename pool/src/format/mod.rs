@@ -8,3 +8,4 @@ pub mod codec;
 pub mod key;
 pub mod node;
 pub mod pointer;
+pub mod space;
