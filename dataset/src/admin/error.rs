@@ -47,6 +47,12 @@ pub enum Error {
         /// The name of that.
         name: String,
     },
+    /// The property is not inherited, so it cannot be inherited again.
+    #[error("'{property}' cannot be inherited")]
+    NotInheritable {
+        /// The property.
+        property: String,
+    },
     /// A limit is below what is used already, or a reservation above what there is.
     #[error("cannot set {property} of '{name}' to {value}: {problem}")]
     Limit {

@@ -112,5 +112,5 @@ pub fn keys(object: u64, kind: u8) -> std::ops::Range<Key> {
 
 /// All keys of one object.
 pub fn keys_of(object: u64) -> std::ops::Range<Key> {
-    Key::new(object, 0, 0)..Key::new(object + 1, 0, 0)
+    Key::new(object, 0, 0)..Key::new(object, u8::MAX, u64::MAX)
 }

@@ -204,10 +204,10 @@ impl<'a> Transaction<'a> {
 
     /// A new id.
     pub fn new_id(&mut self) -> Result<u64> {
-        self.edit_master(|master| {
-            master.next_id += 1;
-            master.next_id - 1
-        })
+        let next = self.master()?.next_id;
+        let after = next.checked_add(1).ok_or_else(|| PoolError::damaged("catalogue", "no ids are left"))?;
+        self.edit_master(|master| master.next_id = after)?;
+        Ok(next)
     }
 
     /// Leaves something to be done once the rows are changed.

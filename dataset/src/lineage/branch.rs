@@ -74,7 +74,7 @@ pub fn clone(tx: &mut Transaction<'_>, origin: u64, parent: u64, name: &str, gui
 
 fn add_clone(tx: &mut Transaction<'_>, origin: u64, clone: u64) -> Result<()> {
     tx.put_body(Key::new(origin, kind::CLONE, clone), Default::default());
-    snapshot::edit(tx, origin, |row| row.clones += 1)
+    snapshot::edit(tx, origin, |row| row.clones = row.clones.saturating_add(1))
 }
 
 /// Notes that a data set is no clone of `origin` any more. Does not destroy the origin if that is due.
@@ -233,7 +233,7 @@ fn settle(tx: &mut Transaction<'_>, clone: u64, former: u64, moved: u64, share: 
     charge::edit(tx, clone, |row| {
         row.used_head = row.used_head + share.at_origin - share.lost_by_clone;
         row.used_snapshots = row.used_snapshots + share.moved + share.lost_by_clone;
-        row.snapshots += moved;
+        row.snapshots = row.snapshots.saturating_add(moved);
         row.snapshots_changed = now;
     })
 }

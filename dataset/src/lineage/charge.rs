@@ -22,7 +22,7 @@ pub fn edit<T>(tx: &mut Transaction<'_>, id: u64, edit: impl FnOnce(&mut Dataset
 
 /// Charges the data set `parent` for a new child, or for one that was moved there.
 pub fn attach(tx: &mut Transaction<'_>, parent: u64, child: &DatasetRow) -> Result<()> {
-    edit(tx, parent, |row| row.children += 1)?;
+    edit(tx, parent, |row| row.children = row.children.saturating_add(1))?;
     carry(tx, parent, Space::ZERO, child.charge())
 }
 

@@ -88,7 +88,7 @@ pub fn join(tx: &mut Transaction<'_>, one: &Bucket, two: &Bucket) -> Bucket {
         return if one.first == 0 { two.clone() } else { one.clone() };
     }
     tx.put(Key::new(one.last, kind::LINK, 0), &Link { next: two.first }, None);
-    Bucket { first: one.first, last: two.last, count: one.count + two.count, space: one.space + two.space }
+    Bucket { first: one.first, last: two.last, count: one.count.saturating_add(two.count), space: one.space + two.space }
 }
 
 /// The list after `list` in its chain; 0 if it is the last.
@@ -176,13 +176,13 @@ pub fn add(tx: &mut Transaction<'_>, deadlist: u64, addition: &Addition) -> Resu
     };
     let mut number = match addition.tail {
         Some(tail) => tail.offset,
-        None => tx.last_key(keys(bucket.last, kind::PAGE))?.map_or(0, |last| last.offset + 1),
+        None => tx.last_key(keys(bucket.last, kind::PAGE))?.map_or(0, |last| last.offset.saturating_add(1)),
     };
     for page in &addition.pages {
         tx.put_body(Key::new(bucket.last, kind::PAGE, number), page.clone());
-        number += 1;
+        number = number.saturating_add(1);
     }
-    bucket.count += addition.count;
+    bucket.count = bucket.count.saturating_add(addition.count);
     bucket.space += addition.space;
     tx.put(key, &bucket, None);
     Ok(())

@@ -45,7 +45,7 @@ pub fn take(tx: &mut Transaction<'_>, dataset: u64, name: &str, guid: Guid) -> R
         row.newest_referenced = row.referenced;
         row.deadlist = new_deadlist;
         row.dead = Space::ZERO;
-        row.snapshots += 1;
+        row.snapshots = row.snapshots.saturating_add(1);
         row.snapshots_changed = now;
     })?;
     Ok(id)
@@ -166,7 +166,7 @@ pub fn hold(tx: &mut Transaction<'_>, id: u64, tag: &str) -> Result<bool> {
         return Ok(false);
     }
     tx.put_named(id, kind::HOLD, &Hold { name: tag.to_owned(), time: tx.now() })?;
-    edit(tx, id, |row| row.holds += 1)?;
+    edit(tx, id, |row| row.holds = row.holds.saturating_add(1))?;
     Ok(true)
 }
 

@@ -230,7 +230,7 @@ impl<'a> TreePass<'a> {
             let Some(pointer) = leaf.pointer(item).filter(|pointer| pointer.birth > self.after) else { continue };
             let key = item.key();
             let end = (key.offset | (SHARED_RANGE - 1)).checked_add(1);
-            self.shared_until = end.map_or(Key::new(key.object, key.kind + 1, 0), |end| Key { offset: end, ..key });
+            self.shared_until = end.map_or(Key { offset: u64::MAX, ..key }.successor(), |end| Key { offset: end, ..key });
             if self.seen.insert(pointer.addresses[0]) {
                 self.free.push(pointer);
             }
