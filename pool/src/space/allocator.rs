@@ -12,9 +12,10 @@
 //! 6. one that another slot is working on.
 //!
 //! Copies of a block go to devices that have none yet, else to a chunk of another slot, else anywhere. Data is refused
-//! when it would eat into the slop; the reserve of empty chunks keeps that slop in large pieces.
+//! when it would eat into the slop; the reserve of empty chunks keeps that slop in large pieces. The space layer itself
+//! has a last resort of its own in it, that other metadata is refused.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
@@ -22,7 +23,7 @@ use super::{
     Allocation, Space,
     chunk::Chunk,
     io::{Disk, SpaceIo},
-    layout::Vdev,
+    layout::{Layout, Vdev},
 };
 use crate::{
     error::{Error, Result},
@@ -39,6 +40,19 @@ struct Request {
     txg: Txg,
     class: Class,
     sectors: u32,
+    /// For the space layer itself.
+    own: bool,
+}
+
+impl Request {
+    /// How many empty chunks it has to leave to others in any case.
+    fn keeps(&self, layout: &Layout) -> u32 {
+        match self.class {
+            Class::Data => layout.reserve(),
+            Class::Metadata if self.own => 0,
+            Class::Metadata => layout.last_resort(),
+        }
+    }
 }
 
 /// The steps of the search for a chunk, in order.
@@ -63,7 +77,13 @@ impl Space {
     /// [`Space::largest_piece`] tells what would fit. No block may be larger than a region.
     pub fn allocate(&self, txg: Txg, class: Class, bytes: u32, copies: u8, io: &dyn SpaceIo) -> Result<Allocation> {
         let sectors = self.layout.load().sectors_for(bytes);
-        self.allocate_sectors(Request { txg, class, sectors }, copies, io)
+        self.allocate_sectors(Request { txg, class, sectors, own: false }, copies, io)
+    }
+
+    /// As [`Space::allocate`], for a block of the space layer itself: out of everything there is.
+    pub(super) fn allocate_own(&self, txg: Txg, bytes: u32, copies: u8, io: &dyn SpaceIo) -> Result<Allocation> {
+        let sectors = self.layout.load().sectors_for(bytes);
+        self.allocate_sectors(Request { txg, class: Class::Metadata, sectors, own: true }, copies, io)
     }
 
     /// Allocates many blocks, in one contiguous run if there is room for one and else in as few as can be found by
@@ -102,7 +122,7 @@ impl Space {
         }
         let all = sectors.iter().try_fold(0u32, |sum, &each| sum.checked_add(each));
         let whole = all.ok_or(Error::OutOfSpace);
-        match whole.and_then(|sectors| self.allocate_sectors(Request { txg, class, sectors }, copies, io)) {
+        match whole.and_then(|sectors| self.allocate_sectors(Request { txg, class, sectors, own: false }, copies, io)) {
             Ok(allocation) => run.extend(cut(allocation, sectors)),
             Err(Error::OutOfSpace) if sectors.len() > 1 => {
                 let (front, back) = sectors.split_at(sectors.len() / 2);
@@ -121,7 +141,9 @@ impl Space {
         let (chunk, span) = layout.locate(address, bytes)?;
         match chunk.claim(txg, span, &Disk { layout: &layout, io })? {
             true => Ok(()),
-            false => Err(Error::damaged("intent log", format!("sector {} of chunk {} is in use", span.start, chunk.id))),
+            false => {
+                Err(Error::damaged("intent log", format!("sector {} of chunk {} is in use", span.start, chunk.id)))
+            }
         }
     }
 
@@ -129,13 +151,9 @@ impl Space {
     /// into. Zero when there is nothing left.
     pub fn largest_piece(&self, class: Class) -> u32 {
         let layout = self.layout.load();
-        let mut room = layout.free();
-        let mut empties = true;
-        if class == Class::Data {
-            let reserve = layout.reserve();
-            room = room.saturating_sub(u64::from(reserve) * u64::from(layout.chunk_sectors()));
-            empties = layout.empty.load(std::sync::atomic::Ordering::Relaxed) > reserve;
-        }
+        let keep = Request { txg: Txg::ZERO, class, sectors: 1, own: false }.keeps(&layout);
+        let room = layout.free().saturating_sub(u64::from(keep) * u64::from(layout.chunk_sectors()));
+        let empties = layout.empty.load(Relaxed) > keep;
         let usable = layout.chunks.iter().filter(|chunk| empties || chunk.class_hint().is_some());
         let largest = usable.map(|chunk| u64::from(chunk.largest_hint())).max().unwrap_or(0);
         u32::try_from(largest.min(room) * u64::from(layout.sector)).unwrap_or(u32::MAX)
@@ -213,13 +231,10 @@ impl Space {
     }
 }
 
-/// Refuses data that would eat into the slop.
+/// Refuses what would eat into the space that is kept from it.
 fn admit(disk: &Disk<'_>, request: &Request, copies: u8) -> Result<()> {
     let layout = disk.layout;
-    let slop = match request.class {
-        Class::Data => u64::from(layout.reserve()) * u64::from(layout.chunk_sectors()),
-        Class::Metadata => 0,
-    };
+    let slop = u64::from(request.keeps(layout)) * u64::from(layout.chunk_sectors());
     let wanted = u64::from(request.sectors) * u64::from(copies);
     if request.sectors > layout.chunk_sectors() || layout.free() < slop + wanted {
         return Err(Error::OutOfSpace);
@@ -259,7 +274,7 @@ fn take_from_slot(disk: &Disk<'_>, request: &Request, vdev: &Vdev, copies: usize
 fn open_chunk(disk: &Disk<'_>, request: &Request, step: Step, vdev: &Vdev, copies: usize) -> Option<Address> {
     let keep = match step {
         Step::Reserve if request.class == Class::Data => return None,
-        Step::Reserve => 0,
+        Step::Reserve => request.keeps(disk.layout),
         _ => disk.layout.reserve(),
     };
     let suits = |chunk: &Chunk| !chunk.active_hint() && matches_step(chunk, step, request.class);

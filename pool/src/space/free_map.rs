@@ -72,7 +72,8 @@ impl FreeMap {
 
     /// Whether any sector of `span` is free.
     pub(super) fn overlaps(&self, span: Span) -> bool {
-        let in_map = self.by_start.range(..span.end()).next_back().is_some_and(|(&start, &len)| start + len > span.start);
+        let in_map =
+            self.by_start.range(..span.end()).next_back().is_some_and(|(&start, &len)| start + len > span.start);
         let cursor = self.cursor;
         in_map || (cursor.len > 0 && cursor.start < span.end() && span.start < cursor.end())
     }

@@ -137,6 +137,13 @@ impl Layout {
         chunks.div_ceil(32).max(least).min(chunks / 4) as u32
     }
 
+    /// How many of these are kept for the space layer itself, so that a commit that frees space can always be stored: a
+    /// quarter, at most 64 MiB, at least one.
+    pub(super) fn last_resort(&self) -> u32 {
+        let most = (64 * MIB / self.region).max(1) as u32;
+        self.reserve().div_ceil(4).min(most)
+    }
+
     /// The chunk and the sectors that `bytes` bytes at `address` take, if they are inside a chunk.
     pub(super) fn locate(&self, address: Address, bytes: u32) -> Result<(&Arc<Chunk>, Span)> {
         let span = Span { start: address.sector, len: self.sectors_for(bytes) };

@@ -12,7 +12,8 @@
 //!    allocated again only after N and two more groups were committed.
 //! 2. What is stored for group N is exactly what N's tree refers to, although allocations for N+1 go on meanwhile:
 //!    every change is filed under its own group.
-//! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied.
+//! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied, and metadata leaves some to
+//!    the space layer itself, so that a commit that frees can always be stored.
 //! 4. Opening reads the chunk table and the log, never a checkpoint, and nothing that grows with what is stored.
 //!
 //! # How it is stored
@@ -25,7 +26,7 @@
 //! # What is where
 //!
 //! ```text
-//! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group
+//! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group; its stored side
 //! allocator  which chunk a block goes to      free_map   free sectors of a chunk, next-fit
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
@@ -52,9 +53,9 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use self::{io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 pub use self::{io::SpaceIo, layout::region_size};
 pub use crate::format::space::{Class, SpaceRoot, Span};
-use self::{io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 use crate::{
     error::Result,
     format::pointer::Address,
@@ -111,10 +112,12 @@ pub struct SpaceTotals {
     pub allocated: u64,
     /// What was freed and waits until it can be allocated again.
     pub deferred: u64,
-    /// What can be allocated now, by metadata.
+    /// What can be allocated now.
     pub free: u64,
     /// What of it is kept from data.
     pub slop: u64,
+    /// What of that is kept from all but the space layer itself.
+    pub last_resort: u64,
     /// By device.
     pub vdevs: Vec<VdevTotals>,
 }
@@ -124,7 +127,7 @@ impl SpaceTotals {
     pub fn free_for(&self, class: Class) -> u64 {
         match class {
             Class::Data => self.free.saturating_sub(self.slop),
-            Class::Metadata => self.free,
+            Class::Metadata => self.free.saturating_sub(self.last_resort),
         }
     }
 }
@@ -223,8 +226,16 @@ impl Space {
             deferred: bytes(deferred),
             free: bytes(free),
             slop: u64::from(layout.reserve()) * layout.region,
+            last_resort: u64::from(layout.last_resort()) * layout.region,
             vdevs,
         }
+    }
+
+    /// How many bytes can be allocated now for `class`: what [`SpaceTotals::free_for`] says, at the cost of two loads.
+    pub fn free_for(&self, class: Class) -> u64 {
+        let layout = self.layout.load();
+        let kept = if class == Class::Data { u64::from(layout.reserve()) * layout.region } else { 0 };
+        (layout.free() * u64::from(layout.sector)).saturating_sub(kept)
     }
 
     /// The bytes kept back from data, as whole empty chunks.

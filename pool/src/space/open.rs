@@ -125,11 +125,7 @@ fn read_log(root: &SpaceRoot, txg: Txg, disk: &Disk<'_>) -> Result<VecDeque<(Log
 }
 
 /// Every chunk's counts and what is left to apply to its checkpoint.
-fn apply_log(
-    rows: Vec<Row>,
-    log: &VecDeque<(LogGroup, Vec<ChunkChanges>)>,
-    sectors: u32,
-) -> Result<Vec<Loaded>> {
+fn apply_log(rows: Vec<Row>, log: &VecDeque<(LogGroup, Vec<ChunkChanges>)>, sectors: u32) -> Result<Vec<Loaded>> {
     let mut chunks: Vec<Tally> = rows.into_iter().map(Tally::new).collect();
     let first_deferred = log.len().saturating_sub(DEFERRED_GROUPS);
     for (index, (group, changes)) in log.iter().enumerate() {

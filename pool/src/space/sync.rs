@@ -23,7 +23,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::space::{
-        Class, PhysicalPointer, SpaceRoot,
+        PhysicalPointer, SpaceRoot,
         log::{ChunkChanges, LogBlock, MAX_LOG_HEAD, encode_changes},
         table::{ROWS_PER_PAGE, TableRoot, encode_page},
     },
@@ -226,7 +226,7 @@ impl Writer<'_> {
         let wanted = (missing + MAX_LOG_HEAD + LOG_SLACK).min(MAX_LOG_BLOCK as usize) as u32;
         let mut bytes = wanted.next_multiple_of(sector).max(least);
         loop {
-            match self.space.allocate(self.txg, Class::Metadata, bytes, COPIES, self.disk.io) {
+            match self.space.allocate_own(self.txg, bytes, COPIES, self.disk.io) {
                 Err(Error::OutOfSpace) if bytes > least => bytes = (bytes / 2).next_multiple_of(sector).max(least),
                 allocation => return Ok((allocation?, bytes as usize - MAX_LOG_HEAD)),
             }
@@ -236,7 +236,7 @@ impl Writer<'_> {
     /// Writes a new block.
     fn store(&self, bytes: &[u8]) -> Result<PhysicalPointer> {
         let len = u32::try_from(bytes.len()).map_err(|_| Error::OutOfSpace)?;
-        let allocation = self.space.allocate(self.txg, Class::Metadata, len, COPIES, self.disk.io)?;
+        let allocation = self.space.allocate_own(self.txg, len, COPIES, self.disk.io)?;
         self.write_at(&allocation, bytes)
     }
 

@@ -4,9 +4,12 @@
 //! content is stamped on a device in memory, so that anything overwritten too early shows when a state that refers to
 //! it is checked. A crash is opening one of the last three committed roots on the devices as they are by then.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
@@ -179,7 +182,10 @@ impl Simulation {
         let opened = self.open(*txg, root);
         let own: BTreeSet<_> = opened.own_extents().unwrap().into_iter().collect();
         assert_eq!(own, self.space.own_extents().unwrap().into_iter().collect());
-        assert_eq!(opened.allocated_extents(&self.memory).unwrap(), self.space.allocated_extents(&self.memory).unwrap());
+        assert_eq!(
+            opened.allocated_extents(&self.memory).unwrap(),
+            self.space.allocated_extents(&self.memory).unwrap()
+        );
         assert!(self.space.stored.lock().log.len() < 80, "the log is not bounded");
     }
 
@@ -261,7 +267,7 @@ fn a_full_pool_refuses_data_but_can_be_emptied() {
     assert_eq!(space.largest_piece(Class::Data), 0);
     assert!(space.largest_piece(Class::Metadata) >= REGION as u32);
     while !data.is_empty() {
-        for address in data.drain(..data.len().min(100)) {
+        for address in data.drain(..data.len().min(10)) {
             space.free(txg, address, 4096).unwrap();
             let churn = space.allocate(txg, Class::Metadata, 8192, 2, &memory).unwrap();
             churn.addresses().iter().for_each(|&address| space.free(txg, address, 8192).unwrap());
@@ -280,21 +286,22 @@ fn a_full_pool_refuses_data_but_can_be_emptied() {
 }
 
 #[test]
-fn metadata_uses_the_last_sector() {
+fn metadata_uses_all_but_the_last_resort() {
     let (space, memory) = one_device(16);
-    let all = 16 * REGION / u64::from(SECTOR);
-    for _ in 0..all {
+    assert_eq!(space.totals().last_resort, REGION);
+    for _ in 0..space.totals().free_for(Class::Metadata) / u64::from(SECTOR) {
         space.allocate(Txg(1), Class::Metadata, 1, 1, &memory).unwrap();
     }
     assert!(matches!(space.allocate(Txg(1), Class::Metadata, 1, 1, &memory), Err(Error::OutOfSpace)));
     assert_eq!(space.largest_piece(Class::Metadata), 0);
+    space.sync(Txg(1), &memory).unwrap();
 }
 
 #[test]
 fn a_failed_allocation_leaves_no_trace() {
     let (space, memory) = one_device(16);
     let piece = REGION as u32;
-    for _ in 0..15 {
+    for _ in 0..14 {
         space.allocate(Txg(1), Class::Metadata, piece, 1, &memory).unwrap();
     }
     let before = space.totals();
@@ -370,7 +377,7 @@ fn threads_never_share_a_sector() {
     let (space, memory) = (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs));
     let work = |thread: u32| {
         let mut extents = Vec::new();
-        for round in 0..1500u32 {
+        for round in 0..1000u32 {
             let class = if (round + thread).is_multiple_of(3) { Class::Metadata } else { Class::Data };
             let bytes = 1 + (round * 977 + thread * 31) % 3000;
             let block = space.allocate(Txg(1 + u64::from(round % 2)), class, bytes, 1, &memory).unwrap();
@@ -421,4 +428,66 @@ fn a_root_that_points_anywhere_is_refused() {
     refused(&|root| root.next_chunk += 1);
     assert!(Space::open(&root, SECTOR, REGION, &vdevs, Txg(2), &memory).is_err());
     assert!(Space::open(&root, SECTOR, REGION, &[(VdevId(0), 15 * REGION)], Txg(1), &memory).is_err());
+}
+
+/// Stops the threads, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn a_group_is_stored_while_the_next_one_goes_on() {
+    let vdevs = [(VdevId(0), 128 * REGION), (VdevId(1), 128 * REGION)];
+    let (space, memory) = (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs));
+    // A thread reads the open group's number and changes something under the shared lock; to close it takes all.
+    let open = RwLock::new(Txg(1));
+    let stop = AtomicBool::new(false);
+    let work = &|seed: u64| {
+        let (mut random, mut live) = (StdRng::seed_from_u64(seed), Vec::new());
+        while !stop.load(Relaxed) {
+            let txg = open.read();
+            if live.len() > 200 {
+                let (address, bytes) = live.swap_remove(random.random_range(0..live.len()));
+                space.free(*txg, address, bytes).unwrap();
+            } else {
+                let bytes = random.random_range(1..5000);
+                match space.allocate(*txg, Class::Data, bytes, 1, &memory) {
+                    Ok(block) => live.push((block.addresses[0], bytes)),
+                    Err(error) => assert!(matches!(error, Error::OutOfSpace)),
+                }
+            }
+        }
+        live
+    };
+    let close = || {
+        let mut open = open.write();
+        let closed = *open;
+        *open = closed.next();
+        closed
+    };
+    let commit = |txg: Txg| {
+        let root = space.sync(txg, &memory).unwrap();
+        let opened = Space::open(&root, SECTOR, REGION, &vdevs, txg, &memory).unwrap();
+        let extents = opened.allocated_extents(&memory).unwrap();
+        assert_eq!(extents, space.allocated_extents(&memory).unwrap());
+        space.committed(txg);
+        extents
+    };
+    let live: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|seed| scope.spawn(move || work(seed))).collect();
+        let stop = Stop(&stop);
+        (0..60).for_each(|_| drop(commit(close())));
+        drop(stop);
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let found: BTreeSet<_> = commit(close()).into_iter().flat_map(sectors).collect();
+    let mut expected: BTreeSet<_> = space.own_extents().unwrap().into_iter().flat_map(sectors).collect();
+    for (Address { chunk, sector }, bytes) in live {
+        expected.extend(sectors(Extent { chunk, sector, sectors: bytes.div_ceil(SECTOR) }));
+    }
+    assert_eq!(found, expected);
 }
