@@ -8,7 +8,7 @@ use crate::{
         compression::{Compressor, compress},
         storage::Storage,
     },
-    error::Result,
+    error::{Error, Result},
     format::pointer::{Address, BlockPointer, Compression},
     space::Class,
     tree::Policy,
@@ -71,13 +71,16 @@ fn prepare(payload: &Payload, txg: Txg, sector: u32) -> Prepared {
 }
 
 impl Storage {
-    /// Writes blocks of one number of copies, next to each other where there is room. The pointers come in the order of
-    /// the payloads.
+    /// Writes blocks of one number of copies, next to each other where there is room, and in pieces where there is no
+    /// room for one whole. The pointers come in the order of the payloads.
     pub fn write_blocks(&self, txg: Txg, class: Class, payloads: &[Payload]) -> Result<Vec<BlockPointer>> {
         let Some(copies) = payloads.first().map(|payload| payload.policy.copies) else { return Ok(Vec::new()) };
         let mut blocks: Vec<Prepared> = payloads.iter().map(|payload| prepare(payload, txg, self.sector)).collect();
         let sizes: Vec<u32> = blocks.iter().map(|block| block.pointer.stored).collect();
-        let places = self.space.allocate_run(txg, class, &sizes, copies, &self.vdevs)?;
+        let places = match self.space.allocate_run(txg, class, &sizes, copies, &self.vdevs) {
+            Err(Error::OutOfSpace) => return blocks.iter().map(|block| self.write_single(txg, class, block)).collect(),
+            places => places?,
+        };
         for (block, place) in blocks.iter_mut().zip(&places) {
             block.pointer.addresses = place.addresses;
         }
@@ -85,6 +88,18 @@ impl Storage {
             self.write_copy(&blocks, copy)?;
         }
         Ok(blocks.into_iter().map(|block| block.pointer).collect())
+    }
+
+    fn write_single(&self, txg: Txg, class: Class, block: &Prepared) -> Result<BlockPointer> {
+        let (mut pointer, stored) = (block.pointer, &block.stored);
+        match self.space.allocate(txg, class, pointer.stored, pointer.copies, &self.vdevs) {
+            Err(Error::OutOfSpace) => return self.write_gang(txg, class, pointer, stored),
+            place => pointer.addresses = place?.addresses,
+        }
+        for address in pointer.addresses() {
+            self.write_run(*address, stored)?;
+        }
+        Ok(pointer)
     }
 
     /// Writes one copy of each block, with one device write for each run of neighbours.
@@ -122,13 +137,16 @@ impl Storage {
         bytes
     }
 
-    fn write_run(&self, start: Address, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write_run(&self, start: Address, bytes: &[u8]) -> Result<()> {
         let (vdev, offset) = self.space.resolve(start, bytes.len() as u32)?;
         self.vdevs.get(vdev)?.write(offset, bytes)
     }
 
     /// Gives a block's space back, at the end of `txg`.
     pub fn free(&self, txg: Txg, pointer: &BlockPointer) -> Result<()> {
+        if pointer.gang {
+            return self.free_gang(txg, pointer);
+        }
         pointer.addresses().iter().try_for_each(|address| self.space.free(txg, *address, pointer.stored))
     }
 }

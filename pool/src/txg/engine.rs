@@ -338,7 +338,8 @@ impl Engine {
             if self.available() >= bytes {
                 return Ok(());
             }
-            if self.throttle.dirty() == 0 && self.storage.space.totals().deferred == 0 {
+            let frees_to_come = self.touched.load(Ordering::Relaxed) || self.storage.space.totals().deferred > 0;
+            if !frees_to_come && self.throttle.dirty() == 0 {
                 break;
             }
             self.commit_anyway()?;
