@@ -1,3 +1,6 @@
-//! Datasets: what the storage engine's trees mean.
+//! Data sets on top of the storage engine: names, properties, file systems, snapshots, streams.
 
 pub mod fs;
+pub mod name;
+pub mod property;
+pub mod stream;
