@@ -6,3 +6,4 @@ pub mod fs;
 pub mod lineage;
 pub mod name;
 pub mod property;
+pub mod stream;

@@ -181,18 +181,21 @@ impl Checker {
     pub fn item(&mut self, key: Key, body: &[u8], block: Option<u64>) {
         let judged = match (key.object, key.kind) {
             (DATASET, MASTER) => Master::decode(body).map(|master| self.master = Some(master)),
-            (DATASET, ORPHAN) => Ok(self.object(key.offset).orphan = true),
-            (DATASET, TRUNCATE) => Ok(self.object(key.offset).truncating = true),
-            (DATASET, _) => Ok(self.find(DATASET, Problem::Stray(key))),
-            (ino, INODE) if key.offset == 0 => self.inode(ino, body),
-            (ino, PARENT) => link::decode(body).map(|link| {
-                self.in_window(key, link::window(ino, link));
-                self.link(ino, link);
-            }),
-            (_, XATTR) => self.xattr(key, body, block),
-            (_, DIRENT) => self.dirent(key, body),
-            (_, EXTENT) => self.extent(key, body, block),
-            (ino, _) => Ok(self.find(ino, Problem::Stray(key))),
+            (DATASET, ORPHAN | TRUNCATE) => {
+                let object = self.object(key.offset);
+                object.orphan |= key.kind == ORPHAN;
+                object.truncating |= key.kind == TRUNCATE;
+                Ok(())
+            }
+            (1.., INODE) if key.offset == 0 => self.inode(key.object, body),
+            (1.., PARENT) => self.parent(key, body),
+            (1.., XATTR) => self.xattr(key, body, block),
+            (1.., DIRENT) => self.dirent(key, body),
+            (1.., EXTENT) => self.extent(key, body, block),
+            _ => {
+                self.find(key.object, Problem::Stray(key));
+                Ok(())
+            }
         };
         if let Err(malformed) = judged {
             self.find(key.object, Problem::Malformed(key, malformed));
@@ -219,6 +222,13 @@ impl Checker {
         if inode.parent != Link::NONE {
             self.link(ino, inode.parent);
         }
+        Ok(())
+    }
+
+    fn parent(&mut self, key: Key, body: &[u8]) -> Result<(), Malformed> {
+        let link = link::decode(body)?;
+        self.in_window(key, link::window(key.object, link));
+        self.link(key.object, link);
         Ok(())
     }
 

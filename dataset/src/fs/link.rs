@@ -25,7 +25,7 @@ pub(super) fn window(ino: Ino, link: Link) -> Window {
     place[..8].copy_from_slice(&link.dir.to_le_bytes());
     place[8..].copy_from_slice(&link.offset.to_le_bytes());
     // The last window is left out, so that its end is a number.
-    let start = (xxh3_64(&place) & !(WINDOW - 1)).min(u64::MAX & !(2 * WINDOW - 1));
+    let start = (xxh3_64(&place) & !(WINDOW - 1)).min(!(2 * WINDOW - 1));
     Window { object: ino, kind: PARENT, start, len: WINDOW }
 }
 

@@ -97,7 +97,7 @@ impl<'a> Xattr<'a> {
 /// Where the attribute called `name` stands.
 pub fn window(ino: Ino, name: &[u8]) -> Window {
     // The last window is left out, so that its end is a number.
-    let start = (xxh3_64(name) & !(WINDOW - 1)).min(u64::MAX & !(2 * WINDOW - 1));
+    let start = (xxh3_64(name) & !(WINDOW - 1)).min(!(2 * WINDOW - 1));
     Window { object: ino, kind: XATTR, start, len: WINDOW }
 }
 

@@ -212,6 +212,13 @@ impl Head {
         Record::new(txg, policy, bytes, self.births.clone())
     }
 
+    /// A new record of this tree, in the open transaction group `txg`, of a block that comes as it was stored elsewhere: in
+    /// a stream. `pointer` says how; its addresses and births do not matter. The caller has verified that the bytes have
+    /// its checksum and decompress to its size.
+    pub fn record_as_stored(&self, txg: Txg, pointer: BlockPointer, stored: Arc<Vec<u8>>) -> Arc<Record> {
+        Record::as_stored(txg, pointer, stored, self.births.clone())
+    }
+
     /// Has a record stored while its group is still open. Only for a record that is full: it is closed to edits.
     pub fn submit(&self, record: &Arc<Record>) {
         self.engine().submit(record);
