@@ -2,7 +2,7 @@
 
 use pool::{
     format::{key::Key, pointer::BlockPointer},
-    units::Txg,
+    units::{ChunkId, Txg},
 };
 
 use super::world::{World, noise};
@@ -177,7 +177,7 @@ fn trees_that_are_wrong() {
     planted(FindingKind::Node, |tx, ids| {
         let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(ids.dataset))?;
         let mut root = root.expect("a data set has a tree");
-        root.addresses[0].sector += 1;
+        root.addresses[0].chunk = ChunkId(999);
         tx.put(dataset_key(ids.dataset), &row, Some(root));
         Ok(())
     });
