@@ -1,0 +1,37 @@
+//! Properties that ZFS users know and this version does not have, with the reason each is refused.
+
+const ENCRYPTION: &str = "this version of Cenote does not encrypt; put the pool's image on an encrypted device";
+const FIXED_NAMES: &str = "file names are stored and compared as the bytes they are";
+const VOLUMES: &str = "this version of Cenote has file systems, and no block volumes";
+const SHARING: &str = "share the mounted directory with the tools of your NFS or SMB server";
+const ONE_LOG: &str = "writes that must be durable are committed with their transaction group";
+const CACHING: &str = "the cache is one for the pool; its bound is the pool property 'cache_size'";
+const CLASSES: &str = "all devices of a pool are of one class in this version";
+const ACL: &str = "only POSIX permissions and ACLs are known (acltype)";
+const LIMITS: &str = "counts of data sets are not limited in this version; 'quota' limits their space";
+const VERSIONS: &str = "features are enabled one by one and listed as feature@...";
+const ALWAYS: &str = "it is not adjustable in this version";
+
+const ABSENT: &[(&[&str], &str)] = &[
+    (&["encryption", "keyformat", "keylocation", "pbkdf2iters", "keystatus", "encryptionroot"], ENCRYPTION),
+    (&["dedup", "dedup_table_quota"], "this version of Cenote does not deduplicate; clones and snapshots share blocks"),
+    (&["normalization", "utf8only", "casesensitivity"], FIXED_NAMES),
+    (&["volsize", "volblocksize", "volmode", "volthreading", "snapdev"], VOLUMES),
+    (&["sharenfs", "sharesmb"], SHARING),
+    (&["logbias"], ONE_LOG),
+    (&["primarycache", "secondarycache", "prefetch", "direct"], CACHING),
+    (&["special_small_blocks", "redundant_metadata"], CLASSES),
+    (&["aclinherit", "aclmode"], ACL),
+    (&["filesystem_limit", "snapshot_limit", "filesystem_count", "snapshot_count"], LIMITS),
+    (&["dnodesize", "overlay", "nbmand", "vscan", "zoned", "mlslabel", "longname", "defaultuserquota"], ALWAYS),
+    (&["context", "fscontext", "defcontext", "rootcontext"], "SELinux contexts are not set by mounts of this version"),
+    (&["autotrim"], "freed space of images is not punched out in this version"),
+    (&["autoreplace", "failmode", "multihost", "delegation", "bootfs", "listsnapshots"], ALWAYS),
+    (&["cachefile"], "known pools are kept in Cenote's registry; see 'pool import'"),
+    (&["compatibility", "bcloneratio", "bclonesaved", "bcloneused", "load_guid"], VERSIONS),
+];
+
+/// Why a property that ZFS has is not here; `None` if ZFS has none of this name either, or it is here.
+pub fn reason_for_absence(name: &str) -> Option<&'static str> {
+    ABSENT.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
+}

@@ -1,0 +1,469 @@
+//! The properties of data sets and pools: one table that everything else is derived from.
+//!
+//! A [`Definition`] says a property's name, what it applies to, who may change it, how its values are written and what
+//! it does. Parsing, printing, the columns of `list`, the order of `get all` and the reference documentation all read
+//! the two tables, [`DATASET`] and [`POOL`]. Properties of ZFS that are not here yet are known by name ([`absent`]), so
+//! that a request for one is refused with a reason instead of called unknown.
+//!
+//! Values are stored, compared and sent as *canonical text*: sizes as exact bytes, dates as seconds, ratios as `1.50`.
+//! [`parse_value`] makes it from what a user wrote and [`Syntax::print`] makes what a user reads. The typed settings
+//! that the engine acts on ([`setting`]) are parsed from the same text.
+//!
+//! Nothing here does I/O or knows where a value is kept; which source wins is decided by the catalogue.
+
+mod absent;
+mod dataset;
+mod pool;
+pub mod setting;
+pub mod size;
+mod source;
+mod syntax;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::absent::reason_for_absence;
+pub use self::dataset::DATASET;
+pub use self::pool::POOL;
+pub use self::source::Source;
+pub use self::syntax::{Precision, Syntax};
+
+/// The longest value of a user property, in bytes.
+pub const MAX_USER_VALUE: usize = 8192;
+
+/// The longest name of a user property, in bytes.
+pub const MAX_USER_NAME: usize = 255;
+
+/// What a property can belong to; a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    /// Nothing.
+    pub const NONE: Kinds = Kinds(0);
+    /// File systems.
+    pub const FILESYSTEM: Kinds = Kinds(1);
+    /// Snapshots.
+    pub const SNAPSHOT: Kinds = Kinds(2);
+    /// Bookmarks.
+    pub const BOOKMARK: Kinds = Kinds(4);
+    /// Pools.
+    pub const POOL: Kinds = Kinds(8);
+    /// File systems, snapshots and bookmarks.
+    pub const ALL_DATASETS: Kinds = Kinds(7);
+
+    /// Both sets together.
+    pub const fn with(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+
+    /// Whether all of `other` is in this set.
+    pub const fn contains(self, other: Kinds) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the sets share a member.
+    pub const fn intersects(self, other: Kinds) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether nothing is in this set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Who may change a property, and whether the data sets below follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// Computed; never set.
+    ReadOnly,
+    /// Set on one data set or pool, for it alone.
+    Settable,
+    /// Set on a data set, for it and those below that do not set it themselves.
+    Inheritable,
+    /// Set when its owner is created, and fixed from then on.
+    SetOnce,
+}
+
+/// Where a table puts a column's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// One property.
+#[derive(Debug)]
+pub struct Definition {
+    /// Its name.
+    pub name: &'static str,
+    /// The head of its column. In lower case it is an alias of the name, as in ZFS: `avail`, `refer`, `compress`.
+    pub column: &'static str,
+    /// What has it.
+    pub kinds: Kinds,
+    /// Who may change it.
+    pub nature: Nature,
+    /// How its values are written.
+    pub syntax: Syntax,
+    /// Its canonical value where none is set; `None` if that is computed, or there is none.
+    pub default: Option<&'static str>,
+    /// One sentence for the reference.
+    pub help: &'static str,
+}
+
+impl Definition {
+    /// Whether a user can set it at all.
+    pub fn is_settable(&self) -> bool {
+        self.nature != Nature::ReadOnly
+    }
+
+    /// Where its column's values stand.
+    pub fn align(&self) -> Align {
+        self.syntax.align()
+    }
+
+    fn answers_to(&self, name: &str) -> bool {
+        self.name == name || self.column.eq_ignore_ascii_case(name)
+    }
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Definition) -> bool {
+        self.name == other.name && self.kinds == other.kinds
+    }
+}
+
+/// A property that was asked for by name: from a table, or of the user's own making.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Property {
+    /// One of the table.
+    Native(&'static Definition),
+    /// A user property, `module:name`: any text, inherited.
+    User(String),
+    /// A pool's feature, `feature@name`: read-only here.
+    Feature(String),
+}
+
+impl Property {
+    /// Finds a property of data sets, snapshots and bookmarks by its name or alias.
+    pub fn of_dataset(name: &str) -> Result<Property, PropertyError> {
+        if name.contains(':') {
+            return check_user_name(name).map(|()| Property::User(name.to_owned()));
+        }
+        find(DATASET, name)
+    }
+
+    /// Finds a property of pools by its name or alias.
+    pub fn of_pool(name: &str) -> Result<Property, PropertyError> {
+        match name.strip_prefix("feature@") {
+            Some(feature) if !feature.is_empty() => Ok(Property::Feature(name.to_owned())),
+            _ => find(POOL, name),
+        }
+    }
+
+    /// The name, never an alias.
+    pub fn name(&self) -> &str {
+        match self {
+            Property::Native(definition) => definition.name,
+            Property::User(name) | Property::Feature(name) => name,
+        }
+    }
+
+    /// The head of its column.
+    pub fn column(&self) -> String {
+        match self {
+            Property::Native(definition) => definition.column.to_owned(),
+            Property::User(name) | Property::Feature(name) => name.to_ascii_uppercase(),
+        }
+    }
+
+    /// Where its column's values stand.
+    pub fn align(&self) -> Align {
+        match self {
+            Property::Native(definition) => definition.align(),
+            Property::User(_) | Property::Feature(_) => Align::Left,
+        }
+    }
+
+    /// How its values are written.
+    pub fn syntax(&self) -> Syntax {
+        match self {
+            Property::Native(definition) => definition.syntax,
+            Property::User(_) | Property::Feature(_) => Syntax::Text { longest: MAX_USER_VALUE },
+        }
+    }
+
+    /// Whether data sets below inherit it.
+    pub fn is_inheritable(&self) -> bool {
+        match self {
+            Property::Native(definition) => definition.nature == Nature::Inheritable,
+            Property::User(_) => true,
+            Property::Feature(_) => false,
+        }
+    }
+
+    /// Whether one of these kinds can have it.
+    pub fn applies_to(&self, kinds: Kinds) -> bool {
+        match self {
+            Property::Native(definition) => definition.kinds.intersects(kinds),
+            Property::User(_) => kinds.intersects(Kinds::FILESYSTEM.with(Kinds::SNAPSHOT)),
+            Property::Feature(_) => kinds.intersects(Kinds::POOL),
+        }
+    }
+
+    /// Checks a value that a user wants to set and gives its canonical text. `creating` says whether the owner is being
+    /// created: only then may a [`Nature::SetOnce`] property be given.
+    pub fn parse_value(&self, text: &str, creating: bool) -> Result<String, PropertyError> {
+        match self {
+            Property::Native(definition) => {
+                check_may_set(definition, creating)?;
+                parse_value(definition, text)
+            }
+            Property::User(name) if text.len() > MAX_USER_VALUE => {
+                Err(PropertyError::TooLong { name: name.clone(), length: text.len() })
+            }
+            Property::User(_) => Ok(text.to_owned()),
+            Property::Feature(name) => Err(PropertyError::ReadOnly { name: name.clone() }),
+        }
+    }
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Checks the text of a value and gives its canonical form.
+pub fn parse_value(definition: &Definition, text: &str) -> Result<String, PropertyError> {
+    definition.syntax.parse(text).map_err(|problem| PropertyError::Value {
+        name: definition.name,
+        value: text.to_owned(),
+        problem,
+        expected: definition.syntax.to_string(),
+    })
+}
+
+/// The definition of that exact name in a table; for code that names a property itself.
+pub fn definition(table: &'static [Definition], name: &str) -> Option<&'static Definition> {
+    table.iter().find(|definition| definition.name == name)
+}
+
+fn find(table: &'static [Definition], name: &str) -> Result<Property, PropertyError> {
+    if let Some(definition) = table.iter().find(|definition| definition.answers_to(name)) {
+        return Ok(Property::Native(definition));
+    }
+    Err(match reason_for_absence(name) {
+        Some(reason) => PropertyError::Absent { name: name.to_owned(), reason },
+        None => PropertyError::Unknown { name: name.to_owned() },
+    })
+}
+
+fn check_may_set(definition: &Definition, creating: bool) -> Result<(), PropertyError> {
+    let name = || definition.name.to_owned();
+    match definition.nature {
+        Nature::ReadOnly => Err(PropertyError::ReadOnly { name: name() }),
+        Nature::SetOnce if !creating => Err(PropertyError::SetOnce { name: name() }),
+        _ => Ok(()),
+    }
+}
+
+fn check_user_name(name: &str) -> Result<(), PropertyError> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, ':' | '+' | '.' | '_' | '-');
+    let bad = name.chars().find(|c| !is_allowed(*c));
+    if let Some(character) = bad {
+        return Err(PropertyError::UserCharacter { name: name.to_owned(), character });
+    }
+    if name.len() > MAX_USER_NAME || name.starts_with('-') {
+        return Err(PropertyError::UserName { name: name.to_owned() });
+    }
+    Ok(())
+}
+
+/// Why a property or its value is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PropertyError {
+    /// No property has this name.
+    #[error("invalid property '{name}'")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// ZFS has it, this version of Cenote does not.
+    #[error("property '{name}' is not supported: {reason}")]
+    Absent {
+        /// The name.
+        name: String,
+        /// Why, and what there is instead.
+        reason: &'static str,
+    },
+    /// Nobody sets it.
+    #[error("'{name}' is readonly")]
+    ReadOnly {
+        /// The name.
+        name: String,
+    },
+    /// It can be set at creation time only.
+    #[error("'{name}' can only be set at creation time")]
+    SetOnce {
+        /// The name.
+        name: String,
+    },
+    /// The value does not fit the property.
+    #[error("bad value '{value}' for '{name}': {problem}")]
+    Value {
+        /// The property.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A user property's name has a character it may not have.
+    #[error("invalid character {character:?} in the name of user property '{name}'")]
+    UserCharacter {
+        /// The name.
+        name: String,
+        /// The first such character.
+        character: char,
+    },
+    /// A user property's name is too long or begins with a dash.
+    #[error("invalid user property '{name}': at most {MAX_USER_NAME} bytes, and not beginning with '-'")]
+    UserName {
+        /// The name.
+        name: String,
+    },
+    /// A user property's value is too long.
+    #[error("the value of '{name}' has {length} bytes, at most {MAX_USER_VALUE} are allowed")]
+    TooLong {
+        /// The property.
+        name: String,
+        /// The value's length in bytes.
+        length: usize,
+    },
+}
+
+impl PropertyError {
+    /// What to do about it, where something can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            PropertyError::Unknown { .. } => {
+                Some("user properties have a colon in their name, as in 'me:backup'".into())
+            }
+            PropertyError::Value { expected, .. } => Some(format!("values: {expected}")),
+            PropertyError::UserCharacter { .. } => {
+                Some("lower-case letters, digits and the characters : + . _ - are allowed".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(name: &str, text: &str) -> Result<String, PropertyError> {
+        Property::of_dataset(name).and_then(|property| property.parse_value(text, true))
+    }
+
+    #[test]
+    fn the_tables_are_consistent() {
+        for table in [DATASET, POOL] {
+            for (index, definition) in table.iter().enumerate() {
+                let others = table.iter().skip(index + 1);
+                let clashes = others.filter(|o| o.answers_to(definition.name) || definition.answers_to(o.name)).count();
+                assert_eq!(clashes, 0, "{} has two meanings", definition.name);
+                assert!(reason_for_absence(definition.name).is_none(), "{} is said to be absent", definition.name);
+                assert!(definition.help.ends_with('.'), "{}", definition.name);
+                if let Some(default) = definition.default {
+                    let parsed = parse_value(definition, default);
+                    assert_eq!(parsed.as_deref(), Ok(default), "the default of {} is canonical", definition.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_their_aliases_are_found() {
+        let aliases = [
+            ("avail", "available"),
+            ("refer", "referenced"),
+            ("compress", "compression"),
+            ("ratio", "compressratio"),
+            ("lused", "logicalused"),
+            ("lrefer", "logicalreferenced"),
+            ("rdonly", "readonly"),
+            ("recsize", "recordsize"),
+            ("refreserv", "refreservation"),
+            ("reserv", "reservation"),
+        ];
+        for (alias, name) in aliases {
+            assert_eq!(Property::of_dataset(alias).unwrap().name(), name);
+        }
+        for (alias, name) in [("alloc", "allocated"), ("cap", "capacity"), ("frag", "fragmentation")] {
+            assert_eq!(Property::of_pool(alias).unwrap().name(), name);
+        }
+        assert!(matches!(Property::of_pool("feature@inline"), Ok(Property::Feature(_))));
+        assert!(matches!(Property::of_dataset("me:backup"), Ok(Property::User(_))));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        let error = canonical("encryption", "on").unwrap_err();
+        assert!(matches!(error, PropertyError::Absent { .. }), "{error}");
+        assert!(matches!(canonical("nosuch", "on"), Err(PropertyError::Unknown { .. })));
+        assert!(matches!(canonical("Me:x", "on"), Err(PropertyError::UserCharacter { character: 'M', .. })));
+        assert!(matches!(canonical("used", "1"), Err(PropertyError::ReadOnly { .. })));
+        let pool = Property::of_pool("ashift").unwrap();
+        assert_eq!(pool.parse_value("12", true).unwrap(), "12");
+        assert!(matches!(pool.parse_value("12", false), Err(PropertyError::SetOnce { .. })));
+    }
+
+    #[test]
+    fn values_become_canonical() {
+        let cases = [
+            ("compression", "zstd-3", "zstd-3"),
+            ("recordsize", "1M", "1048576"),
+            ("quota", "10G", "10737418240"),
+            ("quota", "none", "0"),
+            ("xattr", "sa", "on"),
+            ("mountpoint", "/srv/data/", "/srv/data"),
+            ("mountpoint", "none", "none"),
+            ("copies", "2", "2"),
+            ("me:note", "anything at all", "anything at all"),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(canonical(name, text).as_deref(), Ok(expected), "{name}={text}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_what_would_be_right() {
+        for (name, text) in [
+            ("compression", "zstd-20"),
+            ("compression", "lzjb"),
+            ("checksum", "md5"),
+            ("recordsize", "100K"),
+            ("recordsize", "32M"),
+            ("quota", "-1"),
+            ("quota", "ten"),
+            ("mountpoint", "relative/path"),
+            ("mountpoint", "/a/../b"),
+            ("copies", "4"),
+            ("readonly", "yes"),
+            ("canmount", ""),
+        ] {
+            let error = canonical(name, text).unwrap_err();
+            assert!(error.hint().is_some(), "{name}={text}: {error}");
+        }
+        let long = "x".repeat(MAX_USER_VALUE + 1);
+        assert!(matches!(canonical("me:note", &long), Err(PropertyError::TooLong { .. })));
+    }
+}

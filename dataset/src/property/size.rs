@@ -1,0 +1,166 @@
+//! Sizes as people write and read them: `10G`, `1.50T`, `0B`.
+//!
+//! Printing follows ZFS to the letter, since scripts and eyes depend on it: at most five characters, whole when the
+//! number is a whole multiple of its unit, else with as many decimals (at most two) as fit.
+
+/// Powers of 1024, the smallest first.
+const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+
+/// Prints a count of bytes: `512B`, `1.50K`, `10G`.
+pub fn format_bytes(bytes: u64) -> String {
+    if bytes < 1024 { format!("{bytes}B") } else { format_count(bytes) }
+}
+
+/// Prints a plain count by the same rule, with no unit below 1024: `512`, `1.50K`.
+pub fn format_count(count: u64) -> String {
+    let index = (0..UNITS.len()).rev().find(|i| count >> (10 * i) > 0).unwrap_or(0);
+    let unit = 1u64 << (10 * index);
+    if count.is_multiple_of(unit) {
+        return format!("{}{}", count / unit, UNITS[index]);
+    }
+    let value = count as f64 / unit as f64;
+    (0..=2)
+        .rev()
+        .map(|decimals| format!("{value:.decimals$}{}", UNITS[index]))
+        .find(|text| text.len() <= 5)
+        .unwrap_or_else(|| format!("{value:.0}{}", UNITS[index]))
+}
+
+/// Why a text is not a size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizeError {
+    /// It does not begin with a number.
+    #[error("'{0}' is not a number")]
+    NotANumber(String),
+    /// What follows the number is no unit.
+    #[error("'{0}' is not a unit of size (B, K, M, G, T, P, E; also KB or KiB)")]
+    Unit(String),
+    /// More than 64 bits.
+    #[error("'{0}' is larger than the largest size, 16E - 1")]
+    TooLarge(String),
+    /// A part of a byte.
+    #[error("'{0}' is not a whole number of bytes")]
+    Fraction(String),
+}
+
+/// Reads a size: a number, decimals allowed, and a unit (`B`, `K`, `KB`, `KiB`, … `E`), in either case, all of them
+/// powers of 1024.
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = unit_shift(unit).ok_or_else(|| match number {
+        "" => SizeError::NotANumber(text.to_owned()),
+        _ => SizeError::Unit(unit.to_owned()),
+    })?;
+    let Some((whole, decimals)) = number.split_once('.') else {
+        return scale(parse_whole(number, text)?, shift, text);
+    };
+    let whole = if whole.is_empty() { 0 } else { parse_whole(whole, text)? };
+    let base = scale(whole, shift, text)?;
+    let part = decimal_part(decimals, shift).ok_or_else(|| SizeError::NotANumber(text.to_owned()))?;
+    if shift == 0 && part != 0 {
+        return Err(SizeError::Fraction(text.to_owned()));
+    }
+    base.checked_add(part).ok_or_else(|| SizeError::TooLarge(text.to_owned()))
+}
+
+fn unit_shift(unit: &str) -> Option<u32> {
+    let upper = unit.to_ascii_uppercase();
+    if matches!(upper.as_str(), "" | "B") {
+        return Some(0);
+    }
+    let prefix = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
+    let index = UNITS.iter().skip(1).position(|unit| *unit == prefix)?;
+    Some(10 * (index as u32 + 1))
+}
+
+fn parse_whole(number: &str, text: &str) -> Result<u64, SizeError> {
+    match number.parse::<u64>() {
+        Ok(value) => Ok(value),
+        Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => Err(SizeError::TooLarge(text.to_owned())),
+        Err(_) => Err(SizeError::NotANumber(text.to_owned())),
+    }
+}
+
+fn scale(value: u64, shift: u32, text: &str) -> Result<u64, SizeError> {
+    value.checked_mul(1 << shift).ok_or_else(|| SizeError::TooLarge(text.to_owned()))
+}
+
+/// The digits after the point, of a unit of `1 << shift` bytes, in bytes rounded down; for bytes themselves whether
+/// there are any. `None` if they are not digits.
+fn decimal_part(decimals: &str, shift: u32) -> Option<u64> {
+    let is_number = !decimals.is_empty() && decimals.bytes().all(|b| b.is_ascii_digit());
+    if !is_number {
+        return None;
+    }
+    if shift == 0 {
+        return Some(u64::from(decimals.bytes().any(|b| b != b'0')));
+    }
+    // Eighteen digits are finer than a byte in the largest unit, and fit.
+    let digits = &decimals[..decimals.len().min(18)];
+    let value: u128 = digits.parse().ok()?;
+    Some(((value << shift) / 10u128.pow(digits.len() as u32)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_print_as_zfs_prints_them() {
+        let cases = [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1K"),
+            (1536, "1.50K"),
+            (10_239, "10.0K"),
+            (131_072, "128K"),
+            (1_048_575, "1024K"),
+            (101_000, "98.6K"),
+            (1_000_000, "977K"),
+            (3 << 29, "1.50G"),
+            (u64::MAX, "16.0E"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(format_bytes(bytes), text, "{bytes}");
+        }
+        assert_eq!(format_count(999), "999");
+    }
+
+    #[test]
+    fn sizes_are_read_in_every_spelling() {
+        for text in ["1536K", "1.5M", "1.5m", "1.5MB", "1.5MiB", "1572864", "1572864B", "1.50000000000000000000M"] {
+            assert_eq!(parse_size(text), Ok(1_572_864), "{text}");
+        }
+        assert_eq!(parse_size("15E"), Ok(15 << 60));
+        assert_eq!(parse_size(".5K"), Ok(512));
+        assert_eq!(parse_size("1.0"), Ok(1));
+    }
+
+    #[test]
+    fn wrong_sizes_say_what_is_wrong() {
+        for text in ["", "G", "-1", "1.2.3", "1.", "x"] {
+            assert_eq!(parse_size(text), Err(SizeError::NotANumber(text.to_owned())), "{text}");
+        }
+        assert_eq!(parse_size("10Q"), Err(SizeError::Unit("Q".to_owned())));
+        assert_eq!(parse_size("16E"), Err(SizeError::TooLarge("16E".to_owned())));
+        assert_eq!(parse_size("99999999999999999999"), Err(SizeError::TooLarge("99999999999999999999".to_owned())));
+        assert_eq!(parse_size("1.5"), Err(SizeError::Fraction("1.5".to_owned())));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn printed_sizes_are_short_and_can_be_read(bytes: u64) {
+            let text = format_bytes(bytes);
+            proptest::prop_assert!(text.len() <= 5);
+            if let Ok(read) = parse_size(&text) {
+                proptest::prop_assert!(read.abs_diff(bytes) <= bytes / 100 + 1, "{} {}", bytes, text);
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_size_or_an_error(text in "[0-9.KMGEiBx]{0,24}") {
+            let _ = parse_size(&text);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! How the values of a property are written, read and shown.
+
+use std::fmt;
+
+use super::Align;
+use super::setting::{Checksum, Compression};
+use super::size::{format_bytes, format_count, parse_size};
+
+/// The kinds of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// One of some words.
+    Choice(&'static [&'static str]),
+    /// `on` or `off`; for old scripts the word `sa` means `on`.
+    OnOffSa,
+    /// A way to compress.
+    Compression,
+    /// A way to check.
+    Checksum,
+    /// A size that is a power of two within bounds, both included.
+    PowerOfTwo {
+        /// The smallest.
+        least: u64,
+        /// The largest.
+        most: u64,
+    },
+    /// A whole number within bounds, both included.
+    Integer {
+        /// The smallest.
+        least: u64,
+        /// The largest.
+        most: u64,
+    },
+    /// A size of at least so many bytes.
+    AtLeast(u64),
+    /// A size, or `none`, whose canonical form is `0`.
+    Limit,
+    /// An absolute path, `none` or `legacy`.
+    Mountpoint,
+    /// Any text of at most `longest` bytes.
+    Text {
+        /// The greatest length in bytes.
+        longest: usize,
+    },
+    /// Bytes that are counted.
+    Bytes,
+    /// Things that are counted, shown as sizes are.
+    Count,
+    /// A number that identifies, shown digit by digit.
+    Identifier,
+    /// A part of a hundred.
+    Percent,
+    /// A quotient with two decimals.
+    Ratio,
+    /// Seconds since 1970. Shown as they are: the time zone is the reader's.
+    Date,
+    /// A word that the engine chooses.
+    Word,
+}
+
+/// For whom a value is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// For people: `1.50G`, `none`, `12%`.
+    Human,
+    /// For programs: the exact, canonical value.
+    Exact,
+}
+
+impl Syntax {
+    /// Checks what a user wrote and gives its canonical text; the error says what is wrong with it.
+    pub(super) fn parse(self, text: &str) -> Result<String, String> {
+        match self {
+            Syntax::Choice(words) if words.contains(&text) => Ok(text.to_owned()),
+            Syntax::Choice(_) | Syntax::Word => Err(format!("must be one of {self}")),
+            Syntax::OnOffSa => match text {
+                "on" | "sa" => Ok("on".to_owned()),
+                "off" => Ok("off".to_owned()),
+                _ => Err(format!("must be one of {self}")),
+            },
+            Syntax::Compression => parse_setting::<Compression>(text),
+            Syntax::Checksum => parse_setting::<Checksum>(text),
+            Syntax::PowerOfTwo { least, most } => {
+                let bytes = size(text)?;
+                let fits = bytes.is_power_of_two() && (least..=most).contains(&bytes);
+                fits.then(|| bytes.to_string()).ok_or_else(|| format!("must be {self}"))
+            }
+            Syntax::Integer { least, most } => {
+                let value = text.parse::<u64>().map_err(|_| "is not a whole number".to_owned())?;
+                (least..=most).contains(&value).then(|| value.to_string()).ok_or_else(|| format!("must be {self}"))
+            }
+            Syntax::AtLeast(least) => {
+                let bytes = size(text)?;
+                (bytes >= least).then(|| bytes.to_string()).ok_or_else(|| format!("must be {self}"))
+            }
+            Syntax::Limit if text == "none" => Ok("0".to_owned()),
+            Syntax::Limit | Syntax::Bytes => size(text).map(|bytes| bytes.to_string()),
+            Syntax::Mountpoint => mountpoint(text),
+            Syntax::Text { longest } if text.len() > longest => Err(format!("must have at most {longest} bytes")),
+            Syntax::Text { .. } => Ok(text.to_owned()),
+            Syntax::Count | Syntax::Identifier | Syntax::Percent | Syntax::Date => {
+                text.parse::<u64>().map(|value| value.to_string()).map_err(|_| "is not a whole number".to_owned())
+            }
+            Syntax::Ratio => Ok(text.to_owned()),
+        }
+    }
+
+    /// Shows a canonical value. A text that is no value of this syntax, such as `-`, is shown as it is.
+    pub fn print(self, canonical: &str, precision: Precision) -> String {
+        if precision == Precision::Exact {
+            return canonical.to_owned();
+        }
+        let shown = match self {
+            Syntax::Limit if canonical == "0" => Some("none".to_owned()),
+            Syntax::Bytes | Syntax::Limit | Syntax::PowerOfTwo { .. } | Syntax::AtLeast(_) => {
+                canonical.parse().ok().map(format_bytes)
+            }
+            Syntax::Count => canonical.parse().ok().map(format_count),
+            Syntax::Percent => canonical.parse::<u64>().ok().map(|part| format!("{part}%")),
+            Syntax::Ratio => canonical.parse::<f64>().ok().map(|_| format!("{canonical}x")),
+            _ => None,
+        };
+        shown.unwrap_or_else(|| canonical.to_owned())
+    }
+
+    /// Whether values are numbers, to be compared as such.
+    pub fn is_numeric(self) -> bool {
+        matches!(
+            self,
+            Syntax::Bytes
+                | Syntax::Limit
+                | Syntax::PowerOfTwo { .. }
+                | Syntax::AtLeast(_)
+                | Syntax::Integer { .. }
+                | Syntax::Count
+                | Syntax::Identifier
+                | Syntax::Percent
+                | Syntax::Ratio
+                | Syntax::Date
+        )
+    }
+
+    /// Where a table puts such values.
+    pub(super) fn align(self) -> Align {
+        if self.is_numeric() && self != Syntax::Date { Align::Right } else { Align::Left }
+    }
+}
+
+/// What may be written, for help and for errors.
+impl fmt::Display for Syntax {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Syntax::Choice(words) => f.write_str(&words.join(" | ")),
+            Syntax::OnOffSa => f.write_str("on | off"),
+            Syntax::Compression => f.write_str(Compression::VALUES),
+            Syntax::Checksum => f.write_str(Checksum::VALUES),
+            Syntax::PowerOfTwo { least, most } => {
+                write!(f, "a power of two from {} to {}", format_bytes(*least), format_bytes(*most))
+            }
+            Syntax::Integer { least, most } => write!(f, "a number from {least} to {most}"),
+            Syntax::AtLeast(least) => write!(f, "a size of {} or more", format_bytes(*least)),
+            Syntax::Limit => f.write_str("a size, or none"),
+            Syntax::Mountpoint => f.write_str("an absolute path | none | legacy"),
+            Syntax::Text { longest } => write!(f, "text of at most {longest} bytes"),
+            Syntax::Bytes => f.write_str("a size"),
+            Syntax::Count | Syntax::Identifier => f.write_str("a number"),
+            Syntax::Percent => f.write_str("a percentage"),
+            Syntax::Ratio => f.write_str("a ratio"),
+            Syntax::Date => f.write_str("a date"),
+            Syntax::Word => f.write_str("a word"),
+        }
+    }
+}
+
+fn parse_setting<T: std::str::FromStr<Err = String> + fmt::Display>(text: &str) -> Result<String, String> {
+    text.parse::<T>().map(|value| value.to_string())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+fn mountpoint(text: &str) -> Result<String, String> {
+    if matches!(text, "none" | "legacy") {
+        return Ok(text.to_owned());
+    }
+    if !text.starts_with('/') {
+        return Err("must be an absolute path, 'none' or 'legacy'".to_owned());
+    }
+    if text.contains('\0') || text.split('/').any(|part| part == "..") {
+        return Err("must not contain '..'".to_owned());
+    }
+    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    Ok(format!("/{}", parts.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_for_people_and_for_programs() {
+        let cases = [
+            (Syntax::Bytes, "1610612736", "1.50G"),
+            (Syntax::Bytes, "0", "0B"),
+            (Syntax::Limit, "0", "none"),
+            (Syntax::Limit, "10737418240", "10G"),
+            (Syntax::Ratio, "1.50", "1.50x"),
+            (Syntax::Percent, "12", "12%"),
+            (Syntax::Identifier, "123456789", "123456789"),
+            (Syntax::Bytes, "-", "-"),
+            (Syntax::Mountpoint, "none", "none"),
+        ];
+        for (syntax, canonical, shown) in cases {
+            assert_eq!(syntax.print(canonical, Precision::Human), shown);
+            assert_eq!(syntax.print(canonical, Precision::Exact), canonical);
+        }
+    }
+}
