@@ -1,1 +1,25 @@
-//! Placeholder.
+//! The commands `pool` and `fs`.
+//!
+//! ```text
+//! bin/pool, bin/fs   the programs: standard streams in, exit code out
+//! args               the command lines
+//! commands           one file a subcommand: arguments -> requests, answers -> text
+//! output             tables, JSON, dates, sizes, progress
+//! protocol           what can be asked of a pool, and what is answered
+//! execute            carries requests out
+//! failure            error -> message, hint, exit code
+//! ```
+//!
+//! No command knows an engine or a socket: it asks an [`protocol::Executor`]. The same definitions answer to the names
+//! `zpool` and `zfs`, with messages as the programs expect that were written for those.
+
+pub mod args;
+pub mod commands;
+pub mod context;
+pub mod execute;
+pub mod failure;
+pub mod get;
+pub mod output;
+pub mod protocol;
+mod records;
+pub mod run;

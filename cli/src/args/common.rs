@@ -1,0 +1,238 @@
+//! Arguments that several subcommands share, and how lists and assignments on the command line are read.
+
+use clap::Args;
+use dataset::name::{DatasetName, Name, NameError};
+use dataset::property::{Kinds, Precision, Property, PropertyError};
+
+use crate::failure::Failure;
+use crate::protocol::{Assignment, Location, PathBytes, VdevSpec};
+
+/// How a table is printed.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Format {
+    /// For scripts: no head, and one tab between values
+    #[arg(short = 'H')]
+    pub scripted: bool,
+    /// Exact numbers instead of rounded ones
+    #[arg(short = 'p')]
+    pub exact: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    pub json: bool,
+    /// In JSON, numbers as numbers instead of strings
+    #[arg(long, requires = "json")]
+    pub json_int: bool,
+}
+
+impl Format {
+    /// How values are shown.
+    pub fn precision(&self) -> Precision {
+        if self.exact || self.json_int { Precision::Exact } else { Precision::Human }
+    }
+}
+
+/// For tables whose numbers are never rounded.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PlainFormat {
+    /// For scripts: no head, and one tab between values
+    #[arg(short = 'H')]
+    pub scripted: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    pub json: bool,
+}
+
+/// How far below the named data sets to go.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Recursion {
+    /// With everything below
+    #[arg(short = 'r')]
+    pub recursive: bool,
+    /// With what is at most so many levels below
+    #[arg(short = 'd', value_name = "DEPTH")]
+    pub depth: Option<u32>,
+}
+
+/// Finds a property by name, of data sets or of pools.
+pub type Lookup = fn(&str) -> Result<Property, PropertyError>;
+
+/// Reads a list of properties, `name,used,me:note`.
+pub fn property_list(text: &str, lookup: Lookup) -> Result<Vec<Property>, Failure> {
+    let bad = |error: PropertyError| {
+        let failure = Failure::usage(format!("bad property list: {error}"));
+        error.hint().into_iter().fold(failure, Failure::hint)
+    };
+    text.split(',').map(|name| lookup(name).map_err(bad)).collect()
+}
+
+/// Reads kinds of data sets, `filesystem,snapshot`.
+pub fn kinds(text: &str) -> Result<Kinds, String> {
+    text.split(',').try_fold(Kinds::NONE, |kinds, word| Ok(kinds.with(kind(word)?)))
+}
+
+/// There are no volumes; to list them is not wrong, and finds none.
+fn kind(word: &str) -> Result<Kinds, String> {
+    match word {
+        "filesystem" | "filesystems" | "fs" => Ok(Kinds::FILESYSTEM),
+        "snapshot" | "snapshots" | "snap" | "snaps" => Ok(Kinds::SNAPSHOT),
+        "bookmark" | "bookmarks" | "book" => Ok(Kinds::BOOKMARK),
+        "volume" | "volumes" | "vol" => Ok(Kinds::NONE),
+        "all" => Ok(Kinds::ALL_DATASETS),
+        _ => Err(format!("'{word}' is none of filesystem, snapshot, bookmark, all")),
+    }
+}
+
+/// Reads `property=value`; without a `=` the command line is wrong.
+pub fn split_assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected property=value".to_owned()),
+    }
+}
+
+/// Checks `property=value` pairs and makes their values canonical. `action` and `what` begin the message of a failure;
+/// `creating` allows what can be set at creation only.
+pub fn assignments(
+    pairs: &[(String, String)],
+    lookup: Lookup,
+    creating: bool,
+    action: &str,
+    what: &str,
+) -> Result<Vec<Assignment>, Failure> {
+    let refuse = |error: PropertyError| Failure::property(action, what, &error);
+    let mut list: Vec<Assignment> = Vec::with_capacity(pairs.len());
+    for (name, value) in pairs {
+        let property = lookup(name).map_err(refuse)?;
+        let value = property.parse_value(value, creating).map_err(refuse)?;
+        if list.iter().any(|earlier| earlier.name == property.name()) {
+            return Err(Failure::usage(format!("property '{property}' specified multiple times")));
+        }
+        list.push(Assignment { name: property.name().to_owned(), value });
+    }
+    Ok(list)
+}
+
+/// Reads any of the name types; `action` begins the message of a failure.
+pub fn name<T: std::str::FromStr<Err = NameError>>(action: &str, text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|error| Failure::name(action, &error))
+}
+
+/// Reads several names.
+pub fn names<T: std::str::FromStr<Err = NameError>>(action: &str, texts: &[String]) -> Result<Vec<T>, Failure> {
+    texts.iter().map(|text| name(action, text)).collect()
+}
+
+/// Reads the name of a pool that is there.
+pub fn pool_name(action: &str, text: &str) -> Result<String, Failure> {
+    let name: DatasetName = name(action, text)?;
+    match name.is_pool() {
+        true => Ok(text.to_owned()),
+        false => Err(Failure::cannot(action, text, "that is the name of a file system, not of a pool")),
+    }
+}
+
+/// Words of the vdev language of ZFS that this version refuses by name.
+const VDEV_WORDS: &[&str] =
+    &["mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "spare", "log", "cache", "special", "dedup"];
+
+/// Reads a device: a path, or `SIZE:PATH` for an image to be created.
+pub fn vdev(action: &str, pool: &str, text: &str) -> Result<VdevSpec, Failure> {
+    if VDEV_WORDS.contains(&text) || text.starts_with("draid") && !text.contains('/') {
+        let why = format!("vdevs of the kind '{text}' are not supported by this version of Cenote");
+        return Err(Failure::cannot(action, pool, why).hint("name devices alone; data is spread over all of them"));
+    }
+    let sized = text.split_once(':').filter(|(size, _)| size.starts_with(|c: char| c.is_ascii_digit()));
+    let Some((size, path)) = sized else {
+        return Ok(VdevSpec { path: absolute(text)?, create: None });
+    };
+    let size = dataset::property::size::parse_size(size).map_err(|error| Failure::cannot(action, pool, error))?;
+    Ok(VdevSpec { path: absolute(path)?, create: Some(size) })
+}
+
+/// The path as seen from any directory; symbolic links stay.
+pub fn absolute(path: impl AsRef<std::path::Path>) -> Result<PathBytes, Failure> {
+    let path = path.as_ref();
+    std::path::absolute(path).map(PathBytes::from).map_err(|error| Failure::cannot("use", path.display(), error))
+}
+
+/// One side of a copy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    /// In a data set.
+    Inside(Location),
+    /// On this machine; the path as it was written.
+    Outside(PathBytes),
+}
+
+/// Reads `data set[@snapshot]:/path`, or a path of this machine: whatever has no `:/`, or begins with `/` or `.`.
+pub fn place(text: &std::ffi::OsStr) -> Result<Place, Failure> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = text.as_bytes();
+    let colon = bytes.windows(2).position(|pair| pair == b":/").filter(|_| !matches!(bytes[0], b'/' | b'.'));
+    let Some(colon) = colon else {
+        return Ok(Place::Outside(PathBytes(bytes.to_vec())));
+    };
+    let dataset = String::from_utf8_lossy(&bytes[..colon]);
+    let name: Name = name("open", &dataset)?;
+    match name {
+        Name::Bookmark(_) => Err(Failure::cannot("open", dataset, "a bookmark has no files")),
+        name => Ok(Place::Inside(Location { name, path: PathBytes(bytes[colon + 1..].to_vec()) })),
+    }
+}
+
+/// Reads a place that must be in a data set; the data set alone stands for its root directory.
+pub fn location(text: &std::ffi::OsStr) -> Result<Location, Failure> {
+    if let Place::Inside(location) = place(text)? {
+        return Ok(location);
+    }
+    let whole = text.to_string_lossy();
+    let dataset = whole.strip_suffix(':').unwrap_or(&whole);
+    match dataset.parse() {
+        Ok(Name::Bookmark(_)) => Err(Failure::cannot("open", dataset, "a bookmark has no files")),
+        Ok(name) => Ok(Location { name, path: "/".into() }),
+        Err(error) => {
+            Err(Failure::name("open", &error).hint("a place is written DATASET:/PATH or DATASET@SNAPSHOT:/PATH"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_apart() {
+        let inside = |text: &str| match place(text.as_ref()).unwrap() {
+            Place::Inside(location) => Some((location.name.to_string(), location.path.to_text())),
+            Place::Outside(_) => None,
+        };
+        assert_eq!(inside("tank/home:/a:/b"), Some(("tank/home".into(), "/a:/b".into())));
+        assert_eq!(inside("tank@a:/"), Some(("tank@a".into(), "/".into())));
+        for text in ["dir/file", "/abs/x:/y", "./tank:/x", "a:b", "", ".."] {
+            assert_eq!(inside(text), None, "{text}");
+        }
+        assert!(place("tank#a:/x".as_ref()).is_err());
+        assert_eq!(location("tank/home".as_ref()).unwrap().path.to_text(), "/");
+        assert!(location("/etc".as_ref()).is_err());
+    }
+
+    #[test]
+    fn devices_are_paths_or_sized_paths() {
+        let spec = vdev("create", "tank", "10G:/x/y.img").unwrap();
+        assert_eq!((spec.path.to_text().as_str(), spec.create), ("/x/y.img", Some(10 << 30)));
+        assert_eq!(vdev("create", "tank", "/dev/a:b").unwrap().create, None);
+        assert!(vdev("create", "tank", "10Q:/x").is_err());
+        let failure = vdev("create", "tank", "mirror").unwrap_err();
+        insta::assert_snapshot!(failure.message, @"cannot create 'tank': vdevs of the kind 'mirror' are not supported by this version of Cenote");
+    }
+
+    #[test]
+    fn assignments_are_checked_and_made_canonical() {
+        let pairs = [("compress".to_owned(), "zstd".to_owned()), ("quota".to_owned(), "1G".to_owned())];
+        let list = assignments(&pairs, Property::of_dataset, true, "create", "tank").unwrap();
+        assert_eq!(list[0], Assignment { name: "compression".into(), value: "zstd".into() });
+        assert_eq!(list[1].value, "1073741824");
+        let twice = [pairs[0].clone(), ("compression".to_owned(), "off".to_owned())];
+        assert!(assignments(&twice, Property::of_dataset, true, "create", "tank").is_err());
+    }
+}

@@ -1,0 +1,9 @@
+//! The command lines: which subcommands there are, and the arguments that several of them share.
+//!
+//! The arguments of one subcommand stand with what it does, under [`crate::commands`]. From these definitions come the
+//! parser, `--help`, the manual pages and the completions.
+
+pub mod common;
+pub mod fs;
+pub mod pool;
+pub mod sort;

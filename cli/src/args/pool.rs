@@ -1,0 +1,57 @@
+//! The command line of `pool`.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::pool::*;
+use crate::commands::{completions, manual, version};
+
+/// Administers Cenote's storage pools
+///
+/// A pool is made of image files or block devices; its file systems are administered with fs(1).
+#[derive(Parser, Debug)]
+#[command(name = "pool", version, subcommand_required = true, arg_required_else_help = true, infer_long_args = true)]
+pub struct PoolCli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PoolCommand,
+}
+
+/// The subcommands of `pool`.
+#[derive(Subcommand, Debug)]
+pub enum PoolCommand {
+    /// Create a pool
+    Create(create::Arguments),
+    /// Destroy a pool and everything in it
+    Destroy(destroy::Arguments),
+    /// List pools
+    List(list::Arguments),
+    /// Show the state of pools and their devices
+    Status(status::Arguments),
+    /// Show properties
+    Get(get::Arguments),
+    /// Set a property
+    Set(set::Arguments),
+    /// Close a pool, so that it can be moved or checked
+    Export(export::Arguments),
+    /// Open a pool, or show which could be opened
+    Import(import::Arguments),
+    /// Show the commands that changed a pool
+    History(history::Arguments),
+    /// Commit what was written
+    Sync(sync::Arguments),
+    /// Show input and output
+    Iostat(iostat::Arguments),
+    /// Add devices to a pool
+    Add(add::Arguments),
+    /// Verify a pool that is not imported
+    Check(check::Arguments),
+    /// Print the version
+    Version(version::Arguments),
+    /// Be the service of a pool
+    #[command(hide = true)]
+    Service(service::Arguments),
+    /// Print a completion script for a shell
+    Completions(completions::Arguments),
+    /// Write manual pages
+    Man(manual::Arguments),
+}

@@ -1,0 +1,24 @@
+//! `completions`: a script that teaches a shell the command line.
+
+use clap::Args;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs completions bash > ~/.local/share/bash-completion/completions/fs
+  pool completions zsh > ~/.zfunc/_pool")]
+pub struct Arguments {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+/// Prints the script for the program that `command` describes.
+pub fn run(arguments: &Arguments, mut command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, context.program, &mut script);
+    context.console.output.write_all(&script)?;
+    Ok(Exit::Done)
+}

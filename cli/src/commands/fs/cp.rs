@@ -1,0 +1,129 @@
+//! `fs cp`: copies into a data set, or out of a data set or snapshot, without a mount.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use dataset::name::Name;
+use dataset::property::size::format_bytes;
+
+use crate::args::common::{Place, absolute, place};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{CopyRecord, Location, PathBytes, Request, Response};
+
+/// Arguments of `fs cp`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "One side is in a pool, DATASET:/PATH, the other on this machine. Mode, times, links, extended attributes and,
+for root, owners are kept. What is on this machine and has a ':/' in its name is written with './' before it.
+
+Examples:
+  fs cp -r project tank/home:/
+  fs cp -r project/. tank/home:/ann          what is in it, not itself
+  fs cp tank/home@monday:/ann/notes .
+  fs cp -rv tank/home:/ann /backup"
+)]
+pub struct Arguments {
+    /// Directories too
+    #[arg(short = 'r', short_aliases = ['R', 'a'])]
+    recursive: bool,
+    /// Say what was copied
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// What to copy, and at last where to
+    #[arg(value_name = "FROM ... TO", num_args = 2.., required = true)]
+    places: Vec<OsString>,
+}
+
+/// Copies.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let places = arguments.places.iter().map(|text| place(text)).collect::<Result<Vec<_>, _>>()?;
+    let (pool, request) = request(places, arguments.recursive)?;
+    let Response::Copied(record) = context.call(&pool, request)? else {
+        return Err(unexpected_answer());
+    };
+    if arguments.verbose {
+        context.print(&render(&record))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The copy that is meant: in or out, and the pool.
+fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request), Failure> {
+    let to = places.pop().expect("the argument parser wants two places");
+    let one_side = || {
+        Failure::usage("one side of a copy is in a pool (DATASET:/PATH), the other on this machine")
+            .hint("between data sets: fs send | fs receive, or copy out and in")
+    };
+    match to {
+        Place::Inside(Location { name: name @ (Name::Snapshot(_) | Name::Bookmark(_)), .. }) => {
+            Err(Failure::cannot("copy to", name, "it is read-only"))
+        }
+        Place::Inside(to) => {
+            let sources = places.into_iter().map(|place| outside(place).ok_or_else(one_side));
+            let sources = sources.map(|path| local(path?)).collect::<Result<Vec<_>, _>>()?;
+            Ok((to.name.pool().to_owned(), Request::CopyIn { sources, to, recursive }))
+        }
+        Place::Outside(path) => {
+            let sources = places.into_iter().map(|place| inside(place).ok_or_else(one_side));
+            let sources = sources.collect::<Result<Vec<Location>, _>>()?;
+            let pool = sources[0].name.pool().to_owned();
+            if sources.iter().any(|source| source.name.pool() != pool) {
+                return Err(Failure::usage("one copy is out of one pool"));
+            }
+            Ok((pool, Request::CopyOut { sources, to: local(path)?, recursive }))
+        }
+    }
+}
+
+fn inside(place: Place) -> Option<Location> {
+    match place {
+        Place::Inside(location) => Some(location),
+        Place::Outside(_) => None,
+    }
+}
+
+fn outside(place: Place) -> Option<PathBytes> {
+    match place {
+        Place::Outside(path) => Some(path),
+        Place::Inside(_) => None,
+    }
+}
+
+/// The path as seen from any directory. A final `/.`, which says "what is in it", would be lost on the way and is put
+/// back.
+fn local(path: PathBytes) -> Result<PathBytes, Failure> {
+    let means_content = path.0 == b"." || path.0.ends_with(b"/.");
+    let mut whole = absolute(path.as_os_str())?;
+    if means_content {
+        whole.0.extend_from_slice(if whole.0.ends_with(b"/") { b"." } else { b"/." });
+    }
+    Ok(whole)
+}
+
+fn render(record: &CopyRecord) -> String {
+    let CopyRecord { files, directories, bytes } = *record;
+    format!("copied {files} files and {directories} directories, {}\n", format_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(texts: &[&str]) -> Result<Request, Exit> {
+        let places = texts.iter().map(|text| place(text.as_ref()).unwrap()).collect();
+        request(places, true).map(|(_, request)| request).map_err(|failure| failure.exit)
+    }
+
+    #[test]
+    fn one_side_is_in_a_pool() {
+        let Ok(Request::CopyIn { sources, to, .. }) = read(&["/a/b/.", "/c", "tank/home:/x"]) else { panic!() };
+        assert_eq!((sources, to.path.to_text().as_str()), (vec!["/a/b/.".into(), "/c".into()], "/x"));
+        let Ok(Request::CopyOut { sources, to, .. }) = read(&["tank@a:/x", "/b"]) else { panic!() };
+        assert_eq!((sources.len(), to.to_text().as_str()), (1, "/b"));
+        assert_eq!(read(&["/a", "/b"]), Err(Exit::Usage));
+        assert_eq!(read(&["tank:/a", "tank:/b"]), Err(Exit::Usage));
+        assert_eq!(read(&["tank:/a", "pond:/b", "/c"]), Err(Exit::Usage));
+        assert_eq!(read(&["/a", "tank@a:/b"]), Err(Exit::Failed));
+    }
+}

@@ -1,0 +1,154 @@
+//! `fs destroy`: file systems, snapshots and bookmarks go.
+
+use clap::Args;
+use dataset::name::{BookmarkName, DatasetName, SnapshotSet};
+use dataset::property::size::format_bytes;
+
+use crate::args::common::name;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{DestroyRecord, Request, Response};
+
+/// Arguments of `fs destroy`.
+#[derive(Args, Debug)]
+#[command(after_help = "From a terminal, destroying more than the one thing that is named asks first; -f does not ask.
+
+Examples:
+  fs destroy tank/old
+  fs destroy -nv -r tank/old                 only say what would go, and what that frees
+  fs destroy tank/home@monday
+  fs destroy tank/home@a%c                   all snapshots from a to c
+  fs destroy -r tank@daily-1,daily-2         of these names, in every file system
+  fs destroy tank/home#sent")]
+pub struct Arguments {
+    /// With everything below it; of snapshots, those of that name in every file system below
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// With everything below it and all clones
+    #[arg(short = 'R')]
+    dependents: bool,
+    /// Do not ask, and unmount what is in use
+    #[arg(short = 'f')]
+    force: bool,
+    /// Snapshots that are held or have clones go when that ends
+    #[arg(short = 'd')]
+    defer: bool,
+    /// Only say what would be
+    #[arg(short = 'n')]
+    dry_run: bool,
+    /// Say what is done
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// With -v, lines for scripts
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// A file system, snapshots or a bookmark
+    #[arg(value_name = "DATASET")]
+    target: String,
+}
+
+/// Destroys, after asking where somebody can be asked.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let target = Target::parse(&arguments.target)?;
+    let must_plan = !arguments.force && context.console.terminals.input && !arguments.dry_run;
+    if must_plan {
+        let plan = destroy(&target, arguments, true, context)?;
+        if plan.names.len() > 1 {
+            context.confirm(&question(&plan))?;
+        }
+    }
+    let record = destroy(&target, arguments, arguments.dry_run, context)?;
+    if arguments.verbose || arguments.parsable {
+        context.print(&render(&record, arguments.dry_run, arguments.parsable))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What is named to be destroyed.
+enum Target {
+    Filesystem(DatasetName),
+    Snapshots(SnapshotSet),
+    Bookmark(BookmarkName),
+}
+
+impl Target {
+    fn parse(text: &str) -> Result<Target, Failure> {
+        match text.find(['@', '#']).map(|at| text.as_bytes()[at]) {
+            Some(b'@') => name("destroy", text).map(Target::Snapshots),
+            Some(_) => name("destroy", text).map(Target::Bookmark),
+            None => name("destroy", text).map(Target::Filesystem),
+        }
+    }
+
+    fn pool(&self) -> String {
+        match self {
+            Target::Filesystem(name) => name.pool().to_owned(),
+            Target::Snapshots(set) => set.dataset.pool().to_owned(),
+            Target::Bookmark(name) => name.dataset().pool().to_owned(),
+        }
+    }
+
+    fn request(&self, arguments: &Arguments, dry_run: bool) -> Request {
+        let Arguments { recursive, dependents, force, defer, .. } = *arguments;
+        match self {
+            Target::Filesystem(name) => Request::Destroy { name: name.clone(), recursive, dependents, force, dry_run },
+            Target::Snapshots(set) => {
+                Request::DestroySnapshots { set: set.clone(), recursive, dependents, defer, dry_run }
+            }
+            Target::Bookmark(name) => Request::DestroyBookmark { name: name.clone(), dry_run },
+        }
+    }
+}
+
+fn destroy(
+    target: &Target,
+    arguments: &Arguments,
+    dry_run: bool,
+    context: &mut Context<'_>,
+) -> Result<DestroyRecord, Failure> {
+    match context.call(&target.pool(), target.request(arguments, dry_run))? {
+        Response::Destroyed(record) => Ok(record),
+        _ => Err(unexpected_answer()),
+    }
+}
+
+fn question(plan: &DestroyRecord) -> String {
+    /// More names than this help nobody to decide.
+    const SHOWN: usize = 10;
+    let shown: String = plan.names.iter().take(SHOWN).map(|name| format!("  {name}\n")).collect();
+    let more = plan.names.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("  and {more} more\n") } else { String::new() };
+    format!("This destroys\n{shown}{more}and frees {}. Destroy?", format_bytes(plan.reclaim))
+}
+
+fn render(record: &DestroyRecord, dry_run: bool, parsable: bool) -> String {
+    let modal = if dry_run { "would" } else { "will" };
+    let (line, sum): (fn(&str, &str) -> String, String) = match parsable {
+        true => (|_, name| format!("destroy\t{name}\n"), format!("reclaim\t{}\n", record.reclaim)),
+        false => (
+            |modal, name| format!("{modal} destroy {name}\n"),
+            format!("{modal} reclaim {}\n", format_bytes(record.reclaim)),
+        ),
+    };
+    record.names.iter().map(|name| line(modal, name)).chain([sum]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(count: usize) -> DestroyRecord {
+        DestroyRecord { names: (0..count).map(|index| format!("tank/home@{index}")).collect(), reclaim: 3 << 29 }
+    }
+
+    #[test]
+    fn a_dry_run_says_what_would_go() {
+        insta::assert_snapshot!(render(&plan(2), true, false), @"");
+        assert_eq!(render(&plan(1), false, true), "destroy\ttank/home@0\nreclaim\t1610612736\n");
+    }
+
+    #[test]
+    fn the_question_shows_what_goes() {
+        insta::assert_snapshot!(question(&plan(12)), @"");
+    }
+}

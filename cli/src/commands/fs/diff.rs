@@ -1,0 +1,190 @@
+//! `fs diff`: which paths changed since a snapshot.
+
+use std::fmt::Write;
+
+use clap::Args;
+use dataset::name::{Name, SnapshotName};
+use dataset::property::Kinds;
+use serde_json::{Value, json};
+
+use crate::args::common::name;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{Change, ChangeRecord, FileKind, PathBytes, Request, Response};
+
+/// Arguments of `fs diff`.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "The first column says what happened: + added, - removed, M modified, R renamed.
+
+Examples:
+  fs diff tank/home@monday                   since then
+  fs diff tank/home@monday @tuesday          between the two
+  fs diff -FH tank/home@monday tank/home     for scripts, with the kind of each")]
+pub struct Arguments {
+    /// Show what kind each is: / directory, F file, @ link, | pipe, = socket, C and B devices
+    #[arg(short = 'F')]
+    kinds: bool,
+    /// For scripts: tabs instead of arrows
+    #[arg(short = 'H')]
+    scripted: bool,
+    /// Show when each changed
+    #[arg(short = 't')]
+    times: bool,
+    /// Print unusual characters as they are, not as \0ooo
+    #[arg(short = 'h')]
+    raw: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// The older state
+    #[arg(value_name = "SNAPSHOT")]
+    from: String,
+    /// The newer state: a later snapshot ('@NAME' is enough), or the file system as it is now
+    #[arg(value_name = "SNAPSHOT|FILESYSTEM")]
+    to: Option<String>,
+}
+
+/// Shows differences.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let from: SnapshotName = name("diff", &arguments.from)?;
+    let to: Name = match arguments.to.as_deref() {
+        None => from.dataset().into(),
+        Some(short) if short.starts_with('@') => name("diff", &format!("{}{short}", from.dataset()))?,
+        Some(text) => name("diff", text)?,
+    };
+    let pool = to.pool().to_owned();
+    let top = top_of(&to, context)?;
+    let Response::Changes(changes) = context.call(&pool, Request::Diff { from, to })? else {
+        return Err(unexpected_answer());
+    };
+    match arguments.json {
+        true => context.print_json("diff", "changes", encode(&changes, &top))?,
+        false => changes.iter().try_for_each(|change| context.print(&line(change, &top, arguments)))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// What stands before the paths: where the file system is mounted, else its name as `fs cat` takes it.
+fn top_of(name: &Name, context: &mut Context<'_>) -> Result<String, Failure> {
+    let dataset = name.dataset();
+    let request = Request::List {
+        root: Some(dataset.clone().into()),
+        depth: Some(0),
+        kinds: Kinds::FILESYSTEM,
+        properties: vec!["mounted".into(), "mountpoint".into()],
+    };
+    let Response::Datasets(records) = context.call(dataset.pool(), request)? else {
+        return Err(unexpected_answer());
+    };
+    let properties = records.into_iter().flat_map(|record| record.properties);
+    let value =
+        |wanted: &str, list: &[(String, String)]| list.iter().find(|(name, _)| name == wanted).map(|(_, v)| v.clone());
+    let list: Vec<(String, String)> = properties.map(|property| (property.name, property.value)).collect();
+    match (value("mounted", &list).as_deref(), value("mountpoint", &list)) {
+        (Some("yes"), Some(mountpoint)) => Ok(mountpoint.trim_end_matches('/').to_owned()),
+        _ => Ok(format!("{dataset}:")),
+    }
+}
+
+fn line(record: &ChangeRecord, top: &str, arguments: &Arguments) -> String {
+    let path = |path: &PathBytes| format!("{top}{}", if arguments.raw { path.to_text() } else { escaped(&path.0) });
+    let mut line = String::new();
+    if arguments.times {
+        line += &format!("{}.{:09}\t", record.time.0, record.time.1);
+    }
+    line += letter(&record.change);
+    line.push('\t');
+    if arguments.kinds {
+        line += &format!("{}\t", symbol(record.kind));
+    }
+    line += &path(&record.path);
+    match &record.change {
+        Change::Renamed(new) => line += &format!("{}{}", if arguments.scripted { "\t" } else { " -> " }, path(new)),
+        Change::Modified { links } if *links != 0 => line += &format!("\t({links:+})"),
+        _ => {}
+    }
+    line + "\n"
+}
+
+fn letter(change: &Change) -> &'static str {
+    match change {
+        Change::Added => "+",
+        Change::Removed => "-",
+        Change::Modified { .. } => "M",
+        Change::Renamed(_) => "R",
+    }
+}
+
+fn symbol(kind: FileKind) -> char {
+    match kind {
+        FileKind::File => 'F',
+        FileKind::Directory => '/',
+        FileKind::Symlink => '@',
+        FileKind::Fifo => '|',
+        FileKind::Socket => '=',
+        FileKind::Character => 'C',
+        FileKind::Block => 'B',
+    }
+}
+
+/// As ZFS does it: space, backslash and whatever is not printable ASCII becomes four octal digits.
+fn escaped(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path {
+        match byte {
+            b'\\' | 0..=b' ' | 0x7f.. => write!(text, "\\{byte:04o}").expect("a string takes everything"),
+            byte => text.push(char::from(*byte)),
+        }
+    }
+    text
+}
+
+fn encode(changes: &[ChangeRecord], top: &str) -> Value {
+    let entry = |record: &ChangeRecord| {
+        let mut entry = json!({
+            "change": letter(&record.change),
+            "type": symbol(record.kind).to_string(),
+            "path": format!("{top}{}", record.path.to_text()),
+            "time": format!("{}.{:09}", record.time.0, record.time.1),
+        });
+        match &record.change {
+            Change::Renamed(new) => entry["new_path"] = json!(format!("{top}{}", new.to_text())),
+            Change::Modified { links } if *links != 0 => entry["links"] = json!(links),
+            _ => {}
+        }
+        entry
+    };
+    Value::Array(changes.iter().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes() -> Vec<ChangeRecord> {
+        let record = |change, kind, path: &str| ChangeRecord { change, kind, path: path.into(), time: (5, 7) };
+        vec![
+            record(Change::Modified { links: 0 }, FileKind::Directory, "/"),
+            record(Change::Added, FileKind::File, "/new file\u{e9}"),
+            record(Change::Removed, FileKind::Symlink, "/old"),
+            record(Change::Modified { links: 1 }, FileKind::File, "/linked"),
+            record(Change::Renamed("/b".into()), FileKind::File, "/a"),
+        ]
+    }
+
+    fn arguments(kinds: bool, scripted: bool, times: bool, raw: bool) -> Arguments {
+        let from = "tank@a".to_owned();
+        Arguments { kinds, scripted, times, raw, json: false, help: None, from, to: None }
+    }
+
+    #[test]
+    fn lines_look_like_those_of_zfs() {
+        let print = |arguments: Arguments| changes().iter().map(|c| line(c, "/tank", &arguments)).collect::<String>();
+        insta::assert_snapshot!(print(arguments(false, false, false, false)), @"");
+        insta::assert_snapshot!(print(arguments(true, true, true, true)), @"");
+    }
+}

@@ -1,0 +1,69 @@
+//! `fs get`: properties, their values, and where those come from.
+
+use clap::Args;
+use dataset::property::{Kinds, Property};
+use serde_json::{Map, Value};
+
+use super::select::{Selection, collect};
+use crate::args::common::{Format, Recursion, kinds};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::get::{Field, SourceFilter, Wanted, fields, render};
+use crate::protocol::DatasetRecord;
+
+/// Arguments of `fs get`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs get all tank/home
+  fs get compression,recordsize tank tank/home
+  fs get -r -s local all tank                what was set, anywhere
+  fs get -Hp -o value used tank/home         for scripts")]
+pub struct Arguments {
+    #[command(flatten)]
+    format: Format,
+    #[command(flatten)]
+    recursion: Recursion,
+    /// The kinds to show: filesystem, snapshot, bookmark, all
+    #[arg(short = 't', value_name = "TYPES", value_parser = kinds)]
+    kinds: Option<Kinds>,
+    /// The columns
+    #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
+    fields: Vec<Field>,
+    /// Only values from these sources
+    #[arg(short = 's', value_name = "SOURCES", value_delimiter = ',')]
+    sources: Vec<SourceFilter>,
+    /// The properties, or 'all'
+    #[arg(value_name = "PROPERTIES")]
+    properties: String,
+    /// File systems, snapshots, bookmarks, or paths where one is mounted; without one, all
+    #[arg(value_name = "DATASET")]
+    names: Vec<String>,
+}
+
+/// Shows properties.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let wanted = Wanted::parse(&arguments.properties, Property::of_dataset)?;
+    let selection = Selection {
+        names: &arguments.names,
+        recursion: &arguments.recursion,
+        kinds: arguments.kinds,
+        default_kinds: Kinds::ALL_DATASETS,
+        properties: wanted.names(),
+    };
+    let (records, exit) = collect(&selection, context)?;
+    let select = |record: &DatasetRecord| {
+        let name = record.name.as_str();
+        wanted.select(name, &record.properties, Property::of_dataset, &arguments.sources)
+    };
+    if arguments.format.json {
+        let encoder = context.encoder(&arguments.format);
+        let entry = |record: &DatasetRecord| (record.name.to_string(), encoder.dataset(record, &select(record)));
+        let content: Map<String, Value> = records.iter().map(entry).collect();
+        context.print_json("get", "datasets", Value::Object(content))?;
+    } else {
+        let owners: Vec<_> = records.iter().map(|record| (record.name.to_string(), select(record))).collect();
+        let style = context.style(&arguments.format);
+        context.print(&render(&owners, &fields(&arguments.fields), &style, arguments.format.scripted))?;
+    }
+    Ok(exit)
+}

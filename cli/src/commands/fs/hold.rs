@@ -1,0 +1,48 @@
+//! `fs hold`: snapshots that cannot be destroyed for now.
+
+use clap::Args;
+
+use super::snapshot::by_pool;
+use crate::args::common::names;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `fs hold`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs hold keep tank/home@monday
+  fs hold -r audit tank@2025                 in every file system below too")]
+pub struct Arguments {
+    /// Those of that name in every file system below too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// The hold's name
+    tag: String,
+    /// The snapshots
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    names: Vec<String>,
+}
+
+/// The longest name of a hold, in bytes.
+const MAX_TAG: usize = 255;
+
+/// Holds.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let tag = checked_tag(&arguments.tag)?;
+    for (pool, names) in by_pool(names("hold", &arguments.names)?) {
+        context.run(&pool, Request::Hold { tag: tag.clone(), names, recursive: arguments.recursive })?;
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn checked_tag(tag: &str) -> Result<String, Failure> {
+    match tag {
+        "" => Err(Failure::new("the name of a hold is empty")),
+        tag if tag.starts_with('.') => Err(Failure::cannot("hold as", tag, "tag may not start with '.'")),
+        tag if tag.len() > MAX_TAG => {
+            Err(Failure::cannot("hold as", tag, format!("it is longer than {MAX_TAG} bytes")))
+        }
+        tag => Ok(tag.to_owned()),
+    }
+}

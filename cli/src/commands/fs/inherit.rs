@@ -1,0 +1,59 @@
+//! `fs inherit`: a property's own value is dropped.
+
+use clap::Args;
+use dataset::name::Name;
+use dataset::property::Property;
+
+use crate::args::common::name;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `fs inherit`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs inherit compression tank/archive
+  fs inherit -r mountpoint tank/srv          there and everywhere below
+  fs inherit -S quota backup/home            back to the received value")]
+pub struct Arguments {
+    /// Of everything below too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// Back to the value that was received, if one was
+    #[arg(short = 'S')]
+    received: bool,
+    /// The property
+    property: String,
+    /// File systems or snapshots
+    #[arg(value_name = "DATASET", required = true)]
+    names: Vec<String>,
+}
+
+/// Drops values.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let property = checked(&arguments.property, arguments.received)?;
+    for text in &arguments.names {
+        let target: Name = name("inherit property for", text)?;
+        let pool = target.pool().to_owned();
+        let request = Request::Inherit {
+            name: target,
+            property: property.clone(),
+            recursive: arguments.recursive,
+            received: arguments.received,
+        };
+        context.run(&pool, request)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// As in ZFS, the limits of one data set are no one's to inherit; with `-S` their received value can come back.
+fn checked(text: &str, received: bool) -> Result<String, Failure> {
+    let property = Property::of_dataset(text).map_err(|error| Failure::usage(error.to_string()))?;
+    let settable = !matches!(&property, Property::Native(definition) if !definition.is_settable());
+    match property.is_inheritable() || received && settable {
+        true => Ok(property.name().to_owned()),
+        false if !settable => Err(Failure::usage(format!("'{property}' is readonly"))),
+        false => Err(Failure::usage(format!("'{property}' property cannot be inherited"))
+            .hint(format!("to be without it: fs set {property}=none DATASET"))),
+    }
+}

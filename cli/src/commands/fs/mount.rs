@@ -1,0 +1,143 @@
+//! `fs mount`: mount file systems, or show what is mounted.
+
+use clap::Args;
+use dataset::name::DatasetName;
+use dataset::property::Property;
+use serde_json::{Map, Value, json};
+
+use crate::args::common::name;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::output::table::{Column, Table};
+use crate::protocol::{Assignment, MountRecord, Request, Response};
+
+/// Arguments of `fs mount`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs mount                                   show what is mounted
+  fs mount tank/home
+  fs mount -o ro,noatime tank/home           until it is unmounted
+  fs mount -a                                everything")]
+pub struct Arguments {
+    /// Everything that canmount and mountpoint allow
+    #[arg(short = 'a', conflicts_with = "name")]
+    all: bool,
+    /// Options until it is unmounted: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
+    /// Print JSON
+    #[arg(short = 'j', long, conflicts_with_all = ["all", "name"])]
+    json: bool,
+    /// The file system
+    #[arg(value_name = "FILESYSTEM")]
+    name: Option<String>,
+}
+
+/// Mounts, or shows.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let options = arguments.options.iter().map(|option| temporary(option)).collect::<Result<Vec<_>, _>>()?;
+    match &arguments.name {
+        Some(text) => {
+            let name: DatasetName = name("mount", text)?;
+            let pool = name.pool().to_owned();
+            context.run(&pool, Request::Mount { name: Some(name), options })?;
+            Ok(Exit::Done)
+        }
+        None if arguments.all => mount_all(&options, context),
+        None => show(arguments.json, context),
+    }
+}
+
+fn mount_all(options: &[Assignment], context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let mut exit = Exit::Done;
+    for pool in context.executor.known_pools()? {
+        if let Err(failure) = context.run(&pool, Request::Mount { name: None, options: options.to_vec() }) {
+            context.report(&failure)?;
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+fn show(as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let mut mounts = Vec::new();
+    for pool in context.executor.known_pools()? {
+        match context.call(&pool, Request::Mounts)? {
+            Response::Mounts(found) => mounts.extend(found),
+            _ => return Err(unexpected_answer()),
+        }
+    }
+    match as_json {
+        true => context.print_json("mount", "datasets", encode(&mounts))?,
+        false => context.print(&render(&mounts))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The temporary property value that a mount option stands for.
+fn temporary(option: &str) -> Result<Assignment, Failure> {
+    let (name, value) = match option {
+        "ro" => ("readonly", "on"),
+        "rw" => ("readonly", "off"),
+        "atime" => ("atime", "on"),
+        "noatime" => ("atime", "off"),
+        "relatime" => ("relatime", "on"),
+        "norelatime" | "strictatime" => ("relatime", "off"),
+        "exec" => ("exec", "on"),
+        "noexec" => ("exec", "off"),
+        "suid" | "setuid" => ("setuid", "on"),
+        "nosuid" | "nosetuid" => ("setuid", "off"),
+        "dev" | "devices" => ("devices", "on"),
+        "nodev" | "nodevices" => ("devices", "off"),
+        other => return assignment(other),
+    };
+    Ok(Assignment { name: name.into(), value: value.into() })
+}
+
+fn assignment(option: &str) -> Result<Assignment, Failure> {
+    let unknown = || Failure::usage(format!("unknown mount option '{option}'"));
+    let (name, value) = option.split_once('=').ok_or_else(unknown)?;
+    let refuse = |error| Failure::property("mount with", option, &error);
+    let property = Property::of_dataset(name).map_err(refuse)?;
+    let value = property.parse_value(value, false).map_err(refuse)?;
+    Ok(Assignment { name: property.name().to_owned(), value })
+}
+
+fn render(mounts: &[MountRecord]) -> String {
+    let mut table = Table::new(vec![Column::left(""), Column::left("")]);
+    for mount in mounts {
+        table.push(vec![format!("{:<30}", mount.dataset), mount.mountpoint.to_text()]);
+    }
+    // As in ZFS there is no head, yet the columns stand in line.
+    table.render(false).lines().skip(1).map(|line| format!("{line}\n")).collect()
+}
+
+fn encode(mounts: &[MountRecord]) -> Value {
+    let entry = |mount: &MountRecord| {
+        (
+            mount.dataset.to_string(),
+            json!({ "filesystem": mount.dataset.as_str(), "mountpoint": mount.mountpoint.to_text() }),
+        )
+    };
+    Value::Object(mounts.iter().map(entry).collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_stand_in_line() {
+        let mount =
+            |name: &str| MountRecord { dataset: name.parse().unwrap(), mountpoint: format!("/{name}").as_str().into() };
+        insta::assert_snapshot!(render(&[mount("tank"), mount("tank/home")]), @"");
+    }
+
+    #[test]
+    fn options_are_temporary_values() {
+        let read = |option| temporary(option).map(|a| (a.name, a.value)).map_err(|failure| failure.exit);
+        assert_eq!(read("noatime"), Ok(("atime".into(), "off".into())));
+        assert_eq!(read("compress=zstd"), Ok(("compression".into(), "zstd".into())));
+        assert_eq!(read("fast"), Err(Exit::Usage));
+    }
+}

@@ -1,0 +1,31 @@
+//! `fs promote`: a clone and its origin change places.
+
+use clap::Args;
+use dataset::name::DatasetName;
+
+use crate::args::common::name;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `fs promote`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The snapshots up to the clone's origin become the clone's; then the old file system can be destroyed.
+
+Examples:
+  fs promote tank/home-test"
+)]
+pub struct Arguments {
+    /// The clone
+    #[arg(value_name = "CLONE")]
+    name: String,
+}
+
+/// Promotes.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let name: DatasetName = name("promote", &arguments.name)?;
+    let pool = name.pool().to_owned();
+    context.run(&pool, Request::Promote { name })?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,152 @@
+//! `fs receive`: snapshots from the stream on standard input.
+
+use std::os::fd::AsFd;
+
+use clap::Args;
+use dataset::name::{Name, SnapshotName};
+use dataset::property::Property;
+use dataset::property::size::format_bytes;
+
+use crate::args::common::{assignments, name, property_list, split_assignment};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{ReceiveNaming, ReceiveSpec, ReceivedRecord, Request, Response};
+
+/// Arguments of `fs receive`.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "A stream is received whole or not at all: a damaged or cut one leaves nothing behind.
+
+Examples:
+  fs receive backup/home < home.stream
+  fs receive -F backup/home < increment      drop local changes first
+  fs receive -d backup < home.stream         as backup/home
+  fs receive -u -o readonly=on -x mountpoint backup/home < home.stream
+  fs receive -nv backup/home < home.stream   only say what is in it")]
+pub struct Arguments {
+    /// Drop what was changed since the newest snapshot; replicating, what the sender does not have
+    #[arg(short = 'F')]
+    force: bool,
+    /// Receive nothing, only say what would be
+    #[arg(short = 'n')]
+    dry_run: bool,
+    /// Say what is received
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Do not mount it
+    #[arg(short = 'u')]
+    no_mount: bool,
+    /// Below the target, under the sent name without its pool
+    #[arg(short = 'd', conflicts_with = "last_component")]
+    without_pool: bool,
+    /// Below the target, under the last part of the sent name
+    #[arg(short = 'e')]
+    last_component: bool,
+    /// Set a property instead of taking it from the stream; origin=SNAPSHOT names the base of a clone
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
+    properties: Vec<(String, String)>,
+    /// Do not take a property from the stream
+    #[arg(short = 'x', value_name = "PROPERTY")]
+    exclude: Vec<String>,
+    /// Leave holds out
+    #[arg(short = 'h')]
+    skip_holds: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// The file system to receive into, or the snapshot to create
+    #[arg(value_name = "FILESYSTEM|SNAPSHOT")]
+    target: String,
+}
+
+/// Receives.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let specification = specification(arguments)?;
+    if context.console.terminals.input {
+        let failure = Failure::new("Backup stream can not be read from a terminal.");
+        return Err(failure.hint("you must redirect standard input"));
+    }
+    let pool = specification.target.pool().to_owned();
+    let stream = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let Response::Received(records) = context.call_with(&pool, Request::Receive(specification), Some(stream))? else {
+        return Err(unexpected_answer());
+    };
+    if arguments.verbose {
+        context.print(&render(&records, arguments.dry_run))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
+    let action = "receive into";
+    let target: Name = name(action, &arguments.target)?;
+    let naming = match (arguments.without_pool, arguments.last_component) {
+        (true, _) => ReceiveNaming::WithoutPool,
+        (_, true) => ReceiveNaming::LastComponent,
+        _ => ReceiveNaming::Exact,
+    };
+    match &target {
+        Name::Bookmark(_) => return Err(Failure::cannot(action, target, "that is a bookmark")),
+        Name::Snapshot(_) if naming != ReceiveNaming::Exact => {
+            return Err(Failure::cannot(action, target, "-d and -e need a file system"));
+        }
+        _ => {}
+    }
+    let (origins, pairs): (Vec<_>, Vec<_>) =
+        arguments.properties.iter().cloned().partition(|(name, _)| name == "origin");
+    let origin = origins.last().map(|(_, text)| name::<SnapshotName>(action, text)).transpose()?;
+    let mut exclude = Vec::new();
+    for text in &arguments.exclude {
+        let listed = property_list(text, Property::of_dataset)?;
+        exclude.extend(listed.iter().map(|property| property.name().to_owned()));
+    }
+    Ok(ReceiveSpec {
+        naming,
+        force: arguments.force,
+        no_mount: arguments.no_mount,
+        dry_run: arguments.dry_run,
+        assignments: assignments(&pairs, Property::of_dataset, false, action, &arguments.target)?,
+        exclude,
+        origin,
+        skip_holds: arguments.skip_holds,
+        target,
+    })
+}
+
+fn render(records: &[ReceivedRecord], dry_run: bool) -> String {
+    records.iter().map(|record| lines(record, dry_run)).collect()
+}
+
+fn lines(record: &ReceivedRecord, dry_run: bool) -> String {
+    let kind = if record.incremental { "incremental" } else { "full" };
+    let verb = if dry_run { "would receive" } else { "receiving" };
+    let first = format!("{verb} {kind} stream of {} into {}\n", record.sent, record.received);
+    if dry_run {
+        return first;
+    }
+    let seconds = record.milliseconds as f64 / 1000.0;
+    let rate = (u128::from(record.bytes) * 1000 / u128::from(record.milliseconds.max(1))) as u64;
+    format!(
+        "{first}received {} stream in {seconds:.2} seconds ({}/sec)\n",
+        format_bytes(record.bytes),
+        format_bytes(rate)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_says_what_became_of_it() {
+        let record = ReceivedRecord {
+            sent: "tank/home@a".parse().unwrap(),
+            received: "backup/home@a".parse().unwrap(),
+            incremental: false,
+            bytes: 3 << 29,
+            milliseconds: 1500,
+        };
+        insta::assert_snapshot!(lines(&record, false), @"");
+        insta::assert_snapshot!(lines(&record, true), @"");
+    }
+}

@@ -1,0 +1,35 @@
+//! `fs release`: a hold goes.
+
+use clap::Args;
+
+use super::hold::checked_tag;
+use super::snapshot::by_pool;
+use crate::args::common::names;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `fs release`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs release keep tank/home@monday
+  fs release -r audit tank@2025")]
+pub struct Arguments {
+    /// Those of that name in every file system below too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// The hold's name
+    tag: String,
+    /// The snapshots
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    names: Vec<String>,
+}
+
+/// Releases.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let tag = checked_tag(&arguments.tag)?;
+    for (pool, names) in by_pool(names("release", &arguments.names)?) {
+        context.run(&pool, Request::Release { tag: tag.clone(), names, recursive: arguments.recursive })?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,101 @@
+//! `fs rename`: a file system or a snapshot gets another name.
+
+use clap::Args;
+use dataset::name::Name;
+
+use crate::args::common::name;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `fs rename`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs rename tank/home tank/users
+  fs rename -p tank/a tank/archive/2025/a    create those above it
+  fs rename tank/home@a @monday
+  fs rename -r tank@a @monday                in every file system")]
+pub struct Arguments {
+    /// Create the missing ones above the new name
+    #[arg(short = 'p')]
+    parents: bool,
+    /// Rename the snapshot of that name of every file system below too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// Leave mounts where they are
+    #[arg(short = 'u')]
+    no_mount: bool,
+    /// Unmount even what is in use
+    #[arg(short = 'f')]
+    force: bool,
+    /// The old name
+    from: String,
+    /// The new name; of a snapshot, '@NAME' is enough
+    to: String,
+}
+
+/// Renames.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let (from, to) = names(&arguments.from, &arguments.to)?;
+    if arguments.recursive && !matches!(from, Name::Snapshot(_)) {
+        return Err(Failure::usage("-r renames snapshots; a file system takes those below it along anyway"));
+    }
+    let pool = from.pool().to_owned();
+    let request = Request::Rename {
+        from,
+        to,
+        parents: arguments.parents,
+        recursive: arguments.recursive,
+        no_mount: arguments.no_mount,
+        force: arguments.force,
+    };
+    context.run(&pool, request)?;
+    Ok(Exit::Done)
+}
+
+/// Both names, found to fit each other.
+fn names(from: &str, to: &str) -> Result<(Name, Name), Failure> {
+    let old: Name = name("rename", from)?;
+    let short_form = to.starts_with('@');
+    let new: Name = match short_form {
+        true => name("rename to", &format!("{}{to}", old.dataset()))?,
+        false => name("rename to", to)?,
+    };
+    let refuse = |why: &str| Err(Failure::cannot("rename", from, why));
+    match (&old, &new) {
+        (Name::Dataset(a), Name::Dataset(b)) if a.pool() != b.pool() => {
+            refuse("file systems cannot leave their pool").map_err(|f| f.hint("copy it: fs send | fs receive"))
+        }
+        (Name::Dataset(a), _) if a.is_pool() => refuse("that is a pool")
+            .map_err(|f| f.hint("export it and import it under the new name: pool import OLD NEW")),
+        (Name::Dataset(a), Name::Dataset(b)) if b != a && b.is_within(a) => refuse("the new name is below the old one"),
+        (Name::Dataset(_), Name::Dataset(_)) => Ok((old, new)),
+        (Name::Snapshot(a), Name::Snapshot(b)) if a.dataset() == b.dataset() => Ok((old, new)),
+        (Name::Snapshot(_), Name::Snapshot(_)) => refuse("snapshots must be part of same dataset"),
+        (Name::Bookmark(_), _) => refuse("a bookmark keeps its name"),
+        _ => refuse("a file system stays a file system, a snapshot a snapshot"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_must_fit_each_other() {
+        let renamed = |from, to| names(from, to).map(|(_, to)| to.to_string()).map_err(|failure| failure.message);
+        assert_eq!(renamed("tank/a", "tank/b/c").as_deref(), Ok("tank/b/c"));
+        assert_eq!(renamed("tank/a@x", "@y").as_deref(), Ok("tank/a@y"));
+        for (from, to) in [
+            ("tank/a", "tank/a/b"),
+            ("tank/a", "pond/a"),
+            ("tank", "pond"),
+            ("tank/a@x", "tank/b@x"),
+            ("tank/a@x", "tank/b"),
+            ("tank/a#x", "tank/a#y"),
+            ("tank/a", "@y"),
+        ] {
+            assert!(renamed(from, to).is_err(), "{from} {to}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `fs send`: a snapshot, or what changed since one, as a stream on standard output.
+
+use std::os::fd::AsFd;
+
+use clap::Args;
+use dataset::name::{Name, SnapshotName};
+use dataset::property::size::format_bytes;
+use serde_json::{Value, json};
+
+use crate::args::common::name;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{Request, Response, SendSpec, SentRecord};
+
+/// Arguments of `fs send`.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "Data is sent as it is stored, compressed; -L, -e, -c and -w say nothing more and are accepted.
+
+Examples:
+  fs send tank/home@monday > home.stream
+  fs send -i @monday tank/home@tuesday > increment
+  fs send -I @monday tank/home@friday | ssh host fs receive -d backup
+  fs send -R tank@friday | fs receive -F backup/tank
+  fs send -nv -i '#monday' tank/home@tuesday  only the size")]
+pub struct Arguments {
+    /// Only what changed since this snapshot or bookmark; '@NAME' or '#NAME' is enough
+    #[arg(short = 'i', value_name = "SNAPSHOT|BOOKMARK", conflicts_with = "all_since")]
+    since: Option<String>,
+    /// The same, with all snapshots in between
+    #[arg(short = 'I', value_name = "SNAPSHOT")]
+    all_since: Option<String>,
+    /// With everything below, all snapshots, properties and clones
+    #[arg(short = 'R', long = "replicate")]
+    replicate: bool,
+    /// With -R, leave out what lacks the snapshot
+    #[arg(short = 's', long = "skip-missing", requires = "replicate")]
+    skip_missing: bool,
+    /// With properties
+    #[arg(short = 'p', long = "props")]
+    properties: bool,
+    /// With holds
+    #[arg(short = 'h', long = "holds")]
+    holds: bool,
+    /// Send nothing, only say what would be sent
+    #[arg(short = 'n', long = "dryrun")]
+    dry_run: bool,
+    /// Say what is sent
+    #[arg(short = 'v', long = "verbose")]
+    verbose: bool,
+    /// Say it in lines for scripts
+    #[arg(short = 'P', long = "parsable")]
+    parsable: bool,
+    /// With -n, say it in JSON
+    #[arg(short = 'j', long, requires = "dry_run")]
+    json: bool,
+    #[arg(short = 'L', long = "large-block", hide = true)]
+    large_blocks: bool,
+    #[arg(short = 'e', long = "embed", hide = true)]
+    embedded: bool,
+    #[arg(short = 'c', long = "compressed", hide = true)]
+    compressed: bool,
+    #[arg(short = 'w', long = "raw", hide = true)]
+    raw: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// The snapshot
+    snapshot: String,
+}
+
+/// Sends.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let what = specification(arguments)?;
+    if arguments.dry_run {
+        return estimate(arguments, what, context);
+    }
+    if context.console.terminals.output {
+        return Err(Failure::new("Stream can not be written to a terminal.").hint("you must redirect standard output"));
+    }
+    let pool = what.snapshot.dataset().pool().to_owned();
+    if arguments.verbose || arguments.parsable {
+        let plan = sent(context.call(&pool, Request::Send { what: what.clone(), dry_run: true })?)?;
+        let text = render(&plan, arguments.parsable);
+        context.note(&text)?;
+    }
+    let stream = std::io::stdout().as_fd().try_clone_to_owned()?;
+    sent(context.call_with(&pool, Request::Send { what, dry_run: false }, Some(stream))?)?;
+    Ok(Exit::Done)
+}
+
+fn estimate(arguments: &Arguments, what: SendSpec, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = what.snapshot.dataset().pool().to_owned();
+    let plan = sent(context.call(&pool, Request::Send { what, dry_run: true })?)?;
+    match (arguments.json, arguments.verbose || arguments.parsable) {
+        (true, _) => context.print_json("send", "streams", encode(&plan))?,
+        (false, true) => context.print(&render(&plan, arguments.parsable))?,
+        (false, false) => {}
+    }
+    Ok(Exit::Done)
+}
+
+fn sent(response: Response) -> Result<Vec<SentRecord>, Failure> {
+    match response {
+        Response::Sent(records) => Ok(records),
+        _ => Err(unexpected_answer()),
+    }
+}
+
+fn specification(arguments: &Arguments) -> Result<SendSpec, Failure> {
+    let snapshot: SnapshotName = name("send", &arguments.snapshot)?;
+    let base = arguments.since.as_ref().or(arguments.all_since.as_ref());
+    let base = base.map(|text| base_name(text, &snapshot)).transpose()?;
+    if let (Some(Name::Bookmark(bookmark)), true) = (&base, arguments.all_since.is_some()) {
+        return Err(
+            Failure::cannot("send since", bookmark, "-I needs a snapshot").hint("a bookmark can be given to -i")
+        );
+    }
+    Ok(SendSpec {
+        snapshot,
+        base,
+        intermediates: arguments.all_since.is_some() || arguments.replicate,
+        replicate: arguments.replicate,
+        skip_missing: arguments.skip_missing,
+        properties: arguments.properties || arguments.replicate,
+        holds: arguments.holds,
+    })
+}
+
+/// `@a` and `#a` belong to the data set that is sent, and so does a bare `a`, which is a snapshot.
+fn base_name(text: &str, snapshot: &SnapshotName) -> Result<Name, Failure> {
+    let dataset = snapshot.dataset();
+    let full = match text {
+        text if text.starts_with(['@', '#']) => format!("{dataset}{text}"),
+        text if text.contains(['@', '#']) => text.to_owned(),
+        text => format!("{dataset}@{text}"),
+    };
+    let base: Name = name("send since", &full)?;
+    match base == Name::Snapshot(snapshot.clone()) {
+        true => Err(Failure::cannot("send", snapshot, "it cannot be its own base")),
+        false => Ok(base),
+    }
+}
+
+fn render(plan: &[SentRecord], parsable: bool) -> String {
+    let total: u64 = plan.iter().map(|record| record.bytes).sum();
+    let lines = plan.iter().map(|record| line(record, parsable));
+    let sum = match parsable {
+        true => format!("size\t{total}\n"),
+        false => format!("total estimated size is {}\n", format_bytes(total)),
+    };
+    lines.chain([sum]).collect()
+}
+
+fn line(SentRecord { base, snapshot, bytes }: &SentRecord, parsable: bool) -> String {
+    let short = |base: &Name| match base {
+        Name::Snapshot(base) if base.dataset() == snapshot.dataset() => format!("@{}", base.snapshot()),
+        Name::Bookmark(base) if base.dataset() == snapshot.dataset() => format!("#{}", base.bookmark()),
+        other => other.to_string(),
+    };
+    match (base, parsable) {
+        (None, true) => format!("full\t{snapshot}\t{bytes}\n"),
+        (Some(base), true) => format!("incremental\t{}\t{snapshot}\t{bytes}\n", short(base).trim_start_matches('@')),
+        (None, false) => format!("full send of {snapshot} estimated size is {}\n", format_bytes(*bytes)),
+        (Some(base), false) => {
+            format!("send from {} to {snapshot} estimated size is {}\n", short(base), format_bytes(*bytes))
+        }
+    }
+}
+
+fn encode(plan: &[SentRecord]) -> Value {
+    let entry = |record: &SentRecord| {
+        json!({
+            "snapshot": record.snapshot.as_str(),
+            "base": record.base.as_ref().map(Name::as_str),
+            "size": record.bytes.to_string(),
+        })
+    };
+    Value::Array(plan.iter().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_says_what_would_be_sent() {
+        let record = |base: Option<&str>, snapshot: &str, bytes| SentRecord {
+            base: base.map(|base| base.parse().unwrap()),
+            snapshot: snapshot.parse().unwrap(),
+            bytes,
+        };
+        let plan = [
+            record(None, "tank/home@a", 3 << 29),
+            record(Some("tank/home@a"), "tank/home@b", 4096),
+            record(Some("tank/home#c"), "tank/home@d", 512),
+            record(Some("tank/home@a"), "tank/clone@a", 512),
+        ];
+        insta::assert_snapshot!(render(&plan, false), @"");
+        insta::assert_snapshot!(render(&plan, true), @"");
+    }
+
+    #[test]
+    fn a_base_may_be_short() {
+        let base = |text| base_name(text, &"tank/home@b".parse().unwrap()).map(|name| name.to_string()).ok();
+        assert_eq!(base("@a").as_deref(), Some("tank/home@a"));
+        assert_eq!(base("a").as_deref(), Some("tank/home@a"));
+        assert_eq!(base("#a").as_deref(), Some("tank/home#a"));
+        assert_eq!(base("tank/origin@a").as_deref(), Some("tank/origin@a"));
+        assert_eq!(base("@b"), None);
+    }
+}

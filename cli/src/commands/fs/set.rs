@@ -1,0 +1,56 @@
+//! `fs set`: properties of file systems and snapshots.
+
+use clap::Args;
+use dataset::name::Name;
+use dataset::property::Property;
+
+use crate::args::common::{assignments, name};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `fs set`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs set compression=zstd-3 tank/archive
+  fs set quota=50G refquota=40G tank/home/ann
+  fs set me:backup=daily tank/home tank/srv  a property of your own")]
+pub struct Arguments {
+    /// Do not mount, unmount or remount because of it
+    #[arg(short = 'u')]
+    no_mount: bool,
+    /// One or more PROPERTY=VALUE, then file systems or snapshots
+    #[arg(value_name = "PROPERTY=VALUE ... DATASET", required = true, num_args = 2..)]
+    words: Vec<String>,
+}
+
+/// Properties and values as they were written.
+type Pairs = Vec<(String, String)>;
+
+/// Sets.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let (pairs, names) = split(&arguments.words)?;
+    for text in names {
+        let action = "set property for";
+        let target: Name = name(action, text)?;
+        let assignments = assignments(&pairs, Property::of_dataset, false, action, text)?;
+        let pool = target.pool().to_owned();
+        context.run(&pool, Request::Set { name: target, assignments, no_mount: arguments.no_mount })?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A name never has a `=`: where they end, the names begin.
+fn split(words: &[String]) -> Result<(Pairs, &[String]), Failure> {
+    let first_name = words.iter().position(|word| !word.contains('=')).unwrap_or(words.len());
+    let (pairs, names) = words.split_at(first_name);
+    match (pairs.is_empty(), names.is_empty()) {
+        (true, _) => Err(Failure::usage("missing property=value argument(s)")),
+        (_, true) => Err(Failure::usage("missing dataset name(s)")),
+        _ => Ok((pairs.iter().filter_map(|pair| pair.split_once('=')).map(owned).collect(), names)),
+    }
+}
+
+fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}

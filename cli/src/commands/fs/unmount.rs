@@ -1,0 +1,68 @@
+//! `fs unmount`: file systems go out of the directory tree.
+
+use clap::Args;
+
+use crate::args::common::{absolute, name};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{Request, Response, UnmountTarget};
+
+/// Arguments of `fs unmount`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs unmount tank/home
+  fs unmount /tank/home
+  fs unmount -a")]
+pub struct Arguments {
+    /// Everything
+    #[arg(short = 'a', conflicts_with = "target", required_unless_present = "target")]
+    all: bool,
+    /// Even what is in use
+    #[arg(short = 'f')]
+    force: bool,
+    /// A file system, or the directory it is mounted at
+    #[arg(value_name = "FILESYSTEM|MOUNTPOINT")]
+    target: Option<String>,
+}
+
+/// Unmounts.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let force = arguments.force;
+    match &arguments.target {
+        None => unmount_all(force, context),
+        Some(text) => {
+            let (pool, target) = target(text, context)?;
+            context.run(&pool, Request::Unmount { target: Some(target), force })?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn unmount_all(force: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let mut exit = Exit::Done;
+    for pool in context.executor.known_pools()? {
+        if let Err(failure) = context.run(&pool, Request::Unmount { target: None, force }) {
+            context.report(&failure)?;
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+/// What is meant, and the pool it belongs to.
+fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarget), Failure> {
+    if !text.starts_with(['/', '.']) {
+        let name: dataset::name::DatasetName = name("unmount", text)?;
+        return Ok((name.pool().to_owned(), UnmountTarget::Dataset(name)));
+    }
+    let path = absolute(text.trim_end_matches('/'))?;
+    for pool in context.executor.known_pools()? {
+        let Response::Mounts(mounts) = context.call(&pool, Request::Mounts)? else {
+            return Err(unexpected_answer());
+        };
+        if mounts.iter().any(|mount| mount.mountpoint == path) {
+            return Ok((pool, UnmountTarget::Mountpoint(path)));
+        }
+    }
+    Err(Failure::cannot("unmount", text, "no file system of a pool is mounted there").hint("what is mounted: fs mount"))
+}

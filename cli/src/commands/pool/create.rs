@@ -1,0 +1,72 @@
+//! `pool create`: a new pool on image files or devices.
+
+use clap::Args;
+use dataset::name::check_new_pool;
+use dataset::property::Property;
+
+use super::layout;
+use crate::args::common::{assignments, split_assignment, vdev};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{CreatePool, HostRequest, HostResponse};
+
+/// Arguments of `pool create`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A device is the path of an image file or a block device; SIZE:PATH creates the image. Data is spread over all devices.
+
+Examples:
+  pool create tank 10G:/var/lib/tank.img
+  pool create -O compression=zstd -m /srv tank /dev/sdb /dev/sdc
+  pool create -n tank /dev/sdb               only say what would be"
+)]
+pub struct Arguments {
+    /// Take a device although it holds something; what it holds is lost
+    #[arg(short = 'f')]
+    force: bool,
+    /// Only say what would be
+    #[arg(short = 'n')]
+    dry_run: bool,
+    /// Set a property of the pool
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
+    pool_properties: Vec<(String, String)>,
+    /// Set a property of the pool's root file system, for all to inherit
+    #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
+    root_properties: Vec<(String, String)>,
+    /// Where the root file system is mounted: a directory, none, or legacy
+    #[arg(short = 'm', value_name = "MOUNTPOINT")]
+    mountpoint: Option<String>,
+    /// The pool
+    name: String,
+    /// The devices
+    #[arg(value_name = "VDEV", required = true)]
+    vdevs: Vec<String>,
+}
+
+/// Creates.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let request = HostRequest::Create(pool_of(arguments)?);
+    let HostResponse::Layout(layout) = context.host(request)? else {
+        return Err(unexpected_answer());
+    };
+    if arguments.dry_run {
+        context.print(&layout::render(&layout, "create"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn pool_of(arguments: &Arguments) -> Result<CreatePool, Failure> {
+    let action = "create";
+    let name = check_new_pool(&arguments.name).map_err(|error| Failure::name(action, &error))?;
+    let what = arguments.name.as_str();
+    let mut root_properties = arguments.root_properties.clone();
+    root_properties.extend(arguments.mountpoint.iter().map(|path| ("mountpoint".to_owned(), path.clone())));
+    Ok(CreatePool {
+        vdevs: arguments.vdevs.iter().map(|text| vdev(action, what, text)).collect::<Result<_, _>>()?,
+        pool_assignments: assignments(&arguments.pool_properties, Property::of_pool, true, action, what)?,
+        root_assignments: assignments(&root_properties, Property::of_dataset, true, action, what)?,
+        force: arguments.force,
+        dry_run: arguments.dry_run,
+        name,
+    })
+}

@@ -1,0 +1,41 @@
+//! `pool destroy`: a pool and everything in it goes.
+
+use clap::Args;
+
+use crate::args::common::pool_name;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{HostRequest, HostResponse};
+
+/// Arguments of `pool destroy`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "From a terminal this asks first; -f does not ask. Image files stay, and can be removed afterwards.
+
+Examples:
+  pool destroy tank
+  pool destroy -f tank                       do not ask, unmount what is in use"
+)]
+pub struct Arguments {
+    /// Do not ask, and unmount what is in use
+    #[arg(short = 'f')]
+    force: bool,
+    /// The pool
+    pool: String,
+}
+
+/// Destroys, after asking where somebody can be asked.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = pool_name("destroy", &arguments.pool)?;
+    if !context.executor.known_pools()?.contains(&pool) {
+        return Err(Failure::no_pool(&pool));
+    }
+    if !arguments.force {
+        context
+            .confirm(&format!("This destroys the pool '{pool}' with all its file systems and snapshots. Destroy?"))?;
+    }
+    match context.host(HostRequest::Destroy { pool, force: arguments.force })? {
+        HostResponse::Done => Ok(Exit::Done),
+        _ => Err(unexpected_answer()),
+    }
+}

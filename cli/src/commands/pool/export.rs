@@ -1,0 +1,37 @@
+//! `pool export`: a pool is closed and forgotten, its devices can go elsewhere.
+
+use clap::Args;
+
+use crate::args::common::pool_name;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{HostRequest, HostResponse};
+
+/// Arguments of `pool export`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool export tank
+  pool export -a")]
+pub struct Arguments {
+    /// All pools
+    #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]
+    all: bool,
+    /// Unmount what is in use
+    #[arg(short = 'f')]
+    force: bool,
+    /// The pools
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// Exports.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pools = match arguments.all {
+        true => context.executor.known_pools()?,
+        false => arguments.pools.iter().map(|text| pool_name("export", text)).collect::<Result<_, _>>()?,
+    };
+    match context.host(HostRequest::Export { pools, force: arguments.force })? {
+        HostResponse::Done => Ok(Exit::Done),
+        _ => Err(unexpected_answer()),
+    }
+}

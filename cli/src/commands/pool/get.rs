@@ -1,0 +1,57 @@
+//! `pool get`: properties of pools.
+
+use clap::Args;
+use dataset::property::Property;
+use serde_json::{Map, Value};
+
+use super::list::records;
+use crate::args::common::Format;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::get::{Field, SourceFilter, Wanted, fields, render};
+use crate::protocol::PoolRecord;
+
+/// Arguments of `pool get`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool get all tank
+  pool get size,free,capacity
+  pool get -Hp -o value free tank            for scripts")]
+pub struct Arguments {
+    #[command(flatten)]
+    format: Format,
+    /// The columns
+    #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
+    fields: Vec<Field>,
+    /// Only values from these sources
+    #[arg(short = 's', value_name = "SOURCES", value_delimiter = ',')]
+    sources: Vec<SourceFilter>,
+    /// The properties, or 'all'
+    #[arg(value_name = "PROPERTIES")]
+    properties: String,
+    /// The pools; without one, all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// Shows properties.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let wanted = Wanted::parse(&arguments.properties, Property::of_pool)?;
+    let mut names = wanted.names();
+    // A pool has no type; its number stands for "nothing but the name".
+    names.iter_mut().filter(|name| *name == "type").for_each(|name| *name = "guid".to_owned());
+    let (records, exit) = records(&arguments.pools, &names, false, context)?;
+    let select =
+        |record: &PoolRecord| wanted.select(&record.name, &record.properties, Property::of_pool, &arguments.sources);
+    if arguments.format.json {
+        let encoder = context.encoder(&arguments.format);
+        let entry = |record: &PoolRecord| (record.name.clone(), encoder.pool(record, &select(record)));
+        let content: Map<String, Value> = records.iter().map(entry).collect();
+        context.print_json("get", "pools", Value::Object(content))?;
+    } else {
+        let owners: Vec<_> = records.iter().map(|record| (record.name.clone(), select(record))).collect();
+        let style = context.style(&arguments.format);
+        context.print(&render(&owners, &fields(&arguments.fields), &style, arguments.format.scripted))?;
+    }
+    Ok(exit)
+}

@@ -1,0 +1,165 @@
+//! `pool import`: open a pool, or show which could be opened.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dataset::name::{DatasetName, check_new_pool};
+use dataset::property::Property;
+use serde_json::{Map, Value, json};
+
+use crate::args::common::{absolute, assignments, split_assignment};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::output::table::{Column, Table};
+use crate::protocol::{HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector};
+
+/// Arguments of `pool import`.
+#[derive(Args, Debug)]
+#[command(after_help = "Without a name or -a, the pools that could be imported are shown.
+
+Examples:
+  pool import -d /var/lib                    what is there?
+  pool import -d /var/lib tank
+  pool import -d /backup tank oldtank        under another name
+  pool import -o readonly=on -N tank
+  pool import -a                             all, after a reboot too")]
+pub struct Arguments {
+    /// Look in this directory, or at this device; may be given several times
+    #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
+    search: Vec<PathBuf>,
+    /// All pools
+    #[arg(short = 'a', conflicts_with = "pool")]
+    all: bool,
+    /// Although another host seems to have it
+    #[arg(short = 'f')]
+    force: bool,
+    /// Do not mount file systems
+    #[arg(short = 'N')]
+    no_mount: bool,
+    /// Set a property of the pool for as long as it is imported: readonly=on
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
+    properties: Vec<(String, String)>,
+    /// Print JSON
+    #[arg(short = 'j', long, conflicts_with_all = ["all", "pool"])]
+    json: bool,
+    /// The pool's name or number
+    #[arg(value_name = "POOL|GUID")]
+    pool: Option<String>,
+    /// A new name for it
+    #[arg(value_name = "NEWNAME")]
+    new_name: Option<String>,
+}
+
+/// Imports, or shows.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let search = arguments.search.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+    match (&arguments.pool, arguments.all) {
+        (None, false) => show(search, arguments.json, context),
+        (pool, _) => import(arguments, pool.as_deref(), search, context),
+    }
+}
+
+/// A pool by its number, if the text is one, else by its name: no name begins with a digit.
+pub(super) fn selector(action: &str, text: &str) -> Result<PoolSelector, Failure> {
+    if let Ok(guid) = text.parse() {
+        return Ok(PoolSelector::Guid(guid));
+    }
+    crate::args::common::pool_name(action, text).map(PoolSelector::Name)
+}
+
+fn import(
+    arguments: &Arguments,
+    pool: Option<&str>,
+    search: Vec<PathBytes>,
+    context: &mut Context<'_>,
+) -> Result<Exit, Failure> {
+    let action = "import";
+    let new_name = |text: &String| -> Result<DatasetName, Failure> {
+        check_new_pool(text).map_err(|error| Failure::name("import as", &error))
+    };
+    let request = ImportPool {
+        which: pool.map(|text| selector(action, text)).transpose()?,
+        new_name: arguments.new_name.as_ref().map(new_name).transpose()?,
+        search,
+        force: arguments.force,
+        no_mount: arguments.no_mount,
+        assignments: assignments(&arguments.properties, Property::of_pool, true, action, pool.unwrap_or("all"))?,
+    };
+    match context.host(HostRequest::Import(request))? {
+        HostResponse::Imported(_) => Ok(Exit::Done),
+        _ => Err(unexpected_answer()),
+    }
+}
+
+fn show(search: Vec<PathBytes>, as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let HostResponse::Importable(pools) = context.host(HostRequest::Importable { search })? else {
+        return Err(unexpected_answer());
+    };
+    match (as_json, pools.as_slice()) {
+        (true, pools) => context.print_json("import", "pools", encode(pools))?,
+        (false, []) => {
+            return Err(Failure::new("no pools available to import").hint("look elsewhere: pool import -d DIR"));
+        }
+        (false, pools) => {
+            let text: Vec<String> = pools.iter().map(render).collect();
+            context.print(&text.join("\n"))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn render(pool: &ImportablePool) -> String {
+    let mut text = format!("  pool: {}\n    id: {}\n state: {}\n", pool.name, pool.guid, pool.state);
+    if let Some(status) = &pool.status {
+        text += &format!("status: {status}\n");
+    }
+    let mut table = Table::new(vec![Column::left(&pool.name), Column::left(&pool.state)]);
+    for (path, state) in &pool.vdevs {
+        table.push(vec![format!("  {path}"), state.clone()]);
+    }
+    let config: String = table.render(false).lines().map(|line| format!("\t{line}\n")).collect();
+    text + &format!("action: {}\nconfig:\n\n{config}", pool.action)
+}
+
+fn encode(pools: &[ImportablePool]) -> Value {
+    let entry = |pool: &ImportablePool| {
+        let vdevs: Map<_, _> =
+            pool.vdevs.iter().map(|(path, state)| (path.clone(), json!({ "name": path, "state": state }))).collect();
+        let object = json!({
+            "name": pool.name,
+            "type": "POOL",
+            "state": pool.state,
+            "pool_guid": pool.guid.to_string(),
+            "status": pool.status,
+            "action": pool.action,
+            "vdevs": vdevs,
+        });
+        (pool.guid.to_string(), object)
+    };
+    Value::Object(pools.iter().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_shows_what_is_in_the_way() {
+        let pool = ImportablePool {
+            name: "tank".into(),
+            guid: 1234,
+            state: "UNAVAIL".into(),
+            status: Some("one device is missing".into()),
+            action: "attach the device and try again".into(),
+            vdevs: vec![("/a.img".into(), "ONLINE".into()), ("/b.img".into(), "UNAVAIL".into())],
+        };
+        insta::assert_snapshot!(render(&pool), @"");
+    }
+
+    #[test]
+    fn a_number_is_a_guid() {
+        assert_eq!(selector("import", "1234").unwrap(), PoolSelector::Guid(1234));
+        assert_eq!(selector("import", "tank").unwrap(), PoolSelector::Name("tank".into()));
+        assert!(selector("import", "tank/home").is_err());
+    }
+}

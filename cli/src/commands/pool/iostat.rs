@@ -1,0 +1,261 @@
+//! `pool iostat`: operations and bytes per second.
+//!
+//! The executor gives counters since import. The first table shows their average since then, each further one the
+//! difference to the one before.
+
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use dataset::property::size::{format_bytes, format_count};
+use serde_json::{Map, Value, json};
+
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{IoCounts, IoSample, Request, Response};
+
+/// Arguments of `pool iostat`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool iostat                                averages since import
+  pool iostat -v tank 5                      every five seconds, with devices
+  pool iostat tank 1 10                      ten times")]
+pub struct Arguments {
+    /// With devices
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// For scripts: no head, and one tab between values
+    #[arg(short = 'H')]
+    scripted: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    exact: bool,
+    /// Leave the averages since import out
+    #[arg(short = 'y')]
+    skip_first: bool,
+    /// Print JSON, one document each time
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Pools, then an interval in seconds, then how many times
+    #[arg(value_name = "POOL ... INTERVAL COUNT")]
+    words: Vec<String>,
+}
+
+/// Shows, once or again and again.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let schedule = Schedule::parse(&arguments.words)?;
+    let mut before = vec![None; context.pools(&schedule.pools)?.len()];
+    let mut left = schedule.count;
+    let mut skip = arguments.skip_first && schedule.interval.is_some();
+    loop {
+        let samples = samples(&schedule.pools, context)?;
+        let rates: Vec<Rates> = samples
+            .iter()
+            .enumerate()
+            .map(|(index, now)| Rates::between(before.get(index).and_then(Option::as_ref), now))
+            .collect();
+        if !skip {
+            print(&rates, arguments, context)?;
+            left = left.map(|left| left - 1);
+        }
+        skip = false;
+        before = samples.into_iter().map(Some).collect();
+        match (schedule.interval, left) {
+            (None, _) | (_, Some(0)) => return Ok(Exit::Done),
+            (Some(interval), _) => thread::sleep(interval),
+        }
+    }
+}
+
+/// What to show, how often.
+#[derive(Debug, PartialEq)]
+struct Schedule {
+    pools: Vec<String>,
+    interval: Option<Duration>,
+    count: Option<u64>,
+}
+
+impl Schedule {
+    /// Numbers at the end are interval and count: no pool's name begins with a digit.
+    fn parse(words: &[String]) -> Result<Schedule, Failure> {
+        let first_number = words.iter().position(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+        let (pools, numbers) = words.split_at(first_number.unwrap_or(words.len()));
+        let bad = |what: &str, text: &str| Failure::usage(format!("{what} '{text}' is not a number above 0"));
+        let interval = |text: &String| {
+            let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
+            seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| bad("interval", text))
+        };
+        let count = |text: &String| text.parse().ok().filter(|count| *count > 0).ok_or_else(|| bad("count", text));
+        match numbers {
+            [] => Ok(Schedule { pools: pools.to_vec(), interval: None, count: None }),
+            [every] => Ok(Schedule { pools: pools.to_vec(), interval: Some(interval(every)?), count: None }),
+            [every, times] => {
+                Ok(Schedule { pools: pools.to_vec(), interval: Some(interval(every)?), count: Some(count(times)?) })
+            }
+            _ => Err(Failure::usage("at most an interval and a count follow the pools")),
+        }
+    }
+}
+
+fn samples(pools: &[String], context: &mut Context<'_>) -> Result<Vec<IoSample>, Failure> {
+    let mut samples = Vec::new();
+    for pool in context.pools(pools)? {
+        match context.call(&pool, Request::IoCounters)? {
+            Response::IoCounters(sample) => samples.push(sample),
+            _ => return Err(unexpected_answer()),
+        }
+    }
+    Ok(samples)
+}
+
+/// A pool's numbers per second, and its devices'; in each row the space is that of now.
+#[derive(Debug)]
+struct Rates {
+    pool: IoCounts,
+    vdevs: Vec<IoCounts>,
+}
+
+impl Rates {
+    fn between(before: Option<&IoSample>, now: &IoSample) -> Rates {
+        // A service that was restarted counts from the beginning again.
+        let before = before.filter(|before| before.pool.name == now.pool.name && before.elapsed < now.elapsed);
+        let nanoseconds = now.elapsed - before.map_or(0, |before| before.elapsed);
+        let rate = |now: &IoCounts, before: Option<&IoCounts>| per_second(now, before, nanoseconds);
+        let vdev = |now: &IoCounts| {
+            let before = before.and_then(|before| before.vdevs.iter().find(|vdev| vdev.name == now.name));
+            rate(now, before)
+        };
+        Rates { pool: rate(&now.pool, before.map(|before| &before.pool)), vdevs: now.vdevs.iter().map(vdev).collect() }
+    }
+}
+
+fn per_second(now: &IoCounts, before: Option<&IoCounts>, nanoseconds: u64) -> IoCounts {
+    let rate = |now: u64, before: Option<u64>| {
+        let difference = now.saturating_sub(before.unwrap_or(0));
+        (u128::from(difference) * 1_000_000_000 / u128::from(nanoseconds.max(1))) as u64
+    };
+    IoCounts {
+        name: now.name.clone(),
+        allocated: now.allocated,
+        free: now.free,
+        reads: rate(now.reads, before.map(|before| before.reads)),
+        writes: rate(now.writes, before.map(|before| before.writes)),
+        read_bytes: rate(now.read_bytes, before.map(|before| before.read_bytes)),
+        written_bytes: rate(now.written_bytes, before.map(|before| before.written_bytes)),
+    }
+}
+
+fn print(rates: &[Rates], arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
+    if arguments.json {
+        return context.print_json("iostat", "pools", encode(rates));
+    }
+    context.print(&render(rates, arguments.verbose, arguments.exact, arguments.scripted))?;
+    Ok(context.console.output.flush()?)
+}
+
+fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool) -> String {
+    let mut rows = Vec::new();
+    for pool in rates {
+        rows.push(cells(&pool.pool, "", exact));
+        if verbose {
+            let indent = if scripted { "" } else { "  " };
+            rows.extend(pool.vdevs.iter().map(|vdev| cells(vdev, indent, exact)));
+        }
+    }
+    if scripted {
+        return rows.iter().map(|row| row.join("\t") + "\n").collect();
+    }
+    let width = |index: usize| rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0);
+    let names = width(0).max(10);
+    let numbers = (1..7).map(width).max().unwrap_or(0).max(5);
+    let group = 2 * numbers + 2;
+    let rule = format!("{}{}\n", "-".repeat(names), format!("  {}", "-".repeat(numbers)).repeat(6));
+    let mut text =
+        format!("{:names$}  {:^group$}  {:^group$}  {:^group$}\n", "", "capacity", "operations", "bandwidth");
+    let head = ["pool", "alloc", "free", "read", "write", "read", "write"].map(str::to_owned);
+    let line = |row: &[String; 7]| {
+        let numbers: String = row[1..].iter().map(|cell| format!("  {cell:>numbers$}")).collect();
+        format!("{:names$}{numbers}\n", row[0])
+    };
+    text += &line(&head);
+    text += &rule;
+    text.extend(rows.iter().map(line));
+    text += &rule;
+    text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn cells(counts: &IoCounts, indent: &str, exact: bool) -> [String; 7] {
+    let bytes = |bytes: u64| if exact { bytes.to_string() } else { format_bytes(bytes) };
+    let count = |count: u64| if exact { count.to_string() } else { format_count(count) };
+    [
+        format!("{indent}{}", counts.name),
+        bytes(counts.allocated),
+        bytes(counts.free),
+        count(counts.reads),
+        count(counts.writes),
+        bytes(counts.read_bytes),
+        bytes(counts.written_bytes),
+    ]
+}
+
+fn encode(rates: &[Rates]) -> Value {
+    let numbers = |counts: &IoCounts| {
+        json!({
+            "name": counts.name,
+            "alloc_space": counts.allocated.to_string(),
+            "free_space": counts.free.to_string(),
+            "read_ops": counts.reads.to_string(),
+            "write_ops": counts.writes.to_string(),
+            "read_bytes": counts.read_bytes.to_string(),
+            "write_bytes": counts.written_bytes.to_string(),
+        })
+    };
+    let pool = |rates: &Rates| {
+        let vdevs: Map<_, _> = rates.vdevs.iter().map(|vdev| (vdev.name.clone(), numbers(vdev))).collect();
+        let mut object = numbers(&rates.pool);
+        object["vdevs"] = Value::Object(vdevs);
+        (rates.pool.name.clone(), object)
+    };
+    Value::Object(rates.iter().map(pool).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(elapsed: u64, reads: u64) -> IoSample {
+        let counts = |name: &str| IoCounts {
+            name: name.into(),
+            allocated: 3 << 29,
+            free: 10 << 30,
+            reads,
+            writes: 2 * reads,
+            read_bytes: reads << 17,
+            written_bytes: reads << 18,
+        };
+        IoSample { elapsed, pool: counts("tank"), vdevs: vec![counts("/srv/tank.img")] }
+    }
+
+    #[test]
+    fn rates_are_differences_over_time() {
+        let rates = Rates::between(Some(&sample(1_000_000_000, 100)), &sample(3_000_000_000, 300));
+        assert_eq!((rates.pool.reads, rates.pool.writes), (100, 200));
+        let first = Rates::between(None, &sample(2_000_000_000, 100));
+        assert_eq!(first.pool.reads, 50);
+        insta::assert_snapshot!(render(&[rates], true, false, false), @"");
+    }
+
+    #[test]
+    fn trailing_numbers_are_interval_and_count() {
+        let parse = |words: &[&str]| Schedule::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let schedule = parse(&["tank", "0.5", "3"]).unwrap();
+        assert_eq!(
+            (schedule.pools.len(), schedule.interval, schedule.count),
+            (1, Some(Duration::from_millis(500)), Some(3))
+        );
+        assert_eq!(parse(&[]).unwrap().interval, None);
+        for words in [&["0"][..], &["1", "0"], &["1", "2", "3"], &["1x"], &["1e99"]] {
+            assert_eq!(parse(words).unwrap_err().exit, Exit::Usage, "{words:?}");
+        }
+    }
+}

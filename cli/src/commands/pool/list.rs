@@ -1,0 +1,188 @@
+//! `pool list`: a table of pools.
+
+use clap::Args;
+use dataset::property::{Precision, Property};
+use serde_json::{Map, Value};
+
+use super::status::vdev_json;
+use crate::args::common::{Format, property_list};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::output::json::Encoder;
+use crate::output::table::{Column, Table};
+use crate::output::value::Style;
+use crate::protocol::{PoolRecord, Request, Response, VdevRecord};
+use crate::records::{names_of, select};
+
+/// The columns without `-o`.
+const COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot";
+
+/// Arguments of `pool list`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool list
+  pool list -v tank                          with its devices
+  pool list -Hp -o name,free                 for scripts
+  pool list -j | jq '.pools.tank.properties.free.value'")]
+pub struct Arguments {
+    #[command(flatten)]
+    format: Format,
+    /// With devices
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// The columns: names of properties
+    #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS)]
+    columns: String,
+    /// The pools; without one, all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// Lists.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let columns = property_list(&arguments.columns, Property::of_pool)?;
+    let mut properties = names_of(&columns);
+    if properties.is_empty() {
+        properties.push("guid".to_owned());
+    }
+    let (records, exit) = records(&arguments.pools, &properties, arguments.verbose, context)?;
+    if arguments.format.json {
+        let encoder = context.encoder(&arguments.format);
+        context.print_json("list", "pools", encode(&records, &columns, &encoder))?;
+    } else if records.is_empty() && exit == Exit::Done && !arguments.format.scripted {
+        context.note("no pools available\n")?;
+    } else {
+        let style = context.style(&arguments.format);
+        context.print(&render(&records, &columns, &style, arguments.format.scripted))?;
+    }
+    Ok(exit)
+}
+
+/// The pools that were named, or all; one that cannot be opened is reported.
+pub(super) fn records(
+    named: &[String],
+    properties: &[String],
+    vdevs: bool,
+    context: &mut Context<'_>,
+) -> Result<(Vec<PoolRecord>, Exit), Failure> {
+    let mut records = Vec::new();
+    let mut exit = Exit::Done;
+    for pool in context.pools(named)? {
+        match context.call(&pool, Request::Pool { properties: properties.to_vec(), vdevs }) {
+            Ok(Response::Pool(record)) => records.push(record),
+            Ok(_) => return Err(unexpected_answer()),
+            Err(failure) => {
+                context.report(&failure)?;
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok((records, exit))
+}
+
+fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted: bool) -> String {
+    let head = columns.iter().map(|property| Column::new(property.column(), property.align()));
+    let mut table = Table::new(head.collect());
+    for record in records {
+        let cells = select(&record.name, &record.properties, columns);
+        table.push(cells.iter().map(|(property, cell)| style.show(property, &cell.value)).collect());
+        for vdev in &record.vdevs {
+            table.push(columns.iter().map(|property| vdev_cell(vdev, property, style, scripted)).collect());
+        }
+    }
+    table.render(scripted)
+}
+
+/// What a device has of a pool's property.
+fn vdev_cell(vdev: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
+    let canonical = match property.name() {
+        "name" if scripted => return vdev.path.clone(),
+        "name" => return format!("  {}", vdev.path),
+        "health" => return vdev.state.clone(),
+        "size" => vdev.size,
+        "allocated" => vdev.allocated,
+        "free" => vdev.size.saturating_sub(vdev.allocated),
+        "fragmentation" => vdev.fragmentation,
+        "capacity" if style.precision == Precision::Exact => vdev.allocated * 100 / vdev.size.max(1),
+        "capacity" => return format!("{:.1}%", vdev.allocated as f64 * 100.0 / vdev.size.max(1) as f64),
+        _ => return "-".to_owned(),
+    };
+    style.show(property, &canonical.to_string())
+}
+
+fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder) -> Value {
+    let columns: Vec<Property> = columns.iter().filter(|property| property.name() != "name").cloned().collect();
+    let entry = |record: &PoolRecord| {
+        let mut pool = encoder.pool(record, &select(&record.name, &record.properties, &columns));
+        if !record.vdevs.is_empty() {
+            let vdevs = record.vdevs.iter().map(|vdev| (vdev.path.clone(), vdev_json(vdev)));
+            pool["vdevs"] = Value::Object(vdevs.collect());
+        }
+        (record.name.clone(), pool)
+    };
+    Value::Object(records.iter().map(entry).collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::PropertyRecord;
+    use dataset::property::Source;
+    use jiff::tz::TimeZone;
+
+    fn record() -> PoolRecord {
+        let values = [
+            ("size", "10200547328"),
+            ("allocated", "1610612736"),
+            ("free", "8589934592"),
+            ("fragmentation", "3"),
+            ("capacity", "15"),
+            ("dedupratio", "1.00"),
+            ("health", "ONLINE"),
+            ("altroot", ""),
+        ];
+        let property = |(name, value): (&str, &str)| PropertyRecord {
+            name: name.into(),
+            value: value.into(),
+            source: Source::None,
+            received: None,
+        };
+        let vdev = VdevRecord {
+            path: "/srv/tank.img".into(),
+            guid: 7,
+            state: "ONLINE".into(),
+            size: 10_200_547_328,
+            allocated: 1_610_612_736,
+            fragmentation: 3,
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+        };
+        PoolRecord {
+            name: "tank".into(),
+            guid: 99,
+            state: "ONLINE".into(),
+            txg: 42,
+            properties: values.map(property).to_vec(),
+            vdevs: vec![vdev],
+        }
+    }
+
+    #[test]
+    fn the_table_looks_like_that_of_zfs() {
+        let columns = property_list(COLUMNS, Property::of_pool).unwrap();
+        let style = Style { precision: Precision::Human, zone: TimeZone::UTC };
+        insta::assert_snapshot!(render(&[record()], &columns, &style, false), @"");
+    }
+
+    #[test]
+    fn json_has_the_schema_of_zfs() {
+        let columns = property_list("name,size,health", Property::of_pool).unwrap();
+        let style = Style { precision: Precision::Exact, zone: TimeZone::UTC };
+        let encoder = Encoder { style, integers: true };
+        let mut record = record();
+        record.vdevs.clear();
+        let value = encode(&[record], &columns, &encoder);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap(), @"");
+    }
+}

@@ -1,0 +1,45 @@
+//! The subcommands of `pool`.
+
+pub mod add;
+pub mod check;
+pub mod create;
+pub mod destroy;
+pub mod export;
+pub mod get;
+pub mod history;
+pub mod import;
+pub mod iostat;
+mod layout;
+pub mod list;
+pub mod service;
+pub mod set;
+pub mod status;
+pub mod sync;
+
+use crate::args::pool::PoolCommand;
+use crate::commands::{completions, manual, version};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Runs one subcommand; `command` describes the whole program.
+pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    match subcommand {
+        PoolCommand::Create(arguments) => create::run(arguments, context),
+        PoolCommand::Destroy(arguments) => destroy::run(arguments, context),
+        PoolCommand::List(arguments) => list::run(arguments, context),
+        PoolCommand::Status(arguments) => status::run(arguments, context),
+        PoolCommand::Get(arguments) => get::run(arguments, context),
+        PoolCommand::Set(arguments) => set::run(arguments, context),
+        PoolCommand::Export(arguments) => export::run(arguments, context),
+        PoolCommand::Import(arguments) => import::run(arguments, context),
+        PoolCommand::History(arguments) => history::run(arguments, context),
+        PoolCommand::Sync(arguments) => sync::run(arguments, context),
+        PoolCommand::Iostat(arguments) => iostat::run(arguments, context),
+        PoolCommand::Add(arguments) => add::run(arguments, context),
+        PoolCommand::Check(arguments) => check::run(arguments, context),
+        PoolCommand::Version(arguments) => version::run(arguments, context),
+        PoolCommand::Service(arguments) => service::run(arguments, context),
+        PoolCommand::Completions(arguments) => completions::run(arguments, command, context),
+        PoolCommand::Man(arguments) => manual::run(arguments, command, context),
+    }
+}

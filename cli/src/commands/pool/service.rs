@@ -1,0 +1,23 @@
+//! `pool service`: this process becomes the service of a pool. Started by `create` and `import`, not by people.
+
+use clap::Args;
+
+use crate::args::common::pool_name;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Arguments of `pool service`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool service tank")]
+pub struct Arguments {
+    /// The pool
+    pool: String,
+}
+
+/// Serves until the pool is exported.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = pool_name("serve", &arguments.pool)?;
+    context.executor.serve(&pool)?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,32 @@
+//! `pool set`: a property of a pool.
+
+use clap::Args;
+use dataset::property::Property;
+
+use crate::args::common::{assignments, pool_name, split_assignment};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `pool set`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool set comment='the backup pool' tank
+  pool set cache_size=1G tank")]
+pub struct Arguments {
+    /// What to set
+    #[arg(value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
+    property: (String, String),
+    /// The pool
+    pool: String,
+}
+
+/// Sets.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let action = "set property for";
+    let pool = pool_name(action, &arguments.pool)?;
+    let pair = std::slice::from_ref(&arguments.property);
+    let assignments = assignments(pair, Property::of_pool, false, action, &pool)?;
+    context.run(&pool, Request::SetPool { assignments })?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,198 @@
+//! `pool status`: the state of pools, their devices, and what is damaged.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::output::table::{Column, Table};
+use crate::protocol::{PoolStatus, Request, Response, VdevRecord};
+
+/// Arguments of `pool status`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool status
+  pool status -v tank                        name every damaged file
+  pool status -x                             only pools with problems")]
+pub struct Arguments {
+    /// Name every damaged file
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Only pools with problems
+    #[arg(short = 'x')]
+    unhealthy: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    exact: bool,
+    /// Full paths; they are always shown
+    #[arg(short = 'P', hide = true)]
+    full_paths: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// The pools; without one, all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// Shows.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let mut exit = Exit::Done;
+    let mut all = Vec::new();
+    for pool in context.pools(&arguments.pools)? {
+        match context.call(&pool, Request::Status) {
+            Ok(Response::Status(status)) => all.push(status),
+            Ok(_) => return Err(unexpected_answer()),
+            Err(failure) => {
+                context.report(&failure)?;
+                exit = Exit::Failed;
+            }
+        }
+    }
+    let known = all.len();
+    all.retain(|status| !arguments.unhealthy || !is_healthy(status));
+    if arguments.json {
+        context.print_json("status", "pools", encode(&all))?;
+    } else if known == 0 && exit == Exit::Done {
+        context.note("no pools available\n")?;
+    } else if all.is_empty() && exit == Exit::Done {
+        context.print(&all_healthy(&arguments.pools))?;
+    } else {
+        let parts: Vec<String> = all.iter().map(|status| render(status, arguments.verbose, arguments.exact)).collect();
+        context.print(&parts.join("\n"))?;
+    }
+    Ok(exit)
+}
+
+fn is_healthy(status: &PoolStatus) -> bool {
+    status.state == "ONLINE" && status.status.is_none() && status.damaged.is_empty()
+}
+
+fn all_healthy(named: &[String]) -> String {
+    match named {
+        [pool] => format!("pool '{pool}' is healthy\n"),
+        _ => "all pools are healthy\n".to_owned(),
+    }
+}
+
+fn render(status: &PoolStatus, verbose: bool, exact: bool) -> String {
+    let mut text = format!("  pool: {}\n state: {}\n", status.name, status.state);
+    for (title, line) in [("status", &status.status), ("action", &status.action), ("  scan", &status.activity)] {
+        if let Some(line) = line {
+            text += &format!("{title}: {}\n", line.replace('\n', "\n\t"));
+        }
+    }
+    text += "config:\n\n";
+    text.extend(config(status, exact).lines().map(|line| format!("\t{line}\n")));
+    text + "\n" + &errors(&status.damaged, verbose)
+}
+
+fn config(status: &PoolStatus, exact: bool) -> String {
+    let number = |count: u64| if exact { count.to_string() } else { dataset::property::size::format_count(count) };
+    let titles = ["READ", "WRITE", "CKSUM"].map(Column::right);
+    let mut table = Table::new([Column::left("NAME"), Column::left("STATE")].into_iter().chain(titles).collect());
+    let mut push = |name: String, state: &str, errors: [u64; 3]| {
+        table.push([name, state.to_owned()].into_iter().chain(errors.map(number)).collect());
+    };
+    push(status.name.clone(), &status.state, [0, 0, 0]);
+    for vdev in &status.vdevs {
+        let errors = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors];
+        push(format!("  {}", vdev.path), &vdev.state, errors);
+    }
+    table.render(false)
+}
+
+fn errors(damaged: &[String], verbose: bool) -> String {
+    match damaged {
+        [] => "errors: No known data errors\n".to_owned(),
+        damaged if verbose => {
+            let list: String = damaged.iter().map(|what| format!("        {what}\n")).collect();
+            format!("errors: Permanent errors have been detected in the following files:\n\n{list}")
+        }
+        damaged => format!("errors: {} data errors, use '-v' for a list\n", damaged.len()),
+    }
+}
+
+/// A device, as `list -j` and `status -j` show it.
+pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
+    json!({
+        "name": vdev.path,
+        "vdev_type": "disk",
+        "guid": vdev.guid.to_string(),
+        "path": vdev.path,
+        "state": vdev.state,
+        "total_space": vdev.size.to_string(),
+        "alloc_space": vdev.allocated.to_string(),
+        "read_errors": vdev.read_errors.to_string(),
+        "write_errors": vdev.write_errors.to_string(),
+        "checksum_errors": vdev.checksum_errors.to_string(),
+    })
+}
+
+fn encode(all: &[PoolStatus]) -> Value {
+    let entry = |status: &PoolStatus| {
+        let vdevs: Map<_, _> = status.vdevs.iter().map(|vdev| (vdev.path.clone(), vdev_json(vdev))).collect();
+        let object = json!({
+            "name": status.name,
+            "state": status.state,
+            "pool_guid": status.guid.to_string(),
+            "txg": status.txg.to_string(),
+            "status": status.status,
+            "action": status.action,
+            "scan": status.activity,
+            "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
+            "error_count": status.damaged.len().to_string(),
+            "errlist": status.damaged,
+        });
+        (status.name.clone(), object)
+    };
+    Value::Object(all.iter().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> PoolStatus {
+        let vdev = VdevRecord {
+            path: "/srv/tank.img".into(),
+            guid: 7,
+            state: "ONLINE".into(),
+            size: 1 << 30,
+            allocated: 1 << 20,
+            fragmentation: 0,
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 1536,
+        };
+        PoolStatus {
+            name: "tank".into(),
+            guid: 99,
+            state: "ONLINE".into(),
+            txg: 42,
+            status: None,
+            action: None,
+            activity: None,
+            vdevs: vec![vdev],
+            damaged: vec![],
+        }
+    }
+
+    #[test]
+    fn a_healthy_pool_says_so() {
+        insta::assert_snapshot!(render(&status(), false, true), @"");
+    }
+
+    #[test]
+    fn a_damaged_pool_says_what_and_what_to_do() {
+        let status = PoolStatus {
+            status: Some("One or more files are damaged.".into()),
+            action: Some("Restore the files from a backup.".into()),
+            activity: Some("freeing 1.50G of destroyed data sets".into()),
+            damaged: vec!["tank/home:/ann/notes".into()],
+            ..status()
+        };
+        insta::assert_snapshot!(render(&status, true, false), @"");
+        assert_eq!(errors(&status.damaged, false), "errors: 1 data errors, use '-v' for a list\n");
+    }
+}

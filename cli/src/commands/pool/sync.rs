@@ -1,0 +1,26 @@
+//! `pool sync`: what was written is committed before it returns.
+
+use clap::Args;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `pool sync`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool sync
+  pool sync tank")]
+pub struct Arguments {
+    /// The pools; without one, all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// Commits.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    for pool in context.pools(&arguments.pools)? {
+        context.run(&pool, Request::Sync)?;
+    }
+    Ok(Exit::Done)
+}

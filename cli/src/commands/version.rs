@@ -1,0 +1,28 @@
+//! `version`: which version this is.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Arguments of `version`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fs version
+  pool version -j")]
+pub struct Arguments {
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+}
+
+/// Prints the version.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let version = concat!("cenote-", env!("CARGO_PKG_VERSION"));
+    match arguments.json {
+        true => context.print_json("version", "zfs_version", json!({ "userland": version }))?,
+        false => context.print(&format!("{version}\n"))?,
+    }
+    Ok(Exit::Done)
+}

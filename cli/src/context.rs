@@ -1,0 +1,142 @@
+//! What a command works with: the executor, the console, and the name it was started under.
+
+use std::io::{BufRead, Write};
+
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::output::json::{Encoder, envelope};
+use crate::output::progress::Meter;
+use crate::output::value::Style;
+use crate::protocol::{Executor, HostRequest, HostResponse, Request, Response, Stream};
+
+/// Which of the standard streams are terminals.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Terminals {
+    /// Standard input.
+    pub input: bool,
+    /// Standard output.
+    pub output: bool,
+    /// Standard error.
+    pub error: bool,
+}
+
+/// The standard streams.
+pub struct Console<'a> {
+    /// Where answers are read from.
+    pub input: &'a mut dyn BufRead,
+    /// Where results go.
+    pub output: &'a mut dyn Write,
+    /// Where messages go.
+    pub error: &'a mut dyn Write,
+    /// Which of them are terminals.
+    pub terminals: Terminals,
+}
+
+/// What a command works with.
+pub struct Context<'a> {
+    /// Who carries requests out.
+    pub executor: &'a mut dyn Executor,
+    /// The standard streams.
+    pub console: Console<'a>,
+    /// The name the program was started under: `pool`, `fs`, `zpool` or `zfs`.
+    pub program: &'static str,
+    /// The reader's time zone.
+    pub zone: TimeZone,
+}
+
+impl Context<'_> {
+    /// The program's name before messages; programs that expect ZFS get its messages, which have none.
+    pub fn prefix(&self) -> &str {
+        if matches!(self.program, "zpool" | "zfs") { "" } else { self.program }
+    }
+
+    /// Prints a result.
+    pub fn print(&mut self, text: &str) -> Result<(), Failure> {
+        Ok(self.console.output.write_all(text.as_bytes())?)
+    }
+
+    /// Prints a message.
+    pub fn note(&mut self, text: &str) -> Result<(), Failure> {
+        Ok(self.console.error.write_all(text.as_bytes())?)
+    }
+
+    /// Prints a failure of one part of a command that goes on with the rest.
+    pub fn report(&mut self, failure: &Failure) -> Result<(), Failure> {
+        let text = failure.render(self.prefix());
+        self.note(&text)
+    }
+
+    /// Prints JSON in the common envelope; `verb` is the subcommand and `key` says what the content is.
+    pub fn print_json(&mut self, verb: &str, key: &str, content: Value) -> Result<(), Failure> {
+        let whole = envelope(&format!("{} {verb}", self.program), key, content);
+        let text = serde_json::to_string_pretty(&whole).map_err(std::io::Error::other)?;
+        self.print(&(text + "\n"))
+    }
+
+    /// How property values become JSON under these options.
+    pub fn encoder(&self, format: &crate::args::common::Format) -> Encoder {
+        Encoder { style: self.style(format), integers: format.json_int }
+    }
+
+    /// How property values are shown under these options.
+    pub fn style(&self, format: &crate::args::common::Format) -> Style {
+        Style { precision: format.precision(), zone: self.zone.clone() }
+    }
+
+    /// Has a request carried out within a pool, showing progress.
+    pub fn call(&mut self, pool: &str, request: Request) -> Result<Response, Failure> {
+        self.call_with(pool, request, None)
+    }
+
+    /// The same, for a request that needs a stream.
+    pub fn call_with(&mut self, pool: &str, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
+        assert_eq!(request.needs_stream(), stream.is_some(), "a stream goes with exactly the requests that need one");
+        let mut meter = Meter::new(self.console.terminals.error);
+        self.executor.call(pool, request, stream, &mut |progress| meter.update(&progress))
+    }
+
+    /// Has a request carried out that is answered by nothing but its being done.
+    pub fn run(&mut self, pool: &str, request: Request) -> Result<(), Failure> {
+        match self.call(pool, request)? {
+            Response::Done => Ok(()),
+            _ => Err(unexpected_answer()),
+        }
+    }
+
+    /// Has a request about this machine's pools carried out, showing progress.
+    pub fn host(&mut self, request: HostRequest) -> Result<HostResponse, Failure> {
+        let mut meter = Meter::new(self.console.terminals.error);
+        self.executor.host(request, &mut |progress| meter.update(&progress))
+    }
+
+    /// The pools that a command is about: those named, else all that are known.
+    pub fn pools(&mut self, named: &[String]) -> Result<Vec<String>, Failure> {
+        match named {
+            [] => self.executor.known_pools(),
+            named => named.iter().map(|name| crate::args::common::pool_name("open", name)).collect(),
+        }
+    }
+
+    /// Asks before something irreversible, if somebody is there to ask; a script is taken at its word.
+    pub fn confirm(&mut self, question: &str) -> Result<(), Failure> {
+        if !(self.console.terminals.input && self.console.terminals.error) {
+            return Ok(());
+        }
+        self.note(&format!("{question} [y/N] "))?;
+        self.console.error.flush()?;
+        let mut answer = String::new();
+        self.console.input.read_line(&mut answer)?;
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(Failure::new("nothing was destroyed")),
+        }
+    }
+}
+
+/// The failure of an answer that is not one to the request.
+pub fn unexpected_answer() -> Failure {
+    Failure::new("the pool's service gave an answer that does not belong to the request")
+        .hint("it may be of another version of Cenote: export the pool and import it again")
+}

@@ -1,0 +1,156 @@
+//! From an error to what is printed: a message, a hint, an exit code.
+//!
+//! ```text
+//! fs: cannot open 'tank/hme': dataset does not exist
+//!   the pool's file systems: fs list -r tank
+//! ```
+//!
+//! A [`Failure`] is built where the cause is known and can cross the service's socket, so that a command fails in the same
+//! words wherever it ran. Messages begin with what could not be done, as those of ZFS do.
+
+use std::fmt::Display;
+use std::io;
+
+use dataset::name::NameError;
+use dataset::property::PropertyError;
+use serde::{Deserialize, Serialize};
+
+/// How a program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Refused, or failed.
+    Failed,
+    /// The command line is wrong.
+    Usage,
+    /// It ran, and found damage.
+    Damage,
+}
+
+impl Exit {
+    /// The number the shell sees.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Damage => 3,
+        }
+    }
+}
+
+/// Why a command did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What could not be done, and why; no line end, no program name.
+    pub message: String,
+    /// What to do next: whole lines.
+    pub hint: Option<String>,
+    /// How the program ends.
+    pub exit: Exit,
+}
+
+impl Failure {
+    /// Refused or failed.
+    pub fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), hint: None, exit: Exit::Failed }
+    }
+
+    /// `cannot ACTION 'WHAT': WHY`.
+    pub fn cannot(action: &str, what: impl Display, why: impl Display) -> Failure {
+        Failure::new(format!("cannot {action} '{what}': {why}"))
+    }
+
+    /// `cannot open 'WHAT': dataset does not exist`, in the words that programs written for ZFS look for.
+    pub fn no_dataset(what: impl Display) -> Failure {
+        Failure::cannot("open", what, "dataset does not exist")
+    }
+
+    /// `cannot open 'POOL': no such pool`.
+    pub fn no_pool(pool: impl Display) -> Failure {
+        Failure::cannot("open", pool, "no such pool").hint("known pools: pool list; others: pool import")
+    }
+
+    /// The command line is wrong.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Usage, ..Failure::new(message) }
+    }
+
+    /// A name that is none.
+    pub fn name(action: &str, error: &NameError) -> Failure {
+        Failure::cannot(action, &error.name, error)
+    }
+
+    /// A property or a value that is refused.
+    pub fn property(action: &str, what: impl Display, error: &PropertyError) -> Failure {
+        Failure { hint: error.hint(), ..Failure::cannot(action, what, error) }
+    }
+
+    /// An error of the engine.
+    pub fn engine(action: &str, what: impl Display, error: &pool::error::Error) -> Failure {
+        use pool::error::ErrorKind;
+        let hint = match error.kind() {
+            ErrorKind::Space => Some("free some space, or add a device: pool add"),
+            ErrorKind::Damage => Some("what is damaged: pool status -v, or pool check after an export"),
+            ErrorKind::Device => Some("look at the device and its cable, file or permissions; then pool status"),
+            ErrorKind::Unsupported => Some("use the version of Cenote that wrote it, or a newer one"),
+            ErrorKind::Request | ErrorKind::Busy => None,
+        };
+        Failure { hint: hint.map(str::to_owned), ..Failure::cannot(action, what, error) }
+    }
+
+    /// With a hint.
+    pub fn hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
+
+    /// What is printed; `program` is empty for programs that expect ZFS, whose messages have no prefix.
+    pub fn render(&self, program: &str) -> String {
+        let prefix = if program.is_empty() { String::new() } else { format!("{program}: ") };
+        let hints = self.hint.iter().flat_map(|hint| hint.lines());
+        let hints: String = hints.map(|line| format!("  {line}\n")).collect();
+        format!("{prefix}{}\n{hints}", self.message)
+    }
+}
+
+/// An error of printing. A reader that went away, as `head` does, is no failure of ours: the program ends quietly.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure { message: String::new(), hint: None, exit: Exit::Done };
+        }
+        Failure::new(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_what_why_and_what_next() {
+        insta::assert_snapshot!(Failure::no_pool("tank").render("pool"), @r"
+        pool: cannot open 'tank': no such pool
+          known pools: pool list; others: pool import
+        ");
+        let error = "tank/a!".parse::<dataset::name::DatasetName>().unwrap_err();
+        insta::assert_snapshot!(
+            Failure::name("create", &error).render("fs"),
+            @"fs: cannot create 'tank/a!': invalid character '!' in name (at character 7 of 'tank/a!')"
+        );
+        let error = dataset::property::Property::of_dataset("dedup").unwrap_err();
+        insta::assert_snapshot!(
+            Failure::property("set property for", "tank", &error).render(""),
+            @"cannot set property for 'tank': property 'dedup' is not supported: this version of Cenote does not deduplicate; clones and snapshots share blocks"
+        );
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_success() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(failure.exit, Exit::Done);
+        assert_eq!(Failure::from(io::Error::other("disk on fire")).exit, Exit::Failed);
+    }
+}

@@ -1,0 +1,167 @@
+//! `get` of both programs: one line for each property of each owner.
+
+use dataset::property::{Property, Source};
+
+use crate::args::common::Lookup;
+use crate::failure::Failure;
+use crate::output::table::{Column, Table};
+use crate::output::value::Style;
+use crate::protocol::PropertyRecord;
+
+/// A column of `get`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Field {
+    /// The owner's name
+    Name,
+    /// The property
+    Property,
+    /// Its value
+    Value,
+    /// The value that was received
+    Received,
+    /// Where the value comes from
+    Source,
+    /// All of these
+    All,
+}
+
+/// The columns to print.
+pub fn fields(asked: &[Field]) -> Vec<Field> {
+    match asked {
+        [] => vec![Field::Name, Field::Property, Field::Value, Field::Source],
+        [Field::All] => vec![Field::Name, Field::Property, Field::Value, Field::Received, Field::Source],
+        asked => asked.to_vec(),
+    }
+}
+
+/// A source to filter by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SourceFilter {
+    /// Set here
+    Local,
+    /// Nobody set it
+    Default,
+    /// Set above
+    Inherited,
+    /// Came with a stream
+    Received,
+    /// Given with the mount
+    Temporary,
+    /// Computed
+    None,
+}
+
+impl SourceFilter {
+    fn admits(self, source: &Source) -> bool {
+        matches!(
+            (self, source),
+            (SourceFilter::Local, Source::Local)
+                | (SourceFilter::Default, Source::Default)
+                | (SourceFilter::Inherited, Source::Inherited(_))
+                | (SourceFilter::Received, Source::Received)
+                | (SourceFilter::Temporary, Source::Temporary)
+                | (SourceFilter::None, Source::None)
+        )
+    }
+}
+
+/// Which properties were asked for.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// All that the owner has.
+    All,
+    /// These.
+    Some(Vec<Property>),
+}
+
+impl Wanted {
+    /// Reads `all`, or a list.
+    pub fn parse(text: &str, lookup: Lookup) -> Result<Wanted, Failure> {
+        match text {
+            "all" => Ok(Wanted::All),
+            list => crate::args::common::property_list(list, lookup).map(Wanted::Some),
+        }
+    }
+
+    /// The names to ask an executor for; none means all.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Wanted::All => Vec::new(),
+            Wanted::Some(list) if list.iter().all(|property| property.name() == "name") => vec!["type".to_owned()],
+            Wanted::Some(list) => crate::records::names_of(list),
+        }
+    }
+
+    /// The wanted properties of one owner, each with its record.
+    pub fn select(
+        &self,
+        owner: &str,
+        records: &[PropertyRecord],
+        lookup: Lookup,
+        sources: &[SourceFilter],
+    ) -> Vec<(Property, PropertyRecord)> {
+        let mut list = match self {
+            Wanted::All => crate::records::all(records, lookup),
+            Wanted::Some(wanted) => crate::records::select(owner, records, wanted),
+        };
+        list.retain(|(_, record)| sources.is_empty() || sources.iter().any(|filter| filter.admits(&record.source)));
+        list
+    }
+}
+
+/// The table of all owners.
+pub fn render(
+    owners: &[(String, Vec<(Property, PropertyRecord)>)],
+    fields: &[Field],
+    style: &Style,
+    scripted: bool,
+) -> String {
+    let title = |field: &Field| Column::left(format!("{field:?}").to_ascii_uppercase());
+    let mut table = Table::new(fields.iter().map(title).collect());
+    for (owner, properties) in owners {
+        for (property, record) in properties {
+            table.push(fields.iter().map(|field| cell(*field, owner, property, record, style)).collect());
+        }
+    }
+    table.render(scripted)
+}
+
+fn cell(field: Field, owner: &str, property: &Property, record: &PropertyRecord, style: &Style) -> String {
+    match field {
+        Field::Name => owner.to_owned(),
+        Field::Property => property.name().to_owned(),
+        Field::Value => style.show(property, &record.value),
+        Field::Received => record.received.as_deref().map_or_else(|| "-".to_owned(), |v| style.show(property, v)),
+        Field::Source => record.source.to_string(),
+        Field::All => unreachable!("'all' stands alone: the argument parser and `fields` saw to it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dataset::property::Precision;
+    use jiff::tz::TimeZone;
+
+    fn record(name: &str, value: &str, source: Source) -> PropertyRecord {
+        PropertyRecord { name: name.into(), value: value.into(), source, received: None }
+    }
+
+    #[test]
+    fn every_property_has_its_line() {
+        let records = [
+            record("used", "1610612736", Source::None),
+            record("quota", "0", Source::Default),
+            record("compression", "zstd", Source::Inherited("tank".into())),
+        ];
+        let style = Style { precision: Precision::Human, zone: TimeZone::UTC };
+        let print = |wanted: &str, sources: &[SourceFilter]| {
+            let wanted = Wanted::parse(wanted, Property::of_dataset).unwrap();
+            let list = wanted.select("tank/home", &records, Property::of_dataset, sources);
+            render(&[("tank/home".into(), list)], &fields(&[]), &style, false)
+        };
+        insta::assert_snapshot!(print("all", &[]), @"");
+        insta::assert_snapshot!(print("refer,compress,name", &[]), @"");
+        insta::assert_snapshot!(print("all", &[SourceFilter::Inherited]), @"");
+    }
+}

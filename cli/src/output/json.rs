@@ -1,0 +1,99 @@
+//! The one JSON schema of all commands, that of `zfs list -j` and `zpool list -j` of OpenZFS 2.3.
+//!
+//! ```text
+//! { "output_version": { "command": "fs list", "vers_major": 0, "vers_minor": 1 },
+//!   "datasets": { NAME: { "name", "type", "pool", "createtxg",
+//!                         "properties": { PROPERTY: { "value", "source": { "type", "data" } } } } } }
+//! ```
+//!
+//! Pools stand under `"pools"`; what ZFS prints without JSON stands in the same envelope under a key of its own.
+//! Numbers are strings, as in ZFS, unless `--json-int` asks for numbers.
+
+use dataset::name::Name;
+use dataset::property::{Property, Source};
+use serde_json::{Map, Value, json};
+
+use super::value::Style;
+use crate::protocol::{DatasetRecord, PoolRecord, PropertyRecord};
+
+/// The envelope around what a command prints.
+pub fn envelope(command: &str, key: &str, content: Value) -> Value {
+    let mut object = Map::new();
+    object.insert("output_version".into(), json!({ "command": command, "vers_major": 0, "vers_minor": 1 }));
+    object.insert(key.into(), content);
+    Value::Object(object)
+}
+
+/// How values become JSON.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    /// How they are shown.
+    pub style: Style,
+    /// Whether exact numbers become JSON numbers.
+    pub integers: bool,
+}
+
+impl Encoder {
+    /// A number: a string, or a number with `--json-int`.
+    pub fn number(&self, number: u64) -> Value {
+        if self.integers { json!(number) } else { json!(number.to_string()) }
+    }
+
+    /// A data set with some of its properties.
+    pub fn dataset(&self, record: &DatasetRecord, properties: &[(Property, PropertyRecord)]) -> Value {
+        let mut object = Map::new();
+        object.insert("name".into(), json!(record.name.as_str()));
+        object.insert("type".into(), json!(kind(&record.name)));
+        object.insert("pool".into(), json!(record.name.pool()));
+        object.insert("createtxg".into(), self.number(record.createtxg));
+        if let Name::Snapshot(name) = &record.name {
+            object.insert("dataset".into(), json!(name.dataset().as_str()));
+            object.insert("snapshot_name".into(), json!(name.snapshot()));
+        }
+        object.insert("properties".into(), self.properties(properties));
+        Value::Object(object)
+    }
+
+    /// A pool with some of its properties.
+    pub fn pool(&self, record: &PoolRecord, properties: &[(Property, PropertyRecord)]) -> Value {
+        json!({
+            "name": record.name,
+            "type": "POOL",
+            "state": record.state,
+            "pool_guid": self.number(record.guid),
+            "txg": self.number(record.txg),
+            "properties": self.properties(properties),
+        })
+    }
+
+    fn properties(&self, properties: &[(Property, PropertyRecord)]) -> Value {
+        let encode = |(property, record): &(Property, PropertyRecord)| {
+            let value = json!({ "value": self.value(property, &record.value), "source": source(&record.source) });
+            (property.name().to_owned(), value)
+        };
+        Value::Object(properties.iter().map(encode).collect())
+    }
+
+    fn value(&self, property: &Property, canonical: &str) -> Value {
+        match canonical.parse::<u64>() {
+            Ok(number) if self.integers && property.syntax().is_numeric() => json!(number),
+            _ => json!(self.style.show(property, canonical)),
+        }
+    }
+}
+
+fn kind(name: &Name) -> &'static str {
+    match name {
+        Name::Dataset(_) => "FILESYSTEM",
+        Name::Snapshot(_) => "SNAPSHOT",
+        Name::Bookmark(_) => "BOOKMARK",
+    }
+}
+
+fn source(source: &Source) -> Value {
+    let data = match source {
+        Source::Inherited(owner) => owner.as_str(),
+        _ => "-",
+    };
+    json!({ "type": source.word().to_ascii_uppercase(), "data": data })
+}

@@ -1,0 +1,9 @@
+//! Turning data into what is printed: tables, JSON, dates, property values, progress.
+//!
+//! Everything but [`progress`] is a pure function from data to text.
+
+pub mod json;
+pub mod progress;
+pub mod table;
+pub mod time;
+pub mod value;

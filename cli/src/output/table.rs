@@ -1,0 +1,109 @@
+//! Tables as `zfs list` prints them: two spaces between columns, words to the left, numbers to the right, and no line
+//! ever cut or wrapped. Scripted (`-H`) there is no head, and one tab between values.
+
+use dataset::property::Align;
+
+/// The head of a column and where its values stand.
+#[derive(Clone, Debug)]
+pub struct Column {
+    title: String,
+    align: Align,
+}
+
+impl Column {
+    /// A column of words.
+    pub fn left(title: impl Into<String>) -> Column {
+        Column { title: title.into(), align: Align::Left }
+    }
+
+    /// A column of numbers.
+    pub fn right(title: impl Into<String>) -> Column {
+        Column { title: title.into(), align: Align::Right }
+    }
+
+    /// A column that stands as given.
+    pub fn new(title: impl Into<String>, align: Align) -> Column {
+        Column { title: title.into(), align }
+    }
+}
+
+/// A table being filled.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: Vec<Column>) -> Table {
+        Table { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row; it has a cell for each column.
+    pub fn push(&mut self, row: Vec<String>) {
+        assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
+        self.rows.push(row);
+    }
+
+    /// The whole text: empty if there are no rows.
+    pub fn render(&self, scripted: bool) -> String {
+        match (self.rows.is_empty(), scripted) {
+            (true, _) => String::new(),
+            (_, true) => self.rows.iter().map(|row| row.join("\t") + "\n").collect(),
+            (_, false) => self.aligned(),
+        }
+    }
+
+    fn aligned(&self) -> String {
+        let widths = self.widths();
+        let head: Vec<&str> = self.columns.iter().map(|column| column.title.as_str()).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(String::as_str).collect::<Vec<_>>());
+        std::iter::once(head).chain(rows).map(|cells| self.line(&cells, &widths)).collect()
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |text: &String| text.chars().count();
+        let of_column = |index: usize, column: &Column| {
+            let cells = self.rows.iter().map(|row| width(&row[index]));
+            cells.chain([width(&column.title)]).max().expect("the title is there")
+        };
+        self.columns.iter().enumerate().map(|(index, column)| of_column(index, column)).collect()
+    }
+
+    fn line(&self, cells: &[&str], widths: &[usize]) -> String {
+        let padded = cells.iter().zip(widths).zip(&self.columns).map(|((cell, width), column)| match column.align {
+            Align::Left => format!("{cell:<width$}"),
+            Align::Right => format!("{cell:>width$}"),
+        });
+        let line = padded.collect::<Vec<_>>().join("  ");
+        line.trim_end().to_owned() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(vec![Column::left("NAME"), Column::right("USED"), Column::left("MOUNTPOINT")]);
+        table.push(vec!["tank".into(), "1.50G".into(), "/tank".into()]);
+        table.push(vec!["tank/home/\u{e9}mile".into(), "0B".into(), "-".into()]);
+        table
+    }
+
+    #[test]
+    fn words_stand_left_and_numbers_right() {
+        insta::assert_snapshot!(table().render(false), @r"
+        NAME              USED  MOUNTPOINT
+        tank             1.50G  /tank
+        tank/home/émile     0B  -
+        ");
+    }
+
+    #[test]
+    fn scripts_get_tabs_and_no_head() {
+        assert_eq!(table().render(true), "tank\t1.50G\t/tank\ntank/home/\u{e9}mile\t0B\t-\n");
+        assert_eq!(Table::new(vec![Column::left("NAME")]).render(false), "");
+    }
+}

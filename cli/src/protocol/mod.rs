@@ -1,0 +1,89 @@
+//! What can be asked of a pool, and what is answered: the one vocabulary of every command.
+//!
+//! ```text
+//! fs snapshot -r tank@a   ->  Request::Snapshot { .. }  ->  executor  ->  Response::Done  ->  what is printed
+//! ```
+//!
+//! A command turns its arguments into requests and renders the data of the responses; it never sees an engine. Whoever
+//! carries a request out, in this process on a pool it opened or in the pool's service over its socket, never sees
+//! arguments or a terminal. That is why both ways print the same, and why the answers are data, not text.
+//!
+//! - [`Request`]: within one imported pool. It may cross a socket, so every type here is `serde`, and works with formats
+//!   that do not describe themselves.
+//! - [`HostRequest`]: about the pools of this machine: create, import, export, destroy, check. It stays in the process
+//!   of the command.
+//! - [`Call`], [`Reply`]: what crosses the socket, in frames; a call with a stream has one file descriptor beside it.
+//! - [`Executor`]: who carries requests out.
+//!
+//! Names are validated types and property values canonical text (`dataset::property`); paths are bytes.
+
+mod host;
+mod record;
+mod request;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::host::*;
+pub use self::record::*;
+pub use self::request::*;
+
+use crate::failure::Failure;
+
+/// How far a long request has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// What is being done, for example `sending tank/home@monday`.
+    pub what: String,
+    /// Bytes done.
+    pub done: u64,
+    /// Bytes altogether, if that is known.
+    pub total: Option<u64>,
+}
+
+/// Called with the progress of a long request, as often as the executor likes.
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
+
+/// One request as it crosses the socket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// The command line, for the pool's history.
+    pub command: String,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// One frame of an answer: any number of `Progress`, then one `Done` or `Failed`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// Still at it.
+    Progress(Progress),
+    /// The request was carried out.
+    Done(Response),
+    /// It was not, and nothing was changed.
+    Failed(Failure),
+}
+
+/// The far end of a request that carries a stream of bytes: `send` and `cat` write to it, `receive` reads from it.
+pub type Stream = std::os::fd::OwnedFd;
+
+/// Carries out requests. It knows the registry and the services; commands know only this.
+pub trait Executor {
+    /// The names of the pools known on this machine, sorted.
+    fn known_pools(&mut self) -> Result<Vec<String>, Failure>;
+
+    /// Carries out a request about the pools of this machine.
+    fn host(&mut self, request: HostRequest, progress: OnProgress<'_>) -> Result<HostResponse, Failure>;
+
+    /// Carries out a request within the known pool of that name; `stream` is there exactly for the requests that
+    /// [need one](Request::needs_stream).
+    fn call(
+        &mut self,
+        pool: &str,
+        request: Request,
+        stream: Option<Stream>,
+        progress: OnProgress<'_>,
+    ) -> Result<Response, Failure>;
+
+    /// Becomes the service of a pool; returns when the pool is exported.
+    fn serve(&mut self, pool: &str) -> Result<(), Failure>;
+}

@@ -1,0 +1,396 @@
+//! Requests within one imported pool, and their responses.
+
+use dataset::name::{BookmarkName, DatasetName, Name, SnapshotName, SnapshotSet};
+use dataset::property::Kinds;
+use serde::{Deserialize, Serialize};
+
+use super::record::*;
+
+/// A property and the canonical value it is to have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The property's name, never an alias.
+    pub name: String,
+    /// The canonical value, as [`dataset::property::Property::parse_value`] gives it.
+    pub value: String,
+}
+
+/// What is asked of one pool. The comment on each says which [`Response`] answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Whether the service answers. `Done`
+    Ping,
+    /// Unmount everything, commit, close the pool and end the service; with `force` also file systems in use. `Done`
+    Shutdown {
+        /// Unmount lazily what is in use.
+        force: bool,
+    },
+
+    /// The pool's own properties. `Pool`
+    Pool {
+        /// Names, in the order of output; empty for all, features included.
+        properties: Vec<String>,
+        /// Whether the vdevs are wanted too.
+        vdevs: bool,
+    },
+    /// Set properties of the pool. `Done`
+    SetPool {
+        /// What to set.
+        assignments: Vec<Assignment>,
+    },
+    /// The pool's state, devices and errors. `Status`
+    Status,
+    /// The commands that changed the pool, oldest first. `History`
+    History {
+        /// Also what the engine did by itself.
+        internal: bool,
+    },
+    /// Commit now. `Done`
+    Sync,
+    /// Counters of input and output since import. `IoCounters`
+    IoCounters,
+    /// Add devices. `Layout`
+    AddVdevs {
+        /// The devices.
+        vdevs: Vec<VdevSpec>,
+        /// Take a device although it holds something.
+        force: bool,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+
+    /// Data sets and their properties. `Datasets`, parents before children, snapshots by creation after their data set.
+    List {
+        /// Where to begin: a data set, a snapshot or a bookmark; `None` for the pool's root.
+        root: Option<Name>,
+        /// How many levels below; `None` for all. A snapshot is one level below its data set.
+        depth: Option<u32>,
+        /// Which kinds are wanted.
+        kinds: Kinds,
+        /// Names, aliases resolved; empty for all native and user properties that apply. What does not apply to a
+        /// record is left out of it.
+        properties: Vec<String>,
+    },
+    /// Create a file system and mount it. `Created`
+    Create {
+        /// Its name.
+        name: DatasetName,
+        /// Create the missing ones above too, and succeed if it exists.
+        parents: bool,
+        /// Its properties.
+        assignments: Vec<Assignment>,
+        /// Do not mount it.
+        no_mount: bool,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Destroy a file system. `Destroyed`
+    Destroy {
+        /// Its name.
+        name: DatasetName,
+        /// With everything below it.
+        recursive: bool,
+        /// With everything below it and all clones of its snapshots.
+        dependents: bool,
+        /// Unmount it even if in use.
+        force: bool,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Destroy snapshots, all or none. `Destroyed`
+    DestroySnapshots {
+        /// Which.
+        set: SnapshotSet,
+        /// Those of the same names in all data sets below too.
+        recursive: bool,
+        /// With all clones.
+        dependents: bool,
+        /// Those that are held or have clones go when that ends.
+        defer: bool,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Destroy a bookmark. `Destroyed`
+    DestroyBookmark {
+        /// Its name.
+        name: BookmarkName,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Set properties of one data set or snapshot, all or none. `Done`
+    Set {
+        /// Whose.
+        name: Name,
+        /// What to set.
+        assignments: Vec<Assignment>,
+        /// Do not mount, unmount or remount because of it.
+        no_mount: bool,
+    },
+    /// Drop the local value of a property. `Done`
+    Inherit {
+        /// Whose.
+        name: Name,
+        /// The property's name.
+        property: String,
+        /// Also of everything below.
+        recursive: bool,
+        /// Go back to the received value if there is one.
+        received: bool,
+    },
+    /// Rename a file system or a snapshot. `Done`
+    Rename {
+        /// The old name.
+        from: Name,
+        /// The new name, of the same kind.
+        to: Name,
+        /// Create the missing ones above the new name.
+        parents: bool,
+        /// The snapshot of that name of every data set below too.
+        recursive: bool,
+        /// Do not remount.
+        no_mount: bool,
+        /// Unmount even what is in use.
+        force: bool,
+    },
+    /// What is mounted. `Mounts`
+    Mounts,
+    /// Mount a file system, or all that `canmount` and `mountpoint` allow. `Done`
+    Mount {
+        /// Which; `None` for all.
+        name: Option<DatasetName>,
+        /// Temporary property values, from options such as `ro` and `noatime`.
+        options: Vec<Assignment>,
+    },
+    /// Unmount a file system and those mounted below it, or all. `Done`
+    Unmount {
+        /// Which; `None` for all.
+        target: Option<UnmountTarget>,
+        /// Even if in use.
+        force: bool,
+    },
+    /// Take snapshots, all at one instant or none. `Done`
+    Snapshot {
+        /// Their names.
+        names: Vec<SnapshotName>,
+        /// Also of every data set below each.
+        recursive: bool,
+        /// User properties.
+        assignments: Vec<Assignment>,
+    },
+    /// Take a file system back to a snapshot. `Done`
+    Rollback {
+        /// Which snapshot.
+        to: SnapshotName,
+        /// Destroy the snapshots and bookmarks that are newer.
+        destroy_newer: bool,
+        /// And the clones of those.
+        destroy_clones: bool,
+        /// Unmount those clones even if in use.
+        force: bool,
+    },
+    /// Make a file system of a snapshot. `Done`
+    Clone {
+        /// The snapshot.
+        from: SnapshotName,
+        /// The new file system.
+        to: DatasetName,
+        /// Create the missing ones above it.
+        parents: bool,
+        /// Its properties.
+        assignments: Vec<Assignment>,
+        /// Do not mount it.
+        no_mount: bool,
+    },
+    /// Make a clone independent of its origin, which becomes a clone of it. `Done`
+    Promote {
+        /// The clone.
+        name: DatasetName,
+    },
+    /// Put a hold on snapshots, all or none. `Done`
+    Hold {
+        /// The hold's name.
+        tag: String,
+        /// Which snapshots.
+        names: Vec<SnapshotName>,
+        /// Also those of that name in every data set below.
+        recursive: bool,
+    },
+    /// The holds on snapshots. `Holds`
+    Holds {
+        /// Which snapshots.
+        names: Vec<SnapshotName>,
+        /// Also those of that name in every data set below.
+        recursive: bool,
+    },
+    /// Take a hold away. `Done`
+    Release {
+        /// The hold's name.
+        tag: String,
+        /// Which snapshots.
+        names: Vec<SnapshotName>,
+        /// Also those of that name in every data set below.
+        recursive: bool,
+    },
+    /// Bookmark a snapshot, or copy a bookmark. `Done`
+    Bookmark {
+        /// A snapshot or a bookmark.
+        from: Name,
+        /// The new bookmark, of the same data set.
+        to: BookmarkName,
+    },
+    /// What changed in a file system since a snapshot. `Changes`
+    Diff {
+        /// The older state.
+        from: SnapshotName,
+        /// The newer state: a later snapshot, or a file system as it is now.
+        to: Name,
+    },
+    /// Write a stream to the descriptor beside the request; none is there for a dry run. `Sent`
+    Send {
+        /// What to send.
+        what: SendSpec,
+        /// Only say what would be sent, and estimate its size.
+        dry_run: bool,
+    },
+    /// Read a stream from the descriptor beside the request. `Received`
+    Receive(ReceiveSpec),
+
+    /// The entries of a directory, or the one entry of anything else. `Entries`
+    Entries {
+        /// Where.
+        location: Location,
+        /// The directory itself, not what is in it.
+        directory_itself: bool,
+        /// Everything below too.
+        recursive: bool,
+    },
+    /// Write a file's content to the descriptor beside the request. `Done`
+    Read {
+        /// Which file.
+        location: Location,
+    },
+    /// Copy into a data set, as `cp -a` does. `Copied`
+    CopyIn {
+        /// Absolute paths of this machine; one that ends in `/.` stands for what is in it.
+        sources: Vec<PathBytes>,
+        /// The place; an existing directory takes the sources under their own names.
+        to: Location,
+        /// Directories too.
+        recursive: bool,
+    },
+    /// Copy out of a data set or a snapshot, as `cp -a` does. `Copied`
+    CopyOut {
+        /// What to copy.
+        sources: Vec<Location>,
+        /// An absolute path of this machine; an existing directory takes the sources under their own names.
+        to: PathBytes,
+        /// Directories too.
+        recursive: bool,
+    },
+}
+
+impl Request {
+    /// Whether a descriptor goes with the request.
+    pub fn needs_stream(&self) -> bool {
+        matches!(self, Request::Send { dry_run: false, .. } | Request::Receive(_) | Request::Read { .. })
+    }
+}
+
+/// What to unmount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnmountTarget {
+    /// A file system by its name.
+    Dataset(DatasetName),
+    /// Whatever is mounted at this absolute path.
+    Mountpoint(PathBytes),
+}
+
+/// What a stream is to contain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendSpec {
+    /// The snapshot to send.
+    pub snapshot: SnapshotName,
+    /// The state the receiver has: a snapshot or a bookmark, of this data set or of its origin. `None` for a full stream.
+    pub base: Option<Name>,
+    /// With all snapshots between the base and the sent one.
+    pub intermediates: bool,
+    /// With all data sets below, their snapshots up to this one's name, properties and clones.
+    pub replicate: bool,
+    /// Replicating: data sets that lack the snapshot are left out, not an error.
+    pub skip_missing: bool,
+    /// With properties (always so when replicating).
+    pub properties: bool,
+    /// With holds.
+    pub holds: bool,
+}
+
+/// How a stream is to be received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiveSpec {
+    /// A file system, or the exact snapshot to create.
+    pub target: Name,
+    /// How the target and the sent name make the received name.
+    pub naming: ReceiveNaming,
+    /// Roll the target back to the newest snapshot first; replicating, destroy what the sender does not have.
+    pub force: bool,
+    /// Do not mount what was received.
+    pub no_mount: bool,
+    /// Only read the stream's headers and say what would be.
+    pub dry_run: bool,
+    /// Values that replace received ones.
+    pub assignments: Vec<Assignment>,
+    /// Names of properties that are not taken from the stream.
+    pub exclude: Vec<String>,
+    /// The snapshot to take as the base of an incremental stream of a clone.
+    pub origin: Option<SnapshotName>,
+    /// Leave the holds of the stream out.
+    pub skip_holds: bool,
+}
+
+/// How [`ReceiveSpec::target`] and the sent name make the received name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReceiveNaming {
+    /// The target as it is.
+    Exact,
+    /// Below the target, the sent name without its pool (`-d`).
+    WithoutPool,
+    /// Below the target, the last component of the sent name (`-e`).
+    LastComponent,
+}
+
+/// What a pool answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Response {
+    /// It is done; there is nothing to say.
+    Done,
+    /// A pool's properties.
+    Pool(PoolRecord),
+    /// A pool's state.
+    Status(PoolStatus),
+    /// What was done to a pool.
+    History(Vec<HistoryRecord>),
+    /// Counters, to be compared with earlier ones.
+    IoCounters(IoSample),
+    /// The devices of a pool as they are, or would be.
+    Layout(Layout),
+    /// Data sets.
+    Datasets(Vec<DatasetRecord>),
+    /// The file systems that were or would be created, those above first.
+    Created(Vec<DatasetName>),
+    /// What was or would be destroyed.
+    Destroyed(DestroyRecord),
+    /// What is mounted.
+    Mounts(Vec<MountRecord>),
+    /// Holds.
+    Holds(Vec<HoldRecord>),
+    /// Differences, by path.
+    Changes(Vec<ChangeRecord>),
+    /// The parts of a stream that was or would be sent.
+    Sent(Vec<SentRecord>),
+    /// The parts of a stream that was or would be received.
+    Received(Vec<ReceivedRecord>),
+    /// Directory entries.
+    Entries(Vec<EntryRecord>),
+    /// What was copied.
+    Copied(CopyRecord),
+}

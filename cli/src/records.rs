@@ -1,0 +1,42 @@
+//! What `list` and `get` of both programs share: a record's properties, paired with their definitions.
+
+use dataset::property::{Property, Source};
+
+use crate::args::common::Lookup;
+use crate::protocol::PropertyRecord;
+
+/// The record of a property, or one without a value if the owner has none. A name is a property too.
+pub(crate) fn property_of(owner: &str, records: &[PropertyRecord], property: &Property) -> PropertyRecord {
+    let none = |value: &str| PropertyRecord {
+        name: property.name().to_owned(),
+        value: value.to_owned(),
+        source: Source::None,
+        received: None,
+    };
+    if property.name() == "name" {
+        return none(owner);
+    }
+    records.iter().find(|record| record.name == property.name()).cloned().unwrap_or_else(|| none("-"))
+}
+
+/// The properties asked for, each with its record.
+pub(crate) fn select(owner: &str, records: &[PropertyRecord], wanted: &[Property]) -> Vec<(Property, PropertyRecord)> {
+    wanted.iter().map(|property| (property.clone(), property_of(owner, records, property))).collect()
+}
+
+/// All properties that came, each with its definition; what this version has no definition of is left out.
+pub(crate) fn all(records: &[PropertyRecord], lookup: Lookup) -> Vec<(Property, PropertyRecord)> {
+    let known = |record: &PropertyRecord| lookup(&record.name).ok().map(|property| (property, record.clone()));
+    records.iter().filter(|record| record.name != "name").filter_map(known).collect()
+}
+
+/// The names to ask an executor for, without duplicates; the name itself always comes.
+pub(crate) fn names_of<'a>(properties: impl IntoIterator<Item = &'a Property>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for property in properties {
+        if property.name() != "name" && !names.iter().any(|name| name == property.name()) {
+            names.push(property.name().to_owned());
+        }
+    }
+    names
+}

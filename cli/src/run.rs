@@ -1,0 +1,131 @@
+//! From the process's arguments to its exit code.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use clap::{CommandFactory, FromArgMatches};
+use jiff::tz::TimeZone;
+
+use crate::args::fs::FsCli;
+use crate::args::pool::PoolCli;
+use crate::commands;
+use crate::context::{Console, Context, Terminals};
+use crate::failure::{Exit, Failure};
+use crate::protocol::Executor;
+
+/// Which program this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `pool`, also `zpool`.
+    Pool,
+    /// `fs`, also `zfs`.
+    Fs,
+}
+
+/// Runs a program on this process's streams and gives its exit code. `executor` is made of the command line, which
+/// goes into the pools' histories.
+pub fn main<E: Executor>(program: Program, executor: impl FnOnce(String) -> E) -> std::process::ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let mut executor = executor(history_line(program, &words));
+    let mut input = io::stdin().lock();
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let mut error = io::stderr().lock();
+    let console = Console {
+        terminals: Terminals {
+            input: io::stdin().is_terminal(),
+            output: io::stdout().is_terminal(),
+            error: io::stderr().is_terminal(),
+        },
+        input: &mut input,
+        output: &mut output,
+        error: &mut error,
+    };
+    run(program, &words, &mut executor, console, TimeZone::system()).code().into()
+}
+
+/// Runs a program on given streams.
+pub fn run<'a>(
+    program: Program,
+    words: &[OsString],
+    executor: &'a mut dyn Executor,
+    console: Console<'a>,
+    zone: TimeZone,
+) -> Exit {
+    let name = name_of(program, words);
+    let mut context = Context { executor, console, program: name, zone };
+    let result = run_in(program, words, &mut context);
+    let result = result.and_then(|exit| Ok(context.console.output.flush().map(|()| exit)?));
+    match result {
+        Ok(exit) => exit,
+        Err(failure) => fail(&failure, &mut context),
+    }
+}
+
+fn fail(failure: &Failure, context: &mut Context<'_>) -> Exit {
+    if failure.exit != Exit::Done {
+        // Where even this cannot be said, the exit code says it.
+        let _ = context.console.output.flush();
+        let _ = context.report(failure);
+    }
+    failure.exit
+}
+
+fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let command = command(program, context.program);
+    let matches = match command.clone().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) => return answer_of_the_parser(&error, context),
+    };
+    match program {
+        Program::Pool => {
+            let cli = PoolCli::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
+            commands::pool::run(&cli.command, command, context)
+        }
+        Program::Fs => {
+            let cli = FsCli::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
+            commands::fs::run(&cli.command, command, context)
+        }
+    }
+}
+
+/// Help and version are asked for and go to standard output; anything else is a wrong command line.
+fn answer_of_the_parser(error: &clap::Error, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let is_terminal =
+        if error.use_stderr() { context.console.terminals.error } else { context.console.terminals.output };
+    let text = error.render();
+    let text = if is_terminal { text.ansi().to_string() } else { text.to_string() };
+    match error.use_stderr() {
+        true => context.note(&text).map(|()| Exit::Usage),
+        false => context.print(&text).map(|()| Exit::Done),
+    }
+}
+
+/// The definition of the whole command line, under the name that the program was started with.
+pub fn command(program: Program, name: &'static str) -> clap::Command {
+    let command = match program {
+        Program::Pool => PoolCli::command(),
+        Program::Fs => FsCli::command(),
+    };
+    command.name(name).bin_name(name)
+}
+
+/// The name the program was started under, if it is one of its names.
+fn name_of(program: Program, words: &[OsString]) -> &'static str {
+    let file = words.first().and_then(|word| Path::new(word).file_name()).and_then(|name| name.to_str());
+    match (program, file) {
+        (Program::Pool, Some("zpool")) => "zpool",
+        (Program::Pool, _) => "pool",
+        (Program::Fs, Some("zfs")) => "zfs",
+        (Program::Fs, _) => "fs",
+    }
+}
+
+/// The command line as it goes into a history.
+fn history_line(program: Program, words: &[OsString]) -> String {
+    let arguments = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once(name_of(program, words).to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;
