@@ -1,5 +1,9 @@
 //! Carrying requests out.
 
+mod job;
+
+pub use self::job::{Cancel, Job, JobStream};
+
 use crate::failure::Failure;
 use crate::protocol::{Executor, HostRequest, HostResponse, OnProgress, Request, Response, Stream};
 
