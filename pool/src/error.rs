@@ -72,10 +72,12 @@ pub enum Error {
         problem: String,
     },
     /// A device does not belong to the pool as it stands.
-    #[error("device {device} of pool {pool} is missing")]
+    #[error("device {path} (guid {device}) of pool {pool} is missing")]
     Missing {
         /// The missing device.
         device: Guid,
+        /// Where it was last seen.
+        path: String,
         /// The pool's name.
         pool: String,
     },

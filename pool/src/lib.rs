@@ -18,12 +18,15 @@
 //! This crate knows trees and blocks. What a data set, a file or a snapshot is stands in the `dataset` crate, which
 //! joins in through [`txg::SyncClient`].
 
+pub mod admin;
 pub mod block;
+pub mod check;
 pub mod device;
 pub mod env;
 pub mod error;
 pub mod format;
 pub mod space;
 pub mod tree;
+pub mod txg;
 pub mod units;
 pub mod vdev;

@@ -49,8 +49,8 @@ impl Storage {
         if verify(pointer.checksum_kind, bytes, &pointer.checksum) {
             return Ok(());
         }
-        vdev.count_checksum_error();
-        Err(Error::damaged(describe(pointer), format!("its checksum does not match on {}", vdev.name())))
+        vdev.note_checksum_error(offset);
+        Err(Error::damaged(describe(pointer), format!("its checksum does not match on {}", name(&*vdev))))
     }
 
     /// Rewrites bad copies in place: the one case where something that is referred to is overwritten, with the very
@@ -70,4 +70,9 @@ impl Storage {
 fn describe(pointer: &BlockPointer) -> String {
     let address = pointer.addresses[0];
     format!("block at chunk {} sector {}, born in {}", address.chunk, address.sector, pointer.birth)
+}
+
+fn name(vdev: &dyn crate::vdev::Vdev) -> String {
+    let names: Vec<&str> = vdev.leaves().iter().map(|leaf| leaf.name()).collect();
+    names.join(", ")
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::RwLock;
 
 use crate::{
+    device::Device,
     error::{Error, Result},
     space::{Space, SpaceIo},
     units::VdevId,
@@ -31,6 +32,12 @@ impl Vdevs {
     /// All of them, in order.
     pub fn all(&self) -> Vec<Arc<dyn Vdev>> {
         self.vdevs.read().values().cloned().collect()
+    }
+
+    /// The devices that they are made of.
+    pub fn devices(&self) -> Vec<Arc<dyn Device>> {
+        let vdevs = self.all();
+        vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.device().clone()).collect()
     }
 
     /// How many there are.

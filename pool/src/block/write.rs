@@ -125,9 +125,7 @@ impl Storage {
     }
 
     /// Gives a block's space back, at the end of `txg`.
-    pub fn free(&self, txg: Txg, pointer: &BlockPointer) {
-        for address in pointer.addresses() {
-            self.space.free(txg, *address, pointer.stored);
-        }
+    pub fn free(&self, txg: Txg, pointer: &BlockPointer) -> Result<()> {
+        pointer.addresses().iter().try_for_each(|address| self.space.free(txg, *address, pointer.stored))
     }
 }

@@ -6,5 +6,9 @@
 
 pub mod codec;
 pub mod key;
+pub mod label;
 pub mod node;
 pub mod pointer;
+pub mod space;
+pub mod uberblock;
+pub mod vdev_config;

@@ -1,1 +1,293 @@
+//! Which sectors of the devices are free.
+//!
+//! Devices are cut into *regions* of one size. On each lies a *chunk*: the unit of bookkeeping, of class (data or
+//! metadata, a preference and never a wall) and of placement. A block's address names a chunk and a sector in it.
+//!
+//! Below lie only `format` and the raw devices, through [`SpaceIo`]. Above, `block` allocates, whoever drops a block
+//! frees it, and the transaction groups call [`Space::sync`] last of all and [`Space::committed`] after the uberblock.
+//!
+//! # What must hold
+//!
+//! 1. Whatever one of the last three committed states refers to is not overwritten: what transaction group N frees is
+//!    allocated again only after N and two more groups were committed.
+//! 2. What is stored for group N is exactly what N's tree refers to, although allocations for N+1 go on meanwhile:
+//!    every change is filed under its own group.
+//! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied, and metadata leaves some to
+//!    the space layer itself, so that a commit that frees can always be stored.
+//! 4. Opening reads the chunk table and the log, never a checkpoint, and nothing that grows with what is stored.
+//!
+//! # How it is stored
+//!
+//! Per chunk a *checkpoint* of its free sectors, and one *log* of what each group allocated and freed since. The space
+//! layer's own blocks are allocated like all others: first in memory, then counted into the log, then written. A
+//! checkpoint written in group N describes the end of N-1, so that writing it does not change what it says. A crash
+//! before the uberblock leaves the former root, whose table, checkpoints and log are not yet reused by 1.
+//!
+//! # What is where
+//!
+//! ```text
+//! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group; its stored side
+//! allocator  which chunk a block goes to      free_map   free sectors of a chunk, next-fit
+//! sync       a group's changes to disk        span_set   sets of sectors
+//! open       and back                         wheel      turns among devices
+//! ```
 
+mod allocator;
+mod chunk;
+mod free_map;
+mod io;
+mod layout;
+mod open;
+mod span_set;
+mod sync;
+mod wheel;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use self::{io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
+pub use self::{io::SpaceIo, layout::region_size};
+pub use crate::format::space::{Class, SpaceRoot, Span};
+use crate::{
+    error::Result,
+    format::pointer::Address,
+    units::{ChunkId, KIB, Txg, VdevId},
+};
+
+/// Free space in pieces shorter than this counts as fragmented: the default record does not fit.
+const FRAGMENT: u64 = 128 * KIB;
+
+/// A run of sectors of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extent {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The first sector.
+    pub sector: u32,
+    /// How many sectors.
+    pub sectors: u32,
+}
+
+/// Where the copies of a new block go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// The addresses; the first `copies` are meant.
+    pub addresses: [Address; 3],
+    /// How many copies.
+    pub copies: u8,
+}
+
+impl Allocation {
+    /// The addresses of all copies.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses[..usize::from(self.copies)]
+    }
+}
+
+/// Space of a device, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VdevTotals {
+    /// The device.
+    pub vdev: VdevId,
+    /// All that can be allocated.
+    pub size: u64,
+    /// What is allocated.
+    pub allocated: u64,
+}
+
+/// Space of the pool, in bytes. `size == allocated + deferred + free`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceTotals {
+    /// All that can be allocated.
+    pub size: u64,
+    /// What is allocated.
+    pub allocated: u64,
+    /// What was freed and waits until it can be allocated again.
+    pub deferred: u64,
+    /// What can be allocated now.
+    pub free: u64,
+    /// What of it is kept from data.
+    pub slop: u64,
+    /// What of that is kept from all but the space layer itself.
+    pub last_resort: u64,
+    /// By device.
+    pub vdevs: Vec<VdevTotals>,
+}
+
+impl SpaceTotals {
+    /// What can be allocated now for `class`.
+    pub fn free_for(&self, class: Class) -> u64 {
+        match class {
+            Class::Data => self.free.saturating_sub(self.slop),
+            Class::Metadata => self.free.saturating_sub(self.last_resort),
+        }
+    }
+}
+
+/// The space of a pool. All methods may be called from many threads; what is special about one says so.
+#[derive(Debug)]
+pub struct Space {
+    layout: ArcSwap<Layout>,
+    /// By class.
+    wheels: [Mutex<Wheel>; 2],
+    /// Held while a chunk for a class is looked for.
+    choosing: [Mutex<()>; 2],
+    /// The transaction groups committed last, oldest first: at most two.
+    history: Mutex<VecDeque<Txg>>,
+    stored: Mutex<Stored>,
+}
+
+impl Space {
+    /// The space of a new pool. Nothing is stored before the first [`Space::sync`].
+    pub fn create(sector: u32, region: u64, vdevs: &[(VdevId, u64)]) -> Space {
+        let empty = Layout::new(sector, region);
+        let layout = vdevs.iter().fold(empty, |layout, &(vdev, size)| layout.with_vdev(vdev, size));
+        Space::assemble(layout, Stored::default(), VecDeque::new())
+    }
+
+    fn assemble(layout: Layout, stored: Stored, history: VecDeque<Txg>) -> Space {
+        Space {
+            layout: ArcSwap::from_pointee(layout),
+            wheels: Default::default(),
+            choosing: Default::default(),
+            history: Mutex::new(history),
+            stored: Mutex::new(stored),
+        }
+    }
+
+    /// Adds a device of `size` usable bytes. Must be called by the sync of the transaction group that adds it, before
+    /// [`Space::sync`], so that no earlier group stores it.
+    pub fn add_vdev(&self, vdev: VdevId, size: u64) {
+        let _stored = self.stored.lock();
+        let layout = self.layout.load().with_vdev(vdev, size);
+        self.layout.store(Arc::new(layout));
+    }
+
+    /// Frees `stored` bytes at `address`, in `txg`. An address that cannot be one, or that is free, is damage.
+    pub fn free(&self, txg: Txg, address: Address, stored: u32) -> Result<()> {
+        let layout = self.layout.load();
+        let (chunk, span) = layout.locate(address, stored)?;
+        chunk.free(txg, span)
+    }
+
+    /// The device and the offset in its usable space where `bytes` bytes at `address` lie.
+    pub fn resolve(&self, address: Address, bytes: u32) -> Result<(VdevId, u64)> {
+        let layout = self.layout.load();
+        let (chunk, span) = layout.locate(address, bytes)?;
+        let place = layout.place(chunk, span.start);
+        Ok((place.vdev, place.offset))
+    }
+
+    /// Tells that `txg` is committed: what was freed two commits before it can be allocated again, and is returned.
+    pub fn committed(&self, txg: Txg) -> Vec<Extent> {
+        let release = self.note_commit(txg);
+        let layout = self.layout.load();
+        let mut released = Vec::new();
+        for chunk in &layout.chunks {
+            let spans = normalize(chunk.commit(txg, release));
+            released.extend(spans.into_iter().map(|span| extent(chunk.id, span)));
+        }
+        released
+    }
+
+    /// Up to which group the frees are now reusable.
+    fn note_commit(&self, txg: Txg) -> Option<Txg> {
+        let mut history = self.history.lock();
+        assert!(history.back().is_none_or(|&last| last < txg), "transaction group {txg} is committed out of turn");
+        history.push_back(txg);
+        if history.len() > 2 { history.pop_front() } else { None }
+    }
+
+    /// The counts. Cheap: no lock is taken.
+    pub fn totals(&self) -> SpaceTotals {
+        let layout = self.layout.load();
+        let bytes = |sectors: u64| sectors * u64::from(layout.sector);
+        let (mut free, mut deferred) = (0, 0);
+        let mut vdevs = Vec::new();
+        for vdev in &layout.vdevs {
+            // Between two loads sectors may move, so the difference is not trusted to be one.
+            let (size, unused, waiting) = (vdev.sectors(), vdev.free(), vdev.counters.deferred.load(Relaxed));
+            let allocated = size.saturating_sub(unused).saturating_sub(waiting);
+            free += unused;
+            deferred += waiting;
+            vdevs.push(VdevTotals { vdev: vdev.id, size: bytes(size), allocated: bytes(allocated) });
+        }
+        SpaceTotals {
+            size: vdevs.iter().map(|vdev| vdev.size).sum(),
+            allocated: vdevs.iter().map(|vdev| vdev.allocated).sum(),
+            deferred: bytes(deferred),
+            free: bytes(free),
+            slop: u64::from(layout.reserve()) * layout.region,
+            last_resort: u64::from(layout.last_resort()) * layout.region,
+            vdevs,
+        }
+    }
+
+    /// How many bytes can be allocated now for `class`: what [`SpaceTotals::free_for`] says, at the cost of two loads.
+    pub fn free_for(&self, class: Class) -> u64 {
+        let layout = self.layout.load();
+        let kept = if class == Class::Data { u64::from(layout.reserve()) * layout.region } else { 0 };
+        (layout.free() * u64::from(layout.sector)).saturating_sub(kept)
+    }
+
+    /// The bytes kept back from data, as whole empty chunks.
+    pub fn slop(&self) -> u64 {
+        let layout = self.layout.load();
+        u64::from(layout.reserve()) * layout.region
+    }
+
+    /// The allocation unit, in bytes.
+    pub fn sector(&self) -> u32 {
+        self.layout.load().sector
+    }
+
+    /// How much of the free space, in percent, lies in pieces too short for a record, among chunks in use.
+    pub fn fragmentation(&self) -> u8 {
+        let layout = self.layout.load();
+        let limit = (FRAGMENT.min(layout.region) / u64::from(layout.sector)) as u32;
+        let short: u64 = layout.chunks.iter().map(|chunk| chunk.in_pieces_below(limit)).sum();
+        (short * 100).checked_div(layout.free()).unwrap_or(0).min(100) as u8
+    }
+
+    /// What was allocated at the end of the last transaction group that was synced, by chunk: loads every chunk.
+    pub fn allocated_extents(&self, io: &dyn SpaceIo) -> Result<Vec<Extent>> {
+        let stored = self.stored.lock();
+        let layout = self.layout.load();
+        let disk = Disk { layout: &layout, io };
+        let mut extents = Vec::new();
+        for chunk in &layout.chunks {
+            let spans = chunk.allocated_at(stored.txg, &disk)?;
+            extents.extend(spans.into_iter().map(|span| extent(chunk.id, span)));
+        }
+        Ok(extents)
+    }
+
+    /// The space layer's own blocks at the end of the last transaction group that was synced, sorted.
+    pub fn own_extents(&self) -> Result<Vec<Extent>> {
+        let stored = self.stored.lock();
+        let layout = self.layout.load();
+        let checkpoints = layout.chunks.iter().filter_map(|chunk| chunk.checkpoint());
+        let mut extents = Vec::new();
+        for pointer in stored.pointers().chain(checkpoints) {
+            for &place in pointer.places() {
+                let address = layout.address(place)?;
+                let sectors = layout.sectors_for(pointer.len);
+                extents.push(Extent { chunk: address.chunk, sector: address.sector, sectors });
+            }
+        }
+        extents.sort_unstable();
+        Ok(extents)
+    }
+}
+
+fn extent(chunk: ChunkId, span: Span) -> Extent {
+    Extent { chunk, sector: span.start, sectors: span.len }
+}

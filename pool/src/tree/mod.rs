@@ -16,6 +16,7 @@
 //! record   the content of a block on its way to the devices
 //! view     reading: get, range, the last before a key
 //! batch    changing: puts and deletes, applied together
+//! walk     visiting the nodes of a stored tree
 //! ```
 //!
 //! Reading needs nodes that may not be in memory. Nothing here does I/O: what is missing comes back as a [`Miss`], and
@@ -26,12 +27,14 @@ mod cell;
 mod node;
 mod record;
 mod view;
+mod walk;
 
 pub use batch::{Batch, Kill};
 pub use cell::{Cell, Slot};
 pub use node::{Child, Content, Interior, Item, ItemBlock, Leaf, Node, verify_place};
 pub use record::{Policy, Record};
 pub use view::{Block, Cursor, Entry, Miss, NodeSource, Root, View};
+pub use walk::{Event, Walker};
 
 #[cfg(test)]
 mod tests;

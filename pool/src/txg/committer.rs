@@ -22,7 +22,8 @@ impl Committer {
         let (stop, stopped) = bounded(0);
         let kicks = engine.kicks();
         let body = move || run(&engine, interval, &stopped, &kicks);
-        let thread = thread::Builder::new().name("cenote-committer".into()).spawn(body).expect("the system can start threads");
+        let thread =
+            thread::Builder::new().name("cenote-committer".into()).spawn(body).expect("the system can start threads");
         Committer { stop: Some(stop), thread: Some(thread) }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Result},
     format::{
         pointer::BlockPointer,
-        uberblock::{Ancestry, Uberblock},
+        uberblock::{Epoch, Uberblock},
     },
     space::{Class, SpaceTotals},
     tree::{Miss, Node, Record, Root, verify_place},
@@ -50,6 +50,20 @@ impl Default for Settings {
         Settings { cache: 256 << 20, dirty: 128 << 20, workers }
     }
 }
+
+/// Which import of a pool commits, and which state it opened: see [`crate::format::uberblock`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ancestry {
+    /// The import that commits.
+    pub epoch: Epoch,
+    /// The import whose state it opened.
+    pub parent: Epoch,
+    /// The transaction group of that state.
+    pub forked_at: Txg,
+}
+
+/// The kind of the uberblock's counter that holds the level of the catalogue's root.
+pub(super) const CATALOGUE_LEVEL: u8 = 0;
 
 /// All that it takes to open an engine.
 pub struct Opening {
@@ -102,7 +116,7 @@ impl Engine {
         let Opening { guid, storage, uberblock, ancestry, first, read_only } = opening;
         let committed = uberblock.as_ref().map_or(first.back(1), |uberblock| uberblock.txg);
         let root = match &uberblock {
-            Some(uberblock) => Root::stored(uberblock.catalogue, uberblock.catalogue_level),
+            Some(uberblock) => Root::stored(uberblock.catalogue, catalogue_level(uberblock)),
             None => Root::empty(first),
         };
         let (kick, kicked) = bounded(1);
@@ -334,7 +348,12 @@ impl Engine {
 
     /// How many bytes of data there is room for, should nothing compress.
     pub fn available(&self) -> u64 {
-        self.storage.space.totals().available.saturating_sub(self.throttle.dirty())
+        self.storage.space.free_for(Class::Data).saturating_sub(self.throttle.dirty())
+    }
+
+    /// How many worker threads there are.
+    pub fn worker_count(&self) -> usize {
+        self.workers.count()
     }
 
     /// The devices' space.
@@ -419,4 +438,9 @@ impl Engine {
             self.landed.wait(&mut in_flight);
         }
     }
+}
+
+/// A level too high to be one, from an uberblock that lies, is refused when the root is read.
+fn catalogue_level(uberblock: &Uberblock) -> u8 {
+    u8::try_from(uberblock.counter(CATALOGUE_LEVEL)).unwrap_or(u8::MAX)
 }

@@ -151,7 +151,10 @@ impl Head {
                     drop(gate);
                     pin(&engine, &sources, &error)?;
                 }
-                done => return done,
+                done => {
+                    engine.touch();
+                    return done;
+                }
             }
         }
     }

@@ -37,6 +37,9 @@ mod workers;
 pub(crate) use births::Births;
 pub use births::Usage;
 pub use committer::Committer;
-pub use engine::{CATALOGUE, Engine, Opening, Settings};
+pub use engine::{Ancestry, CATALOGUE, Engine, Opening, Settings};
 pub use head::{Head, OpError, Plain};
 pub use sync::{Sync, SyncClient, Written};
+
+#[cfg(test)]
+mod tests;

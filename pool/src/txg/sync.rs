@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::{
     block::{Payload, compression::CompressionChoice},
+    device::Device,
     error::{Error, Result},
     format::{
         pointer::{BlockPointer, Checksum},
@@ -22,11 +23,11 @@ use crate::{
     tree::{Batch, Cell, ItemBlock, Kill, Node, Policy, Record, Root, Slot, View},
     txg::{
         births::Usage,
-        engine::Engine,
+        engine::{CATALOGUE_LEVEL, Engine},
         head::{Frozen, Head, OpError, Plain},
     },
     units::Txg,
-    vdev::labels,
+    vdev::uberblocks,
 };
 
 /// How many copies the catalogue's nodes have.
@@ -79,9 +80,14 @@ impl Sync<'_> {
         self.engine.catalogue().update_in(self.txg, operation)
     }
 
+    /// Looks at the catalogue.
+    pub fn look<T>(&self, look: impl FnMut(&View<'_>) -> Result<T, Plain>) -> Result<T> {
+        Ok(self.engine.catalogue().read(look)?)
+    }
+
     /// Gives a block's space back.
-    pub fn free(&mut self, pointer: &BlockPointer) {
-        self.engine.storage.free(self.txg, pointer);
+    pub fn free(&mut self, pointer: &BlockPointer) -> Result<()> {
+        self.engine.storage.free(self.txg, pointer)
     }
 
     /// Writes a block of metadata.
@@ -112,18 +118,23 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
         client.sync(&mut Sync { engine, txg }, written)?;
     }
     let (catalogue, level) = write_catalogue(engine, txg)?;
-    let space = engine.storage.space.sync(txg, &engine.storage.vdevs)?;
+    let mut space = Vec::new();
+    engine.storage.space.sync(txg, &engine.storage.vdevs)?.encode(&mut space);
     engine.storage.vdevs.flush()?;
     let uberblock = Uberblock {
         pool: engine.guid(),
-        ancestry: engine.ancestry,
         txg,
-        time: engine.env().now(),
+        epoch: engine.ancestry.epoch,
+        parent: engine.ancestry.parent,
+        forked_at: engine.ancestry.forked_at,
+        written: engine.env().now(),
         catalogue,
-        catalogue_level: level,
         space,
+        counters: vec![(CATALOGUE_LEVEL, level.into())],
     };
-    labels::write_uberblock(&engine.storage.vdevs.all(), &uberblock)?;
+    let devices = engine.storage.vdevs.devices();
+    let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+    uberblocks::write_uberblock(&devices, &uberblock)?;
     engine.storage.vdevs.flush()?;
     engine.storage.space.committed(txg);
     Ok(txg)
@@ -162,9 +173,9 @@ fn runs(records: Vec<Sealed>) -> Vec<Vec<Sealed>> {
     let mut runs: Vec<Vec<Sealed>> = Vec::new();
     let mut size = 0;
     for (record, bytes) in records {
-        let fits = runs.last().is_some_and(|run: &Vec<Sealed>| {
-            size < RUN && run[0].0.policy().copies == record.policy().copies
-        });
+        let fits = runs
+            .last()
+            .is_some_and(|run: &Vec<Sealed>| size < RUN && run[0].0.policy().copies == record.policy().copies);
         if !fits {
             runs.push(Vec::new());
             size = 0;
@@ -189,7 +200,7 @@ fn write_catalogue(engine: &Engine, txg: Txg) -> Result<(BlockPointer, u8)> {
     let catalogue = engine.catalogue();
     if let Some(frozen) = catalogue.freeze() {
         let written = write_tree(engine, txg, frozen, CATALOGUE_COPIES)?;
-        written.kills.iter().for_each(|pointer| engine.storage.free(txg, pointer));
+        written.kills.iter().try_for_each(|pointer| engine.storage.free(txg, pointer))?;
         return Ok((written.root, written.level));
     }
     catalogue.clean_root().ok_or_else(|| Error::damaged("catalogue", "it has no root"))
@@ -237,13 +248,5 @@ fn dirty_nodes(root: &Root, visit: &mut impl FnMut(&Arc<Cell>, Arc<Node>)) {
         let dirty = node.interior().into_iter().flat_map(|interior| interior.children.iter().rev());
         todo.extend(dirty.map(|child| child.slot.clone()).filter(|slot| matches!(slot, Slot::Dirty(_))));
         visit(&cell, node);
-    }
-}
-
-/// Reads the catalogue in syncing context without changing it.
-impl Sync<'_> {
-    /// Looks at the catalogue.
-    pub fn look<T>(&self, mut look: impl FnMut(&View<'_>) -> Result<T, Plain>) -> Result<T> {
-        Ok(self.engine.catalogue().read(&mut look)?)
     }
 }

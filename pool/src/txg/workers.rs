@@ -16,16 +16,26 @@ impl Workers {
     /// `count` threads; 0 for none.
     pub(crate) fn new(count: usize) -> Workers {
         let build = || {
-            let builder = ThreadPoolBuilder::new().num_threads(count).thread_name(|index| format!("cenote-worker-{index}"));
+            let builder =
+                ThreadPoolBuilder::new().num_threads(count).thread_name(|index| format!("cenote-worker-{index}"));
             builder.build().expect("the system can start threads")
         };
         Workers { threads: (count > 0).then(build) }
     }
 
+    /// How many threads there are.
+    pub(crate) fn count(&self) -> usize {
+        self.threads.as_ref().map_or(0, ThreadPool::current_num_threads)
+    }
+
     /// Calls `work` for each item, on all threads, and returns the first error.
-    pub(crate) fn try_each<T: Send, E: Send>(&self, items: Vec<T>, work: impl Fn(T) -> Result<(), E> + Sync) -> Result<(), E> {
+    pub(crate) fn try_each<T: Send, E: Send>(
+        &self,
+        items: Vec<T>,
+        work: impl Fn(T) -> Result<(), E> + Send + Sync,
+    ) -> Result<(), E> {
         match &self.threads {
-            Some(threads) if items.len() > 1 => threads.install(|| items.into_par_iter().try_for_each(work)),
+            Some(threads) if items.len() > 1 => threads.install(|| items.into_par_iter().try_for_each(&work)),
             _ => items.into_iter().try_for_each(work),
         }
     }

@@ -1,0 +1,108 @@
+//! Making a pool.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::pool::{Pool, describe, leaf, write_new_label};
+use crate::{
+    block::storage::{Storage, Vdevs},
+    device::Device,
+    env::Env,
+    error::{Error, Result},
+    format::{
+        label::{Label, PoolState, usable_size},
+        uberblock::Epoch,
+        vdev_config::VdevConfig,
+    },
+    space::{Space, region_size},
+    txg::{Ancestry, Engine, Opening, Settings},
+    units::{Guid, MIB, Txg, VdevId},
+};
+
+/// The smallest device that a pool takes, in bytes.
+pub const MIN_DEVICE: u64 = 64 * MIB;
+
+/// What a new pool shall be.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Its name.
+    pub name: String,
+    /// The unit of allocation is `1 << ashift` bytes: 9 to 16.
+    pub ashift: u8,
+    /// This machine: a number for it, and its name.
+    pub host: (u64, String),
+    /// What an operator may tune.
+    pub settings: Settings,
+}
+
+impl CreateOptions {
+    /// A pool of this name, all else as usual.
+    pub fn new(name: impl Into<String>) -> CreateOptions {
+        CreateOptions { name: name.into(), ashift: 12, host: (0, String::new()), settings: Settings::default() }
+    }
+}
+
+/// Makes a pool of these devices, each a top-level vdev. What they held is lost. The pool is committed once, empty; the
+/// layer above puts its own first things in and commits again.
+///
+/// A failure on the way leaves labels without an uberblock: such devices are no pool, and making one again is allowed.
+pub fn create(devices: Vec<Arc<dyn Device>>, options: &CreateOptions, env: Arc<dyn Env>) -> Result<Pool> {
+    let smallest = check_devices(&devices)?;
+    if !(9..=16).contains(&options.ashift) {
+        return Err(Error::Request(format!("ashift is 9 to 16, not {}", options.ashift)));
+    }
+    let label = first_label(&devices, smallest, options, &*env);
+    for (device, config) in devices.iter().zip(&label.vdevs) {
+        write_new_label(&**device, config, &label)?;
+    }
+    let engine = Engine::open(opening(&label, &devices), env, options.settings);
+    engine.commit()?;
+    Ok(Pool::new(engine, label))
+}
+
+/// The size of the smallest device, in bytes.
+fn check_devices(devices: &[Arc<dyn Device>]) -> Result<u64> {
+    for device in devices {
+        if device.size() < MIN_DEVICE {
+            let problem = format!("{} has {} bytes; the smallest device is 64 MiB", device.name(), device.size());
+            return Err(Error::Request(problem));
+        }
+    }
+    let smallest = devices.iter().map(|device| device.size()).min();
+    smallest.ok_or_else(|| Error::Request("a pool needs at least one device".into()))
+}
+
+fn first_label(devices: &[Arc<dyn Device>], smallest: u64, options: &CreateOptions, env: &dyn Env) -> Label {
+    let describe = |(id, device): (u32, &Arc<dyn Device>)| describe(VdevId(id), Guid(env.random()), &**device);
+    let vdevs: Vec<VdevConfig> = (0..).zip(devices).map(describe).collect();
+    Label {
+        pool_name: options.name.clone(),
+        pool: Guid(env.random()),
+        state: PoolState::Active,
+        txg: Txg::ZERO,
+        epoch: Epoch(env.random()),
+        host_id: options.host.0,
+        host_name: options.host.1.clone(),
+        ashift: options.ashift,
+        region_size: region_size(usable_size(smallest)),
+        created: env.now(),
+        features: BTreeMap::new(),
+        device: vdevs[0].tree.leaves()[0].guid,
+        vdev: VdevId(0),
+        vdevs,
+    }
+}
+
+fn opening(label: &Label, devices: &[Arc<dyn Device>]) -> Opening {
+    let vdevs = devices.iter().zip(&label.vdevs).map(|(device, config)| leaf(config, device));
+    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.leaves()[0].size)).collect();
+    let sector = 1 << label.ashift;
+    let space = Space::create(sector, label.region_size, &sizes);
+    Opening {
+        guid: label.pool,
+        storage: Storage { vdevs: Vdevs::new(vdevs), space, sector },
+        uberblock: None,
+        ancestry: Ancestry { epoch: label.epoch, parent: Epoch::NONE, forked_at: Txg::ZERO },
+        first: Txg(1),
+        read_only: false,
+    }
+}

@@ -1,0 +1,149 @@
+//! Opening a pool: from labels to the newest committed state.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::pool::{Pool, leaf, write_labels};
+use crate::{
+    block::storage::{Storage, Vdevs},
+    device::Device,
+    env::Env,
+    error::{Error, Result},
+    format::{
+        codec::Reader,
+        label::{Label, PoolState},
+        uberblock::{Epoch, Uberblock},
+        vdev_config::VdevConfig,
+    },
+    space::{Space, SpaceRoot},
+    txg::{Ancestry, Engine, Opening, Settings},
+    units::{Guid, VdevId},
+    vdev::{labels, uberblocks},
+};
+
+/// How a pool is to be opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Write nothing at all.
+    pub read_only: bool,
+    /// Open it although by its labels another host has it open, or it was destroyed.
+    pub force: bool,
+    /// Give it another name.
+    pub rename: Option<String>,
+    /// This machine: a number for it, and its name.
+    pub host: (u64, String),
+    /// What an operator may tune.
+    pub settings: Settings,
+}
+
+/// Opens the pool that these devices are: all of them, in any order, and no other.
+///
+/// Nothing is written before the state was found readable; then the labels are marked as in use by this host. A crash in
+/// between leaves labels of two ages, of which each names the same devices and the same state.
+pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Pool> {
+    let (mut label, by_guid) = gather(&devices)?;
+    label.check_supported(!options.read_only)?;
+    check_state(&label, options)?;
+    let members = members(&label, &by_guid)?;
+    let readable: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+    let ranking = uberblocks::find_uberblocks(&readable, label.pool)?;
+    let last = ranking.highest.max(label.txg);
+    let Some(newest) = ranking.candidates.into_iter().next() else {
+        return Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock"));
+    };
+    let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
+    let opening = Opening {
+        guid: label.pool,
+        storage: open_storage(&label, &members, &newest)?,
+        ancestry: Ancestry { epoch, parent: newest.epoch, forked_at: newest.txg },
+        uberblock: Some(newest),
+        first: last.next(),
+        read_only: options.read_only,
+    };
+    let engine = Engine::open(opening, env, options.settings);
+    if !options.read_only {
+        label.state = PoolState::Active;
+        label.txg = last.next();
+        label.epoch = epoch;
+        (label.host_id, label.host_name) = options.host.clone();
+        if let Some(name) = &options.rename {
+            label.pool_name.clone_from(name);
+        }
+        write_labels(&engine, &label)?;
+        complete_vdevs(&engine);
+    }
+    Ok(Pool::new(engine, label))
+}
+
+/// A device that the labels name and that has no chunks: a crash has cut off adding it.
+fn complete_vdevs(engine: &Engine) {
+    let totals = engine.space_totals();
+    for vdev in engine.storage().vdevs.all() {
+        let known = totals.vdevs.iter().any(|total| total.vdev == vdev.id() && total.size > 0);
+        if !known {
+            engine.with_open_txg(|_| engine.storage().space.add_vdev(vdev.id(), vdev.size()));
+        }
+    }
+}
+
+type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
+
+/// The newest label, and the devices by their guids.
+fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
+    let mut newest: Option<Label> = None;
+    let mut by_guid = BTreeMap::new();
+    for device in devices {
+        let label = labels::read_label(&**device)?
+            .ok_or_else(|| Error::Request(format!("{} holds no Cenote pool", device.name())))?;
+        by_guid.insert(label.device, device.clone());
+        match &newest {
+            Some(other) if other.pool != label.pool => {
+                let problem = format!("{} belongs to another pool, {}", device.name(), label.pool_name);
+                return Err(Error::Request(problem));
+            }
+            // Of two labels of one group the one that names more devices was written later.
+            Some(other) if (other.txg, other.vdevs.len()) >= (label.txg, label.vdevs.len()) => {}
+            _ => newest = Some(label),
+        }
+    }
+    let newest = newest.ok_or_else(|| Error::Request("a pool has at least one device".into()))?;
+    Ok((newest, by_guid))
+}
+
+fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
+    if options.force {
+        return Ok(());
+    }
+    if label.state == PoolState::Destroyed {
+        return Err(Error::Request(format!("pool {} was destroyed; -f brings it back", label.pool_name)));
+    }
+    let elsewhere = label.state == PoolState::Active && label.host_id != options.host.0;
+    if elsewhere && !options.read_only {
+        let problem = format!(
+            "pool {} may be in use by host {}; export it there, or use -f if that host is gone",
+            label.pool_name, label.host_name
+        );
+        return Err(Error::Request(problem));
+    }
+    Ok(())
+}
+
+/// The pool's vdevs with their devices; every one must be there.
+fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig, Arc<dyn Device>)>> {
+    let member = |config: &VdevConfig| {
+        let leaf = &config.tree.leaves()[0];
+        let missing = || Error::Missing { device: leaf.guid, path: leaf.path.clone(), pool: label.pool_name.clone() };
+        Ok((config.clone(), by_guid.get(&leaf.guid).ok_or_else(missing)?.clone()))
+    };
+    label.vdevs.iter().map(member).collect()
+}
+
+fn open_storage(label: &Label, members: &[(VdevConfig, Arc<dyn Device>)], uberblock: &Uberblock) -> Result<Storage> {
+    let vdevs = Vdevs::new(members.iter().map(|(config, device)| leaf(config, device)));
+    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.leaves()[0].size)).collect();
+    let sector = 1u32 << label.ashift;
+    let unreadable = |problem: String| Error::Unreadable { pool: label.pool_name.clone(), txg: uberblock.txg, problem };
+    let root = SpaceRoot::decode(&mut Reader::new(&uberblock.space)).map_err(|error| unreadable(error.to_string()))?;
+    let space = Space::open(&root, sector, label.region_size, &sizes, uberblock.txg, &vdevs)
+        .map_err(|error| unreadable(error.to_string()))?;
+    Ok(Storage { vdevs, space, sector })
+}

@@ -1,0 +1,49 @@
+//! What a check can find, each with a number that never changes its meaning.
+
+use std::fmt;
+
+/// What kind of damage was found. The number is stable: scripts and tests go by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u16)]
+pub enum Code {
+    /// A tree node that cannot be read or is not what its parent says.
+    UnreadableNode = 1,
+    /// A copy of a block that cannot be read or does not match its checksum.
+    DamagedCopy = 2,
+    /// Two different blocks that share sectors.
+    Overlap = 3,
+    /// A block that is referred to and not allocated: it may be overwritten at any time.
+    NotAllocated = 4,
+    /// Space that is allocated and not referred to: it is lost.
+    Leaked = 5,
+    /// A row of the catalogue that makes no sense.
+    Catalogue = 100,
+    /// A counter of a data set that differs from what it counts.
+    Counter = 101,
+    /// A deadlist that holds what it should not, or lacks what it should hold.
+    Deadlist = 102,
+    /// A file system's inconsistency inside a data set.
+    FileSystem = 200,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Its kind.
+    pub code: Code,
+    /// Which structure, where, and with which numbers.
+    pub what: String,
+}
+
+impl Finding {
+    /// A finding.
+    pub fn new(code: Code, what: impl Into<String>) -> Finding {
+        Finding { code, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "C{:03} {}", self.code as u16, self.what)
+    }
+}

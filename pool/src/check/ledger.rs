@@ -1,0 +1,198 @@
+//! What is referred to, extent by extent.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+use super::finding::{Code, Finding};
+use crate::{
+    block::storage::Storage, error::Result, format::pointer::BlockPointer, space::Extent, txg::Engine, units::ChunkId,
+};
+
+/// All blocks that somebody refers to, each once, and what was found on the way.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// By the place of the first copy.
+    blocks: BTreeMap<(ChunkId, u32), BlockPointer>,
+    findings: Vec<Finding>,
+}
+
+impl Ledger {
+    /// Enters a block. Returns whether it is the first reference to it; further ones are normal, by snapshots and clones.
+    pub fn refer(&mut self, pointer: &BlockPointer, what: &str) -> bool {
+        let address = pointer.addresses[0];
+        let known = match self.blocks.entry((address.chunk, address.sector)) {
+            Entry::Vacant(place) => {
+                place.insert(*pointer);
+                return true;
+            }
+            Entry::Occupied(known) => *known.get(),
+        };
+        if known.birth != pointer.birth || known.checksum != pointer.checksum {
+            let problem = format!(
+                "{what}: chunk {} sector {} holds a block born in {} and one born in {}",
+                address.chunk, address.sector, known.birth, pointer.birth
+            );
+            self.find(Finding::new(Code::Overlap, problem));
+        }
+        false
+    }
+
+    /// Notes a finding.
+    pub fn find(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    /// The findings so far.
+    pub fn take_findings(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.findings)
+    }
+
+    /// How many blocks were entered.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether nothing was entered.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Reads every copy of every block, on all cores.
+    pub(super) fn verify_copies(&mut self, engine: &Arc<Engine>) -> Result<()> {
+        let blocks: Vec<BlockPointer> = self.blocks.values().copied().collect();
+        let next = AtomicUsize::new(0);
+        let found = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..engine.worker_count().max(1) {
+                scope.spawn(|| {
+                    while let Some(pointer) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        found.lock().extend(damaged_copies(engine.storage(), pointer));
+                    }
+                });
+            }
+        });
+        let mut found = found.into_inner();
+        found.sort_by(|one, two| one.what.cmp(&two.what));
+        self.findings.extend(found);
+        Ok(())
+    }
+
+    /// Compares what is referred to with what is allocated.
+    pub(super) fn balance(&mut self, storage: &Storage) -> Result<()> {
+        let mut referred = self.referred(storage.sector);
+        referred.extend(storage.space.own_extents()?);
+        referred.sort_unstable();
+        for pair in referred.windows(2) {
+            if end(&pair[0]) > (pair[1].chunk, pair[1].sector) {
+                self.findings.push(Finding::new(Code::Overlap, format!("{} and {}", name(&pair[0]), name(&pair[1]))));
+            }
+        }
+        let allocated = storage.space.allocated_extents(&storage.vdevs)?;
+        let (referred, allocated) = (merge(referred), merge(allocated));
+        for extent in difference(&referred, &allocated) {
+            self.findings.push(Finding::new(Code::NotAllocated, name(&extent)));
+        }
+        for extent in difference(&allocated, &referred) {
+            self.findings.push(Finding::new(Code::Leaked, name(&extent)));
+        }
+        Ok(())
+    }
+
+    fn referred(&self, sector: u32) -> Vec<Extent> {
+        let extents = self.blocks.values().flat_map(|pointer| {
+            let sectors = pointer.stored.div_ceil(sector);
+            let extent = move |address: &crate::format::pointer::Address| Extent {
+                chunk: address.chunk,
+                sector: address.sector,
+                sectors,
+            };
+            pointer.addresses().iter().map(extent)
+        });
+        extents.collect()
+    }
+}
+
+fn damaged_copies(storage: &Storage, pointer: &BlockPointer) -> Vec<Finding> {
+    let copies = 0..usize::from(pointer.copies);
+    let problems = copies.filter_map(|copy| storage.verify_copy(pointer, copy).err());
+    problems.map(|error| Finding::new(Code::DamagedCopy, error.to_string())).collect()
+}
+
+fn end(extent: &Extent) -> (ChunkId, u32) {
+    (extent.chunk, extent.sector.saturating_add(extent.sectors))
+}
+
+fn name(extent: &Extent) -> String {
+    format!("chunk {} sectors {}+{}", extent.chunk, extent.sector, extent.sectors)
+}
+
+/// Joins neighbours and overlaps. In order.
+fn merge(mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.sort_unstable();
+    let mut merged: Vec<Extent> = Vec::with_capacity(extents.len());
+    for extent in extents {
+        match merged.last_mut() {
+            Some(last) if end(last) >= (extent.chunk, extent.sector) && last.chunk == extent.chunk => {
+                let stop = end(last).1.max(end(&extent).1);
+                last.sectors = stop - last.sector;
+            }
+            _ => merged.push(extent),
+        }
+    }
+    merged
+}
+
+/// What is in `one` and not in `two`, both merged.
+fn difference(one: &[Extent], two: &[Extent]) -> Vec<Extent> {
+    let mut rest = Vec::new();
+    let mut others = two.iter().peekable();
+    for extent in one {
+        let (mut start, stop) = (extent.sector, end(extent).1);
+        while others.next_if(|other| end(other) <= (extent.chunk, start)).is_some() {}
+        let mut ahead = others.clone();
+        while let Some(other) = ahead.next_if(|other| (other.chunk, other.sector) < (extent.chunk, stop)) {
+            if other.sector > start {
+                rest.push(Extent { chunk: extent.chunk, sector: start, sectors: other.sector - start });
+            }
+            start = end(other).1.min(stop).max(start);
+        }
+        if start < stop {
+            rest.push(Extent { chunk: extent.chunk, sector: start, sectors: stop - start });
+        }
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn extent((chunk, sector, sectors): (u32, u32, u32)) -> Extent {
+        Extent { chunk: ChunkId(chunk), sector, sectors }
+    }
+
+    fn sectors(extents: &[Extent]) -> BTreeSet<(u32, u32)> {
+        extents.iter().flat_map(|e| (e.sector..e.sector + e.sectors).map(move |sector| (e.chunk.0, sector))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_difference_is_that_of_the_sets(
+            one in prop::collection::vec((0u32..3, 0u32..60, 1u32..9), 0..20),
+            two in prop::collection::vec((0u32..3, 0u32..60, 1u32..9), 0..20)) {
+            let one = merge(one.into_iter().map(extent).collect());
+            let two = merge(two.into_iter().map(extent).collect());
+            let wanted: BTreeSet<_> = sectors(&one).difference(&sectors(&two)).copied().collect();
+            prop_assert_eq!(sectors(&difference(&one, &two)), wanted);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The judge: verifies a pool that nobody changes.
+//!
+//! A check walks everything that is reachable, reads every copy of every block, and compares what is referred to with
+//! what the space layer holds to be allocated. Whoever owns trees (the data sets' layer) enters what it refers to into a
+//! [`Ledger`]; this module knows the catalogue's nodes and the space layer's own blocks, and draws the balance.
+//!
+//! Nothing is repaired here, and a finding never stops the walk.
+
+mod finding;
+mod ledger;
+
+use std::sync::Arc;
+
+pub use self::{
+    finding::{Code, Finding},
+    ledger::Ledger,
+};
+use crate::{
+    error::Result,
+    format::pointer::BlockPointer,
+    tree::{Event, Miss, Node, Root, Walker},
+    txg::Engine,
+    units::Txg,
+};
+
+/// Enters every node of a stored tree that was born after `born_after`, and has `visit` look at each leaf. What cannot be
+/// read becomes a finding and is skipped.
+pub fn walk_tree(
+    engine: &Engine,
+    root: (BlockPointer, u8),
+    born_after: Txg,
+    ledger: &mut Ledger,
+    what: &str,
+    mut visit: impl FnMut(&mut Ledger, &Node),
+) {
+    let root = Miss::root(&Root::stored(root.0, root.1)).expect("a stored root has an address");
+    let mut walker = Walker::new(root, crate::format::key::Key::MIN, born_after);
+    loop {
+        match walker.next(|miss| engine.load_node(miss)) {
+            Ok(Some(Event::Enter(place, node))) => {
+                ledger.refer(&place.pointer, what);
+                if node.leaf().is_some() {
+                    visit(ledger, &node);
+                }
+            }
+            Ok(Some(Event::Leave(..))) => {}
+            Ok(None) => return,
+            Err(error) => {
+                ledger.find(Finding::new(Code::UnreadableNode, format!("{what}: {error}")));
+                walker.skip();
+            }
+        }
+    }
+}
+
+/// Enters the catalogue's own nodes.
+pub fn enter_catalogue(engine: &Engine, ledger: &mut Ledger) {
+    if let Some(root) = engine.catalogue().clean_root() {
+        walk_tree(engine, root, Txg::ZERO, ledger, "catalogue", |_, _| {});
+    }
+}
+
+/// Reads every copy of every block that was entered and draws the balance with the space layer. The pool must be as it
+/// was committed: opened read-only, or with nothing changed since the last commit.
+pub fn conclude(engine: &Arc<Engine>, ledger: &mut Ledger) -> Result<Vec<Finding>> {
+    ledger.verify_copies(engine)?;
+    ledger.balance(engine.storage())?;
+    Ok(ledger.take_findings())
+}

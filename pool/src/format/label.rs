@@ -1,0 +1,336 @@
+//! The label: what each device says about the pool that it belongs to.
+//!
+//! A device carries four labels of 256 KiB, two at its front and two at its end, so that one survives what overwrites
+//! either end:
+//!
+//! ```text
+//! device:  | L0 | L1 | reserved | space of the pool ...            | L2 | L3 | rest below 256 KiB |
+//!          0   256K 512K        1M                            size-512K     size (rounded down to 256 KiB)
+//!
+//! label:   | boot area | body                 | ring of uberblocks   |
+//!          0           4 KiB                  128 KiB (32 slots)     256 KiB
+//!
+//! body:    | magic "CENOTELB" | version u32 | length u32 | payload, then zeros | BLAKE3, 32 bytes |
+//!          0                  8             12           16                    126,944      126,976
+//! ```
+//!
+//! The checksum covers the whole body and the body's offset on the device, so that a label that was copied or written to
+//! the wrong place is refused. The payload names the pool, its features and all of its devices. Version and features
+//! are all that is needed to decide whether this program may open the pool; [`Label::check_supported`] decides it.
+//!
+//! How labels are written so that a crash always leaves a good pair is in [`crate::admin::labels`].
+
+use std::collections::BTreeMap;
+
+use crate::{
+    env::Nanos,
+    error::{Error, Result},
+    format::{
+        codec::{Malformed, Reader, Writer, malformed},
+        uberblock::{Epoch, UBERBLOCK_SIZE, slot},
+        vdev_config::{self, VdevConfig},
+    },
+    units::{Guid, KIB, MIB, Txg, VdevId},
+};
+
+/// The size of a label, in bytes.
+pub const LABEL_SIZE: u64 = 256 * KIB;
+/// Where the pool's space starts on a device, in bytes: behind the front labels and a reserve, well aligned.
+pub const DATA_START: u64 = MIB;
+/// What the two labels at the end of a device take, in bytes.
+pub const BACK_LABELS: u64 = 2 * LABEL_SIZE;
+/// How many labels a device has.
+pub const LABELS: usize = 4;
+/// Where the body starts in a label, in bytes. Below is the boot area.
+pub const BODY_AT: u64 = 4 * KIB;
+/// The length of the body, in bytes.
+pub const BODY_SIZE: usize = 124 << 10;
+/// Where the ring of uberblocks starts in a label, in bytes.
+pub const RING_AT: u64 = 128 * KIB;
+/// The length of the ring, in bytes.
+pub const RING_SIZE: usize = 128 << 10;
+
+/// The longest name of a pool, in bytes.
+pub const MAX_POOL_NAME: usize = 255;
+/// The longest name of a host or a feature, in bytes.
+pub const MAX_NAME: usize = 255;
+/// The most features.
+pub const MAX_FEATURES: usize = 256;
+
+/// The features that this version knows: pools that use no others can be opened.
+pub const KNOWN_FEATURES: &[&str] = &[];
+
+const MAGIC: [u8; 8] = *b"CENOTELB";
+const VERSION: u32 = 1;
+const HEADER: usize = 16;
+const CHECKSUM_AT: usize = BODY_SIZE - 32;
+
+/// Where the four labels of a device of `size` bytes start: L0, L1, L2, L3.
+///
+/// # Panics
+/// If the device is too small for four labels.
+pub fn label_offsets(size: u64) -> [u64; LABELS] {
+    let end = size - size % LABEL_SIZE;
+    assert!(end >= LABELS as u64 * LABEL_SIZE, "a device of {size} bytes has no room for labels");
+    [0, LABEL_SIZE, end - 2 * LABEL_SIZE, end - LABEL_SIZE]
+}
+
+/// What a device of `size` bytes gives to the pool, in bytes: without labels; zero if it is too small.
+pub fn usable_size(size: u64) -> u64 {
+    (size - size % LABEL_SIZE).saturating_sub(DATA_START + BACK_LABELS)
+}
+
+/// Where the uberblock of a transaction group stands in the label at `label`, in bytes from the start of the device.
+pub fn uberblock_offset(label: u64, txg: Txg) -> u64 {
+    label + RING_AT + slot(txg) * UBERBLOCK_SIZE as u64
+}
+
+/// Whether anybody uses the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PoolState {
+    /// Imported, or its host crashed while it was.
+    Active = 1,
+    /// Closed in order: any host may import it.
+    Exported = 2,
+    /// Destroyed; can still be brought back until its devices are used again.
+    Destroyed = 3,
+}
+
+/// What a program that does not know a feature may still do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Compatibility {
+    /// Read the pool.
+    Read = 1,
+    /// Nothing.
+    None = 2,
+}
+
+/// What a label says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The pool's name.
+    pub pool_name: String,
+    /// The pool's name for life.
+    pub pool: Guid,
+    /// Whether anybody uses the pool.
+    pub state: PoolState,
+    /// The transaction group at which the label was written.
+    pub txg: Txg,
+    /// The import that wrote it.
+    pub epoch: Epoch,
+    /// The machine that wrote it.
+    pub host_id: u64,
+    /// That machine's name, for messages.
+    pub host_name: String,
+    /// The sector of the pool is `1 << ashift` bytes.
+    pub ashift: u8,
+    /// The size of a region, in bytes.
+    pub region_size: u64,
+    /// When the pool was created.
+    pub created: Nanos,
+    /// The features in use, by name.
+    pub features: BTreeMap<String, Compatibility>,
+    /// The device that the label is on.
+    pub device: Guid,
+    /// The top-level vdev that the device belongs to.
+    pub vdev: VdevId,
+    /// All top-level vdevs of the pool, by ascending id.
+    pub vdevs: Vec<VdevConfig>,
+}
+
+impl Label {
+    /// Whether `body` claims to be a label, good or damaged.
+    pub fn claims(body: &[u8]) -> bool {
+        body.starts_with(&MAGIC)
+    }
+
+    /// Refuses the pool, by name, if this version may not open it: for what it cannot read, and with `writable` also for
+    /// what it could not keep intact.
+    pub fn check_supported(&self, writable: bool) -> Result<()> {
+        let refuses = |compatibility| compatibility == Compatibility::None || writable;
+        let unknown = |(name, _): &(&String, &Compatibility)| !KNOWN_FEATURES.contains(&name.as_str());
+        if let Some((name, compatibility)) = self.features.iter().filter(unknown).find(|(_, c)| refuses(**c)) {
+            let hint = if *compatibility == Compatibility::Read { "; it can be opened read-only" } else { "" };
+            return Err(Error::Unsupported {
+                what: format!("pool {}", self.pool_name),
+                problem: format!("it uses the feature {name}, which this version of Cenote does not know{hint}"),
+            });
+        }
+        self.vdevs.iter().try_for_each(|vdev| vdev.tree.check_supported())
+    }
+
+    /// The body as written at `offset` bytes from the start of the device.
+    ///
+    /// # Errors
+    /// If the description of the pool does not fit: too many devices, or names that are too long.
+    pub fn encode(&self, offset: u64) -> Result<Vec<u8>> {
+        self.check_bounds()?;
+        let payload = self.encode_payload();
+        if payload.len() > CHECKSUM_AT - HEADER {
+            return Err(Error::Request(format!("the devices of pool {} do not fit into a label", self.pool_name)));
+        }
+        let mut body = Vec::with_capacity(BODY_SIZE);
+        body.put_bytes(&MAGIC);
+        body.put_u32(VERSION);
+        body.put_u32(payload.len() as u32);
+        body.put_bytes(&payload);
+        body.resize(CHECKSUM_AT, 0);
+        let checksum = checksum(&body, offset);
+        body.put_bytes(&checksum);
+        Ok(body)
+    }
+
+    fn check_bounds(&self) -> Result<()> {
+        let long = [
+            (self.pool_name.len() > MAX_POOL_NAME, "the pool's name"),
+            (self.host_name.len() > MAX_NAME, "the host's name"),
+            (self.features.keys().any(|name| name.len() > MAX_NAME), "a feature's name"),
+            (self.features.len() > MAX_FEATURES, "the list of features"),
+            (self.vdevs.len() > vdev_config::MAX_VDEVS, "the list of devices"),
+            (self.paths().any(|path| path.len() > vdev_config::MAX_PATH), "a device's path"),
+        ];
+        match long.iter().find(|(too_long, _)| *too_long) {
+            Some((_, what)) => Err(Error::Request(format!("{what} is too long for a label"))),
+            None => Ok(()),
+        }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.path.as_str())
+    }
+
+    fn encode_payload(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_prefixed(self.pool_name.as_bytes());
+        out.put_u64(self.pool.0);
+        out.put_u8(self.state as u8);
+        out.put_u64(self.txg.0);
+        out.put_u64(self.epoch.0);
+        out.put_u64(self.host_id);
+        out.put_prefixed(self.host_name.as_bytes());
+        out.put_u8(self.ashift);
+        out.put_u64(self.region_size);
+        out.put_u64(self.created.cast_unsigned());
+        out.put_varint(self.features.len() as u64);
+        for (name, compatibility) in &self.features {
+            out.put_prefixed(name.as_bytes());
+            out.put_u8(*compatibility as u8);
+        }
+        out.put_u64(self.device.0);
+        out.put_varint(u64::from(self.vdev.0));
+        vdev_config::encode_all(&self.vdevs, &mut out);
+        out
+    }
+
+    /// Verifies and decodes a body of [`BODY_SIZE`] bytes that was read at `offset` bytes from the start of the device.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a good label of another version, [`Error::Damaged`] for everything else.
+    pub fn decode(body: &[u8], offset: u64) -> Result<Label> {
+        let damaged = |problem: Malformed| Error::damaged(format!("label at byte {offset}"), problem);
+        let (version, payload) = verify(body, offset).map_err(damaged)?;
+        if version != VERSION {
+            return Err(Error::Unsupported { what: "the label".to_owned(), problem: format!("format {version}") });
+        }
+        let mut reader = Reader::new(payload);
+        let label = Label::decode_payload(&mut reader).map_err(damaged)?;
+        reader.finish("end of a label").map_err(damaged)?;
+        Ok(label)
+    }
+
+    fn decode_payload(reader: &mut Reader<'_>) -> Result<Label, Malformed> {
+        Ok(Label {
+            pool_name: text(reader, MAX_POOL_NAME, "pool's name")?,
+            pool: Guid(reader.u64("pool's guid")?),
+            state: decode_state(reader.u8("pool's state")?)?,
+            txg: Txg(reader.u64("label's transaction group")?),
+            epoch: Epoch(reader.u64("label's epoch")?),
+            host_id: reader.u64("host's id")?,
+            host_name: text(reader, MAX_NAME, "host's name")?,
+            ashift: decode_ashift(reader.u8("sector size")?)?,
+            region_size: decode_region_size(reader.u64("region size")?)?,
+            created: reader.u64("creation time")?.cast_signed(),
+            features: decode_features(reader)?,
+            device: Guid(reader.u64("device's guid")?),
+            vdev: VdevId(reader.varint32("device's vdev")?),
+            vdevs: vdev_config::decode_all(reader)?,
+        })
+    }
+}
+
+/// The checksum of a body without its checksum, at an offset of the device.
+fn checksum(content: &[u8], offset: u64) -> [u8; 32] {
+    *blake3::Hasher::new().update(&offset.to_le_bytes()).update(content).finalize().as_bytes()
+}
+
+/// Verifies a body up to its checksum, and takes it apart: the version and the payload.
+fn verify(body: &[u8], offset: u64) -> Result<(u32, &[u8]), Malformed> {
+    if body.len() != BODY_SIZE {
+        return malformed("size of a label");
+    }
+    if !Label::claims(body) {
+        return malformed("magic of a label");
+    }
+    let (content, expected) = body.split_at(CHECKSUM_AT);
+    if checksum(content, offset) != expected {
+        return malformed("checksum of a label");
+    }
+    let mut header = Reader::new(&content[MAGIC.len()..]);
+    let version = header.u32("version of a label")?;
+    let len = header.u32("length of a label")? as usize;
+    Ok((version, header.bytes(len, "length of a label")?))
+}
+
+fn text(reader: &mut Reader<'_>, max: usize, what: &'static str) -> Result<String, Malformed> {
+    match reader.text(what)? {
+        long if long.len() > max => malformed(what),
+        text => Ok(text.to_owned()),
+    }
+}
+
+fn decode_state(code: u8) -> Result<PoolState, Malformed> {
+    match code {
+        1 => Ok(PoolState::Active),
+        2 => Ok(PoolState::Exported),
+        3 => Ok(PoolState::Destroyed),
+        _ => malformed("pool's state"),
+    }
+}
+
+/// Sectors are 512 bytes to 64 KiB.
+fn decode_ashift(ashift: u8) -> Result<u8, Malformed> {
+    if (9..=16).contains(&ashift) { Ok(ashift) } else { malformed("sector size") }
+}
+
+/// A region is a power of two, so that every sector size divides it.
+fn decode_region_size(size: u64) -> Result<u64, Malformed> {
+    if size.is_power_of_two() && size >= 64 * KIB { Ok(size) } else { malformed("region size") }
+}
+
+fn decode_features(reader: &mut Reader<'_>) -> Result<BTreeMap<String, Compatibility>, Malformed> {
+    const WHAT: &str = "features";
+    let count = reader.varint(WHAT)?;
+    if count > MAX_FEATURES as u64 {
+        return malformed(WHAT);
+    }
+    let mut features = BTreeMap::new();
+    for _ in 0..count {
+        let name = text(reader, MAX_NAME, WHAT)?;
+        let compatibility = match reader.u8(WHAT)? {
+            1 => Compatibility::Read,
+            2 => Compatibility::None,
+            _ => return malformed(WHAT),
+        };
+        if features.last_key_value().is_some_and(|(last, _)| *last >= name) {
+            return malformed(WHAT);
+        }
+        features.insert(name, compatibility);
+    }
+    Ok(features)
+}
+
+#[cfg(test)]
+#[path = "label_tests.rs"]
+pub(crate) mod tests;

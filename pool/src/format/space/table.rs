@@ -1,0 +1,196 @@
+//! The chunk table: one row per chunk, in pages of [`ROWS_PER_PAGE`], under one root that lists the pages.
+//!
+//! A chunk's row stands at the place that its number gives. Only changed pages are rewritten.
+
+use crate::{
+    format::{
+        codec::{Malformed, Reader, Writer, malformed},
+        space::{Class, PhysicalPointer, put_head, take_head},
+    },
+    units::{Txg, VdevId},
+};
+
+/// How many rows a page has; the last one may have fewer.
+pub const ROWS_PER_PAGE: usize = 64;
+
+const ROOT_MAGIC: &[u8; 4] = b"CnTr";
+const PAGE_MAGIC: &[u8; 4] = b"CnTp";
+/// A chunk that lies on one region of one device.
+const DIRECT: u8 = 1;
+/// A chunk whose region was emptied, with a map to where its blocks went. Reserved.
+const PACKED: u8 = 2;
+
+/// Where a chunk lies and what was last known about its sectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The device.
+    pub vdev: VdevId,
+    /// Which region of the device.
+    pub region: u32,
+    /// What it is preferred for; nothing while it is empty.
+    pub class: Option<Class>,
+    /// The checkpoint describes the end of this transaction group; the log after it applies on top.
+    pub described: Txg,
+    /// The sectors allocated then.
+    pub allocated: u32,
+    /// The checkpoint; none when the chunk was empty.
+    pub checkpoint: Option<PhysicalPointer>,
+}
+
+/// What is wrong with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageError {
+    /// The bytes are not a page.
+    Malformed(Malformed),
+    /// A chunk is of a kind that this version does not know.
+    UnknownKind(u8),
+}
+
+impl From<Malformed> for PageError {
+    fn from(error: Malformed) -> PageError {
+        PageError::Malformed(error)
+    }
+}
+
+/// Codes a page.
+pub fn encode_page(rows: &[Row]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_head(PAGE_MAGIC, &mut out);
+    out.put_varint(rows.len() as u64);
+    for row in rows {
+        out.put_u8(DIRECT);
+        out.put_u8(row.class.map_or(0, |class| class as u8));
+        out.put_varint(u64::from(row.vdev.0));
+        out.put_varint(u64::from(row.region));
+        out.put_varint(row.described.0);
+        out.put_varint(u64::from(row.allocated));
+        PhysicalPointer::encode_option(row.checkpoint.as_ref(), &mut out);
+    }
+    out
+}
+
+/// Decodes a page.
+pub fn decode_page(bytes: &[u8]) -> Result<Vec<Row>, PageError> {
+    const WHAT: &str = "chunk table page";
+    let mut reader = Reader::new(bytes);
+    take_head(PAGE_MAGIC, &mut reader, WHAT)?;
+    let count = reader.varint(WHAT)?;
+    if count > ROWS_PER_PAGE as u64 {
+        return Err(Malformed { what: WHAT }.into());
+    }
+    let rows = (0..count).map(|_| decode_row(&mut reader)).collect::<Result<Vec<_>, _>>()?;
+    reader.finish(WHAT)?;
+    Ok(rows)
+}
+
+fn decode_row(reader: &mut Reader<'_>) -> Result<Row, PageError> {
+    const WHAT: &str = "chunk table row";
+    match reader.u8(WHAT)? {
+        DIRECT => (),
+        kind @ PACKED.. => return Err(PageError::UnknownKind(kind)),
+        _ => return Err(Malformed { what: WHAT }.into()),
+    }
+    let row = Row {
+        class: Class::decode(reader.u8(WHAT)?)?,
+        vdev: VdevId(reader.varint32(WHAT)?),
+        region: reader.varint32(WHAT)?,
+        described: Txg(reader.varint(WHAT)?),
+        allocated: reader.varint32(WHAT)?,
+        checkpoint: PhysicalPointer::decode_option(reader)?,
+    };
+    if row.checkpoint.is_none() && row.allocated != 0 {
+        return Err(Malformed { what: "chunk's checkpoint" }.into());
+    }
+    Ok(row)
+}
+
+/// The root of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableRoot {
+    /// How many chunks there are.
+    pub chunks: u32,
+    /// The pages, in order.
+    pub pages: Vec<PhysicalPointer>,
+}
+
+impl TableRoot {
+    /// The coded form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_head(ROOT_MAGIC, &mut out);
+        out.put_varint(u64::from(self.chunks));
+        for page in &self.pages {
+            page.encode(&mut out);
+        }
+        out
+    }
+
+    /// Decodes a whole root.
+    pub fn decode(bytes: &[u8]) -> Result<TableRoot, Malformed> {
+        const WHAT: &str = "chunk table root";
+        let mut reader = Reader::new(bytes);
+        take_head(ROOT_MAGIC, &mut reader, WHAT)?;
+        let chunks = reader.varint32(WHAT)?;
+        let mut pages = Vec::new();
+        while reader.remaining() > 0 {
+            pages.push(PhysicalPointer::decode(&mut reader)?);
+        }
+        if pages.len() != (chunks as usize).div_ceil(ROWS_PER_PAGE) {
+            return malformed(WHAT);
+        }
+        Ok(TableRoot { chunks, pages })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::space::tests::any_physical;
+    use proptest::prelude::*;
+
+    fn any_row() -> impl Strategy<Value = Row> {
+        (any::<u32>(), any::<u32>(), 0u8..3, any::<u64>(), any::<u32>(), prop::option::of(any_physical())).prop_map(
+            |(vdev, region, class, described, allocated, checkpoint)| Row {
+                vdev: VdevId(vdev),
+                region,
+                class: Class::decode(class).unwrap(),
+                described: Txg(described),
+                allocated: if checkpoint.is_some() { allocated } else { 0 },
+                checkpoint,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn pages_round_trip(rows in prop::collection::vec(any_row(), 0..ROWS_PER_PAGE)) {
+            prop_assert_eq!(decode_page(&encode_page(&rows)), Ok(rows));
+        }
+
+        #[test]
+        fn roots_round_trip(pages in prop::collection::vec(any_physical(), 0..5)) {
+            let root = TableRoot { chunks: (pages.len() * ROWS_PER_PAGE) as u32, pages };
+            prop_assert_eq!(TableRoot::decode(&root.encode()), Ok(root));
+        }
+
+        #[test]
+        fn garbage_never_panics(tail in prop::collection::vec(any::<u8>(), 0..200)) {
+            for magic in [ROOT_MAGIC, PAGE_MAGIC] {
+                let mut bytes = Vec::new();
+                put_head(magic, &mut bytes);
+                bytes.extend(&tail);
+                let _ = decode_page(&bytes);
+                let _ = TableRoot::decode(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_packed_chunk_is_refused_by_its_kind() {
+        let mut bytes = Vec::new();
+        put_head(PAGE_MAGIC, &mut bytes);
+        bytes.put_varint(1);
+        bytes.put_u8(PACKED);
+        assert_eq!(decode_page(&bytes), Err(PageError::UnknownKind(PACKED)));
+    }
+}

@@ -1,0 +1,402 @@
+//! One chunk in memory: which of its sectors are free, which are freed but not yet reusable, and what changed in the
+//! transaction groups that are not safely behind us.
+//!
+//! Every sector is in exactly one of three states: *allocated*, *deferred* (freed, but a state that a crash or a rewind
+//! may return to still refers to it) or *free*. The three counts are exact from the moment the pool is opened; which
+//! sectors are free is read from the checkpoint only when somebody wants to allocate here.
+//!
+//! Invariants:
+//! 1. `free + deferred + allocated == sectors`.
+//! 2. A loaded map holds `free` sectors, and none of those in any `changes.freed`.
+//! 3. `changes` is sorted by transaction group; `allocated` there is kept until its group is committed, `freed` until
+//!    it is released.
+//! 4. Only loaded chunks have allocations in `changes`.
+
+mod stored;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{
+    free_map::FreeMap,
+    io::Disk,
+    span_set::{SpanSet, total},
+};
+use crate::{
+    error::{Error, Result},
+    format::space::{Class, PhysicalPointer, Span, table::Row},
+    units::{ChunkId, Txg, VdevId},
+};
+
+/// The hint of a chunk whose map is not loaded: anything may fit.
+const UNKNOWN: u32 = u32::MAX;
+
+/// Sector counts of one device, in step with its chunks.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) free: AtomicU64,
+    pub(super) deferred: AtomicU64,
+}
+
+/// A chunk.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) id: ChunkId,
+    pub(super) vdev: VdevId,
+    pub(super) region: u32,
+    pub(super) sectors: u32,
+    /// Its row of the chunk table must be written.
+    pub(super) row_changed: AtomicBool,
+    counters: Arc<Counters>,
+    /// How many chunks of the pool are empty and without a class.
+    empty: Arc<AtomicU32>,
+    hints: Hints,
+    state: Mutex<State>,
+}
+
+/// What the search for a chunk goes by without taking locks; may be a moment old.
+#[derive(Debug)]
+struct Hints {
+    free: AtomicU32,
+    /// Not below the longest free span, or it becomes right when an allocation fails.
+    largest: AtomicU32,
+    class: AtomicU8,
+    active: AtomicBool,
+}
+
+/// What a chunk is when the pool is opened: its row, and what the log says on top of it.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) row: Row,
+    /// The log after the checkpoint, oldest first.
+    pub(super) replay: Vec<Replay>,
+    /// The oldest transaction group in `replay`.
+    pub(super) oldest_logged: Option<Txg>,
+    /// What is allocated with the log applied.
+    pub(super) allocated: u32,
+    /// What was freed and is not yet reusable, by transaction group.
+    pub(super) deferred: Vec<(Txg, Vec<Span>)>,
+}
+
+/// One change to apply on top of a checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Replay {
+    Allocated(Span),
+    Freed(Span),
+}
+
+#[derive(Debug)]
+struct State {
+    class: Option<Class>,
+    /// A slot of the allocator allocates here.
+    active: bool,
+    map: Map,
+    free: u32,
+    deferred: u32,
+    /// What was allocated at the end of the last transaction group that was synced.
+    logged: u32,
+    changes: Vec<Changes>,
+    checkpoint: Option<PhysicalPointer>,
+    described: Txg,
+    allocated_then: u32,
+    /// The oldest transaction group whose log the checkpoint does not cover.
+    oldest_logged: Option<Txg>,
+}
+
+#[derive(Debug)]
+enum Map {
+    Unloaded(Vec<Replay>),
+    Loaded(FreeMap),
+}
+
+/// What one transaction group changed.
+#[derive(Debug, Default)]
+struct Changes {
+    txg: Txg,
+    allocated: Vec<Span>,
+    freed: SpanSet,
+}
+
+impl Chunk {
+    /// A chunk that was never used.
+    pub(super) fn new(
+        place: (ChunkId, VdevId, u32),
+        sectors: u32,
+        counters: Arc<Counters>,
+        empty: Arc<AtomicU32>,
+    ) -> Chunk {
+        let (id, vdev, region) = place;
+        let row = Row { vdev, region, class: None, described: Txg::ZERO, allocated: 0, checkpoint: None };
+        let fresh = Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() };
+        let chunk = Chunk::open(id, sectors, fresh, counters, empty);
+        chunk.row_changed.store(true, Relaxed);
+        chunk
+    }
+
+    /// A chunk as the table and the log describe it. The counts must have been checked.
+    pub(super) fn open(
+        id: ChunkId,
+        sectors: u32,
+        loaded: Loaded,
+        counters: Arc<Counters>,
+        empty: Arc<AtomicU32>,
+    ) -> Chunk {
+        let deferred = total(loaded.deferred.iter().flat_map(|(_, spans)| spans.iter().copied())) as u32;
+        let free = sectors - loaded.allocated - deferred;
+        let whole = free == sectors;
+        // A class is stored a transaction group late when the space layer's own blocks opened the chunk.
+        let class = if whole { None } else { loaded.row.class.or(Some(Class::Metadata)) };
+        counters.free.fetch_add(u64::from(free), Relaxed);
+        counters.deferred.fetch_add(u64::from(deferred), Relaxed);
+        empty.fetch_add(u32::from(whole), Relaxed);
+        let changes = loaded
+            .deferred
+            .into_iter()
+            .map(|(txg, spans)| Changes { txg, allocated: Vec::new(), freed: SpanSet::from_spans(spans) })
+            .collect();
+        let pristine = whole && loaded.row.checkpoint.is_none() && loaded.replay.is_empty();
+        let map = match pristine {
+            true => Map::Loaded(FreeMap::from_spans([Span::new(0, sectors)])),
+            false => Map::Unloaded(loaded.replay),
+        };
+        let hints = Hints {
+            free: AtomicU32::new(free),
+            largest: AtomicU32::new(if pristine { sectors } else { UNKNOWN }),
+            class: AtomicU8::new(code(class)),
+            active: AtomicBool::new(false),
+        };
+        let state = State {
+            class,
+            active: false,
+            map,
+            free,
+            deferred,
+            logged: loaded.allocated,
+            changes,
+            checkpoint: loaded.row.checkpoint,
+            described: loaded.row.described,
+            allocated_then: loaded.row.allocated,
+            oldest_logged: loaded.oldest_logged,
+        };
+        Chunk {
+            id,
+            vdev: loaded.row.vdev,
+            region: loaded.row.region,
+            sectors,
+            row_changed: AtomicBool::new(class != loaded.row.class),
+            counters,
+            empty,
+            hints,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// About how many sectors are free.
+    pub(super) fn free_hint(&self) -> u32 {
+        self.hints.free.load(Relaxed)
+    }
+
+    /// At most how many sectors are free in one piece.
+    pub(super) fn largest_hint(&self) -> u32 {
+        self.hints.largest.load(Relaxed).min(self.free_hint())
+    }
+
+    /// The chunk's class, as of a moment ago.
+    pub(super) fn class_hint(&self) -> Option<Class> {
+        Class::decode(self.hints.class.load(Relaxed)).expect("a class that was encoded")
+    }
+
+    /// Whether a slot allocates here, as of a moment ago.
+    pub(super) fn active_hint(&self) -> bool {
+        self.hints.active.load(Relaxed)
+    }
+
+    /// Takes the chunk for a slot of the allocator; an empty one gets the class, if more than `keep` chunks are empty.
+    pub(super) fn activate(&self, class: Class, keep: u32) -> bool {
+        let mut state = self.state.lock();
+        if state.active {
+            return false;
+        }
+        if state.class.is_none() {
+            let claimed = self.empty.fetch_update(Relaxed, Relaxed, |empty| (empty > keep).then(|| empty - 1));
+            if claimed.is_err() {
+                return false;
+            }
+            self.set_class(&mut state, Some(class));
+        }
+        state.active = true;
+        self.hints.active.store(true, Relaxed);
+        true
+    }
+
+    /// Gives the chunk back from a slot.
+    pub(super) fn deactivate(&self) {
+        let mut state = self.state.lock();
+        state.active = false;
+        self.hints.active.store(false, Relaxed);
+        self.settle(&mut state);
+    }
+
+    /// Allocates `len` sectors in one piece.
+    pub(super) fn take(&self, txg: Txg, len: u32, disk: &Disk<'_>) -> Result<Option<u32>> {
+        let mut state = self.state.lock();
+        if state.class.is_none() {
+            // It was in use when the caller looked, and is an empty chunk by now.
+            return Ok(None);
+        }
+        let map = self.load(&mut state, disk)?;
+        let Some(start) = map.take(len) else {
+            self.hints.largest.store(map.largest(), Relaxed);
+            return Ok(None);
+        };
+        self.note_allocated(&mut state, txg, Span::new(start, len));
+        Ok(Some(start))
+    }
+
+    /// Allocates exactly `span`; false if it is not all free.
+    pub(super) fn claim(&self, txg: Txg, span: Span, disk: &Disk<'_>) -> Result<bool> {
+        let mut state = self.state.lock();
+        let map = self.load(&mut state, disk)?;
+        if !map.take_exactly(span) {
+            return Ok(false);
+        }
+        if state.class.is_none() {
+            self.empty.fetch_sub(1, Relaxed);
+            self.set_class(&mut state, Some(Class::Metadata));
+        }
+        self.note_allocated(&mut state, txg, span);
+        Ok(true)
+    }
+
+    /// Takes back an allocation that nobody has seen yet.
+    pub(super) fn untake(&self, txg: Txg, span: Span) {
+        let mut state = self.state.lock();
+        let allocated = &mut state.changes_of(txg).allocated;
+        let index = allocated.iter().rposition(|run| run.start <= span.start && span.end() <= run.end());
+        let run = allocated.swap_remove(index.expect("an allocation of this transaction group"));
+        let around = [Span::new(run.start, span.start - run.start), Span::new(span.end(), run.end() - span.end())];
+        allocated.extend(around.into_iter().filter(|rest| rest.len > 0));
+        self.make_free(&mut state, span);
+        self.settle(&mut state);
+    }
+
+    /// Frees `span` in `txg`. What is not allocated cannot be freed: the metadata that says so is damaged.
+    pub(super) fn free(&self, txg: Txg, span: Span) -> Result<()> {
+        let mut state = self.state.lock();
+        let free_already = matches!(&state.map, Map::Loaded(map) if map.overlaps(span));
+        let freed_already = state.changes.iter().any(|changes| changes.freed.overlaps(span));
+        if free_already || freed_already || self.sectors - state.free - state.deferred < span.len {
+            return Err(self.damaged(format!("sectors {}+{} are freed twice", span.start, span.len)));
+        }
+        state.changes_of(txg).freed.union(span);
+        state.deferred += span.len;
+        self.counters.deferred.fetch_add(u64::from(span.len), Relaxed);
+        Ok(())
+    }
+
+    /// Forgets the allocations of groups up to `committed`, and makes reusable what was freed up to `release`.
+    pub(super) fn commit(&self, committed: Txg, release: Option<Txg>) -> Vec<Span> {
+        let mut state = self.state.lock();
+        let mut released = Vec::new();
+        for changes in state.changes.iter_mut().filter(|changes| changes.txg <= committed) {
+            changes.allocated = Vec::new();
+            if release.is_some_and(|release| changes.txg <= release) {
+                released.extend(changes.freed.iter());
+                changes.freed = SpanSet::default();
+            }
+        }
+        state.changes.retain(|changes| !changes.is_empty());
+        for &span in &released {
+            state.deferred -= span.len;
+            self.counters.deferred.fetch_sub(u64::from(span.len), Relaxed);
+            self.make_free(&mut state, span);
+        }
+        if !released.is_empty() {
+            self.settle(&mut state);
+        }
+        released
+    }
+
+    /// How many free sectors lie in pieces shorter than `limit`; what is not loaded does not count.
+    pub(super) fn in_pieces_below(&self, limit: u32) -> u64 {
+        match &self.state.lock().map {
+            Map::Loaded(map) => map.in_pieces_below(limit),
+            Map::Unloaded(_) => 0,
+        }
+    }
+
+    /// An error about this chunk's map.
+    fn damaged(&self, problem: impl ToString) -> Error {
+        Error::damaged(format!("space map of chunk {}", self.id), problem)
+    }
+
+    fn note_allocated(&self, state: &mut State, txg: Txg, span: Span) {
+        let allocated = &mut state.changes_of(txg).allocated;
+        match allocated.last_mut() {
+            Some(last) if last.end() == span.start => last.len += span.len,
+            _ => allocated.push(span),
+        }
+        state.free -= span.len;
+        self.hints.free.store(state.free, Relaxed);
+        self.counters.free.fetch_sub(u64::from(span.len), Relaxed);
+    }
+
+    /// Adds `span` to the map and the counts of what is free.
+    fn make_free(&self, state: &mut MutexGuard<'_, State>, span: Span) {
+        match &mut state.map {
+            Map::Loaded(map) => {
+                map.put(span);
+                self.hints.largest.store(map.largest(), Relaxed);
+            }
+            Map::Unloaded(replay) => {
+                replay.push(Replay::Freed(span));
+                self.hints.largest.store(UNKNOWN, Relaxed);
+            }
+        }
+        state.free += span.len;
+        self.hints.free.store(state.free, Relaxed);
+        self.counters.free.fetch_add(u64::from(span.len), Relaxed);
+    }
+
+    /// Makes a chunk that is empty and not in use available to every class.
+    fn settle(&self, state: &mut State) {
+        if !state.active && state.free == self.sectors && state.class.is_some() {
+            self.set_class(state, None);
+            self.empty.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn set_class(&self, state: &mut State, class: Option<Class>) {
+        state.class = class;
+        self.hints.class.store(code(class), Relaxed);
+        self.row_changed.store(true, Relaxed);
+    }
+}
+
+impl State {
+    /// The changes of `txg`, which may be new.
+    fn changes_of(&mut self, txg: Txg) -> &mut Changes {
+        let index = match self.changes.binary_search_by_key(&txg, |changes| changes.txg) {
+            Ok(index) => index,
+            Err(index) => {
+                self.changes.insert(index, Changes { txg, ..Changes::default() });
+                index
+            }
+        };
+        &mut self.changes[index]
+    }
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.allocated.is_empty() && self.freed.iter().next().is_none()
+    }
+}
+
+fn code(class: Option<Class>) -> u8 {
+    class.map_or(0, |class| class as u8)
+}

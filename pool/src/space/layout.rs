@@ -1,0 +1,210 @@
+//! Which chunks there are and where they lie: all that turns addresses into places and back.
+//!
+//! A layout never changes; adding a device makes a new one that shares the chunks. So readers resolve addresses without
+//! a lock.
+
+use std::sync::{Arc, atomic::AtomicU32, atomic::Ordering::Relaxed};
+
+use arc_swap::ArcSwapOption;
+
+use super::chunk::{Chunk, Counters};
+use crate::{
+    error::{Error, Result},
+    format::{
+        pointer::Address,
+        space::{Class, Place, Span},
+    },
+    units::{ChunkId, GIB, MIB, VdevId},
+};
+
+/// The size of the regions of a pool whose smallest device has `smallest` bytes: at least 64 regions where a region
+/// of 1 MiB allows it, and fewer than 128 up to 64 GiB.
+pub fn region_size(smallest: u64) -> u64 {
+    let wanted = (smallest / 64).max(1);
+    (1u64 << wanted.ilog2()).clamp(MIB, GIB)
+}
+
+/// The chunks that the allocator works on at a device: by class, and by how many copies of the block lie there already.
+type Slots = [[ArcSwapOption<Chunk>; 3]; 2];
+
+/// A device.
+#[derive(Debug)]
+pub(super) struct Vdev {
+    pub(super) id: VdevId,
+    pub(super) regions: u32,
+    pub(super) counters: Arc<Counters>,
+    pub(super) chunks: Vec<Arc<Chunk>>,
+    slots: Slots,
+}
+
+impl Vdev {
+    pub(super) fn new(id: VdevId, regions: u32, counters: Arc<Counters>, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
+        chunks.sort_by_key(|chunk| chunk.region);
+        Vdev { id, regions, counters, chunks, slots: Slots::default() }
+    }
+
+    /// The chunk that blocks of `class` go to which have `copies` copies on this device already.
+    pub(super) fn slot(&self, class: Class, copies: usize) -> &ArcSwapOption<Chunk> {
+        &self.slots[class as usize - 1][copies]
+    }
+
+    /// About how many sectors are free.
+    pub(super) fn free(&self) -> u64 {
+        self.counters.free.load(Relaxed)
+    }
+
+    /// How many sectors its chunks have.
+    pub(super) fn sectors(&self) -> u64 {
+        self.chunks.iter().map(|chunk| u64::from(chunk.sectors)).sum()
+    }
+}
+
+/// The devices and chunks of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// The allocation unit, in bytes.
+    pub(super) sector: u32,
+    /// The size of a region, in bytes.
+    pub(super) region: u64,
+    pub(super) vdevs: Vec<Arc<Vdev>>,
+    /// By number.
+    pub(super) chunks: Vec<Arc<Chunk>>,
+    /// How many chunks are empty and without a class.
+    pub(super) empty: Arc<AtomicU32>,
+}
+
+impl Layout {
+    /// No devices yet.
+    pub(super) fn new(sector: u32, region: u64) -> Layout {
+        assert!(sector.is_power_of_two() && region.is_power_of_two() && region >= u64::from(sector));
+        assert!(region / u64::from(sector) <= 1 << 31, "a chunk has too many sectors");
+        Layout { sector, region, vdevs: Vec::new(), chunks: Vec::new(), empty: Arc::default() }
+    }
+
+    /// This layout and a new device with a chunk on each of its regions.
+    pub(super) fn with_vdev(&self, id: VdevId, size: u64) -> Layout {
+        assert!(self.vdevs.iter().all(|vdev| vdev.id != id), "device {id} is there already");
+        let counters = Arc::new(Counters::default());
+        let regions = self.regions_of(size);
+        let first = self.chunks.len() as u32;
+        let chunks: Vec<_> = (0..regions)
+            .map(|region| {
+                let place = (ChunkId(first + region), id, region);
+                Arc::new(Chunk::new(place, self.chunk_sectors(), counters.clone(), self.empty.clone()))
+            })
+            .collect();
+        let mut layout = self.clone();
+        layout.chunks.extend(chunks.iter().cloned());
+        layout.vdevs.push(Arc::new(Vdev::new(id, regions, counters, chunks)));
+        layout
+    }
+
+    /// How many regions a device of `size` bytes has.
+    pub(super) fn regions_of(&self, size: u64) -> u32 {
+        u32::try_from(size / self.region).unwrap_or(u32::MAX)
+    }
+
+    /// How many sectors a chunk has.
+    pub(super) fn chunk_sectors(&self) -> u32 {
+        (self.region / u64::from(self.sector)) as u32
+    }
+
+    /// How many sectors `bytes` take.
+    pub(super) fn sectors_for(&self, bytes: u32) -> u32 {
+        bytes.div_ceil(self.sector)
+    }
+
+    /// `bytes` rounded up to whole sectors.
+    pub(super) fn padded(&self, bytes: u32) -> usize {
+        self.sectors_for(bytes) as usize * self.sector as usize
+    }
+
+    /// The bytes of a device that regions cover; zero if there is no such device.
+    pub(super) fn usable(&self, id: VdevId) -> u64 {
+        self.vdevs.iter().find(|vdev| vdev.id == id).map_or(0, |vdev| u64::from(vdev.regions) * self.region)
+    }
+
+    /// All free sectors.
+    pub(super) fn free(&self) -> u64 {
+        self.vdevs.iter().map(|vdev| vdev.free()).sum()
+    }
+
+    /// How many empty chunks are kept for metadata alone: a 32nd of the pool but at least 8 MiB and two chunks, at most
+    /// a quarter of the pool.
+    pub(super) fn reserve(&self) -> u32 {
+        let chunks = self.chunks.len() as u64;
+        let least = (8 * MIB).div_ceil(self.region).max(2);
+        chunks.div_ceil(32).max(least).min(chunks / 4) as u32
+    }
+
+    /// How many of these are kept for the space layer itself, so that a commit that frees space can always be stored: a
+    /// quarter, at most 64 MiB, at least one.
+    pub(super) fn last_resort(&self) -> u32 {
+        let most = (64 * MIB / self.region).max(1) as u32;
+        self.reserve().div_ceil(4).min(most)
+    }
+
+    /// The chunk and the sectors that `bytes` bytes at `address` take, if they are inside a chunk.
+    pub(super) fn locate(&self, address: Address, bytes: u32) -> Result<(&Arc<Chunk>, Span)> {
+        let span = Span { start: address.sector, len: self.sectors_for(bytes) };
+        let outside = || {
+            let problem = format!("{bytes} bytes at sector {} of chunk {} are outside", address.sector, address.chunk);
+            Error::damaged("block address", problem)
+        };
+        let chunk = self.chunks.get(address.chunk.0 as usize).ok_or_else(outside)?;
+        let end = span.start.checked_add(span.len).filter(|&end| end <= chunk.sectors && span.len > 0);
+        end.map(|_| (chunk, span)).ok_or_else(outside)
+    }
+
+    /// Where a sector of a chunk lies.
+    pub(super) fn place(&self, chunk: &Chunk, sector: u32) -> Place {
+        let offset = u64::from(chunk.region) * self.region + u64::from(sector) * u64::from(self.sector);
+        Place { vdev: chunk.vdev, offset }
+    }
+
+    /// The address of a place on a device.
+    pub(super) fn address(&self, place: Place) -> Result<Address> {
+        let region = place.offset / self.region;
+        let vdev = self.vdevs.iter().find(|vdev| vdev.id == place.vdev);
+        let chunk = vdev.and_then(|vdev| {
+            let index = vdev.chunks.binary_search_by_key(&region, |chunk| u64::from(chunk.region)).ok()?;
+            Some(vdev.chunks[index].id)
+        });
+        let chunk = chunk.ok_or_else(|| Error::damaged("space structure", "it lies outside all chunks"))?;
+        Ok(Address { chunk, sector: ((place.offset % self.region) / u64::from(self.sector)) as u32 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_many_but_not_too_many() {
+        assert_eq!(region_size(0), MIB);
+        assert_eq!(region_size(64 * MIB), MIB);
+        assert_eq!(region_size(GIB), 16 * MIB);
+        assert_eq!(region_size(GIB + GIB / 2), 16 * MIB);
+        assert_eq!(region_size(1 << 50), GIB);
+    }
+
+    #[test]
+    fn an_address_is_found_again_from_its_place() {
+        let layout = Layout::new(4096, MIB).with_vdev(VdevId(7), 4 * MIB).with_vdev(VdevId(3), 2 * MIB + 5);
+        let address = Address { chunk: ChunkId(5), sector: 17 };
+        let (chunk, _) = layout.locate(address, 4096).unwrap();
+        let place = layout.place(chunk, 17);
+        assert_eq!(place, Place { vdev: VdevId(3), offset: MIB + 17 * 4096 });
+        assert_eq!(layout.address(place).unwrap(), address);
+        assert!(layout.address(Place { vdev: VdevId(3), offset: 2 * MIB }).is_err());
+    }
+
+    #[test]
+    fn an_address_outside_is_damage() {
+        let layout = Layout::new(4096, MIB).with_vdev(VdevId(0), 2 * MIB);
+        for (chunk, sector, bytes) in [(2, 0, 1), (0, 256, 1), (1, 255, 4097), (1, u32::MAX, 8192), (0, 0, 0)] {
+            assert!(layout.locate(Address { chunk: ChunkId(chunk), sector }, bytes).is_err());
+        }
+        assert!(layout.locate(Address { chunk: ChunkId(1), sector: 255 }, 4096).is_ok());
+    }
+}

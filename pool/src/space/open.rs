@@ -1,0 +1,220 @@
+//! From the uberblock's space root back to the space of a pool: the table and the log are read, checkpoints are not.
+//!
+//! Everything read is checked against everything else before it is believed: chunks lie inside their devices and on
+//! regions of their own, the log is in order and speaks of sectors that exist, and the counts add up.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    Space,
+    chunk::{Chunk, Counters, Loaded, Replay},
+    io::{Disk, SpaceIo},
+    layout::{Layout, Vdev},
+    span_set::{SpanSet, total},
+    sync::{LogGroup, Stored},
+};
+use crate::{
+    error::{Error, Result},
+    format::space::{
+        PhysicalPointer, SpaceRoot, Span,
+        log::{ChunkChanges, LogBlock, decode_changes},
+        table::{PageError, Row, TableRoot, decode_page},
+    },
+    units::{ChunkId, Txg, VdevId},
+};
+
+/// The frees of so many groups, the newest, are not reusable yet when the pool is opened.
+const DEFERRED_GROUPS: usize = 2;
+
+impl Space {
+    /// The space of a pool as transaction group `txg` committed it. `sector`, `region` and the devices with their
+    /// usable sizes are those of the pool's configuration.
+    pub fn open(
+        root: &SpaceRoot,
+        sector: u32,
+        region: u64,
+        vdevs: &[(VdevId, u64)],
+        txg: Txg,
+        io: &dyn SpaceIo,
+    ) -> Result<Space> {
+        let mut layout = bare_layout(sector, region, vdevs);
+        let disk = Disk { layout: &layout, io };
+        let (pages, rows) = read_table(root, &disk)?;
+        let log = read_log(root, txg, &disk)?;
+        let sectors = layout.chunk_sectors();
+        let chunks = apply_log(rows, &log, sectors)?;
+        check_places(&chunks, &layout)?;
+        if chunks.iter().map(|chunk| u64::from(chunk.allocated)).sum::<u64>() != root.allocated {
+            return Err(Error::damaged("space log", "the allocated sectors do not add up"));
+        }
+        add_chunks(&mut layout, chunks);
+        let history = log.iter().rev().take(DEFERRED_GROUPS).rev().map(|(group, _)| group.txg).collect();
+        let log: VecDeque<_> = log.into_iter().map(|(group, _)| group).collect();
+        Ok(Space::assemble(layout, Stored { txg, table: Some(root.table), pages, log }, history))
+    }
+}
+
+/// The devices without their chunks: enough to read physical pointers.
+fn bare_layout(sector: u32, region: u64, vdevs: &[(VdevId, u64)]) -> Layout {
+    let mut layout = Layout::new(sector, region);
+    for &(id, size) in vdevs {
+        let regions = layout.regions_of(size);
+        layout.vdevs.push(Arc::new(Vdev::new(id, regions, Arc::default(), Vec::new())));
+    }
+    layout
+}
+
+fn read_table(root: &SpaceRoot, disk: &Disk<'_>) -> Result<(Vec<Option<PhysicalPointer>>, Vec<Row>)> {
+    const WHAT: &str = "chunk table";
+    let table = TableRoot::decode(&disk.read(&root.table, WHAT)?).map_err(|error| Error::damaged(WHAT, error))?;
+    let mut rows = Vec::new();
+    for page in &table.pages {
+        rows.extend(decode_page(&disk.read(page, WHAT)?).map_err(page_error)?);
+    }
+    if rows.len() != table.chunks as usize || table.chunks != root.next_chunk {
+        return Err(Error::damaged(WHAT, "it has another number of rows than it says"));
+    }
+    Ok((table.pages.into_iter().map(Some).collect(), rows))
+}
+
+fn page_error(error: PageError) -> Error {
+    match error {
+        PageError::Malformed(error) => Error::damaged("chunk table", error),
+        PageError::UnknownKind(kind) => {
+            Error::Unsupported { what: "chunk".into(), problem: format!("kind {kind} is not known") }
+        }
+    }
+}
+
+/// The log's groups and what they changed, oldest first.
+fn read_log(root: &SpaceRoot, txg: Txg, disk: &Disk<'_>) -> Result<VecDeque<(LogGroup, Vec<ChunkChanges>)>> {
+    const WHAT: &str = "space log";
+    let mut log = VecDeque::new();
+    let mut parts: VecDeque<(PhysicalPointer, Vec<u8>)> = VecDeque::new();
+    let mut next = Some(root.log_head);
+    let mut expected: Option<(Txg, u32)> = None;
+    let mut newest_allowed = txg;
+    loop {
+        let pointer = next.ok_or_else(|| Error::damaged(WHAT, "it ends early"))?;
+        let block = LogBlock::decode(&disk.read(&pointer, WHAT)?).map_err(|error| Error::damaged(WHAT, error))?;
+        let in_order = match expected {
+            Some(expected) => (block.txg, block.part) == expected,
+            None => block.txg <= newest_allowed && block.txg >= root.log_tail,
+        };
+        if !in_order || (log.is_empty() && block.txg != txg) {
+            return Err(Error::damaged(WHAT, "its blocks are not in order"));
+        }
+        parts.push_front((pointer, block.piece));
+        next = block.previous;
+        if block.part > 0 {
+            expected = Some((block.txg, block.part - 1));
+            continue;
+        }
+        expected = None;
+        let (blocks, pieces): (Vec<_>, Vec<_>) = parts.drain(..).unzip();
+        let changes = decode_changes(&pieces.concat()).map_err(|error| Error::damaged(WHAT, error))?;
+        log.push_front((LogGroup { txg: block.txg, blocks }, changes));
+        if block.txg == root.log_tail {
+            return Ok(log);
+        }
+        newest_allowed = block.txg.back(1);
+    }
+}
+
+/// Every chunk's counts and what is left to apply to its checkpoint.
+fn apply_log(rows: Vec<Row>, log: &VecDeque<(LogGroup, Vec<ChunkChanges>)>, sectors: u32) -> Result<Vec<Loaded>> {
+    let mut chunks: Vec<Tally> = rows.into_iter().map(Tally::new).collect();
+    let first_deferred = log.len().saturating_sub(DEFERRED_GROUPS);
+    for (index, (group, changes)) in log.iter().enumerate() {
+        for change in changes {
+            let chunk = chunks.get_mut(change.chunk.0 as usize);
+            let chunk = chunk.ok_or_else(|| Error::damaged("space log", "it speaks of a chunk that does not exist"))?;
+            chunk.apply(group.txg, change, index >= first_deferred);
+        }
+    }
+    let ids = (0..).map(ChunkId);
+    chunks.into_iter().zip(ids).map(|(chunk, id)| chunk.finish(id, sectors)).collect()
+}
+
+/// A chunk while the log is applied.
+struct Tally {
+    chunk: Loaded,
+    allocated: i64,
+    /// The end of the last span.
+    end: u32,
+}
+
+impl Tally {
+    fn new(row: Row) -> Tally {
+        let allocated = i64::from(row.allocated);
+        let chunk = Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() };
+        Tally { chunk, allocated, end: 0 }
+    }
+
+    fn apply(&mut self, txg: Txg, change: &ChunkChanges, deferred: bool) {
+        let last = change.allocated.last().into_iter().chain(change.freed.last());
+        self.end = last.map(|span| span.end()).fold(self.end, u32::max);
+        if deferred && !change.freed.is_empty() {
+            self.chunk.deferred.push((txg, change.freed.clone()));
+        }
+        if txg <= self.chunk.row.described {
+            return;
+        }
+        let sectors = |spans: &[Span]| total(spans.iter().copied()) as i64;
+        self.allocated += sectors(&change.allocated) - sectors(&change.freed);
+        self.chunk.oldest_logged.get_or_insert(txg);
+        self.chunk.replay.extend(change.allocated.iter().copied().map(Replay::Allocated));
+        if !deferred {
+            self.chunk.replay.extend(change.freed.iter().copied().map(Replay::Freed));
+        }
+    }
+
+    fn finish(mut self, id: ChunkId, sectors: u32) -> Result<Loaded> {
+        let damaged = |problem: &str| Err(Error::damaged(format!("space map of chunk {id}"), problem));
+        let mut freed = SpanSet::default();
+        for &span in self.chunk.deferred.iter().flat_map(|(_, spans)| spans) {
+            if freed.overlaps(span) {
+                return damaged("sectors are freed twice");
+            }
+            freed.union(span);
+        }
+        let used = self.allocated.checked_add_unsigned(total(freed.iter()));
+        let possible = self.allocated >= 0 && used.is_some_and(|used| used <= i64::from(sectors));
+        if self.end > sectors || !possible || self.chunk.row.allocated > sectors {
+            return damaged("the log does not fit its row");
+        }
+        self.chunk.allocated = self.allocated as u32;
+        Ok(self.chunk)
+    }
+}
+
+/// Every chunk has a region of its own.
+fn check_places(chunks: &[Loaded], layout: &Layout) -> Result<()> {
+    let mut taken = BTreeSet::new();
+    for row in chunks.iter().map(|chunk| &chunk.row) {
+        let inside = u64::from(row.region) < layout.usable(row.vdev) / layout.region;
+        if !inside || !taken.insert((row.vdev, row.region)) {
+            let problem = format!("region {} of device {} cannot be a chunk's", row.region, row.vdev);
+            return Err(Error::damaged("chunk table", problem));
+        }
+    }
+    Ok(())
+}
+
+fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
+    let sectors = layout.chunk_sectors();
+    let counters: Vec<(VdevId, Arc<Counters>)> =
+        layout.vdevs.iter().map(|vdev| (vdev.id, vdev.counters.clone())).collect();
+    for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
+        let counters = counters.iter().find(|(vdev, _)| *vdev == chunk.row.vdev).map(|(_, counters)| counters.clone());
+        let counters = counters.expect("the chunk's place was checked");
+        layout.chunks.push(Arc::new(Chunk::open(id, sectors, chunk, counters, layout.empty.clone())));
+    }
+    for vdev in &mut layout.vdevs {
+        let own = layout.chunks.iter().filter(|chunk| chunk.vdev == vdev.id).cloned().collect();
+        *vdev = Arc::new(Vdev::new(vdev.id, vdev.regions, vdev.counters.clone(), own));
+    }
+}

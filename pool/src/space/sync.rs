@@ -1,0 +1,264 @@
+//! Storing what a transaction group changed.
+//!
+//! In this order, for group N: checkpoints of some chunks (of the end of N-1), the table's changed pages and root, then
+//! the log of N with everything that was allocated and freed up to here, and its own blocks. Everything goes to new
+//! places, so until the uberblock is written a crash finds the former root whole; and what it refers to is freed in N,
+//! hence not reused before N+2 is committed.
+//!
+//! The log is bounded: while it is longer than [`CALM_GROUPS`] or [`CALM_BYTES`], each group checkpoints a share of the
+//! chunks that the log speaks about, those first whose entries are oldest, and its tail follows. It always keeps the
+//! last three groups: the frees of two of them are still deferred when the pool is opened.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use super::{
+    Allocation, Space,
+    chunk::Chunk,
+    io::{Disk, SpaceIo},
+    layout::Layout,
+};
+use crate::{
+    error::{Error, Result},
+    format::space::{
+        PhysicalPointer, SpaceRoot,
+        log::{ChunkChanges, LogBlock, MAX_LOG_HEAD, encode_changes},
+        table::{ROWS_PER_PAGE, TableRoot, encode_page},
+    },
+    units::{KIB, MIB, Txg},
+};
+
+/// A log of at most so many groups needs no checkpoints.
+const CALM_GROUPS: usize = 16;
+/// A log of at most so many bytes needs no checkpoints.
+const CALM_BYTES: u64 = MIB;
+/// From this length on, in bytes, the log is shortened in a hurry.
+const HURRY_BYTES: u64 = 4 * MIB;
+/// The largest block of the log, in bytes.
+const MAX_LOG_BLOCK: u32 = 128 * KIB as u32;
+/// Room for the entries of a log block's own allocation.
+const LOG_SLACK: usize = 64;
+/// The space layer's blocks have as many copies.
+const COPIES: u8 = 3;
+
+/// What the last sync stored, and where.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    /// The transaction group.
+    pub(super) txg: Txg,
+    pub(super) table: Option<PhysicalPointer>,
+    pub(super) pages: Vec<Option<PhysicalPointer>>,
+    /// The log, oldest group first.
+    pub(super) log: VecDeque<LogGroup>,
+}
+
+/// The log of one transaction group.
+#[derive(Debug)]
+pub(super) struct LogGroup {
+    pub(super) txg: Txg,
+    /// Its blocks, in order.
+    pub(super) blocks: Vec<PhysicalPointer>,
+}
+
+impl LogGroup {
+    fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.len)).sum()
+    }
+}
+
+impl Stored {
+    /// All blocks but the checkpoints.
+    pub(super) fn pointers(&self) -> impl Iterator<Item = PhysicalPointer> + '_ {
+        let log = self.log.iter().flat_map(|group| group.blocks.iter().copied());
+        self.table.into_iter().chain(self.pages.iter().copied().flatten()).chain(log)
+    }
+}
+
+impl Space {
+    /// Stores what `txg` changed, and returns what its uberblock must hold. All allocations and frees of `txg` must be
+    /// done; those of the next group may go on. One thread at a time. After an error the pool takes no more changes.
+    pub fn sync(&self, txg: Txg, io: &dyn SpaceIo) -> Result<SpaceRoot> {
+        let mut stored = self.stored.lock();
+        assert!(stored.txg < txg, "transaction group {txg} is synced out of turn");
+        let layout = self.layout.load_full();
+        let writer = Writer { space: self, txg, disk: Disk { layout: &layout, io } };
+        writer.write_checkpoints(&stored)?;
+        let table = writer.write_table(&mut stored)?;
+        writer.trim_log(&mut stored)?;
+        let group = writer.write_log(&stored)?;
+        let log_head = *group.blocks.last().expect("the log of a group has a block");
+        stored.log.push_back(group);
+        stored.txg = txg;
+        Ok(SpaceRoot {
+            table,
+            log_head,
+            log_tail: stored.log.front().map_or(txg, |group| group.txg),
+            next_chunk: layout.chunks.len() as u32,
+            allocated: layout.chunks.iter().map(|chunk| u64::from(chunk.logged())).sum(),
+        })
+    }
+}
+
+/// Writes one transaction group.
+struct Writer<'a> {
+    space: &'a Space,
+    txg: Txg,
+    disk: Disk<'a>,
+}
+
+impl Writer<'_> {
+    fn layout(&self) -> &Layout {
+        self.disk.layout
+    }
+
+    fn write_checkpoints(&self, stored: &Stored) -> Result<()> {
+        let bytes: u64 = stored.log.iter().map(LogGroup::bytes).sum();
+        if stored.log.len() <= CALM_GROUPS && bytes <= CALM_BYTES {
+            return Ok(());
+        }
+        let chunks = &self.layout().chunks;
+        let mut logged: Vec<(Txg, &Arc<Chunk>)> =
+            chunks.iter().filter_map(|chunk| Some((chunk.oldest_logged()?, chunk))).collect();
+        logged.sort_by_key(|&(oldest, _)| oldest);
+        let share = if bytes > HURRY_BYTES { logged.len() / 4 } else { logged.len() / 16 };
+        for (_, chunk) in logged.into_iter().take(share + 1) {
+            self.write_checkpoint(chunk)?;
+        }
+        Ok(())
+    }
+
+    fn write_checkpoint(&self, chunk: &Chunk) -> Result<()> {
+        let checkpoint = match chunk.describe(self.txg.back(1), &self.disk) {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => {
+                // The old checkpoint and the log stay, and with them whatever can be said about the chunk.
+                tracing::warn!(chunk = chunk.id.0, %error, "a chunk cannot be checkpointed");
+                return Ok(());
+            }
+        };
+        let pointer = match chunk.logged() {
+            0 => None,
+            _ => match self.store(&checkpoint.encode()) {
+                // The log may stay longer than it should while there is no room.
+                Err(Error::OutOfSpace) => return Ok(()),
+                stored => Some(stored?),
+            },
+        };
+        self.discard(chunk.set_checkpoint(self.txg.back(1), pointer))
+    }
+
+    /// Writes the pages whose rows changed, and the root if any did.
+    fn write_table(&self, stored: &mut Stored) -> Result<PhysicalPointer> {
+        let groups = self.layout().chunks.chunks(ROWS_PER_PAGE);
+        let mut changed = stored.table.is_none();
+        stored.pages.resize(groups.len(), None);
+        for (page, chunks) in stored.pages.iter_mut().zip(groups) {
+            // A row that changes from here on, by the next group, is written again by the next sync.
+            let dirty = chunks.iter().fold(false, |dirty, chunk| chunk.row_changed.swap(false, Relaxed) | dirty);
+            if dirty || page.is_none() {
+                let rows: Vec<_> = chunks.iter().map(|chunk| chunk.row()).collect();
+                let new = self.store(&encode_page(&rows))?;
+                self.discard(page.replace(new))?;
+                changed = true;
+            }
+        }
+        if changed {
+            let pages = stored.pages.iter().copied().flatten().collect();
+            let root = TableRoot { chunks: self.layout().chunks.len() as u32, pages };
+            let new = self.store(&root.encode())?;
+            self.discard(stored.table.replace(new))?;
+        }
+        Ok(stored.table.expect("the table was written"))
+    }
+
+    /// Frees the log that no chunk needs any more.
+    fn trim_log(&self, stored: &mut Stored) -> Result<()> {
+        let needed = self.layout().chunks.iter().filter_map(|chunk| chunk.oldest_logged()).min().unwrap_or(self.txg);
+        while stored.log.len() > 2 && stored.log.front().is_some_and(|group| group.txg < needed) {
+            for block in stored.log.pop_front().into_iter().flat_map(|group| group.blocks) {
+                self.discard(Some(block))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Allocates the log's blocks until the changes, with these allocations among them, fit, and writes them.
+    fn write_log(&self, stored: &Stored) -> Result<LogGroup> {
+        let mut room: Vec<(Allocation, usize)> = Vec::new();
+        let (changes, coded) = loop {
+            let changes = self.changes();
+            let coded = encode_changes(&changes);
+            let missing = coded.len().saturating_sub(room.iter().map(|&(_, room)| room).sum());
+            if missing == 0 && !room.is_empty() {
+                break (changes, coded);
+            }
+            room.push(self.allocate_log_block(missing)?);
+        };
+        let mut previous = stored.log.back().and_then(|group| group.blocks.last().copied());
+        let mut blocks = Vec::new();
+        let mut rest = coded.as_slice();
+        for (part, (allocation, room)) in (0u32..).zip(room) {
+            let (piece, after) = rest.split_at(room.min(rest.len()));
+            rest = after;
+            let block = LogBlock { txg: self.txg, part, previous, piece: piece.to_vec() };
+            let mut bytes = block.encode();
+            bytes.resize(room + MAX_LOG_HEAD, 0);
+            let pointer = self.write_at(&allocation, &bytes)?;
+            previous = Some(pointer);
+            blocks.push(pointer);
+        }
+        for change in &changes {
+            self.layout().chunks[change.chunk.0 as usize].mark_logged(self.txg, change);
+        }
+        Ok(LogGroup { txg: self.txg, blocks })
+    }
+
+    fn changes(&self) -> Vec<ChunkChanges> {
+        self.layout().chunks.iter().filter_map(|chunk| chunk.changes(self.txg)).collect()
+    }
+
+    /// A block for about `missing` bytes of the log, and how many it has room for.
+    fn allocate_log_block(&self, missing: usize) -> Result<(Allocation, usize)> {
+        let sector = self.layout().sector;
+        let least = self.layout().padded((MAX_LOG_HEAD + LOG_SLACK) as u32) as u32;
+        let wanted = (missing + MAX_LOG_HEAD + LOG_SLACK).min(MAX_LOG_BLOCK as usize) as u32;
+        let mut bytes = wanted.next_multiple_of(sector).max(least);
+        loop {
+            match self.space.allocate_own(self.txg, bytes, COPIES, self.disk.io) {
+                Err(Error::OutOfSpace) if bytes > least => bytes = (bytes / 2).next_multiple_of(sector).max(least),
+                allocation => return Ok((allocation?, bytes as usize - MAX_LOG_HEAD)),
+            }
+        }
+    }
+
+    /// Writes a new block.
+    fn store(&self, bytes: &[u8]) -> Result<PhysicalPointer> {
+        let len = u32::try_from(bytes.len()).map_err(|_| Error::OutOfSpace)?;
+        let allocation = self.space.allocate_own(self.txg, len, COPIES, self.disk.io)?;
+        self.write_at(&allocation, bytes)
+    }
+
+    /// Writes a block where room was allocated for it: no more sectors than it takes, for its pointer tells what to
+    /// free.
+    fn write_at(&self, allocation: &Allocation, bytes: &[u8]) -> Result<PhysicalPointer> {
+        let mut pointer = PhysicalPointer { copies: allocation.copies, len: bytes.len() as u32, ..Default::default() };
+        for (place, &address) in pointer.places.iter_mut().zip(allocation.addresses()) {
+            let (chunk, span) = self.layout().locate(address, pointer.len)?;
+            *place = self.layout().place(chunk, span.start);
+        }
+        pointer.checksum = *blake3::hash(bytes).as_bytes();
+        self.disk.write(&pointer, bytes.to_vec())?;
+        Ok(pointer)
+    }
+
+    /// Frees a block of an earlier group.
+    fn discard(&self, pointer: Option<PhysicalPointer>) -> Result<()> {
+        let Some(pointer) = pointer else { return Ok(()) };
+        for &place in pointer.places() {
+            self.space.free(self.txg, self.layout().address(place)?, pointer.len)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Whose turn it is among the devices.
+//!
+//! A device gets [`TURN`] bytes in a row, so that its writes are large, and turns in proportion to its free space, so
+//! that all devices fill up together. The turns are spread evenly (smooth weighted round robin).
+
+use super::layout::Layout;
+use crate::units::MIB;
+
+/// How much goes to one device before the next has its turn, in bytes.
+const TURN: u64 = MIB;
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Wheel {
+    current: usize,
+    /// The sectors left of the turn.
+    left: u64,
+    /// What each device is owed, in sectors of free space.
+    credits: Vec<i128>,
+}
+
+impl Wheel {
+    /// The device that the next `sectors` sectors go to.
+    pub(super) fn next(&mut self, layout: &Layout, sectors: u32) -> usize {
+        if self.left == 0 {
+            self.turn(layout);
+            self.left = (TURN / u64::from(layout.sector)).max(1);
+        }
+        self.left = self.left.saturating_sub(u64::from(sectors));
+        self.current
+    }
+
+    fn turn(&mut self, layout: &Layout) {
+        self.credits.resize(layout.vdevs.len(), 0);
+        let mut all = 0;
+        for (credit, vdev) in self.credits.iter_mut().zip(&layout.vdevs) {
+            let free = i128::from(vdev.free());
+            *credit += free;
+            all += free;
+        }
+        let owed = self.credits.iter().enumerate().max_by_key(|&(index, credit)| (credit, std::cmp::Reverse(index)));
+        self.current = owed.map_or(0, |(index, _)| index);
+        if let Some(credit) = self.credits.get_mut(self.current) {
+            *credit -= all;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::VdevId;
+
+    #[test]
+    fn turns_follow_free_space() {
+        let layout = Layout::new(4096, MIB).with_vdev(VdevId(0), 10 * MIB).with_vdev(VdevId(1), 30 * MIB);
+        let mut wheel = Wheel::default();
+        let turns: Vec<usize> = (0..8).map(|_| wheel.next(&layout, 256)).collect();
+        assert_eq!(turns.iter().filter(|&&turn| turn == 1).count(), 6);
+        assert_ne!(turns[..4], [1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn small_blocks_share_a_turn() {
+        let layout = Layout::new(4096, MIB).with_vdev(VdevId(0), 10 * MIB).with_vdev(VdevId(1), 10 * MIB);
+        let mut wheel = Wheel::default();
+        let turns: Vec<usize> = (0..512).map(|_| wheel.next(&layout, 1)).collect();
+        assert!(turns[..256].iter().all(|turn| *turn == turns[0]));
+        assert!(turns[256..].iter().all(|turn| *turn != turns[0]));
+    }
+}

@@ -1,0 +1,87 @@
+//! Walking the nodes of a stored tree: for destroying, sending, comparing and checking.
+
+use std::sync::Arc;
+
+use crate::{
+    error::Result,
+    format::key::Key,
+    tree::{
+        node::Node,
+        view::{Miss, Root},
+    },
+    units::Txg,
+};
+
+/// A place in the walk. Every node is entered before its children and left after them, so what destroys a tree does so
+/// on leaving: a node is there as long as anything under it is.
+#[derive(Debug)]
+pub enum Event {
+    /// On the way down.
+    Enter(Miss, Arc<Node>),
+    /// On the way up.
+    Leave(Miss, Arc<Node>),
+}
+
+/// Walks the nodes of a stored tree in order of their keys, those born after a given transaction group: an older node
+/// is skipped with all that hangs under it, for whatever is reachable from a node is not younger than it.
+#[derive(Debug)]
+pub struct Walker {
+    from: Key,
+    born_after: Txg,
+    pending: Option<Miss>,
+    stack: Vec<(Miss, Arc<Node>, usize)>,
+}
+
+impl Miss {
+    /// The root of a stored tree.
+    pub fn root(root: &Root) -> Option<Miss> {
+        let pointer = *root.slot.pointer()?;
+        Some(Miss { pointer, level: root.level, low: Key::MIN, high: Key::MAX })
+    }
+}
+
+impl Walker {
+    /// A walk over the nodes under `root` whose range ends after `from` and that were born after `born_after`.
+    pub fn new(root: Miss, from: Key, born_after: Txg) -> Walker {
+        Walker { from, born_after, pending: Some(root), stack: Vec::new() }
+    }
+
+    /// The next step. `load` reads a node.
+    pub fn next(&mut self, mut load: impl FnMut(&Miss) -> Result<Arc<Node>>) -> Result<Option<Event>> {
+        loop {
+            if let Some(place) = self.pending.take() {
+                if place.pointer.birth <= self.born_after || place.high <= self.from {
+                    continue;
+                }
+                let node = match load(&place) {
+                    Ok(node) => node,
+                    Err(error) => {
+                        self.pending = Some(place);
+                        return Err(error);
+                    }
+                };
+                self.stack.push((place, node.clone(), 0));
+                return Ok(Some(Event::Enter(place, node)));
+            }
+            let Some((place, node, next)) = self.stack.last_mut() else { return Ok(None) };
+            match node.interior().and_then(|interior| Some((interior, interior.children.get(*next)?))) {
+                Some((interior, child)) => {
+                    let pointer = *child.slot.pointer().expect("a stored node's children are stored");
+                    let high = interior.high(*next, node.high);
+                    self.pending = Some(Miss { pointer, level: place.level - 1, low: child.low, high });
+                    *next += 1;
+                }
+                None => {
+                    let event = Event::Leave(*place, node.clone());
+                    self.stack.pop();
+                    return Ok(Some(event));
+                }
+            }
+        }
+    }
+
+    /// Skips the node that could not be read, and all under it.
+    pub fn skip(&mut self) {
+        self.pending = None;
+    }
+}

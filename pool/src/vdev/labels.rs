@@ -1,0 +1,299 @@
+//! Writing and finding labels on a device.
+//!
+//! Labels change rarely: when a pool is made, imported, exported, renamed, or gets another device. They are written two by
+//! two, one at each end of the device, with a flush after each pair. First comes a pair whose loss costs nothing, because
+//! the other holds a label that is at least as new: normally L0 and L2, after a crash perhaps L1 and L3.
+//!
+//! | power fails | first pair | second pair | import finds |
+//! | --- | --- | --- | --- |
+//! | before or while the first pair is written | old, new or torn | old | the new label if one was whole, else the old |
+//! | after the first flush, or while the second pair is written | new | old, new or torn | the new label |
+//! | after the second flush | new | new | the new label |
+//!
+//! A torn label fails its checksum and is passed over. The newest good one counts, which is the one of the highest
+//! transaction group: whoever changes a label gives it a higher one. If neither label of the first pair could be written,
+//! the second is left alone: it holds the only good labels.
+//!
+//! The rings of uberblocks in the labels are not touched by this, but for [`write_new_labels`] and [`clear_labels`]; see
+//! [`crate::vdev::uberblocks`].
+
+use crate::{
+    device::Device,
+    error::{Error, Result},
+    format::label::{BODY_AT, BODY_SIZE, LABEL_SIZE, LABELS, Label, label_offsets},
+};
+
+/// The pairs of labels, by their number.
+const PAIRS: [[usize; 2]; 2] = [[0, 2], [1, 3]];
+
+/// Makes the device one of the pool that `label` describes. What its labels held before is erased, uberblocks and the
+/// signatures of other formats in the same places included.
+///
+/// A crash leaves a device with no label, or with a label and no uberblock: in both cases no pool.
+///
+/// # Errors
+/// [`Error::Request`] if the device is too small or the label too long, before anything is written.
+pub fn write_new_labels(device: &dyn Device, label: &Label) -> Result<()> {
+    encode(device, label)?;
+    clear_labels(device)?;
+    write_labels(device, label)
+}
+
+/// Replaces the labels of a device, so that a crash leaves the old or the new one.
+///
+/// # Errors
+/// If neither label of a pair could be written, or a flush failed. The device still has a good pair then.
+pub fn write_labels(device: &dyn Device, label: &Label) -> Result<()> {
+    let bodies = encode(device, label)?;
+    for pair in writing_order(device)? {
+        let results = pair.map(|n| device.write_at(bodies[n].0, &bodies[n].1));
+        if let [Err(source), Err(_)] = results {
+            return Err(failed(device, "write a label", source));
+        }
+        device.flush().map_err(|source| failed(device, "flush a label", source))?;
+    }
+    Ok(())
+}
+
+/// The pairs in the order in which to write them: the one that holds a newest label last.
+fn writing_order(device: &dyn Device) -> Result<[[usize; 2]; 2]> {
+    let txgs = offsets(device)?.map(|at| read_label_at(device, at).ok().flatten().map(|label| label.txg));
+    let newest = txgs.iter().max().expect("a device has four labels");
+    let [first, second] = PAIRS;
+    match second.iter().any(|n| txgs[*n] == *newest) {
+        true => Ok([first, second]),
+        false => Ok([second, first]),
+    }
+}
+
+/// Erases all four labels and what lies behind the last one, so that the device belongs to no pool and shows no signature
+/// of what it held before. An error does not keep it from trying the rest.
+pub fn clear_labels(device: &dyn Device) -> Result<()> {
+    let offsets = offsets(device)?;
+    let zeros = vec![0; LABEL_SIZE as usize];
+    let end = offsets[LABELS - 1] + LABEL_SIZE;
+    let tail = &zeros[..(device.size() - end) as usize];
+    let labels = offsets.map(|at| device.write_at(at, &zeros));
+    let results = labels.into_iter().chain([device.write_at(end, tail), device.flush()]);
+    let errors: Vec<_> = results.filter_map(Result::err).collect();
+    match errors.into_iter().next() {
+        Some(source) => Err(failed(device, "erase the labels", source)),
+        None => Ok(()),
+    }
+}
+
+/// The newest good label of a device, or `None` if it has none and nothing that claims to be one.
+///
+/// # Errors
+/// [`Error::Device`] if nothing can be read, [`Error::Unsupported`] if there are only labels of another version,
+/// [`Error::Damaged`] if there are only damaged ones.
+pub fn read_label(device: &dyn Device) -> Result<Option<Label>> {
+    let Ok(offsets) = offsets(device) else { return Ok(None) };
+    let mut best: Option<Label> = None;
+    let (mut absent, mut failure) = (false, None);
+    for at in PAIRS.into_iter().flatten().map(|n| offsets[n]) {
+        match read_label_at(device, at) {
+            Ok(Some(label)) if best.as_ref().is_none_or(|best| label.txg > best.txg) => best = Some(label),
+            Ok(Some(_)) => {}
+            Ok(None) => absent = true,
+            Err(error) => failure = Some(telling(failure, error)),
+        }
+    }
+    match (best, failure) {
+        (Some(label), _) => Ok(Some(label)),
+        // One that could not be read beside one that is not there says nothing about a pool.
+        (None, Some(Error::Device { .. })) if absent => Ok(None),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The label at an offset, or `None` if what is there does not claim to be one.
+fn read_label_at(device: &dyn Device, at: u64) -> Result<Option<Label>> {
+    let mut body = vec![0; BODY_SIZE];
+    device.read_at(at + BODY_AT, &mut body).map_err(|source| failed(device, "read a label", source))?;
+    match Label::claims(&body) {
+        true => Label::decode(&body, at + BODY_AT).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// The error that says more: another version, before damage, before a device that does not answer.
+fn telling(before: Option<Error>, error: Error) -> Error {
+    let rank = |error: &Error| match error {
+        Error::Unsupported { .. } => 2,
+        Error::Damaged { .. } => 1,
+        _ => 0,
+    };
+    match before {
+        Some(before) if rank(&before) >= rank(&error) => before,
+        _ => error,
+    }
+}
+
+/// The four bodies, each with its place on the device.
+fn encode(device: &dyn Device, label: &Label) -> Result<Vec<(u64, Vec<u8>)>> {
+    let encode_at = |label_at| Ok((label_at + BODY_AT, label.encode(label_at + BODY_AT)?));
+    offsets(device)?.into_iter().map(encode_at).collect()
+}
+
+/// Where the labels of a device start.
+pub(super) fn offsets(device: &dyn Device) -> Result<[u64; LABELS]> {
+    match device.size() {
+        size if size < LABELS as u64 * LABEL_SIZE => {
+            Err(Error::Request(format!("{} is too small for a pool: {size} bytes", device.name())))
+        }
+        size => Ok(label_offsets(size)),
+    }
+}
+
+pub(super) fn failed(device: &dyn Device, action: &'static str, source: std::io::Error) -> Error {
+    Error::Device { device: device.name().to_owned(), action, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ops::Range, sync::Arc};
+
+    use super::*;
+    use crate::{
+        admin::probe::probe_foreign,
+        device::{Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+        error::ErrorKind,
+        format::{label::tests::sample, uberblock},
+        units::{Guid, MIB, Txg},
+        vdev::uberblocks,
+    };
+
+    const SIZE: u64 = 64 * MIB + 1000;
+
+    fn labelled(txg: u64) -> MemoryDevice {
+        let device = MemoryDevice::new("disk", SIZE);
+        write_new_labels(&device, &sample(txg)).unwrap();
+        device
+    }
+
+    fn smash(device: &MemoryDevice, labels: &[usize]) {
+        for n in labels {
+            device.write_at(label_offsets(SIZE)[*n] + BODY_AT + 20, &[0xee; 9]).unwrap();
+        }
+    }
+
+    #[test]
+    fn any_one_label_is_enough() {
+        for survivor in 0..LABELS {
+            let device = labelled(7);
+            let others: Vec<usize> = (0..LABELS).filter(|n| *n != survivor).collect();
+            smash(&device, &others);
+            assert_eq!(read_label(&device).unwrap(), Some(sample(7)), "label {survivor}");
+        }
+    }
+
+    #[test]
+    fn the_newest_good_label_counts() {
+        let device = labelled(7);
+        let [l0, l1, ..] = label_offsets(SIZE);
+        for (at, txg) in [(l0, 8), (l1, 9)] {
+            device.write_at(at + BODY_AT, &sample(txg).encode(at + BODY_AT).unwrap()).unwrap();
+        }
+        assert_eq!(read_label(&device).unwrap().unwrap().txg, Txg(9));
+        smash(&device, &[1]);
+        assert_eq!(read_label(&device).unwrap().unwrap().txg, Txg(8));
+    }
+
+    #[test]
+    fn no_label_a_damaged_one_and_one_of_another_version_are_told_apart() {
+        assert_eq!(read_label(&MemoryDevice::new("empty", SIZE)).unwrap(), None);
+        assert_eq!(read_label(&MemoryDevice::new("tiny", 1000)).unwrap(), None);
+        let device = labelled(7);
+        smash(&device, &[0, 1, 2, 3]);
+        assert_eq!(read_label(&device).unwrap_err().kind(), ErrorKind::Damage);
+        let device = FaultDevice::new(Arc::new(labelled(7)));
+        device.inject(Fault::failing(Operation::Read));
+        assert_eq!(read_label(&device).unwrap_err().kind(), ErrorKind::Device);
+    }
+
+    #[test]
+    fn new_labels_erase_old_pools_and_foreign_signatures() {
+        let device = MemoryDevice::new("disk", SIZE);
+        device.write_at(0, b"XFSB").unwrap();
+        write_new_labels(&device, &sample(900)).unwrap();
+        uberblocks::write_uberblock(&[&device], &uberblock::tests::sample(900, 2, 1, 5)).unwrap();
+        write_new_labels(&device, &sample(1)).unwrap();
+        assert_eq!(probe_foreign(&device).unwrap(), None);
+        assert_eq!(read_label(&device).unwrap().unwrap().txg, Txg(1));
+        assert!(uberblocks::read_uberblocks(&device, Guid(77)).unwrap().is_empty());
+        clear_labels(&device).unwrap();
+        assert_eq!(read_label(&device).unwrap(), None);
+    }
+
+    #[test]
+    fn a_device_that_is_too_small_is_refused_untouched() {
+        let device = MemoryDevice::new("tiny", MIB - 1);
+        assert_eq!(write_new_labels(&device, &sample(1)).unwrap_err().kind(), ErrorKind::Request);
+        assert_eq!(device.resident(), 0);
+    }
+
+    #[test]
+    fn a_crash_leaves_the_old_label_or_the_new_one() {
+        let recorder = Recorder::new();
+        let device = recorder.wrap(labelled(7));
+        write_labels(&device, &sample(8)).unwrap();
+        assert_eq!(recorder.len(), 6);
+        for cut in 0..=recorder.len() {
+            for seed in 0..40 {
+                let image = recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0);
+                let found = read_label(&image).unwrap().expect("a label").txg.0;
+                // From the first flush on, which is the third operation, there is no way back.
+                assert!(found == 8 || found == 7 && cut < 3, "cut {cut}, seed {seed}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_crash_while_the_labels_are_written_again_is_survived() {
+        let recorder = Recorder::new();
+        let device = recorder.wrap(labelled(7));
+        write_labels(&device, &sample(8)).unwrap();
+        for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..10).map(move |seed| (cut, seed))) {
+            let again = Recorder::new();
+            let image = recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0);
+            let before = read_label(&image).unwrap().expect("a label").txg;
+            write_labels(&again.wrap(image), &sample(9)).unwrap();
+            for (cut, seed) in (0..=again.len()).flat_map(|cut| (0..5).map(move |seed| (cut, seed))) {
+                let image = again.images_at(cut, &mut Fate::seeded(seed)).remove(0);
+                let found = read_label(&image).unwrap().expect("a label").txg;
+                assert!(found == before || found == Txg(9), "{found} after {before}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_crash_while_a_pool_is_made_leaves_its_label_or_none() {
+        let recorder = Recorder::new();
+        let device = recorder.wrap(labelled(900));
+        write_new_labels(&device, &sample(1)).unwrap();
+        for cut in 6..=recorder.len() {
+            for seed in 0..20 {
+                let image = recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0);
+                match read_label(&image) {
+                    Ok(found) => assert!(found.is_none_or(|label| label.txg == Txg(1)), "cut {cut}, seed {seed}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Damage, "cut {cut}, seed {seed}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bad_place_under_one_label_is_survived_and_one_under_a_pair_stops_in_time() {
+        let [l0, _, l2, _] = label_offsets(SIZE);
+        let failing = |range: Range<u64>| Fault { range, ..Fault::failing(Operation::Write) };
+        let device = FaultDevice::new(Arc::new(labelled(7)));
+        device.inject(failing(l0..l0 + LABEL_SIZE));
+        write_labels(&device, &sample(8)).unwrap();
+        assert_eq!(read_label(&device).unwrap().unwrap().txg, Txg(8));
+        device.inject(failing(l2..l2 + LABEL_SIZE));
+        assert_eq!(write_labels(&device, &sample(9)).unwrap_err().kind(), ErrorKind::Device);
+        assert_eq!(read_label(&device).unwrap().unwrap().txg, Txg(8));
+    }
+}

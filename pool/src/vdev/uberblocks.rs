@@ -1,0 +1,313 @@
+//! Writing and finding uberblocks on devices.
+//!
+//! A commit writes its uberblock into one slot of the ring in each label of each device, after everything that it refers
+//! to was flushed on all devices, and is done when the next flush returned:
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before or while it is written | the uberblock before, or this one where a copy is whole |
+//! | after the flush of any device that got it | this one |
+//!
+//! Either is a committed state. The slot before is never touched by this commit, so a torn write costs nothing.
+//!
+//! Import asks all devices and ranks what they say ([`rank`]): the uberblock of the highest transaction group is the newest
+//! state. Its *line* are the states that it descends from: its own import's, then its parent's up to where it forked off,
+//! and so on. States off the line were left behind by an import that went back, or written by a host that did not see this
+//! line: then the device whose newest state is off the line has diverged.
+
+use std::collections::HashMap;
+
+use super::labels::{failed, offsets};
+use crate::{
+    device::Device,
+    error::{Error, Result},
+    format::{
+        label::{RING_AT, RING_SIZE, uberblock_offset},
+        uberblock::{Epoch, UBERBLOCK_SIZE, Uberblock, slot},
+    },
+    units::{Guid, Txg},
+};
+
+/// What became of an uberblock that at least one device got.
+#[derive(Debug)]
+pub struct Written {
+    /// How many devices got it, in at least one of their labels.
+    pub reached: usize,
+    /// The first error of each other device.
+    pub failures: Vec<Error>,
+}
+
+/// Writes an uberblock to its slot in all labels of all devices; all are tried. The caller flushes.
+///
+/// # Errors
+/// The first device's error if no device got it. Then the commit did not happen, unless the devices are lying.
+pub fn write_uberblock(devices: &[&dyn Device], uberblock: &Uberblock) -> Result<Written> {
+    let block = uberblock.encode();
+    let results = devices.iter().map(|device| write_to_device(*device, uberblock.txg, &block));
+    let mut failures: Vec<Error> = results.filter_map(Result::err).collect();
+    match devices.len() - failures.len() {
+        0 if failures.is_empty() => Err(Error::Request("a pool without devices cannot commit".to_owned())),
+        0 => Err(failures.swap_remove(0)),
+        reached => Ok(Written { reached, failures }),
+    }
+}
+
+/// Succeeds if at least one label got the block.
+fn write_to_device(device: &dyn Device, txg: Txg, block: &[u8]) -> Result<()> {
+    let results = offsets(device)?.map(|label| device.write_at(uberblock_offset(label, txg), block));
+    if results.iter().any(Result::is_ok) {
+        return Ok(());
+    }
+    let source = results.into_iter().find_map(Result::err).expect("none of the four writes succeeded");
+    Err(failed(device, "write an uberblock", source))
+}
+
+/// All good uberblocks of a pool on one device, newest first, each once.
+///
+/// # Errors
+/// If none of the four rings can be read.
+pub fn read_uberblocks(device: &dyn Device, pool: Guid) -> Result<Vec<Uberblock>> {
+    let mut found = Vec::new();
+    let mut failure = None;
+    let mut readable = false;
+    for label in offsets(device)? {
+        let mut ring = vec![0; RING_SIZE];
+        match device.read_at(label + RING_AT, &mut ring) {
+            Ok(()) => {
+                readable = true;
+                found.extend(decode_ring(&ring).filter(|uberblock| uberblock.pool == pool));
+            }
+            Err(source) => failure = Some(source),
+        }
+    }
+    match failure {
+        Some(source) if !readable => Err(failed(device, "read the uberblocks", source)),
+        _ => Ok(newest_first(found)),
+    }
+}
+
+/// The good uberblocks of a ring that stand in their slot.
+fn decode_ring(ring: &[u8]) -> impl Iterator<Item = Uberblock> {
+    let in_place = |(at, block): (u64, &[u8])| Uberblock::decode(block).ok().filter(|found| slot(found.txg) == at);
+    (0..).zip(ring.chunks(UBERBLOCK_SIZE)).filter_map(in_place)
+}
+
+/// Sorted by descending transaction group, each state once.
+fn newest_first(mut uberblocks: Vec<Uberblock>) -> Vec<Uberblock> {
+    uberblocks.sort_by_key(|uberblock| std::cmp::Reverse((uberblock.txg, uberblock.epoch)));
+    uberblocks.dedup_by_key(|uberblock| (uberblock.txg, uberblock.epoch));
+    uberblocks
+}
+
+/// How a device stands to the newest state of its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has the newest uberblock.
+    Current,
+    /// Its newest is an ancestor of it: it missed the later commits' uberblocks.
+    Behind(Txg),
+    /// Its newest is no known ancestor: it was written by a host that did not see the others, or has been away for
+    /// longer than the rings remember.
+    Diverged {
+        /// The import that wrote it.
+        epoch: Epoch,
+        /// Its transaction group.
+        txg: Txg,
+    },
+    /// It has no good uberblock, or cannot be read.
+    Empty,
+}
+
+/// What the devices of a pool say together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranking {
+    /// The states of the newest one's line, newest first: what import tries, and what `-F` may go back to.
+    pub candidates: Vec<Uberblock>,
+    /// How each device stands to the first of them.
+    pub standings: Vec<Standing>,
+    /// The highest transaction group seen at all, on the line or off it. The next import starts above.
+    pub highest: Txg,
+}
+
+/// Reads the uberblocks of all devices of a pool and ranks them. The candidates are empty if there is no good one.
+///
+/// # Errors
+/// If no device can be read.
+pub fn find_uberblocks(devices: &[&dyn Device], pool: Guid) -> Result<Ranking> {
+    let mut failures = Vec::new();
+    let mut found = Vec::with_capacity(devices.len());
+    for device in devices {
+        found.push(read_uberblocks(*device, pool).unwrap_or_else(|error| {
+            failures.push(error);
+            Vec::new()
+        }));
+    }
+    match failures.is_empty() || failures.len() < devices.len() {
+        true => Ok(rank(&found)),
+        false => Err(failures.swap_remove(0)),
+    }
+}
+
+/// Ranks the uberblocks of each device.
+pub fn rank(devices: &[Vec<Uberblock>]) -> Ranking {
+    let all = newest_first(devices.concat());
+    let Some(newest) = all.first() else {
+        return Ranking { standings: vec![Standing::Empty; devices.len()], ..Ranking::default() };
+    };
+    let highest = newest.txg;
+    let line = line_of(newest, &all);
+    let on_line = |uberblock: &Uberblock| line.get(&uberblock.epoch).is_some_and(|limit| uberblock.txg <= *limit);
+    let standing = |device: &Vec<Uberblock>| match device.iter().max_by_key(|found| (found.txg, found.epoch)) {
+        None => Standing::Empty,
+        Some(own) if (own.txg, own.epoch) == (newest.txg, newest.epoch) => Standing::Current,
+        Some(own) if on_line(own) => Standing::Behind(own.txg),
+        Some(own) => Standing::Diverged { epoch: own.epoch, txg: own.txg },
+    };
+    let standings = devices.iter().map(standing).collect();
+    let candidates = all.iter().filter(|uberblock| on_line(uberblock)).cloned().collect();
+    Ranking { candidates, standings, highest }
+}
+
+/// The imports that `newest` descends from, each with the last transaction group that it inherits.
+fn line_of(newest: &Uberblock, all: &[Uberblock]) -> HashMap<Epoch, Txg> {
+    let origins: HashMap<Epoch, (Epoch, Txg)> =
+        all.iter().map(|uberblock| (uberblock.epoch, (uberblock.parent, uberblock.forked_at))).collect();
+    let mut line = HashMap::new();
+    let mut at = Some((newest.epoch, newest.txg));
+    while let Some((epoch, limit)) = at.filter(|(epoch, _)| !line.contains_key(epoch)) {
+        line.insert(epoch, limit);
+        at = origins.get(&epoch).copied();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        device::{Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+        format::{
+            label::label_offsets,
+            uberblock::{RING_SLOTS, tests::sample},
+        },
+        units::MIB,
+    };
+
+    const SIZE: u64 = 64 * MIB;
+    const POOL: Guid = Guid(77);
+
+    fn disk() -> MemoryDevice {
+        MemoryDevice::new("disk", SIZE)
+    }
+
+    fn txgs(uberblocks: &[Uberblock]) -> Vec<u64> {
+        uberblocks.iter().map(|uberblock| uberblock.txg.0).collect()
+    }
+
+    #[test]
+    fn the_ring_keeps_the_last_commits_of_this_pool() {
+        let device = disk();
+        for txg in 1..=50 {
+            write_uberblock(&[&device], &sample(txg, 1, 0, 0)).unwrap();
+        }
+        let found = read_uberblocks(&device, POOL).unwrap();
+        assert_eq!(txgs(&found), (51 - RING_SLOTS..=50).rev().collect::<Vec<_>>());
+        assert!(read_uberblocks(&device, Guid(1)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_uberblock_in_another_slot_is_passed_over() {
+        let device = disk();
+        let at = uberblock_offset(label_offsets(SIZE)[1], Txg(6));
+        device.write_at(at, &sample(5, 1, 0, 0).encode()).unwrap();
+        assert!(read_uberblocks(&device, POOL).unwrap().is_empty());
+    }
+
+    #[test]
+    fn one_good_place_is_enough_for_writing_and_for_reading() {
+        let bad = FaultDevice::new(Arc::new(disk()));
+        let last = label_offsets(SIZE)[3];
+        for on in [Operation::Write, Operation::Read] {
+            bad.inject(Fault { range: 0..last, ..Fault::failing(on) });
+        }
+        let written = write_uberblock(&[&bad], &sample(5, 1, 0, 0)).unwrap();
+        assert_eq!((written.reached, written.failures.len()), (1, 0));
+        assert_eq!(txgs(&read_uberblocks(&bad, POOL).unwrap()), [5]);
+    }
+
+    #[test]
+    fn all_devices_are_tried_and_one_is_enough() {
+        let (bad, good) = (FaultDevice::new(Arc::new(disk())), disk());
+        bad.vanish();
+        let written = write_uberblock(&[&bad, &good], &sample(5, 1, 0, 0)).unwrap();
+        assert_eq!((written.reached, written.failures.len()), (1, 1));
+        let ranking = find_uberblocks(&[&bad, &good], POOL).unwrap();
+        assert_eq!(ranking.standings, [Standing::Empty, Standing::Current]);
+        assert!(write_uberblock(&[&bad], &sample(6, 1, 0, 0)).is_err());
+        assert!(find_uberblocks(&[&bad], POOL).is_err());
+        assert!(write_uberblock(&[], &sample(6, 1, 0, 0)).is_err());
+    }
+
+    #[test]
+    fn a_crash_while_committing_leaves_this_commit_or_the_one_before() {
+        let recorder = Recorder::new();
+        let devices = [recorder.wrap(disk()), recorder.wrap(disk())];
+        let devices: Vec<&dyn Device> = devices.iter().map(|device| device as &dyn Device).collect();
+        let commit = |txg| {
+            write_uberblock(&devices, &sample(txg, 1, 0, 0)).unwrap();
+            devices.iter().for_each(|device| device.flush().unwrap());
+        };
+        commit(1);
+        let first = recorder.len();
+        commit(2);
+        for cut in first..=recorder.len() {
+            for seed in 0..30 {
+                let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+                let images: Vec<&dyn Device> = images.iter().map(|image| image as &dyn Device).collect();
+                let found = find_uberblocks(&images, POOL).unwrap().highest.0;
+                assert!(found == 2 || found == 1 && cut < first + 9, "cut {cut}, seed {seed}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn candidates_are_the_line_of_the_newest() {
+        // Import 2 wrote 10 to 14; import 3 went back to 12 and went on with 15; import 4 opened its 16.
+        let device = vec![
+            sample(10, 2, 1, 9),
+            sample(12, 2, 1, 9),
+            sample(13, 2, 1, 9),
+            sample(14, 2, 1, 9),
+            sample(15, 3, 2, 12),
+            sample(16, 3, 2, 12),
+            sample(17, 4, 3, 16),
+        ];
+        let ranking = rank(&[device]);
+        assert_eq!(txgs(&ranking.candidates), [17, 16, 15, 12, 10]);
+        assert_eq!(ranking.standings, [Standing::Current]);
+        assert_eq!(ranking.highest, Txg(17));
+    }
+
+    #[test]
+    fn devices_that_are_behind_or_diverged_are_told_apart() {
+        let newest = vec![sample(10, 2, 1, 9), sample(14, 3, 2, 12), sample(15, 3, 2, 12)];
+        let behind = vec![sample(10, 2, 1, 9), sample(14, 3, 2, 12)];
+        let ancestor = vec![sample(12, 2, 1, 9)];
+        let split = vec![sample(10, 2, 1, 9), sample(14, 8, 2, 12)];
+        let ranking = rank(&[newest, behind, ancestor, split, vec![]]);
+        let diverged = Standing::Diverged { epoch: Epoch(8), txg: Txg(14) };
+        let expected =
+            [Standing::Current, Standing::Behind(Txg(14)), Standing::Behind(Txg(12)), diverged, Standing::Empty];
+        assert_eq!(ranking.standings, expected);
+        assert_eq!(txgs(&ranking.candidates), [15, 14, 12, 10]);
+    }
+
+    #[test]
+    fn imports_that_claim_to_descend_from_each_other_do_not_hang() {
+        let ranking = rank(&[vec![sample(9, 1, 2, 5), sample(10, 2, 1, 5)]]);
+        assert_eq!(txgs(&ranking.candidates), [10]);
+        assert_eq!(rank(&[]), Ranking::default());
+    }
+}
