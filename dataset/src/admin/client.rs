@@ -1,0 +1,126 @@
+//! What happens in the syncing context: changed trees are taken over, then requests are carried out.
+//!
+//! All changed trees of a transaction group are as they were at one instant, and the requests come after them. So a
+//! snapshot of many data sets, taken by one request, is of one instant.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use pool::{
+    error::{Error as PoolError, Result as PoolResult},
+    txg::{Sync, SyncClient, Written},
+    units::Txg,
+};
+
+use super::{
+    error::{Error, Result},
+    format,
+    open::OpenTable,
+};
+use crate::{
+    catalogue::{Effect, Transaction},
+    lineage::written,
+};
+
+type Task = Box<dyn FnOnce(&mut Sync<'_>, &mut OpenTable) -> PoolResult<()> + Send>;
+
+/// Takes part in every sync.
+#[derive(Default)]
+pub(super) struct Client {
+    queue: Mutex<VecDeque<(Txg, Task)>>,
+    /// The open data sets. Held while requests are carried out, so that none is opened in between.
+    pub(super) table: Mutex<OpenTable>,
+}
+
+/// Where the answer to a request is left.
+pub(super) struct Ticket<T>(Arc<Mutex<Option<Result<T>>>>);
+
+impl<T> Ticket<T> {
+    /// The answer, if the request was carried out.
+    pub(super) fn take(&self) -> Option<Result<T>> {
+        self.0.lock().take()
+    }
+}
+
+impl<T> Default for Ticket<T> {
+    fn default() -> Ticket<T> {
+        Ticket(Arc::default())
+    }
+}
+
+impl<T> Clone for Ticket<T> {
+    fn clone(&self) -> Ticket<T> {
+        Ticket(self.0.clone())
+    }
+}
+
+impl Client {
+    /// Has a request carried out when `txg`, the open transaction group, is written.
+    pub(super) fn enqueue<T, F>(&self, txg: Txg, request: Arc<Mutex<F>>, ticket: Ticket<T>)
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        let task: Task = Box::new(move |sync, table| {
+            let answer = written::transact(sync, |tx| (request.lock())(tx));
+            let answer = match answer {
+                Ok((value, effects)) => {
+                    carry_out(sync, table, effects)?;
+                    Ok(value)
+                }
+                Err(error) => Err(error),
+            };
+            *ticket.0.lock() = Some(answer);
+            Ok(())
+        });
+        self.queue.lock().push_back((txg, task));
+    }
+
+    /// The requests of this transaction group, in the order in which they came.
+    fn due(&self, txg: Txg) -> Vec<Task> {
+        let mut queue = self.queue.lock();
+        let mut due = Vec::new();
+        while queue.front().is_some_and(|(queued, _)| *queued <= txg) {
+            due.extend(queue.pop_front().map(|(_, task)| task));
+        }
+        due
+    }
+}
+
+impl SyncClient for Client {
+    fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> PoolResult<()> {
+        for written in written {
+            written::take_over(sync, written).map_err(into_pool)?;
+        }
+        let mut table = self.table.lock();
+        for task in self.due(sync.txg()) {
+            task(sync, &mut table)?;
+        }
+        table.refresh(sync).map_err(into_pool)
+    }
+}
+
+fn carry_out(sync: &mut Sync<'_>, table: &mut OpenTable, effects: Vec<Effect>) -> PoolResult<()> {
+    for effect in effects {
+        match effect {
+            Effect::Free(block) => sync.free(&block),
+            Effect::Format { id, owner } => {
+                let root = format::first_tree(sync, owner)?;
+                written::put_first(sync, id, root, 0).map_err(into_pool)?;
+            }
+            Effect::Replace { id, root, level } => table.replace(id, root, level),
+            Effect::Close(id) => table.close(sync.engine(), id),
+        }
+    }
+    Ok(())
+}
+
+fn into_pool(error: Error) -> PoolError {
+    match error {
+        Error::Pool(error) => error,
+        other => PoolError::damaged("catalogue", other),
+    }
+}

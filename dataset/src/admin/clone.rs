@@ -1,0 +1,57 @@
+//! Cloning and promoting.
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    limits,
+    property::{self, Assignment},
+};
+use crate::{
+    catalogue::{DatasetRow, dataset_key},
+    lineage::branch,
+    name::{DatasetName, SnapshotName},
+};
+
+impl Datasets {
+    /// Makes a data set that begins as `snapshot` is. With `parents` what is missing above it is created too, owned by
+    /// `owner`.
+    pub fn clone_snapshot(
+        &self,
+        snapshot: &SnapshotName,
+        name: &DatasetName,
+        parents: bool,
+        properties: Vec<Assignment>,
+        owner: (u32, u32),
+    ) -> Result<()> {
+        if let Some(parent) = name.parent().filter(|_| parents) {
+            self.create(super::CreateRequest { name: parent, parents, properties: Vec::new(), owner })?;
+        }
+        let (names, guid, room) = (self.names(), self.new_guid(), self.engine().available());
+        let (snapshot, name) = (snapshot.clone(), name.clone());
+        self.run(move |tx| {
+            let origin = names.snapshot(tx, &snapshot)?;
+            names.vacant(tx, &name)?;
+            let parent = names.parent(tx, &name, "cloned")?;
+            let id = branch::clone(tx, origin, parent, name.leaf(), guid)?;
+            property::assign_all(tx, &names, id, &properties, true, room)
+        })
+    }
+
+    /// Makes a clone the owner of its origin and of the snapshots before it. Returns the new names of these.
+    pub fn promote(&self, name: &DatasetName) -> Result<Vec<SnapshotName>> {
+        let (names, name) = (self.names(), name.clone());
+        self.run(move |tx| {
+            let id = names.dataset(tx, &name)?;
+            if tx.row::<DatasetRow>(dataset_key(id))?.origin == 0 {
+                return Err(Error::NotClone { name: name.to_string() });
+            }
+            let promotion = branch::promote(tx, id).map_err(|error| match error {
+                Error::Exists { what, name: snapshot } => Error::exists(what, format!("{name}@{snapshot}")),
+                other => other,
+            })?;
+            limits::check_moved(tx, &names, promotion.former, id)?;
+            let moved = promotion.snapshots.iter().map(|(_, snapshot)| Ok(name.snapshot(snapshot)?));
+            moved.collect()
+        })
+    }
+}

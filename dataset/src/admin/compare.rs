@@ -1,0 +1,176 @@
+//! Which files differ between a snapshot and a later state of its data set.
+//!
+//! Both trees are compared with what they share passed over, so the cost is that of the changes. A file has changed if
+//! its change time has: everything that alters a file sets it, and reading does not.
+
+use std::sync::Arc;
+
+use pool::{error::Error as PoolError, format::key::Key};
+use rustix::io::Errno;
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    open::OpenSnapshot,
+};
+use crate::{
+    catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    fs::{
+        FileSystem, FileType,
+        inode::Inode,
+        key::{INODE, Ino},
+    },
+    lineage::difference::{self, Change, Found, StoredRoot},
+    name::{Name, SnapshotName},
+};
+
+/// How a file differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DifferenceKind {
+    /// `-`
+    Removed,
+    /// `+`
+    Added,
+    /// `M`
+    Modified,
+    /// `R`
+    Renamed,
+}
+
+impl DifferenceKind {
+    /// The sign for it.
+    pub fn sign(self) -> char {
+        match self {
+            DifferenceKind::Removed => '-',
+            DifferenceKind::Added => '+',
+            DifferenceKind::Modified => 'M',
+            DifferenceKind::Renamed => 'R',
+        }
+    }
+}
+
+/// A file that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// How.
+    pub kind: DifferenceKind,
+    /// What kind of file it is.
+    pub file_type: FileType,
+    /// Its path from the data set's root; that in the earlier state, if there is one.
+    pub path: Vec<u8>,
+    /// Its path in the later state, if that is another.
+    pub new_path: Option<Vec<u8>>,
+    /// By how many its names have become more or less.
+    pub links: i64,
+    /// When it last changed, in nanoseconds since 1970.
+    pub time: i64,
+}
+
+/// One of the two states.
+struct State {
+    root: StoredRoot,
+    fs: Arc<FileSystem>,
+}
+
+impl Datasets {
+    /// Calls `each` for every file that differs between the snapshot `from` and `to`, a later snapshot of the same data
+    /// set, or the data set as it is now, or a clone of a later one.
+    pub fn diff(&self, from: &SnapshotName, to: &Name, mut each: impl FnMut(Difference) -> Result<()>) -> Result<()> {
+        if matches!(to, Name::Dataset(_)) && !self.engine().read_only() {
+            self.engine().commit()?;
+        }
+        let names = self.names();
+        let related = self.read(|tx| is_earlier(tx, names.snapshot(tx, from)?, &names.target(tx, to)?))?;
+        if !related {
+            return Err(Error::Unrelated { from: from.to_string(), to: to.to_string() });
+        }
+        let (old, new) = (self.state(&Name::Snapshot(from.clone()))?, self.state(to)?);
+        difference::compare(self.engine(), Some(old.root), Some(new.root), |change| {
+            match difference_of(&old, &new, &change)? {
+                Some(found) => each(found),
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn state(&self, name: &Name) -> Result<State> {
+        let snapshot = match name {
+            Name::Snapshot(name) => self.open_snapshot(name)?,
+            Name::Dataset(name) => self.open_as_written(name)?,
+            Name::Bookmark(name) => return Err(Error::not_found("snapshot", name)),
+        };
+        let OpenSnapshot { head, fs, .. } = snapshot;
+        let root = head.clean_root().ok_or_else(|| Error::damaged(head.id(), "a tree that changes"))?;
+        Ok(State { root, fs })
+    }
+}
+
+/// Whether a snapshot lies in the line before, or at, a target.
+fn is_earlier(tx: &Transaction<'_>, from: u64, to: &super::Target) -> Result<bool> {
+    let from: SnapshotRow = tx.row(snapshot_key(from))?;
+    let (mut dataset, mut until) = match to {
+        super::Target::Dataset(id) => (*id, tx.txg().next()),
+        super::Target::Snapshot(id) => {
+            let row: SnapshotRow = tx.row(snapshot_key(*id))?;
+            (row.dataset, row.createtxg)
+        }
+        super::Target::Bookmark(..) => return Ok(false),
+    };
+    while dataset != from.dataset {
+        let row: DatasetRow = tx.row(dataset_key(dataset))?;
+        if row.origin == 0 || row.origin_txg >= until {
+            return Ok(false);
+        }
+        until = row.origin_txg;
+        dataset = tx.row::<SnapshotRow>(snapshot_key(row.origin))?.dataset;
+    }
+    Ok(from.createtxg <= until)
+}
+
+fn difference_of(old: &State, new: &State, change: &Change) -> Result<Option<Difference>> {
+    if change.key.kind != INODE || change.key.object == 0 {
+        return Ok(None);
+    }
+    let ino = change.key.object;
+    let (before, after) = (inode(change.key, change.old.as_ref())?, inode(change.key, change.new.as_ref())?);
+    let found = match (before, after) {
+        (None, None) => None,
+        (Some(inode), None) => one_sided(DifferenceKind::Removed, old, ino, &inode)?,
+        (None, Some(inode)) => one_sided(DifferenceKind::Added, new, ino, &inode)?,
+        (Some(before), Some(after)) => two_sided(old, new, ino, &before, &after)?,
+    };
+    Ok(found)
+}
+
+/// The inode of an item, if it has a name: what was only open somewhere is not shown.
+fn inode(key: Key, found: Option<&Found>) -> Result<Option<Inode>> {
+    let Some(found) = found else { return Ok(None) };
+    let inode = Inode::decode(found.body()).map_err(|error| PoolError::damaged(format!("inode at {key}"), error))?;
+    Ok((inode.nlink > 0).then_some(inode))
+}
+
+fn one_sided(kind: DifferenceKind, state: &State, ino: Ino, inode: &Inode) -> Result<Option<Difference>> {
+    let path = path(state, ino)?;
+    Ok(Some(Difference { kind, file_type: inode.file_type, path, new_path: None, links: 0, time: inode.ctime }))
+}
+
+fn two_sided(old: &State, new: &State, ino: Ino, before: &Inode, after: &Inode) -> Result<Option<Difference>> {
+    if before.ctime == after.ctime {
+        return Ok(None);
+    }
+    let (path, new_path) = (path(old, ino)?, path(new, ino)?);
+    let is_renamed = path != new_path;
+    let kind = if is_renamed { DifferenceKind::Renamed } else { DifferenceKind::Modified };
+    // A directory's links are its subdirectories, which are shown themselves.
+    let links = if after.is_dir() { 0 } else { i64::from(after.nlink) - i64::from(before.nlink) };
+    let new_path = is_renamed.then_some(new_path);
+    Ok(Some(Difference { kind, file_type: after.file_type, path, new_path, links, time: after.ctime }))
+}
+
+fn path(state: &State, ino: Ino) -> Result<Vec<u8>> {
+    match state.fs.path_of(ino) {
+        Ok(path) => Ok(path),
+        Err(Errno::NOENT) => Ok(b"(on delete queue)".to_vec()),
+        Err(errno) => Err(PoolError::damaged(format!("path of inode {ino}"), errno).into()),
+    }
+}

@@ -1,0 +1,77 @@
+//! Creating data sets.
+
+use std::collections::HashMap;
+
+use pool::units::Guid;
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    property::{self, Assignment},
+    resolve::Names,
+};
+use crate::{catalogue::Transaction, lineage::dataset, name::DatasetName};
+
+/// A data set to create.
+#[derive(Clone, Debug)]
+pub struct CreateRequest {
+    /// Its name.
+    pub name: DatasetName,
+    /// Whether to create what is missing above it. Then it is no error if it exists already.
+    pub parents: bool,
+    /// Its properties.
+    pub properties: Vec<Assignment>,
+    /// Who owns the root directory: user and group.
+    pub owner: (u32, u32),
+}
+
+impl Datasets {
+    /// Creates a data set. Returns the names of all that were created, the topmost first; nothing if `parents` was given
+    /// and it was there.
+    pub fn create(&self, request: CreateRequest) -> Result<Vec<DatasetName>> {
+        let names = self.names();
+        // A guid is drawn once for each name, so that the request can be run again.
+        let guids: HashMap<DatasetName, Guid> =
+            ancestors(&request.name).into_iter().map(|name| (name, self.new_guid())).collect();
+        let room = self.engine().available();
+        self.run(move |tx| create(tx, &names, &request, &guids, room))
+    }
+}
+
+/// The name and those above it, the topmost first.
+fn ancestors(name: &DatasetName) -> Vec<DatasetName> {
+    let mut all: Vec<_> = std::iter::successors(Some(name.clone()), DatasetName::parent).collect();
+    all.reverse();
+    all
+}
+
+fn create(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    request: &CreateRequest,
+    guids: &HashMap<DatasetName, Guid>,
+    room: u64,
+) -> Result<Vec<DatasetName>> {
+    if request.parents && names.find(tx, &request.name)?.is_some() {
+        return Ok(Vec::new());
+    }
+    names.vacant(tx, &request.name)?;
+    let mut created = Vec::new();
+    for name in ancestors(&request.name) {
+        let is_last = name == request.name;
+        if !is_last && names.find(tx, &name)?.is_some() {
+            continue;
+        }
+        if !is_last && !request.parents {
+            return Err(Error::not_found("parent", name));
+        }
+        let parent = names.parent(tx, &name, "created")?;
+        let guid = guids[&name];
+        let id = dataset::create(tx, parent, name.leaf(), guid, request.owner)?;
+        if is_last {
+            property::assign_all(tx, names, id, &request.properties, true, room)?;
+        }
+        created.push(name);
+    }
+    Ok(created)
+}

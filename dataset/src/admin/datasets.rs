@@ -1,0 +1,169 @@
+//! The data sets of an opened pool.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+};
+
+use parking_lot::{Mutex, RwLock};
+use pool::{env::Nanos, error::Error as PoolError, txg::Engine, units::Guid};
+
+use super::{
+    client::{Client, Ticket},
+    error::{Error, Result},
+    open::OpenTable,
+};
+use crate::{
+    catalogue::{MASTER, Transaction},
+    lineage::{dataset, work},
+    name::DatasetName,
+};
+
+/// About how many blocks one step of background work frees.
+const STEP: usize = 8192;
+
+/// How far background work has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is nothing to do.
+    Idle,
+    /// A step was done; there may be more.
+    Worked,
+}
+
+/// How a data set is mounted, as far as its properties show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mount {
+    /// Where.
+    pub path: String,
+    /// Properties that hold for this mount only: names and canonical values.
+    pub temporary: Vec<(String, String)>,
+}
+
+/// The data sets of an opened pool: requests to them, and which are open.
+pub struct Datasets {
+    engine: Arc<Engine>,
+    pool: RwLock<DatasetName>,
+    client: Arc<Client>,
+    pub(super) mounts: Mutex<HashMap<u64, Mount>>,
+}
+
+impl Datasets {
+    /// The data sets of a pool that was opened. `pool` is its name now, and so that of its root data set.
+    pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Arc<Datasets> {
+        let client = Arc::<Client>::default();
+        engine.set_client(client.clone());
+        Arc::new(Datasets { engine, pool: RwLock::new(pool), client, mounts: Mutex::default() })
+    }
+
+    /// As [`Datasets::open`] for a pool that was just made: makes its root data set, whose root directory belongs to
+    /// `owner`, and commits.
+    pub fn create_root(engine: Arc<Engine>, pool: DatasetName, owner: (u32, u32)) -> Result<Arc<Datasets>> {
+        let guid = Guid(engine.env().random());
+        let datasets = Datasets::open(engine, pool);
+        datasets.run(move |tx| match tx.contains(MASTER)? {
+            true => Err(Error::exists("catalogue", "the pool's")),
+            false => dataset::create_root(tx, guid, owner),
+        })?;
+        Ok(datasets)
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The pool's name.
+    pub fn pool_name(&self) -> DatasetName {
+        self.pool.read().clone()
+    }
+
+    pub(super) fn table(&self) -> &Mutex<OpenTable> {
+        &self.client.table
+    }
+
+    /// Reads the catalogue: what is there now, committed or about to be.
+    pub fn read<T>(&self, mut look: impl FnMut(&Transaction<'_>) -> Result<T>) -> Result<T> {
+        let now = self.now();
+        self.engine.catalogue().read(|view| look(&Transaction::new(*view, now)))
+    }
+
+    /// Runs a request on the catalogue as it is now and throws its changes away.
+    pub fn dry_run<T>(&self, mut request: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+        let now = self.now();
+        self.engine.catalogue().read(|view| request(&mut Transaction::new(*view, now)))
+    }
+
+    /// Carries out a request in the open transaction group, and returns when that is committed. A request that fails has
+    /// changed nothing.
+    pub fn run<T, F>(&self, mut request: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        self.engine.writable()?;
+        // Most requests that fail do so at once: that needs no commit.
+        match self.dry_run(&mut request) {
+            Ok(_) | Err(Error::NextGroup) => {}
+            Err(error) => return Err(error),
+        }
+        let request = Arc::new(Mutex::new(request));
+        loop {
+            match self.run_once(&request) {
+                // The group after this one is open by now.
+                Err(Error::NextGroup) => continue,
+                answer => return answer,
+            }
+        }
+    }
+
+    fn run_once<T, F>(&self, request: &Arc<Mutex<F>>) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        let ticket = Ticket::default();
+        self.engine.with_open_txg(|txg| self.client.enqueue(txg, request.clone(), ticket.clone()));
+        self.engine.commit()?;
+        let closed = || PoolError::Closed("a commit has failed".into()).into();
+        ticket.take().unwrap_or_else(|| Err(closed()))
+    }
+
+    /// Does a step of the background work: freeing what was destroyed. Call it again until it is idle; every call is a
+    /// commit.
+    pub fn background_step(&self) -> Result<Progress> {
+        self.engine.writable()?;
+        let Some(step) = work::plan(&self.engine, STEP)? else { return Ok(Progress::Idle) };
+        self.run(move |tx| work::apply(tx, &step))?;
+        Ok(Progress::Worked)
+    }
+
+    /// What background work has still to free, in bytes: the pool's property `freeing`.
+    pub fn freeing(&self) -> Result<u64> {
+        self.read(|tx| Ok(tx.master()?.freeing.allocated))
+    }
+
+    /// Notes that a data set is mounted, or with `None` that it is not any more: for the properties that say so.
+    pub fn note_mount(&self, id: u64, mount: Option<Mount>) {
+        let mut mounts = self.mounts.lock();
+        match mount {
+            Some(mount) => mounts.insert(id, mount),
+            None => mounts.remove(&id),
+        };
+    }
+
+    /// Whether a data set is noted as mounted, and how.
+    pub fn mount_of(&self, id: u64) -> Option<Mount> {
+        self.mounts.lock().get(&id).cloned()
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Nanos {
+        self.engine.env().now()
+    }
+
+    /// A random number for the life of something.
+    pub(super) fn new_guid(&self) -> Guid {
+        Guid(self.engine.env().random())
+    }
+}

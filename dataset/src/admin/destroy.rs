@@ -1,0 +1,291 @@
+//! Destroying data sets and snapshots.
+//!
+//! What a request takes with it is gathered and checked first; then everything is destroyed in an order in which nothing
+//! depends on what is gone: what lies below before what lies above, clones before their origins.
+
+use std::collections::BTreeSet;
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    resolve::{self, Names},
+};
+use crate::{
+    catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    lineage::{dataset, snapshot},
+    name::{DatasetName, SnapshotSet, SnapshotSpan},
+};
+
+/// A data set to destroy.
+#[derive(Clone, Debug)]
+pub struct DestroyRequest {
+    /// The data set.
+    pub name: DatasetName,
+    /// Whether to destroy what is below it and all snapshots.
+    pub recursive: bool,
+    /// Whether to destroy that, and all clones of the snapshots wherever they are.
+    pub dependents: bool,
+}
+
+/// Snapshots to destroy.
+#[derive(Clone, Debug)]
+pub struct DestroySnapshotsRequest {
+    /// The snapshots.
+    pub set: SnapshotSet,
+    /// Whether to destroy those of the same names in the data sets below.
+    pub recursive: bool,
+    /// Whether to destroy their clones.
+    pub dependents: bool,
+    /// Whether those that are held or have clones go later, with the last of these.
+    pub defer: bool,
+}
+
+/// What a request has destroyed, or would.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Destroyed {
+    /// The names of data sets and snapshots, in the order in which they went.
+    pub names: Vec<String>,
+    /// Snapshots that go later.
+    pub deferred: Vec<String>,
+    /// How many bytes that frees.
+    pub reclaimed: u64,
+}
+
+impl Datasets {
+    /// Destroys a data set. With `dry_run` nothing happens, and the answer says what would.
+    pub fn destroy(&self, request: DestroyRequest, dry_run: bool) -> Result<Destroyed> {
+        let names = self.names();
+        // What only would happen disturbs no mount.
+        let mounted = if dry_run { BTreeSet::new() } else { self.mounted() };
+        self.run_or_not(dry_run, move |tx| {
+            let id = names.dataset(tx, &request.name)?;
+            if request.name.is_pool() {
+                return Err(Error::IsRoot { name: request.name.to_string(), action: "destroyed" });
+            }
+            check_alone(tx, &names, id, &request)?;
+            measured(tx, |tx, done| destroy_datasets(tx, &names, &[id], request.dependents, &mounted, done))
+        })
+    }
+
+    /// Destroys snapshots. With `dry_run` nothing happens, and the answer says what would.
+    pub fn destroy_snapshots(&self, request: DestroySnapshotsRequest, dry_run: bool) -> Result<Destroyed> {
+        let names = self.names();
+        // What only would happen disturbs no mount.
+        let mounted = if dry_run { BTreeSet::new() } else { self.mounted() };
+        self.run_or_not(dry_run, move |tx| {
+            let doomed = choose(tx, &names, &request)?;
+            measured(tx, |tx, done| {
+                for id in &doomed {
+                    destroy_snapshot(tx, &names, *id, &request, &mounted, done)?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    fn run_or_not<F>(&self, dry_run: bool, request: F) -> Result<Destroyed>
+    where
+        F: FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + 'static,
+    {
+        if dry_run { self.dry_run(request) } else { self.run(request) }
+    }
+
+    /// The data sets that are mounted.
+    pub(super) fn mounted(&self) -> BTreeSet<u64> {
+        self.mounts.lock().keys().copied().collect()
+    }
+}
+
+/// Runs `destroy` and finds out how much it frees.
+fn measured(
+    tx: &mut Transaction<'_>,
+    mut destroy: impl FnMut(&mut Transaction<'_>, &mut Destroyed) -> Result<()>,
+) -> Result<Destroyed> {
+    let before = tx.master()?.physical.allocated;
+    let mut done = Destroyed::default();
+    destroy(tx, &mut done)?;
+    done.reclaimed = before.saturating_sub(tx.master()?.physical.allocated);
+    Ok(done)
+}
+
+/// Without a flag, only a data set that stands alone is destroyed.
+fn check_alone(tx: &Transaction<'_>, names: &Names, id: u64, request: &DestroyRequest) -> Result<()> {
+    if request.recursive || request.dependents {
+        return Ok(());
+    }
+    let row: DatasetRow = tx.row(dataset_key(id))?;
+    let name = request.name.to_string();
+    if row.children > 0 {
+        let below: Vec<u64> = dataset::children(tx, id)?.into_iter().map(|(_, child)| child).collect();
+        return Err(Error::HasChildren { name, children: names.of_datasets(tx, &below)? });
+    }
+    if row.snapshots > 0 {
+        let rows = snapshot::line(tx, id)?;
+        let snapshots = rows.iter().map(|id| Ok(names.of_snapshot(tx, *id)?.to_string())).collect::<Result<_>>()?;
+        return Err(Error::HasSnapshots { name, snapshots });
+    }
+    Ok(())
+}
+
+/// Destroys data sets with all that is below them, and with `dependents` the clones that hang from any of it.
+pub(super) fn destroy_datasets(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    tops: &[u64],
+    dependents: bool,
+    mounted: &BTreeSet<u64>,
+    done: &mut Destroyed,
+) -> Result<()> {
+    let doomed = gather(tx, names, tops, dependents)?;
+    for id in &doomed {
+        if mounted.contains(id) {
+            let name = names.of_dataset(tx, *id)?.to_string();
+            return Err(Error::Busy { name, holder: "it is mounted".into() });
+        }
+    }
+    for id in order(tx, &doomed)? {
+        let name = names.of_dataset(tx, id)?;
+        while let Some(oldest) = dataset::oldest_snapshot(tx, id)? {
+            done.names.push(names.of_snapshot(tx, oldest)?.to_string());
+            snapshot::destroy(tx, oldest)?;
+        }
+        dataset::destroy(tx, id)?;
+        done.names.push(name.to_string());
+    }
+    Ok(())
+}
+
+/// All data sets that go, or the reason why they must not.
+fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -> Result<BTreeSet<u64>> {
+    let mut doomed = BTreeSet::new();
+    let mut outside: Vec<(u64, Vec<u64>)> = Vec::new();
+    let mut todo: Vec<u64> = tops.to_vec();
+    while let Some(top) = todo.pop() {
+        for id in resolve::subtree(tx, top)? {
+            if !doomed.insert(id) {
+                continue;
+            }
+            for of in snapshot::line(tx, id)? {
+                check_held(tx, names, of)?;
+                let clones = snapshot::clones(tx, of)?;
+                if dependents {
+                    todo.extend(clones);
+                } else if !clones.is_empty() {
+                    outside.push((of, clones));
+                }
+            }
+        }
+    }
+    for (of, clones) in outside {
+        let clones: Vec<u64> = clones.into_iter().filter(|clone| !doomed.contains(clone)).collect();
+        if !clones.is_empty() {
+            return Err(has_clones(tx, names, of, &clones)?);
+        }
+    }
+    Ok(doomed)
+}
+
+fn check_held(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<()> {
+    if tx.row::<SnapshotRow>(snapshot_key(id))?.holds == 0 {
+        return Ok(());
+    }
+    let tags = snapshot::holds(tx, id)?.into_iter().map(|hold| hold.name).collect();
+    Err(Error::Held { snapshot: names.of_snapshot(tx, id)?.to_string(), tags })
+}
+
+fn has_clones(tx: &Transaction<'_>, names: &Names, of: u64, clones: &[u64]) -> Result<Error> {
+    let snapshot = names.of_snapshot(tx, of)?.to_string();
+    Ok(Error::HasClones { snapshot, clones: names.of_datasets(tx, clones)? })
+}
+
+/// Children before parents, and clones before the data sets of their origins.
+fn order(tx: &Transaction<'_>, doomed: &BTreeSet<u64>) -> Result<Vec<u64>> {
+    enum Visit {
+        Enter(u64),
+        Leave(u64),
+    }
+    let mut ordered = Vec::with_capacity(doomed.len());
+    let mut entered = BTreeSet::new();
+    let mut todo: Vec<Visit> = doomed.iter().copied().map(Visit::Enter).collect();
+    while let Some(visit) = todo.pop() {
+        match visit {
+            Visit::Leave(id) => ordered.push(id),
+            Visit::Enter(id) if !doomed.contains(&id) || !entered.insert(id) => {}
+            Visit::Enter(id) => {
+                todo.push(Visit::Leave(id));
+                todo.extend(dataset::children(tx, id)?.into_iter().map(|(_, child)| Visit::Enter(child)));
+                for of in snapshot::line(tx, id)? {
+                    todo.extend(snapshot::clones(tx, of)?.into_iter().map(Visit::Enter));
+                }
+            }
+        }
+    }
+    Ok(ordered)
+}
+
+/// The ids of the snapshots that a request names.
+fn choose(tx: &Transaction<'_>, names: &Names, request: &DestroySnapshotsRequest) -> Result<Vec<u64>> {
+    let top = names.dataset(tx, &request.set.dataset)?;
+    let datasets = if request.recursive { resolve::subtree(tx, top)? } else { vec![top] };
+    let mut chosen = Vec::new();
+    for id in datasets {
+        let line = snapshot::line(tx, id)?;
+        let line: Vec<(u64, String)> = line
+            .into_iter()
+            .map(|of| Ok((of, tx.row::<SnapshotRow>(snapshot_key(of))?.name)))
+            .collect::<Result<_>>()?;
+        let mut of_line: Vec<usize> = request.set.spans.iter().flat_map(|span| within(&line, span)).collect();
+        of_line.sort_unstable();
+        of_line.dedup();
+        chosen.extend(of_line.into_iter().map(|index| line[index].0));
+    }
+    if chosen.is_empty() {
+        return Err(Error::not_found("snapshot", &request.set));
+    }
+    Ok(chosen)
+}
+
+/// The places in a line that a span covers; none if it names a snapshot that is not there.
+fn within(line: &[(u64, String)], span: &SnapshotSpan) -> std::ops::Range<usize> {
+    let find = |name: &str| line.iter().position(|(_, known)| known == name);
+    let range = match span {
+        SnapshotSpan::One(name) => find(name).map(|index| index..index + 1),
+        SnapshotSpan::Range { first, last } => {
+            let first = first.as_deref().map_or(Some(0), find);
+            let last = last.as_deref().map_or(line.len().checked_sub(1), find);
+            first.zip(last).filter(|(first, last)| first <= last).map(|(first, last)| first..last + 1)
+        }
+    };
+    range.unwrap_or(0..0)
+}
+
+fn destroy_snapshot(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    id: u64,
+    request: &DestroySnapshotsRequest,
+    mounted: &BTreeSet<u64>,
+    done: &mut Destroyed,
+) -> Result<()> {
+    let name = names.of_snapshot(tx, id)?.to_string();
+    let clones = snapshot::clones(tx, id)?;
+    let row: SnapshotRow = tx.row(snapshot_key(id))?;
+    if request.defer && (row.holds > 0 || !clones.is_empty()) {
+        tx.set(snapshot_key(id), &SnapshotRow { deferred: true, ..row })?;
+        done.deferred.push(name);
+        return Ok(());
+    }
+    check_held(tx, names, id)?;
+    if !clones.is_empty() && !request.dependents {
+        return Err(has_clones(tx, names, id, &clones)?);
+    }
+    if !clones.is_empty() {
+        destroy_datasets(tx, names, &clones, true, mounted, done)?;
+    }
+    // It may have gone with its last clone.
+    if tx.contains(snapshot_key(id))? {
+        snapshot::destroy(tx, id)?;
+    }
+    done.names.push(name);
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Holds: reasons for which snapshots must stay.
+
+use pool::env::Nanos;
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    resolve::{self, Names},
+};
+use crate::{
+    catalogue::{SnapshotRow, Transaction, snapshot_key},
+    lineage::{dataset, snapshot},
+    name::SnapshotName,
+};
+
+/// The longest tag, in bytes.
+const MAX_TAG: usize = 255;
+
+/// A hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldInfo {
+    /// The snapshot.
+    pub snapshot: SnapshotName,
+    /// The reason.
+    pub tag: String,
+    /// When it was made, in nanoseconds since 1970.
+    pub time: Nanos,
+}
+
+impl Datasets {
+    /// Holds snapshots; with `recursive` also those of the same name below, where there are any.
+    pub fn hold(&self, tag: &str, snapshots: &[SnapshotName], recursive: bool) -> Result<()> {
+        if tag.is_empty() || tag.len() > MAX_TAG {
+            let problem = format!("a hold's tag has 1 to {MAX_TAG} bytes");
+            return Err(pool::error::Error::Request(problem).into());
+        }
+        let (names, tag, snapshots) = (self.names(), tag.to_owned(), snapshots.to_vec());
+        self.run(move |tx| {
+            for (id, name) in each(tx, &names, &snapshots, recursive)? {
+                if !snapshot::hold(tx, id, &tag)? {
+                    return Err(Error::exists("hold", format!("{tag} on {name}")));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes holds off. A snapshot that was to go with its last hold goes.
+    pub fn release(&self, tag: &str, snapshots: &[SnapshotName], recursive: bool) -> Result<()> {
+        let (names, tag, snapshots) = (self.names(), tag.to_owned(), snapshots.to_vec());
+        self.run(move |tx| {
+            let mut released = false;
+            for (id, _) in each(tx, &names, &snapshots, recursive)? {
+                released |= snapshot::release(tx, id, &tag)?;
+            }
+            if released { Ok(()) } else { Err(Error::not_found("hold", &tag)) }
+        })
+    }
+
+    /// The holds on snapshots; with `recursive` also on those of the same name below.
+    pub fn holds(&self, snapshots: &[SnapshotName], recursive: bool) -> Result<Vec<HoldInfo>> {
+        let names = self.names();
+        self.read(|tx| {
+            let mut found = Vec::new();
+            for (id, name) in each(tx, &names, snapshots, recursive)? {
+                let holds = snapshot::holds(tx, id)?.into_iter();
+                found.extend(holds.map(|hold| HoldInfo { snapshot: name.clone(), tag: hold.name, time: hold.time }));
+            }
+            Ok(found)
+        })
+    }
+}
+
+/// The ids and names of snapshots, and with `recursive` of those of the same name below.
+pub(super) fn each(
+    tx: &Transaction<'_>,
+    names: &Names,
+    snapshots: &[SnapshotName],
+    recursive: bool,
+) -> Result<Vec<(u64, SnapshotName)>> {
+    let mut found = Vec::new();
+    for name in snapshots {
+        let top = names.snapshot(tx, name)?;
+        found.push((top, name.clone()));
+        if !recursive {
+            continue;
+        }
+        let row: SnapshotRow = tx.row(snapshot_key(top))?;
+        for below in resolve::subtree(tx, row.dataset)?.into_iter().skip(1) {
+            if let Some(id) = dataset::snapshot_named(tx, below, name.snapshot())? {
+                found.push((id, names.of_snapshot(tx, id)?));
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,179 @@
+//! Quotas and reservations: how much room a data set has, and who may write.
+//!
+//! A quota bounds what a data set and everything below it uses, a refquota what the data set itself refers to; a
+//! reservation sets room aside for it and those below, a refreservation for it alone. Used space is known exactly when a
+//! transaction group is written. Until then what was admitted counts in full: it may have been written by the next
+//! group, so it is remembered for two. Where that would refuse a write, the groups are committed first and the write is
+//! judged by what is really used.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use pool::{env::Nanos, error::Error as PoolError, txg::Engine};
+use rustix::io::Errno;
+
+use super::{
+    error::{Error, Result},
+    resolve::Names,
+};
+use crate::{
+    catalogue::{DatasetRow, ROOT, Transaction, dataset_key},
+    fs::Room,
+    name::MAX_DEPTH,
+};
+
+/// A data set and those above it, itself first: ids and rows.
+fn upwards(tx: &Transaction<'_>, id: u64) -> Result<Vec<(u64, DatasetRow)>> {
+    let mut rows = Vec::new();
+    let mut at = id;
+    while at != 0 {
+        if rows.len() > MAX_DEPTH {
+            return Err(Error::damaged(id, "data sets are nested too deep"));
+        }
+        let row: DatasetRow = tx.row(dataset_key(at))?;
+        let above = row.parent;
+        rows.push((at, row));
+        at = above;
+    }
+    Ok(rows)
+}
+
+/// How many bytes more a data set and those below it may use, with `room` bytes available in the pool. Reservations of
+/// others are not available; its own and those of the data sets above are.
+pub(super) fn available(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64> {
+    let rows = upwards(tx, id)?;
+    let set_aside = match rows.last() {
+        Some((_, root)) => root.used().allocated.saturating_sub(tx.master()?.physical.allocated),
+        None => 0,
+    };
+    let mut left = room.saturating_sub(set_aside);
+    for (_, row) in rows.iter().rev() {
+        let used = row.used().allocated;
+        left = left.saturating_add(row.reservation.saturating_sub(used));
+        if row.quota != 0 {
+            left = left.min(row.quota.saturating_sub(used));
+        }
+    }
+    Ok(left)
+}
+
+/// How many bytes more may be written to a data set itself.
+pub(super) fn available_to_head(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64> {
+    let row: DatasetRow = tx.row(dataset_key(id))?;
+    let left = available(tx, id, room)?.saturating_add(row.reserved_for_head());
+    Ok(match row.refquota {
+        0 => left,
+        quota => left.min(quota.saturating_sub(row.referenced.allocated)),
+    })
+}
+
+/// Whether anything but the pool's own room limits what is written to a data set.
+fn is_limited(tx: &Transaction<'_>, id: u64) -> Result<bool> {
+    let rows = upwards(tx, id)?;
+    let has_quota = rows.iter().any(|(_, row)| row.quota != 0) || rows.first().is_some_and(|(_, row)| row.refquota != 0);
+    let root: DatasetRow = tx.row(dataset_key(ROOT))?;
+    Ok(has_quota || root.used().allocated > tx.master()?.physical.allocated)
+}
+
+/// After `id` got space that `from` had before: checks the quotas of `id` and of those above it that are not above `from`.
+pub(super) fn check_moved(tx: &Transaction<'_>, names: &Names, from: u64, id: u64) -> Result<()> {
+    let shared: Vec<u64> = upwards(tx, from)?.into_iter().map(|(id, _)| id).collect();
+    for (above, row) in upwards(tx, id)? {
+        if shared.contains(&above) {
+            break;
+        }
+        if row.quota != 0 && row.used().allocated > row.quota {
+            return Err(Error::Quota { name: names.of_dataset(tx, above)?.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// The limits of an open data set, as its file system asks them.
+pub(super) struct Limits {
+    id: u64,
+    engine: Weak<Engine>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What may be written beyond what is in the catalogue; `None` if only the pool's room is the limit.
+    left: Option<u64>,
+    /// Admitted since the last sync, and in the one before.
+    admitted: [u64; 2],
+}
+
+impl State {
+    fn admit(&mut self, bytes: u64) -> bool {
+        let Some(left) = self.left else { return true };
+        let all = self.admitted[0] + self.admitted[1] + bytes;
+        if all <= left {
+            self.admitted[0] += bytes;
+        }
+        all <= left
+    }
+}
+
+impl Limits {
+    pub(super) fn new(id: u64, engine: &Arc<Engine>) -> Arc<Limits> {
+        Arc::new(Limits { id, engine: Arc::downgrade(engine), state: Mutex::default() })
+    }
+
+    /// Takes what the catalogue says now.
+    pub(super) fn set(&self, tx: &Transaction<'_>, room: u64) -> Result<()> {
+        let left = is_limited(tx, self.id)?.then(|| available_to_head(tx, self.id, room)).transpose()?;
+        self.state.lock().left = left;
+        Ok(())
+    }
+
+    /// As [`Limits::set`], at the end of a sync.
+    pub(super) fn renew(&self, tx: &Transaction<'_>, room: u64) -> Result<()> {
+        self.set(tx, room)?;
+        let mut state = self.state.lock();
+        state.admitted = [0, state.admitted[0]];
+        Ok(())
+    }
+
+    fn read<T>(&self, mut look: impl FnMut(&Transaction<'_>, u64) -> Result<T>) -> Result<T> {
+        let closed = || Error::from(PoolError::Closed("it is being closed".into()));
+        let engine = self.engine.upgrade().ok_or_else(closed)?;
+        let room = engine.available();
+        engine.catalogue().read(|view| look(&Transaction::new(*view, Nanos::default()), room))
+    }
+
+    /// Commits twice: what was admitted is written then, or will not be.
+    fn settle(&self) -> Result<()> {
+        let Some(engine) = self.engine.upgrade() else { return Ok(()) };
+        for _ in 0..2 {
+            engine.commit_anyway()?;
+        }
+        Ok(())
+    }
+}
+
+impl Room for Limits {
+    fn admit(&self, bytes: u64) -> Result<(), Errno> {
+        if self.state.lock().admit(bytes) {
+            return Ok(());
+        }
+        if self.state.lock().admitted != [0, 0] {
+            self.settle().map_err(|_| Errno::IO)?;
+        }
+        if self.state.lock().admit(bytes) { Ok(()) } else { Err(Errno::DQUOT) }
+    }
+
+    fn space(&self) -> (u64, u64) {
+        let numbers = self.read(|tx, room| {
+            let row: DatasetRow = tx.row(dataset_key(self.id))?;
+            Ok((row.referenced.allocated, available_to_head(tx, self.id, room)?))
+        });
+        let (referenced, available) = numbers.unwrap_or_else(|error| {
+            tracing::warn!("the room of a data set is not known: {error}");
+            (0, 0)
+        });
+        let state = self.state.lock();
+        let admitted = if state.left.is_some() { state.admitted[0] + state.admitted[1] } else { 0 };
+        (referenced, available.saturating_sub(admitted))
+    }
+}

@@ -1,0 +1,60 @@
+//! Administration: everything that can be asked of the data sets of an opened pool.
+//!
+//! A request is checked and carried out as one [`Transaction`](crate::catalogue::Transaction) in the syncing context of
+//! one transaction group, and the caller gets the answer when that group is committed. So a request happens entirely or
+//! not at all, recursive ones are atomic, and what was answered survives a crash. The same closure over the catalogue as
+//! it is, with its changes thrown away, is a dry run.
+//!
+//! ```text
+//! datasets   the pool's data sets: running requests, reading the catalogue
+//! client     what happens in the syncing context
+//! resolve    from names to ids and back
+//! format     the tree of a new data set
+//! open       opening data sets and snapshots: file systems, options
+//! create, destroy, rename, snapshot, rollback, clone, hold, bookmark
+//! property   setting, inheriting; where a value comes from
+//! list, value     what there is, and the value of each property
+//! limits     quotas and reservations
+//! compare    which files differ between two snapshots
+//! history    what was done to the pool
+//! ```
+//!
+//! Requests and answers are plain types without formatting; commands print them.
+
+mod bookmark;
+mod client;
+mod clone;
+mod compare;
+mod create;
+mod datasets;
+mod destroy;
+mod error;
+mod format;
+mod history;
+mod hold;
+mod limits;
+mod list;
+mod open;
+mod property;
+mod rename;
+mod resolve;
+mod rollback;
+mod snapshot;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use compare::{Difference, DifferenceKind};
+pub use create::CreateRequest;
+pub use datasets::{Datasets, Mount, Progress};
+pub use destroy::{Destroyed, DestroyRequest, DestroySnapshotsRequest};
+pub use error::{Error, Result};
+pub use history::Event;
+pub use hold::HoldInfo;
+pub use list::{ListRequest, Listed};
+pub use open::{Dataset, OpenSnapshot};
+pub use property::{Assignment, Valued};
+pub use rename::Renamed;
+pub use resolve::Target;
+pub use rollback::{RolledBack, RollbackRequest};

@@ -1,0 +1,225 @@
+//! Opening data sets and snapshots.
+
+use std::{collections::HashMap, sync::Arc};
+
+use pool::{
+    block::compression::CompressionChoice,
+    error::Error as PoolError,
+    format::pointer::{BlockPointer, Checksum},
+    tree::Policy,
+    txg::{Engine, Head, Sync},
+};
+use rustix::io::Errno;
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    limits::Limits,
+    property::{self, Effective},
+    resolve::Names,
+};
+use crate::{
+    catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    fs::{FileSystem, Options},
+    name::{DatasetName, SnapshotName},
+};
+
+/// An open data set. There is one for each, shared by all who use it.
+pub struct Dataset {
+    id: u64,
+    head: Arc<Head>,
+    fs: Arc<FileSystem>,
+    limits: Arc<Limits>,
+}
+
+impl Dataset {
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its tree.
+    pub fn head(&self) -> &Arc<Head> {
+        &self.head
+    }
+
+    /// Its files.
+    pub fn fs(&self) -> &Arc<FileSystem> {
+        &self.fs
+    }
+}
+
+/// An open snapshot: it never changes.
+pub struct OpenSnapshot {
+    /// Its id.
+    pub id: u64,
+    /// Its tree.
+    pub head: Arc<Head>,
+    /// Its files.
+    pub fs: Arc<FileSystem>,
+}
+
+/// The data sets that are open.
+#[derive(Default)]
+pub(super) struct OpenTable {
+    datasets: HashMap<u64, Arc<Dataset>>,
+}
+
+impl OpenTable {
+    /// Shows another tree in an open data set.
+    pub(super) fn replace(&self, id: u64, root: BlockPointer, level: u8) {
+        if let Some(dataset) = self.datasets.get(&id) {
+            dataset.head.replace(root, level);
+        }
+    }
+
+    /// Forgets a data set that was destroyed.
+    pub(super) fn close(&mut self, engine: &Engine, id: u64) {
+        if self.datasets.remove(&id).is_some() {
+            engine.close_head(id);
+        }
+    }
+
+    /// Tells the open data sets how much room they have now.
+    pub(super) fn refresh(&self, sync: &mut Sync<'_>) -> Result<()> {
+        let (room, now) = (sync.engine().available(), sync.engine().env().now());
+        for dataset in self.datasets.values() {
+            sync.catalogue(|view, _| dataset.limits.renew(&Transaction::new(*view, now), room))?;
+        }
+        Ok(())
+    }
+}
+
+impl Datasets {
+    /// Opens a data set, or returns it if it is open.
+    pub fn open_dataset(&self, name: &DatasetName) -> Result<Arc<Dataset>> {
+        let names = self.names();
+        let mut table = self.table().lock();
+        let (id, row, root, options) = self.read(|tx| {
+            let id = names.dataset(tx, name)?;
+            let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
+            Ok((id, row, root, self.options(tx, &names, id)?))
+        })?;
+        if let Some(dataset) = table.datasets.get(&id) {
+            return Ok(dataset.clone());
+        }
+        let root = root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?;
+        let head = self.engine().open_head(id, Some((root, row.level)));
+        let fs = FileSystem::open(head.clone(), options).map_err(|errno| {
+            self.engine().close_head(id);
+            unreadable(name.as_str(), errno)
+        })?;
+        let limits = Limits::new(id, self.engine());
+        let room = self.engine().available();
+        self.read(|tx| limits.set(tx, room))?;
+        fs.set_room(limits.clone());
+        let dataset = Arc::new(Dataset { id, head, fs, limits });
+        table.datasets.insert(id, dataset.clone());
+        Ok(dataset)
+    }
+
+    /// Opens a snapshot. Every call opens it anew.
+    pub fn open_snapshot(&self, name: &SnapshotName) -> Result<OpenSnapshot> {
+        let names = self.names();
+        let (id, row, root, options) = self.read(|tx| {
+            let id = names.snapshot(tx, name)?;
+            let (row, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(id))?;
+            let options = Options { readonly: true, ..self.options(tx, &names, row.dataset)? };
+            Ok((id, row, root, options))
+        })?;
+        self.open_at(id, name.as_str(), root, row.level, options)
+    }
+
+    /// Opens the tree of a data set as the catalogue has it, to be read only.
+    pub(super) fn open_as_written(&self, name: &DatasetName) -> Result<OpenSnapshot> {
+        let names = self.names();
+        let (id, row, root, options) = self.read(|tx| {
+            let id = names.dataset(tx, name)?;
+            let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
+            let options = Options { readonly: true, ..self.options(tx, &names, id)? };
+            Ok((id, row, root, options))
+        })?;
+        self.open_at(id, name.as_str(), root, row.level, options)
+    }
+
+    fn open_at(
+        &self,
+        id: u64,
+        name: &str,
+        root: Option<BlockPointer>,
+        level: u8,
+        options: Options,
+    ) -> Result<OpenSnapshot> {
+        let root = root.ok_or_else(|| Error::damaged(id, "it has no tree"))?;
+        let head = self.engine().open_frozen(id, root, level);
+        let fs = FileSystem::open(head.clone(), options).map_err(|errno| unreadable(name, errno))?;
+        Ok(OpenSnapshot { id, head, fs })
+    }
+
+    /// Closes a data set that nobody uses any more, after a commit.
+    pub fn close_dataset(&self, id: u64) -> Result<()> {
+        if !self.engine().read_only() {
+            self.engine().commit()?;
+        }
+        self.table().lock().close(self.engine(), id);
+        Ok(())
+    }
+
+    /// Closes all data sets, after a commit.
+    pub fn close_all(&self) -> Result<()> {
+        let open: Vec<u64> = self.table().lock().datasets.keys().copied().collect();
+        open.into_iter().try_for_each(|id| self.close_dataset(id))
+    }
+
+    /// Has the open file systems follow properties that have changed.
+    pub(super) fn reload_options(&self) -> Result<()> {
+        let names = self.names();
+        let room = self.engine().available();
+        let table = self.table().lock();
+        for dataset in table.datasets.values() {
+            let options = self.read(|tx| {
+                dataset.limits.set(tx, room)?;
+                self.options(tx, &names, dataset.id)
+            })?;
+            dataset.fs.set_options(options);
+        }
+        Ok(())
+    }
+
+    fn options(&self, tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Options> {
+        let mut effective = property::effective(tx, names, id)?;
+        if let Some(mount) = self.mount_of(id) {
+            property::overlay(&mut effective, &mount);
+        }
+        let mut options = options_of(&effective);
+        options.readonly |= self.engine().read_only();
+        Ok(options)
+    }
+}
+
+fn unreadable(name: &str, errno: Errno) -> Error {
+    PoolError::damaged(format!("data set {name}"), format!("cannot be opened: {errno}")).into()
+}
+
+/// What properties say about a file system. The values are canonical; one that is not counts as the default.
+fn options_of(effective: &Effective) -> Options {
+    let text = |name: &str| effective.get(name).map_or("", |valued| valued.value.as_str());
+    let checksum = match text("checksum") {
+        "off" => Checksum::Off,
+        "xxh3" => Checksum::Xxh3,
+        "sha256" => Checksum::Sha256,
+        _ => Checksum::Blake3,
+    };
+    let policy = Policy {
+        compression: CompressionChoice::parse(text("compression")).unwrap_or_default(),
+        checksum,
+        copies: text("copies").parse().unwrap_or(1).clamp(1, 3),
+    };
+    Options {
+        readonly: text("readonly") == "on",
+        atime: text("atime") != "off",
+        relatime: text("relatime") != "off",
+        recordsize: text("recordsize").parse().unwrap_or(128 << 10),
+        policy,
+    }
+}

@@ -1,0 +1,324 @@
+//! Setting and inheriting properties, and where a value comes from.
+//!
+//! A value set on a data set wins over one that was received, and that over what the data set above has; if nobody set
+//! it, the default counts. Inheriting a property takes the set value away, and hides a received one.
+//!
+//! Quotas and reservations are numbers of the data set's own row, so that writing and accounting need no look-up.
+
+use std::collections::BTreeMap;
+
+use super::{
+    datasets::{Datasets, Mount},
+    error::{Error, Result},
+    limits,
+    resolve::{self, Names, Target},
+};
+use crate::{
+    catalogue::{DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
+    lineage::charge,
+    name::{DatasetName, Name},
+    property::{DATASET, Definition, Kinds, Nature, Property, Source},
+};
+
+/// A property and the value it is to get, as a user writes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The property's name or alias.
+    pub property: String,
+    /// The value.
+    pub value: String,
+}
+
+/// A value and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Valued {
+    /// The canonical value.
+    pub value: String,
+    /// Its source.
+    pub source: Source,
+}
+
+/// The values of all properties of one data set or snapshot that can be set, by name, but for limits.
+pub type Effective = BTreeMap<String, Valued>;
+
+impl Datasets {
+    /// Sets properties of data sets or snapshots.
+    pub fn set(&self, targets: &[Name], assignments: &[Assignment]) -> Result<()> {
+        let (names, targets, assignments) = (self.names(), targets.to_vec(), assignments.to_vec());
+        let room = self.engine().available();
+        self.run(move |tx| {
+            for target in &targets {
+                let id = owner(tx, &names, target)?;
+                assign_all(tx, &names, id, &assignments, false, room)?;
+            }
+            Ok(())
+        })?;
+        self.reload_options()
+    }
+
+    /// Has a property inherited again; with `recursive` also by all data sets below. With `received` a received value
+    /// counts again instead.
+    pub fn inherit(&self, targets: &[Name], property: &str, recursive: bool, received: bool) -> Result<()> {
+        let (names, targets) = (self.names(), targets.to_vec());
+        let property = Property::of_dataset(property)?;
+        if !property.is_inheritable() && !received {
+            return Err(Error::NotInheritable { property: property.name().to_owned() });
+        }
+        self.run(move |tx| {
+            for target in &targets {
+                let id = owner(tx, &names, target)?;
+                let is_dataset = matches!(target, Name::Dataset(_));
+                let ids = if recursive && is_dataset { resolve::subtree(tx, id)? } else { vec![id] };
+                for id in ids {
+                    inherit(tx, id, property.name(), received)?;
+                }
+            }
+            Ok(())
+        })?;
+        self.reload_options()
+    }
+
+    /// The value of a property, and where it comes from; `None` if the target has none.
+    pub fn get(&self, target: &Name, property: &str) -> Result<Option<Valued>> {
+        let property = Property::of_dataset(property)?;
+        let request = super::ListRequest { roots: vec![target.clone()], ..Default::default() };
+        Ok(self.list(&request)?.first().and_then(|listed| listed.value(&property)))
+    }
+
+    /// A value kept for the pool as a whole.
+    pub fn pool_property(&self, name: &str) -> Result<Option<String>> {
+        self.read(|tx| {
+            let found = tx.find_named::<Value>(crate::catalogue::POOL, kind::PROPERTY, name)?;
+            Ok(found.and_then(|(_, row)| row.value))
+        })
+    }
+
+    /// Keeps a value for the pool as a whole.
+    pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
+        let (name, value) = (name.to_owned(), value.to_owned());
+        self.run(move |tx| {
+            let row = Value { name: name.clone(), value: Some(value.clone()) };
+            tx.put_named(crate::catalogue::POOL, kind::PROPERTY, &row)
+        })
+    }
+}
+
+fn owner(tx: &Transaction<'_>, names: &Names, target: &Name) -> Result<u64> {
+    match names.target(tx, target)? {
+        Target::Dataset(id) | Target::Snapshot(id) => Ok(id),
+        Target::Bookmark(..) => Err(Error::NotApplicable {
+            property: "a property".into(),
+            what: "bookmark",
+            name: target.to_string(),
+        }),
+    }
+}
+
+/// Sets properties of a data set or snapshot. `creating` says that it is being created.
+pub(super) fn assign_all(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    id: u64,
+    assignments: &[Assignment],
+    creating: bool,
+    room: u64,
+) -> Result<()> {
+    let is_dataset = tx.contains(dataset_key(id))?;
+    let kinds = if is_dataset { Kinds::FILESYSTEM } else { Kinds::SNAPSHOT };
+    for assignment in assignments {
+        let property = Property::of_dataset(&assignment.property)?;
+        let is_user = matches!(property, Property::User(_));
+        if !property.applies_to(kinds) || (!is_dataset && !is_user) {
+            let (what, name) = match is_dataset {
+                true => ("data set", names.of_dataset(tx, id)?.to_string()),
+                false => ("snapshot", names.of_snapshot(tx, id)?.to_string()),
+            };
+            return Err(Error::NotApplicable { property: property.name().to_owned(), what, name });
+        }
+        let value = property.parse_value(&assignment.value, creating)?;
+        match limit_of(property.name()) {
+            Some(limit) => set_limit(tx, names, id, limit, value.parse().unwrap_or(0), room)?,
+            None => {
+                let row = Value { name: property.name().to_owned(), value: Some(value) };
+                tx.put_named(id, kind::PROPERTY, &row)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn inherit(tx: &mut Transaction<'_>, id: u64, name: &str, received: bool) -> Result<()> {
+    let was_received = tx.find_named::<Value>(id, kind::RECEIVED, name)?.is_some();
+    if was_received && !received {
+        return tx.put_named(id, kind::PROPERTY, &Value { name: name.to_owned(), value: None });
+    }
+    tx.delete_named::<Value>(id, kind::PROPERTY, name).map(drop)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Quota,
+    Refquota,
+    Reservation,
+    Refreservation,
+}
+
+fn limit_of(property: &str) -> Option<Limit> {
+    match property {
+        "quota" => Some(Limit::Quota),
+        "refquota" => Some(Limit::Refquota),
+        "reservation" => Some(Limit::Reservation),
+        "refreservation" => Some(Limit::Refreservation),
+        _ => None,
+    }
+}
+
+fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, value: u64, room: u64) -> Result<()> {
+    let row: DatasetRow = tx.row(dataset_key(id))?;
+    let refuse = |property, problem: String| {
+        let name = names.of_dataset(tx, id)?.to_string();
+        Err(Error::Limit { property, name, value, problem })
+    };
+    let (used, referenced) = (row.used().allocated, row.referenced.allocated);
+    let free = limits::available(tx, id, room)?;
+    match limit {
+        Limit::Quota if value != 0 && value < used.max(row.reservation) => {
+            return refuse("quota", format!("{} bytes are used or reserved", used.max(row.reservation)));
+        }
+        Limit::Refquota if value != 0 && value < referenced => {
+            return refuse("refquota", format!("{referenced} bytes are referenced"));
+        }
+        Limit::Reservation if value > used.saturating_add(free) => {
+            return refuse("reservation", format!("only {} bytes are available", used.saturating_add(free)));
+        }
+        Limit::Refreservation if value > row.unique().allocated.max(row.refreservation).saturating_add(free) => {
+            return refuse("refreservation", format!("only {free} bytes are available"));
+        }
+        _ => {}
+    }
+    charge::edit(tx, id, |row| match limit {
+        Limit::Quota => row.quota = value,
+        Limit::Refquota => row.refquota = value,
+        Limit::Reservation => row.reservation = value,
+        Limit::Refreservation => row.refreservation = value,
+    })
+}
+
+/// The values of all properties of a data set that can be set, but for limits.
+pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Effective> {
+    let mut path = vec![id];
+    let mut row: DatasetRow = tx.row(dataset_key(id))?;
+    while row.parent != 0 {
+        path.push(row.parent);
+        row = tx.row(dataset_key(row.parent))?;
+    }
+    // The name is short of the pool's depth limit, so the path is.
+    let name = names.of_dataset(tx, id)?;
+    let above = std::iter::successors(Some(name), DatasetName::parent);
+    let steps: Vec<(u64, DatasetName)> = path.into_iter().zip(above).collect();
+    let mut values = defaults(steps.last().map(|(_, pool)| pool));
+    for (index, (id, name)) in steps.iter().rev().enumerate() {
+        if index > 0 {
+            values = inherited(&values, name);
+        }
+        own(tx, *id, &mut values)?;
+    }
+    Ok(values)
+}
+
+/// What a data set below one that has `values` inherits from it; `name` is that of the one below.
+pub(super) fn inherited(values: &Effective, name: &DatasetName) -> Effective {
+    let above = name.parent().map(|parent| parent.to_string()).unwrap_or_default();
+    let mut below = defaults(None);
+    for (property, valued) in values {
+        let is_native = below.contains_key(property);
+        if !(is_inheritable(property) || (!is_native && property.contains(':'))) {
+            continue;
+        }
+        let source = match &valued.source {
+            Source::Local | Source::Received | Source::Temporary => Source::Inherited(above.clone()),
+            other => other.clone(),
+        };
+        let value = match property.as_str() {
+            "mountpoint" => mountpoint_below(&valued.value, name.leaf()),
+            _ => valued.value.clone(),
+        };
+        below.insert(property.clone(), Valued { value, source });
+    }
+    below
+}
+
+fn mountpoint_below(above: &str, component: &str) -> String {
+    match above {
+        "none" | "legacy" => above.to_owned(),
+        path => format!("{}/{component}", path.trim_end_matches('/')),
+    }
+}
+
+fn is_inheritable(property: &str) -> bool {
+    DATASET.iter().any(|definition| definition.name == property && definition.nature == Nature::Inheritable)
+}
+
+/// Puts the values that were set on, or received by, one data set or snapshot over what it inherits.
+pub(super) fn own(tx: &Transaction<'_>, id: u64, values: &mut Effective) -> Result<()> {
+    let local: Vec<Value> = rows(tx, id, kind::PROPERTY)?;
+    for Value { name, value } in rows(tx, id, kind::RECEIVED)? {
+        let is_hidden = local.iter().any(|row| row.name == name);
+        if let Some(value) = value.filter(|_| !is_hidden) {
+            values.insert(name, Valued { value, source: Source::Received });
+        }
+    }
+    for Value { name, value } in local {
+        if let Some(value) = value {
+            values.insert(name, Valued { value, source: Source::Local });
+        }
+    }
+    Ok(())
+}
+
+/// Puts what holds for a mount only over everything else.
+pub(super) fn overlay(values: &mut Effective, mount: &Mount) {
+    for (name, value) in &mount.temporary {
+        values.insert(name.clone(), Valued { value: value.clone(), source: Source::Temporary });
+    }
+}
+
+fn rows(tx: &Transaction<'_>, id: u64, kind: u8) -> Result<Vec<Value>> {
+    Ok(tx.rows::<Value>(keys(id, kind))?.into_iter().map(|(_, row)| row).collect())
+}
+
+/// The defaults, for the pool's root data set with the mountpoint that goes by the pool's name.
+fn defaults(pool: Option<&DatasetName>) -> Effective {
+    let settable = |definition: &&Definition| definition.is_settable() && limit_of(definition.name).is_none();
+    let mut values = Effective::new();
+    for definition in DATASET.iter().filter(settable) {
+        if let Some(value) = definition.default {
+            let valued = Valued { value: value.to_owned(), source: Source::Default };
+            values.insert(definition.name.to_owned(), valued);
+        }
+    }
+    if let Some(pool) = pool {
+        let value = format!("/{pool}");
+        values.insert("mountpoint".into(), Valued { value, source: Source::Default });
+    }
+    values
+}
+
+/// What a snapshot has of its data set's values: only those that apply to snapshots.
+pub(super) fn of_snapshot(tx: &Transaction<'_>, names: &Names, id: u64, dataset: &Effective) -> Result<Effective> {
+    let row: SnapshotRow = tx.row(snapshot_key(id))?;
+    let above = names.of_dataset(tx, row.dataset)?.to_string();
+    let mut values = Effective::new();
+    for (property, valued) in dataset {
+        let applies = Property::of_dataset(property).is_ok_and(|property| property.applies_to(Kinds::SNAPSHOT));
+        if applies {
+            let source = match &valued.source {
+                Source::Local | Source::Received => Source::Inherited(above.clone()),
+                other => other.clone(),
+            };
+            values.insert(property.clone(), Valued { value: valued.value.clone(), source });
+        }
+    }
+    own(tx, id, &mut values)?;
+    Ok(values)
+}

@@ -1,0 +1,94 @@
+//! Renaming data sets and snapshots.
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    hold, limits,
+    resolve::{self, Names},
+};
+use crate::{
+    catalogue::{DatasetRow, Named, SnapshotRow, Transaction, dataset_key, kind, snapshot_key},
+    lineage::{dataset, snapshot},
+    name::{DatasetName, SnapshotName},
+};
+
+/// What a renaming has moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// The data sets whose name is another now: ids and new names. Their mountpoints may have changed.
+    pub datasets: Vec<(u64, DatasetName)>,
+}
+
+impl Datasets {
+    /// Renames a data set, and with it all below. With `parents` what is missing above the new place is created, owned
+    /// by `owner`.
+    pub fn rename(&self, from: &DatasetName, to: &DatasetName, parents: bool, owner: (u32, u32)) -> Result<Renamed> {
+        let names = self.names();
+        self.read(|tx| check_place(tx, &names, from, to))?;
+        if let Some(parent) = to.parent().filter(|_| parents) {
+            self.create(super::CreateRequest { name: parent, parents, properties: Vec::new(), owner })?;
+        }
+        let (from, to) = (from.clone(), to.clone());
+        self.run(move |tx| {
+            check_place(tx, &names, &from, &to)?;
+            let id = names.dataset(tx, &from)?;
+            let parent = names.parent(tx, &to, "renamed")?;
+            let before = tx.row::<DatasetRow>(dataset_key(id))?.parent;
+            dataset::move_to(tx, id, parent, to.leaf())?;
+            if before != parent {
+                limits::check_moved(tx, &names, before, id)?;
+            }
+            renamed(tx, &names, id)
+        })
+    }
+
+    /// Renames a snapshot; with `recursive` also those of the same name below.
+    pub fn rename_snapshot(&self, from: &SnapshotName, to: &str, recursive: bool) -> Result<()> {
+        from.dataset().snapshot(to)?;
+        let (names, from, to) = (self.names(), from.clone(), to.to_owned());
+        self.run(move |tx| {
+            for (id, name) in hold::each(tx, &names, std::slice::from_ref(&from), recursive)? {
+                let new = name.dataset().snapshot(&to)?;
+                let row: SnapshotRow = tx.row(snapshot_key(id))?;
+                if dataset::snapshot_named(tx, row.dataset, &to)?.is_some() {
+                    return Err(Error::exists("snapshot", new));
+                }
+                tx.delete_named::<Named>(row.dataset, kind::SNAPSHOT_NAME, &row.name)?;
+                tx.put_named(row.dataset, kind::SNAPSHOT_NAME, &Named { name: to.clone(), id })?;
+                tx.set(snapshot_key(id), &SnapshotRow { name: to.clone(), ..row })?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn check_place(tx: &Transaction<'_>, names: &Names, from: &DatasetName, to: &DatasetName) -> Result<()> {
+    let misplaced = |problem| {
+        let (from, to) = (from.to_string(), to.to_string());
+        Err(Error::Misplaced { action: "rename", from, to, problem })
+    };
+    names.dataset(tx, from)?;
+    if from.is_pool() {
+        return Err(Error::IsRoot { name: from.to_string(), action: "renamed" });
+    }
+    if from.pool() != to.pool() {
+        return misplaced("they are in different pools");
+    }
+    if to != from && to.is_within(from) {
+        return misplaced("a data set cannot lie below itself");
+    }
+    names.vacant(tx, to)
+}
+
+/// The new names of a moved data set and all below. Fails if one has become too long, with its snapshots.
+fn renamed(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Renamed> {
+    let mut datasets = Vec::new();
+    for moved in resolve::subtree(tx, id)? {
+        let name: DatasetName = names.text_of(tx, moved)?.parse()?;
+        for of in snapshot::line(tx, moved)? {
+            name.snapshot(&tx.row::<SnapshotRow>(snapshot_key(of))?.name)?;
+        }
+        datasets.push((moved, name));
+    }
+    Ok(Renamed { datasets })
+}

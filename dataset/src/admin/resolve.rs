@@ -1,0 +1,160 @@
+//! From names to ids and back.
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+};
+use crate::{
+    catalogue::{Bookmark, DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, kind, snapshot_key},
+    lineage::dataset,
+    name::{BookmarkName, DatasetName, MAX_DEPTH, Name, SnapshotName},
+};
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A data set's id.
+    Dataset(u64),
+    /// A snapshot's id.
+    Snapshot(u64),
+    /// A bookmark of the data set with this id.
+    Bookmark(u64, Bookmark),
+}
+
+/// The pool's name and what it takes to go from names to ids in one transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    pool: DatasetName,
+}
+
+impl Datasets {
+    pub(super) fn names(&self) -> Names {
+        Names { pool: self.pool_name() }
+    }
+
+    /// What a name stands for.
+    pub fn resolve(&self, name: &Name) -> Result<Target> {
+        let names = self.names();
+        self.read(|tx| names.target(tx, name))
+    }
+
+    /// The name of a data set.
+    pub fn dataset_name(&self, id: u64) -> Result<DatasetName> {
+        let names = self.names();
+        self.read(|tx| names.of_dataset(tx, id))
+    }
+}
+
+impl Names {
+    /// The id of a data set, if it exists.
+    pub(super) fn find(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<Option<u64>> {
+        let mut components = name.components();
+        if components.next() != Some(self.pool.as_str()) {
+            return Ok(None);
+        }
+        let mut id = ROOT;
+        for component in components {
+            match dataset::child(tx, id, component)? {
+                Some(child) => id = child,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(id))
+    }
+
+    /// The id of a data set that must exist.
+    pub(super) fn dataset(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<u64> {
+        self.find(tx, name)?.ok_or_else(|| Error::not_found("data set", name))
+    }
+
+    /// The id of a snapshot that must exist.
+    pub(super) fn snapshot(&self, tx: &Transaction<'_>, name: &SnapshotName) -> Result<u64> {
+        let dataset = self.dataset(tx, &name.dataset())?;
+        let found = dataset::snapshot_named(tx, dataset, name.snapshot())?;
+        found.ok_or_else(|| Error::not_found("snapshot", name))
+    }
+
+    /// A bookmark that must exist, and the id of its data set.
+    pub(super) fn bookmark(&self, tx: &Transaction<'_>, name: &BookmarkName) -> Result<(u64, Bookmark)> {
+        let dataset = self.dataset(tx, &name.dataset())?;
+        let found = tx.find_named::<Bookmark>(dataset, kind::BOOKMARK, name.bookmark())?;
+        found.map(|(_, row)| (dataset, row)).ok_or_else(|| Error::not_found("bookmark", name))
+    }
+
+    /// What a name stands for.
+    pub(super) fn target(&self, tx: &Transaction<'_>, name: &Name) -> Result<Target> {
+        Ok(match name {
+            Name::Dataset(name) => Target::Dataset(self.dataset(tx, name)?),
+            Name::Snapshot(name) => Target::Snapshot(self.snapshot(tx, name)?),
+            Name::Bookmark(name) => {
+                let (dataset, row) = self.bookmark(tx, name)?;
+                Target::Bookmark(dataset, row)
+            }
+        })
+    }
+
+    /// The name of a data set.
+    pub(super) fn of_dataset(&self, tx: &Transaction<'_>, id: u64) -> Result<DatasetName> {
+        self.text_of(tx, id)?.parse().map_err(|error| Error::damaged(id, error))
+    }
+
+    /// What the name of a data set would be; it may be too long for one.
+    pub(super) fn text_of(&self, tx: &Transaction<'_>, id: u64) -> Result<String> {
+        let mut components = Vec::new();
+        let mut at = id;
+        while at != ROOT {
+            let row: DatasetRow = tx.row(dataset_key(at))?;
+            if components.len() > 2 * MAX_DEPTH {
+                return Err(Error::damaged(id, "data sets are nested too deep"));
+            }
+            components.push(row.name);
+            at = row.parent;
+        }
+        components.push(self.pool.to_string());
+        components.reverse();
+        Ok(components.join("/"))
+    }
+
+    /// The name of a snapshot.
+    pub(super) fn of_snapshot(&self, tx: &Transaction<'_>, id: u64) -> Result<SnapshotName> {
+        let row: SnapshotRow = tx.row(snapshot_key(id))?;
+        let name = self.of_dataset(tx, row.dataset)?.snapshot(&row.name);
+        name.map_err(|error| Error::damaged(id, error))
+    }
+
+    /// The names of data sets, in order.
+    pub(super) fn of_datasets(&self, tx: &Transaction<'_>, ids: &[u64]) -> Result<Vec<String>> {
+        let mut names = ids.iter().map(|id| Ok(self.of_dataset(tx, *id)?.to_string())).collect::<Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// The id of the data set above the named one, which must exist.
+    pub(super) fn parent(&self, tx: &Transaction<'_>, name: &DatasetName, action: &'static str) -> Result<u64> {
+        let Some(parent) = name.parent() else { return Err(Error::IsRoot { name: name.to_string(), action }) };
+        self.find(tx, &parent)?.ok_or_else(|| Error::not_found("parent", parent))
+    }
+
+    /// Fails if a data set of that name exists.
+    pub(super) fn vacant(&self, tx: &Transaction<'_>, name: &DatasetName) -> Result<()> {
+        match self.find(tx, name)? {
+            Some(_) => Err(Error::exists("data set", name)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A data set and everything below it, each after its parent, children by name.
+pub(super) fn subtree(tx: &Transaction<'_>, id: u64) -> Result<Vec<u64>> {
+    let mut found = vec![id];
+    let mut todo: Vec<u64> = children(tx, id)?;
+    while let Some(next) = todo.pop() {
+        found.push(next);
+        todo.extend(children(tx, next)?);
+    }
+    Ok(found)
+}
+
+fn children(tx: &Transaction<'_>, id: u64) -> Result<Vec<u64>> {
+    Ok(dataset::children(tx, id)?.into_iter().rev().map(|(_, child)| child).collect())
+}

@@ -1,0 +1,122 @@
+//! Going back to a snapshot.
+
+use std::collections::BTreeSet;
+
+use super::{
+    datasets::Datasets,
+    destroy::{Destroyed, destroy_datasets},
+    error::{Error, Result},
+    resolve::Names,
+};
+use crate::{
+    catalogue::{Bookmark, SnapshotRow, Transaction, keys, kind, snapshot_key},
+    lineage::{branch, snapshot},
+    name::SnapshotName,
+};
+
+/// A data set to take back.
+#[derive(Clone, Debug)]
+pub struct RollbackRequest {
+    /// The snapshot to go back to.
+    pub snapshot: SnapshotName,
+    /// Whether to destroy later snapshots and bookmarks.
+    pub later: bool,
+    /// Whether to destroy these and the clones of these.
+    pub dependents: bool,
+}
+
+/// What a rollback has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The data set's id: what a mount of it has cached is void.
+    pub dataset: u64,
+    /// Snapshots and clones that were destroyed.
+    pub destroyed: Vec<String>,
+}
+
+impl Datasets {
+    /// Takes a data set back to the state of a snapshot. The data set may be in use: changes wait until it is done.
+    pub fn rollback(&self, request: RollbackRequest) -> Result<RolledBack> {
+        let names = self.names();
+        let name = request.snapshot.dataset();
+        let id = self.read(|tx| names.dataset(tx, &name))?;
+        // A data set whose tree is damaged cannot be opened; then there is nobody to keep out.
+        let open = self.open_dataset(&name).ok();
+        let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        let mounted = self.mounted();
+        self.run(move |tx| roll_back(tx, &names, id, &request, &mounted))
+    }
+}
+
+fn roll_back(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    dataset: u64,
+    request: &RollbackRequest,
+    mounted: &BTreeSet<u64>,
+) -> Result<RolledBack> {
+    let target = names.snapshot(tx, &request.snapshot)?;
+    let row: SnapshotRow = tx.row(snapshot_key(target))?;
+    if row.dataset != dataset {
+        return Err(Error::not_found("snapshot", &request.snapshot));
+    }
+    let mut later = snapshot::line(tx, dataset)?;
+    later.drain(..=later.iter().position(|id| *id == target).unwrap_or(0));
+    if !request.later && !request.dependents {
+        check_newest(tx, names, dataset, request, &row, &later)?;
+    }
+    let mut done = Destroyed::default();
+    for id in later.into_iter().rev() {
+        destroy_later(tx, names, id, request, mounted, &mut done)?;
+    }
+    branch::roll_back(tx, dataset)?;
+    Ok(RolledBack { dataset, destroyed: done.names })
+}
+
+fn check_newest(
+    tx: &Transaction<'_>,
+    names: &Names,
+    dataset: u64,
+    request: &RollbackRequest,
+    target: &SnapshotRow,
+    later: &[u64],
+) -> Result<()> {
+    let snapshots = later.iter().map(|id| Ok(names.of_snapshot(tx, *id)?.to_string()));
+    let mut lost = snapshots.collect::<Result<Vec<_>>>()?;
+    let of = request.snapshot.dataset();
+    let bookmarks = tx.rows::<Bookmark>(keys(dataset, kind::BOOKMARK))?;
+    let bookmarks = bookmarks.into_iter().filter(|(_, bookmark)| bookmark.createtxg > target.createtxg);
+    lost.extend(bookmarks.map(|(_, bookmark)| format!("{of}#{}", bookmark.name)));
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(Error::NotNewest { snapshot: request.snapshot.to_string(), later: lost })
+}
+
+fn destroy_later(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    id: u64,
+    request: &RollbackRequest,
+    mounted: &BTreeSet<u64>,
+    done: &mut Destroyed,
+) -> Result<()> {
+    let name = names.of_snapshot(tx, id)?.to_string();
+    let row: SnapshotRow = tx.row(snapshot_key(id))?;
+    if row.holds > 0 {
+        let tags = snapshot::holds(tx, id)?.into_iter().map(|hold| hold.name).collect();
+        return Err(Error::Held { snapshot: name, tags });
+    }
+    let clones = snapshot::clones(tx, id)?;
+    if !clones.is_empty() && !request.dependents {
+        return Err(Error::HasClones { snapshot: name, clones: names.of_datasets(tx, &clones)? });
+    }
+    if !clones.is_empty() {
+        destroy_datasets(tx, names, &clones, true, mounted, done)?;
+    }
+    if tx.contains(snapshot_key(id))? {
+        snapshot::destroy(tx, id)?;
+    }
+    done.names.push(name);
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Taking snapshots.
+
+use pool::{error::Error as PoolError, units::Guid};
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    limits,
+    property::{self, Assignment},
+    resolve::{self, Names},
+};
+use crate::{
+    catalogue::{DatasetRow, Transaction, dataset_key},
+    lineage::{dataset, snapshot},
+    name::SnapshotName,
+};
+
+impl Datasets {
+    /// Takes snapshots, all at one instant: with `recursive` also of the data sets below, by the same name. Returns the
+    /// names of all that were taken.
+    pub fn snapshot(
+        &self,
+        snapshots: Vec<SnapshotName>,
+        recursive: bool,
+        properties: Vec<Assignment>,
+    ) -> Result<Vec<SnapshotName>> {
+        let names = self.names();
+        let seed = self.new_guid();
+        let room = self.engine().available();
+        self.run(move |tx| {
+            let mut taken = Vec::new();
+            for name in &snapshots {
+                let top = names.dataset(tx, &name.dataset())?;
+                let ids = if recursive { resolve::subtree(tx, top)? } else { vec![top] };
+                for id in ids {
+                    if tx.row::<DatasetRow>(dataset_key(id))?.hidden && id != top {
+                        continue;
+                    }
+                    taken.push(take(tx, &names, id, name.snapshot(), &properties, seed, room)?);
+                }
+            }
+            Ok(taken)
+        })
+    }
+}
+
+fn take(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    dataset: u64,
+    name: &str,
+    properties: &[Assignment],
+    seed: Guid,
+    room: u64,
+) -> Result<SnapshotName> {
+    let full = names.of_dataset(tx, dataset)?.snapshot(name)?;
+    if dataset::snapshot_named(tx, dataset, name)?.is_some() {
+        return Err(Error::exists("snapshot", full));
+    }
+    check_refreservation(tx, dataset, room)?;
+    // One draw serves all: the id that is put in is never used twice.
+    let next = tx.master()?.next_id;
+    let id = snapshot::take(tx, dataset, name, Guid(mix(seed.0, next)))?;
+    property::assign_all(tx, names, id, properties, true, room)?;
+    Ok(full)
+}
+
+/// A snapshot makes all that the data set refers to shared, so its refreservation has to be set aside once more.
+fn check_refreservation(tx: &Transaction<'_>, dataset: u64, room: u64) -> Result<()> {
+    let row: DatasetRow = tx.row(dataset_key(dataset))?;
+    let needed = row.unique().allocated.min(row.refreservation);
+    if needed > 0 && needed > limits::available(tx, dataset, room)? {
+        return Err(PoolError::OutOfSpace.into());
+    }
+    Ok(())
+}
+
+/// Spreads a random number and a unique one to a unique random-looking number (SplitMix64's finisher).
+pub(super) fn mix(seed: u64, unique: u64) -> u64 {
+    let mut mixed = seed ^ unique.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

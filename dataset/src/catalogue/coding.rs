@@ -1,0 +1,155 @@
+//! How the rows of the catalogue are coded: field after field, each by its type.
+//!
+//! A row begins with its version, so that a later program can tell an old row from a new one. What protects a row from
+//! damage is the checksum of the node it stands in; decoding still trusts nothing.
+
+use pool::{
+    format::codec::{Malformed, Reader, Writer, malformed},
+    units::{Guid, Txg},
+};
+
+/// The version that every row of this program begins with.
+pub(super) const ROW_VERSION: u8 = 1;
+
+/// A value that can stand in a row.
+pub trait Field: Sized {
+    /// Appends it.
+    fn put(&self, out: &mut Vec<u8>);
+    /// Takes it off.
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<Self, Malformed>;
+}
+
+/// A row: the body of one item of the catalogue.
+pub trait Row: Sized {
+    /// What it is called in an error.
+    const WHAT: &'static str;
+
+    /// The coded row.
+    fn encode(&self) -> Vec<u8>;
+
+    /// The row in these bytes, all of them.
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed>;
+}
+
+impl Field for u64 {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_varint(*self);
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<u64, Malformed> {
+        reader.varint(what)
+    }
+}
+
+impl Field for u8 {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_u8(*self);
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<u8, Malformed> {
+        reader.u8(what)
+    }
+}
+
+impl Field for i64 {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.cast_unsigned());
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<i64, Malformed> {
+        reader.u64(what).map(u64::cast_signed)
+    }
+}
+
+impl Field for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_u8(u8::from(*self));
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<bool, Malformed> {
+        match reader.u8(what)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => malformed(what),
+        }
+    }
+}
+
+impl Field for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_prefixed(self.as_bytes());
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<String, Malformed> {
+        reader.text(what).map(str::to_owned)
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_some().put(out);
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<Option<T>, Malformed> {
+        bool::take(reader, what)?.then(|| T::take(reader, what)).transpose()
+    }
+}
+
+impl Field for Txg {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<Txg, Malformed> {
+        u64::take(reader, what).map(Txg)
+    }
+}
+
+/// Random, so that a variable length would not shorten it.
+impl Field for Guid {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.0);
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<Guid, Malformed> {
+        reader.u64(what).map(Guid)
+    }
+}
+
+/// Defines a row: a structure whose fields are coded in the order in which they stand.
+macro_rules! row {
+    ($(#[$about:meta])* $name:ident, $what:literal { $($(#[$doc:meta])* $field:ident: $kind:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $kind,)*
+        }
+
+        impl $crate::catalogue::Row for $name {
+            const WHAT: &'static str = $what;
+
+            fn encode(&self) -> Vec<u8> {
+                let mut out = vec![$crate::catalogue::coding::ROW_VERSION];
+                $($crate::catalogue::coding::Field::put(&self.$field, &mut out);)*
+                out
+            }
+
+            fn decode(bytes: &[u8]) -> Result<Self, pool::format::codec::Malformed> {
+                let mut reader = pool::format::codec::Reader::new(bytes);
+                if reader.u8($what)? != $crate::catalogue::coding::ROW_VERSION {
+                    return pool::format::codec::malformed(concat!($what, "'s version"));
+                }
+                let row = $name {
+                    $($field: $crate::catalogue::coding::Field::take(
+                        &mut reader, concat!($what, "'s ", stringify!($field)))?,)*
+                };
+                reader.finish($what)?;
+                Ok(row)
+            }
+        }
+    };
+}
+pub(super) use row;

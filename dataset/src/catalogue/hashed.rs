@@ -1,0 +1,76 @@
+//! Rows that are found by a name: they stand under its hash.
+//!
+//! The offset of the key is the name's 56-bit hash and a number from 0 to 255 that tells names of one hash apart. The
+//! hash is XXH3 and not keyed: names of data sets and properties come from those who administer the pool.
+
+use pool::format::key::Key;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    Transaction,
+    coding::Row,
+    keys_from,
+    rows::{Bookmark, Hold, Named, Value},
+};
+use crate::admin::{Error, Result};
+
+/// A row that bears a name.
+pub trait ByName: Row {
+    /// The name.
+    fn name(&self) -> &str;
+}
+
+macro_rules! by_name {
+    ($($row:ident),*) => {$(
+        impl ByName for $row {
+            fn name(&self) -> &str {
+                &self.name
+            }
+        }
+    )*};
+}
+by_name!(Bookmark, Hold, Named, Value);
+
+impl Transaction<'_> {
+    /// The row of that name, and its key.
+    pub fn find_named<R: ByName>(&self, object: u64, kind: u8, name: &str) -> Result<Option<(Key, R)>> {
+        let rows = self.rows::<R>(slots(object, kind, name))?;
+        Ok(rows.into_iter().find(|(_, row)| row.name() == name))
+    }
+
+    /// Writes a row, in place of the one of its name if there is one.
+    pub fn put_named<R: ByName>(&mut self, object: u64, kind: u8, row: &R) -> Result<()> {
+        let rows = self.rows::<R>(slots(object, kind, row.name()))?;
+        if let Some((key, _)) = rows.iter().find(|(_, old)| old.name() == row.name()) {
+            self.put(*key, row, None);
+            return Ok(());
+        }
+        let mut key = slots(object, kind, row.name()).start;
+        for (taken, _) in rows {
+            if taken != key {
+                break;
+            }
+            key = key.successor();
+        }
+        if key >= slots(object, kind, row.name()).end {
+            return Err(Error::Hash { name: row.name().to_owned() });
+        }
+        self.put(key, row, None);
+        Ok(())
+    }
+
+    /// Deletes the row of that name and returns it.
+    pub fn delete_named<R: ByName>(&mut self, object: u64, kind: u8, name: &str) -> Result<Option<R>> {
+        Ok(self.find_named(object, kind, name)?.map(|(key, row)| {
+            self.delete(key);
+            row
+        }))
+    }
+}
+
+/// The keys that a name can stand under.
+fn slots(object: u64, kind: u8, name: &str) -> std::ops::Range<Key> {
+    let start = xxh3_64(name.as_bytes()) << 8;
+    let end = start.checked_add(256).map_or(keys_from(object, kind, 0).end, |end| Key::new(object, kind, end));
+    Key::new(object, kind, start)..end
+}

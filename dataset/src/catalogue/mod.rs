@@ -1,0 +1,116 @@
+//! The catalogue: the one tree of a pool that says which data sets and snapshots there are.
+//!
+//! A row is an item of the tree, and everything that happens to data sets is a change of some rows. All changes of one
+//! command are applied together in the syncing context of one transaction group ([`Transaction`]), so a crash finds all
+//! of them or none.
+//!
+//! ```text
+//! key (object, kind, offset)                 row                  block
+//! (0, MASTER, 0)                             Master
+//! (id, DATASET, 0)                           Dataset              root of its tree
+//! (parent id, CHILD, hash of name)           Named: its id
+//! (id, PROPERTY, hash of name)               Value                              of a data set, a snapshot, the pool (0)
+//! (id, RECEIVED, hash of name)               Value, received
+//! (snapshot id, SNAPSHOT, 0)                 Snapshot             root of its tree
+//! (data set id, SNAPSHOT_NAME, hash)         Named: its id
+//! (data set id, SNAPSHOT_TXG, createtxg)     the snapshot's id
+//! (snapshot id, CLONE, data set id)          nothing
+//! (snapshot id, HOLD, hash of tag)           Hold
+//! (data set id, BOOKMARK, hash of name)      Bookmark
+//! (deadlist id, DEADLIST, txg)               Bucket
+//! (list id, LINK, 0)                         Link: the next list
+//! (list id, PAGE, number)                    block pointers       more of them
+//! (0, WORK, id)                              Work                 root of a tree to free
+//! (0, HISTORY, number)                       History
+//! ```
+//!
+//! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
+//! data set is [`ROOT`]. A name stands under the hash of it; names with one hash stand side by side.
+//!
+//! Nothing here knows what the rows mean for one another: that is `lineage`.
+
+mod coding;
+mod hashed;
+mod page;
+mod rows;
+mod space;
+mod transaction;
+
+use pool::format::key::Key;
+
+pub use coding::Row;
+pub use page::{PAGE_BLOCKS, decode_page, encode_page};
+pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
+pub use space::Space;
+pub use transaction::{Body, Effect, Transaction};
+
+/// The pool's root data set.
+pub const ROOT: u64 = 1;
+/// The first id that is drawn.
+pub const FIRST_ID: u64 = 2;
+/// The object under which the pool's own rows stand.
+pub const POOL: u64 = 0;
+
+/// The kinds of rows.
+pub mod kind {
+    /// The catalogue's own row.
+    pub const MASTER: u8 = 1;
+    /// A data set.
+    pub const DATASET: u8 = 2;
+    /// A child's name below its parent.
+    pub const CHILD: u8 = 3;
+    /// A property that was set.
+    pub const PROPERTY: u8 = 4;
+    /// A property that was received.
+    pub const RECEIVED: u8 = 5;
+    /// A snapshot.
+    pub const SNAPSHOT: u8 = 6;
+    /// A snapshot's name in its data set.
+    pub const SNAPSHOT_NAME: u8 = 7;
+    /// A snapshot's place in the line of its data set.
+    pub const SNAPSHOT_TXG: u8 = 8;
+    /// A clone of a snapshot.
+    pub const CLONE: u8 = 9;
+    /// A hold on a snapshot.
+    pub const HOLD: u8 = 10;
+    /// A bookmark.
+    pub const BOOKMARK: u8 = 11;
+    /// A bucket of a deadlist.
+    pub const DEADLIST: u8 = 12;
+    /// Which list follows a list.
+    pub const LINK: u8 = 13;
+    /// A page of a list.
+    pub const PAGE: u8 = 14;
+    /// Background work.
+    pub const WORK: u8 = 15;
+    /// A line of history.
+    pub const HISTORY: u8 = 16;
+}
+
+/// The key of the catalogue's own row.
+pub const MASTER: Key = Key::new(POOL, kind::MASTER, 0);
+
+/// The key of a data set.
+pub const fn dataset_key(id: u64) -> Key {
+    Key::new(id, kind::DATASET, 0)
+}
+
+/// The key of a snapshot.
+pub const fn snapshot_key(id: u64) -> Key {
+    Key::new(id, kind::SNAPSHOT, 0)
+}
+
+/// The keys of one kind of one object, from `offset` on.
+pub fn keys_from(object: u64, kind: u8, offset: u64) -> std::ops::Range<Key> {
+    Key::new(object, kind, offset)..Key::new(object, kind + 1, 0)
+}
+
+/// The keys of one kind of one object.
+pub fn keys(object: u64, kind: u8) -> std::ops::Range<Key> {
+    keys_from(object, kind, 0)
+}
+
+/// All keys of one object.
+pub fn keys_of(object: u64) -> std::ops::Range<Key> {
+    Key::new(object, 0, 0)..Key::new(object, u8::MAX, u64::MAX)
+}

@@ -1,0 +1,93 @@
+//! How much room blocks take, counted in the two ways that properties ask for.
+
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+use pool::{
+    format::{
+        codec::{Malformed, Reader},
+        pointer::BlockPointer,
+    },
+    txg::Usage,
+};
+
+use super::coding::Field;
+
+/// The room that some blocks take. Subtraction stops at zero: a damaged counter must not bring a pool down, and the
+/// check tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// On the devices, with all copies and rounded to sectors: what is charged.
+    pub allocated: u64,
+    /// Before compression.
+    pub logical: u64,
+}
+
+impl Space {
+    /// No room at all.
+    pub const ZERO: Space = Space { allocated: 0, logical: 0 };
+
+    /// What one block takes in a pool with this sector size.
+    pub fn of(pointer: &BlockPointer, sector: u32) -> Space {
+        Space { allocated: pointer.allocated(sector), logical: u64::from(pointer.logical) }
+    }
+}
+
+impl From<Usage> for Space {
+    fn from(usage: Usage) -> Space {
+        Space { allocated: usage.allocated, logical: usage.logical }
+    }
+}
+
+impl Add for Space {
+    type Output = Space;
+
+    fn add(self, other: Space) -> Space {
+        Space {
+            allocated: self.allocated.saturating_add(other.allocated),
+            logical: self.logical.saturating_add(other.logical),
+        }
+    }
+}
+
+impl Sub for Space {
+    type Output = Space;
+
+    fn sub(self, other: Space) -> Space {
+        Space {
+            allocated: self.allocated.saturating_sub(other.allocated),
+            logical: self.logical.saturating_sub(other.logical),
+        }
+    }
+}
+
+impl AddAssign for Space {
+    fn add_assign(&mut self, other: Space) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Space {
+    fn sub_assign(&mut self, other: Space) {
+        *self = *self - other;
+    }
+}
+
+impl std::iter::Sum for Space {
+    fn sum<I: Iterator<Item = Space>>(all: I) -> Space {
+        all.fold(Space::ZERO, Add::add)
+    }
+}
+
+impl Field for Space {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.allocated.put(out);
+        self.logical.put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<Space, Malformed> {
+        Ok(Space {
+            allocated: u64::take(reader, what)?,
+            logical: u64::take(reader, what)?,
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! Going back to a snapshot, starting a line from one, and making the clone the main line.
+
+use pool::{
+    format::key::Key,
+    units::{Guid, Txg},
+};
+
+use super::{charge, deadlist, snapshot, work};
+use crate::{
+    admin::{Error, Result},
+    catalogue::{
+        Bookmark, DatasetRow, Effect, Named, SnapshotRow, Space, Transaction, dataset_key, keys, kind, snapshot_key,
+    },
+};
+
+/// Takes a data set back to its newest snapshot. The tree it had is freed in the background, and what stood on its
+/// deadlist is in use again. Bookmarks made since are gone: nothing they name has happened.
+pub fn roll_back(tx: &mut Transaction<'_>, dataset: u64) -> Result<()> {
+    let (row, old_root) = tx.row_and_block::<DatasetRow>(dataset_key(dataset))?;
+    let (target, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(row.newest))?;
+    assert_eq!(target.dataset, dataset, "the caller has looked");
+    let root = root.ok_or_else(|| Error::damaged(row.newest, "a snapshot without a tree"))?;
+    let lost = row.unique();
+    let back = deadlist::space_from(tx, row.deadlist, row.origin_txg)?;
+    if let Some(old_root) = old_root {
+        work::free_tree(tx, old_root, row.level, row.newest_txg, lost)?;
+    }
+    let dropped = snapshot::whole_deadlist(tx, row.deadlist)?;
+    work::forget_lists(tx, &dropped)?;
+    charge::edit(tx, dataset, |row| {
+        row.level = target.level;
+        row.referenced = target.referenced;
+        row.dead = Space::ZERO;
+        row.used_head = row.used_head - lost + back;
+        row.used_snapshots -= back;
+    })?;
+    let row: DatasetRow = tx.row(dataset_key(dataset))?;
+    tx.put(dataset_key(dataset), &row, Some(root));
+    for (key, bookmark) in tx.rows::<Bookmark>(keys(dataset, kind::BOOKMARK))? {
+        if bookmark.createtxg > target.createtxg {
+            tx.delete(key);
+        }
+    }
+    tx.effect(Effect::Replace { id: dataset, root, level: target.level });
+    Ok(())
+}
+
+/// Makes a data set that begins as a snapshot is.
+pub fn clone(tx: &mut Transaction<'_>, origin: u64, parent: u64, name: &str, guid: Guid) -> Result<u64> {
+    let (snapshot, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(origin))?;
+    let (id, deadlist) = (tx.new_id()?, tx.new_id()?);
+    let row = DatasetRow {
+        parent,
+        name: name.to_owned(),
+        guid,
+        creation: tx.now(),
+        createtxg: tx.txg(),
+        level: snapshot.level,
+        newest: origin,
+        newest_txg: snapshot.createtxg,
+        newest_referenced: snapshot.referenced,
+        origin,
+        origin_txg: snapshot.createtxg,
+        referenced: snapshot.referenced,
+        deadlist,
+        ..DatasetRow::default()
+    };
+    tx.put(dataset_key(id), &row, root);
+    tx.put_named(parent, kind::CHILD, &Named { name: name.to_owned(), id })?;
+    charge::attach(tx, parent, &row)?;
+    add_clone(tx, origin, id)?;
+    Ok(id)
+}
+
+fn add_clone(tx: &mut Transaction<'_>, origin: u64, clone: u64) -> Result<()> {
+    tx.put_body(Key::new(origin, kind::CLONE, clone), Default::default());
+    snapshot::edit(tx, origin, |row| row.clones = row.clones.saturating_add(1))
+}
+
+/// Notes that a data set is no clone of `origin` any more. Does not destroy the origin if that is due.
+pub(super) fn remove_clone(tx: &mut Transaction<'_>, origin: u64, clone: u64) -> Result<()> {
+    tx.delete(Key::new(origin, kind::CLONE, clone));
+    snapshot::edit(tx, origin, |row| row.clones = row.clones.saturating_sub(1))
+}
+
+/// What a promotion moves.
+#[derive(Clone, Debug)]
+pub struct Promotion {
+    /// The data set that was the origin's, and becomes a clone.
+    pub former: u64,
+    /// The snapshots that change owner, oldest first: ids and names.
+    pub snapshots: Vec<(u64, String)>,
+    /// The space that the promoted data set is charged from now on and the former one no longer.
+    pub space: Space,
+}
+
+/// Makes a clone the owner of its origin and of the snapshots before: the clone's line becomes the main one, and the data
+/// set it was made from becomes a clone of the same snapshot. No block and no deadlist changes.
+///
+/// Fails with [`Error::Exists`] if the clone has a snapshot of the same name as one that would come to it.
+pub fn promote(tx: &mut Transaction<'_>, clone: u64) -> Result<Promotion> {
+    let row: DatasetRow = tx.row(dataset_key(clone))?;
+    let origin: SnapshotRow = tx.row(snapshot_key(row.origin))?;
+    let former = origin.dataset;
+    let moved = moved_snapshots(tx, former, origin.createtxg)?;
+    for (_, snapshot) in &moved {
+        if tx.find_named::<Named>(clone, kind::SNAPSHOT_NAME, &snapshot.name)?.is_some() {
+            return Err(Error::exists("snapshot", &snapshot.name));
+        }
+    }
+    let former_row: DatasetRow = tx.row(dataset_key(former))?;
+    let share = share(tx, &row, &origin, &former_row, &moved)?;
+    for (id, snapshot) in &moved {
+        move_snapshot(tx, *id, snapshot, clone)?;
+    }
+    let first_of_clone = snapshot::line(tx, clone)?.get(moved.len()).copied().unwrap_or(0);
+    snapshot::set_next(tx, clone, row.origin, first_of_clone)?;
+    swap_origins(tx, clone, &row, former, &former_row)?;
+    settle(tx, clone, former, moved.len() as u64, &share)?;
+    let snapshots = moved.into_iter().map(|(id, snapshot)| (id, snapshot.name)).collect();
+    Ok(Promotion { former, snapshots, space: share.total() })
+}
+
+/// The snapshots of a data set that were not taken after `until`, oldest first.
+fn moved_snapshots(tx: &Transaction<'_>, dataset: u64, until: Txg) -> Result<Vec<(u64, SnapshotRow)>> {
+    let ids = snapshot::line(tx, dataset)?;
+    let rows = ids.into_iter().map(|id| Ok((id, tx.row::<SnapshotRow>(snapshot_key(id))?)));
+    let rows: Vec<_> = rows.collect::<Result<_>>()?;
+    Ok(rows.into_iter().filter(|(_, row)| row.createtxg <= until).collect())
+}
+
+fn move_snapshot(tx: &mut Transaction<'_>, id: u64, row: &SnapshotRow, to: u64) -> Result<()> {
+    tx.delete(Key::new(row.dataset, kind::SNAPSHOT_TXG, row.createtxg.0));
+    tx.delete_named::<Named>(row.dataset, kind::SNAPSHOT_NAME, &row.name)?;
+    tx.put_named(to, kind::SNAPSHOT_NAME, &Named { name: row.name.clone(), id })?;
+    snapshot::place(tx, to, row, id);
+    tx.set(snapshot_key(id), &SnapshotRow { dataset: to, ..row.clone() })
+}
+
+fn swap_origins(
+    tx: &mut Transaction<'_>,
+    clone: u64,
+    clone_row: &DatasetRow,
+    former: u64,
+    former_row: &DatasetRow,
+) -> Result<()> {
+    remove_clone(tx, clone_row.origin, clone)?;
+    add_clone(tx, clone_row.origin, former)?;
+    if former_row.origin != 0 {
+        remove_clone(tx, former_row.origin, former)?;
+        add_clone(tx, former_row.origin, clone)?;
+    }
+    charge::edit(tx, clone, |row| (row.origin, row.origin_txg) = (former_row.origin, former_row.origin_txg))?;
+    charge::edit(tx, former, |row| (row.origin, row.origin_txg) = (clone_row.origin, clone_row.origin_txg))
+}
+
+/// Who is charged for what after a promotion. With O the origin, and "old" for what was born after the former origin and
+/// not after O:
+struct Share {
+    /// Old blocks that the moved snapshots have lost among themselves: their deadlists.
+    moved: Space,
+    /// Old blocks of O.
+    at_origin: Space,
+    /// Of those, what the former line has lost since.
+    lost_by_former: Space,
+    /// Of those, what the clone's line has lost since.
+    lost_by_clone: Space,
+}
+
+impl Share {
+    fn total(&self) -> Space {
+        self.moved + self.at_origin
+    }
+}
+
+fn share(
+    tx: &Transaction<'_>,
+    clone: &DatasetRow,
+    origin: &SnapshotRow,
+    former: &DatasetRow,
+    moved: &[(u64, SnapshotRow)],
+) -> Result<Share> {
+    let mut share = Share {
+        moved: Space::ZERO,
+        at_origin: origin.referenced,
+        lost_by_former: Space::ZERO,
+        lost_by_clone: Space::ZERO,
+    };
+    let mut older = match former.origin {
+        0 => Space::ZERO,
+        id => tx.row::<SnapshotRow>(snapshot_key(id))?.referenced,
+    };
+    for (_, snapshot) in moved {
+        let own = deadlist::space_from(tx, snapshot.deadlist, former.origin_txg)?;
+        share.moved += own;
+        older = older + own - snapshot.dead;
+    }
+    share.at_origin -= older;
+    share.lost_by_former = lost(tx, origin.dataset, former, origin, former.origin_txg)?;
+    share.lost_by_clone = lost(tx, 0, clone, origin, former.origin_txg)?;
+    Ok(share)
+}
+
+/// The blocks born after `from` and not after the origin that the members of a line after the origin have lost.
+/// `dataset` is the origin's if the line is its own, and 0 if the line is that of a clone.
+fn lost(tx: &Transaction<'_>, dataset: u64, head: &DatasetRow, origin: &SnapshotRow, from: Txg) -> Result<Space> {
+    let mut lost = Space::ZERO;
+    let old = |deadlist| -> Result<Space> {
+        Ok(deadlist::space_from(tx, deadlist, from)? - deadlist::space_from(tx, deadlist, origin.createtxg)?)
+    };
+    lost += old(head.deadlist)?;
+    let mut id = head.newest;
+    while id != 0 {
+        let row: SnapshotRow = tx.row(snapshot_key(id))?;
+        let is_own = if dataset == 0 { row.dataset != origin.dataset } else { row.dataset == dataset };
+        if !is_own || row.createtxg <= origin.createtxg {
+            break;
+        }
+        lost += old(row.deadlist)?;
+        id = row.previous;
+    }
+    Ok(lost)
+}
+
+fn settle(tx: &mut Transaction<'_>, clone: u64, former: u64, moved: u64, share: &Share) -> Result<()> {
+    let now = tx.now();
+    charge::edit(tx, former, |row| {
+        row.used_head = row.used_head + share.lost_by_former - share.at_origin;
+        row.used_snapshots = row.used_snapshots - share.moved - share.lost_by_former;
+        row.snapshots = row.snapshots.saturating_sub(moved);
+        row.snapshots_changed = now;
+    })?;
+    charge::edit(tx, clone, |row| {
+        row.used_head = row.used_head + share.at_origin - share.lost_by_clone;
+        row.used_snapshots = row.used_snapshots + share.moved + share.lost_by_clone;
+        row.snapshots = row.snapshots.saturating_add(moved);
+        row.snapshots_changed = now;
+    })
+}

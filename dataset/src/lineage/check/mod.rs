@@ -1,0 +1,124 @@
+//! The judge: recomputes everything the catalogue claims from the trees themselves.
+//!
+//! Reads every node of every tree, so it takes as long as there is metadata, and memory for the addresses of the largest
+//! line. It trusts no counter and no deadlist: what a member of a line has lost is found by comparing what can be reached
+//! from it and from the member before. The answer also names every block that is in use, for the comparison with the
+//! space maps.
+//!
+//! ```text
+//! rows     all rows of the catalogue, by what they are
+//! trees    what can be reached from a root
+//! names    names, lines, clones, holds: do the rows fit together?
+//! space    trees, deadlists, counters and background work
+//! ```
+//!
+//! To be used while nothing changes: on a pool that was just opened, or whose data sets are closed and committed.
+
+mod names;
+mod rows;
+mod space;
+mod trees;
+
+use std::{collections::HashMap, fmt};
+
+use pool::{
+    format::pointer::{Address, BlockPointer},
+    txg::Engine,
+};
+
+use crate::admin::Result;
+
+/// What the check has found out.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// Every block in use but the catalogue's own nodes, by the address of its first copy: blocks of trees, blocks still
+    /// to be freed, and pages of lists.
+    pub blocks: HashMap<Address, BlockPointer>,
+}
+
+/// Something wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What kind of thing.
+    pub kind: FindingKind,
+    /// The data set, snapshot, list or piece of work.
+    pub object: u64,
+    /// What was found, and what was expected.
+    pub detail: String,
+}
+
+/// The kinds of findings. Their numbers never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u16)]
+pub enum FindingKind {
+    /// A row cannot be decoded, or is of no known kind.
+    Row = 201,
+    /// A data set and its name below its parent do not fit.
+    Name = 202,
+    /// Snapshots, their order and their neighbours do not fit.
+    Line = 203,
+    /// A clone and its origin do not fit.
+    Clone = 204,
+    /// Holds and their count do not fit.
+    Hold = 205,
+    /// A node of a tree cannot be read.
+    Node = 206,
+    /// A tree has a block that it cannot have: older than the snapshot before it, and not in that.
+    Intruder = 207,
+    /// `referenced` is not what can be reached.
+    Referenced = 208,
+    /// A block that was dropped is not on the deadlist.
+    NotDead = 209,
+    /// A block on the deadlist was not dropped, or stands there twice.
+    Dead = 210,
+    /// A block is in the wrong bucket.
+    Bucket = 211,
+    /// The totals of a bucket or a deadlist are not the sum of its blocks.
+    DeadTotal = 212,
+    /// A page of a list cannot be read.
+    Page = 213,
+    /// A list that belongs to nothing, or to two things.
+    List = 214,
+    /// `used` or one of its parts is not right.
+    Used = 215,
+    /// The pool's totals are not right.
+    Total = 216,
+    /// A block that is to be freed is in use.
+    Freed = 217,
+}
+
+impl FindingKind {
+    /// Its number.
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "F{} object {}: {}", self.kind.number(), self.object, self.detail)
+    }
+}
+
+impl Report {
+    fn find(&mut self, kind: FindingKind, object: u64, detail: impl Into<String>) {
+        self.findings.push(Finding { kind, object, detail: detail.into() });
+    }
+
+    fn expect<T: PartialEq + fmt::Debug>(&mut self, kind: FindingKind, object: u64, what: &str, has: T, should: T) {
+        if has != should {
+            self.find(kind, object, format!("{what} is {has:?}, should be {should:?}"));
+        }
+    }
+}
+
+/// Checks the data sets of a pool. What is wrong is in the report; only a catalogue that cannot be read is an error.
+pub fn check(engine: &Engine) -> Result<Report> {
+    let mut report = Report::default();
+    let rows = rows::load(engine, &mut report)?;
+    names::check(&rows, &mut report);
+    space::check(engine, &rows, &mut report);
+    Ok(report)
+}

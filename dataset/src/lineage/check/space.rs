@@ -1,0 +1,297 @@
+//! Trees, deadlists, counters and background work.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use pool::{
+    format::{
+        key::Key,
+        pointer::{Address, BlockPointer},
+    },
+    txg::Engine,
+    units::Txg,
+};
+
+use super::{
+    FindingKind, Report,
+    rows::{Rows, With},
+    trees::{Blocks, Part, Trees},
+};
+use crate::{
+    catalogue::{DatasetRow, SnapshotRow, Space, Task, Work},
+    lineage::deadlist,
+    name::MAX_DEPTH,
+};
+
+/// One member of a line.
+struct Member<'a> {
+    id: u64,
+    root: Option<BlockPointer>,
+    level: u8,
+    deadlist: u64,
+    dead: Space,
+    referenced: Space,
+    /// When the member before it was taken.
+    previous_txg: Txg,
+    what: &'a str,
+}
+
+impl Member<'_> {
+    fn snapshot(id: u64, (row, root): &With<SnapshotRow>) -> Member<'static> {
+        let SnapshotRow { level, deadlist, dead, referenced, previous_txg, .. } = *row;
+        Member { id, root: *root, level, deadlist, dead, referenced, previous_txg, what: "snapshot" }
+    }
+
+    fn head(id: u64, (row, root): &With<DatasetRow>) -> Member<'static> {
+        let DatasetRow { level, deadlist, dead, referenced, newest_txg: previous_txg, .. } = *row;
+        Member { id, root: *root, level, deadlist, dead, referenced, previous_txg, what: "data set" }
+    }
+}
+
+struct Check<'a> {
+    engine: &'a Engine,
+    rows: &'a Rows,
+    report: &'a mut Report,
+    trees: Trees<'a>,
+    /// Who owns each list.
+    lists: HashMap<u64, u64>,
+    /// All that snapshots and data sets refer to.
+    live: Blocks,
+}
+
+pub(super) fn check(engine: &Engine, rows: &Rows, report: &mut Report) {
+    let (lists, live) = (HashMap::new(), Blocks::new());
+    let mut check = Check { engine, rows, report, trees: Trees::new(engine), lists, live };
+    for (id, row) in &rows.datasets {
+        check.line(*id, row);
+    }
+    check.charges();
+    for (id, (work, root)) in &rows.work {
+        check.work(*id, work, *root);
+    }
+    check.totals();
+    check.stray_lists();
+    let live = std::mem::take(&mut check.live);
+    report.blocks.extend(live);
+}
+
+impl Check<'_> {
+    fn space_of<'b>(&self, blocks: impl IntoIterator<Item = &'b BlockPointer>) -> Space {
+        blocks.into_iter().map(|block| Space::of(block, self.engine.sector())).sum()
+    }
+
+    fn reach(&mut self, id: u64, root: Option<BlockPointer>, level: u8, part: Part) -> Blocks {
+        let Some(root) = root else {
+            self.report.find(FindingKind::Node, id, "it has no tree");
+            return Blocks::new();
+        };
+        let report = &mut *self.report;
+        self.trees.reach(root, level, part, |place, error| {
+            report.find(FindingKind::Node, id, format!("node at {} of level {}: {error}", place.low, place.level));
+        })
+    }
+
+    /// The line of one data set, from its origin on.
+    fn line(&mut self, id: u64, row: &With<DatasetRow>) {
+        let rows = self.rows;
+        let mut before = match rows.snapshots.get(&row.0.origin) {
+            Some((origin, root)) => self.reach(row.0.origin, *root, origin.level, Part::ALL),
+            None => Blocks::new(),
+        };
+        let snapshots = rows.lines.get(&id).into_iter().flat_map(|line| line.values());
+        let snapshots = snapshots.filter_map(|of| rows.snapshots.get(of).map(|row| Member::snapshot(*of, row)));
+        let members: Vec<Member<'_>> = snapshots.chain([Member::head(id, row)]).collect();
+        let divisions = self.divisions(id);
+        let mut used_snapshots = Space::ZERO;
+        for member in &members {
+            let now = self.reach(member.id, member.root, member.level, Part::ALL);
+            used_snapshots += self.member(member, &before, &now, &divisions, row.0.origin_txg);
+            self.live.extend(&now);
+            before = now;
+        }
+        let own = before.values().filter(|block| block.birth > row.0.origin_txg);
+        let used_head = self.space_of(own);
+        self.report.expect(FindingKind::Used, id, "used_head", row.0.used_head, used_head);
+        self.report.expect(FindingKind::Used, id, "used_snapshots", row.0.used_snapshots, used_snapshots);
+    }
+
+    /// When the snapshots of a line were taken, those before the origin with them.
+    fn divisions(&self, dataset: u64) -> Vec<Txg> {
+        let mut found = Vec::new();
+        let (mut at, mut until) = (dataset, Txg(u64::MAX));
+        loop {
+            let line = self.rows.lines.get(&at).into_iter().flat_map(|line| line.keys().copied());
+            found.extend(line.filter(|txg| *txg <= until));
+            let Some((row, _)) = self.rows.datasets.get(&at).filter(|(row, _)| row.origin != 0) else { return found };
+            let Some((origin, _)) = self.rows.snapshots.get(&row.origin) else { return found };
+            if origin.createtxg >= until {
+                return found;
+            }
+            (at, until) = (origin.dataset, origin.createtxg);
+        }
+    }
+
+    /// One member against the one before. Returns what is charged to the snapshots of the line for what it lost.
+    fn member(
+        &mut self,
+        member: &Member<'_>,
+        before: &Blocks,
+        now: &Blocks,
+        divisions: &[Txg],
+        origin_txg: Txg,
+    ) -> Space {
+        let Member { id, what, .. } = *member;
+        let intruders = now.values().filter(|block| block.birth <= member.previous_txg);
+        for block in intruders.filter(|block| !before.contains_key(&block.addresses[0])) {
+            let text = format!("the {what} has a block at {:?} that was born in {}", block.addresses[0], block.birth);
+            self.report.find(FindingKind::Intruder, id, text);
+        }
+        let referenced = self.space_of(now.values());
+        self.report.expect(FindingKind::Referenced, id, "referenced", member.referenced, referenced);
+        let lost: Blocks = before.iter().filter(|(at, _)| !now.contains_key(at)).map(|(at, block)| (*at, *block)).collect();
+        self.deadlist(member, lost, divisions, origin_txg)
+    }
+
+    fn deadlist(&mut self, member: &Member<'_>, mut lost: Blocks, divisions: &[Txg], origin_txg: Txg) -> Space {
+        let rows = self.rows;
+        let (mut dead, mut own) = (Space::ZERO, Space::ZERO);
+        let none = BTreeMap::new();
+        for (start, bucket) in rows.deadlists.get(&member.deadlist).unwrap_or(&none) {
+            let blocks = self.chain(member.id, bucket.first, Some(bucket.last));
+            let space = self.space_of(&blocks);
+            let has = (bucket.count, bucket.space);
+            self.report.expect(FindingKind::DeadTotal, member.id, "a bucket's total", has, (blocks.len() as u64, space));
+            dead += space;
+            for block in &blocks {
+                if block.birth > origin_txg {
+                    own += Space::of(block, self.engine.sector());
+                }
+                self.dead_block(member.id, *start, block, &mut lost, divisions);
+            }
+        }
+        for block in lost.values() {
+            let text = format!("the block at {:?}, born in {}, is missing", block.addresses[0], block.birth);
+            self.report.find(FindingKind::NotDead, member.id, text);
+        }
+        self.report.expect(FindingKind::DeadTotal, member.id, "dead", member.dead, dead);
+        own
+    }
+
+    fn dead_block(&mut self, id: u64, start: Txg, block: &BlockPointer, lost: &mut Blocks, divisions: &[Txg]) {
+        let place = block.addresses[0];
+        if lost.remove(&place).is_none_or(|lost| lost.birth != block.birth) {
+            self.report.find(FindingKind::Dead, id, format!("the block at {place:?} was not lost"));
+        }
+        let is_divided = divisions.iter().any(|txg| start < *txg && *txg < block.birth);
+        if block.birth <= start || is_divided {
+            let text = format!("the block at {place:?}, born in {}, is in bucket {start}", block.birth);
+            self.report.find(FindingKind::Bucket, id, text);
+        }
+    }
+
+    /// The blocks on a chain of lists. Its pages are in use.
+    fn chain(&mut self, owner: u64, first: u64, last: Option<u64>) -> Vec<BlockPointer> {
+        let mut blocks = Vec::new();
+        let (mut list, mut end) = (first, first);
+        while list != 0 {
+            if let Some(other) = self.lists.insert(list, owner) {
+                self.report.find(FindingKind::List, list, format!("it belongs to {other} and to {owner}"));
+                break;
+            }
+            self.pages(list, &mut blocks);
+            end = list;
+            list = self.rows.links.get(&list).copied().unwrap_or(0);
+        }
+        if let Some(last) = last {
+            self.report.expect(FindingKind::List, owner, "the last list of a bucket", last, end);
+        }
+        blocks
+    }
+
+    fn pages(&mut self, list: u64, blocks: &mut Vec<BlockPointer>) {
+        let rows = self.rows;
+        for (key, body) in rows.pages.get(&list).into_iter().flatten() {
+            let mut read = deadlist::page(*key, &body.bytes);
+            if let (Ok(inline), Some(block)) = (&mut read, &body.block) {
+                self.report.blocks.insert(block.addresses[0], *block);
+                let stored = self.engine.read_block(block).map_err(Into::into);
+                match stored.and_then(|bytes| deadlist::page(*key, &bytes)) {
+                    Ok(more) => inline.extend(more),
+                    Err(error) => read = Err(error),
+                }
+            }
+            match read {
+                Ok(more) => blocks.extend(more),
+                Err(error) => self.report.find(FindingKind::Page, list, format!("{key}: {error}")),
+            }
+        }
+    }
+
+    /// What each data set is charged for those below it.
+    fn charges(&mut self) {
+        let mut below: BTreeMap<u64, Space> = BTreeMap::new();
+        for (row, _) in self.rows.datasets.values() {
+            *below.entry(row.parent).or_default() += row.charge();
+        }
+        for (id, (row, _)) in &self.rows.datasets {
+            let should = below.get(id).copied().unwrap_or_default();
+            self.report.expect(FindingKind::Used, *id, "used_children", row.used_children, should);
+            if self.depth(*id) > 2 * MAX_DEPTH {
+                self.report.find(FindingKind::Name, *id, "it lies below itself");
+            }
+        }
+    }
+
+    fn depth(&self, id: u64) -> usize {
+        let above = |id: &u64| self.rows.datasets.get(id).map(|(row, _)| row.parent).filter(|parent| *parent != 0);
+        std::iter::successors(Some(id), above).take(2 * MAX_DEPTH + 1).count()
+    }
+
+    /// What a piece of background work has still to free: none of it may be in use.
+    fn work(&mut self, id: u64, work: &Work, root: Option<BlockPointer>) {
+        let blocks: Vec<BlockPointer> = match work.task {
+            Task::Tree { level, after, cursor: (object, kind, offset) } => {
+                let part = Part { after, cursor: Key::new(object, kind, offset) };
+                self.reach(id, root, level, part).into_values().collect()
+            }
+            Task::Lists { first, blocks } => {
+                let listed = self.chain(id, first, None);
+                if blocks { listed } else { Vec::new() }
+            }
+        };
+        let mut seen: HashSet<Address> = HashSet::new();
+        for block in &blocks {
+            let place = block.addresses[0];
+            let is_used = self.live.contains_key(&place) || self.report.blocks.contains_key(&place);
+            if is_used || !seen.insert(place) {
+                self.report.find(FindingKind::Freed, id, format!("the block at {place:?} is in use"));
+            }
+        }
+        self.report.blocks.extend(blocks.iter().map(|block| (block.addresses[0], *block)));
+    }
+
+    fn totals(&mut self) {
+        let rows = self.rows;
+        let physical = self.space_of(self.live.values());
+        self.report.expect(FindingKind::Total, 0, "what all data sets take", rows.master.physical, physical);
+        let freeing: Space = rows.work.values().map(|(work, _)| work.remaining).sum();
+        self.report.expect(FindingKind::Total, 0, "what is to be freed", rows.master.freeing, freeing);
+        let ids = rows.datasets.keys().chain(rows.snapshots.keys()).chain(rows.pages.keys()).chain(rows.work.keys());
+        let highest = ids.max().copied().unwrap_or(0);
+        if highest >= rows.master.next_id {
+            self.report.find(FindingKind::Total, highest, "its id has not been drawn yet");
+        }
+    }
+
+    fn stray_lists(&mut self) {
+        let rows = self.rows;
+        for list in rows.pages.keys().chain(rows.links.keys()).filter(|list| !self.lists.contains_key(list)) {
+            self.report.find(FindingKind::List, *list, "it belongs to nothing");
+        }
+        let snapshots = rows.snapshots.values().map(|(row, _)| row.deadlist);
+        let known: HashSet<u64> = rows.datasets.values().map(|(row, _)| row.deadlist).chain(snapshots).collect();
+        for stray in rows.deadlists.keys().filter(|id| !known.contains(id)) {
+            self.report.find(FindingKind::List, *stray, "a deadlist that belongs to nothing");
+        }
+    }
+}
+

@@ -1,0 +1,97 @@
+//! Creating, moving and destroying data sets.
+
+use pool::{format::key::Key, units::Guid};
+
+use super::{branch, charge, snapshot, work};
+use crate::{
+    admin::Result,
+    catalogue::{
+        DatasetRow, Effect, FIRST_ID, MASTER, Master, Named, ROOT, Transaction, dataset_key, keys, keys_of, kind,
+    },
+};
+
+/// Writes the first rows of an empty catalogue: the pool's root data set.
+pub fn create_root(tx: &mut Transaction<'_>, guid: Guid, owner: (u32, u32)) -> Result<()> {
+    tx.put(MASTER, &Master { next_id: FIRST_ID, ..Master::default() }, None);
+    let deadlist = tx.new_id()?;
+    let row = DatasetRow { guid, creation: tx.now(), createtxg: tx.txg(), deadlist, ..DatasetRow::default() };
+    tx.put(dataset_key(ROOT), &row, None);
+    tx.effect(Effect::Format { id: ROOT, owner });
+    Ok(())
+}
+
+/// Makes an empty data set below `parent`. Its tree is made when the transaction is carried out.
+pub fn create(tx: &mut Transaction<'_>, parent: u64, name: &str, guid: Guid, owner: (u32, u32)) -> Result<u64> {
+    let (id, deadlist) = (tx.new_id()?, tx.new_id()?);
+    let row = DatasetRow {
+        parent,
+        name: name.to_owned(),
+        guid,
+        creation: tx.now(),
+        createtxg: tx.txg(),
+        deadlist,
+        ..DatasetRow::default()
+    };
+    tx.put(dataset_key(id), &row, None);
+    tx.put_named(parent, kind::CHILD, &Named { name: name.to_owned(), id })?;
+    charge::attach(tx, parent, &row)?;
+    tx.effect(Effect::Format { id, owner });
+    Ok(id)
+}
+
+/// Gives a data set another parent and name.
+pub fn move_to(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Result<()> {
+    let row: DatasetRow = tx.row(dataset_key(id))?;
+    tx.delete_named::<Named>(row.parent, kind::CHILD, &row.name)?;
+    charge::detach(tx, row.parent, &row)?;
+    let moved = DatasetRow { parent, name: name.to_owned(), ..row };
+    tx.set(dataset_key(id), &moved)?;
+    tx.put_named(parent, kind::CHILD, &Named { name: name.to_owned(), id })?;
+    charge::attach(tx, parent, &moved)
+}
+
+/// The data sets right below one: names and ids, by name.
+pub fn children(tx: &Transaction<'_>, id: u64) -> Result<Vec<(String, u64)>> {
+    let rows = tx.rows::<Named>(keys(id, kind::CHILD))?;
+    let mut children: Vec<_> = rows.into_iter().map(|(_, row)| (row.name, row.id)).collect();
+    children.sort();
+    Ok(children)
+}
+
+/// Destroys a data set that has neither children nor snapshots. Its tree is freed in the background.
+pub fn destroy(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
+    let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
+    assert!(row.children == 0 && row.snapshots == 0, "the caller has looked");
+    if let Some(root) = root {
+        work::free_tree(tx, root, row.level, row.newest_txg, row.used_head)?;
+    }
+    // Without a snapshot of its own, everything on its deadlist belongs to its origin.
+    let dropped = snapshot::whole_deadlist(tx, row.deadlist)?;
+    work::forget_lists(tx, &dropped)?;
+    if row.origin != 0 {
+        branch::remove_clone(tx, row.origin, id)?;
+        snapshot::destroy_if_due(tx, row.origin)?;
+    }
+    tx.delete_range(keys_of(id))?;
+    tx.delete_named::<Named>(row.parent, kind::CHILD, &row.name)?;
+    charge::forget(tx, &row)?;
+    charge::detach(tx, row.parent, &row)?;
+    tx.effect(Effect::Close(id));
+    Ok(())
+}
+
+/// The id of a data set's child of that name.
+pub fn child(tx: &Transaction<'_>, parent: u64, name: &str) -> Result<Option<u64>> {
+    Ok(tx.find_named::<Named>(parent, kind::CHILD, name)?.map(|(_, row)| row.id))
+}
+
+/// The id of a data set's snapshot of that name.
+pub fn snapshot_named(tx: &Transaction<'_>, dataset: u64, name: &str) -> Result<Option<u64>> {
+    Ok(tx.find_named::<Named>(dataset, kind::SNAPSHOT_NAME, name)?.map(|(_, row)| row.id))
+}
+
+/// The id of a data set's oldest snapshot.
+pub fn oldest_snapshot(tx: &Transaction<'_>, dataset: u64) -> Result<Option<u64>> {
+    let Some(key) = tx.first_key(keys(dataset, kind::SNAPSHOT_TXG))? else { return Ok(None) };
+    Ok(Some(tx.row::<Named>(Key::new(dataset, kind::SNAPSHOT_TXG, key.offset))?.id))
+}

@@ -1,0 +1,156 @@
+//! What differs between two trees.
+//!
+//! Both trees are walked side by side. Where they share a subtree the pointers to it are equal, and it is passed over
+//! unread: the cost follows what changed. The walk depends on nothing but the trees, so either may be a snapshot, a head
+//! as it was last written, or nothing.
+
+use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
+
+use pool::{
+    format::{key::Key, pointer::BlockPointer},
+    tree::{Miss, Node},
+    txg::Engine,
+};
+
+use super::nodes;
+use crate::admin::Result;
+
+/// A stored tree's root and its level.
+pub type StoredRoot = (BlockPointer, u8);
+
+/// An item of a stored tree.
+#[derive(Clone, Debug)]
+pub struct Found {
+    leaf: Arc<Node>,
+    index: usize,
+}
+
+impl Found {
+    fn parts(&self) -> (&pool::tree::Leaf, &pool::tree::Item) {
+        let leaf = self.leaf.leaf().expect("an item stands in a leaf");
+        (leaf, &leaf.items()[self.index])
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Key {
+        self.parts().1.key()
+    }
+
+    /// Its body.
+    pub fn body(&self) -> &[u8] {
+        let (leaf, item) = self.parts();
+        leaf.body(item)
+    }
+
+    /// Its block.
+    pub fn block(&self) -> Option<BlockPointer> {
+        let (leaf, item) = self.parts();
+        leaf.pointer(item)
+    }
+
+    fn same(&self, other: &Found) -> bool {
+        self.body() == other.body() && self.block() == other.block()
+    }
+}
+
+/// An item that one tree has and the other has not, or has differently.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Its key.
+    pub key: Key,
+    /// What the first tree has there.
+    pub old: Option<Found>,
+    /// What the second tree has there.
+    pub new: Option<Found>,
+}
+
+/// Calls `each` for everything that differs between two trees, in the order of the keys.
+pub fn compare(
+    engine: &Engine,
+    old: Option<StoredRoot>,
+    new: Option<StoredRoot>,
+    mut each: impl FnMut(Change) -> Result<()>,
+) -> Result<()> {
+    let (mut old, mut new) = (Side::new(engine, old), Side::new(engine, new));
+    loop {
+        match (old.front(), new.front()) {
+            (None, None) => return Ok(()),
+            (Some(Part::Tree(one)), Some(Part::Tree(two))) if one.pointer == two.pointer => {
+                old.parts.pop_front();
+                new.parts.pop_front();
+            }
+            (Some(Part::Tree(one)), Some(Part::Tree(two))) => {
+                // The higher one is opened first; of equals, the one that begins first.
+                let first = two.level.cmp(&one.level).then(one.low.cmp(&two.low));
+                if first == Ordering::Greater { new.open()? } else { old.open()? }
+            }
+            (Some(Part::Tree(tree)), Some(Part::Item(item))) if tree.low > item.key() => each(new.only_new())?,
+            (Some(Part::Item(item)), Some(Part::Tree(tree))) if tree.low > item.key() => each(old.only_old())?,
+            (Some(Part::Tree(_)), _) => old.open()?,
+            (_, Some(Part::Tree(_))) => new.open()?,
+            (Some(Part::Item(one)), Some(Part::Item(two))) => match one.key().cmp(&two.key()) {
+                Ordering::Less => each(old.only_old())?,
+                Ordering::Greater => each(new.only_new())?,
+                Ordering::Equal => {
+                    let (one, two) = (old.take(), new.take());
+                    if !one.same(&two) {
+                        each(Change { key: one.key(), old: Some(one), new: Some(two) })?;
+                    }
+                }
+            },
+            (Some(Part::Item(_)), None) => each(old.only_old())?,
+            (None, Some(Part::Item(_))) => each(new.only_new())?,
+        }
+    }
+}
+
+/// What is left of one tree: subtrees not opened yet, and items, in order.
+struct Side<'a> {
+    engine: &'a Engine,
+    parts: VecDeque<Part>,
+}
+
+enum Part {
+    Tree(Miss),
+    Item(Found),
+}
+
+impl<'a> Side<'a> {
+    fn new(engine: &'a Engine, root: Option<StoredRoot>) -> Side<'a> {
+        let whole = root.map(|(pointer, level)| Part::Tree(nodes::root(pointer, level)));
+        Side { engine, parts: whole.into_iter().collect() }
+    }
+
+    fn front(&self) -> Option<&Part> {
+        self.parts.front()
+    }
+
+    /// Puts what is in the first part, a subtree, in its place.
+    fn open(&mut self) -> Result<()> {
+        let Some(Part::Tree(place)) = self.parts.pop_front() else { unreachable!("the caller has looked") };
+        let node = nodes::read(self.engine, &place)?;
+        for child in nodes::children(&node).into_iter().rev() {
+            self.parts.push_front(Part::Tree(child));
+        }
+        for index in (0..node.leaf().map_or(0, |leaf| leaf.items().len())).rev() {
+            self.parts.push_front(Part::Item(Found { leaf: node.clone(), index }));
+        }
+        Ok(())
+    }
+
+    /// Takes the first part, an item.
+    fn take(&mut self) -> Found {
+        let Some(Part::Item(item)) = self.parts.pop_front() else { unreachable!("the caller has looked") };
+        item
+    }
+
+    fn only_old(&mut self) -> Change {
+        let item = self.take();
+        Change { key: item.key(), old: Some(item), new: None }
+    }
+
+    fn only_new(&mut self) -> Change {
+        let item = self.take();
+        Change { key: item.key(), old: None, new: Some(item) }
+    }
+}

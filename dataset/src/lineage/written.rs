@@ -1,0 +1,102 @@
+//! A changed tree was written: its new root goes into the catalogue, its births are counted, and each block it dropped is
+//! freed or goes to the deadlist.
+
+use pool::{
+    format::pointer::BlockPointer,
+    tree::Batch,
+    txg::{Sync, Written},
+};
+
+use super::{
+    charge,
+    deadlist::{self, Addition, look},
+    work,
+};
+use crate::{
+    admin::{Error, Result},
+    catalogue::{DatasetRow, Effect, Space, Transaction, dataset_key},
+};
+
+/// Takes over one written tree.
+pub fn take_over(sync: &mut Sync<'_>, written: Written) -> Result<()> {
+    let id = written.head.id();
+    let Some(row) = look(sync, |tx| Ok(tx.find::<DatasetRow>(dataset_key(id))?.map(|(row, _)| row)))? else {
+        return abandon(sync, &written);
+    };
+    let sector = sync.engine().sector();
+    let (free, dead): (Vec<_>, Vec<_>) = written.kills.iter().partition(|kill| kill.birth > row.newest_txg);
+    let freed: Space = free.iter().map(|block| Space::of(block, sector)).sum();
+    let additions = deadlist::prepare(sync, id, row.deadlist, dead)?;
+    run(sync, |tx| record(tx, &row, id, &written, freed, &additions))?;
+    free.iter().for_each(|block| sync.free(block));
+    Ok(())
+}
+
+fn record(
+    tx: &mut Transaction<'_>,
+    row: &DatasetRow,
+    id: u64,
+    written: &Written,
+    freed: Space,
+    additions: &[Addition],
+) -> Result<()> {
+    for addition in additions {
+        deadlist::add(tx, row.deadlist, addition)?;
+    }
+    let dead: Space = additions.iter().map(|addition| addition.space).sum();
+    let own = additions.iter().filter(|addition| addition.start >= row.origin_txg);
+    let own: Space = own.map(|addition| addition.space).sum();
+    let births = Space::from(written.births);
+    charge::edit(tx, id, |row| {
+        row.level = written.level;
+        row.referenced = row.referenced + births - freed - dead;
+        row.used_head = row.used_head + births - freed - own;
+        row.used_snapshots += own;
+        row.dead += dead;
+    })?;
+    let row: DatasetRow = tx.row(dataset_key(id))?;
+    tx.put(dataset_key(id), &row, Some(written.root));
+    Ok(())
+}
+
+/// The data set was destroyed while the group was open. The tree as the destroying group left it is being freed; what
+/// was written since is freed like it, and what was dropped since needs nothing.
+fn abandon(sync: &mut Sync<'_>, written: &Written) -> Result<()> {
+    let before = sync.txg().back(1);
+    run(sync, |tx| work::free_tree(tx, written.root, written.level, before, Space::ZERO))
+}
+
+/// Runs a transaction in syncing context that has no effects beside its changes.
+fn run(sync: &mut Sync<'_>, mut f: impl FnMut(&mut Transaction<'_>) -> Result<()>) -> Result<()> {
+    let effects = transact(sync, |tx| f(tx))?.1;
+    assert!(effects.is_empty());
+    Ok(())
+}
+
+/// Runs a transaction in syncing context and applies it. Its effects are the caller's to carry out.
+pub fn transact<T>(
+    sync: &mut Sync<'_>,
+    mut f: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+) -> Result<(T, Vec<Effect>)> {
+    let now = sync.engine().env().now();
+    sync.catalogue(|view, batch: &mut Batch| {
+        let mut tx = Transaction::new(*view, now);
+        let value = f(&mut tx)?;
+        Ok::<_, Error>((value, tx.finish(batch)))
+    })
+}
+
+/// Puts the first tree of a data set in place, whose row was written without one.
+pub fn put_first(sync: &mut Sync<'_>, id: u64, root: BlockPointer, level: u8) -> Result<()> {
+    let born = Space::of(&root, sync.engine().sector());
+    run(sync, |tx| {
+        charge::edit(tx, id, |row| {
+            row.level = level;
+            row.referenced = born;
+            row.used_head = born;
+        })?;
+        let row: DatasetRow = tx.row(dataset_key(id))?;
+        tx.put(dataset_key(id), &row, Some(root));
+        Ok(())
+    })
+}
