@@ -1,1 +1,48 @@
-//! Placeholder.
+//! The kernel's side of a dataset: FUSE requests in, calls on one [`dataset::fs::FileSystem`] out.
+//!
+//! ```text
+//! session   one mount: made, watched, invalidated, taken down
+//! adapter   the FUSE protocol's requests and replies, one short method for each; syncer waits for fsync
+//! server    what a request means: which file system a node belongs to, what may be changed
+//! control   `.zfs`: the virtual directory through which snapshots are browsed
+//! held      what the kernel holds, and what of it has become stale
+//! node      node numbers: which snapshot, which object
+//! attr      attributes, times and errors in FUSE's words
+//! device    getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for everybody else
+//! mounts    the mounts that exist, whoever made them, and getting rid of dead ones
+//! options   properties as mount options           counters   requests by kind
+//! ```
+//!
+//! There is no file system logic here: names, permissions of new files, times, sizes and space are `dataset`'s. What
+//! this crate decides is what the kernel may cache. The kernel is the only writer of a mounted dataset, so it may
+//! keep names, absent names, attributes, directory listings and data for as long as it likes; whoever changes the data
+//! set otherwise (a rollback, a received stream) says so through [`Mount::begin_change`].
+//!
+//! No request is sent to open or to close a file: the first open is answered with "not implemented", which tells the
+//! kernel to stop asking. What an open file keeps alive is therefore the *node*: an unlinked file lives until the kernel
+//! forgets its node.
+//!
+//! Not here: locks (the kernel keeps them, as for a local file system), access checks (the kernel makes them, from the
+//! modes it is given), ACLs.
+
+mod adapter;
+mod attr;
+mod control;
+mod counters;
+mod device;
+mod error;
+mod held;
+mod mounts;
+mod node;
+mod options;
+mod server;
+mod session;
+mod syncer;
+
+pub use control::{SnapshotEntry, Snapshots};
+pub use counters::{Counters, Opcode};
+pub use device::available;
+pub use error::{Error, Result};
+pub use mounts::{FS_TYPE, Mounted, detach_dead, mounts};
+pub use options::{MountOptions, SnapDir};
+pub use session::{Change, Mount, Unmount};

@@ -1,0 +1,654 @@
+//! The FUSE protocol: one method a request, each of them taking the arguments apart, asking the [`Server`] or the file
+//! system, and putting the answer into the reply.
+//!
+//! What is *not* answered matters as much. `open`, `opendir` and `flush` get `ENOSYS`, which the kernel takes as "not
+//! needed, never ask again"; the same goes for `poll` and `bmap`. Locks are not offered, so that the kernel keeps them
+//! itself. Files opened before the kernel learned this are released with a plain yes.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use dataset::fs::{self, Caller, Errno, FileSystem, Ino, SetAttr};
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
+};
+
+use crate::attr::{errno, kind, node_type, request_time, set_time};
+use crate::counters::Opcode;
+use crate::node::Node;
+use crate::server::{Entry, FOREVER, Server};
+use crate::syncer::{Sync, Syncer};
+
+/// The largest read or write the kernel may send: its own limit, 256 pages.
+const MAX_REQUEST: u32 = 1 << 20;
+/// Read-ahead and asynchronous requests in flight; twelve is the kernel's default.
+const MAX_BACKGROUND: u16 = 64;
+
+/// The most one request may copy: the reply has 32 bits for it. Whole pages, as the kernel asks for.
+const MAX_COPY: u64 = 0xffff_f000;
+
+const PERMISSIONS: u32 = 0o7777;
+const O_EXCL: i32 = 0o200;
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+const FALLOC_KEEP_SIZE: i32 = 0x01;
+const FALLOC_PUNCH_HOLE: i32 = 0x02;
+const FALLOC_ZERO_RANGE: i32 = 0x10;
+/// The kernel's own attributes, ACLs above all, which a mount without ACLs does not have.
+const SYSTEM_XATTRS: &[u8] = b"system.";
+
+thread_local! {
+    /// What a read fills. Kept, because touching fresh memory costs more than reading into it.
+    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Serves one mount.
+pub(crate) struct Adapter {
+    server: Arc<Server>,
+    syncer: Syncer,
+    writeback: bool,
+}
+
+impl Adapter {
+    /// An adapter that lets the kernel collect writes if `writeback` is set.
+    pub(crate) fn new(server: Arc<Server>, writeback: bool) -> Adapter {
+        let syncer = Syncer::new(Arc::clone(&server));
+        Adapter { server, syncer, writeback }
+    }
+
+    fn count(&self, opcode: Opcode) {
+        self.server.counters.count(opcode);
+    }
+
+    fn live(&self) -> &FileSystem {
+        &self.server.live
+    }
+
+    /// A new or newly linked file, entered where `make` is told.
+    fn enter(
+        &self,
+        dir: INodeNo,
+        name: &OsStr,
+        make: impl FnOnce(&FileSystem, Ino, &[u8]) -> Result<fs::Attr, Errno>,
+    ) -> Result<Entry, Errno> {
+        let name = name.as_bytes();
+        let dir = self.server.writable_entry(dir, name)?;
+        Ok(self.server.admit(&make(self.live(), dir, name)?))
+    }
+
+    fn change(&self, caller: &Caller, node: INodeNo, change: &SetAttr) -> Result<FileAttr, Errno> {
+        let ino = self.server.writable(node)?;
+        Ok(crate::attr::file_attr(node, &self.live().setattr(caller, ino, change)?))
+    }
+
+    fn rename_entry(
+        &self,
+        (dir, name): (INodeNo, &[u8]),
+        (new_dir, new_name): (INodeNo, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let known = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE;
+        if !known.contains(flags) {
+            return Err(Errno::INVAL);
+        }
+        let dir = self.server.writable_entry(dir, name)?;
+        let new_dir = self.server.writable_entry(new_dir, new_name)?;
+        let flags = fs::RenameFlags {
+            noreplace: flags.contains(RenameFlags::RENAME_NOREPLACE),
+            exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
+        };
+        self.live().rename(dir, name, new_dir, new_name, flags)
+    }
+
+    /// Reads into `out`. The virtual files are empty.
+    fn read_into(&self, node: INodeNo, offset: u64, size: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
+        match self.server.resolve(node)? {
+            Some((view, ino)) => view.read(ino, offset, size as usize, out),
+            None => Ok(()),
+        }
+    }
+
+    fn allocate(&self, node: INodeNo, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {
+        let ino = self.server.writable(node)?;
+        if mode & !(FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE) != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mode = fs::FallocateFlags {
+            keep_size: mode & FALLOC_KEEP_SIZE != 0,
+            punch_hole: mode & FALLOC_PUNCH_HOLE != 0,
+            zero_range: mode & FALLOC_ZERO_RANGE != 0,
+        };
+        self.live().fallocate(ino, mode, offset, length)
+    }
+
+    fn seek(&self, node: INodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
+        let whence = match whence {
+            SEEK_DATA => fs::Whence::Data,
+            SEEK_HOLE => fs::Whence::Hole,
+            _ => return Err(Errno::INVAL),
+        };
+        let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+        let (view, ino) = self.server.resolve(node)?.ok_or(Errno::NXIO)?;
+        i64::try_from(view.seek(ino, offset, whence)?).map_err(|_| Errno::OVERFLOW)
+    }
+
+    /// Copies inside the live file system. Out of a snapshot the kernel copies itself, by reading and writing.
+    fn copy(&self, from: (INodeNo, u64), to: (INodeNo, u64), length: u64) -> Result<u32, Errno> {
+        let target = self.server.writable(to.0)?;
+        let Node::Live(source) = self.server.node(from.0)? else { return Err(Errno::XDEV) };
+        let length = length.min(MAX_COPY);
+        let copied = self.live().copy_range(source, from.1, target, to.1, length)?;
+        Ok(u32::try_from(copied).expect("no more is copied than asked for"))
+    }
+
+    fn xattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        if name.starts_with(SYSTEM_XATTRS) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let (view, ino) = self.server.resolve(node)?.ok_or(Errno::NODATA)?;
+        view.getxattr(ino, name)
+    }
+
+    fn set_xattr(&self, node: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
+        let ino = self.server.writable(node)?;
+        if name.starts_with(SYSTEM_XATTRS) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let how = match flags {
+            XATTR_CREATE => fs::SetXattr::Create,
+            XATTR_REPLACE => fs::SetXattr::Replace,
+            _ => fs::SetXattr::Any,
+        };
+        self.live().setxattr(ino, name, value, how)
+    }
+
+    /// The names of a file's extended attributes, each ended by a zero byte.
+    fn xattr_names(&self, node: INodeNo) -> Result<Vec<u8>, Errno> {
+        let Some((view, ino)) = self.server.resolve(node)? else { return Ok(Vec::new()) };
+        let mut names = Vec::new();
+        for name in view.listxattr(ino)? {
+            names.extend_from_slice(&name);
+            names.push(0);
+        }
+        Ok(names)
+    }
+
+    fn statfs_of(&self, node: INodeNo) -> Result<fs::StatFs, Errno> {
+        match self.server.resolve(node)? {
+            Some((view, _)) => view.statfs(),
+            None => self.live().statfs(),
+        }
+    }
+
+    /// Syncs what can have changed; everything else is durable.
+    fn sync(&self, node: INodeNo, sync: impl FnOnce(Ino) -> Sync, reply: ReplyEmpty) {
+        match self.server.node(node) {
+            Ok(Node::Live(ino)) => self.syncer.submit(sync(ino), reply),
+            Ok(_) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+}
+
+fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid() }
+}
+
+fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_entry(reply: ReplyEntry, result: Result<Entry, Errno>) {
+    match result {
+        Ok(entry) => {
+            reply.entry_with_ttls(&entry.attr_lifetime, &entry.name_lifetime, &entry.attr, Generation(entry.generation))
+        }
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+/// Answers with the value, or with its size if the program only asked for that.
+fn reply_xattr(reply: ReplyXattr, size: u32, result: Result<Vec<u8>, Errno>) {
+    match result {
+        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+/// "There is no such name": an entry without a node, which the kernel may remember.
+fn no_such_name() -> FileAttr {
+    FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: SystemTime::UNIX_EPOCH,
+        mtime: SystemTime::UNIX_EPOCH,
+        ctime: SystemTime::UNIX_EPOCH,
+        crtime: SystemTime::UNIX_EPOCH,
+        kind: fuser::FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let mut wanted = InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_READDIRPLUS_AUTO
+            | InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_EXPLICIT_INVAL_DATA
+            | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+            | InitFlags::FUSE_NO_OPEN_SUPPORT
+            | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
+        if self.writeback {
+            wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
+        }
+        let offered = config.capabilities();
+        // A limit the kernel does not take is replaced by the nearest it does.
+        let _ = config.add_capabilities(wanted & offered);
+        let _ = config.set_max_write(MAX_REQUEST);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.server.forget_all();
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.count(Opcode::Lookup);
+        let found = self.server.lookup(parent, name.as_bytes());
+        let may_remember = !matches!(Node::decode(parent), Some(Node::Control(_)));
+        match found {
+            Err(Errno::NOENT) if may_remember => reply.entry(&FOREVER, &no_such_name(), Generation(0)),
+            found => reply_entry(reply, found),
+        }
+    }
+
+    fn forget(&self, _request: &Request, node: INodeNo, count: u64) {
+        self.count(Opcode::Forget);
+        self.server.forget(node, count);
+    }
+
+    fn getattr(&self, _request: &Request, node: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.count(Opcode::GetAttr);
+        match self.server.getattr(node) {
+            Ok((attr, lifetime)) => reply.attr(&lifetime, &attr),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    /// Set-id bits go when the owner changes, and when somebody who is not root truncates: the request does not carry
+    /// the kernel's own flag for this as far as `fuser` is concerned, so a program with `CAP_FSETID` that is not root
+    /// loses them too.
+    fn setattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        self.count(Opcode::SetAttr);
+        let change = SetAttr {
+            mode: mode.map(|mode| mode & PERMISSIONS),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            ctime: ctime.map(request_time),
+            kill_suid: uid.is_some() || gid.is_some() || (size.is_some() && request.uid() != 0),
+        };
+        match self.change(&caller(request), node, &change) {
+            Ok(attr) => reply.attr(&FOREVER, &attr),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
+        self.count(Opcode::ReadLink);
+        let target = match self.server.resolve(node) {
+            Ok(Some((view, ino))) => view.readlink(ino),
+            Ok(None) => Err(Errno::INVAL),
+            Err(error) => Err(error),
+        };
+        match target {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        self.count(Opcode::MkNod);
+        let made = node_type(mode).and_then(|file_type| {
+            self.enter(parent, name, |fs, dir, name| {
+                fs.mknod(&caller(request), dir, name, file_type, mode & PERMISSIONS, rdev)
+            })
+        });
+        reply_entry(reply, made);
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+        self.count(Opcode::MkDir);
+        let make = |fs: &FileSystem, dir, name: &[u8]| fs.mkdir(&caller(request), dir, name, mode & PERMISSIONS);
+        reply_entry(reply, self.enter(parent, name, make));
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.count(Opcode::Unlink);
+        let name = name.as_bytes();
+        let dir = self.server.writable_entry(parent, name);
+        reply_empty(reply, dir.and_then(|dir| self.live().unlink(dir, name)));
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.count(Opcode::RmDir);
+        let name = name.as_bytes();
+        let dir = self.server.writable_entry(parent, name);
+        reply_empty(reply, dir.and_then(|dir| self.live().rmdir(dir, name)));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        self.count(Opcode::Symlink);
+        let target = target.as_os_str().as_bytes();
+        let make = |fs: &FileSystem, dir, name: &[u8]| fs.symlink(&caller(request), dir, name, target);
+        reply_entry(reply, self.enter(parent, name, make));
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.count(Opcode::Rename);
+        reply_empty(reply, self.rename_entry((parent, name.as_bytes()), (newparent, newname.as_bytes()), flags));
+    }
+
+    fn link(&self, _request: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        self.count(Opcode::Link);
+        let linked = self
+            .server
+            .writable(node)
+            .and_then(|ino| self.enter(newparent, newname, |fs, dir, name| fs.link(ino, dir, name)));
+        reply_entry(reply, linked);
+    }
+
+    fn open(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.count(Opcode::Open);
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.count(Opcode::Read);
+        READ_BUFFER.with_borrow_mut(|buffer| {
+            buffer.clear();
+            match self.read_into(node, offset, size, buffer) {
+                Ok(()) => reply.data(buffer),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        self.count(Opcode::Write);
+        let kill_priv = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let written = self.server.writable(node).and_then(|ino| self.live().write(ino, offset, data, kill_priv));
+        match written {
+            Ok(written) => reply.written(u32::try_from(written).expect("no more is written than was sent")),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn flush(&self, _request: &Request, _node: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        self.count(Opcode::Flush);
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        _fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.count(Opcode::Release);
+        reply.ok();
+    }
+
+    fn fsync(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        self.count(Opcode::FSync);
+        self.sync(node, Sync::File, reply);
+    }
+
+    fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.count(Opcode::OpenDir);
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn readdir(&self, _request: &Request, dir: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        self.count(Opcode::ReadDir);
+        let listed = self.server.list(dir, offset, &mut |entry| {
+            !reply.add(entry.node, entry.cookie, kind(entry.file_type), OsStr::from_bytes(entry.name))
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        dir: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.count(Opcode::ReadDirPlus);
+        let listed = self.server.list_plus(dir, offset, &mut |listed, entry| {
+            let generation = Generation(entry.generation);
+            let name = OsStr::from_bytes(listed.name);
+            !reply.add(listed.node, listed.cookie, name, &entry.name_lifetime, &entry.attr, generation)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn releasedir(&self, _request: &Request, _dir: INodeNo, _fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        self.count(Opcode::ReleaseDir);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        self.count(Opcode::FSyncDir);
+        self.sync(node, Sync::Directory, reply);
+    }
+
+    fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
+        self.count(Opcode::StatFs);
+        match self.statfs_of(node) {
+            Ok(stat) => reply.statfs(
+                stat.blocks,
+                stat.free,
+                stat.available,
+                stat.files,
+                stat.files_free,
+                stat.block_size,
+                stat.name_max,
+                stat.block_size,
+            ),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        self.count(Opcode::SetXattr);
+        reply_empty(reply, self.set_xattr(node, name.as_bytes(), value, flags));
+    }
+
+    fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.count(Opcode::GetXattr);
+        reply_xattr(reply, size, self.xattr(node, name.as_bytes()));
+    }
+
+    fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        self.count(Opcode::ListXattr);
+        reply_xattr(reply, size, self.xattr_names(node));
+    }
+
+    fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.count(Opcode::RemoveXattr);
+        let ino = self.server.writable(node);
+        reply_empty(reply, ino.and_then(|ino| self.live().removexattr(ino, name.as_bytes())));
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.count(Opcode::Create);
+        let created = self.enter(parent, name, |fs, dir, name| {
+            fs.create(&caller(request), dir, name, mode & PERMISSIONS, flags & O_EXCL != 0)
+        });
+        match created {
+            Ok(entry) => reply.created(
+                &entry.attr_lifetime,
+                &entry.attr,
+                Generation(entry.generation),
+                FileHandle(0),
+                FopenFlags::FOPEN_KEEP_CACHE,
+            ),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.count(Opcode::FAllocate);
+        reply_empty(reply, self.allocate(node, mode, offset, length));
+    }
+
+    fn lseek(&self, _request: &Request, node: INodeNo, _fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        self.count(Opcode::LSeek);
+        match self.seek(node, offset, whence) {
+            Ok(found) => reply.offset(found),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _request: &Request,
+        source: INodeNo,
+        _source_fh: FileHandle,
+        source_offset: u64,
+        target: INodeNo,
+        _target_fh: FileHandle,
+        target_offset: u64,
+        length: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        self.count(Opcode::CopyFileRange);
+        match self.copy((source, source_offset), (target, target_offset), length) {
+            Ok(copied) => reply.written(copied),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+}

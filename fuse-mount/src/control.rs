@@ -1,0 +1,345 @@
+//! `.zfs/snapshot`: the virtual directory through which a mount shows the dataset's snapshots.
+//!
+//! Each snapshot that was listed or looked up has a [`Slot`], which its files' node numbers carry, and is opened at the
+//! first request that needs more than its name. It is closed again when the kernel has held nothing of it for a minute.
+//!
+//! Snapshots come and go without the kernel's doing. Their names are therefore looked up each time (lifetime zero), and
+//! the directory's modification time moves whenever the list differs from the last one seen, upon which the kernel drops
+//! its cached listing. What is inside a snapshot never changes and may be cached for good.
+//!
+//! A snapshot that is destroyed while somebody looks at it is *closed*: its slot stays taken, and answers `ESTALE`, until
+//! the kernel let go of the last node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dataset::fs::{Attr, Errno, FileSystem, FileType};
+use parking_lot::Mutex;
+use pool::env::Nanos;
+
+use crate::node::{Control, Node, Slot};
+
+/// The name of the virtual directory in the root of a mount.
+pub(crate) const CONTROL_NAME: &[u8] = b".zfs";
+/// Its one visible entry.
+pub(crate) const SNAPSHOTS_NAME: &[u8] = b"snapshot";
+/// Its invisible one, see [`Control::Opener`].
+pub(crate) const OPENER_NAME: &[u8] = b".open";
+
+/// How long a snapshot stays open after the kernel forgot its last node.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// A snapshot of the mounted dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotEntry {
+    /// The part of its name after the `@`.
+    pub name: String,
+    /// When it was taken. Two snapshots of one name never share it.
+    pub creation: Nanos,
+}
+
+/// Where a mount learns of the dataset's snapshots.
+pub trait Snapshots: Send + Sync {
+    /// All of them, in the order they are to be listed.
+    fn list(&self) -> Vec<SnapshotEntry>;
+
+    /// The one of this name.
+    fn find(&self, name: &str) -> Option<SnapshotEntry> {
+        self.list().into_iter().find(|entry| entry.name == name)
+    }
+
+    /// Its files, read-only.
+    fn open(&self, name: &str) -> Result<Arc<FileSystem>, Errno>;
+}
+
+struct Opened {
+    entry: SnapshotEntry,
+    file_system: Option<Arc<FileSystem>>,
+    references: u64,
+    closed: bool,
+    idle_since: Instant,
+}
+
+impl Opened {
+    fn is_idle(&self, now: Instant) -> bool {
+        self.references == 0 && (self.closed || now.duration_since(self.idle_since) >= LINGER)
+    }
+}
+
+struct Slots {
+    taken: BTreeMap<Slot, Opened>,
+    next: Slot,
+}
+
+struct Listing {
+    entries: Vec<SnapshotEntry>,
+    changes: Nanos,
+}
+
+/// The virtual directories of one mount, and the snapshots open through them.
+pub(crate) struct ControlTree {
+    source: Arc<dyn Snapshots>,
+    root: Attr,
+    slots: Mutex<Slots>,
+    listing: Mutex<Listing>,
+}
+
+impl ControlTree {
+    /// The virtual directories for a file system whose root has the attributes `root`.
+    pub(crate) fn new(source: Arc<dyn Snapshots>, root: Attr) -> ControlTree {
+        let slots = Mutex::new(Slots { taken: BTreeMap::new(), next: Slot::FIRST });
+        let listing = Mutex::new(Listing { entries: Vec::new(), changes: 0 });
+        ControlTree { source, root, slots, listing }
+    }
+
+    /// The attributes of something virtual.
+    pub(crate) fn attr(&self, control: Control) -> Attr {
+        match control {
+            Control::Root => self.directory(self.root.crtime, 1),
+            Control::Snapshots => {
+                let (entries, changed) = self.observe();
+                self.directory(changed, entries.len())
+            }
+            Control::Opener => {
+                Attr { file_type: FileType::Regular, mode: 0o444, nlink: 1, ..self.directory(self.root.crtime, 0) }
+            }
+        }
+    }
+
+    /// What a snapshot's root looks like before anybody opened it. To be refreshed before it is believed.
+    pub(crate) fn unopened_root(&self, entry: &SnapshotEntry) -> Attr {
+        self.directory(entry.creation, 0)
+    }
+
+    /// The snapshots there are now.
+    pub(crate) fn list(&self) -> Vec<SnapshotEntry> {
+        self.observe().0
+    }
+
+    /// The slot of the snapshot `name`, if there is such a snapshot.
+    pub(crate) fn lookup(&self, name: &[u8]) -> Result<Slot, Errno> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
+        let entry = self.source.find(name).ok_or(Errno::NOENT)?;
+        self.slot(&entry)
+    }
+
+    /// The slot of a snapshot, a new one if it has none.
+    pub(crate) fn slot(&self, entry: &SnapshotEntry) -> Result<Slot, Errno> {
+        let now = Instant::now();
+        let mut slots = self.slots.lock();
+        slots.taken.retain(|_, opened| !opened.is_idle(now));
+        if let Some((&slot, _)) = slots.taken.iter().find(|(_, opened)| !opened.closed && opened.entry == *entry) {
+            return Ok(slot);
+        }
+        let slot = slots.free().ok_or(Errno::NFILE)?;
+        slots.next = slot.next();
+        let opened = Opened { entry: entry.clone(), file_system: None, references: 0, closed: false, idle_since: now };
+        slots.taken.insert(slot, opened);
+        Ok(slot)
+    }
+
+    /// The files of the snapshot in `slot`.
+    ///
+    /// Opened without the lock: it may read from the devices. Of two that open at once, the first one's is kept.
+    pub(crate) fn file_system(&self, slot: Slot) -> Result<Arc<FileSystem>, Errno> {
+        let entry = {
+            let slots = self.slots.lock();
+            let opened = slots.taken.get(&slot).filter(|opened| !opened.closed).ok_or(Errno::STALE)?;
+            if let Some(file_system) = &opened.file_system {
+                return Ok(Arc::clone(file_system));
+            }
+            opened.entry.clone()
+        };
+        if self.source.find(&entry.name).as_ref() != Some(&entry) {
+            return Err(Errno::STALE);
+        }
+        let file_system = self.source.open(&entry.name)?;
+        let mut slots = self.slots.lock();
+        let opened = slots.taken.get_mut(&slot).filter(|opened| !opened.closed).ok_or(Errno::STALE)?;
+        Ok(Arc::clone(opened.file_system.get_or_insert(file_system)))
+    }
+
+    /// Notes that the kernel is given a reference to a node in `slot`.
+    pub(crate) fn add(&self, slot: Slot) {
+        if let Some(opened) = self.slots.lock().taken.get_mut(&slot) {
+            opened.references += 1;
+        }
+    }
+
+    /// Notes that the kernel gave `count` references back.
+    pub(crate) fn forget(&self, slot: Slot, count: u64) {
+        if let Some(opened) = self.slots.lock().taken.get_mut(&slot) {
+            opened.references = opened.references.saturating_sub(count);
+            opened.idle_since = Instant::now();
+        }
+    }
+
+    /// Closes what nobody held anything of for a while.
+    pub(crate) fn reap(&self, now: Instant) {
+        self.slots.lock().taken.retain(|_, opened| !opened.is_idle(now));
+    }
+
+    /// Closes the snapshot `name` whoever looks at it.
+    pub(crate) fn close(&self, name: &str) {
+        let mut slots = self.slots.lock();
+        for opened in slots.taken.values_mut().filter(|opened| opened.entry.name == name) {
+            opened.closed = true;
+            opened.file_system = None;
+        }
+        slots.taken.retain(|_, opened| opened.references > 0 || !opened.closed);
+    }
+
+    /// The snapshots there are now, and a time that differs whenever they do.
+    fn observe(&self) -> (Vec<SnapshotEntry>, Nanos) {
+        let entries = self.source.list();
+        let mut listing = self.listing.lock();
+        if listing.entries != entries {
+            listing.entries.clone_from(&entries);
+            listing.changes += 1;
+        }
+        let newest = entries.iter().map(|entry| entry.creation).max().unwrap_or(self.root.crtime);
+        let changed = newest.saturating_add(listing.changes);
+        (entries, changed)
+    }
+
+    /// A read-only directory of root's, last changed at `time`.
+    fn directory(&self, time: Nanos, subdirectories: usize) -> Attr {
+        Attr {
+            ino: Node::Control(Control::Root).encode().0,
+            generation: 0,
+            file_type: FileType::Directory,
+            mode: 0o555,
+            nlink: 2 + u32::try_from(subdirectories).unwrap_or(u32::MAX - 2),
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            block_size: self.root.block_size,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: self.root.crtime,
+        }
+    }
+}
+
+impl Slots {
+    /// A slot nobody has, the longest unused one.
+    fn free(&self) -> Option<Slot> {
+        let mut candidate = self.next;
+        loop {
+            if !self.taken.contains_key(&candidate) {
+                return Some(candidate);
+            }
+            candidate = candidate.next();
+            if candidate == self.next {
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed(Mutex<Vec<SnapshotEntry>>);
+
+    impl Snapshots for Fixed {
+        fn list(&self) -> Vec<SnapshotEntry> {
+            self.0.lock().clone()
+        }
+
+        fn open(&self, _name: &str) -> Result<Arc<FileSystem>, Errno> {
+            Err(Errno::IO)
+        }
+    }
+
+    fn entry(name: &str, creation: Nanos) -> SnapshotEntry {
+        SnapshotEntry { name: name.to_owned(), creation }
+    }
+
+    fn tree(entries: Vec<SnapshotEntry>) -> (Arc<Fixed>, ControlTree) {
+        let source = Arc::new(Fixed(Mutex::new(entries)));
+        let root = Attr {
+            ino: dataset::fs::ROOT,
+            generation: 0,
+            file_type: FileType::Directory,
+            mode: 0o755,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            block_size: 4096,
+            atime: 0,
+            mtime: 0,
+            ctime: 0,
+            crtime: 0,
+        };
+        (Arc::clone(&source), ControlTree::new(source, root))
+    }
+
+    #[test]
+    fn a_snapshot_keeps_its_slot_and_a_new_one_of_its_name_gets_another() {
+        let (source, tree) = tree(vec![entry("monday", 1), entry("tuesday", 2)]);
+        let monday = tree.lookup(b"monday").unwrap();
+        assert_eq!(tree.lookup(b"monday"), Ok(monday));
+        assert_ne!(tree.lookup(b"tuesday"), Ok(monday));
+        *source.0.lock() = vec![entry("monday", 9)];
+        assert_ne!(tree.lookup(b"monday"), Ok(monday));
+        assert_eq!(tree.lookup(b"tuesday"), Err(Errno::NOENT));
+        assert_eq!(tree.lookup(b"\xff"), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn the_directory_changes_when_the_list_does() {
+        let (source, tree) = tree(vec![entry("monday", 5)]);
+        let before = tree.attr(Control::Snapshots);
+        assert_eq!(tree.attr(Control::Snapshots).mtime, before.mtime);
+        source.0.lock().push(entry("elder", 1));
+        let after = tree.attr(Control::Snapshots);
+        assert_ne!(after.mtime, before.mtime);
+        assert_eq!(after.nlink, before.nlink + 1);
+        source.0.lock().remove(0);
+        assert_ne!(tree.attr(Control::Snapshots).mtime, before.mtime);
+    }
+
+    #[test]
+    fn slots_are_given_back_when_nothing_was_held_for_a_while() {
+        let (_, tree) = tree(vec![entry("monday", 1)]);
+        let slot = tree.lookup(b"monday").unwrap();
+        let later = Instant::now() + LINGER;
+        tree.add(slot);
+        tree.reap(later);
+        assert_eq!(tree.slots.lock().taken.len(), 1, "the kernel holds a node of it");
+        tree.forget(slot, 1);
+        tree.reap(Instant::now());
+        assert_eq!(tree.slots.lock().taken.len(), 1, "it may come back soon");
+        tree.reap(Instant::now() + LINGER);
+        assert!(tree.slots.lock().taken.is_empty());
+    }
+
+    #[test]
+    fn a_closed_snapshot_keeps_its_slot_until_it_is_forgotten() {
+        let (_, tree) = tree(vec![entry("monday", 1)]);
+        let slot = tree.lookup(b"monday").unwrap();
+        tree.add(slot);
+        tree.close("monday");
+        assert_eq!(tree.file_system(slot).err(), Some(Errno::STALE));
+        assert_ne!(tree.lookup(b"monday"), Ok(slot));
+        tree.forget(slot, 1);
+        tree.reap(Instant::now());
+        assert!(!tree.slots.lock().taken.contains_key(&slot));
+    }
+
+    #[test]
+    fn a_snapshot_that_cannot_be_opened_says_why() {
+        let (_, tree) = tree(vec![entry("monday", 1)]);
+        let slot = tree.lookup(b"monday").unwrap();
+        assert_eq!(tree.file_system(slot).err(), Some(Errno::IO));
+    }
+}

@@ -1,0 +1,52 @@
+//! What can go wrong with a mount as a whole. What goes wrong with one request is an error number for the program that
+//! made it, and never gets here.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A mount could not be made, watched or taken down.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This machine, or this user, has no FUSE.
+    #[error("FUSE is not available: {reason}")]
+    Unavailable {
+        /// What is missing, and what would help.
+        reason: String,
+    },
+    /// The kernel or `fusermount3` refused to mount.
+    #[error("cannot mount on {}: {cause}", .mountpoint.display())]
+    Mount {
+        /// Where.
+        mountpoint: PathBuf,
+        /// The refusal.
+        cause: io::Error,
+    },
+    /// The mount is there, but the kernel and the server did not come to terms.
+    #[error("cannot start serving {}: {cause}", .mountpoint.display())]
+    Session {
+        /// Where.
+        mountpoint: PathBuf,
+        /// The refusal.
+        cause: io::Error,
+    },
+    /// A program has a file open or its working directory below the mountpoint.
+    #[error("cannot unmount {}: it is in use (close what uses it, or unmount with -f)", .mountpoint.display())]
+    Busy {
+        /// Where.
+        mountpoint: PathBuf,
+    },
+    /// The kernel or `fusermount3` refused to unmount.
+    #[error("cannot unmount {}: {cause}", .mountpoint.display())]
+    Unmount {
+        /// Where.
+        mountpoint: PathBuf,
+        /// The refusal.
+        cause: io::Error,
+    },
+    /// The list of mounts could not be read.
+    #[error("cannot list mounts: {0}")]
+    List(#[source] io::Error),
+}
+
+/// The result of something done to a mount as a whole.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,150 @@
+//! What the kernel holds of the live file system.
+//!
+//! Every reply that names a file gives the kernel one reference to its node, and a `forget` gives some back. While there
+//! is at least one, the file system is asked to keep the object, unlinked or not: an open file is nothing but a held
+//! node. The first reference and the last are the only ones the file system hears of.
+//!
+//! A node remembers the generation it was given out with. After the file system was changed behind the kernel's back (a
+//! rollback) an object number may be gone, or belong to a new file: such a node is *stale*, and every request on it
+//! fails with `ESTALE`, upon which the kernel looks the path up again. Data meant for the old file can thus not end in
+//! the new one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dataset::fs::Ino;
+use parking_lot::{Mutex, RwLock};
+
+const SHARDS: usize = 16;
+
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    count: u64,
+    generation: u64,
+}
+
+/// The nodes of the live file system that the kernel holds.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    shards: [Mutex<HashMap<Ino, Reference>>; SHARDS],
+    stale: RwLock<HashSet<Ino>>,
+    any_stale: AtomicBool,
+}
+
+impl Held {
+    /// Notes that the kernel is given one more reference. True if it had none.
+    pub(crate) fn add(&self, ino: Ino, generation: u64) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let reference = shard.entry(ino).or_insert(Reference { count: 0, generation });
+        reference.count += 1;
+        if reference.generation != generation {
+            reference.generation = generation;
+            self.stale.write().remove(&ino);
+        }
+        reference.count == 1
+    }
+
+    /// Notes that the kernel gave `count` references back. True if it has none left.
+    ///
+    /// More than it has is a mistake of the kernel's; nothing is held then.
+    pub(crate) fn forget(&self, ino: Ino, count: u64) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let Some(reference) = shard.get_mut(&ino) else { return false };
+        reference.count = reference.count.saturating_sub(count);
+        let gone = reference.count == 0;
+        if gone {
+            shard.remove(&ino);
+            if self.any_stale.load(Ordering::Acquire) {
+                self.stale.write().remove(&ino);
+            }
+        }
+        gone
+    }
+
+    /// Whether the node stands for an object that is no longer what it was given out for.
+    pub(crate) fn is_stale(&self, ino: Ino) -> bool {
+        self.any_stale.load(Ordering::Acquire) && self.stale.read().contains(&ino)
+    }
+
+    /// Compares every held node with what the file system says now: `generation_of` is the object's generation, `None`
+    /// if there is no such object. Returns all held nodes, stale or not.
+    pub(crate) fn refresh(&self, generation_of: impl Fn(Ino) -> Option<u64>) -> Vec<Ino> {
+        let held = self.snapshot();
+        for &(ino, generation) in &held {
+            if generation_of(ino) != Some(generation) {
+                self.any_stale.store(true, Ordering::Release);
+                self.stale.write().insert(ino);
+            }
+        }
+        held.into_iter().map(|(ino, _)| ino).collect()
+    }
+
+    /// Every held node, none of which is held afterwards.
+    pub(crate) fn drain(&self) -> Vec<Ino> {
+        self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.lock()).into_keys()).collect()
+    }
+
+    fn snapshot(&self) -> Vec<(Ino, u64)> {
+        let pairs = |shard: &Mutex<HashMap<Ino, Reference>>| {
+            shard.lock().iter().map(|(&ino, reference)| (ino, reference.generation)).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(pairs).collect()
+    }
+
+    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Reference>> {
+        &self.shards[ino as usize % SHARDS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_and_the_last_reference_matter() {
+        let held = Held::default();
+        assert!(held.add(7, 1));
+        assert!(!held.add(7, 1));
+        assert!(!held.forget(7, 1));
+        assert!(held.forget(7, 1));
+        assert!(!held.forget(7, 1), "nothing is left to forget");
+    }
+
+    #[test]
+    fn forgetting_too_much_leaves_nothing() {
+        let held = Held::default();
+        held.add(7, 1);
+        assert!(held.forget(7, u64::MAX));
+        assert!(held.drain().is_empty());
+    }
+
+    #[test]
+    fn a_replaced_object_is_stale_until_it_is_looked_up_again() {
+        let held = Held::default();
+        for ino in [2, 3, 4] {
+            held.add(ino, 10);
+        }
+        let mut all = held.refresh(|ino| match ino {
+            2 => Some(10),
+            3 => Some(11),
+            _ => None,
+        });
+        all.sort_unstable();
+        assert_eq!(all, [2, 3, 4]);
+        assert_eq!([2, 3, 4].map(|ino| held.is_stale(ino)), [false, true, true]);
+        assert!(!held.add(3, 11));
+        assert!(!held.is_stale(3));
+        assert!(held.forget(4, 1));
+        assert!(!held.is_stale(4), "a forgotten node's number may be given out again");
+    }
+
+    #[test]
+    fn draining_returns_all() {
+        let held = Held::default();
+        for ino in 1..100 {
+            held.add(ino, 0);
+        }
+        assert_eq!(held.drain().len(), 99);
+        assert!(held.drain().is_empty());
+    }
+}

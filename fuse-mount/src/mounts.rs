@@ -1,0 +1,150 @@
+//! The mounts of datasets that exist on this machine, whoever made them, as `/proc/self/mountinfo` lists them.
+//!
+//! A service that was killed leaves its mounts behind: every access fails with "transport endpoint is not connected"
+//! until somebody detaches them. [`detach_dead`] does, and touches no mount that still answers.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::device::fusermount;
+use crate::error::{Error, Result};
+
+/// The part of the type after `fuse.`.
+pub(crate) const SUBTYPE: &str = "cenote";
+/// The type under which datasets are mounted, as `df -T` shows it.
+pub const FS_TYPE: &str = "fuse.cenote";
+
+const MOUNT_INFO: &str = "/proc/self/mountinfo";
+
+/// A mounted dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// Where.
+    pub mountpoint: PathBuf,
+    /// The dataset's name.
+    pub dataset: String,
+    /// The device number, major and minor: files of this mount and no other carry it.
+    pub device: (u32, u32),
+    /// The mount's flags, as in `ro,nosuid,relatime`.
+    pub flags: String,
+}
+
+/// Every mounted dataset, in the order they were mounted.
+pub fn mounts() -> Result<Vec<Mounted>> {
+    let table = fs::read(MOUNT_INFO).map_err(Error::List)?;
+    Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// Detaches the mount on `mountpoint` if it is a dataset's and nobody serves it any more. True if it did.
+pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
+    let listed = mounts()?.iter().any(|mounted| mounted.mountpoint == mountpoint);
+    if !listed || !is_dead(mountpoint) {
+        return Ok(false);
+    }
+    detach(mountpoint)?;
+    Ok(true)
+}
+
+/// Takes the mount out of the tree of names. What is still open in it stays usable.
+pub(crate) fn detach(mountpoint: &Path) -> Result<()> {
+    match unmount(mountpoint, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => fusermount(&["-u", "-z"], mountpoint).map_err(|cause| refused(mountpoint, cause)),
+        Err(errno) => Err(refused(mountpoint, errno.into())),
+    }
+}
+
+/// Whether the mount's server is gone. A request that the kernel never answers from its cache tells.
+fn is_dead(mountpoint: &Path) -> bool {
+    matches!(rustix::fs::statfs(mountpoint), Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+fn refused(mountpoint: &Path, cause: std::io::Error) -> Error {
+    Error::Unmount { mountpoint: mountpoint.to_owned(), cause }
+}
+
+/// One line: `36 35 0:45 / /mnt rw,relatime shared:1 - fuse.cenote tank/home rw,user_id=0`. `None` unless it is ours.
+fn parse(line: &[u8]) -> Option<Mounted> {
+    let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+    let separator = fields.iter().position(|field| *field == b"-")?;
+    if *fields.get(separator + 1)? != FS_TYPE.as_bytes() {
+        return None;
+    }
+    let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
+    Some(Mounted {
+        mountpoint: PathBuf::from(OsString::from_vec(unescaped(fields.get(4)?))),
+        dataset: String::from_utf8_lossy(&unescaped(fields.get(separator + 2)?)).into_owned(),
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        flags: String::from_utf8_lossy(fields.get(5)?).into_owned(),
+    })
+}
+
+/// The kernel writes blanks and backslashes as `\` and three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        match (first, behind.first_chunk::<3>().and_then(octal)) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &behind[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    bytes
+}
+
+fn octal(digits: &[u8; 3]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_are_recognised() {
+        let line =
+            br"36 35 0:45 / /mnt/my\040files\134x rw,relatime shared:1 master:2 - fuse.cenote tank/home rw,user_id=0";
+        let mounted = parse(line).unwrap();
+        assert_eq!(mounted.mountpoint, Path::new(r"/mnt/my files\x"));
+        assert_eq!(mounted.dataset, "tank/home");
+        assert_eq!(mounted.device, (0, 45));
+        assert_eq!(mounted.flags, "rw,relatime");
+    }
+
+    #[test]
+    fn others_are_not_ours() {
+        for line in [
+            &b"22 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw"[..],
+            b"40 1 0:50 / /mnt rw - fuse.sshfs host: rw",
+            b"36 35 0:45 / /mnt rw -",
+            b"36 35 x / /mnt rw - fuse.cenote tank rw",
+            b"- fuse.cenote tank",
+            b"",
+        ] {
+            assert_eq!(parse(line), None, "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn odd_escapes_stay_as_they_are() {
+        assert_eq!(unescaped(br"a\04"), br"a\04");
+        assert_eq!(unescaped(br"a\999"), br"a\999");
+        assert_eq!(unescaped(br"\011"), b"\t");
+    }
+
+    #[test]
+    fn a_living_mount_is_not_dead() {
+        assert!(!detach_dead(Path::new("/")).unwrap());
+    }
+}

@@ -1,0 +1,355 @@
+//! What a request means.
+//!
+//! Above: the [adapter](crate::adapter), which speaks FUSE. Below: the live file system, the snapshots open through
+//! `.zfs`, and the books about what the kernel holds. The server turns a node number into the file system and the object
+//! it stands for, refuses what may not be changed, and counts each reference it gives out.
+//!
+//! Two rules follow from the kernel's caching. A reference is noted *before* the reply leaves, because the matching
+//! `forget` may arrive at once. And nothing here calls back into the kernel: an invalidation sent from a request's
+//! handler would wait for locks that the request's own program holds.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dataset::fs::{Attr, DirEntry, Errno, FileSystem, FileType, Ino, ROOT};
+use fuser::{FileAttr, INodeNo};
+
+use crate::attr::file_attr;
+use crate::control::{CONTROL_NAME, ControlTree, OPENER_NAME, SNAPSHOTS_NAME, Snapshots};
+use crate::counters::Counters;
+use crate::held::Held;
+use crate::node::{Control, Node, Slot};
+use crate::options::SnapDir;
+
+/// How long the kernel may believe what it was told: until it is told otherwise.
+pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// How long it may believe what changes without its doing.
+pub(crate) const NO_TIME: Duration = Duration::ZERO;
+
+/// The place of `.zfs` in a listing of the root: behind everything a file system can list. (The kernel's file offsets
+/// are signed.)
+const CONTROL_COOKIE: u64 = i64::MAX as u64;
+
+/// A file named in a reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) attr: FileAttr,
+    pub(crate) generation: u64,
+    pub(crate) name_lifetime: Duration,
+    pub(crate) attr_lifetime: Duration,
+}
+
+/// An entry of a directory listing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed<'a> {
+    pub(crate) node: INodeNo,
+    pub(crate) file_type: FileType,
+    pub(crate) name: &'a [u8],
+    pub(crate) cookie: u64,
+}
+
+/// The file system a node belongs to.
+pub(crate) enum View<'a> {
+    Live(&'a FileSystem),
+    Snapshot(Arc<FileSystem>),
+}
+
+impl Deref for View<'_> {
+    type Target = FileSystem;
+
+    fn deref(&self) -> &FileSystem {
+        match self {
+            View::Live(file_system) => file_system,
+            View::Snapshot(file_system) => file_system,
+        }
+    }
+}
+
+/// One mount's state, shared by the threads that serve it and the handle that controls it.
+pub(crate) struct Server {
+    pub(crate) live: Arc<FileSystem>,
+    pub(crate) control: ControlTree,
+    pub(crate) held: Held,
+    pub(crate) counters: Counters,
+    control_listed: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn new(live: Arc<FileSystem>, snapshots: Arc<dyn Snapshots>, snapdir: SnapDir) -> Result<Server, Errno> {
+        let root = live.getattr(ROOT)?;
+        let server = Server {
+            live,
+            control: ControlTree::new(snapshots, root),
+            held: Held::default(),
+            counters: Counters::default(),
+            control_listed: AtomicBool::new(false),
+        };
+        server.set_snapdir(snapdir);
+        Ok(server)
+    }
+
+    /// Whether a listing of the root shows `.zfs`. It can be entered either way.
+    pub(crate) fn set_snapdir(&self, snapdir: SnapDir) {
+        self.control_listed.store(snapdir == SnapDir::Visible, Ordering::Relaxed);
+    }
+
+    /// What a node number stands for.
+    pub(crate) fn node(&self, number: INodeNo) -> Result<Node, Errno> {
+        match Node::decode(number) {
+            Some(Node::Live(ino)) if self.held.is_stale(ino) => Err(Errno::STALE),
+            Some(node) => Ok(node),
+            None => Err(Errno::STALE),
+        }
+    }
+
+    /// The file system and the object behind a node, `None` if it is virtual.
+    pub(crate) fn resolve(&self, number: INodeNo) -> Result<Option<(View<'_>, Ino)>, Errno> {
+        match self.node(number)? {
+            Node::Live(ino) => Ok(Some((View::Live(&self.live), ino))),
+            Node::Snapshot(slot, ino) => Ok(Some((View::Snapshot(self.control.file_system(slot)?), ino))),
+            Node::Control(_) => Ok(None),
+        }
+    }
+
+    /// The object behind a node that is to be changed.
+    pub(crate) fn writable(&self, number: INodeNo) -> Result<Ino, Errno> {
+        match self.node(number)? {
+            Node::Live(ino) => Ok(ino),
+            Node::Snapshot(..) | Node::Control(_) => Err(Errno::ROFS),
+        }
+    }
+
+    /// The directory in which `name` is to be made, removed or replaced.
+    pub(crate) fn writable_entry(&self, dir: INodeNo, name: &[u8]) -> Result<Ino, Errno> {
+        let dir = self.writable(dir)?;
+        if dir == ROOT && name == CONTROL_NAME { Err(Errno::PERM) } else { Ok(dir) }
+    }
+
+    /// Looks a name up and gives the kernel a reference to what it finds.
+    pub(crate) fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Entry, Errno> {
+        match self.node(dir)? {
+            Node::Live(ROOT) if name == CONTROL_NAME => Ok(self.control_entry(Control::Root)),
+            Node::Live(dir) => Ok(self.admit(&self.live.lookup(dir, name)?)),
+            Node::Snapshot(slot, dir) => {
+                let attr = self.control.file_system(slot)?.lookup(dir, name)?;
+                Ok(self.admit_to_snapshot(slot, &attr))
+            }
+            Node::Control(Control::Root) if name == SNAPSHOTS_NAME => Ok(self.control_entry(Control::Snapshots)),
+            Node::Control(Control::Root) if name == OPENER_NAME => Ok(self.control_entry(Control::Opener)),
+            Node::Control(Control::Snapshots) => self.lookup_snapshot(name),
+            Node::Control(_) => Err(Errno::NOENT),
+        }
+    }
+
+    /// A file's attributes and how long they hold.
+    pub(crate) fn getattr(&self, number: INodeNo) -> Result<(FileAttr, Duration), Errno> {
+        match self.node(number)? {
+            Node::Control(control) => Ok((file_attr(number, &self.control.attr(control)), NO_TIME)),
+            Node::Live(ino) => Ok((file_attr(number, &self.live.getattr(ino)?), FOREVER)),
+            Node::Snapshot(slot, ino) => {
+                Ok((file_attr(number, &self.control.file_system(slot)?.getattr(ino)?), FOREVER))
+            }
+        }
+    }
+
+    /// Takes back `count` references to a node.
+    pub(crate) fn forget(&self, number: INodeNo, count: u64) {
+        match Node::decode(number) {
+            Some(Node::Live(ino)) => {
+                if self.held.forget(ino, count) {
+                    self.live.release(ino, 1);
+                }
+            }
+            Some(Node::Snapshot(slot, _)) => self.control.forget(slot, count),
+            Some(Node::Control(_)) | None => {}
+        }
+    }
+
+    /// Takes back everything: the kernel is gone.
+    pub(crate) fn forget_all(&self) {
+        for ino in self.held.drain() {
+            self.live.release(ino, 1);
+        }
+    }
+
+    /// Gives the kernel a reference to an object of the live file system.
+    pub(crate) fn admit(&self, attr: &Attr) -> Entry {
+        if self.held.add(attr.ino, attr.generation) {
+            self.live.retain(attr.ino);
+        }
+        lasting(Node::Live(attr.ino), attr)
+    }
+
+    /// Lists a directory from behind `cookie` on. `each` returns false when it has no room for the entry.
+    pub(crate) fn list(
+        &self,
+        dir: INodeNo,
+        cookie: u64,
+        each: &mut dyn FnMut(Listed<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        let node = self.node(dir)?;
+        let Some((view, ino)) = self.resolve(dir)? else { return self.list_control(node, cookie, each) };
+        if cookie == CONTROL_COOKIE {
+            return Ok(());
+        }
+        let mut room = true;
+        view.readdir(ino, cookie, &mut |entry| {
+            room = each(listed(node, &entry));
+            room
+        })?;
+        if room && self.shows_control(node) {
+            each(control_listed(Control::Root, CONTROL_NAME, CONTROL_COOKIE));
+        }
+        Ok(())
+    }
+
+    /// Lists a directory and gives the kernel a reference to each entry that found room, but for `.` and `..`.
+    pub(crate) fn list_plus(
+        &self,
+        dir: INodeNo,
+        cookie: u64,
+        each: &mut dyn FnMut(Listed<'_>, &Entry) -> bool,
+    ) -> Result<(), Errno> {
+        let node = self.node(dir)?;
+        let Some((view, ino)) = self.resolve(dir)? else { return self.list_control_plus(node, cookie, each) };
+        if cookie == CONTROL_COOKIE {
+            return Ok(());
+        }
+        let mut room = true;
+        let mut given = Vec::new();
+        view.readdir_plus(ino, cookie, &mut |entry, attr| {
+            room = each(listed(node, &entry), &lasting(node.sibling(attr.ino), attr));
+            if room && !is_dot(entry.name) {
+                given.push((attr.ino, attr.generation));
+            }
+            room
+        })?;
+        self.note_given(node, &given);
+        if room && self.shows_control(node) {
+            let entry = self.control_entry(Control::Root);
+            each(control_listed(Control::Root, CONTROL_NAME, CONTROL_COOKIE), &entry);
+        }
+        Ok(())
+    }
+
+    /// Notes the references a listing gave away: after it, because a file system may not be called from its own listing.
+    fn note_given(&self, dir: Node, given: &[(Ino, u64)]) {
+        match dir {
+            Node::Live(_) => {
+                for &(ino, generation) in given {
+                    if self.held.add(ino, generation) {
+                        self.live.retain(ino);
+                    }
+                }
+            }
+            Node::Snapshot(slot, _) => given.iter().for_each(|_| self.control.add(slot)),
+            Node::Control(_) => {}
+        }
+    }
+
+    fn shows_control(&self, dir: Node) -> bool {
+        dir == Node::Live(ROOT) && self.control_listed.load(Ordering::Relaxed)
+    }
+
+    fn admit_to_snapshot(&self, slot: Slot, attr: &Attr) -> Entry {
+        self.control.add(slot);
+        lasting(Node::Snapshot(slot, attr.ino), attr)
+    }
+
+    fn lookup_snapshot(&self, name: &[u8]) -> Result<Entry, Errno> {
+        let slot = self.control.lookup(name)?;
+        let root = self.control.file_system(slot)?.getattr(ROOT)?;
+        Ok(Entry { name_lifetime: NO_TIME, ..self.admit_to_snapshot(slot, &root) })
+    }
+
+    fn control_entry(&self, control: Control) -> Entry {
+        fleeting(Node::Control(control), &self.control.attr(control))
+    }
+
+    fn list_control(&self, dir: Node, cookie: u64, each: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno> {
+        self.each_of_control(dir, cookie, &mut |listed, _| each(listed))
+    }
+
+    fn list_control_plus(
+        &self,
+        dir: Node,
+        cookie: u64,
+        each: &mut dyn FnMut(Listed<'_>, &Entry) -> bool,
+    ) -> Result<(), Errno> {
+        self.each_of_control(dir, cookie, &mut |listed, entry| {
+            let room = each(listed, entry);
+            if let (true, Some(Node::Snapshot(slot, _))) = (room, Node::decode(listed.node)) {
+                self.control.add(slot);
+            }
+            room
+        })
+    }
+
+    /// The entries of a virtual directory; an entry's cookie is its place.
+    fn each_of_control(
+        &self,
+        dir: Node,
+        cookie: u64,
+        each: &mut dyn FnMut(Listed<'_>, &Entry) -> bool,
+    ) -> Result<(), Errno> {
+        let names = self.control_names(dir)?;
+        for (place, (name, node, attr)) in names.iter().enumerate().skip(usize::try_from(cookie).unwrap_or(usize::MAX))
+        {
+            let cookie = place as u64 + 1;
+            let listed = Listed { node: node.encode(), file_type: FileType::Directory, name, cookie };
+            if !each(listed, &fleeting(*node, attr)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn control_names(&self, dir: Node) -> Result<Vec<(Vec<u8>, Node, Attr)>, Errno> {
+        let of = |name: &[u8], control| (name.to_vec(), Node::Control(control), self.control.attr(control));
+        match dir {
+            Node::Control(Control::Root) => {
+                let parent = (b"..".to_vec(), Node::Live(ROOT), self.live.getattr(ROOT)?);
+                Ok(vec![of(b".", Control::Root), parent, of(SNAPSHOTS_NAME, Control::Snapshots)])
+            }
+            Node::Control(Control::Snapshots) => {
+                let mut names = vec![of(b".", Control::Snapshots), of(b"..", Control::Root)];
+                for snapshot in self.control.list() {
+                    let node = Node::Snapshot(self.control.slot(&snapshot)?, ROOT);
+                    let attr = self.control.unopened_root(&snapshot);
+                    names.push((snapshot.name.into_bytes(), node, attr));
+                }
+                Ok(names)
+            }
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+}
+
+/// An entry that stays true until the kernel itself changes it.
+fn lasting(node: Node, attr: &Attr) -> Entry {
+    Entry {
+        attr: file_attr(node.encode(), attr),
+        generation: attr.generation,
+        name_lifetime: FOREVER,
+        attr_lifetime: FOREVER,
+    }
+}
+
+/// An entry that may change without the kernel's doing.
+fn fleeting(node: Node, attr: &Attr) -> Entry {
+    Entry { name_lifetime: NO_TIME, attr_lifetime: NO_TIME, ..lasting(node, attr) }
+}
+
+fn listed<'a>(dir: Node, entry: &DirEntry<'a>) -> Listed<'a> {
+    Listed { node: dir.sibling(entry.ino).encode(), file_type: entry.file_type, name: entry.name, cookie: entry.cookie }
+}
+
+fn control_listed(control: Control, name: &[u8], cookie: u64) -> Listed<'_> {
+    Listed { node: Node::Control(control).encode(), file_type: FileType::Directory, name, cookie }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}

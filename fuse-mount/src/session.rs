@@ -1,0 +1,394 @@
+//! One mount, from mount(2) to the last request.
+//!
+//! A session has a thread for each of two to four copies of the device's descriptor, so that requests of several
+//! programs are served at once, and one that waits for them to end. They end when the kernel takes the connection down:
+//! after the last user of an unmounted file system is gone, or when the connection is cut by force. Either way the
+//! references the kernel held are given back, and unlinked files that were still open are freed.
+//!
+//! A mount can disappear without us: root may unmount it at any time. [`Mount::has_ended`] and [`Mount::wait`] tell.
+//!
+//! Unmounting by path could hit another mount on the same directory. Before it, the list of mounts is asked whether the
+//! one on top is still ours, by device number.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use dataset::fs::{Errno, FileSystem, Ino, ROOT};
+use fuser::{Config, Notifier, Session, SessionACL};
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::adapter::Adapter;
+use crate::control::{CONTROL_NAME, OPENER_NAME, Snapshots};
+use crate::counters::Counters;
+use crate::device::{self, fusermount};
+use crate::error::{Error, Result};
+use crate::mounts::{detach, mounts};
+use crate::node::{Control, Node};
+use crate::options::{MountOptions, SnapDir};
+use crate::server::Server;
+
+/// What the kernel reads ahead, in KiB: as much as one request carries. It refuses to be told at mounting.
+const READ_AHEAD_KIB: &str = "1024";
+const MIN_THREADS: usize = 2;
+const MAX_THREADS: usize = 4;
+/// How long the threads may take to notice that the mount is gone.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// How to take a mount down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmount {
+    /// Refuse if it is in use.
+    Normal,
+    /// Write back what programs changed through `mmap`, then cut the connection: whoever still has a file open gets
+    /// errors.
+    Force,
+}
+
+/// A mounted dataset. Dropping it unmounts by force.
+pub struct Mount {
+    server: Arc<Server>,
+    notifier: Notifier,
+    mountpoint: PathBuf,
+    device: (u32, u32),
+    ending: Arc<Ending>,
+    waiter: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Ending {
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Mount {
+    /// Mounts `file_system` on the directory `mountpoint`, and returns when it can be used.
+    pub fn new(
+        file_system: Arc<FileSystem>,
+        snapshots: Arc<dyn Snapshots>,
+        mountpoint: &Path,
+        options: &MountOptions,
+    ) -> Result<Mount> {
+        let mountpoint =
+            mountpoint.canonicalize().map_err(|cause| Error::Mount { mountpoint: mountpoint.to_owned(), cause })?;
+        let failed = |cause: io::Error| Error::Session { mountpoint: mountpoint.clone(), cause };
+        let server = Server::new(file_system, snapshots, options.snapdir).map_err(|errno| failed(errno.into()))?;
+        let server = Arc::new(server);
+        let connection = device::mount(&mountpoint, options)?;
+        let started = start(Adapter::new(Arc::clone(&server), options.writeback), connection);
+        let (notifier, ending, waiter) = started.map_err(|cause| {
+            detach_quietly(&mountpoint);
+            failed(cause)
+        })?;
+        let device = device_number(&mountpoint).map_err(|errno| {
+            detach_quietly(&mountpoint);
+            failed(errno.into())
+        })?;
+        let mount = Mount { server, notifier, mountpoint, device, ending, waiter: Mutex::new(Some(waiter)) };
+        mount.teach_kernel();
+        Ok(mount)
+    }
+
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// The requests served so far.
+    pub fn counters(&self) -> &Counters {
+        &self.server.counters
+    }
+
+    /// Whether a listing of the root shows `.zfs`, from now on.
+    pub fn set_snapdir(&self, snapdir: SnapDir) {
+        self.server.set_snapdir(snapdir);
+        self.forget_node(Node::Live(ROOT));
+    }
+
+    /// Whether the kernel has taken the mount down, at our wish or at somebody else's.
+    pub fn has_ended(&self) -> bool {
+        *self.ending.ended.lock()
+    }
+
+    /// Waits until the mount has ended, at most so long. True if it has.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let deadline = Instant::now() + at_most;
+        let mut ended = self.ending.ended.lock();
+        while !*ended {
+            if self.ending.changed.wait_until(&mut ended, deadline).timed_out() {
+                break;
+            }
+        }
+        *ended
+    }
+
+    /// Takes the mount down. Succeeds if it is down already.
+    ///
+    /// After a normal unmount the session may live on while another mount namespace shows the same mount.
+    pub fn unmount(&self, how: Unmount) -> Result<()> {
+        match how {
+            Unmount::Normal => self.unmount_unused()?,
+            Unmount::Force => self.unmount_by_force()?,
+        }
+        if self.wait(ENDING) {
+            self.join();
+        }
+        Ok(())
+    }
+
+    /// Closes snapshots that were browsed and are of interest to nobody any more. To be called every now and then.
+    pub fn reap(&self) {
+        self.server.control.reap(Instant::now());
+    }
+
+    /// Closes the snapshot `name`, for it is about to be destroyed: who looks at it gets `ESTALE`.
+    pub fn close_snapshot(&self, name: &str) {
+        self.server.control.close(name);
+        self.forget_entry(Node::Control(Control::Snapshots), name.as_bytes());
+        self.snapshots_changed();
+    }
+
+    /// Tells the kernel that snapshots were made or destroyed, so that it lists `.zfs/snapshot` anew.
+    pub fn snapshots_changed(&self) {
+        self.forget_node(Node::Control(Control::Snapshots));
+    }
+
+    /// Tells the kernel that the entry `name` of the live directory `dir` was made, removed or replaced by somebody else.
+    pub fn entry_changed(&self, dir: Ino, name: &[u8]) {
+        self.forget_entry(Node::Live(dir), name);
+        self.forget_node(Node::Live(dir));
+    }
+
+    /// Tells the kernel that the live object `ino` was changed by somebody else.
+    pub fn object_changed(&self, ino: Ino) {
+        self.forget_node(Node::Live(ino));
+    }
+
+    /// Announces that everything in the file system may be replaced: a rollback, a received stream. Data that programs
+    /// changed through `mmap` is written back first. The change is over with [`Change::finish`].
+    pub fn begin_change(&self) -> Change<'_> {
+        self.write_back();
+        Change { mount: self, names: self.root_names() }
+    }
+
+    /// Makes the kernel forget all it knows of the file system, after a change that was not announced.
+    pub fn invalidate(&self) {
+        Change { mount: self, names: Vec::new() }.finish();
+    }
+
+    /// Everything a freshly made mount does for its later speed. Nothing depends on it.
+    ///
+    /// The kernel learns that opening needs no request only from an open of an existing file, and that it may read
+    /// further ahead only from a file that root can write.
+    fn teach_kernel(&self) {
+        let opener = self.mountpoint.join(OsStr::from_bytes(CONTROL_NAME)).join(OsStr::from_bytes(OPENER_NAME));
+        if let Err(error) = fs::File::open(opener) {
+            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "opens stay requests until the first");
+        }
+        let (major, minor) = self.device;
+        if let Err(error) = fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD_KIB) {
+            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "read-ahead stays at its default");
+        }
+    }
+
+    fn unmount_unused(&self) -> Result<()> {
+        if !self.is_on_top()? {
+            return Ok(());
+        }
+        match unmount(&self.mountpoint, UnmountFlags::NOFOLLOW) {
+            Ok(()) => Ok(()),
+            Err(Errno::BUSY) => Err(self.busy()),
+            Err(Errno::PERM) => match fusermount(&["-u"], &self.mountpoint) {
+                Ok(()) => Ok(()),
+                Err(_) if self.is_on_top()? && !self.has_ended() => Err(self.busy()),
+                Err(cause) => Err(Error::Unmount { mountpoint: self.mountpoint.clone(), cause }),
+            },
+            Err(errno) => Err(Error::Unmount { mountpoint: self.mountpoint.clone(), cause: errno.into() }),
+        }
+    }
+
+    /// Cuts the connection, which fails whatever is under way, and takes the mount out of the tree of names.
+    fn unmount_by_force(&self) -> Result<()> {
+        if self.has_ended() {
+            return Ok(());
+        }
+        self.write_back();
+        if self.is_on_top()? {
+            match unmount(&self.mountpoint, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(_) => detach(&self.mountpoint)?,
+            }
+        }
+        self.abort();
+        Ok(())
+    }
+
+    /// Cuts the connection of a mount that is detached but still in use. The owner of the mount may.
+    fn abort(&self) {
+        let switch = format!("/sys/fs/fuse/connections/{}/abort", self.device.1);
+        if !self.wait(Duration::from_millis(100))
+            && self.device.0 == 0
+            && let Err(error) = fs::write(switch, "1")
+        {
+            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "the connection could not be cut");
+        }
+    }
+
+    /// Whether the topmost mount on the mountpoint is this one.
+    fn is_on_top(&self) -> Result<bool> {
+        let here = mounts()?.into_iter().rfind(|mounted| mounted.mountpoint == self.mountpoint);
+        Ok(here.is_some_and(|mounted| mounted.device == self.device))
+    }
+
+    fn busy(&self) -> Error {
+        Error::Busy { mountpoint: self.mountpoint.clone() }
+    }
+
+    /// Has the kernel write back dirty pages, as far as it can be reached.
+    fn write_back(&self) {
+        let root =
+            rustix::fs::open(&self.mountpoint, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        if let Ok(root) = root
+            && device_of(&root) == Ok(self.device)
+            && let Err(error) = rustix::fs::syncfs(&root)
+        {
+            tracing::warn!(%error, mountpoint = %self.mountpoint.display(), "changed pages could not be written back");
+        }
+    }
+
+    fn root_names(&self) -> Vec<Vec<u8>> {
+        let mut names = Vec::new();
+        let listed = self.server.live.readdir(ROOT, 0, &mut |entry| {
+            names.push(entry.name.to_vec());
+            true
+        });
+        if let Err(error) = listed {
+            tracing::warn!(%error, mountpoint = %self.mountpoint.display(), "the root cannot be listed");
+        }
+        names
+    }
+
+    fn forget_node(&self, node: Node) {
+        self.notified(self.notifier.inval_inode(node.encode(), 0, 0));
+    }
+
+    fn forget_entry(&self, dir: Node, name: &[u8]) {
+        self.notified(self.notifier.inval_entry(dir.encode(), OsStr::from_bytes(name)));
+    }
+
+    /// A kernel that no longer listens knows nothing that could be wrong; `fuser` has passed over "no such node" already.
+    fn notified(&self, result: io::Result<()>) {
+        if let Err(error) = result
+            && !self.has_ended()
+        {
+            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "the kernel refused to forget");
+        }
+    }
+
+    fn join(&self) {
+        if let Some(waiter) = self.waiter.lock().take()
+            && waiter.join().is_err()
+        {
+            tracing::error!(mountpoint = %self.mountpoint.display(), "the mount's thread panicked");
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount(Unmount::Force) {
+            tracing::warn!(%error, "a mount is left behind");
+        }
+    }
+}
+
+/// A change of the whole file system that the kernel has to be told of.
+///
+/// What the kernel knows consists of nodes (attributes, data, listings), and names that lead from one to the next,
+/// absent names included. Nodes are invalidated one by one, for all that are held are known. Names are not: but
+/// invalidating an entry of the root drops the whole tree of unused names below it. Names in use (of open files, of
+/// working directories) remain, and lead to nodes that either still are what they were or are stale, upon which the
+/// kernel looks the whole path up again.
+///
+/// Must not be finished by a thread that serves requests, nor with the file system locked: the kernel waits for pages
+/// that are being read.
+#[must_use = "the kernel goes on believing what it knew"]
+pub struct Change<'a> {
+    mount: &'a Mount,
+    names: Vec<Vec<u8>>,
+}
+
+impl Change<'_> {
+    /// The file system is as it is going to be.
+    pub fn finish(self) {
+        let Change { mount, mut names } = self;
+        let live = &mount.server.live;
+        let held = mount.server.held.refresh(|ino| live.getattr(ino).ok().map(|attr| attr.generation));
+        names.extend(mount.root_names());
+        names.sort_unstable();
+        names.dedup();
+        for name in &names {
+            mount.forget_entry(Node::Live(ROOT), name);
+        }
+        for ino in held.into_iter().chain([ROOT]) {
+            mount.forget_node(Node::Live(ino));
+        }
+    }
+}
+
+type Started = (Notifier, Arc<Ending>, JoinHandle<()>);
+
+/// Comes to terms with the kernel and starts to serve.
+fn start(adapter: Adapter, connection: std::os::fd::OwnedFd) -> io::Result<Started> {
+    let mut config = Config::default();
+    config.n_threads = Some(threads());
+    config.clone_fd = true;
+    // The kernel itself keeps other users out unless `allow_other` was asked for.
+    let session = Session::from_fd(adapter, connection, SessionACL::All, config)?;
+    let notifier = session.notifier();
+    let ending = Arc::new(Ending::default());
+    let at_end = Arc::clone(&ending);
+    let waiter = thread::Builder::new().name("fuse-session".into()).spawn(move || {
+        let _at_end = AtEnd(at_end);
+        if let Err(error) = session.run() {
+            tracing::error!(%error, "a mount's connection failed");
+        }
+    })?;
+    Ok((notifier, ending, waiter))
+}
+
+/// Says that the session has ended, however it did.
+struct AtEnd(Arc<Ending>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        *self.0.ended.lock() = true;
+        self.0.changed.notify_all();
+    }
+}
+
+fn threads() -> usize {
+    thread::available_parallelism().map_or(MIN_THREADS, usize::from).clamp(MIN_THREADS, MAX_THREADS)
+}
+
+fn device_number(mountpoint: &Path) -> Result<(u32, u32), Errno> {
+    device_of(&rustix::fs::open(mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn device_of(file: &impl std::os::fd::AsFd) -> Result<(u32, u32), Errno> {
+    let device = rustix::fs::fstat(file)?.st_dev;
+    Ok((rustix::fs::major(device), rustix::fs::minor(device)))
+}
+
+fn detach_quietly(mountpoint: &Path) {
+    if let Err(error) = detach(mountpoint) {
+        tracing::warn!(%error, "a mount that never served is left behind");
+    }
+}

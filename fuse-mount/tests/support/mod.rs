@@ -1,0 +1,153 @@
+//! A mounted file system for a test: taken down whatever happens, and refused loudly where FUSE must be there.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use dataset::fs::{Errno, FileSystem, Options};
+use fuse_mount::{Mount, MountOptions, SnapshotEntry, Snapshots, Unmount, available};
+use parking_lot::Mutex;
+use pool::admin::{self, CreateOptions, Pool};
+use pool::block::compression::CompressionChoice;
+use pool::device::{Device, MemoryDevice};
+use pool::env::SystemEnv;
+use pool::format::pointer::{BlockPointer, Checksum};
+use pool::tree::Policy;
+use pool::txg::{Sync, SyncClient, Written};
+use pool::units::MIB;
+use tempfile::TempDir;
+
+/// How long a test may take before its mount is cut, which fails whatever hangs in it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Snapshots that a test made by hand.
+#[derive(Default)]
+pub(crate) struct Taken(pub(crate) Mutex<Vec<(SnapshotEntry, Arc<FileSystem>)>>);
+
+impl Snapshots for Taken {
+    fn list(&self) -> Vec<SnapshotEntry> {
+        self.0.lock().iter().map(|(entry, _)| entry.clone()).collect()
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<FileSystem>, Errno> {
+        let taken = self.0.lock();
+        let found = taken.iter().find(|(entry, _)| entry.name == name).ok_or(Errno::NOENT)?;
+        Ok(Arc::clone(&found.1))
+    }
+}
+
+/// A mounted file system.
+pub(crate) struct Mounted {
+    pub(crate) mount: Arc<Mount>,
+    pub(crate) file_system: Arc<FileSystem>,
+    pub(crate) snapshots: Arc<Taken>,
+    _done: mpsc::Sender<()>,
+    // Removed last: the mount must be gone from it.
+    folder: TempDir,
+    pool: Pool,
+}
+
+impl Mounted {
+    /// Mounts a new file system with the usual options. `None` where there is no FUSE and need not be.
+    pub(crate) fn new() -> Option<Mounted> {
+        Mounted::with(|_| {})
+    }
+
+    /// The same with other options.
+    pub(crate) fn with(adjust: impl FnOnce(&mut MountOptions)) -> Option<Mounted> {
+        if let Err(error) = available() {
+            assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "{error}");
+            return None;
+        }
+        let pool = new_pool();
+        let file_system = new_file_system(&pool);
+        let snapshots = Arc::new(Taken::default());
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = MountOptions::new("tank/home");
+        adjust(&mut options);
+        let source: Arc<dyn Snapshots> = snapshots.clone();
+        let mount = Mount::new(Arc::clone(&file_system), source, folder.path(), &options).unwrap();
+        let mount = Arc::new(mount);
+        let _done = watch(Arc::clone(&mount));
+        Some(Mounted { mount, file_system, snapshots, _done, folder, pool })
+    }
+
+    /// The mountpoint.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = self.mount.unmount(Unmount::Force);
+        assert!(thread::panicking() || unmounted.is_ok(), "{unmounted:?}");
+    }
+}
+
+/// Cuts a mount whose test does not end.
+fn watch(mount: Arc<Mount>) -> mpsc::Sender<()> {
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tracing::error!("the test takes too long: its mount is cut");
+            let _ = mount.unmount(Unmount::Force);
+        }
+    });
+    done
+}
+
+/// A pool in memory with one tree in it. It keeps everything it ever wrote, so that any root it had can be gone back to.
+struct KeepAll;
+
+impl SyncClient for KeepAll {
+    fn sync(&self, _sync: &mut Sync<'_>, _written: Vec<Written>) -> pool::error::Result<()> {
+        Ok(())
+    }
+}
+
+const OPTIONS: Options = Options {
+    readonly: false,
+    atime: true,
+    relatime: true,
+    recordsize: 128 << 10,
+    policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 },
+};
+
+fn new_pool() -> Pool {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("disk", 256 * MIB));
+    let pool = admin::create(vec![device], &CreateOptions::new("tank"), Arc::new(SystemEnv)).unwrap();
+    pool.engine().set_client(Arc::new(KeepAll));
+    pool
+}
+
+fn new_file_system(pool: &Pool) -> Arc<FileSystem> {
+    let head = pool.engine().open_head(1, None);
+    FileSystem::format(&head, (0, 0)).unwrap();
+    FileSystem::open(head, OPTIONS).unwrap()
+}
+
+impl Mounted {
+    /// A state to go back to.
+    pub(crate) fn remember(&self) -> (BlockPointer, u8) {
+        self.pool.engine().commit().unwrap();
+        self.file_system.head().clean_root().expect("all is committed and nobody changes anything")
+    }
+
+    /// Goes back to a state.
+    pub(crate) fn roll_back(&self, (root, level): (BlockPointer, u8)) {
+        self.pool.engine().commit().unwrap();
+        self.file_system.head().replace(root, level);
+    }
+
+    /// Takes a snapshot.
+    pub(crate) fn snapshot(&self, name: &str, creation: i64) {
+        let (root, level) = self.remember();
+        let id = 1000 + creation as u64;
+        let frozen = self.pool.engine().open_frozen(id, root, level);
+        let files = FileSystem::open(frozen, Options { readonly: true, ..OPTIONS }).unwrap();
+        self.snapshots.0.lock().push((SnapshotEntry { name: name.to_owned(), creation }, files));
+    }
+}
