@@ -140,3 +140,28 @@ pub fn unexpected_answer() -> Failure {
     Failure::new("the pool's service gave an answer that does not belong to the request")
         .hint("it may be of another version of Cenote: export the pool and import it again")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::NoPools;
+
+    /// What is asked on a terminal or in a script, and whether the answer lets the command go on.
+    fn ask(mut answer: &[u8], on_terminal: bool) -> (String, bool) {
+        let (mut output, mut error) = (Vec::new(), Vec::new());
+        let terminals = Terminals { input: on_terminal, output: false, error: on_terminal };
+        let console = Console { input: &mut answer, output: &mut output, error: &mut error, terminals };
+        let mut context = Context { executor: &mut NoPools, console, program: "fs", zone: TimeZone::UTC };
+        let goes_on = context.confirm("Destroy?").is_ok();
+        (String::from_utf8(error).unwrap(), goes_on)
+    }
+
+    #[test]
+    fn only_a_person_is_asked_and_only_yes_is_yes() {
+        assert_eq!(ask(b"y\n", true), ("Destroy? [y/N] ".into(), true));
+        assert!(ask(b"YES\n", true).1);
+        assert!(!ask(b"\n", true).1);
+        assert!(!ask(b"", true).1);
+        assert_eq!(ask(b"", false), (String::new(), true));
+    }
+}

@@ -29,7 +29,9 @@ pub enum Field {
 pub fn fields(asked: &[Field]) -> Vec<Field> {
     match asked {
         [] => vec![Field::Name, Field::Property, Field::Value, Field::Source],
-        [Field::All] => vec![Field::Name, Field::Property, Field::Value, Field::Received, Field::Source],
+        asked if asked.contains(&Field::All) => {
+            vec![Field::Name, Field::Property, Field::Value, Field::Received, Field::Source]
+        }
         asked => asked.to_vec(),
     }
 }
@@ -133,7 +135,7 @@ fn cell(field: Field, owner: &str, property: &Property, record: &PropertyRecord,
         Field::Value => style.show(property, &record.value),
         Field::Received => record.received.as_deref().map_or_else(|| "-".to_owned(), |v| style.show(property, v)),
         Field::Source => record.source.to_string(),
-        Field::All => unreachable!("'all' stands alone: the argument parser and `fields` saw to it"),
+        Field::All => unreachable!("`fields` replaced it"),
     }
 }
 
@@ -145,6 +147,11 @@ mod tests {
 
     fn record(name: &str, value: &str, source: Source) -> PropertyRecord {
         PropertyRecord { name: name.into(), value: value.into(), source, received: None }
+    }
+
+    #[test]
+    fn all_means_every_column() {
+        assert_eq!(fields(&[Field::Name, Field::All]).len(), 5);
     }
 
     #[test]
@@ -160,8 +167,21 @@ mod tests {
             let list = wanted.select("tank/home", &records, Property::of_dataset, sources);
             render(&[("tank/home".into(), list)], &fields(&[]), &style, false)
         };
-        insta::assert_snapshot!(print("all", &[]), @"");
-        insta::assert_snapshot!(print("refer,compress,name", &[]), @"");
-        insta::assert_snapshot!(print("all", &[SourceFilter::Inherited]), @"");
+        insta::assert_snapshot!(print("all", &[]), @r"
+        NAME       PROPERTY     VALUE  SOURCE
+        tank/home  used         1.50G  -
+        tank/home  quota        none   default
+        tank/home  compression  zstd   inherited from tank
+        ");
+        insta::assert_snapshot!(print("refer,compress,name", &[]), @r"
+        NAME       PROPERTY     VALUE      SOURCE
+        tank/home  referenced   -          -
+        tank/home  compression  zstd       inherited from tank
+        tank/home  name         tank/home  -
+        ");
+        insta::assert_snapshot!(print("all", &[SourceFilter::Inherited]), @r"
+        NAME       PROPERTY     VALUE  SOURCE
+        tank/home  compression  zstd   inherited from tank
+        ");
     }
 }

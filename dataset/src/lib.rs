@@ -1,4 +1,9 @@
 //! Data sets on top of the storage engine: names, properties, file systems, snapshots, streams.
 
+pub mod admin;
+pub mod catalogue;
+pub mod fs;
+pub mod lineage;
 pub mod name;
 pub mod property;
+pub mod stream;

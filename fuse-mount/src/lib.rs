@@ -1,16 +1,17 @@
 //! The kernel's side of a dataset: FUSE requests in, calls on one [`dataset::fs::FileSystem`] out.
 //!
 //! ```text
-//! session   one mount: made, watched, invalidated, taken down
-//! adapter   the FUSE protocol's requests and replies, one short method for each; syncer waits for fsync
-//! server    what a request means: which file system a node belongs to, what may be changed
-//! control   `.zfs`: the virtual directory through which snapshots are browsed
-//! held      what the kernel holds, and what of it has become stale
-//! node      node numbers: which snapshot, which object
-//! attr      attributes, times and errors in FUSE's words
-//! device    getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for everybody else
-//! mounts    the mounts that exist, whoever made them, and getting rid of dead ones
-//! options   properties as mount options           counters   requests by kind
+//! session     one mount: made, watched, invalidated, taken down
+//! adapter     the FUSE protocol's requests and replies, one short method for each
+//! operations  what a request does, where that takes more than one call; syncer waits for fsync
+//! server      what a request means: which file system a node belongs to, what may be changed
+//! control     `.zfs`: the virtual directory through which snapshots are browsed
+//! held        what the kernel holds, and what of it has become stale
+//! node        node numbers: which snapshot, which object
+//! attr        attributes, times and errors in FUSE's words
+//! device      getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for everybody else
+//! mounts      the mounts that exist, whoever made them, and getting rid of dead ones
+//! options     properties as mount options           counters   requests by kind
 //! ```
 //!
 //! There is no file system logic here: names, permissions of new files, times, sizes and space are `dataset`'s. What
@@ -34,6 +35,7 @@ mod error;
 mod held;
 mod mounts;
 mod node;
+mod operations;
 mod options;
 mod server;
 mod session;

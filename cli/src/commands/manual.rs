@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fs man ~/.local/share/man/man1      write fs.1, fs-create.1 and so on
-  fs man | man -l -                   read the page of the program")]
+  pool man | man -l -                 read the page of the program")]
 pub struct Arguments {
     /// The directory to write the pages of all subcommands to; without it the program's page is printed
     directory: Option<PathBuf>,

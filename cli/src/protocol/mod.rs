@@ -87,3 +87,47 @@ pub trait Executor {
     /// Becomes the service of a pool; returns when the pool is exported.
     fn serve(&mut self, pool: &str) -> Result<(), Failure>;
 }
+
+#[cfg(test)]
+mod tests {
+    use dataset::property::{Kinds, Source};
+
+    use super::*;
+
+    fn there_and_back<T: Serialize + for<'a> Deserialize<'a>>(value: &T) -> T {
+        let bytes = postcard::to_allocvec(value).unwrap();
+        postcard::from_bytes(&bytes).unwrap()
+    }
+
+    #[test]
+    fn calls_and_replies_cross_a_socket_unchanged() {
+        let request = Request::List {
+            root: Some("tank/home@a".parse().unwrap()),
+            depth: None,
+            kinds: Kinds::ALL_DATASETS,
+            properties: vec!["used".into()],
+        };
+        let call = Call { command: "fs list".into(), request };
+        assert_eq!(there_and_back(&call), call);
+        let property = PropertyRecord {
+            name: "quota".into(),
+            value: "0".into(),
+            source: Source::Inherited("tank".into()),
+            received: Some("5".into()),
+        };
+        let record = DatasetRecord { name: "tank#b".parse().unwrap(), createtxg: 7, properties: vec![property] };
+        for reply in [
+            Reply::Done(Response::Datasets(vec![record])),
+            Reply::Progress(Progress { what: "sending".into(), done: 1, total: None }),
+            Reply::Failed(Failure::no_pool("tank")),
+        ] {
+            assert_eq!(there_and_back(&reply), reply);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_does_not_arrive() {
+        let bytes = postcard::to_allocvec("tank/../etc").unwrap();
+        assert!(postcard::from_bytes::<dataset::name::DatasetName>(&bytes).is_err());
+    }
+}

@@ -106,7 +106,7 @@ impl SyncClient for Client {
 fn carry_out(sync: &mut Sync<'_>, table: &mut OpenTable, effects: Vec<Effect>) -> PoolResult<()> {
     for effect in effects {
         match effect {
-            Effect::Free(block) => sync.free(&block),
+            Effect::Free(block) => sync.free(&block)?,
             Effect::Format { id, owner } => {
                 let root = format::first_tree(sync, owner)?;
                 written::put_first(sync, id, root, 0).map_err(into_pool)?;

@@ -28,8 +28,7 @@ pub fn take_over(sync: &mut Sync<'_>, written: Written) -> Result<()> {
     let freed: Space = free.iter().map(|block| Space::of(block, sector)).sum();
     let additions = deadlist::prepare(sync, id, row.deadlist, dead)?;
     run(sync, |tx| record(tx, &row, id, &written, freed, &additions))?;
-    free.iter().for_each(|block| sync.free(block));
-    Ok(())
+    Ok(free.into_iter().try_for_each(|block| sync.free(&block))?)
 }
 
 fn record(

@@ -27,7 +27,7 @@ pub static POOL: &[Definition] = &[
     computed("name", "NAME", Syntax::Word, "The name."),
     computed("size", "SIZE", Syntax::Bytes, "The space of all devices together."),
     computed("capacity", "CAP", Syntax::Percent, "The part of it that is allocated."),
-    settable("altroot", "ALTROOT", Syntax::Text { longest: 1024 }, "", "A directory that mount points are put under."),
+    computed("altroot", "ALTROOT", Syntax::Word, "Always '-': mount points are not put under another directory."),
     computed("health", "HEALTH", Syntax::Word, "Whether all devices answer and nothing is damaged: ONLINE if so."),
     computed("guid", "GUID", Syntax::Identifier, "The number that identifies it."),
     computed("version", "VERSION", Syntax::Word, "Always '-': features are enabled one by one."),

@@ -6,6 +6,7 @@
 //! storage       the devices and their space as one: addresses to bytes
 //! write         compress, checksum, allocate, and write many blocks in one run
 //! read          any copy that verifies; the bad ones are rewritten
+//! gang          blocks that find no room in one piece
 //! cache         decoded nodes and decompressed data, bounded
 //! ```
 //!
@@ -14,6 +15,7 @@
 pub mod cache;
 pub mod checksum;
 pub mod compression;
+mod gang;
 mod read;
 pub mod storage;
 mod write;

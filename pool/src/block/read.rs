@@ -43,12 +43,19 @@ impl Storage {
     }
 
     fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<()> {
-        let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
-        let vdev = self.vdevs.get(id)?;
-        vdev.read(offset, bytes)?;
+        let pieces = self.pieces(pointer, copy)?;
+        let mut rest = &mut *bytes;
+        for piece in &pieces {
+            let (part, others) = rest.split_at_mut(piece.bytes as usize);
+            let (id, offset) = self.space.resolve(piece.address, piece.bytes)?;
+            self.vdevs.get(id)?.read(offset, part)?;
+            rest = others;
+        }
         if verify(pointer.checksum_kind, bytes, &pointer.checksum) {
             return Ok(());
         }
+        let (id, offset) = self.space.resolve(pieces[0].address, pieces[0].bytes)?;
+        let vdev = self.vdevs.get(id)?;
         vdev.note_checksum_error(offset);
         Err(Error::damaged(describe(pointer), format!("its checksum does not match on {}", name(&*vdev))))
     }
@@ -57,9 +64,7 @@ impl Storage {
     /// bytes that belong there. A failure leaves things as they were, and the read has succeeded anyway.
     fn heal(&self, pointer: &BlockPointer, bad: &[usize], bytes: &[u8]) {
         for &copy in bad {
-            let place = self.space.resolve(pointer.addresses[copy], pointer.stored);
-            let healed = place.and_then(|(id, offset)| self.vdevs.get(id)?.write(offset, bytes));
-            match healed {
+            match self.pieces(pointer, copy).and_then(|pieces| self.write_pieces(&pieces, bytes)) {
                 Ok(()) => tracing::warn!("rewrote a damaged copy of {}", describe(pointer)),
                 Err(error) => tracing::warn!("cannot rewrite a damaged copy of {}: {error}", describe(pointer)),
             }

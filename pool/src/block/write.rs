@@ -8,7 +8,7 @@ use crate::{
         compression::{Compressor, compress},
         storage::Storage,
     },
-    error::Result,
+    error::{Error, Result},
     format::pointer::{Address, BlockPointer, Compression},
     space::Class,
     tree::Policy,
@@ -27,6 +27,16 @@ pub struct Payload {
     pub bytes: Arc<Vec<u8>>,
     /// How to store it.
     pub policy: Policy,
+    /// If the bytes come as they were stored elsewhere: how that was, all of their pointer but addresses and births. They
+    /// are written as they are.
+    pub as_stored: Option<BlockPointer>,
+}
+
+impl Payload {
+    /// Content, to be compressed and checksummed as `policy` says.
+    pub fn new(bytes: Arc<Vec<u8>>, policy: Policy) -> Payload {
+        Payload { bytes, policy, as_stored: None }
+    }
 }
 
 /// A block as it will lie on the device: all of its pointer but the addresses.
@@ -36,7 +46,11 @@ struct Prepared {
 }
 
 fn prepare(payload: &Payload, txg: Txg, sector: u32) -> Prepared {
-    let Payload { bytes, policy } = payload;
+    let Payload { bytes, policy, as_stored } = payload;
+    if let Some(pointer) = as_stored {
+        let pointer = BlockPointer { gang: false, birth: txg, logical_birth: txg, ..*pointer };
+        return Prepared { pointer, stored: bytes.clone() };
+    }
     let compressed = COMPRESSOR.with_borrow_mut(|scratch| compress(policy.compression, bytes, sector, scratch));
     let (compression, stored) = match compressed {
         Some((compression, stored)) => (compression, Arc::new(stored)),
@@ -57,13 +71,16 @@ fn prepare(payload: &Payload, txg: Txg, sector: u32) -> Prepared {
 }
 
 impl Storage {
-    /// Writes blocks of one number of copies, next to each other where there is room. The pointers come in the order of
-    /// the payloads.
+    /// Writes blocks of one number of copies, next to each other where there is room, and in pieces where there is no
+    /// room for one whole. The pointers come in the order of the payloads.
     pub fn write_blocks(&self, txg: Txg, class: Class, payloads: &[Payload]) -> Result<Vec<BlockPointer>> {
         let Some(copies) = payloads.first().map(|payload| payload.policy.copies) else { return Ok(Vec::new()) };
         let mut blocks: Vec<Prepared> = payloads.iter().map(|payload| prepare(payload, txg, self.sector)).collect();
         let sizes: Vec<u32> = blocks.iter().map(|block| block.pointer.stored).collect();
-        let places = self.space.allocate_run(txg, class, &sizes, copies, &self.vdevs)?;
+        let places = match self.space.allocate_run(txg, class, &sizes, copies, &self.vdevs) {
+            Err(Error::OutOfSpace) => return blocks.iter().map(|block| self.write_single(txg, class, block)).collect(),
+            places => places?,
+        };
         for (block, place) in blocks.iter_mut().zip(&places) {
             block.pointer.addresses = place.addresses;
         }
@@ -73,13 +90,14 @@ impl Storage {
         Ok(blocks.into_iter().map(|block| block.pointer).collect())
     }
 
-    /// Writes a block that comes as stored, for instance in a stream; its pointer's addresses and births are set here.
-    pub fn write_stored(&self, txg: Txg, class: Class, pointer: BlockPointer, stored: Vec<u8>) -> Result<BlockPointer> {
-        let places = self.space.allocate_run(txg, class, &[pointer.stored], pointer.copies, &self.vdevs)?;
-        let pointer = BlockPointer { addresses: places[0].addresses, birth: txg, logical_birth: txg, ..pointer };
-        let block = [Prepared { pointer, stored: Arc::new(stored) }];
-        for copy in 0..usize::from(pointer.copies) {
-            self.write_copy(&block, copy)?;
+    fn write_single(&self, txg: Txg, class: Class, block: &Prepared) -> Result<BlockPointer> {
+        let (mut pointer, stored) = (block.pointer, &block.stored);
+        match self.space.allocate(txg, class, pointer.stored, pointer.copies, &self.vdevs) {
+            Err(Error::OutOfSpace) => return self.write_gang(txg, class, pointer, stored),
+            place => pointer.addresses = place?.addresses,
+        }
+        for address in pointer.addresses() {
+            self.write_run(*address, stored)?;
         }
         Ok(pointer)
     }
@@ -119,13 +137,16 @@ impl Storage {
         bytes
     }
 
-    fn write_run(&self, start: Address, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write_run(&self, start: Address, bytes: &[u8]) -> Result<()> {
         let (vdev, offset) = self.space.resolve(start, bytes.len() as u32)?;
         self.vdevs.get(vdev)?.write(offset, bytes)
     }
 
     /// Gives a block's space back, at the end of `txg`.
     pub fn free(&self, txg: Txg, pointer: &BlockPointer) -> Result<()> {
+        if pointer.gang {
+            return self.free_gang(txg, pointer);
+        }
         pointer.addresses().iter().try_for_each(|address| self.space.free(txg, *address, pointer.stored))
     }
 }

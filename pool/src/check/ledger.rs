@@ -86,7 +86,7 @@ impl Ledger {
 
     /// Compares what is referred to with what is allocated.
     pub(super) fn balance(&mut self, storage: &Storage) -> Result<()> {
-        let mut referred = self.referred(storage.sector);
+        let mut referred = self.referred(storage);
         referred.extend(storage.space.own_extents()?);
         referred.sort_unstable();
         for pair in referred.windows(2) {
@@ -105,17 +105,15 @@ impl Ledger {
         Ok(())
     }
 
-    fn referred(&self, sector: u32) -> Vec<Extent> {
-        let extents = self.blocks.values().flat_map(|pointer| {
-            let sectors = pointer.stored.div_ceil(sector);
-            let extent = move |address: &crate::format::pointer::Address| Extent {
-                chunk: address.chunk,
-                sector: address.sector,
-                sectors,
-            };
-            pointer.addresses().iter().map(extent)
-        });
-        extents.collect()
+    fn referred(&mut self, storage: &Storage) -> Vec<Extent> {
+        let mut extents = Vec::with_capacity(self.blocks.len());
+        for pointer in self.blocks.values() {
+            match storage.extents(pointer) {
+                Ok(all) => extents.extend(all),
+                Err(error) => self.findings.push(Finding::new(Code::DamagedCopy, error.to_string())),
+            }
+        }
+        extents
     }
 }
 

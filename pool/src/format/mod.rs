@@ -5,6 +5,7 @@
 //! and never allocates more than the bytes at hand justify. `pool/FORMAT.md` is the same in words and byte tables.
 
 pub mod codec;
+pub mod gang;
 pub mod key;
 pub mod label;
 pub mod node;

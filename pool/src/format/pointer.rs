@@ -69,6 +69,8 @@ pub struct BlockPointer {
     pub logical: u32,
     /// The size as stored, after compression, in bytes. Space is taken in whole sectors.
     pub stored: u32,
+    /// Whether it lies in pieces: each address leads to a [`crate::format::gang`] header.
+    pub gang: bool,
     /// How the content was compressed.
     pub compression: Compression,
     /// How the checksum is made.
@@ -89,13 +91,13 @@ impl BlockPointer {
 
     /// The space that all copies take together, in bytes, given the pool's sector size.
     pub fn allocated(&self, sector: u32) -> u64 {
-        u64::from(self.copies) * u64::from(self.stored.div_ceil(sector)) * u64::from(sector)
+        u64::from(self.copies) * u64::from(self.stored.div_ceil(sector) + u32::from(self.gang)) * u64::from(sector)
     }
 
     /// Appends the coded form.
     pub fn encode(&self, out: &mut impl Writer) {
         let moved = self.logical_birth != self.birth;
-        out.put_u8(self.copies | u8::from(moved) << 2);
+        out.put_u8(self.copies | u8::from(moved) << 2 | u8::from(self.gang) << 3);
         out.put_u8(self.compression as u8 | (self.checksum_kind as u8) << 4);
         out.put_varint(u64::from(self.logical));
         out.put_varint(u64::from(self.logical - self.stored));
@@ -114,8 +116,8 @@ impl BlockPointer {
     pub fn decode(reader: &mut Reader<'_>) -> Result<BlockPointer, Malformed> {
         const WHAT: &str = "block pointer";
         let flags = reader.u8(WHAT)?;
-        let (copies, moved) = (flags & 3, flags & 4 != 0);
-        if copies == 0 || flags & !7 != 0 {
+        let (copies, moved, gang) = (flags & 3, flags & 4 != 0, flags & 8 != 0);
+        if copies == 0 || flags & !15 != 0 {
             return malformed("block pointer's flags");
         }
         let kinds = reader.u8(WHAT)?;
@@ -148,6 +150,7 @@ impl BlockPointer {
             copies,
             logical,
             stored,
+            gang,
             compression,
             checksum_kind,
             checksum,
@@ -219,6 +222,7 @@ mod tests {
                         copies,
                         logical,
                         stored: logical - saved,
+                        gang: saved % 5 == 0,
                         compression: if saved == 0 {
                             Compression::Off
                         } else {

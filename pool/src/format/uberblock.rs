@@ -203,6 +203,7 @@ pub(crate) mod tests {
             copies: 3,
             logical: 16384,
             stored: 4096,
+            gang: false,
             compression: Compression::Lz4,
             checksum_kind: Checksum::Blake3,
             checksum: [9; 32],

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 
 use crate::{
-    block::{Payload, cache::BlockCache, storage::Storage},
+    block::{cache::BlockCache, storage::Storage},
     env::Env,
     error::{Error, Result},
     format::{
@@ -338,7 +338,8 @@ impl Engine {
             if self.available() >= bytes {
                 return Ok(());
             }
-            if self.throttle.dirty() == 0 && self.storage.space.totals().deferred == 0 {
+            let frees_to_come = self.touched.load(Ordering::Relaxed) || self.storage.space.totals().deferred > 0;
+            if !frees_to_come && self.throttle.dirty() == 0 {
                 break;
             }
             self.commit_anyway()?;
@@ -376,12 +377,6 @@ impl Engine {
         self.storage.read_stored(pointer)
     }
 
-    /// Writes a block of data that comes as it was stored elsewhere, in the open transaction group `txg`: the caller
-    /// keeps the group open meanwhile. The content must have been verified.
-    pub fn write_stored(&self, txg: Txg, pointer: BlockPointer, stored: Vec<u8>) -> Result<BlockPointer> {
-        self.storage.write_stored(txg, Class::Data, pointer, stored)
-    }
-
     /// Reads a node that is not in memory.
     pub fn load_node(&self, miss: &Miss) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.node(&miss.pointer) {
@@ -409,8 +404,7 @@ impl Engine {
     }
 
     fn store_early(&self, record: &Record, bytes: Arc<Vec<u8>>) {
-        let payload = Payload { bytes, policy: record.policy() };
-        match self.storage.write_blocks(record.txg(), Class::Data, &[payload]) {
+        match self.storage.write_blocks(record.txg(), Class::Data, &[record.payload(bytes)]) {
             Ok(pointers) => record.stored(pointers[0], self.sector()),
             Err(error) => self.fail(&error),
         }

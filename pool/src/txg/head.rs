@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 
 use crate::{
     block::cache::BlockCache,
@@ -70,7 +70,15 @@ pub struct Head {
     id: u64,
     engine: Weak<Engine>,
     births: Arc<Births>,
+    /// Held shared by whoever changes the tree.
+    changes: RwLock<()>,
     tree: RwLock<Tree>,
+}
+
+/// While this lives, nobody changes the tree.
+#[must_use]
+pub struct Quiet<'a> {
+    _changes: RwLockWriteGuard<'a, ()>,
 }
 
 struct Tree {
@@ -105,7 +113,7 @@ impl NodeSource for Sources<'_> {
 impl Head {
     pub(super) fn new(id: u64, engine: Weak<Engine>, root: Root, dirty: bool) -> Arc<Head> {
         let tree = RwLock::new(Tree { root, kills: Vec::new(), dirty });
-        Arc::new(Head { id, engine, births: Arc::default(), tree })
+        Arc::new(Head { id, engine, births: Arc::default(), changes: RwLock::default(), tree })
     }
 
     /// The tree's number, as it was opened.
@@ -143,6 +151,7 @@ impl Head {
     ) -> Result<T, E> {
         let engine = self.engine();
         engine.writable()?;
+        let _changing = self.changes.read();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         loop {
             let gate = engine.enter();
@@ -203,6 +212,13 @@ impl Head {
         Record::new(txg, policy, bytes, self.births.clone())
     }
 
+    /// A new record of this tree, in the open transaction group `txg`, of a block that comes as it was stored elsewhere: in
+    /// a stream. `pointer` says how; its addresses and births do not matter. The caller has verified that the bytes have
+    /// its checksum and decompress to its size.
+    pub fn record_as_stored(&self, txg: Txg, pointer: BlockPointer, stored: Arc<Vec<u8>>) -> Arc<Record> {
+        Record::as_stored(txg, pointer, stored, self.births.clone())
+    }
+
     /// Has a record stored while its group is still open. Only for a record that is full: it is closed to edits.
     pub fn submit(&self, record: &Arc<Record>) {
         self.engine().submit(record);
@@ -219,8 +235,14 @@ impl Head {
         }
     }
 
-    /// Puts another tree in the place of this one: rollback and receive. Only while nobody else changes it, and with no
-    /// change of it uncommitted but those of the group that sync is writing.
+    /// Keeps everybody from changing the tree until the guard is dropped; whoever tries waits. What was changed before
+    /// belongs to the open transaction group at the latest.
+    pub fn exclude_changes(&self) -> Quiet<'_> {
+        Quiet { _changes: self.changes.write() }
+    }
+
+    /// Puts another tree in the place of this one: rollback and receive. Only while changes are excluded, and with none
+    /// uncommitted but those of the group that sync is writing.
     pub fn replace(&self, root: BlockPointer, level: u8) {
         let mut tree = self.tree.write();
         tree.root = Root::stored(root, level);

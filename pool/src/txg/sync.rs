@@ -92,7 +92,7 @@ impl Sync<'_> {
 
     /// Writes a block of metadata.
     pub fn write_block(&mut self, bytes: Vec<u8>, copies: u8) -> Result<BlockPointer> {
-        let payload = Payload { bytes: Arc::new(bytes), policy: metadata_policy(copies) };
+        let payload = Payload::new(Arc::new(bytes), metadata_policy(copies));
         Ok(self.engine.storage.write_blocks(self.txg, Class::Metadata, &[payload])?[0])
     }
 }
@@ -154,8 +154,7 @@ fn store_records(engine: &Engine, frozen: &[Frozen]) -> Result<()> {
         });
     }
     engine.workers.try_each(runs(records), |run| {
-        let payloads: Vec<Payload> =
-            run.iter().map(|(record, bytes)| Payload { bytes: bytes.clone(), policy: record.policy() }).collect();
+        let payloads: Vec<Payload> = run.iter().map(|(record, bytes)| record.payload(bytes.clone())).collect();
         let txg = run[0].0.txg();
         let pointers = engine.storage.write_blocks(txg, Class::Data, &payloads)?;
         for ((record, _), pointer) in run.iter().zip(pointers) {
@@ -226,7 +225,7 @@ fn write_nodes(engine: &Engine, txg: Txg, root: &Root, copies: u8) -> Result<Usa
 
 fn write_run(engine: &Engine, txg: Txg, run: &[(Arc<Cell>, Arc<Node>)], copies: u8) -> Result<Usage> {
     let resolved: Vec<Arc<Node>> = run.iter().map(|(_, node)| Arc::new(node.resolved())).collect();
-    let payload = |node: &Arc<Node>| Payload { bytes: Arc::new(node.encode(txg)), policy: metadata_policy(copies) };
+    let payload = |node: &Arc<Node>| Payload::new(Arc::new(node.encode(txg)), metadata_policy(copies));
     let payloads: Vec<Payload> = resolved.iter().map(payload).collect();
     let pointers = engine.storage.write_blocks(txg, Class::Metadata, &payloads)?;
     for (((cell, _), node), pointer) in run.iter().zip(resolved).zip(&pointers) {

@@ -179,3 +179,64 @@ fn crash_run(seed: u64) {
         assert_eq!(findings(&engine, head.as_deref()), [], "{replay}");
     }
 }
+
+/// Fills the pool with small records, frees every second one, and writes large ones into the holes.
+#[test]
+fn records_without_contiguous_room_are_stored_in_pieces() {
+    let (engine, head) = create(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1);
+    // What does not compress, and what the model can tell from its first byte.
+    let noise = |seed: u64, len: usize| -> Vec<u8> {
+        let mut state = seed | 1;
+        (0..len)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state as u8
+            })
+            .collect()
+    };
+    let put = |offset: u64, len: usize| -> Result<()> {
+        head.admit(len as u64)?;
+        head.update(|view, batch| -> Result<(), Plain> {
+            let record = head.record(view.txg(), POLICY, noise(offset, len));
+            batch.put(Key::new(7, 0, offset), [], Some(&Block::Pending(record)));
+            Ok(())
+        })?;
+        Ok(())
+    };
+    let small = (0..).find(|&offset| put(offset, 8192).is_err()).unwrap();
+    engine.commit().unwrap();
+    for offset in (0..small).step_by(2) {
+        let key = Key::new(7, 0, offset);
+        let delete = |view: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
+            batch.kill(view.get(key)?.unwrap().block().unwrap());
+            batch.delete(key);
+            Ok(())
+        };
+        head.update(delete).unwrap();
+    }
+    let large = (small..small + 40).take_while(|&offset| put(offset, 400_000).is_ok()).count() as u64;
+    assert_eq!(large, 40, "half of the pool is free, in holes");
+    engine.commit().unwrap();
+    let is_gang = |offset: u64| {
+        let entry = head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, offset))?.unwrap()) }).unwrap();
+        let pointer = entry.block().unwrap().pointer().unwrap();
+        engine.cache().clear();
+        assert_eq!(*engine.read_block(&pointer).unwrap(), noise(offset, 400_000));
+        pointer.gang
+    };
+    assert!((small..small + large).filter(|&offset| is_gang(offset)).count() > 10);
+    assert_eq!(findings(&engine, Some(&head)), []);
+    for offset in small..small + large {
+        let key = Key::new(7, 0, offset);
+        let delete = |view: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
+            batch.kill(view.get(key)?.unwrap().block().unwrap());
+            batch.delete(key);
+            Ok(())
+        };
+        head.update(delete).unwrap();
+    }
+    engine.commit().unwrap();
+    assert_eq!(findings(&engine, Some(&head)), []);
+}

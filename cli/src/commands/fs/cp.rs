@@ -13,6 +13,7 @@ use crate::protocol::{CopyRecord, Location, PathBytes, Request, Response};
 
 /// Arguments of `fs cp`.
 #[derive(Args, Debug)]
+#[command(override_usage = "fs cp [OPTIONS] <FROM>... <TO>")]
 #[command(
     after_help = "One side is in a pool, DATASET:/PATH, the other on this machine. Mode, times, links, extended attributes and,
 for root, owners are kept. What is on this machine and has a ':/' in its name is written with './' before it.
@@ -31,7 +32,7 @@ pub struct Arguments {
     #[arg(short = 'v')]
     verbose: bool,
     /// What to copy, and at last where to
-    #[arg(value_name = "FROM ... TO", num_args = 2.., required = true)]
+    #[arg(value_name = "PLACES", required = true)]
     places: Vec<OsString>,
 }
 
@@ -50,7 +51,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 
 /// The copy that is meant: in or out, and the pool.
 fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request), Failure> {
-    let to = places.pop().expect("the argument parser wants two places");
+    let Some(to) = places.pop().filter(|_| !places.is_empty()) else {
+        return Err(Failure::usage("missing the place to copy to"));
+    };
     let one_side = || {
         Failure::usage("one side of a copy is in a pool (DATASET:/PATH), the other on this machine")
             .hint("between data sets: fs send | fs receive, or copy out and in")
@@ -124,6 +127,7 @@ mod tests {
         assert_eq!(read(&["/a", "/b"]), Err(Exit::Usage));
         assert_eq!(read(&["tank:/a", "tank:/b"]), Err(Exit::Usage));
         assert_eq!(read(&["tank:/a", "pond:/b", "/c"]), Err(Exit::Usage));
+        assert_eq!(read(&["tank:/a"]), Err(Exit::Usage));
         assert_eq!(read(&["/a", "tank@a:/b"]), Err(Exit::Failed));
     }
 }

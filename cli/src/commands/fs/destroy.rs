@@ -143,12 +143,30 @@ mod tests {
 
     #[test]
     fn a_dry_run_says_what_would_go() {
-        insta::assert_snapshot!(render(&plan(2), true, false), @"");
+        insta::assert_snapshot!(render(&plan(2), true, false), @r"
+        would destroy tank/home@0
+        would destroy tank/home@1
+        would reclaim 1.50G
+        ");
         assert_eq!(render(&plan(1), false, true), "destroy\ttank/home@0\nreclaim\t1610612736\n");
     }
 
     #[test]
     fn the_question_shows_what_goes() {
-        insta::assert_snapshot!(question(&plan(12)), @"");
+        insta::assert_snapshot!(question(&plan(12)), @r"
+        This destroys
+          tank/home@0
+          tank/home@1
+          tank/home@2
+          tank/home@3
+          tank/home@4
+          tank/home@5
+          tank/home@6
+          tank/home@7
+          tank/home@8
+          tank/home@9
+          and 2 more
+        and frees 1.50G. Destroy?
+        ");
     }
 }

@@ -184,7 +184,19 @@ mod tests {
     #[test]
     fn lines_look_like_those_of_zfs() {
         let print = |arguments: Arguments| changes().iter().map(|c| line(c, "/tank", &arguments)).collect::<String>();
-        insta::assert_snapshot!(print(arguments(false, false, false, false)), @"");
-        insta::assert_snapshot!(print(arguments(true, true, true, true)), @"");
+        insta::assert_snapshot!(print(arguments(false, false, false, false)), @r"
+        M	/tank/
+        +	/tank/new\0040file\0303\0251
+        -	/tank/old
+        M	/tank/linked	(+1)
+        R	/tank/a -> /tank/b
+        ");
+        insta::assert_snapshot!(print(arguments(true, true, true, true)), @r"
+        5.000000007	M	/	/tank/
+        5.000000007	+	F	/tank/new fileé
+        5.000000007	-	@	/tank/old
+        5.000000007	M	F	/tank/linked	(+1)
+        5.000000007	R	F	/tank/a	/tank/b
+        ");
     }
 }

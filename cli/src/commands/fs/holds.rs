@@ -78,7 +78,11 @@ mod tests {
     fn every_hold_has_its_line() {
         let hold = |tag: &str| HoldRecord { snapshot: "tank@a".parse().unwrap(), tag: tag.into(), time: 1_762_506_330 };
         let holds = [hold("keep"), hold("audit")];
-        insta::assert_snapshot!(render(&holds, &TimeZone::UTC, Precision::Human, false), @"");
-        insta::assert_snapshot!(encode(&holds), @"");
+        insta::assert_snapshot!(render(&holds, &TimeZone::UTC, Precision::Human, false), @r"
+        NAME    TAG    TIMESTAMP
+        tank@a  keep   Fri Nov  7  9:05 2025
+        tank@a  audit  Fri Nov  7  9:05 2025
+        ");
+        insta::assert_snapshot!(encode(&holds), @r#"{"tank@a":{"name":"tank@a","type":"SNAPSHOT","holds":{"keep":{"timestamp":"1762506330"},"audit":{"timestamp":"1762506330"}}}}"#);
     }
 }

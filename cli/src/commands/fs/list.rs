@@ -180,7 +180,12 @@ mod tests {
     #[test]
     fn the_table_looks_like_that_of_zfs() {
         let columns = property_list(COLUMNS, Property::of_dataset).unwrap();
-        insta::assert_snapshot!(render(&records(), &columns, &style(Precision::Human), false), @"");
+        insta::assert_snapshot!(render(&records(), &columns, &style(Precision::Human), false), @r"
+        NAME          USED  AVAIL  REFER  MOUNTPOINT
+        tank            2G    10G    96K  /tank
+        tank/home    1.50G    10G   128K  /tank/home
+        tank/home@a     0B      -   128K  -
+        ");
         assert_eq!(
             render(&records()[1..2], &columns, &style(Precision::Exact), true),
             "tank/home\t1610612736\t10737418240\t131072\t/tank/home\n"
@@ -193,7 +198,63 @@ mod tests {
         let encoder = Encoder { style: style(Precision::Human), integers: false };
         let value = encode(&records()[1..], &columns, &encoder);
         let value = crate::output::json::envelope("fs list", "datasets", value);
-        insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap(), @"");
+        insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap(), @r#"
+        {
+          "output_version": {
+            "command": "fs list",
+            "vers_major": 0,
+            "vers_minor": 1
+          },
+          "datasets": {
+            "tank/home": {
+              "name": "tank/home",
+              "type": "FILESYSTEM",
+              "pool": "tank",
+              "createtxg": "9",
+              "properties": {
+                "used": {
+                  "value": "1.50G",
+                  "source": {
+                    "type": "NONE",
+                    "data": "-"
+                  }
+                },
+                "mountpoint": {
+                  "value": "/tank/home",
+                  "source": {
+                    "type": "INHERITED",
+                    "data": "tank"
+                  }
+                }
+              }
+            },
+            "tank/home@a": {
+              "name": "tank/home@a",
+              "type": "SNAPSHOT",
+              "pool": "tank",
+              "createtxg": "12",
+              "dataset": "tank/home",
+              "snapshot_name": "a",
+              "properties": {
+                "used": {
+                  "value": "0B",
+                  "source": {
+                    "type": "NONE",
+                    "data": "-"
+                  }
+                },
+                "mountpoint": {
+                  "value": "-",
+                  "source": {
+                    "type": "NONE",
+                    "data": "-"
+                  }
+                }
+              }
+            }
+          }
+        }
+        "#);
     }
 
     #[test]

@@ -187,6 +187,12 @@ mod tests {
             entry("link", FileKind::Symlink, 0o777, 6),
             entry("sda1", FileKind::Block, 0o660, 0),
         ];
-        insta::assert_snapshot!(long(&entries, false, &TimeZone::UTC), @"");
+        insta::assert_snapshot!(long(&entries, false, &TimeZone::UTC), @r"
+        drwxrwxrwt  1  0  1000     3B  2025-11-07 09:05  dir
+        -rwsr-xr-x  1  0  1000  1.50K  2025-11-07 09:05  file
+        -rw-r-S---  1  0  1000     0B  2025-11-07 09:05  secret
+        lrwxrwxrwx  1  0  1000     6B  2025-11-07 09:05  link -> target
+        brw-rw----  1  0  1000   8, 1  2025-11-07 09:05  sda1
+        ");
     }
 }

@@ -130,7 +130,10 @@ mod tests {
     fn mounts_stand_in_line() {
         let mount =
             |name: &str| MountRecord { dataset: name.parse().unwrap(), mountpoint: format!("/{name}").as_str().into() };
-        insta::assert_snapshot!(render(&[mount("tank"), mount("tank/home")]), @"");
+        insta::assert_snapshot!(render(&[mount("tank"), mount("tank/home")]), @r"
+        tank                            /tank
+        tank/home                       /tank/home
+        ");
     }
 
     #[test]

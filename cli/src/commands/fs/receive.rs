@@ -146,7 +146,10 @@ mod tests {
             bytes: 3 << 29,
             milliseconds: 1500,
         };
-        insta::assert_snapshot!(lines(&record, false), @"");
-        insta::assert_snapshot!(lines(&record, true), @"");
+        insta::assert_snapshot!(lines(&record, false), @r"
+        receiving full stream of tank/home@a into backup/home@a
+        received 1.50G stream in 1.50 seconds (1G/sec)
+        ");
+        insta::assert_snapshot!(lines(&record, true), @"would receive full stream of tank/home@a into backup/home@a");
     }
 }

@@ -196,8 +196,20 @@ mod tests {
             record(Some("tank/home#c"), "tank/home@d", 512),
             record(Some("tank/home@a"), "tank/clone@a", 512),
         ];
-        insta::assert_snapshot!(render(&plan, false), @"");
-        insta::assert_snapshot!(render(&plan, true), @"");
+        insta::assert_snapshot!(render(&plan, false), @r"
+        full send of tank/home@a estimated size is 1.50G
+        send from @a to tank/home@b estimated size is 4K
+        send from #c to tank/home@d estimated size is 512B
+        send from tank/home@a to tank/clone@a estimated size is 512B
+        total estimated size is 1.50G
+        ");
+        insta::assert_snapshot!(render(&plan, true), @r"
+        full	tank/home@a	1610612736
+        incremental	a	tank/home@b	4096
+        incremental	#c	tank/home@d	512
+        incremental	tank/home@a	tank/clone@a	512
+        size	1610617856
+        ");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::protocol::Request;
 
 /// Arguments of `fs set`.
 #[derive(Args, Debug)]
+#[command(override_usage = "fs set [OPTIONS] <PROPERTY=VALUE>... <DATASET>...")]
 #[command(after_help = "Examples:
   fs set compression=zstd-3 tank/archive
   fs set quota=50G refquota=40G tank/home/ann
@@ -20,7 +21,7 @@ pub struct Arguments {
     #[arg(short = 'u')]
     no_mount: bool,
     /// One or more PROPERTY=VALUE, then file systems or snapshots
-    #[arg(value_name = "PROPERTY=VALUE ... DATASET", required = true, num_args = 2..)]
+    #[arg(value_name = "WORDS", required = true)]
     words: Vec<String>,
 }
 

@@ -95,8 +95,15 @@ mod tests {
             datasets: 5,
             findings: vec![],
         };
-        insta::assert_snapshot!(render(&report), @"");
+        insta::assert_snapshot!(render(&report), @r"
+        checked pool 'tank' at transaction group 42: 5 data sets and snapshots, 1000 blocks, 1.50G
+        no errors found
+        ");
         report.findings.push(CheckFinding { kind: "leaked space".into(), detail: "chunk 3, sectors 8 to 15".into() });
-        insta::assert_snapshot!(render(&report), @"");
+        insta::assert_snapshot!(render(&report), @r"
+        checked pool 'tank' at transaction group 42: 5 data sets and snapshots, 1000 blocks, 1.50G
+          leaked space: chunk 3, sectors 8 to 15
+        1 error found
+        ");
     }
 }

@@ -95,6 +95,10 @@ mod tests {
             user: (!internal).then(|| (1000, "box".into())),
         };
         let records = [record("pool create tank /a.img", false), record("freed tank/old", true)];
-        insta::assert_snapshot!(render("tank", &records, true, &TimeZone::UTC), @"");
+        insta::assert_snapshot!(render("tank", &records, true, &TimeZone::UTC), @r"
+        History for 'tank':
+        2025-11-07.09:05:30 pool create tank /a.img [user 1000 on box]
+        2025-11-07.09:05:30 [internal] [txg:42] freed tank/old
+        ");
     }
 }

@@ -153,7 +153,18 @@ mod tests {
             action: "attach the device and try again".into(),
             vdevs: vec![("/a.img".into(), "ONLINE".into()), ("/b.img".into(), "UNAVAIL".into())],
         };
-        insta::assert_snapshot!(render(&pool), @"");
+        insta::assert_snapshot!(render(&pool), @r"
+          pool: tank
+            id: 1234
+         state: UNAVAIL
+        status: one device is missing
+        action: attach the device and try again
+        config:
+
+        	tank      UNAVAIL
+        	  /a.img  ONLINE
+        	  /b.img  UNAVAIL
+        ");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::protocol::{IoCounts, IoSample, Request, Response};
 
 /// Arguments of `pool iostat`.
 #[derive(Args, Debug)]
+#[command(override_usage = "pool iostat [OPTIONS] [POOL]... [INTERVAL [COUNT]]")]
 #[command(after_help = "Examples:
   pool iostat                                averages since import
   pool iostat -v tank 5                      every five seconds, with devices
@@ -37,7 +38,7 @@ pub struct Arguments {
     #[arg(short = 'j', long)]
     json: bool,
     /// Pools, then an interval in seconds, then how many times
-    #[arg(value_name = "POOL ... INTERVAL COUNT")]
+    #[arg(value_name = "WORDS")]
     words: Vec<String>,
 }
 
@@ -242,7 +243,14 @@ mod tests {
         assert_eq!((rates.pool.reads, rates.pool.writes), (100, 200));
         let first = Rates::between(None, &sample(2_000_000_000, 100));
         assert_eq!(first.pool.reads, 50);
-        insta::assert_snapshot!(render(&[rates], true, false, false), @"");
+        insta::assert_snapshot!(render(&[rates], true, false, false), @r"
+                           capacity     operations    bandwidth
+        pool             alloc   free   read  write   read  write
+        ---------------  -----  -----  -----  -----  -----  -----
+        tank             1.50G    10G    100    200  12.5M    25M
+          /srv/tank.img  1.50G    10G    100    200  12.5M    25M
+        ---------------  -----  -----  -----  -----  -----  -----
+        ");
     }
 
     #[test]

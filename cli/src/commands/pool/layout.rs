@@ -18,6 +18,12 @@ mod tests {
     #[test]
     fn a_dry_run_shows_the_devices() {
         let layout = Layout { pool: "tank".into(), vdevs: vec!["/a.img".into(), "/b.img".into()] };
-        insta::assert_snapshot!(render(&layout, "create"), @"");
+        insta::assert_snapshot!(render(&layout, "create"), @r"
+        would create 'tank' with the following layout:
+
+        	tank
+        	  /a.img
+        	  /b.img
+        ");
     }
 }

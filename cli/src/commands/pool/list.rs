@@ -172,7 +172,11 @@ mod tests {
     fn the_table_looks_like_that_of_zfs() {
         let columns = property_list(COLUMNS, Property::of_pool).unwrap();
         let style = Style { precision: Precision::Human, zone: TimeZone::UTC };
-        insta::assert_snapshot!(render(&[record()], &columns, &style, false), @"");
+        insta::assert_snapshot!(render(&[record()], &columns, &style, false), @r"
+        NAME              SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG    CAP  DEDUP  HEALTH  ALTROOT
+        tank             9.50G  1.50G    8G        -         -    3%    15%  1.00x  ONLINE  -
+          /srv/tank.img  9.50G  1.50G    8G        -         -    3%  15.8%      -  ONLINE  -
+        ");
     }
 
     #[test]
@@ -183,6 +187,32 @@ mod tests {
         let mut record = record();
         record.vdevs.clear();
         let value = encode(&[record], &columns, &encoder);
-        insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap(), @"");
+        insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap(), @r#"
+        {
+          "tank": {
+            "name": "tank",
+            "type": "POOL",
+            "state": "ONLINE",
+            "pool_guid": 99,
+            "txg": 42,
+            "properties": {
+              "size": {
+                "value": 10200547328,
+                "source": {
+                  "type": "NONE",
+                  "data": "-"
+                }
+              },
+              "health": {
+                "value": "ONLINE",
+                "source": {
+                  "type": "NONE",
+                  "data": "-"
+                }
+              }
+            }
+          }
+        }
+        "#);
     }
 }

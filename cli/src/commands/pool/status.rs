@@ -180,7 +180,17 @@ mod tests {
 
     #[test]
     fn a_healthy_pool_says_so() {
-        insta::assert_snapshot!(render(&status(), false, true), @"");
+        insta::assert_snapshot!(render(&status(), false, true), @r"
+          pool: tank
+         state: ONLINE
+        config:
+
+        	NAME             STATE   READ  WRITE  CKSUM
+        	tank             ONLINE     0      0      0
+        	  /srv/tank.img  ONLINE     0      0   1536
+
+        errors: No known data errors
+        ");
     }
 
     #[test]
@@ -192,7 +202,22 @@ mod tests {
             damaged: vec!["tank/home:/ann/notes".into()],
             ..status()
         };
-        insta::assert_snapshot!(render(&status, true, false), @"");
+        insta::assert_snapshot!(render(&status, true, false), @r"
+          pool: tank
+         state: ONLINE
+        status: One or more files are damaged.
+        action: Restore the files from a backup.
+          scan: freeing 1.50G of destroyed data sets
+        config:
+
+        	NAME             STATE   READ  WRITE  CKSUM
+        	tank             ONLINE     0      0      0
+        	  /srv/tank.img  ONLINE     0      0  1.50K
+
+        errors: Permanent errors have been detected in the following files:
+
+                tank/home:/ann/notes
+        ");
         assert_eq!(errors(&status.damaged, false), "errors: 1 data errors, use '-v' for a list\n");
     }
 }

@@ -22,6 +22,7 @@ mod trees;
 use std::{collections::HashMap, fmt};
 
 use pool::{
+    check::{Code, Ledger},
     format::pointer::{Address, BlockPointer},
     txg::Engine,
 };
@@ -54,39 +55,39 @@ pub struct Finding {
 #[repr(u16)]
 pub enum FindingKind {
     /// A row cannot be decoded, or is of no known kind.
-    Row = 201,
+    Row = 1,
     /// A data set and its name below its parent do not fit.
-    Name = 202,
+    Name = 2,
     /// Snapshots, their order and their neighbours do not fit.
-    Line = 203,
+    Line = 3,
     /// A clone and its origin do not fit.
-    Clone = 204,
+    Clone = 4,
     /// Holds and their count do not fit.
-    Hold = 205,
+    Hold = 5,
     /// A node of a tree cannot be read.
-    Node = 206,
+    Node = 6,
     /// A tree has a block that it cannot have: older than the snapshot before it, and not in that.
-    Intruder = 207,
+    Intruder = 7,
     /// `referenced` is not what can be reached.
-    Referenced = 208,
+    Referenced = 8,
     /// A block that was dropped is not on the deadlist.
-    NotDead = 209,
+    NotDead = 9,
     /// A block on the deadlist was not dropped, or stands there twice.
-    Dead = 210,
+    Dead = 10,
     /// A block is in the wrong bucket.
-    Bucket = 211,
+    Bucket = 11,
     /// The totals of a bucket or a deadlist are not the sum of its blocks.
-    DeadTotal = 212,
+    DeadTotal = 12,
     /// A page of a list cannot be read.
-    Page = 213,
+    Page = 13,
     /// A list that belongs to nothing, or to two things.
-    List = 214,
+    List = 14,
     /// `used` or one of its parts is not right.
-    Used = 215,
+    Used = 15,
     /// The pool's totals are not right.
-    Total = 216,
+    Total = 16,
     /// A block that is to be freed is in use.
-    Freed = 217,
+    Freed = 17,
 }
 
 impl FindingKind {
@@ -94,15 +95,40 @@ impl FindingKind {
     pub fn number(self) -> u16 {
         self as u16
     }
+
+    /// What it counts as in the check of the whole pool.
+    pub fn code(self) -> Code {
+        match self {
+            FindingKind::Node | FindingKind::Page => Code::UnreadableNode,
+            FindingKind::Referenced | FindingKind::Used | FindingKind::Total => Code::Counter,
+            FindingKind::NotDead
+            | FindingKind::Dead
+            | FindingKind::Bucket
+            | FindingKind::DeadTotal
+            | FindingKind::List
+            | FindingKind::Freed => Code::Deadlist,
+            _ => Code::Catalogue,
+        }
+    }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "F{} object {}: {}", self.kind.number(), self.object, self.detail)
+        write!(f, "L{:02} object {}: {}", self.kind.number(), self.object, self.detail)
     }
 }
 
 impl Report {
+    /// Enters the blocks and the findings into the ledger of a pool's check.
+    pub fn enter(self, ledger: &mut Ledger) {
+        for block in self.blocks.values() {
+            ledger.refer(block, "data sets");
+        }
+        for finding in self.findings {
+            ledger.find(pool::check::Finding::new(finding.kind.code(), finding.to_string()));
+        }
+    }
+
     fn find(&mut self, kind: FindingKind, object: u64, detail: impl Into<String>) {
         self.findings.push(Finding { kind, object, detail: detail.into() });
     }

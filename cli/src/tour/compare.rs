@@ -1,0 +1,201 @@
+//! Copying a tree with all that belongs to it, and comparing two.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::{self, File, FileTimes, Metadata},
+    io::Read,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, chownat, lgetxattr, llistxattr, lsetxattr, utimensat};
+
+use super::stage::Problem;
+
+/// What was copied or compared.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Amount {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+}
+
+type Outcome<T = ()> = Result<T, Problem>;
+
+fn at<T, E: std::fmt::Display>(path: &Path, result: Result<T, E>) -> Outcome<T> {
+    result.map_err(|error| Problem::at(path, &error))
+}
+
+/// The names in a folder, sorted. What the other side keeps for itself at its root is not a part of the tree.
+fn names(folder: &Path) -> Outcome<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in at(folder, fs::read_dir(folder))? {
+        names.push(at(folder, entry)?.file_name());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Copies what is under `from` into the folder `to`: content, modes, owners (for root), times, links and attributes.
+pub(super) fn copy(from: &Path, to: &Path) -> Outcome<Amount> {
+    let mut copier = Copier { links: BTreeMap::new(), amount: Amount::default() };
+    copier.folder(from, to)?;
+    Ok(copier.amount)
+}
+
+struct Copier {
+    /// The copies of files that have several names.
+    links: BTreeMap<(u64, u64), PathBuf>,
+    amount: Amount,
+}
+
+impl Copier {
+    fn folder(&mut self, from: &Path, to: &Path) -> Outcome {
+        for name in names(from)? {
+            self.entry(&from.join(&name), &to.join(&name))?;
+        }
+        keep(from, to)
+    }
+
+    fn entry(&mut self, from: &Path, to: &Path) -> Outcome {
+        let metadata = at(from, fs::symlink_metadata(from))?;
+        self.amount.entries += 1;
+        if metadata.is_dir() {
+            if !to.is_dir() {
+                at(to, fs::create_dir(to))?;
+            }
+            return self.folder(from, to);
+        }
+        if metadata.is_symlink() {
+            at(to, symlink(at(from, fs::read_link(from))?, to))?;
+            return keep(from, to);
+        }
+        if metadata.nlink() > 1
+            && let Some(first) = self.links.insert((metadata.dev(), metadata.ino()), to.to_owned())
+        {
+            return at(to, fs::hard_link(first, to));
+        }
+        self.amount.bytes += at(from, fs::copy(from, to))?;
+        keep(from, to)
+    }
+}
+
+/// Gives `to` the owner, mode, attributes and times of `from`.
+fn keep(from: &Path, to: &Path) -> Outcome {
+    let metadata = at(from, fs::symlink_metadata(from))?;
+    if rustix::process::geteuid().is_root() {
+        let (user, group) = (rustix::fs::Uid::from_raw(metadata.uid()), rustix::fs::Gid::from_raw(metadata.gid()));
+        at(to, chownat(CWD, to, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW))?;
+    }
+    for (name, value) in attributes(from)? {
+        at(to, lsetxattr(to, name.as_str(), &value, XattrFlags::empty()))?;
+    }
+    if metadata.is_symlink() {
+        let time = |seconds, nanos| Timespec { tv_sec: seconds, tv_nsec: nanos };
+        let times = Timestamps {
+            last_access: time(metadata.atime(), metadata.atime_nsec()),
+            last_modification: time(metadata.mtime(), metadata.mtime_nsec()),
+        };
+        return at(to, utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW));
+    }
+    at(to, fs::set_permissions(to, fs::Permissions::from_mode(metadata.mode() & 0o7777)))?;
+    let times = FileTimes::new()
+        .set_accessed(at(from, metadata.accessed())?)
+        .set_modified(at(from, metadata.modified())?);
+    at(to, File::open(to).and_then(|file| file.set_times(times)))
+}
+
+/// The user's own attributes of a file; others are the system's business.
+fn attributes(path: &Path) -> Outcome<BTreeMap<String, Vec<u8>>> {
+    let mut names = vec![0; 65_536];
+    let len = match llistxattr(path, &mut names[..]) {
+        Ok(len) => len,
+        Err(rustix::io::Errno::OPNOTSUPP) => 0,
+        Err(error) => return Err(Problem::at(path, &error)),
+    };
+    let names = names[..len].split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
+    let mut found = BTreeMap::new();
+    for name in names.filter(|name| name.starts_with("user.")) {
+        let mut value = vec![0; 65_536];
+        let len = at(path, lgetxattr(path, name, &mut value[..]))?;
+        value.truncate(len);
+        found.insert(name.to_owned(), value);
+    }
+    Ok(found)
+}
+
+/// Compares two trees: names, content, types, modes, owners, times, links and attributes must be the same.
+pub(super) fn trees(wanted: &Path, found: &Path) -> Outcome<Amount> {
+    let mut comparer = Comparer { links: BTreeMap::new(), amount: Amount::default() };
+    comparer.folder(wanted, found)?;
+    Ok(comparer.amount)
+}
+
+struct Comparer {
+    /// Which file on one side is which on the other.
+    links: BTreeMap<(u64, u64), (u64, u64)>,
+    amount: Amount,
+}
+
+impl Comparer {
+    fn folder(&mut self, wanted: &Path, found: &Path) -> Outcome {
+        let (these, those) = (names(wanted)?, names(found)?);
+        if these != those {
+            let odd = these.iter().find(|name| !those.contains(name)).or_else(|| those.iter().find(|name| !these.contains(name)));
+            return Err(Problem::new(format!("{}: {odd:?} is on one side only", found.display())));
+        }
+        for name in these {
+            self.entry(&wanted.join(&name), &found.join(&name))?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, wanted: &Path, found: &Path) -> Outcome {
+        let (this, that) = (at(wanted, fs::symlink_metadata(wanted))?, at(found, fs::symlink_metadata(found))?);
+        self.amount.entries += 1;
+        if let Some(what) = difference(&this, &that) {
+            return Err(Problem::new(format!("{} differs in {what}", found.display())));
+        }
+        let twin = *self.links.entry((this.dev(), this.ino())).or_insert((that.dev(), that.ino()));
+        if twin != (that.dev(), that.ino()) {
+            return Err(Problem::new(format!("{} is another file than its link", found.display())));
+        }
+        if attributes(wanted)? != attributes(found)? {
+            return Err(Problem::new(format!("{} differs in its attributes", found.display())));
+        }
+        if this.is_dir() {
+            return self.folder(wanted, found);
+        }
+        let same = match this.is_symlink() {
+            true => at(wanted, fs::read_link(wanted))? == at(found, fs::read_link(found))?,
+            false => same_content(wanted, found)?,
+        };
+        self.amount.bytes += this.len();
+        if same { Ok(()) } else { Err(Problem::new(format!("{} differs in content", found.display()))) }
+    }
+}
+
+fn difference(this: &Metadata, that: &Metadata) -> Option<&'static str> {
+    let rows = [
+        ("type and mode", this.mode() == that.mode()),
+        ("owner", (this.uid(), this.gid()) == (that.uid(), that.gid())),
+        ("size", this.is_dir() || this.len() == that.len()),
+        ("time", (this.mtime(), this.mtime_nsec()) == (that.mtime(), that.mtime_nsec())),
+        ("number of links", this.is_dir() || this.nlink() == that.nlink()),
+    ];
+    rows.into_iter().find(|(_, same)| !same).map(|(what, _)| what)
+}
+
+fn same_content(wanted: &Path, found: &Path) -> Outcome<bool> {
+    let (mut this, mut that) = (at(wanted, File::open(wanted))?, at(found, File::open(found))?);
+    let (mut one, mut two) = (vec![0; 1 << 17], vec![0; 1 << 17]);
+    loop {
+        let len = at(wanted, this.read(&mut one))?;
+        let rest = at(found, that.read_exact(&mut two[..len]).map(|()| len));
+        match rest {
+            Ok(0) => return Ok(at(found, that.read(&mut two))? == 0),
+            Ok(len) if one[..len] == two[..len] => {}
+            _ => return Ok(false),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The programs, the folder and the clock of the tour.
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::{fs::symlink, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::Instant,
+};
+
+use super::compare;
+
+/// What went wrong on the tour.
+#[derive(Debug)]
+pub struct Problem(String);
+
+impl Problem {
+    pub(super) fn new(text: impl Into<String>) -> Problem {
+        Problem(text.into())
+    }
+
+    pub(super) fn at(path: &Path, error: &dyn fmt::Display) -> Problem {
+        Problem(format!("{}: {error}", path.display()))
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        Problem(error.to_string())
+    }
+}
+
+/// Where the tour plays.
+pub(super) struct Stage<'a> {
+    output: &'a mut dyn Write,
+    folder: PathBuf,
+    program: PathBuf,
+    mounted: bool,
+    begun: Instant,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(output: &'a mut dyn Write) -> Result<Stage<'a>, Problem> {
+        let folder = std::env::temp_dir().join(format!("cenote-tour-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| Problem::at(&folder, &error))?;
+        let program = std::env::current_exe()?;
+        Ok(Stage { output, folder, program, mounted: false, begun: Instant::now() })
+    }
+
+    /// Ends what may still run, and removes the folder.
+    pub(super) fn close(self) -> Result<(), Problem> {
+        for name in ["tank", "vault"] {
+            // Exported already, if all went well.
+            let _ = self.command("pool", &["export", "-f", name]).output();
+        }
+        fs::remove_dir_all(&self.folder).map_err(|error| Problem::at(&self.folder, &error))?;
+        writeln!(self.output, "\nAll is well, in {:.1} s.", self.begun.elapsed().as_secs_f64())?;
+        Ok(())
+    }
+
+    pub(super) fn say(&mut self, what: &str) -> Result<(), Problem> {
+        Ok(writeln!(self.output, "\n{what}")?)
+    }
+
+    pub(super) fn note(&mut self, what: &str) -> Result<(), Problem> {
+        Ok(writeln!(self.output, "            {what}")?)
+    }
+
+    pub(super) fn image(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    pub(super) fn scratch(&self, name: &str) -> Result<PathBuf, Problem> {
+        let path = self.folder.join(name);
+        fs::create_dir(&path).map_err(|error| Problem::at(&path, &error))?;
+        Ok(path)
+    }
+
+    /// Does something and says how long it took.
+    pub(super) fn time<T>(&mut self, what: &str, work: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+        let begun = Instant::now();
+        let value = work()?;
+        writeln!(self.output, "  {:7.3} s  {what}", begun.elapsed().as_secs_f64())?;
+        Ok(value)
+    }
+
+    fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg0(name).args(arguments);
+        command.env("CENOTE_STATE", self.folder.join("state")).env("CENOTE_RUN", self.folder.join("run"));
+        command.env("HOME", self.folder.join("mounts"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&mut self, name: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Result<(), Problem> {
+        let shown = format!("{name} {}", arguments.join(" "));
+        let mut command = self.command(name, arguments);
+        prepare(&mut command);
+        self.time(&shown, || {
+            let Output { status, stdout, stderr } = command.output()?;
+            if status.success() {
+                return Ok(());
+            }
+            let said = [stdout, stderr].concat();
+            Err(Problem(format!("{shown}: {status}\n{}", String::from_utf8_lossy(&said))))
+        })
+    }
+
+    pub(super) fn pool(&mut self, arguments: &[&str]) -> Result<(), Problem> {
+        let with_mountpoint: Vec<String> = match arguments {
+            ["create", rest @ .., name, vdev] => {
+                let mountpoint = self.mountpoint(name).display().to_string();
+                let words = ["create", "-m", &mountpoint].iter().chain(rest).chain([name, vdev]);
+                words.map(|word| (*word).to_owned()).collect()
+            }
+            other => other.iter().map(|word| (*word).to_owned()).collect(),
+        };
+        let words: Vec<&str> = with_mountpoint.iter().map(String::as_str).collect();
+        self.run("pool", &words, |_| {})
+    }
+
+    pub(super) fn fs(&mut self, arguments: &[&str]) -> Result<(), Problem> {
+        self.run("fs", arguments, |_| {})
+    }
+
+    pub(super) fn fs_to(&mut self, arguments: &[&str], file: &str) -> Result<(), Problem> {
+        let file = File::create(file).map_err(|error| Problem::at(Path::new(file), &error))?;
+        self.run("fs", arguments, |command| drop(command.stdout(file)))
+    }
+
+    pub(super) fn fs_from(&mut self, arguments: &[&str], file: &str) -> Result<(), Problem> {
+        let file = File::open(file).map_err(|error| Problem::at(Path::new(file), &error))?;
+        self.run("fs", arguments, |command| drop(command.stdin(file)))
+    }
+
+    fn mountpoint(&self, dataset: &str) -> PathBuf {
+        self.folder.join("mounts").join(dataset)
+    }
+
+    /// Finds out whether the pools are mounted, and says so.
+    pub(super) fn find_mounts(&mut self) -> Result<(), Problem> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        let place = self.mountpoint("tank").display().to_string();
+        self.mounted = mounts.lines().any(|line| line.split(' ').nth(4) == Some(&place));
+        self.note(match self.mounted {
+            true => "This machine lets us mount: files go through the kernel.",
+            false => "No mounts on this machine: files go in and out with `fs cp`.",
+        })
+    }
+
+    /// Copies what is in a folder into a data set.
+    pub(super) fn put(&mut self, folder: &Path, dataset: &str) -> Result<(), Problem> {
+        if self.mounted {
+            let target = self.mountpoint(dataset);
+            self.time(&format!("copy into {}", target.display()), || compare::copy(folder, &target))?;
+            return Ok(());
+        }
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default().into_owned();
+            let target = format!("{dataset}:/{name}");
+            let path = path.display().to_string();
+            self.fs(&["cp", "-r", &path, &target])?;
+        }
+        Ok(())
+    }
+
+    /// Compares a data set with a folder: nothing may differ, be missing or be there besides.
+    pub(super) fn compare(&mut self, folder: &Path, dataset: &str) -> Result<(), Problem> {
+        let (place, temporary) = if self.mounted {
+            (self.mountpoint(dataset), false)
+        } else {
+            let place = self.scratch("read-back")?;
+            let target = place.display().to_string();
+            self.fs(&["cp", "-r", &format!("{dataset}:/."), &target])?;
+            (place, true)
+        };
+        let compared = self.time(&format!("compare {dataset} with what it must be"), || compare::trees(folder, &place))?;
+        self.note(&format!("identical: {} entries, {:.1} MB", compared.entries, compared.bytes as f64 / 1e6))?;
+        if temporary {
+            fs::remove_dir_all(&place)?;
+        }
+        Ok(())
+    }
+
+    /// Changes and deletes a part of what is in a data set.
+    pub(super) fn spoil(&mut self, dataset: &str) -> Result<(), Problem> {
+        if !self.mounted {
+            let junk = self.scratch("junk")?;
+            fs::write(junk.join("junk"), vec![7; 3_000_000])?;
+            self.put(&junk, dataset)?;
+            return Ok(fs::remove_dir_all(junk)?);
+        }
+        let place = self.mountpoint(dataset);
+        self.time(&format!("change and delete files in {}", place.display()), || {
+            for (index, entry) in fs::read_dir(&place)?.enumerate() {
+                let path = entry?.path();
+                match (index % 2, path.is_dir()) {
+                    (0, true) => fs::remove_dir_all(&path)?,
+                    (0, false) => fs::remove_file(&path)?,
+                    _ => fs::rename(&path, path.with_extension("renamed"))?,
+                }
+            }
+            Ok(fs::write(place.join("junk"), vec![7; 3_000_000])?)
+        })
+    }
+
+    /// Makes a folder of new files, and puts the same into `second`, which shows what must come of it.
+    pub(super) fn work(&mut self, second: &Path) -> Result<PathBuf, Problem> {
+        let work = self.scratch("work")?;
+        let report = work.join("report");
+        fs::create_dir(&report)?;
+        for number in 0..10 {
+            fs::write(report.join(format!("page-{number}")), format!("page {number}\n").repeat(700))?;
+        }
+        symlink("page-0", report.join("first"))?;
+        fs::hard_link(report.join("page-1"), report.join("second"))?;
+        compare::copy(&work, second)?;
+        Ok(work)
+    }
+}

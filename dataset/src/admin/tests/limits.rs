@@ -1,0 +1,82 @@
+//! Quotas and reservations.
+
+use rustix::io::Errno;
+
+use super::world::{World, name, noise, refusal};
+use crate::admin::{Assignment, Error};
+
+impl World {
+    fn set(&self, dataset: &str, property: &str, value: &str) -> Result<(), Error> {
+        let assignment = Assignment { property: property.into(), value: value.into() };
+        self.datasets.set(&[dataset.parse().unwrap()], &[assignment])
+    }
+}
+
+#[test]
+fn a_quota_bounds_what_lies_below() {
+    let world = World::new(21);
+    world.create("tank/a").unwrap();
+    world.create("tank/a/b").unwrap();
+    world.set("tank/a", "quota", "4M").unwrap();
+    world.write("tank/a/b", "one", &noise(1, 3 << 20));
+    assert_eq!(world.try_write("tank/a/b", "two", &noise(2, 3 << 20)), Err(Errno::DQUOT));
+    assert!(world.number("tank/a", "used") <= 4 << 20);
+    assert!(world.number("tank/a/b", "available") < 1 << 20);
+    assert!(world.number("tank", "available") > 100 << 20);
+    world.remove("tank/a/b", "one");
+    world.write("tank/a/b", "two", &noise(2, 2 << 20));
+    assert!(matches!(refusal(world.set("tank/a", "quota", "1M")), Error::Limit { .. }));
+    world.set("tank/a", "quota", "none").unwrap();
+    world.write("tank/a/b", "three", &noise(3, 6 << 20));
+    world.judge();
+}
+
+#[test]
+fn a_refquota_does_not_count_snapshots() {
+    let world = World::new(22);
+    world.create("tank/a").unwrap();
+    world.set("tank/a", "refquota", "4M").unwrap();
+    for round in 0..3 {
+        world.write("tank/a", "file", &noise(round, 3 << 20));
+        world.snapshot(&format!("tank/a@{round}")).unwrap();
+        world.remove("tank/a", "file");
+    }
+    assert!(world.number("tank/a", "used") > 9 << 20);
+    assert_eq!(world.try_write("tank/a", "large", &noise(9, 5 << 20)), Err(Errno::DQUOT));
+    world.judge();
+}
+
+#[test]
+fn reservations_are_taken_from_the_others() {
+    let world = World::new(23);
+    world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    let before = world.number("tank/b", "available");
+    world.set("tank/a", "reservation", "50M").unwrap();
+    world.set("tank/a", "refreservation", "20M").unwrap();
+    let after = world.number("tank/b", "available");
+    assert!(before - after > 49 << 20, "{before} {after}");
+    assert!(world.number("tank/a", "available") > after + (49 << 20));
+    assert!(world.number("tank", "used") > 50 << 20);
+    assert_eq!(world.number("tank/a", "usedbyrefreservation"), (20 << 20) - world.number("tank/a", "referenced"));
+    assert!(matches!(refusal(world.set("tank/b", "reservation", "1T")), Error::Limit { .. }));
+    world.write("tank/a", "file", &noise(1, 5 << 20));
+    world.judge();
+    world.destroy("tank/a", true, false).unwrap();
+    world.work();
+    world.judge();
+    assert!(world.number("tank/b", "available") > after + (45 << 20));
+}
+
+#[test]
+fn moving_a_data_set_respects_quotas() {
+    let world = World::new(24);
+    world.create("tank/a").unwrap();
+    world.create("tank/small").unwrap();
+    world.write("tank/a", "file", &noise(1, 3 << 20));
+    world.set("tank/small", "quota", "2M").unwrap();
+    let moved = world.datasets.rename(&name("tank/a"), &name("tank/small/a"), false, (0, 0));
+    assert!(matches!(refusal(moved), Error::Quota { .. }));
+    assert_eq!(world.names(), ["tank", "tank/a", "tank/small"]);
+    world.judge();
+}

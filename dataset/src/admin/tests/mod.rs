@@ -1,0 +1,6 @@
+//! Data sets on a real engine over devices in memory, judged by the check after every test.
+
+mod limits;
+mod model;
+mod requests;
+mod world;

@@ -1,0 +1,196 @@
+//! A pool to administer.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use pool::{
+    admin::{self, CreateOptions, OpenOptions},
+    check::{self, Ledger},
+    device::{Device, MemoryDevice},
+    env::SeededEnv,
+    txg::{Engine, Settings},
+    units::MIB,
+};
+use rustix::io::Errno;
+
+use crate::{
+    admin::{
+        CreateRequest, Datasets, DestroyRequest, DestroySnapshotsRequest, Destroyed, Error, ListRequest, Progress, Result,
+        RollbackRequest, RolledBack,
+    },
+    fs::{self, Caller, FileSystem, ROOT, SetAttr},
+    lineage,
+    name::{DatasetName, Name},
+};
+
+/// Files by name, all in the root directory.
+pub(super) type Files = BTreeMap<String, Vec<u8>>;
+
+/// A pool named tank in memory.
+pub(super) struct World {
+    device: Arc<dyn Device>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) datasets: Arc<Datasets>,
+}
+
+fn settings() -> Settings {
+    Settings { cache: 16 * MIB, dirty: 32 * MIB, workers: 0 }
+}
+
+pub(super) fn name(text: &str) -> DatasetName {
+    text.parse().unwrap()
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> World {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("disk", 256 * MIB));
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let pool = admin::create(vec![device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
+        World { device, engine, datasets }
+    }
+
+    /// Closes the pool and opens it again.
+    pub(super) fn reopen(&mut self) {
+        self.datasets.close_all().unwrap();
+        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+        let seed = self.engine.env().random();
+        let pool = admin::open(vec![self.device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        self.engine = pool.engine().clone();
+        self.datasets = Datasets::open(self.engine.clone(), name("tank"));
+    }
+
+    pub(super) fn fs(&self, dataset: &str) -> Arc<FileSystem> {
+        self.datasets.open_dataset(&name(dataset)).unwrap().fs().clone()
+    }
+
+    pub(super) fn write(&self, dataset: &str, file: &str, content: &[u8]) {
+        self.try_write(dataset, file, content).unwrap();
+    }
+
+    pub(super) fn try_write(&self, dataset: &str, file: &str, content: &[u8]) -> Result<(), Errno> {
+        let fs = self.fs(dataset);
+        let ino = fs.create(&Caller::default(), ROOT, file.as_bytes(), 0o644, false)?.ino;
+        fs.setattr(&Caller::default(), ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+        for (index, part) in content.chunks(64 << 10).enumerate() {
+            fs.write(ino, (index as u64) << 16, part, false)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, dataset: &str, file: &str) {
+        self.fs(dataset).unlink(ROOT, file.as_bytes()).unwrap();
+    }
+
+    /// The files of a data set or snapshot.
+    pub(super) fn files(&self, of: &str) -> Files {
+        match of.parse::<Name>().unwrap() {
+            Name::Dataset(name) => read_all(self.datasets.open_dataset(&name).unwrap().fs()),
+            Name::Snapshot(name) => read_all(&self.datasets.open_snapshot(&name).unwrap().fs),
+            Name::Bookmark(_) => unreachable!("a bookmark has no files"),
+        }
+    }
+
+    pub(super) fn create(&self, dataset: &str) -> Result<Vec<DatasetName>> {
+        self.datasets.create(CreateRequest { name: name(dataset), parents: false, properties: Vec::new(), owner: (0, 0) })
+    }
+
+    pub(super) fn snapshot(&self, snapshot: &str) -> Result<()> {
+        self.datasets.snapshot(vec![snapshot.parse().unwrap()], false, Vec::new()).map(drop)
+    }
+
+    pub(super) fn clone(&self, snapshot: &str, dataset: &str) -> Result<()> {
+        self.datasets.clone_snapshot(&snapshot.parse().unwrap(), &name(dataset), false, Vec::new(), (0, 0))
+    }
+
+    pub(super) fn rollback(&self, snapshot: &str, later: bool, dependents: bool) -> Result<RolledBack> {
+        self.datasets.rollback(RollbackRequest { snapshot: snapshot.parse().unwrap(), later, dependents })
+    }
+
+    /// Destroys a data set, or snapshots.
+    pub(super) fn destroy(&self, what: &str, recursive: bool, dependents: bool) -> Result<Destroyed> {
+        self.destroy_or_not(what, recursive, dependents, false)
+    }
+
+    pub(super) fn destroy_or_not(&self, what: &str, recursive: bool, dependents: bool, dry: bool) -> Result<Destroyed> {
+        match what.parse() {
+            Ok(set) => {
+                let request = DestroySnapshotsRequest { set, recursive, dependents, defer: false };
+                self.datasets.destroy_snapshots(request, dry)
+            }
+            Err(_) => self.datasets.destroy(DestroyRequest { name: name(what), recursive, dependents }, dry),
+        }
+    }
+
+    /// A property's canonical value; `-` where there is none.
+    pub(super) fn get(&self, of: &str, property: &str) -> String {
+        let valued = self.datasets.get(&of.parse().unwrap(), property).unwrap();
+        valued.map_or("-".into(), |valued| valued.value)
+    }
+
+    pub(super) fn number(&self, of: &str, property: &str) -> u64 {
+        self.get(of, property).parse().unwrap()
+    }
+
+    /// The names of everything there is.
+    pub(super) fn names(&self) -> Vec<String> {
+        let request = ListRequest { depth: None, ..ListRequest::default() };
+        self.datasets.list(&request).unwrap().iter().map(|listed| listed.name.to_string()).collect()
+    }
+
+    /// Does all background work.
+    pub(super) fn work(&self) {
+        while self.datasets.background_step().unwrap() == Progress::Worked {}
+    }
+
+    /// Commits, and fails if the check finds anything.
+    pub(super) fn judge(&self) {
+        self.engine.commit().unwrap();
+        let report = lineage::check::check(&self.engine).unwrap();
+        let mut ledger = Ledger::default();
+        check::enter_catalogue(&self.engine, &mut ledger);
+        report.enter(&mut ledger);
+        let findings = check::conclude(&self.engine, &mut ledger).unwrap();
+        assert!(findings.is_empty(), "{findings:#?}");
+        for listed in self.datasets.list(&ListRequest { depth: None, ..ListRequest::default() }).unwrap() {
+            let Name::Dataset(name) = listed.name else { continue };
+            let dataset = self.datasets.open_dataset(&name).unwrap();
+            assert_eq!(fs::check::check(dataset.head()).unwrap(), [], "{name}");
+        }
+    }
+}
+
+fn read_all(fs: &FileSystem) -> Files {
+    let mut entries = Vec::new();
+    fs.readdir(ROOT, 0, &mut |entry| {
+        entries.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.ino));
+        true
+    })
+    .unwrap();
+    let read = |ino| {
+        let mut content = Vec::new();
+        let len = fs.getattr(ino).unwrap().size as usize;
+        while content.len() < len {
+            fs.read(ino, content.len() as u64, len - content.len(), &mut content).unwrap();
+        }
+        content
+    };
+    entries.into_iter().filter(|(name, _)| name != "." && name != "..").map(|(name, ino)| (name, read(ino))).collect()
+}
+
+/// Bytes that do not compress.
+pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// The refusal of a request.
+pub(super) fn refusal<T: std::fmt::Debug>(result: Result<T>) -> Error {
+    result.expect_err("the request should have been refused")
+}

@@ -1,0 +1,178 @@
+//! Attributes: what `stat` shows, and changing them.
+
+use pool::env::Nanos;
+use rustix::io::Errno;
+
+use super::{
+    FileSystem,
+    change::{Change, load_inode},
+    failure::Failure,
+    inode::{FileType, Inode},
+    key::Ino,
+    xattr,
+};
+
+/// What `stat` shows of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// The object's number.
+    pub ino: Ino,
+    /// The transaction group that made it.
+    pub generation: u64,
+    /// Its type.
+    pub file_type: FileType,
+    /// Permission and set-id bits.
+    pub mode: u16,
+    /// How many names it has.
+    pub nlink: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// A device's number.
+    pub rdev: u32,
+    /// Its length in bytes; of a directory, the number of its entries.
+    pub size: u64,
+    /// The bytes that are no holes, in units of 512.
+    pub blocks: u64,
+    /// The size of reads and writes that suits it, in bytes.
+    pub block_size: u32,
+    /// When it was last read.
+    pub atime: Nanos,
+    /// When its content last changed.
+    pub mtime: Nanos,
+    /// When anything of it last changed.
+    pub ctime: Nanos,
+    /// When it was made.
+    pub crtime: Nanos,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time at which the change happens.
+    Now,
+    /// This time.
+    At(Nanos),
+}
+
+impl SetTime {
+    fn at(self, now: Nanos) -> Nanos {
+        match self {
+            SetTime::Now => now,
+            SetTime::At(time) => time,
+        }
+    }
+}
+
+/// Attributes to change; those that are `None` stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission and set-id bits.
+    pub mode: Option<u32>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// The length.
+    pub size: Option<u64>,
+    /// When it was last read.
+    pub atime: Option<SetTime>,
+    /// When its content last changed.
+    pub mtime: Option<SetTime>,
+    /// When anything of it last changed.
+    pub ctime: Option<Nanos>,
+    /// Whether a change of the length takes set-id bits away.
+    pub kill_suid: bool,
+}
+
+/// Who asks, as far as new files and the rules of set-id bits depend on it. Permissions are the kernel's to check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+const SUID: u16 = 0o4000;
+const SGID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o010;
+
+/// Takes the set-id bits off a file whose content or owner changes. A set-group bit without group execution is not one:
+/// it used to mean mandatory locking, and stays.
+pub(super) fn kill_set_id(inode: &mut Inode) {
+    if inode.is_dir() {
+        return;
+    }
+    inode.mode &= !SUID;
+    if inode.mode & GROUP_EXECUTE != 0 {
+        inode.mode &= !SGID;
+    }
+}
+
+impl FileSystem {
+    pub(super) fn attr(&self, ino: Ino, inode: &Inode) -> Attr {
+        Attr {
+            ino,
+            generation: inode.generation,
+            file_type: inode.file_type,
+            mode: inode.mode,
+            nlink: inode.nlink,
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: inode.rdev,
+            size: inode.size,
+            blocks: inode.bytes.div_ceil(512),
+            block_size: if inode.record_shift == 0 { self.options().recordsize } else { 1 << inode.record_shift },
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            crtime: inode.crtime,
+        }
+    }
+
+    /// The attributes of a file.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr, Errno> {
+        let inode = self.read_tree(|view| load_inode(view, ino))?;
+        Ok(self.attr(ino, &inode))
+    }
+
+    /// Changes attributes. A new length is set in the same step.
+    pub fn setattr(&self, _caller: &Caller, ino: Ino, set: &SetAttr) -> Result<Attr, Errno> {
+        self.writable()?;
+        let inode = match set.size {
+            Some(size) => self.truncate(ino, size, set)?,
+            None => self.update_tree(|change| {
+                set_attributes(change, ino, set)?;
+                change.inode(ino)
+            })?,
+        };
+        Ok(self.attr(ino, &inode))
+    }
+}
+
+/// Sets everything but the length.
+pub(super) fn set_attributes(change: &mut Change<'_>, ino: Ino, set: &SetAttr) -> Result<(), Failure> {
+    let now = change.now;
+    let owner_changes = set.uid.is_some() || set.gid.is_some();
+    let inode = change.edit(ino)?;
+    if owner_changes || (set.kill_suid && set.size.is_some()) {
+        kill_set_id(inode);
+    }
+    inode.uid = set.uid.unwrap_or(inode.uid);
+    inode.gid = set.gid.unwrap_or(inode.gid);
+    if let Some(mode) = set.mode {
+        inode.mode = (mode & 0o7777) as u16;
+    }
+    if set.size.is_some() {
+        inode.mtime = now;
+    }
+    inode.atime = set.atime.map_or(inode.atime, |time| time.at(now));
+    inode.mtime = set.mtime.map_or(inode.mtime, |time| time.at(now));
+    inode.ctime = set.ctime.unwrap_or(now);
+    if owner_changes || set.size.is_some() {
+        xattr::drop_capability(change, ino)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! One change of a dataset's tree while it is being put together.
+//!
+//! Wraps the view and the batch of an update. Inodes that are edited are held until the end and put once, however often
+//! the operation touches them: a rename within a directory meets the same inode twice.
+
+use pool::{
+    env::Nanos,
+    format::key::Key,
+    tree::{Batch, Block, View},
+    units::Txg,
+};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+
+use super::{
+    failure::{Failure, damaged},
+    inode::Inode,
+    key::{self, Ino},
+    master::Master,
+};
+
+/// The inode `ino` as the view has it.
+pub(super) fn load_inode(view: &View<'_>, ino: Ino) -> Result<Inode, Failure> {
+    if ino == key::DATASET {
+        return Err(Errno::NOENT.into());
+    }
+    let key = key::inode(ino);
+    let entry = view.get(key)?.ok_or(Errno::NOENT)?;
+    Inode::decode(entry.body()).map_err(damaged(key))
+}
+
+/// The directory `ino` as the view has it.
+pub(super) fn load_directory(view: &View<'_>, ino: Ino) -> Result<Inode, Failure> {
+    let inode = load_inode(view, ino)?;
+    if inode.is_dir() { Ok(inode) } else { Err(Errno::NOTDIR.into()) }
+}
+
+/// The master item as the view has it.
+pub(super) fn load_master(view: &View<'_>) -> Result<Master, Failure> {
+    let key = key::master();
+    let Some(entry) = view.get(key)? else {
+        let missing = pool::format::codec::Malformed { what: "dataset without a master item" };
+        return Err(damaged(key)(missing));
+    };
+    Master::decode(entry.body()).map_err(damaged(key))
+}
+
+/// A change being put together.
+pub(super) struct Change<'a> {
+    /// The tree as it was before.
+    pub(super) view: View<'a>,
+    /// When the change happens.
+    pub(super) now: Nanos,
+    batch: &'a mut Batch,
+    inodes: SmallVec<[(Ino, Inode); 4]>,
+    master: Option<Master>,
+}
+
+impl<'a> Change<'a> {
+    pub(super) fn new(view: View<'a>, batch: &'a mut Batch, now: Nanos) -> Change<'a> {
+        Change { view, now, batch, inodes: SmallVec::new(), master: None }
+    }
+
+    /// The open transaction group.
+    pub(super) fn txg(&self) -> Txg {
+        self.view.txg()
+    }
+
+    /// An inode with the edits made so far.
+    pub(super) fn inode(&self, ino: Ino) -> Result<Inode, Failure> {
+        match self.inodes.iter().find(|(held, _)| *held == ino) {
+            Some((_, inode)) => Ok(*inode),
+            None => load_inode(&self.view, ino),
+        }
+    }
+
+    /// An inode to edit.
+    pub(super) fn edit(&mut self, ino: Ino) -> Result<&mut Inode, Failure> {
+        let index = match self.inodes.iter().position(|(held, _)| *held == ino) {
+            Some(index) => index,
+            None => {
+                let inode = load_inode(&self.view, ino)?;
+                self.inodes.push((ino, inode));
+                self.inodes.len() - 1
+            }
+        };
+        Ok(&mut self.inodes[index].1)
+    }
+
+    /// A directory that still has a name, to edit.
+    pub(super) fn edit_directory(&mut self, dir: Ino) -> Result<&mut Inode, Failure> {
+        let inode = self.edit(dir)?;
+        match inode {
+            inode if !inode.is_dir() => Err(Errno::NOTDIR.into()),
+            inode if inode.nlink == 0 => Err(Errno::NOENT.into()),
+            inode => Ok(inode),
+        }
+    }
+
+    /// Adds a new inode under the next number.
+    pub(super) fn add(&mut self, inode: Inode) -> Result<Ino, Failure> {
+        let master = self.edit_master()?;
+        let ino = master.next;
+        master.next = ino.checked_add(1).ok_or(Errno::NOSPC)?;
+        master.files += 1;
+        self.inodes.push((ino, inode));
+        Ok(ino)
+    }
+
+    /// Takes an inode out of the tree; what else belongs to it must be gone.
+    pub(super) fn remove(&mut self, ino: Ino) -> Result<(), Failure> {
+        let master = self.edit_master()?;
+        master.files = master.files.saturating_sub(1);
+        self.inodes.retain(|(held, _)| *held != ino);
+        self.delete(key::inode(ino));
+        Ok(())
+    }
+
+    fn edit_master(&mut self) -> Result<&mut Master, Failure> {
+        let master = match self.master.take() {
+            Some(master) => master,
+            None => load_master(&self.view)?,
+        };
+        Ok(self.master.insert(master))
+    }
+
+    /// Puts an item.
+    pub(super) fn put(&mut self, key: Key, body: impl Into<Vec<u8>>, block: Option<&Block>) {
+        self.batch.put(key, body, block);
+    }
+
+    /// Deletes an item.
+    pub(super) fn delete(&mut self, key: Key) {
+        self.batch.delete(key);
+    }
+
+    /// Says that no item refers to this block any more.
+    pub(super) fn kill(&mut self, block: Block) {
+        self.batch.kill(block);
+    }
+
+    /// Puts what was held back.
+    pub(super) fn finish(self) {
+        for (ino, inode) in self.inodes {
+            self.batch.put(key::inode(ino), inode.encode(), None);
+        }
+        if let Some(master) = self.master {
+            self.batch.put(key::master(), master.encode(), None);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How an operation on the tree ends early, and what its caller is told.
+
+use pool::{
+    error::{Error, ErrorKind},
+    format::{codec::Malformed, key::Key},
+    tree::{Block, Miss},
+    txg::OpError,
+};
+use rustix::io::Errno;
+
+/// Why an attempt at an operation ended early.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A node is not in memory: the head reads it and tries again.
+    Miss(Miss),
+    /// The content of these blocks is needed: the operation reads them and tries again.
+    Need(Vec<Block>),
+    /// The file is still being truncated: that is to be finished first.
+    Truncating,
+    /// The engine failed.
+    Engine(Error),
+    /// The request cannot be met; this is its answer.
+    Refused(Errno),
+}
+
+impl From<Miss> for Failure {
+    fn from(miss: Miss) -> Failure {
+        Failure::Miss(miss)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Engine(error)
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        Failure::Refused(errno)
+    }
+}
+
+impl OpError for Failure {
+    fn miss(&self) -> Option<&Miss> {
+        match self {
+            Failure::Miss(miss) => Some(miss),
+            _ => None,
+        }
+    }
+}
+
+impl From<Failure> for Errno {
+    fn from(failure: Failure) -> Errno {
+        match failure {
+            Failure::Refused(errno) => errno,
+            Failure::Engine(error) => errno(&error),
+            Failure::Miss(_) | Failure::Need(_) | Failure::Truncating => {
+                unreachable!("the head and the file's operations try again")
+            }
+        }
+    }
+}
+
+/// What the kernel is told about an error of the engine. The error itself goes to the log.
+pub(super) fn errno(error: &Error) -> Errno {
+    match error {
+        Error::OutOfSpace => return Errno::NOSPC,
+        Error::Closed(_) => return Errno::ROFS,
+        _ => {}
+    }
+    tracing::error!(%error, "file system operation failed");
+    match error.kind() {
+        ErrorKind::Space => Errno::NOSPC,
+        _ => Errno::IO,
+    }
+}
+
+/// The failure that an item that makes no sense is.
+pub(super) fn damaged(key: Key) -> impl FnOnce(Malformed) -> Failure {
+    move |malformed| Failure::Engine(Error::damaged(format!("item {key} of a dataset"), malformed))
+}

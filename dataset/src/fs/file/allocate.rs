@@ -1,0 +1,128 @@
+//! `fallocate`: punching holes, zeroing, and making a file longer.
+//!
+//! Space is not set aside for single files, since every write goes to a new place anyway: allocating checks that there is
+//! room, and sets the length.
+
+use rustix::io::Errno;
+
+use super::write::{Input, Outcome, Part, effective_shift, load_content, need, plan};
+use crate::fs::{
+    FileSystem, Options,
+    attr::kill_set_id,
+    failure::Failure,
+    inode::MAX_SIZE,
+    key::{self, EXTENT, Ino},
+};
+
+/// One update of the tree punches at most so many records.
+const STEP_RECORDS: usize = 64;
+
+/// What `fallocate` is to do; with no flag, allocate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FallocateFlags {
+    /// Leave the file's length as it is.
+    pub keep_size: bool,
+    /// Make the range a hole.
+    pub punch_hole: bool,
+    /// Make the range read as zeros.
+    pub zero_range: bool,
+}
+
+impl FileSystem {
+    /// Allocates, punches or zeroes a range of a file.
+    pub fn fallocate(&self, ino: Ino, flags: FallocateFlags, offset: u64, len: u64) -> Result<(), Errno> {
+        self.writable()?;
+        if len == 0 {
+            return Err(Errno::INVAL);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= MAX_SIZE).ok_or(Errno::FBIG)?;
+        if flags.punch_hole && (flags.zero_range || !flags.keep_size) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let _exclusive = self.locks.of(ino).write();
+        if flags.punch_hole || flags.zero_range {
+            self.punch(ino, offset, end)?;
+        } else {
+            self.check_room(ino, offset, end)?;
+        }
+        if flags.punch_hole { Ok(()) } else { self.extend(ino, end, flags.keep_size) }
+    }
+
+    fn check_room(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Errno> {
+        let size = self.getattr(ino)?.size;
+        let available = match &*self.room.read() {
+            Some(room) => room.space().1,
+            None => self.head.engine().available(),
+        };
+        if end.saturating_sub(size.max(offset)) > available { Err(Errno::NOSPC) } else { Ok(()) }
+    }
+
+    fn extend(&self, ino: Ino, end: u64, keep_size: bool) -> Result<(), Errno> {
+        self.update_content(ino, |change, _| {
+            load_content(change, ino)?;
+            let now = change.now;
+            let inode = change.edit(ino)?;
+            inode.ctime = now;
+            if !keep_size && end > inode.size {
+                inode.size = end;
+                inode.mtime = now;
+            }
+            kill_set_id(inode);
+            Ok(())
+        })
+    }
+
+    /// Makes `from..end` a hole, in bounded steps: records that hold nothing cost nothing.
+    fn punch(&self, ino: Ino, from: u64, end: u64) -> Result<(), Errno> {
+        let options = self.options();
+        let mut at = Some(from);
+        while let Some(from) = at {
+            at = self.punch_step(ino, from, end, options)?;
+        }
+        Ok(())
+    }
+
+    /// Punches some records, and returns where to go on.
+    fn punch_step(&self, ino: Ino, from: u64, end: u64, options: Options) -> Result<Option<u64>, Errno> {
+        let (outcome, next) = self.update_content(ino, |change, fetched| {
+            let inode = load_content(change, ino)?;
+            let shift = effective_shift(&inode, &options);
+            let (mut plans, mut at) = (Vec::new(), Some(from));
+            while plans.len() < STEP_RECORDS {
+                let Some(part) = at.map(|at| next_part(change, ino, shift, at, end)).transpose()?.flatten() else {
+                    at = None;
+                    break;
+                };
+                at = Some(part.end()).filter(|at| *at < end);
+                plans.push(plan(change, ino, &inode, shift, part, fetched)?);
+            }
+            need(&plans, fetched)?;
+            let mut outcome = Outcome::default();
+            for plan in &plans {
+                self.execute(change, ino, (shift, options), plan, fetched, &mut [], &mut outcome)?;
+            }
+            let now = change.now;
+            let inode = change.edit(ino)?;
+            (inode.mtime, inode.ctime) = (now, now);
+            kill_set_id(inode);
+            Ok((outcome, at))
+        })?;
+        self.submit(outcome);
+        Ok(next)
+    }
+}
+
+/// The part of `from..end` that lies in the next record that holds anything.
+fn next_part(
+    change: &crate::fs::change::Change<'_>,
+    ino: Ino,
+    shift: u8,
+    from: u64,
+    end: u64,
+) -> Result<Option<Part<'static>>, Failure> {
+    let start = from >> shift << shift;
+    let Some(entry) = change.view.first(key::span(ino, EXTENT, start, end))? else { return Ok(None) };
+    let start = entry.key().offset >> shift << shift;
+    let (from, end) = (from.max(start), end.min(start + (1 << shift)));
+    Ok(Some(Part { offset: from, input: Input::Hole(end - from) }))
+}

@@ -1,0 +1,223 @@
+//! The extents of one record, apart from the tree: cut a range out, put a piece in, and store what has changed.
+
+use pool::{
+    format::codec::Malformed,
+    tree::{Block, Policy, Record, View},
+    txg::Head,
+    units::Txg,
+};
+
+use super::extent::{Content, Extent, Piece};
+use crate::fs::{
+    change::Change,
+    failure::{Failure, damaged},
+    key::{self, EXTENT, Ino},
+};
+
+/// A record in more pieces is written anew.
+pub(super) const PIECES_MAX: usize = 12;
+/// A block of at most so many bytes is left alone, however little of it is used.
+const SPARSE_MIN: u64 = 4096;
+
+/// The pieces of the file from `start` up to `end`, both at a record's boundary.
+pub(super) fn load(view: &View<'_>, ino: Ino, start: u64, end: u64) -> Result<Vec<Piece>, Failure> {
+    view.range(key::span(ino, EXTENT, start, end)).map(|entry| Piece::decode(&entry?)).collect()
+}
+
+/// The pieces of one record, from `start` up to `end`: in order, and within it.
+pub(super) fn load_record(view: &View<'_>, ino: Ino, start: u64, end: u64) -> Result<Vec<Piece>, Failure> {
+    let pieces = load(view, ino, start, end)?;
+    let mut at = start;
+    for piece in &pieces {
+        if piece.offset < at || piece.end() > end {
+            return Err(damaged(key::extent(ino, piece.offset))(Malformed { what: "extent's place in its record" }));
+        }
+        at = piece.end();
+    }
+    Ok(pieces)
+}
+
+/// The pieces without the bytes `from..to`.
+pub(super) fn cut(pieces: &[Piece], from: u64, to: u64) -> Vec<Piece> {
+    let mut rest = Vec::with_capacity(pieces.len() + 1);
+    for piece in pieces {
+        if piece.end() <= from || piece.offset >= to {
+            rest.push(piece.clone());
+            continue;
+        }
+        match &piece.content {
+            Content::Inline(bytes) => rest.extend(cut_inline(piece, bytes, from, to)),
+            Content::Part { block, start } => {
+                if piece.offset < from {
+                    rest.push(Piece { len: from - piece.offset, ..piece.clone() });
+                }
+                if piece.end() > to {
+                    let start = start + (to - piece.offset) as u32;
+                    let content = Content::Part { block: block.clone(), start };
+                    rest.push(Piece { offset: to, len: piece.end() - to, content });
+                }
+            }
+        }
+    }
+    rest
+}
+
+/// Inline content always begins at the file's start, so a range within it is zeroed and not cut out.
+fn cut_inline(piece: &Piece, bytes: &[u8], from: u64, to: u64) -> Option<Piece> {
+    let mut bytes = bytes.to_vec();
+    if to >= piece.end() {
+        bytes.truncate((from - piece.offset.min(from)) as usize);
+    } else {
+        bytes[from as usize..to as usize].fill(0);
+    }
+    let len = bytes.len() as u64;
+    (len > 0).then_some(Piece { offset: piece.offset, len, content: Content::Inline(bytes) })
+}
+
+/// Puts a piece where nothing is, joined with its neighbours if they go on in the same block.
+pub(super) fn join(pieces: &mut Vec<Piece>, piece: Piece) {
+    let index = pieces.partition_point(|other| other.offset < piece.offset);
+    pieces.insert(index, piece);
+    for left in [index, index.wrapping_sub(1)] {
+        if let Some([one, two]) = pieces.get(left..).and_then(|rest| rest.first_chunk::<2>())
+            && goes_on(one, two)
+        {
+            let len = two.len;
+            pieces[left].len += len;
+            pieces.remove(left + 1);
+        }
+    }
+}
+
+fn goes_on(one: &Piece, two: &Piece) -> bool {
+    match (&one.content, &two.content) {
+        (Content::Part { block, start }, Content::Part { block: other, start: next }) => {
+            one.end() == two.offset && u64::from(*start) + one.len == u64::from(*next) && block.same(other)
+        }
+        _ => false,
+    }
+}
+
+/// The distinct blocks of the pieces.
+pub(super) fn blocks(pieces: &[Piece]) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for block in pieces.iter().filter_map(Piece::block) {
+        if !blocks.iter().any(|other| other.same(block)) {
+            blocks.push(block.clone());
+        }
+    }
+    blocks
+}
+
+/// The sum of the pieces' lengths.
+pub(super) fn bytes(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|piece| piece.len).sum()
+}
+
+/// Whether the record is better written anew: it is in many pieces, or less than half of one of its stored blocks is
+/// still used.
+pub(super) fn is_ragged(pieces: &[Piece]) -> bool {
+    let sparse = |block: &Block| {
+        let Some(pointer) = block.pointer() else { return false };
+        let used: u64 = pieces
+            .iter()
+            .filter(|piece| piece.block().is_some_and(|other| other.same(block)))
+            .map(|piece| piece.len)
+            .sum();
+        u64::from(pointer.logical) > SPARSE_MIN && used * 2 < u64::from(pointer.logical)
+    };
+    pieces.len() > PIECES_MAX || blocks(pieces).iter().any(sparse)
+}
+
+/// Stores the difference between the pieces that a record had and those that it has now: items, and blocks that nothing
+/// refers to any more.
+pub(super) fn store(change: &mut Change<'_>, head: &Head, ino: Ino, before: &[Piece], after: &[Piece]) {
+    for old in before {
+        if !after.iter().any(|new| new.offset == old.offset) {
+            change.delete(key::extent(ino, old.offset));
+        }
+    }
+    let mut kept: Vec<Block> = Vec::new();
+    for new in after {
+        let there = before.iter().find(|old| old.offset == new.offset);
+        if there.is_some_and(|old| old.same(new)) {
+            kept.extend(new.block().cloned());
+            continue;
+        }
+        match &new.content {
+            Content::Inline(bytes) => change.put(key::extent(ino, new.offset), Extent::Inline(bytes).encode(), None),
+            Content::Part { block, start } => {
+                let stays = there.and_then(Piece::block).is_some_and(|old| old.same(block));
+                let (block, start) =
+                    if stays { (block.clone(), *start) } else { moved(head, change.txg(), block, *start, new.len) };
+                let body = Extent::Part { len: new.len as u32, start }.encode();
+                change.put(key::extent(ino, new.offset), body, Some(&block));
+                kept.push(block);
+            }
+        }
+    }
+    for block in blocks(before) {
+        if !kept.iter().any(|other| other.same(&block)) {
+            change.kill(block);
+        }
+    }
+}
+
+/// The block as it is put under a key where it did not stand. Streams go by the logical birth of a pointer, so that
+/// becomes the open group; a record of an earlier group, whose pointer somebody else will make, is copied.
+fn moved(head: &Head, txg: Txg, block: &Block, start: u32, len: u64) -> (Block, u32) {
+    if let Block::Pending(record) = block
+        && record.pointer().is_none()
+    {
+        if record.txg() == txg {
+            return (block.clone(), start);
+        }
+        if let Some(bytes) = record.bytes() {
+            let part = bytes[start as usize..start as usize + len as usize].to_vec();
+            return (Block::Pending(head.record(txg, record.policy(), part)), 0);
+        }
+    }
+    let mut pointer = block.pointer().expect("a block without bytes in memory is stored");
+    pointer.logical_birth = txg;
+    (Block::Stored(pointer), start)
+}
+
+/// The content of the pieces from `from` up to `to`, with zeros in the holes. `content` knows the blocks.
+pub(super) fn assemble<'a>(
+    pieces: &'a [Piece],
+    from: u64,
+    to: u64,
+    content: impl Fn(&'a Block) -> &'a [u8],
+) -> Result<Vec<u8>, Malformed> {
+    let mut out = Vec::with_capacity((to - from) as usize);
+    for piece in pieces {
+        if piece.offset >= to || piece.end() <= from {
+            continue;
+        }
+        out.resize((piece.offset.max(from) - from) as usize, 0);
+        let bytes = match &piece.content {
+            Content::Inline(bytes) => bytes.as_slice(),
+            Content::Part { block, .. } => content(block),
+        };
+        piece.copy(bytes, from, to, &mut out)?;
+    }
+    out.resize((to - from) as usize, 0);
+    Ok(out)
+}
+
+/// A new block with these bytes, as the piece that begins at `offset`.
+pub(super) fn fresh(head: &Head, txg: Txg, policy: Policy, offset: u64, bytes: Vec<u8>) -> Piece {
+    let len = bytes.len() as u64;
+    let block = Block::Pending(head.record(txg, policy, bytes));
+    Piece { offset, len, content: Content::Part { block, start: 0 } }
+}
+
+/// The record in memory that the piece is part of, and where in the file the record's first byte would be.
+pub(super) fn pending(piece: &Piece) -> Option<(&std::sync::Arc<Record>, u64)> {
+    match &piece.content {
+        Content::Part { block: Block::Pending(record), start } => {
+            Some((record, piece.offset.checked_sub(u64::from(*start))?))
+        }
+        _ => None,
+    }
+}

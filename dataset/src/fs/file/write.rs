@@ -1,0 +1,403 @@
+//! Writing a file.
+//!
+//! A write is cut at the records' boundaries, and each part finds its way by what stands in its record:
+//!
+//! * *inline*, if the file is small enough to stay in the tree;
+//! * *in place*, if a block of the open transaction group that is still open to edits can take it;
+//! * *anew*, if the record has become ragged, or leaves the tree: what is there is read, merged, and written as one block;
+//! * *a piece* of its own otherwise: a block with just these bytes, and the extents around it trimmed.
+//!
+//! All looking, and all reading of blocks, comes before the first edit; after that the attempt cannot fail but for a node
+//! that is missing, and then it runs again with the same bytes in the same places.
+
+use std::{mem, sync::Arc};
+
+use pool::{
+    format::codec::Malformed,
+    tree::{Block, Record},
+    units::Txg,
+};
+use rustix::io::Errno;
+
+use super::{
+    Fetched, check_regular,
+    extent::{Content, INLINE_MAX, Piece},
+    record::{self, PIECES_MAX},
+};
+use crate::fs::{
+    FileSystem, Options,
+    attr::kill_set_id,
+    change::{Change, load_inode},
+    failure::{Failure, damaged},
+    inode::{Inode, MAX_SIZE, flag},
+    key::{self, Ino},
+    xattr,
+};
+
+/// One update of the tree takes at most so many bytes, and so many records.
+const STEP_BYTES: u64 = 4 << 20;
+const STEP_RECORDS: u64 = 64;
+/// A part of at least this size that begins a record is copied before the tree is locked.
+const COPY_AHEAD: u64 = 32 << 10;
+
+/// What is to be written into one record.
+#[derive(Clone, Copy)]
+pub(super) enum Input<'a> {
+    /// These bytes.
+    Data(&'a [u8]),
+    /// Zeros, as a hole where that is possible.
+    Hole(u64),
+}
+
+impl Input<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Input::Data(data) => data.len() as u64,
+            Input::Hole(len) => *len,
+        }
+    }
+}
+
+/// The part of a change that falls into one record.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    /// Where in the file it begins.
+    pub(super) offset: u64,
+    pub(super) input: Input<'a>,
+}
+
+impl Part<'_> {
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.input.len()
+    }
+}
+
+/// How a part is written.
+enum Way {
+    Inline,
+    InPlace(Arc<Record>, u64),
+    Anew,
+    Piece,
+}
+
+/// A part with what its record holds, and how it is to be written.
+pub(super) struct Plan<'a> {
+    part: Part<'a>,
+    before: Vec<Piece>,
+    way: Way,
+}
+
+/// What an attempt leaves to be done after it.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// Records that are full: nobody will edit them.
+    full: Vec<Arc<Record>>,
+}
+
+impl FileSystem {
+    /// Writes `data` at `offset`, and returns how much of it: less than all only if an error kept the rest from being
+    /// written. With `kill_priv` the file loses its set-id bits.
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
+        self.writable()?;
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_SIZE) {
+            return Err(Errno::FBIG);
+        }
+        if data.is_empty() {
+            return self.read_tree(|view| Ok(check_regular(&load_inode(view, ino)?)?)).map(|()| 0);
+        }
+        let _exclusive = self.locks.of(ino).write();
+        let mut written = 0;
+        while written < data.len() {
+            let at = offset + written as u64;
+            match self.write_step(ino, at, &data[written..], kill_priv) {
+                Ok(count) => written += count,
+                Err(errno) if written == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok(written)
+    }
+
+    /// Writes as much of `data` as one update takes.
+    fn write_step(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
+        let options = self.options();
+        let inode = self.read_tree(|view| load_inode(view, ino))?;
+        check_regular(&inode)?;
+        let record = record_size(&inode, &options);
+        let end = ((offset / record + STEP_RECORDS) * record).min(offset + STEP_BYTES.max(record));
+        let data = &data[..data.len().min((end - offset) as usize)];
+        self.admit(data.len() as u64)?;
+        let mut copies = copy_ahead(offset, data, record);
+        let outcome = self.update_content(ino, |change, fetched| {
+            let inode = load_content(change, ino)?;
+            let shift = effective_shift(&inode, &options);
+            let plans = parts(offset, data, 1 << shift)
+                .map(|part| plan(change, ino, &inode, shift, part, fetched))
+                .collect::<Result<Vec<_>, Failure>>()?;
+            need(&plans, fetched)?;
+            let mut outcome = Outcome::default();
+            for plan in &plans {
+                self.execute(change, ino, (shift, options), plan, fetched, &mut copies, &mut outcome)?;
+            }
+            let now = change.now;
+            let inode = change.edit(ino)?;
+            inode.size = inode.size.max(offset + data.len() as u64);
+            (inode.mtime, inode.ctime) = (now, now);
+            if kill_priv {
+                kill_set_id(inode);
+            }
+            xattr::drop_capability(change, ino)?;
+            Ok(outcome)
+        })?;
+        self.submit(outcome);
+        Ok(data.len())
+    }
+
+    /// Has the records that are full stored right away.
+    pub(super) fn submit(&self, outcome: Outcome) {
+        for record in &outcome.full {
+            self.head.submit(record);
+        }
+    }
+
+    /// Does what was planned, and keeps the inode's account.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one step, each with a life of its own")]
+    pub(super) fn execute(
+        &self,
+        change: &mut Change<'_>,
+        ino: Ino,
+        (shift, options): (u8, Options),
+        plan: &Plan<'_>,
+        fetched: &Fetched,
+        copies: &mut [(u64, Vec<u8>)],
+        outcome: &mut Outcome,
+    ) -> Result<(), Failure> {
+        let Plan { part, before, way } = plan;
+        let txg = change.txg();
+        let fresh = |offset, bytes| record::fresh(&self.head, txg, options.policy, offset, bytes);
+        let after = match (way, part.input) {
+            (Way::Inline, Input::Data(data)) => vec![merge_inline(before, part.offset, data)],
+            (Way::InPlace(record, base), Input::Data(data)) if edit(record, txg, part.offset - base, data) => {
+                let start = (part.offset - base) as u32;
+                let block = Block::Pending(record.clone());
+                let content = Content::Part { block, start };
+                let mut after = record::cut(before, part.offset, part.end());
+                record::join(&mut after, Piece { offset: part.offset, len: part.input.len(), content });
+                after
+            }
+            (Way::Anew, input) => {
+                let (from, bytes) = merge(ino, before, part, input, fetched)?;
+                vec![fresh(from, bytes)]
+            }
+            (_, Input::Hole(_)) => record::cut(before, part.offset, part.end()),
+            (_, Input::Data(data)) => {
+                let mut after = record::cut(before, part.offset, part.end());
+                let whole = data.len() as u64 == 1 << shift;
+                if !(whole && is_zero(data)) {
+                    record::join(&mut after, fresh(part.offset, take_copy(copies, part.offset, data)));
+                }
+                after
+            }
+        };
+        record::store(change, &self.head, ino, before, &after);
+        outcome.full.extend(full_record(&after, shift));
+        let has_block = after.iter().any(|piece| piece.block().is_some());
+        let inode = change.edit(ino)?;
+        inode.bytes = (inode.bytes + record::bytes(&after)).saturating_sub(record::bytes(before));
+        if has_block {
+            inode.record_shift = shift;
+        }
+        Ok(())
+    }
+}
+
+/// The inode of a regular file whose content may be changed.
+pub(super) fn load_content(change: &Change<'_>, ino: Ino) -> Result<Inode, Failure> {
+    let inode = change.inode(ino)?;
+    check_regular(&inode)?;
+    if inode.has(flag::TRUNCATING) { Err(Failure::Truncating) } else { Ok(inode) }
+}
+
+/// The file's record size as a power of two: its own, or that of the next file that gets a block.
+pub(super) fn effective_shift(inode: &Inode, options: &Options) -> u8 {
+    if inode.record_shift == 0 { options.record_shift() } else { inode.record_shift }
+}
+
+fn record_size(inode: &Inode, options: &Options) -> u64 {
+    1 << effective_shift(inode, options)
+}
+
+/// Cuts a write at the records' boundaries.
+fn parts(offset: u64, data: &[u8], record: u64) -> impl Iterator<Item = Part<'_>> {
+    let mut rest = (offset, data);
+    std::iter::from_fn(move || {
+        let (offset, data) = rest;
+        let room = record - offset % record;
+        let (head, tail) = data.split_at(data.len().min(room as usize));
+        rest = (offset + head.len() as u64, tail);
+        (!head.is_empty()).then_some(Part { offset, input: Input::Data(head) })
+    })
+}
+
+/// Copies of the larger parts that begin a record: they will most likely become blocks of their own.
+fn copy_ahead(offset: u64, data: &[u8], record: u64) -> Vec<(u64, Vec<u8>)> {
+    let parts = parts(offset, data, record).filter(|part| part.offset % record == 0);
+    let parts = parts.filter(|part| part.input.len() >= COPY_AHEAD.min(record));
+    let copies = parts.filter_map(|part| match part.input {
+        Input::Data(data) => Some((part.offset, data.to_vec())),
+        Input::Hole(_) => None,
+    });
+    copies.collect()
+}
+
+fn take_copy(copies: &mut [(u64, Vec<u8>)], offset: u64, data: &[u8]) -> Vec<u8> {
+    match copies.iter_mut().find(|(at, copy)| *at == offset && copy.len() == data.len()) {
+        Some((_, copy)) => mem::take(copy),
+        None => data.to_vec(),
+    }
+}
+
+/// Looks at the record that a part falls into, and decides how to write it.
+pub(super) fn plan<'a>(
+    change: &Change<'_>,
+    ino: Ino,
+    inode: &Inode,
+    shift: u8,
+    part: Part<'a>,
+    fetched: &Fetched,
+) -> Result<Plan<'a>, Failure> {
+    let start = part.offset >> shift << shift;
+    let before = record::load_record(&change.view, ino, start, start + (1 << shift))?;
+    let way = choose(inode, shift, &part, &before, change.txg(), fetched);
+    Ok(Plan { part, before, way })
+}
+
+fn choose(inode: &Inode, shift: u8, part: &Part<'_>, before: &[Piece], txg: Txg, fetched: &Fetched) -> Way {
+    let inline = before.iter().any(|piece| piece.block().is_none());
+    let after = record::cut(before, part.offset, part.end());
+    let Input::Data(_) = part.input else {
+        return if after.len() > PIECES_MAX { Way::Anew } else { Way::Piece };
+    };
+    let small = inode.size.max(part.end()) <= INLINE_MAX;
+    if small && before.iter().all(|piece| piece.block().is_none()) {
+        return Way::Inline;
+    }
+    if inline {
+        return Way::Anew;
+    }
+    // Having read the record's blocks, it would be a waste not to use them.
+    let was_read = !fetched.0.is_empty() && record::blocks(before).iter().all(|block| fetched.get(block).is_some());
+    let pieces = after.len() + 1;
+    let whole = part.input.len() == 1 << shift;
+    if !whole
+        && pieces <= PIECES_MAX
+        && let Some((record, base)) = before.iter().find_map(|piece| open_record(piece, part, txg))
+    {
+        return Way::InPlace(record, base);
+    }
+    if pieces > PIECES_MAX || (was_read && !after.is_empty()) || record::is_ragged(&after) {
+        return Way::Anew;
+    }
+    Way::Piece
+}
+
+/// The record of a piece, and where it begins in the file, if the part can be written into it: it is open to edits, and
+/// the part begins within it or right behind it.
+fn open_record(piece: &Piece, part: &Part<'_>, txg: Txg) -> Option<(Arc<Record>, u64)> {
+    let (record, base) = record::pending(piece)?;
+    let at = part.offset.checked_sub(base)?;
+    let open =
+        record.txg() == txg && record.len().is_some_and(|len| at <= len as u64) && record.edit(txg, |_| ()).is_some();
+    open.then(|| (record.clone(), base))
+}
+
+/// Writes into a record that was open a moment ago; false if it is not any more.
+fn edit(record: &Record, txg: Txg, at: u64, data: &[u8]) -> bool {
+    let at = at as usize;
+    let edited = record.edit(txg, |bytes| {
+        if bytes.len() < at + data.len() {
+            bytes.resize(at + data.len(), 0);
+        }
+        bytes[at..at + data.len()].copy_from_slice(data);
+    });
+    edited.is_some()
+}
+
+/// Fails if blocks of records that are written anew have not been read yet.
+pub(super) fn need(plans: &[Plan<'_>], fetched: &Fetched) -> Result<(), Failure> {
+    let mut missing = Vec::new();
+    for plan in plans.iter().filter(|plan| matches!(plan.way, Way::Anew)) {
+        let kept = record::cut(&plan.before, plan.part.offset, plan.part.end());
+        missing.extend(record::blocks(&kept).into_iter().filter(|block| fetched.get(block).is_none()));
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Failure::Need(missing)) }
+}
+
+/// The content of a small file with a part written over it.
+fn merge_inline(before: &[Piece], offset: u64, data: &[u8]) -> Piece {
+    let mut bytes = match before.first().map(|piece| &piece.content) {
+        Some(Content::Inline(bytes)) => bytes.clone(),
+        _ => Vec::new(),
+    };
+    let (from, to) = (offset as usize, offset as usize + data.len());
+    bytes.resize(bytes.len().max(to), 0);
+    bytes[from..to].copy_from_slice(data);
+    Piece { offset: 0, len: bytes.len() as u64, content: Content::Inline(bytes) }
+}
+
+/// The content of a record with a part written over it, and where it begins.
+fn merge(
+    ino: Ino,
+    before: &[Piece],
+    part: &Part<'_>,
+    input: Input<'_>,
+    fetched: &Fetched,
+) -> Result<(u64, Vec<u8>), Failure> {
+    let rest = record::cut(before, part.offset, part.end());
+    let (mut from, mut to) = match input {
+        Input::Data(_) => (part.offset, part.end()),
+        Input::Hole(_) => (u64::MAX, 0),
+    };
+    from = from.min(rest.first().map_or(from, |piece| piece.offset));
+    to = to.max(rest.last().map_or(to, Piece::end));
+    let content = |block: &Block| fetched.get(block).map_or(&[][..], |bytes| bytes.as_slice());
+    let assembled = record::assemble(&rest, from, to, content);
+    let mut bytes = assembled.map_err(|malformed: Malformed| damaged(key::extent(ino, from))(malformed))?;
+    if let Input::Data(data) = input {
+        let at = (part.offset - from) as usize;
+        bytes[at..at + data.len()].copy_from_slice(data);
+    }
+    Ok((from, bytes))
+}
+
+/// The record that fills its range to the end, if there is one.
+fn full_record(after: &[Piece], shift: u8) -> Option<Arc<Record>> {
+    match after {
+        [piece] if piece.len == 1 << shift => record::pending(piece).map(|(record, _)| record.clone()),
+        _ => None,
+    }
+}
+
+fn is_zero(data: &[u8]) -> bool {
+    let (chunks, rest) = data.as_chunks::<16>();
+    chunks.iter().all(|chunk| u128::from_ne_bytes(*chunk) == 0) && rest.iter().all(|byte| *byte == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_cut_at_the_records() {
+        let data = [1; 100];
+        let parts: Vec<(u64, u64)> = parts(30, &data, 64).map(|part| (part.offset, part.input.len())).collect();
+        assert_eq!(parts, [(30, 34), (64, 64), (128, 2)]);
+    }
+
+    #[test]
+    fn zeros_are_told_from_others() {
+        assert!(is_zero(&[0; 37]));
+        assert!(!is_zero(&[[0; 36].as_slice(), &[1]].concat()));
+        assert!(!is_zero(&[[1].as_slice(), &[0; 36]].concat()));
+    }
+}

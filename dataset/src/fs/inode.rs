@@ -1,0 +1,291 @@
+//! The inode: what is known about a file but its names and its content.
+//!
+//! Coded with variable length; see `dataset/FORMAT.md`, "Inode".
+
+use pool::{
+    env::Nanos,
+    format::codec::{Malformed, Reader, Writer, malformed},
+    units::Txg,
+};
+
+use super::key::Ino;
+
+const VERSION: u8 = 1;
+
+/// The flags of an inode.
+pub mod flag {
+    /// Made without a name, and may still get one.
+    pub const LINKABLE: u64 = 1;
+    /// Data beyond the end is still being freed.
+    pub const TRUNCATING: u64 = 2;
+    /// Has the extended attribute `security.capability`, which a write removes.
+    pub const CAPABILITY: u64 = 4;
+    /// All that are known.
+    pub(super) const ALL: u64 = 7;
+}
+
+/// What kind of file an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileType {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A Unix-domain socket.
+    Socket,
+    /// A block device.
+    BlockDevice,
+    /// A character device.
+    CharDevice,
+}
+
+impl FileType {
+    /// The type bits of `st_mode`, shifted down.
+    pub fn code(self) -> u8 {
+        match self {
+            FileType::Fifo => 0o01,
+            FileType::CharDevice => 0o02,
+            FileType::Directory => 0o04,
+            FileType::BlockDevice => 0o06,
+            FileType::Regular => 0o10,
+            FileType::Symlink => 0o12,
+            FileType::Socket => 0o14,
+        }
+    }
+
+    /// The type with these bits.
+    pub fn from_code(code: u8) -> Result<FileType, Malformed> {
+        Ok(match code {
+            0o01 => FileType::Fifo,
+            0o02 => FileType::CharDevice,
+            0o04 => FileType::Directory,
+            0o06 => FileType::BlockDevice,
+            0o10 => FileType::Regular,
+            0o12 => FileType::Symlink,
+            0o14 => FileType::Socket,
+            _ => return malformed("file type"),
+        })
+    }
+
+    /// The type bits of `st_mode`.
+    pub fn mode_bits(self) -> u32 {
+        u32::from(self.code()) << 12
+    }
+}
+
+/// A name of an inode: a directory and the entry's offset in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Link {
+    /// The directory; 0 for none.
+    pub dir: Ino,
+    /// The entry's offset.
+    pub offset: u64,
+}
+
+impl Link {
+    /// No name.
+    pub const NONE: Link = Link { dir: 0, offset: 0 };
+
+    pub(super) fn encode(self, out: &mut impl Writer) {
+        out.put_varint(self.dir);
+        out.put_varint(self.offset);
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Link, Malformed> {
+        Ok(Link { dir: reader.varint("link")?, offset: reader.varint("link")? })
+    }
+}
+
+/// An inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Its type.
+    pub file_type: FileType,
+    /// Permission and set-id bits.
+    pub mode: u16,
+    /// See [`flag`].
+    pub flags: u64,
+    /// How many names it has; a directory, two and its subdirectories.
+    pub nlink: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// The project that its space is charged to.
+    pub project: u32,
+    /// A device's number.
+    pub rdev: u32,
+    /// The length of its content in bytes; of a directory, the number of its entries.
+    pub size: u64,
+    /// How many bytes of content are held by extents: the size without the holes.
+    pub bytes: u64,
+    /// The record size as a power of two; 0 while no block was written.
+    pub record_shift: u8,
+    /// The transaction group that made it: with the number, a name that is never reused.
+    pub generation: u64,
+    /// When it was last read.
+    pub atime: Nanos,
+    /// When its content last changed.
+    pub mtime: Nanos,
+    /// When anything of it last changed.
+    pub ctime: Nanos,
+    /// When it was made.
+    pub crtime: Nanos,
+    /// Its first name.
+    pub parent: Link,
+}
+
+/// The smallest record size, as a power of two.
+pub const MIN_RECORD_SHIFT: u8 = 12;
+/// The largest record size, as a power of two.
+pub const MAX_RECORD_SHIFT: u8 = 24;
+/// No file is longer than this.
+pub const MAX_SIZE: u64 = i64::MAX as u64;
+
+impl Inode {
+    /// A new inode without a name, of the superuser.
+    pub fn new(file_type: FileType, mode: u16, txg: Txg, now: Nanos) -> Inode {
+        Inode {
+            file_type,
+            mode,
+            flags: 0,
+            nlink: if file_type == FileType::Directory { 2 } else { 1 },
+            uid: 0,
+            gid: 0,
+            project: 0,
+            rdev: 0,
+            size: 0,
+            bytes: 0,
+            record_shift: 0,
+            generation: txg.0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            crtime: now,
+            parent: Link::NONE,
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.file_type == FileType::Directory
+    }
+
+    /// Whether a flag is set.
+    pub fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Sets or clears a flag.
+    pub fn set(&mut self, flag: u64, on: bool) {
+        self.flags = if on { self.flags | flag } else { self.flags & !flag };
+    }
+
+    /// The body of its item.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(96);
+        out.put_u8(VERSION);
+        out.put_u16(self.mode | u16::from(self.file_type.code()) << 12);
+        out.put_varint(self.flags);
+        out.put_varint(u64::from(self.nlink));
+        out.put_varint(u64::from(self.uid));
+        out.put_varint(u64::from(self.gid));
+        out.put_varint(u64::from(self.project));
+        out.put_varint(u64::from(self.rdev));
+        out.put_varint(self.size);
+        out.put_varint(self.bytes);
+        out.put_u8(self.record_shift);
+        out.put_varint(self.generation);
+        for time in [self.atime, self.mtime, self.ctime, self.crtime] {
+            out.put_u64(time as u64);
+        }
+        self.parent.encode(&mut out);
+        out
+    }
+
+    /// The inode with this body.
+    pub fn decode(body: &[u8]) -> Result<Inode, Malformed> {
+        const WHAT: &str = "inode";
+        let mut reader = Reader::new(body);
+        if reader.u8(WHAT)? != VERSION {
+            return malformed("inode's version");
+        }
+        let mode = reader.u16(WHAT)?;
+        let inode = Inode {
+            file_type: FileType::from_code((mode >> 12) as u8)?,
+            mode: mode & 0o7777,
+            flags: reader.varint(WHAT)?,
+            nlink: reader.varint32(WHAT)?,
+            uid: reader.varint32(WHAT)?,
+            gid: reader.varint32(WHAT)?,
+            project: reader.varint32(WHAT)?,
+            rdev: reader.varint32(WHAT)?,
+            size: reader.varint(WHAT)?,
+            bytes: reader.varint(WHAT)?,
+            record_shift: reader.u8(WHAT)?,
+            generation: reader.varint(WHAT)?,
+            atime: reader.u64(WHAT)? as i64,
+            mtime: reader.u64(WHAT)? as i64,
+            ctime: reader.u64(WHAT)? as i64,
+            crtime: reader.u64(WHAT)? as i64,
+            parent: Link::decode(&mut reader)?,
+        };
+        reader.finish(WHAT)?;
+        let shift_is_good = matches!(inode.record_shift, 0 | MIN_RECORD_SHIFT..=MAX_RECORD_SHIFT);
+        if inode.flags & !flag::ALL != 0 || inode.size > MAX_SIZE || inode.bytes > MAX_SIZE || !shift_is_good {
+            return malformed("inode's fields");
+        }
+        Ok(inode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_inode() -> impl Strategy<Value = Inode> {
+        let code = prop::sample::select(vec![1u8, 2, 4, 6, 8, 10, 12]);
+        let ids = any::<[u32; 5]>();
+        let sizes = (0..=MAX_SIZE, 0..=MAX_SIZE);
+        (code, 0u16..0o10000, 0u64..8, ids, sizes, 12u8..=24, any::<[i64; 4]>(), any::<[u64; 3]>()).prop_map(
+            |(code, mode, flags, ids, (size, bytes), record_shift, times, [generation, dir, offset])| Inode {
+                file_type: FileType::from_code(code).unwrap(),
+                mode,
+                flags,
+                nlink: ids[0],
+                uid: ids[1],
+                gid: ids[2],
+                project: ids[3],
+                rdev: ids[4],
+                size,
+                bytes,
+                record_shift,
+                generation,
+                atime: times[0],
+                mtime: times[1],
+                ctime: times[2],
+                crtime: times[3],
+                parent: Link { dir, offset },
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn an_inode_round_trips(inode in any_inode()) {
+            prop_assert_eq!(Inode::decode(&inode.encode()), Ok(inode));
+        }
+
+        #[test]
+        fn garbage_never_panics(mut body: Vec<u8>) {
+            let _ = Inode::decode(&body);
+            body.splice(0..0, [VERSION, 0, 0x80]);
+            let _ = Inode::decode(&body);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A POSIX file system over one dataset's tree.
+//!
+//! Below it lies the engine's [`Head`]: one tree of items, read under a shared lock and changed by batches that take
+//! effect at once. Every operation on names and attributes is one such batch, so it happens entirely or not at all,
+//! now and after a crash, and needs no other lock. An operation on a file's content may need several steps (it reads
+//! blocks without any lock on the tree, and frees large ranges in bounded batches), so it holds the file's own lock,
+//! shared for reading and exclusive for changing.
+//!
+//! Above it lie the mount and the commands that reach into a dataset without one. This module knows neither requests
+//! nor handles, checks no permissions (the kernel does) and keeps nothing in memory but which inodes are in use.
+//!
+//! ```text
+//! key        where everything stands              inode, master, directory, link   what stands there, and its coding
+//! change     a batch being put together           failure     how an attempt ends
+//! attr       stat and setattr                     create, remove, rename, readdir, path   names
+//! xattr      extended attributes                  orphan      unlinked files, and freeing what is left of them
+//! file/      content: extents, read, write, truncate, allocate, seek, copy
+//! statfs     space                                check       the judge
+//! ```
+//!
+//! Invariants, which [`check`] verifies:
+//! 1. An inode's `nlink` is the number of entries that lead to it (a directory's: two and its subdirectories), and its
+//!    links name exactly these entries.
+//! 2. An inode without links has an orphan item, and is freed when nobody uses it any more.
+//! 3. Extents do not overlap, do not cross a record's boundary, and end before the file does, unless the file is marked
+//!    as being truncated. All extents on one block lie within one record of one file. `bytes` is their sum.
+//! 4. Object numbers are below the master's `next`, and never used again.
+
+mod attr;
+mod change;
+pub mod check;
+mod create;
+pub mod directory;
+mod failure;
+pub mod file;
+pub mod inode;
+pub mod key;
+pub mod link;
+pub mod master;
+mod orphan;
+mod path;
+mod readdir;
+mod remove;
+mod rename;
+mod statfs;
+pub mod xattr;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use pool::{
+    env::Nanos,
+    error::Result,
+    tree::{Policy, View},
+    txg::Head,
+};
+pub use rustix::io::Errno;
+
+pub use attr::{Attr, Caller, SetAttr, SetTime};
+pub use file::{FallocateFlags, Whence};
+pub use inode::FileType;
+pub use key::{Ino, ROOT};
+pub use readdir::DirEntry;
+pub use rename::RenameFlags;
+pub use statfs::{Room, StatFs};
+pub use xattr::SetXattr;
+
+use change::{Change, load_master};
+use failure::Failure;
+use inode::{Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
+use master::Master;
+
+/// What a dataset's properties say about its file system. May change while it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Refuse every change.
+    pub readonly: bool,
+    /// Keep the time of the last read at all.
+    pub atime: bool,
+    /// Keep it only when the last one is older than the last change, or than a day.
+    pub relatime: bool,
+    /// The record size of files that get their first block from now on: a power of two, 4 KiB to 16 MiB.
+    pub recordsize: u32,
+    /// How blocks are stored.
+    pub policy: Policy,
+}
+
+impl Options {
+    fn record_shift(&self) -> u8 {
+        let shift = self.recordsize.max(1).ilog2() as u8;
+        shift.clamp(MIN_RECORD_SHIFT, MAX_RECORD_SHIFT)
+    }
+}
+
+/// One dataset's file system.
+pub struct FileSystem {
+    head: Arc<Head>,
+    options: RwLock<Options>,
+    room: RwLock<Option<Arc<dyn Room>>>,
+    /// The seed of the name hash.
+    seed: u64,
+    locks: file::FileLocks,
+    retained: orphan::Retained,
+}
+
+/// The room that an operation on names and attributes asks for, in bytes: what its items take.
+const METADATA: u64 = 4096;
+
+impl FileSystem {
+    /// Makes the file system of an empty tree: its master item, and a root directory of this owner.
+    pub fn format(head: &Head, owner: (u32, u32)) -> Result<()> {
+        let engine = head.engine();
+        let (seed, now) = (engine.env().random(), engine.env().now());
+        head.update(|view, batch| {
+            let mut root = Inode::new(FileType::Directory, 0o755, view.txg(), now);
+            (root.uid, root.gid) = owner;
+            batch.put(key::master(), Master { next: ROOT + 1, files: 1, seed }.encode(), None);
+            batch.put(key::inode(ROOT), root.encode(), None);
+            Ok::<_, pool::txg::Plain>(())
+        })?;
+        Ok(())
+    }
+
+    /// Opens the file system of a tree that [`FileSystem::format`] has made.
+    pub fn open(head: Arc<Head>, options: Options) -> Result<Arc<FileSystem>, Errno> {
+        let master = head.read(load_master)?;
+        Ok(Arc::new(FileSystem {
+            head,
+            options: RwLock::new(options),
+            room: RwLock::default(),
+            seed: master.seed,
+            locks: file::FileLocks::default(),
+            retained: orphan::Retained::default(),
+        }))
+    }
+
+    /// The tree below.
+    pub fn head(&self) -> &Arc<Head> {
+        &self.head
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> Options {
+        *self.options.read()
+    }
+
+    /// Changes the options.
+    pub fn set_options(&self, options: Options) {
+        *self.options.write() = options;
+    }
+
+    /// Makes everything done so far durable: file, name and parents.
+    pub fn fsync(&self, _ino: Ino) -> Result<(), Errno> {
+        match self.head.engine().commit() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(failure::errno(&error)),
+        }
+    }
+
+    /// As [`FileSystem::fsync`], for a directory.
+    pub fn fsyncdir(&self, dir: Ino) -> Result<(), Errno> {
+        self.fsync(dir)
+    }
+
+    fn now(&self) -> Nanos {
+        self.head.engine().env().now()
+    }
+
+    fn writable(&self) -> Result<(), Errno> {
+        if self.options.read().readonly { Err(Errno::ROFS) } else { Ok(()) }
+    }
+
+    fn admit(&self, bytes: u64) -> Result<(), Errno> {
+        if let Some(room) = &*self.room.read() {
+            room.admit(bytes)?;
+        }
+        self.head.admit(bytes).map_err(|error| failure::errno(&error))
+    }
+
+    fn read_tree<T>(&self, look: impl FnMut(&View<'_>) -> Result<T, Failure>) -> Result<T, Errno> {
+        Ok(self.head.read(look)?)
+    }
+
+    fn update_tree<T>(&self, make: impl FnMut(&mut Change<'_>) -> Result<T, Failure>) -> Result<T, Errno> {
+        Ok(self.try_update(make)?)
+    }
+
+    fn try_update<T>(&self, mut make: impl FnMut(&mut Change<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        let now = self.now();
+        self.head.update(|view, batch| {
+            let mut change = Change::new(*view, batch, now);
+            let value = make(&mut change)?;
+            change.finish();
+            Ok(value)
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! Inodes without a name: kept while they are used, then freed.
+//!
+//! Whether an inode is used is counted here, in memory: the mount counts the kernel's references. An inode that loses its
+//! last name while it is used becomes an orphan, and is freed by the last release; one that is too large to be freed in
+//! one step becomes an orphan too, and is freed by the background in bounded steps. An orphan item survives a crash, and
+//! so does what is still to be done about it: after opening, the background frees what it finds.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+use rustix::io::Errno;
+
+use super::{
+    FileSystem,
+    change::Change,
+    failure::Failure,
+    file::discard::discard,
+    key::{self, DATASET, INODE, Ino, ORPHAN, TRUNCATE},
+    remove::Fate,
+};
+use pool::format::key::Key;
+
+const SHARDS: usize = 64;
+/// An inode of at most so many items is freed with its last name.
+const SMALL: usize = 64;
+/// Larger ones are freed by so many items a step.
+pub(super) const STEP: usize = 512;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    count: u64,
+    orphan: bool,
+}
+
+/// Which inodes are used, and whether there is anything to free.
+pub(super) struct Retained {
+    shards: Box<[Mutex<HashMap<Ino, Use>>]>,
+    pending: AtomicBool,
+    /// Held while orphans are freed, and while an inode is made that is an orphan from the start.
+    reaping: Mutex<()>,
+}
+
+impl Default for Retained {
+    fn default() -> Retained {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        // What the last crash has left is not known yet.
+        Retained { shards, pending: AtomicBool::new(true), reaping: Mutex::default() }
+    }
+}
+
+impl Retained {
+    fn shard(&self, ino: Ino) -> MutexGuard<'_, HashMap<Ino, Use>> {
+        self.shards[(ino % SHARDS as u64) as usize].lock()
+    }
+
+    fn holds(&self, ino: Ino) -> bool {
+        self.shard(ino).contains_key(&ino)
+    }
+
+    /// Notes that the inode is to be freed by its last release; false if it is not used any more.
+    fn mark_orphan(&self, ino: Ino) -> bool {
+        self.shard(ino).get_mut(&ino).map(|used| used.orphan = true).is_some()
+    }
+}
+
+impl FileSystem {
+    /// Counts one more use of the inode.
+    pub fn retain(&self, ino: Ino) {
+        self.retained.shard(ino).entry(ino).or_default().count += 1;
+    }
+
+    /// Counts `count` uses less. Without any use left, an orphan is freed.
+    pub fn release(&self, ino: Ino, count: u64) {
+        let orphan = {
+            let mut shard = self.retained.shard(ino);
+            let Some(used) = shard.get_mut(&ino) else { return };
+            used.count = used.count.saturating_sub(count);
+            if used.count > 0 {
+                return;
+            }
+            let orphan = used.orphan;
+            shard.remove(&ino);
+            orphan
+        };
+        if orphan && !matches!(self.free_orphan(ino), Ok(true)) {
+            self.retained.pending.store(true, Relaxed);
+        }
+    }
+
+    /// Whether [`FileSystem::reap_orphans`] has anything to do.
+    pub fn has_orphans(&self) -> bool {
+        self.retained.pending.load(Relaxed)
+    }
+
+    /// Frees orphans that nobody uses, and finishes truncations that a crash has cut short, in at most `budget` bounded
+    /// steps. Returns whether there is more to do. For the background.
+    pub fn reap_orphans(&self, budget: usize) -> bool {
+        if self.writable().is_err() || !self.retained.pending.swap(false, Relaxed) {
+            return false;
+        }
+        for _ in 0..budget {
+            match self.reap_one() {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(errno) => {
+                    tracing::warn!(%errno, "cannot free what is left of an unlinked file; trying again later");
+                    self.retained.pending.store(true, Relaxed);
+                    return false;
+                }
+            }
+        }
+        self.retained.pending.store(true, Relaxed);
+        true
+    }
+
+    /// One step; false if there is nothing to do.
+    fn reap_one(&self) -> Result<bool, Errno> {
+        let _reaping = self.retained.reaping.lock();
+        let found = self.read_tree(|view| {
+            for entry in view.range(Key::new(DATASET, ORPHAN, 0)..Key::new(DATASET, TRUNCATE + 1, 0)) {
+                let Key { kind, offset: ino, .. } = entry?.key();
+                if kind == TRUNCATE || !self.retained.holds(ino) {
+                    return Ok(Some((kind, ino)));
+                }
+            }
+            Ok(None)
+        })?;
+        match found {
+            None => return Ok(false),
+            Some((TRUNCATE, ino)) => self.resume_truncation(ino)?,
+            Some((_, ino)) => drop(self.free_orphan(ino)?),
+        }
+        Ok(true)
+    }
+
+    /// Frees a bounded part of an orphan; returns whether that was all.
+    fn free_orphan(&self, ino: Ino) -> Result<bool, Errno> {
+        let _exclusive = self.locks.of(ino).write();
+        self.update_tree(|change| match change.inode(ino) {
+            Ok(inode) if inode.nlink == 0 && self.retained.holds(ino) => Ok(true),
+            Ok(inode) if inode.nlink == 0 => free_step(change, ino, STEP),
+            Ok(_) | Err(Failure::Refused(Errno::NOENT)) => {
+                change.delete(key::orphan(ino));
+                Ok(true)
+            }
+            Err(failure) => Err(failure),
+        })
+    }
+
+    /// Frees an inode that has lost its last name, or makes it an orphan.
+    pub(super) fn free_or_keep(&self, change: &mut Change<'_>, ino: Ino) -> Result<Fate, Failure> {
+        if !self.retained.holds(ino) && free_step(change, ino, SMALL)? {
+            return Ok(Fate::Settled);
+        }
+        change.put(key::orphan(ino), [], None);
+        Ok(Fate::Orphan(ino))
+    }
+
+    /// After the change that gave an inode this fate.
+    pub(super) fn settle(&self, fate: Fate) {
+        if let Fate::Orphan(ino) = fate
+            && !self.retained.mark_orphan(ino)
+        {
+            self.retained.pending.store(true, Relaxed);
+        }
+    }
+
+    /// Makes an orphan that is used from the start, with no reaper in between.
+    pub(super) fn make_orphan<T>(&self, make: impl FnOnce() -> Result<(Ino, T), Errno>) -> Result<(Ino, T), Errno> {
+        let _no_reaping = self.retained.reaping.lock();
+        let (ino, made) = make()?;
+        self.retain(ino);
+        self.settle(Fate::Orphan(ino));
+        Ok((ino, made))
+    }
+}
+
+/// Frees up to `budget` items of an inode, and at the end the inode; returns whether that was all.
+fn free_step(change: &mut Change<'_>, ino: Ino, budget: usize) -> Result<bool, Failure> {
+    let inode = change.inode(ino)?;
+    let items = Key::new(ino, INODE + 1, 0)..Key::new(ino, u8::MAX, 0);
+    let discarded = discard(change, items, inode.record_shift, budget)?;
+    if !discarded.done {
+        let inode = change.edit(ino)?;
+        inode.bytes = inode.bytes.saturating_sub(discarded.bytes);
+        return Ok(false);
+    }
+    change.delete(key::orphan(ino));
+    change.delete(key::truncate(ino));
+    change.remove(ino)?;
+    Ok(true)
+}

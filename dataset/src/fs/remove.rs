@@ -1,0 +1,93 @@
+//! Taking names away.
+
+use rustix::io::Errno;
+
+use super::{
+    FileSystem,
+    change::Change,
+    directory::{Found, check_name, probe},
+    failure::Failure,
+    inode::{FileType, Link},
+    key::{self, Ino},
+    link,
+};
+
+/// What became of an inode that lost a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It has other names, or is gone.
+    Settled,
+    /// It has no name, and is freed later: when it is not used any more, or because it is large.
+    Orphan(Ino),
+}
+
+/// Takes the entry out of its directory's account.
+pub(super) fn leave(change: &mut Change<'_>, dir: Ino, found: &Found) -> Result<(), Failure> {
+    let now = change.now;
+    let parent = change.edit_directory(dir)?;
+    parent.size = parent.size.saturating_sub(1);
+    (parent.mtime, parent.ctime) = (now, now);
+    if found.file_type == FileType::Directory {
+        parent.nlink = parent.nlink.saturating_sub(1);
+    }
+    Ok(())
+}
+
+impl FileSystem {
+    /// Takes the name `name` of a file that is no directory away.
+    pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        self.remove_name(
+            dir,
+            name,
+            |found, _| {
+                if found.file_type == FileType::Directory { Err(Errno::ISDIR) } else { Ok(()) }
+            },
+        )
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        if name == b".." {
+            return Err(Errno::NOTEMPTY);
+        }
+        self.remove_name(dir, name, |found, size| match found.file_type {
+            FileType::Directory if size == 0 => Ok(()),
+            FileType::Directory => Err(Errno::NOTEMPTY),
+            _ => Err(Errno::NOTDIR),
+        })
+    }
+
+    fn remove_name(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        allowed: impl Fn(&Found, u64) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.writable()?;
+        check_name(name)?;
+        let fate = self.update_tree(|change| {
+            change.edit_directory(dir)?;
+            let found = probe(&change.view, self.seed, dir, name)?.found.ok_or(Errno::NOENT)?;
+            allowed(&found, change.inode(found.ino)?.size)?;
+            change.delete(key::dirent(dir, found.offset));
+            leave(change, dir, &found)?;
+            self.drop_link(change, &found, Link { dir, offset: found.offset })
+        })?;
+        self.settle(fate);
+        Ok(())
+    }
+
+    /// Takes a name off an inode, whose entry is gone or belongs to another by now. Without any name the inode is freed,
+    /// unless it is in use or large.
+    pub(super) fn drop_link(&self, change: &mut Change<'_>, found: &Found, link: Link) -> Result<Fate, Failure> {
+        link::remove(change, found.ino, link)?;
+        let now = change.now;
+        let inode = change.edit(found.ino)?;
+        inode.ctime = now;
+        inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
+        if inode.nlink > 0 {
+            return Ok(Fate::Settled);
+        }
+        self.free_or_keep(change, found.ino)
+    }
+}

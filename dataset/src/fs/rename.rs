@@ -1,0 +1,179 @@
+//! Renaming.
+
+use pool::tree::View;
+use rustix::io::Errno;
+
+use super::{
+    FileSystem, METADATA,
+    change::{Change, load_directory},
+    create::enter,
+    directory::{Dirent, Found, Probe, check_name, probe},
+    failure::Failure,
+    inode::{FileType, Link},
+    key::{self, Ino, ROOT},
+    link,
+    remove::{Fate, leave},
+};
+
+/// How to rename.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// Fail if the new name is taken.
+    pub noreplace: bool,
+    /// Swap the two names.
+    pub exchange: bool,
+}
+
+/// A name, and what was found under it.
+struct End<'a> {
+    dir: Ino,
+    name: &'a [u8],
+    probe: Probe,
+}
+
+impl End<'_> {
+    fn link(&self, found: &Found) -> Link {
+        Link { dir: self.dir, offset: found.offset }
+    }
+}
+
+fn is_dir(found: &Found) -> bool {
+    found.file_type == FileType::Directory
+}
+
+/// Fails if `dir` is `ancestor` or lies below it.
+fn refuse_loop(view: &View<'_>, ancestor: Ino, dir: Ino) -> Result<(), Failure> {
+    let mut at = dir;
+    while at != ROOT {
+        if at == ancestor {
+            return Err(Errno::INVAL.into());
+        }
+        at = match load_directory(view, at)?.parent.dir {
+            0 => return Ok(()),
+            parent => parent,
+        };
+    }
+    if ancestor == ROOT { Err(Errno::INVAL.into()) } else { Ok(()) }
+}
+
+impl FileSystem {
+    /// Gives a file another name, in the place of the file that has it, if any.
+    pub fn rename(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        self.writable()?;
+        if flags.noreplace && flags.exchange {
+            return Err(Errno::INVAL);
+        }
+        check_moved_name(name)?;
+        check_moved_name(new_name)?;
+        self.admit(METADATA)?;
+        let fate = self.update_tree(|change| {
+            change.edit_directory(dir)?;
+            change.edit_directory(new_dir)?;
+            let probe =
+                |dir, name| Ok::<_, Failure>(End { dir, name, probe: probe(&change.view, self.seed, dir, name)? });
+            let (source, target) = (probe(dir, name)?, probe(new_dir, new_name)?);
+            let moved = source.probe.found.ok_or(Errno::NOENT)?;
+            match target.probe.found {
+                None if flags.exchange => Err(Errno::NOENT.into()),
+                Some(_) if flags.noreplace => Err(Errno::EXIST.into()),
+                Some(other) if other.ino == moved.ino => Ok(Fate::Settled),
+                Some(other) if flags.exchange => exchange(change, &source, &moved, &target, &other),
+                other => self.replace(change, &source, &moved, &target, other),
+            }
+        })?;
+        self.settle(fate);
+        Ok(())
+    }
+
+    fn replace(
+        &self,
+        change: &mut Change<'_>,
+        source: &End<'_>,
+        moved: &Found,
+        target: &End<'_>,
+        replaced: Option<Found>,
+    ) -> Result<Fate, Failure> {
+        if is_dir(moved) && source.dir != target.dir {
+            refuse_loop(&change.view, moved.ino, target.dir)?;
+        }
+        if let Some(other) = &replaced {
+            check_replaceable(change, moved, other)?;
+            leave(change, target.dir, other)?;
+        }
+        let offset = match &replaced {
+            Some(other) => other.offset,
+            None => target.probe.vacancy()?,
+        };
+        change.delete(key::dirent(source.dir, moved.offset));
+        leave(change, source.dir, moved)?;
+        enter(change, target.dir, offset, target.name, (moved.ino, moved.file_type))?;
+        link::replace(change, moved.ino, source.link(moved), Link { dir: target.dir, offset })?;
+        let now = change.now;
+        change.edit(moved.ino)?.ctime = now;
+        match &replaced {
+            Some(other) => self.drop_link(change, other, target.link(other)),
+            None => Ok(Fate::Settled),
+        }
+    }
+}
+
+fn check_replaceable(change: &Change<'_>, moved: &Found, replaced: &Found) -> Result<(), Failure> {
+    match (is_dir(moved), is_dir(replaced)) {
+        (false, false) => Ok(()),
+        (false, true) => Err(Errno::ISDIR.into()),
+        (true, false) => Err(Errno::NOTDIR.into()),
+        (true, true) if change.inode(replaced.ino)?.size == 0 => Ok(()),
+        (true, true) => Err(Errno::NOTEMPTY.into()),
+    }
+}
+
+fn exchange(
+    change: &mut Change<'_>,
+    one: &End<'_>,
+    first: &Found,
+    two: &End<'_>,
+    second: &Found,
+) -> Result<Fate, Failure> {
+    if one.dir != two.dir {
+        if is_dir(first) {
+            refuse_loop(&change.view, first.ino, two.dir)?;
+        }
+        if is_dir(second) {
+            refuse_loop(&change.view, second.ino, one.dir)?;
+        }
+    }
+    place(change, one, first, second)?;
+    place(change, two, second, first)?;
+    link::replace(change, first.ino, one.link(first), two.link(second))?;
+    link::replace(change, second.ino, two.link(second), one.link(first))?;
+    let now = change.now;
+    change.edit(first.ino)?.ctime = now;
+    change.edit(second.ino)?.ctime = now;
+    Ok(Fate::Settled)
+}
+
+/// Has `incoming` take the entry of `outgoing`.
+fn place(change: &mut Change<'_>, end: &End<'_>, outgoing: &Found, incoming: &Found) -> Result<(), Failure> {
+    let dirent = Dirent { ino: incoming.ino, file_type: incoming.file_type, name: end.name };
+    change.put(key::dirent(end.dir, outgoing.offset), dirent.encode(), None);
+    let now = change.now;
+    let dir = change.edit_directory(end.dir)?;
+    (dir.mtime, dir.ctime) = (now, now);
+    dir.nlink = dir.nlink + u32::from(is_dir(incoming)) - u32::from(is_dir(outgoing)).min(dir.nlink);
+    Ok(())
+}
+
+/// Whether a name can be moved or be moved to: `.` and `..` are in use for good.
+fn check_moved_name(name: &[u8]) -> Result<(), Errno> {
+    match name {
+        b"." | b".." => Err(Errno::BUSY),
+        _ => check_name(name),
+    }
+}

@@ -1,0 +1,188 @@
+//! Each finding of the checker, planted.
+
+use pool::{format::key::Key, tree::Block};
+
+use super::world::World;
+use crate::fs::{
+    Caller, FileType, Ino, ROOT, SetXattr,
+    change::Change,
+    check::{self, Problem},
+    directory::{Dirent, window},
+    failure::Failure,
+    file::extent::Extent,
+    inode::{Link, flag},
+    key::{self, EXTENT},
+    master::Master,
+};
+
+/// A tree with a file, a directory in a directory, and attributes; the numbers are those that it gives them.
+const FILE: Ino = 2;
+const DIR: Ino = 3;
+const BELOW: Ino = 4;
+
+fn world() -> World {
+    let world = World::new(1);
+    let (fs, caller) = (&world.fs, Caller::default());
+    assert_eq!(fs.create(&caller, ROOT, b"file", 0o644, true).unwrap().ino, FILE);
+    assert_eq!(fs.mkdir(&caller, ROOT, b"dir", 0o755).unwrap().ino, DIR);
+    assert_eq!(fs.mkdir(&caller, DIR, b"below", 0o755).unwrap().ino, BELOW);
+    fs.write(FILE, 0, &[1; 6000], false).unwrap();
+    fs.link(FILE, DIR, b"other").unwrap();
+    fs.setxattr(FILE, b"user.a", &[1; 3000], SetXattr::Any).unwrap();
+    world.check();
+    world
+}
+
+/// What is found after `plant` was done to the tree.
+fn found(plant: impl Fn(&mut Change<'_>, &World) -> Result<(), Failure>) -> Vec<Problem> {
+    let world = world();
+    world.fs.update_tree(|change| plant(change, &world)).unwrap();
+    check::check(&world.head).unwrap().into_iter().map(|finding| finding.problem).collect()
+}
+
+fn entry(change: &Change<'_>, key: Key) -> (Vec<u8>, Option<Block>) {
+    let entry = change.view.get(key).ok().flatten().unwrap();
+    (entry.body().to_vec(), entry.block())
+}
+
+fn put_part(change: &mut Change<'_>, offset: u64, len: u32, start: u32) {
+    let (_, block) = entry(change, key::extent(FILE, 4096));
+    change.put(key::extent(FILE, offset), Extent::Part { len, start }.encode(), block.as_ref());
+}
+
+#[test]
+fn the_dataset_itself_is_judged() {
+    let found = found(|change, world| {
+        change.put(key::master(), Master { next: 4, files: 9, seed: world.fs.seed }.encode(), None);
+        change.put(Key::new(0, 0x77, 1), [], None);
+        Ok(())
+    });
+    assert_eq!(found, [Problem::Stray(Key::new(0, 0x77, 1)), Problem::Files(9, 4), Problem::BeyondNext]);
+}
+
+#[test]
+fn a_missing_master_and_root_are_found() {
+    let found = found(|change, _| {
+        change.delete(key::master());
+        change.delete(key::inode(ROOT));
+        Ok(())
+    });
+    assert!(found.contains(&Problem::NoMaster));
+    assert!(found.contains(&Problem::NoInode));
+}
+
+#[test]
+fn counts_of_inodes_are_judged() {
+    let found = found(|change, _| {
+        change.edit(FILE)?.nlink = 5;
+        change.edit(FILE)?.bytes += 1;
+        change.edit(DIR)?.size = 7;
+        change.edit(BELOW)?.nlink = 3;
+        Ok(())
+    });
+    let expected = [Problem::Links(5, 2), Problem::Bytes(6001, 6000), Problem::Entries(7, 2), Problem::Links(3, 2)];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn garbage_is_found_and_not_believed() {
+    let found = found(|change, _| {
+        change.put(key::inode(BELOW), [1, 2, 3], None);
+        change.put(key::extent(FILE, 4096), [9], None);
+        Ok(())
+    });
+    assert!(matches!(found[0], Problem::Malformed(key, _) if key == key::extent(FILE, 4096)));
+    assert!(matches!(found[1], Problem::Malformed(key, _) if key == key::inode(BELOW)));
+}
+
+#[test]
+fn entries_are_judged() {
+    let link = |world: &World, name: &[u8]| Link { dir: ROOT, offset: window(world.fs.seed, ROOT, name).start };
+    let world = world();
+    let (ghost, twin) = (link(&world, b"ghost"), link(&world, b"twin"));
+    let found = found(|change, _| {
+        let ghostly = Dirent { ino: 99, file_type: FileType::Regular, name: b"ghost" };
+        change.put(key::dirent(ROOT, ghost.offset), ghostly.encode(), None);
+        let wrong = Dirent { ino: FILE, file_type: FileType::Fifo, name: b"twin" };
+        change.put(key::dirent(ROOT, twin.offset), wrong.encode(), None);
+        let lost = Dirent { ino: FILE, file_type: FileType::Regular, name: b"lost" };
+        change.put(key::dirent(ROOT, 7), lost.encode(), None);
+        Ok(())
+    });
+    for problem in [
+        Problem::Misplaced(key::dirent(ROOT, 7)),
+        Problem::Dangling(ghost),
+        Problem::EntryType(twin),
+        Problem::Entries(2, 5),
+        Problem::Links(2, 4),
+        Problem::Names(2, 4),
+        Problem::NoInode,
+    ] {
+        assert!(found.contains(&problem), "{problem:?} in {found:?}");
+    }
+}
+
+#[test]
+fn a_claimed_name_and_a_loop_are_found() {
+    let claimed = Link { dir: ROOT, offset: 5 };
+    let found = found(|change, _| {
+        change.edit(FILE)?.parent = claimed;
+        change.edit(DIR)?.parent.dir = BELOW;
+        Ok(())
+    });
+    assert!(found.contains(&Problem::NotItsName(claimed)));
+    assert_eq!(found.iter().filter(|problem| **problem == Problem::Unreachable).count(), 2);
+}
+
+#[test]
+fn extents_are_judged() {
+    let overlapping = found(|change, _| {
+        put_part(change, 4000, 10, 0);
+        Ok(())
+    });
+    assert_eq!(overlapping, [Problem::Overlap(4000), Problem::Bytes(6000, 6010)]);
+    let outside = found(|change, _| {
+        put_part(change, 9000, 10, 0);
+        Ok(())
+    });
+    assert_eq!(outside, [Problem::BeyondEnd(9000), Problem::Bytes(6000, 6010)]);
+    let across = found(|change, _| {
+        change.delete(key::extent(FILE, 0));
+        put_part(change, 4000, 1904, 0);
+        change.delete(key::extent(FILE, 4096));
+        change.edit(FILE)?.bytes = 1904;
+        Ok(())
+    });
+    assert_eq!(across, [Problem::AcrossRecords(4000)]);
+    let short = found(|change, _| {
+        put_part(change, 4096, 1904, 10);
+        Ok(())
+    });
+    assert_eq!(short, [Problem::Block(Key::new(FILE, EXTENT, 4096))]);
+}
+
+#[test]
+fn marks_and_their_items_go_together() {
+    let found = found(|change, _| {
+        change.put(key::orphan(FILE), [], None);
+        change.edit(FILE)?.set(flag::TRUNCATING, true);
+        Ok(())
+    });
+    assert_eq!(found, [Problem::Orphan, Problem::Truncating]);
+}
+
+#[test]
+fn unmarked_capabilities_are_found() {
+    let world = world();
+    world.fs.setxattr(FILE, b"security.capability", b"x", SetXattr::Any).unwrap();
+    world
+        .fs
+        .update_tree(|change| {
+            change.edit(FILE)?.set(flag::CAPABILITY, false);
+            Ok(())
+        })
+        .unwrap();
+    let found = check::check(&world.head).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].to_string(), "object 2: it has capabilities and is not marked so");
+}

@@ -1,0 +1,292 @@
+//! What is in files: where it is kept, and what is left of it.
+
+use super::world::World;
+use crate::fs::{
+    Attr, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, SetAttr, Whence,
+    file::extent::Extent,
+    inode::flag,
+    key::{self, EXTENT},
+};
+
+fn create(fs: &FileSystem, name: &str) -> Ino {
+    fs.create(&Caller::default(), ROOT, name.as_bytes(), 0o644, true).unwrap().ino
+}
+
+fn read(fs: &FileSystem, ino: Ino) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    fs.read(ino, 0, usize::MAX >> 1, &mut bytes).unwrap();
+    bytes
+}
+
+fn truncate(fs: &FileSystem, ino: Ino, size: u64) -> Attr {
+    fs.setattr(&Caller::default(), ino, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap()
+}
+
+/// Offset and length of every extent, and whether it is inline.
+fn extents(fs: &FileSystem, ino: Ino) -> Vec<(u64, u64, bool)> {
+    fs.read_tree(|view| {
+        let items = view.range(key::from(ino, EXTENT, 0)).map(|entry| {
+            let entry = entry?;
+            Ok(match Extent::decode(entry.body()).unwrap() {
+                Extent::Inline(bytes) => (entry.key().offset, bytes.len() as u64, true),
+                Extent::Part { len, .. } => (entry.key().offset, len.into(), false),
+            })
+        });
+        items.collect()
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_small_file_stays_in_the_tree_until_it_grows() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    world.fs.write(ino, 0, &[1; 1000], false).unwrap();
+    assert_eq!(extents(&world.fs, ino), [(0, 1000, true)]);
+    world.fs.write(ino, 1000, &[2; 1000], false).unwrap();
+    assert_eq!(extents(&world.fs, ino), [(0, 2000, false)]);
+    assert_eq!(read(&world.fs, ino), [[1; 1000], [2; 1000]].concat());
+    truncate(&world.fs, ino, 0);
+    world.fs.write(ino, 0, b"small again", false).unwrap();
+    assert_eq!(extents(&world.fs, ino), [(0, 11, true)]);
+    world.check();
+}
+
+#[test]
+fn writes_of_one_group_grow_one_extent() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    for part in 0..80u64 {
+        world.fs.write(ino, part * 100, &[part as u8; 100], false).unwrap();
+    }
+    assert_eq!(extents(&world.fs, ino), [(0, 4096, false), (4096, 8000 - 4096, false)]);
+    world.check();
+}
+
+#[test]
+fn an_overwrite_of_a_stored_record_is_a_piece_until_there_are_many() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    let mut expected = vec![7; 4096];
+    world.fs.write(ino, 0, &expected, false).unwrap();
+    world.commit();
+    for round in 0..40u64 {
+        let at = (round * 1237 % 4000) as usize;
+        world.fs.write(ino, at as u64, &[round as u8; 50], false).unwrap();
+        expected[at..at + 50].fill(round as u8);
+        world.commit();
+        world.evict();
+        assert!(extents(&world.fs, ino).len() <= 13);
+        assert_eq!(read(&world.fs, ino), expected);
+    }
+    world.check();
+}
+
+#[test]
+fn a_piece_is_trimmed_on_both_sides() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    world.fs.write(ino, 0, &[1; 4096], false).unwrap();
+    world.commit();
+    world.fs.write(ino, 1000, &[2; 100], false).unwrap();
+    assert_eq!(extents(&world.fs, ino), [(0, 1000, false), (1000, 100, false), (1100, 2996, false)]);
+    world.check();
+}
+
+/// Streams take what was born before their base as known: so what is put under a new key is born anew.
+#[test]
+fn the_trimmed_rest_of_a_block_is_born_anew() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    world.fs.write(ino, 0, &[1; 4096], false).unwrap();
+    world.commit();
+    world.fs.write(ino, 1000, &[2; 100], false).unwrap();
+    world.commit();
+    let births = world.fs.read_tree(|view| {
+        let pointers =
+            view.range(key::from(ino, EXTENT, 0)).map(|entry| Ok(entry?.block().unwrap().pointer().unwrap()));
+        pointers.map(|pointer| pointer.map(|pointer| (pointer.birth, pointer.logical_birth))).collect()
+    });
+    let births: Vec<_> = births.unwrap();
+    let (old, new) = (births[0].0, births[1].0);
+    assert!(old < new);
+    assert_eq!(births, [(old, old), (new, new), (old, new)]);
+}
+
+#[test]
+fn records_of_zeros_are_holes() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    world.fs.write(ino, 0, &[0; 3 * 4096], false).unwrap();
+    assert_eq!(extents(&world.fs, ino), []);
+    let attr = world.fs.getattr(ino).unwrap();
+    assert_eq!((attr.size, attr.blocks), (3 * 4096, 0));
+    assert_eq!(world.fs.seek(ino, 5, Whence::Data), Err(Errno::NXIO));
+    assert_eq!(world.fs.seek(ino, 5, Whence::Hole), Ok(5));
+}
+
+#[test]
+fn a_new_record_size_is_for_new_files() {
+    let world = World::new(1);
+    let old = create(&world.fs, "old");
+    world.fs.write(old, 0, &[1; 10_000], false).unwrap();
+    let mut options = world.fs.options();
+    options.recordsize = 8192;
+    world.fs.set_options(options);
+    let new = create(&world.fs, "new");
+    for ino in [old, new] {
+        world.fs.write(ino, 0, &[2; 16_384], false).unwrap();
+    }
+    assert_eq!(extents(&world.fs, old).len(), 4);
+    assert_eq!(extents(&world.fs, new).len(), 2);
+    world.check();
+}
+
+#[test]
+fn a_large_file_is_truncated_and_freed_in_steps() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    world.fs.write(ino, 0, &vec![9; 2000 * 4096], false).unwrap();
+    truncate(&world.fs, ino, 5000);
+    assert_eq!(extents(&world.fs, ino), [(0, 4096, false), (4096, 904, false)]);
+    world.check();
+    world.fs.write(ino, 0, &vec![8; 2000 * 4096], false).unwrap();
+    world.fs.unlink(ROOT, b"a").unwrap();
+    assert!(world.fs.getattr(ino).is_ok(), "the background frees it");
+    assert!(world.fs.reap_orphans(1));
+    world.check();
+    while world.fs.reap_orphans(1) {}
+    assert_eq!(world.fs.getattr(ino), Err(Errno::NOENT));
+    world.check();
+}
+
+#[test]
+fn what_a_truncation_cut_off_never_comes_back() {
+    for by_the_background in [true, false] {
+        let world = World::new(1);
+        let ino = create(&world.fs, "a");
+        world.fs.write(ino, 0, &[9; 5 * 4096], false).unwrap();
+        // As a crash leaves it between the first and the last step.
+        world
+            .fs
+            .update_tree(|change| {
+                let inode = change.edit(ino)?;
+                inode.size = 4096;
+                inode.set(flag::TRUNCATING, true);
+                change.put(key::truncate(ino), [], None);
+                Ok(())
+            })
+            .unwrap();
+        world.check();
+        let world = world.reopen();
+        if by_the_background {
+            while world.fs.reap_orphans(1) {}
+            assert_eq!(extents(&world.fs, ino), [(0, 4096, false)]);
+        }
+        truncate(&world.fs, ino, 5 * 4096);
+        assert_eq!(read(&world.fs, ino), [[9; 4096].as_slice(), &[0; 4 * 4096]].concat());
+        world.check();
+    }
+}
+
+#[test]
+fn punching_every_other_byte_range_keeps_the_record_in_few_pieces() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    world.fs.write(ino, 0, &[5; 4096], false).unwrap();
+    world.commit();
+    let flags = FallocateFlags { punch_hole: true, keep_size: true, ..FallocateFlags::default() };
+    for at in (0..4096).step_by(128) {
+        world.fs.fallocate(ino, flags, at, 64).unwrap();
+        assert!(extents(&world.fs, ino).len() <= 12);
+    }
+    let bytes = read(&world.fs, ino);
+    assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == if at % 128 < 64 { 0 } else { 5 }));
+    world.check();
+}
+
+#[test]
+fn impossible_ranges_are_refused() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    let fs = &world.fs;
+    assert_eq!(fs.write(ino, i64::MAX as u64, b"x", false), Err(Errno::FBIG));
+    assert_eq!(fs.write(ino, u64::MAX, b"xy", false), Err(Errno::FBIG));
+    let too_long = SetAttr { size: Some(1 << 63), ..SetAttr::default() };
+    assert_eq!(fs.setattr(&Caller::default(), ino, &too_long), Err(Errno::FBIG));
+    assert_eq!(fs.fallocate(ino, FallocateFlags::default(), 0, 0), Err(Errno::INVAL));
+    assert_eq!(fs.fallocate(ino, FallocateFlags::default(), 0, 1 << 40), Err(Errno::NOSPC));
+    let mut out = Vec::new();
+    assert_eq!(fs.read(ROOT, 0, 1, &mut out), Err(Errno::ISDIR));
+    assert_eq!(fs.read(ino, u64::MAX, usize::MAX, &mut out), Ok(()));
+    // The far end of the largest file that there can be.
+    assert_eq!(fs.write(ino, i64::MAX as u64 - 1, b"x", false), Ok(1));
+    assert_eq!(fs.seek(ino, 0, Whence::Data), Ok(i64::MAX as u64 - 1));
+    truncate(fs, ino, 0);
+    world.check();
+}
+
+#[test]
+fn a_full_pool_refuses_writes_and_can_be_emptied() {
+    let world = World::new(1);
+    let noise: Vec<u8> = (0..1u64 << 20).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect();
+    let mut files = 0;
+    let refused = loop {
+        let ino = match world.fs.create(&Caller::default(), ROOT, format!("f{files}").as_bytes(), 0o644, true) {
+            Ok(attr) => attr.ino,
+            Err(errno) => break errno,
+        };
+        files += 1;
+        if let Err(errno) = world.fs.write(ino, 0, &noise, false) {
+            break errno;
+        }
+        assert!(files < 100, "the pool never fills");
+    };
+    assert_eq!(refused, Errno::NOSPC);
+    for index in 0..files {
+        world.fs.unlink(ROOT, format!("f{index}").as_bytes()).unwrap();
+    }
+    while world.fs.reap_orphans(100) {}
+    for _ in 0..4 {
+        world.commit();
+        world.fs.mkdir(&Caller::default(), ROOT, b"d", 0o755).and_then(|_| world.fs.rmdir(ROOT, b"d")).unwrap();
+    }
+    world.check();
+    let ino = create(&world.fs, "again");
+    assert_eq!(world.fs.write(ino, 0, &noise, false), Ok(noise.len()));
+}
+
+#[test]
+fn threads_that_write_one_file_leave_whole_writes() {
+    let world = World::new(1);
+    let ino = create(&world.fs, "a");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (1..4u8)
+            .map(|byte| {
+                let fs = &world.fs;
+                scope.spawn(move || {
+                    (0..200).for_each(|_| assert_eq!(fs.write(ino, 1000, &[byte; 6000], false), Ok(6000)))
+                })
+            })
+            .collect();
+        let (fs, stop) = (&world.fs, &stop);
+        let reader = scope.spawn(move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut bytes = Vec::new();
+                fs.read(ino, 1000, 6000, &mut bytes).unwrap();
+                assert!(bytes.windows(2).all(|pair| pair[0] == pair[1]), "a torn write was read");
+            }
+        });
+        let committer = scope.spawn(|| {
+            for _ in 0..20 {
+                world.commit();
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        committer.join().unwrap();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    world.check();
+}

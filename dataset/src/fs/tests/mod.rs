@@ -1,0 +1,7 @@
+//! The file system on a real engine over a device in memory.
+
+mod checker;
+mod content;
+mod model;
+mod names;
+mod world;

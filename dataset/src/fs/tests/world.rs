@@ -1,0 +1,112 @@
+//! A file system to try things on.
+
+use std::sync::Arc;
+
+use pool::{
+    admin::{self, CreateOptions, OpenOptions},
+    block::compression::CompressionChoice,
+    check::{self, Ledger},
+    device::MemoryDevice,
+    env::SeededEnv,
+    error::Result,
+    format::{key::Key, pointer::Checksum},
+    tree::{Batch, Block, Policy, View},
+    txg::{Engine, Head, Plain, Settings, Sync, SyncClient, Written},
+    units::{MIB, Txg},
+};
+
+use crate::fs::{self, FileSystem, Options};
+
+/// A file system with small records, in a small pool of its own with hardly any cache.
+pub(super) struct World {
+    device: Arc<MemoryDevice>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) head: Arc<Head>,
+    pub(super) fs: Arc<FileSystem>,
+}
+
+/// The least that a layer above the engine does: keeps one tree's root in the catalogue, and frees what the tree drops.
+struct OneTree;
+
+/// Where the tree stands in the catalogue.
+const TREE: Key = Key::new(1, 1, 0);
+
+impl SyncClient for OneTree {
+    fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()> {
+        for Written { root, level, kills, .. } in written {
+            kills.iter().try_for_each(|pointer| sync.free(pointer))?;
+            sync.catalogue(|_: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
+                batch.put(TREE, [level], Some(&Block::Stored(root)));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn options() -> Options {
+    let policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 };
+    Options { readonly: false, atime: true, relatime: true, recordsize: 4096, policy }
+}
+
+const CACHE: u64 = MIB;
+const DIRTY: u64 = 64 * MIB;
+
+fn settings() -> Settings {
+    Settings { cache: CACHE, dirty: DIRTY, workers: 0 }
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> World {
+        let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));
+        let env = Arc::new(SeededEnv::new(seed));
+        let create = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let engine = admin::create(vec![device.clone()], &create, env).unwrap().engine().clone();
+        engine.set_client(Arc::new(OneTree));
+        let head = engine.open_head(1, None);
+        FileSystem::format(&head, (0, 0)).unwrap();
+        let fs = FileSystem::open(head.clone(), options()).unwrap();
+        World { device, engine, head, fs }
+    }
+
+    pub(super) fn commit(&self) {
+        self.engine.commit().unwrap();
+    }
+
+    /// Has the cache forget everything.
+    pub(super) fn evict(&self) {
+        self.engine.tune(0, DIRTY);
+        self.engine.tune(CACHE, DIRTY);
+    }
+
+    /// Opens the pool again as it was last committed.
+    pub(super) fn reopen(self) -> World {
+        let World { device, engine, head, fs } = self;
+        drop((engine, head, fs));
+        let open = OpenOptions { settings: settings(), ..OpenOptions::default() };
+        let engine = admin::open(vec![device.clone()], &open, Arc::new(SeededEnv::new(1))).unwrap().engine().clone();
+        engine.set_client(Arc::new(OneTree));
+        let root = engine.catalogue().read(|view| -> Result<_, Plain> {
+            Ok(view.get(TREE)?.map(|entry| (entry.block().unwrap().pointer().unwrap(), entry.body()[0])))
+        });
+        let head = engine.open_head(1, root.unwrap());
+        let fs = FileSystem::open(head.clone(), options()).unwrap();
+        World { device, engine, head, fs }
+    }
+
+    /// Has the file system's checker look, and after a commit the pool's: every block is referred to once.
+    pub(super) fn check(&self) {
+        assert_eq!(fs::check::check(&self.head).unwrap(), []);
+        self.commit();
+        let mut ledger = Ledger::default();
+        check::enter_catalogue(&self.engine, &mut ledger);
+        let root = self.head.clean_root().expect("all is committed");
+        check::walk_tree(&self.engine, root, Txg::ZERO, &mut ledger, "tree", |ledger, node| {
+            let leaf = node.leaf().unwrap();
+            for pointer in leaf.items().iter().filter_map(|item| leaf.pointer(item)) {
+                ledger.refer(&pointer, "record");
+            }
+        });
+        assert_eq!(check::conclude(&self.engine, &mut ledger).unwrap(), []);
+    }
+}

@@ -1,0 +1,272 @@
+//! Extended attributes.
+//!
+//! They are stored as they come; what access control lists and security labels mean is the kernel's business. An
+//! attribute is found by a hash of its name; a large value is a block of its own.
+
+use pool::{
+    format::{
+        codec::{Malformed, Reader, Writer, malformed},
+        key::Key,
+    },
+    tree::{Block, Entry, View},
+};
+use rustix::io::Errno;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    FileSystem, METADATA,
+    change::{Change, load_inode},
+    failure::{Failure, damaged},
+    inode::flag,
+    key::{self, Ino, Window, XATTR},
+};
+
+/// The longest name, in bytes.
+pub const XATTR_NAME_MAX: usize = 255;
+/// The longest value, in bytes.
+pub const XATTR_VALUE_MAX: usize = 64 << 10;
+/// A longer value is a block of its own.
+const INLINE_MAX: usize = 2 << 10;
+
+const NAMESPACES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
+pub(super) const CAPABILITY: &[u8] = b"security.capability";
+const WINDOW: u64 = 16;
+
+/// Whether an attribute may, must or must not exist before it is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Either way.
+    #[default]
+    Any,
+    /// It must not: `XATTR_CREATE`.
+    Create,
+    /// It must: `XATTR_REPLACE`.
+    Replace,
+}
+
+/// The body of an attribute's item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xattr<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: Value<'a>,
+}
+
+/// A value, or how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// The value itself.
+    Inline(&'a [u8]),
+    /// The item's block holds it; this is its length.
+    Block(u32),
+}
+
+impl<'a> Xattr<'a> {
+    /// The body.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u8(matches!(self.value, Value::Block(_)).into());
+        out.put_prefixed(self.name);
+        match self.value {
+            Value::Inline(value) => out.put_bytes(value),
+            Value::Block(len) => out.put_varint(len.into()),
+        }
+        out
+    }
+
+    /// The attribute with this body.
+    pub fn decode(body: &'a [u8]) -> Result<Xattr<'a>, Malformed> {
+        const WHAT: &str = "extended attribute";
+        let mut reader = Reader::new(body);
+        let tag = reader.u8(WHAT)?;
+        let name = reader.prefixed(WHAT)?;
+        let value = match tag {
+            0 => Value::Inline(reader.rest()),
+            1 => {
+                let len = reader.varint32(WHAT)?;
+                reader.finish(WHAT)?;
+                Value::Block(len)
+            }
+            _ => return malformed(WHAT),
+        };
+        Ok(Xattr { name, value })
+    }
+}
+
+/// Where the attribute called `name` stands.
+pub fn window(ino: Ino, name: &[u8]) -> Window {
+    // The last window is left out, so that its end is a number.
+    let start = (xxh3_64(name) & !(WINDOW - 1)).min(!(2 * WINDOW - 1));
+    Window { object: ino, kind: XATTR, start, len: WINDOW }
+}
+
+fn check_name(name: &[u8]) -> Result<(), Errno> {
+    if name.is_empty() || name.len() > XATTR_NAME_MAX {
+        return Err(Errno::RANGE);
+    }
+    match NAMESPACES.iter().find(|prefix| name.starts_with(prefix)) {
+        None => Err(Errno::OPNOTSUPP),
+        Some(prefix) if name.len() == prefix.len() => Err(Errno::INVAL),
+        Some(_) => Ok(()),
+    }
+}
+
+fn decode(entry: &Entry) -> Result<Xattr<'_>, Failure> {
+    Xattr::decode(entry.body()).map_err(damaged(entry.key()))
+}
+
+/// The item of the attribute called `name`, or where it would be put.
+fn find(view: &View<'_>, ino: Ino, name: &[u8]) -> Result<Result<Entry, Option<Key>>, Failure> {
+    let window = window(ino, name);
+    let mut free = window.start;
+    for entry in view.range(window.keys()) {
+        let entry = entry?;
+        if decode(&entry)?.name == name {
+            return Ok(Ok(entry));
+        }
+        if entry.key().offset == free {
+            free += 1;
+        }
+    }
+    Ok(Err((free < window.start + window.len).then(|| Key::new(ino, XATTR, free))))
+}
+
+fn delete(change: &mut Change<'_>, entry: &Entry) {
+    change.delete(entry.key());
+    if let Some(block) = entry.block() {
+        change.kill(block);
+    }
+}
+
+/// Takes a file's capabilities away: its content or owner changes.
+pub(super) fn drop_capability(change: &mut Change<'_>, ino: Ino) -> Result<(), Failure> {
+    if !change.inode(ino)?.has(flag::CAPABILITY) {
+        return Ok(());
+    }
+    if let Ok(entry) = find(&change.view, ino, CAPABILITY)? {
+        delete(change, &entry);
+    }
+    change.edit(ino)?.set(flag::CAPABILITY, false);
+    Ok(())
+}
+
+impl FileSystem {
+    /// The value of an attribute; ENODATA if there is none.
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        check_name(name)?;
+        let (value, block) = self.read_tree(|view| {
+            let Ok(entry) = find(view, ino, name)? else {
+                load_inode(view, ino)?;
+                return Err(Errno::NODATA.into());
+            };
+            match decode(&entry)?.value {
+                Value::Inline(value) => Ok((value.to_vec(), None)),
+                Value::Block(len) => {
+                    let missing = Malformed { what: "extended attribute without its block" };
+                    let block = entry.block().ok_or(missing).map_err(damaged(entry.key()))?;
+                    Ok((Vec::new(), Some((block, len as usize))))
+                }
+            }
+        })?;
+        let Some((block, len)) = block else { return Ok(value) };
+        let bytes = self.block_bytes(&block)?;
+        bytes.get(..len).map(<[u8]>::to_vec).ok_or(Errno::IO)
+    }
+
+    /// Sets an attribute.
+    pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<(), Errno> {
+        self.writable()?;
+        check_name(name)?;
+        if value.len() > XATTR_VALUE_MAX {
+            return Err(Errno::TOOBIG);
+        }
+        self.admit(METADATA + value.len() as u64)?;
+        let policy = self.options().policy;
+        self.update_tree(|change| {
+            let now = change.now;
+            let inode = change.edit(ino)?;
+            inode.ctime = now;
+            if name == CAPABILITY {
+                inode.set(flag::CAPABILITY, true);
+            }
+            let key = match find(&change.view, ino, name)? {
+                Ok(_) if how == SetXattr::Create => return Err(Errno::EXIST.into()),
+                Err(_) if how == SetXattr::Replace => return Err(Errno::NODATA.into()),
+                Ok(old) => {
+                    delete(change, &old);
+                    old.key()
+                }
+                Err(free) => free.ok_or(Errno::NOSPC)?,
+            };
+            if value.len() <= INLINE_MAX {
+                change.put(key, Xattr { name, value: Value::Inline(value) }.encode(), None);
+            } else {
+                let block = Block::Pending(self.head.record(change.txg(), policy, value.to_vec()));
+                let body = Xattr { name, value: Value::Block(value.len() as u32) }.encode();
+                change.put(key, body, Some(&block));
+            }
+            Ok(())
+        })
+    }
+
+    /// The names of all attributes. Which of them the asker may see is for the caller to say.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>, Errno> {
+        self.read_tree(|view| {
+            load_inode(view, ino)?;
+            let mut names = Vec::new();
+            for entry in view.range(key::from(ino, XATTR, 0)) {
+                names.push(decode(&entry?)?.name.to_vec());
+            }
+            Ok(names)
+        })
+    }
+
+    /// Removes an attribute.
+    pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
+        self.writable()?;
+        check_name(name)?;
+        self.update_tree(|change| {
+            let now = change.now;
+            let inode = change.edit(ino)?;
+            inode.ctime = now;
+            if name == CAPABILITY {
+                inode.set(flag::CAPABILITY, false);
+            }
+            let entry = find(&change.view, ino, name)?.map_err(|_| Errno::NODATA)?;
+            delete(change, &entry);
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_attribute_round_trips(name: Vec<u8>, value: Vec<u8>, len: u32) {
+            for value in [Value::Inline(&value), Value::Block(len)] {
+                let xattr = Xattr { name: &name, value };
+                let body = xattr.encode();
+            prop_assert_eq!(Xattr::decode(&body), Ok(xattr));
+            }
+        }
+
+        #[test]
+        fn garbage_never_panics(body: Vec<u8>) {
+            let _ = Xattr::decode(&body);
+        }
+    }
+
+    #[test]
+    fn only_known_namespaces_are_taken() {
+        assert_eq!(check_name(b"user.a"), Ok(()));
+        assert_eq!(check_name(b"system.posix_acl_access"), Ok(()));
+        assert_eq!(check_name(b"user."), Err(Errno::INVAL));
+        assert_eq!(check_name(b"other.a"), Err(Errno::OPNOTSUPP));
+        assert_eq!(check_name(&[b'u'; 256]), Err(Errno::RANGE));
+    }
+}

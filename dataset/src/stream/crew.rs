@@ -1,0 +1,67 @@
+//! The threads that read and verify ahead of the one that sends or receives.
+//!
+//! Work is asked for with a ticket, and tickets are redeemed in the order in which the stream needs the results. With no
+//! threads the work is done at once, on the caller's: so a test runs on one thread.
+
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Some threads, until it is dropped.
+pub(super) struct Crew {
+    jobs: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A result that is there, or will be.
+pub(super) enum Ticket<T> {
+    Done(T),
+    Coming(Receiver<T>),
+}
+
+impl<T> Ticket<T> {
+    /// The result; waits for it.
+    pub(super) fn redeem(self) -> T {
+        match self {
+            Ticket::Done(value) => value,
+            Ticket::Coming(value) => value.recv().expect("a thread that works ahead does not panic"),
+        }
+    }
+}
+
+impl Crew {
+    /// A crew of `count` threads.
+    pub(super) fn new(count: usize) -> Crew {
+        let (jobs, waiting) = unbounded::<Job>();
+        let spawn = |number| {
+            let waiting = waiting.clone();
+            let work = move || waiting.iter().for_each(|job| job());
+            let thread = thread::Builder::new().name(format!("cenote-stream-{number}")).spawn(work);
+            thread.expect("the system can start threads")
+        };
+        let threads = (0..count).map(spawn).collect();
+        Crew { jobs: (count > 0).then_some(jobs), threads }
+    }
+
+    /// Has `work` done. How much is asked for ahead is for the caller to bound.
+    pub(super) fn ask<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Ticket<T> {
+        let Some(jobs) = &self.jobs else { return Ticket::Done(work()) };
+        let (result, coming) = bounded(1);
+        // Nobody waits for the result if sending or receiving has failed meanwhile.
+        let job = move || drop(result.send(work()));
+        jobs.send(Box::new(job)).expect("the threads wait as long as the crew is there");
+        Ticket::Coming(coming)
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        for thread in self.threads.drain(..) {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

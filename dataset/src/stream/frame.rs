@@ -1,0 +1,271 @@
+//! Records on the wire: framed, bounded, and chained.
+//!
+//! ```text
+//! preamble   magic (12 bytes), version (4)
+//! record     kind (1), zeros (3), length of the payload (4), payload, chain (32)
+//! ```
+//!
+//! The chain of a record is the BLAKE3 of the chain before, the eight bytes of its head, and its payload; of the payload
+//! of a block only the first 32 bytes, which are the checksum of the rest. So a record that was changed, cut out, put in
+//! or moved breaks the chain at that place, and sending and receiving hash the data of a block no more often than
+//! reading and writing it do anyway. The chain begins with the BLAKE3 of the preamble.
+//!
+//! It is a checksum, not a signature: it tells damage, not intent. Whoever is handed records must still distrust what
+//! they say.
+
+use std::io::{self, Read, Write};
+
+use pool::format::{
+    codec::{Malformed, Writer},
+    pointer::MAX_BLOCK,
+};
+
+use super::error::{Error, Result};
+
+/// What a stream begins with.
+pub(super) const MAGIC: [u8; 12] = *b"CENOTESTREAM";
+/// The version of the format that this program writes and reads.
+pub(super) const VERSION: u32 = 1;
+/// The length of magic and version.
+pub(super) const PREAMBLE: usize = 16;
+/// The length of a record's head.
+const HEAD: usize = 8;
+/// The length of a checksum.
+pub(super) const SUM: usize = 32;
+/// The longest payload of a record that is not a block.
+pub(super) const MAX_PAYLOAD: usize = 1 << 20;
+
+/// The kinds of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Start = 1,
+    Begin = 2,
+    Range = 3,
+    Block = 4,
+    End = 5,
+    Finish = 6,
+    Index = 7,
+    Trailer = 8,
+}
+
+impl Kind {
+    fn from_code(code: u8) -> Option<Kind> {
+        use Kind::{Begin, Block, End, Finish, Index, Range, Start, Trailer};
+        [Start, Begin, Range, Block, End, Finish, Index, Trailer].into_iter().find(|kind| *kind as u8 == code)
+    }
+
+    fn longest(self) -> usize {
+        if self == Kind::Block { SUM + MAX_BLOCK as usize } else { MAX_PAYLOAD }
+    }
+}
+
+/// The checksum of all records up to a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chain(pub(super) [u8; SUM]);
+
+impl Chain {
+    fn of_preamble(preamble: &[u8; PREAMBLE]) -> Chain {
+        Chain(blake3::hash(preamble).into())
+    }
+
+    fn after(&self, head: &[u8; HEAD], covered: &[u8]) -> Chain {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.0).update(head).update(covered);
+        Chain(hasher.finalize().into())
+    }
+}
+
+fn preamble() -> [u8; PREAMBLE] {
+    let mut bytes = [0; PREAMBLE];
+    bytes[..12].copy_from_slice(&MAGIC);
+    bytes[12..].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+/// Writes records.
+pub(super) struct FrameWriter<'a> {
+    out: &'a mut dyn Write,
+    offset: u64,
+    chain: Chain,
+}
+
+impl<'a> FrameWriter<'a> {
+    /// Writes the preamble.
+    pub(super) fn new(out: &'a mut dyn Write) -> Result<FrameWriter<'a>> {
+        let preamble = preamble();
+        let mut writer = FrameWriter { out, offset: 0, chain: Chain::of_preamble(&preamble) };
+        writer.write(&preamble)?;
+        Ok(writer)
+    }
+
+    /// How many bytes were written: where the next record starts.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The chain before the next record.
+    pub(super) fn chain(&self) -> Chain {
+        self.chain
+    }
+
+    /// Writes a record that is not a block.
+    pub(super) fn put(&mut self, kind: Kind, payload: &[u8]) -> Result<()> {
+        assert!(kind != Kind::Block && payload.len() <= kind.longest());
+        self.record(kind, payload, &[])
+    }
+
+    /// Writes a block: the checksum of its data, and the data.
+    pub(super) fn put_block(&mut self, checksum: &[u8; SUM], data: &[u8]) -> Result<()> {
+        assert!(data.len() <= MAX_BLOCK as usize);
+        self.record(Kind::Block, checksum, data)
+    }
+
+    fn record(&mut self, kind: Kind, covered: &[u8], data: &[u8]) -> Result<()> {
+        let mut head = [kind as u8, 0, 0, 0, 0, 0, 0, 0];
+        head[4..].copy_from_slice(&((covered.len() + data.len()) as u32).to_le_bytes());
+        self.chain = self.chain.after(&head, covered);
+        let mut front = Vec::with_capacity(HEAD + covered.len() + SUM);
+        front.put_bytes(&head);
+        front.put_bytes(covered);
+        if data.is_empty() {
+            front.put_bytes(&self.chain.0);
+            return self.write(&front);
+        }
+        self.write(&front)?;
+        self.write(data)?;
+        let chain = self.chain;
+        self.write(&chain.0)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).map_err(|source| Error::Write { offset: self.offset, source })?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Hands everything on to where it is going.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(|source| Error::Write { offset: self.offset, source })
+    }
+}
+
+/// Where a record stands in its stream: for errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The offset of its first byte.
+    pub(super) offset: u64,
+    /// Its number, counted from 0.
+    pub(super) record: u64,
+}
+
+impl Place {
+    /// The error for a record here that is wrong.
+    pub(super) fn damaged(self, problem: impl ToString) -> Error {
+        Error::Damaged { offset: self.offset, record: self.record, problem: problem.to_string() }
+    }
+
+    /// As [`Place::damaged`], for a field.
+    pub(super) fn malformed(self) -> impl Fn(Malformed) -> Error {
+        move |malformed| self.damaged(malformed)
+    }
+}
+
+/// A record whose chain was verified. The data of a block was not.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) kind: Kind,
+    pub(super) place: Place,
+    /// The chain before it.
+    pub(super) before: Chain,
+    /// Of a block: only the checksum.
+    pub(super) payload: Vec<u8>,
+    /// The data of a block.
+    pub(super) data: Vec<u8>,
+}
+
+/// Reads records.
+pub(super) struct FrameReader<'a> {
+    input: &'a mut dyn Read,
+    place: Place,
+    offset: u64,
+    chain: Chain,
+}
+
+impl<'a> FrameReader<'a> {
+    /// Reads the preamble.
+    pub(super) fn new(input: &'a mut dyn Read) -> Result<FrameReader<'a>> {
+        let mut reader = FrameReader { input, place: Place::default(), offset: 0, chain: Chain::default() };
+        let mut bytes = [0; PREAMBLE];
+        let got = reader.fill(&mut bytes)?;
+        let magic = got.min(MAGIC.len());
+        if bytes[..magic] != MAGIC[..magic] {
+            return Err(Error::Foreign);
+        }
+        if got < PREAMBLE {
+            return Err(reader.truncated());
+        }
+        let version = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+        if version != VERSION {
+            return Err(Error::Version { version, known: VERSION });
+        }
+        reader.chain = Chain::of_preamble(&bytes);
+        Ok(reader)
+    }
+
+    /// How many bytes were read.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads a record and verifies its chain.
+    pub(super) fn next(&mut self) -> Result<Frame> {
+        self.place.offset = self.offset;
+        let mut head = [0; HEAD];
+        self.exact(&mut head)?;
+        let [code, zeros @ .., a, b, c, d] = head;
+        let len = u32::from_le_bytes([a, b, c, d]) as usize;
+        let kind = Kind::from_code(code).filter(|_| zeros == [0; 3]);
+        let kind = kind.ok_or_else(|| self.place.damaged("it is of no known kind"))?;
+        if len > kind.longest() || kind == Kind::Block && len <= SUM {
+            return Err(self.place.damaged(format!("its length of {len} bytes is out of bounds")));
+        }
+        let covered = if kind == Kind::Block { SUM } else { len };
+        let (mut payload, mut data) = (vec![0; covered], vec![0; len - covered]);
+        self.exact(&mut payload)?;
+        self.exact(&mut data)?;
+        let before = self.chain;
+        self.chain = before.after(&head, &payload);
+        let mut sum = [0; SUM];
+        self.exact(&mut sum)?;
+        if sum != self.chain.0 {
+            return Err(self.place.damaged("its checksum does not match"));
+        }
+        let frame = Frame { kind, place: self.place, before, payload, data };
+        self.place.record += 1;
+        Ok(frame)
+    }
+
+    fn exact(&mut self, buf: &mut [u8]) -> Result<()> {
+        if self.fill(buf)? < buf.len() { Err(self.truncated()) } else { Ok(()) }
+    }
+
+    /// Reads until `buf` is full or the input ends; returns how much there was.
+    fn fill(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let mut got = 0;
+        while got < buf.len() {
+            match self.input.read(&mut buf[got..]) {
+                Ok(0) => break,
+                Ok(read) => got += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(Error::Read { offset: self.offset + got as u64, source }),
+            }
+        }
+        self.offset += got as u64;
+        Ok(got)
+    }
+
+    fn truncated(&self) -> Error {
+        Error::Truncated { offset: self.offset, record: self.place.record }
+    }
+}

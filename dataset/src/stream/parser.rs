@@ -1,0 +1,201 @@
+//! The grammar of a stream: which record may follow which, and what each must be.
+//!
+//! ```text
+//! package  = START stream* FINISH INDEX+ TRAILER
+//! stream   = BEGIN (RANGE BLOCK*)* END
+//! ```
+//!
+//! Whoever pulls events from here gets them only in this order, with bounds and counts verified. What is left to the
+//! puller is the data of blocks, so that several threads can verify them ([`Data::verified`]).
+
+use std::{collections::VecDeque, io::Read, sync::Arc};
+
+use pool::{
+    block::{checksum::verify, compression::decompress},
+    format::{key::Key, pointer::Checksum},
+};
+
+use super::{
+    error::Result,
+    frame::{Frame, FrameReader, Kind, Place, SUM},
+    index::{Index, Trailer},
+    range::{BlockInfo, Range},
+    records::{Begin, Start, Totals},
+};
+
+/// What comes next in a package.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A stream begins.
+    Begin(Begin),
+    /// All that stands in a range.
+    Range(Place, Range),
+    /// The next block of the last range.
+    Block(Data),
+    /// The stream is whole, and holds this much.
+    End(Totals),
+    /// The package is whole, index and all.
+    Finish,
+}
+
+/// A block as it came.
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) place: Place,
+    pub(super) info: BlockInfo,
+    /// Of the bytes as stored; BLAKE3 if the block is to be stored without.
+    pub(super) checksum: [u8; SUM],
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Data {
+    /// The bytes, if they are those that were sent, and come to the size that was promised.
+    pub(super) fn verified(self) -> Result<Arc<Vec<u8>>> {
+        let kind = if self.info.checksum == Checksum::Off { Checksum::Blake3 } else { self.info.checksum };
+        if !verify(kind, &self.bytes, &self.checksum) {
+            return Err(self.place.damaged("the checksum of its data does not match"));
+        }
+        if self.info.stored != self.info.logical {
+            decompress(self.info.compression, &self.bytes, self.info.logical as usize)
+                .map_err(self.place.malformed())?;
+        }
+        Ok(Arc::new(self.bytes))
+    }
+}
+
+enum State {
+    /// Streams are to come, or the end.
+    Between,
+    /// In a stream.
+    Inside {
+        incremental: bool,
+        /// The end of the last range.
+        reached: Key,
+        /// The blocks that must follow.
+        expected: VecDeque<BlockInfo>,
+        totals: Totals,
+    },
+    Finished,
+}
+
+/// Pulls a package apart.
+pub(super) struct Parser<'a> {
+    frames: FrameReader<'a>,
+    start: Start,
+    begun: u64,
+    index: Index,
+    state: State,
+}
+
+impl<'a> Parser<'a> {
+    /// Reads up to the start of the package.
+    pub(super) fn new(input: &'a mut dyn Read) -> Result<Parser<'a>> {
+        let mut frames = FrameReader::new(input)?;
+        let frame = frames.next()?;
+        if frame.kind != Kind::Start {
+            return Err(frame.place.damaged("it stands where a package starts"));
+        }
+        let start = Start::decode(&frame.payload).map_err(frame.place.malformed())?;
+        Ok(Parser { frames, start, begun: 0, index: Index::default(), state: State::Between })
+    }
+
+    /// What the package is.
+    pub(super) fn start(&self) -> &Start {
+        &self.start
+    }
+
+    /// How many bytes were read.
+    pub(super) fn offset(&self) -> u64 {
+        self.frames.offset()
+    }
+
+    /// The next event. Nothing comes after [`Event::Finish`].
+    pub(super) fn next(&mut self) -> Result<Event> {
+        assert!(!matches!(self.state, State::Finished), "a package ends once");
+        let frame = self.frames.next()?;
+        let place = frame.place;
+        match (frame.kind, &mut self.state) {
+            (Kind::Begin, State::Between) if self.begun < self.start.streams => self.begin(&frame),
+            (Kind::Finish, State::Between) if self.begun == self.start.streams => self.finish(&frame),
+            (Kind::Block, State::Inside { expected, .. }) => {
+                let info = expected.pop_front().ok_or_else(|| place.damaged("it is a block of no range"))?;
+                block(frame, info).map(Event::Block)
+            }
+            (Kind::Range, State::Inside { expected, .. }) if expected.is_empty() => self.range(&frame),
+            (Kind::End, State::Inside { expected, totals, .. }) if expected.is_empty() => {
+                let totals = *totals;
+                if Totals::decode(&frame.payload).map_err(place.malformed())? != totals {
+                    return Err(place.damaged("the stream does not hold what its end says"));
+                }
+                self.state = State::Between;
+                Ok(Event::End(totals))
+            }
+            (kind, _) => Err(place.damaged(format!("a record of kind {kind:?} must not stand here"))),
+        }
+    }
+
+    fn begin(&mut self, frame: &Frame) -> Result<Event> {
+        let begin = Begin::decode(&frame.payload).map_err(frame.place.malformed())?;
+        self.begun += 1;
+        self.index.begin(frame.place.offset, frame.before);
+        self.state = State::Inside {
+            incremental: begin.base.is_some(),
+            reached: Key::MIN,
+            expected: VecDeque::new(),
+            totals: Totals::default(),
+        };
+        Ok(Event::Begin(begin))
+    }
+
+    fn range(&mut self, frame: &Frame) -> Result<Event> {
+        let State::Inside { incremental, reached, expected, totals } = &mut self.state else {
+            unreachable!("the caller has looked")
+        };
+        let range = Range::decode(&frame.payload, *incremental).map_err(frame.place.malformed())?;
+        if range.low < *reached {
+            return Err(frame.place.damaged("its range starts before the end of the range before"));
+        }
+        *reached = range.high;
+        *totals += Totals::of(&range);
+        expected.extend(&range.blocks);
+        self.index.range(frame.place.offset, range.low, frame.before);
+        Ok(Event::Range(frame.place, range))
+    }
+
+    fn finish(&mut self, frame: &Frame) -> Result<Event> {
+        if !frame.payload.is_empty() {
+            return Err(frame.place.damaged("the end of a package must be empty"));
+        }
+        let at = self.frames.offset();
+        let mut index = Index::default();
+        let mut first = None;
+        loop {
+            let frame = self.frames.next()?;
+            match frame.kind {
+                // No more than there can be: memory stays bounded.
+                Kind::Index if first.is_none() || index.len() < self.index.len() => {
+                    index.extend(&frame.payload).map_err(frame.place.malformed())?;
+                    first.get_or_insert(frame.before);
+                }
+                Kind::Trailer => {
+                    let trailer = Trailer::decode(&frame.payload).map_err(frame.place.malformed())?;
+                    if index != self.index || first != Some(trailer.before) || trailer.index != at {
+                        return Err(frame.place.damaged("the index does not fit the stream"));
+                    }
+                    self.state = State::Finished;
+                    return Ok(Event::Finish);
+                }
+                _ => return Err(frame.place.damaged("it stands where the index ends")),
+            }
+        }
+    }
+}
+
+fn block(frame: Frame, info: BlockInfo) -> Result<Data> {
+    let Frame { place, payload, data: bytes, .. } = frame;
+    if bytes.len() != info.stored as usize {
+        return Err(place.damaged("the block has not the size that its range says"));
+    }
+    let checksum = payload.try_into().expect("a frame splits a block after its checksum");
+    Ok(Data { place, info, checksum, bytes })
+}

@@ -1,0 +1,181 @@
+//! Streams that are cut, damaged, foreign, or made to do harm: an error each time, and nothing lands.
+
+use std::io::Read;
+
+use pool::env::{Env, SeededEnv};
+
+use super::world::{World, contents};
+use crate::stream::{
+    Error,
+    frame::{FrameReader, FrameWriter, Kind},
+    index::Trailer,
+    verify,
+};
+
+/// A full stream of a small tree, and an increment on it.
+fn streams(world: &mut World) -> (Vec<u8>, Vec<u8>) {
+    let head = world.open(None);
+    world.scribble(&head, 60);
+    let first = world.snapshot(&head, "a");
+    world.scribble(&head, 10);
+    let second = world.snapshot(&head, "b");
+    (world.stream(&first, None, 0), world.stream(&second, Some(&first), 0))
+}
+
+/// Where each record starts, and the end.
+fn bounds(stream: &[u8]) -> Vec<usize> {
+    let mut input = stream;
+    let mut frames = FrameReader::new(&mut input).unwrap();
+    let mut bounds = vec![frames.offset() as usize];
+    while (frames.offset() as usize) < stream.len() {
+        frames.next().unwrap();
+        bounds.push(frames.offset() as usize);
+    }
+    bounds
+}
+
+fn refused(stream: &[u8]) -> Error {
+    verify(&mut &stream[..], 0, &mut |_| {}).expect_err("a bad stream is refused")
+}
+
+#[test]
+fn a_stream_cut_anywhere_is_refused_and_never_lands() {
+    let mut world = World::new(1, 0);
+    let (full, _) = streams(&mut world);
+    let bounds = bounds(&full);
+    let mut cuts: Vec<usize> =
+        bounds.iter().flat_map(|at| [at.saturating_sub(1), *at, at + 1, at + 8, at + 20]).collect();
+    cuts.extend((0..full.len()).step_by(full.len() / 100));
+    cuts.retain(|cut| *cut < full.len());
+    for cut in cuts {
+        let error = refused(&full[..cut]);
+        assert!(matches!(error, Error::Truncated { .. }), "cut at {cut}: {error}");
+        if bounds.contains(&cut) {
+            let head = world.open(None);
+            let (result, lander) = world.receive(&full[..cut], &head, 0);
+            assert!(result.is_err());
+            assert_eq!((lander.finished, lander.abandoned), (0, lander.begun), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_refused_and_never_lands() {
+    let mut world = World::new(2, 0);
+    let (full, _) = streams(&mut world);
+    let random = SeededEnv::new(3);
+    let bounds = bounds(&full);
+    let heads = bounds.iter().flat_map(|at| (*at..at + 10).chain(at.saturating_sub(3)..*at));
+    let others = (0..300).map(|_| random.random() as usize % full.len());
+    for at in heads.chain(others).filter(|at| *at < full.len()) {
+        let mut bad = full.clone();
+        bad[at] ^= 1 << (random.random() % 8);
+        refused(&bad);
+    }
+    for _ in 0..60 {
+        let mut bad = full.clone();
+        let at = random.random() as usize % full.len();
+        bad[at] ^= 1 << (random.random() % 8);
+        let head = world.open(None);
+        let (result, lander) = world.receive(&bad, &head, 0);
+        assert!(result.is_err(), "flipped at {at}");
+        assert_eq!((lander.finished, lander.abandoned), (0, lander.begun), "flipped at {at}");
+    }
+}
+
+#[test]
+fn records_cut_out_doubled_or_swapped_are_noticed() {
+    let mut world = World::new(4, 0);
+    let (full, _) = streams(&mut world);
+    let bounds = bounds(&full);
+    let record = |number: usize| &full[bounds[number]..bounds[number + 1]];
+    for number in 0..bounds.len() - 2 {
+        let (head, tail) = (&full[..bounds[number]], &full[bounds[number + 1]..]);
+        refused(&[head, tail].concat());
+        refused(&[head, record(number), record(number), tail].concat());
+        let after = &full[bounds[number + 2]..];
+        refused(&[head, record(number + 1), record(number), after].concat());
+    }
+}
+
+#[test]
+fn what_is_no_stream_is_called_so() {
+    assert!(matches!(refused(b"#!/bin/sh\n"), Error::Foreign));
+    assert!(matches!(refused(&[0; 4096]), Error::Foreign));
+    assert!(matches!(refused(b""), Error::Truncated { offset: 0, .. }));
+    let newer = [&b"CENOTESTREAM"[..], &7u32.to_le_bytes(), &[0; 100]].concat();
+    assert!(matches!(refused(&newer), Error::Version { version: 7, .. }));
+}
+
+#[test]
+fn an_endless_promise_is_refused_before_memory_is_taken() {
+    let mut stream = Vec::new();
+    FrameWriter::new(&mut stream).unwrap();
+    stream.extend([Kind::Start as u8, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+    assert!(matches!(refused(&stream), Error::Damaged { record: 0, .. }));
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("the wire was cut"))
+        }
+    }
+    assert!(matches!(verify(&mut Broken, 0, &mut |_| {}), Err(Error::Read { offset: 0, .. })));
+}
+
+/// Takes a stream apart, changes one record's payload, and chains it all again: what somebody would do who means harm.
+fn forge(stream: &[u8], random: &SeededEnv) -> Vec<u8> {
+    let mut input = stream;
+    let mut frames = FrameReader::new(&mut input).unwrap();
+    let mut records = Vec::new();
+    while (frames.offset() as usize) < stream.len() {
+        records.push(frames.next().unwrap());
+    }
+    let forged = random.random() as usize % records.len();
+    let payload = &mut records[forged].payload;
+    for _ in 0..1 + random.random() % 3 {
+        if !payload.is_empty() {
+            let at = random.random() as usize % payload.len();
+            payload[at] = random.random() as u8;
+        }
+    }
+    let mut out = Vec::new();
+    let mut writer = FrameWriter::new(&mut out).unwrap();
+    let mut trailer = None;
+    for record in &records {
+        if record.kind == Kind::Index {
+            trailer.get_or_insert(Trailer { index: writer.offset(), before: writer.chain() });
+        }
+        match record.kind {
+            Kind::Trailer => writer.put(Kind::Trailer, &trailer.unwrap().encode()).unwrap(),
+            Kind::Block => writer.put_block(record.payload.as_slice().try_into().unwrap(), &record.data).unwrap(),
+            kind => writer.put(kind, &record.payload).unwrap(),
+        }
+    }
+    out
+}
+
+#[test]
+fn forged_records_do_no_harm() {
+    let mut world = World::new(5, 0);
+    let (full, increment) = streams(&mut world);
+    let random = SeededEnv::new(6);
+    let base = world.open(None);
+    world.receive(&full, &base, 0).0.unwrap();
+    let base = world.snapshot(&base, "base");
+    let mut landed = 0;
+    for round in 0..400 {
+        let (forged, head) = match round % 2 {
+            0 => (forge(&full, &random), world.open(None)),
+            _ => (forge(&increment, &random), world.open(Some(&base))),
+        };
+        let (result, lander) = world.receive(&forged, &head, 0);
+        assert_eq!((lander.finished, lander.abandoned), if result.is_ok() { (1, 0) } else { (0, lander.begun) });
+        if result.is_ok() {
+            contents(&head);
+            landed += 1;
+        }
+        world.engine.close_head(head.id());
+    }
+    world.engine.commit().unwrap();
+    assert!((10..390).contains(&landed), "{landed} of the forgeries were streams by the rules");
+}

@@ -1,0 +1,155 @@
+//! What a request does, in so far as it takes more than one call: arguments become `dataset`'s, nodes become objects,
+//! what is not for the live file system is refused. Free of FUSE's replies; the [adapter](crate::adapter) has those.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use dataset::fs::{self, Caller, Errno, FileSystem, Ino, SetAttr};
+use fuser::{FileAttr, INodeNo, RenameFlags, ReplyEmpty};
+
+use crate::adapter::Adapter;
+use crate::attr::{errno, file_attr};
+use crate::node::Node;
+use crate::server::Entry;
+use crate::syncer::Sync;
+
+/// The most one request may copy: the reply has 32 bits for it. Whole pages, as the kernel asks for.
+const MAX_COPY: u64 = 0xffff_f000;
+
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+const FALLOC_KEEP_SIZE: i32 = 0x01;
+const FALLOC_PUNCH_HOLE: i32 = 0x02;
+const FALLOC_ZERO_RANGE: i32 = 0x10;
+
+/// The kernel's own attributes, ACLs above all, which a mount without ACLs does not have.
+const SYSTEM_XATTRS: &[u8] = b"system.";
+
+impl Adapter {
+    /// A new or newly linked file, entered where `make` is told.
+    pub(crate) fn enter(
+        &self,
+        dir: INodeNo,
+        name: &OsStr,
+        make: impl FnOnce(&FileSystem, Ino, &[u8]) -> Result<fs::Attr, Errno>,
+    ) -> Result<Entry, Errno> {
+        let name = name.as_bytes();
+        let dir = self.server.writable_entry(dir, name)?;
+        Ok(self.server.admit(&make(self.live(), dir, name)?))
+    }
+
+    pub(crate) fn change(&self, caller: &Caller, node: INodeNo, change: &SetAttr) -> Result<FileAttr, Errno> {
+        let ino = self.server.writable(node)?;
+        Ok(file_attr(node, &self.live().setattr(caller, ino, change)?))
+    }
+
+    pub(crate) fn rename_entry(
+        &self,
+        (dir, name): (INodeNo, &[u8]),
+        (new_dir, new_name): (INodeNo, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let known = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE;
+        if !known.contains(flags) {
+            return Err(Errno::INVAL);
+        }
+        let dir = self.server.writable_entry(dir, name)?;
+        let new_dir = self.server.writable_entry(new_dir, new_name)?;
+        let flags = fs::RenameFlags {
+            noreplace: flags.contains(RenameFlags::RENAME_NOREPLACE),
+            exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
+        };
+        self.live().rename(dir, name, new_dir, new_name, flags)
+    }
+
+    /// Reads into `out`. The virtual files are empty.
+    pub(crate) fn read_into(&self, node: INodeNo, offset: u64, size: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
+        match self.server.resolve(node)? {
+            Some((view, ino)) => view.read(ino, offset, size as usize, out),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn allocate(&self, node: INodeNo, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {
+        let ino = self.server.writable(node)?;
+        if mode & !(FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE) != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mode = fs::FallocateFlags {
+            keep_size: mode & FALLOC_KEEP_SIZE != 0,
+            punch_hole: mode & FALLOC_PUNCH_HOLE != 0,
+            zero_range: mode & FALLOC_ZERO_RANGE != 0,
+        };
+        self.live().fallocate(ino, mode, offset, length)
+    }
+
+    pub(crate) fn seek(&self, node: INodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
+        let whence = match whence {
+            SEEK_DATA => fs::Whence::Data,
+            SEEK_HOLE => fs::Whence::Hole,
+            _ => return Err(Errno::INVAL),
+        };
+        let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+        let (view, ino) = self.server.resolve(node)?.ok_or(Errno::NXIO)?;
+        i64::try_from(view.seek(ino, offset, whence)?).map_err(|_| Errno::OVERFLOW)
+    }
+
+    /// Copies inside the live file system. Out of a snapshot the kernel copies itself, by reading and writing.
+    pub(crate) fn copy(&self, from: (INodeNo, u64), to: (INodeNo, u64), length: u64) -> Result<u32, Errno> {
+        let target = self.server.writable(to.0)?;
+        let Node::Live(source) = self.server.node(from.0)? else { return Err(Errno::XDEV) };
+        let length = length.min(MAX_COPY);
+        let copied = self.live().copy_range(source, from.1, target, to.1, length)?;
+        Ok(u32::try_from(copied).expect("no more is copied than asked for"))
+    }
+
+    pub(crate) fn xattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        if name.starts_with(SYSTEM_XATTRS) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let (view, ino) = self.server.resolve(node)?.ok_or(Errno::NODATA)?;
+        view.getxattr(ino, name)
+    }
+
+    pub(crate) fn set_xattr(&self, node: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
+        let ino = self.server.writable(node)?;
+        if name.starts_with(SYSTEM_XATTRS) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let how = match flags {
+            XATTR_CREATE => fs::SetXattr::Create,
+            XATTR_REPLACE => fs::SetXattr::Replace,
+            _ => fs::SetXattr::Any,
+        };
+        self.live().setxattr(ino, name, value, how)
+    }
+
+    /// The names of a file's extended attributes, each ended by a zero byte.
+    pub(crate) fn xattr_names(&self, node: INodeNo) -> Result<Vec<u8>, Errno> {
+        let Some((view, ino)) = self.server.resolve(node)? else { return Ok(Vec::new()) };
+        let mut names = Vec::new();
+        for name in view.listxattr(ino)? {
+            names.extend_from_slice(&name);
+            names.push(0);
+        }
+        Ok(names)
+    }
+
+    pub(crate) fn statfs_of(&self, node: INodeNo) -> Result<fs::StatFs, Errno> {
+        match self.server.resolve(node)? {
+            Some((view, _)) => view.statfs(),
+            None => self.live().statfs(),
+        }
+    }
+
+    /// Syncs what can have changed; everything else is durable.
+    pub(crate) fn sync(&self, node: INodeNo, sync: impl FnOnce(Ino) -> Sync, reply: ReplyEmpty) {
+        match self.server.node(node) {
+            Ok(Node::Live(ino)) => self.syncer.submit(sync(ino), reply),
+            Ok(_) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+}
