@@ -39,7 +39,7 @@ pub struct Valued {
 }
 
 /// The values of all properties of one data set or snapshot that can be set, by name, but for limits.
-pub type Effective = BTreeMap<String, Valued>;
+pub(super) type Effective = BTreeMap<String, Valued>;
 
 impl Datasets {
     /// Sets properties of data sets or snapshots.
@@ -106,11 +106,9 @@ impl Datasets {
 fn owner(tx: &Transaction<'_>, names: &Names, target: &Name) -> Result<u64> {
     match names.target(tx, target)? {
         Target::Dataset(id) | Target::Snapshot(id) => Ok(id),
-        Target::Bookmark(..) => Err(Error::NotApplicable {
-            property: "a property".into(),
-            what: "bookmark",
-            name: target.to_string(),
-        }),
+        Target::Bookmark(..) => {
+            Err(Error::NotApplicable { property: "a property".into(), what: "bookmark", name: target.to_string() })
+        }
     }
 }
 
