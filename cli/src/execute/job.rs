@@ -34,6 +34,11 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the other is a clone of this one.
+    pub fn is(&self, other: &Cancel) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether it was wished.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -55,7 +55,7 @@ fn program() -> io::Result<PathBuf> {
 }
 
 /// Opens a log to be added to.
-fn open_log(path: &Path) -> Result<File, Failure> {
+pub(super) fn open_log(path: &Path) -> Result<File, Failure> {
     prepare_parent(path)?;
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() > MAX_LOG) {
         // If it stays, it grows further.
