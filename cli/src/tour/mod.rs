@@ -94,7 +94,7 @@ fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
         let size = fs::metadata(stream).map_err(|error| Problem::at(Path::new(stream), &error))?.len();
         stage.note(&format!("{stream}: {:.1} MB", size as f64 / 1e6))?;
     }
-    Ok(())
+    stage.applaud()
 }
 
 fn parent(path: &str) -> String {

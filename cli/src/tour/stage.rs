@@ -62,9 +62,12 @@ impl<'a> Stage<'a> {
             // Exported already, if all went well.
             let _ = self.command("pool", &["export", "-f", name]).output();
         }
-        fs::remove_dir_all(&self.folder).map_err(|error| Problem::at(&self.folder, &error))?;
-        writeln!(self.output, "\nAll is well, in {:.1} s.", self.begun.elapsed().as_secs_f64())?;
-        Ok(())
+        fs::remove_dir_all(&self.folder).map_err(|error| Problem::at(&self.folder, &error))
+    }
+
+    /// Says that everything went as it must.
+    pub(super) fn applaud(&mut self) -> Result<(), Problem> {
+        Ok(writeln!(self.output, "\nAll is well, after {:.1} s.", self.begun.elapsed().as_secs_f64())?)
     }
 
     pub(super) fn say(&mut self, what: &str) -> Result<(), Problem> {
@@ -134,12 +137,12 @@ impl<'a> Stage<'a> {
 
     pub(super) fn fs_to(&mut self, arguments: &[&str], file: &str) -> Result<(), Problem> {
         let file = File::create(file).map_err(|error| Problem::at(Path::new(file), &error))?;
-        self.run("fs", arguments, |command| drop(command.stdout(file)))
+        self.run("fs", arguments, |command| _ = command.stdout(file))
     }
 
     pub(super) fn fs_from(&mut self, arguments: &[&str], file: &str) -> Result<(), Problem> {
         let file = File::open(file).map_err(|error| Problem::at(Path::new(file), &error))?;
-        self.run("fs", arguments, |command| drop(command.stdin(file)))
+        self.run("fs", arguments, |command| _ = command.stdin(file))
     }
 
     fn mountpoint(&self, dataset: &str) -> PathBuf {

@@ -18,7 +18,7 @@
 //! the wrong place is refused. The payload names the pool, its features and all of its devices. Version and features
 //! are all that is needed to decide whether this program may open the pool; [`Label::check_supported`] decides it.
 //!
-//! How labels are written so that a crash always leaves a good pair is in [`crate::admin::labels`].
+//! How labels are written so that a crash always leaves a good pair is in [`crate::vdev::labels`].
 
 use std::collections::BTreeMap;
 

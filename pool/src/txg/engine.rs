@@ -382,6 +382,8 @@ impl Engine {
     /// Reads a node that is not in memory.
     pub fn load_node(&self, miss: &Miss) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.node(&miss.pointer) {
+            // A pointer that lies may lead to a node that is here by right, in another place.
+            verify_place(&node, miss.pointer.birth, miss).map_err(|problem| Error::damaged("tree node", problem))?;
             return Ok(node);
         }
         let bytes = self.storage.read_block(&miss.pointer)?;
