@@ -3,10 +3,7 @@
 //! All changed trees of a transaction group are as they were at one instant, and the requests come after them. So a
 //! snapshot of many data sets, taken by one request, is of one instant.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
 use pool::{

@@ -1,9 +1,6 @@
 //! The data sets of an opened pool.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::{Mutex, RwLock};
 use pool::{env::Nanos, error::Error as PoolError, txg::Engine, units::Guid};

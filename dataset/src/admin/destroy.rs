@@ -138,6 +138,10 @@ pub(super) fn destroy_datasets(
 ) -> Result<()> {
     let doomed = gather(tx, names, tops, dependents)?;
     for id in &doomed {
+        if tx.row::<DatasetRow>(dataset_key(*id))?.hidden {
+            let name = names.text_of(tx, *id)?;
+            return Err(Error::Busy { name, holder: "a stream is being received into it".into() });
+        }
         if mounted.contains(id) {
             let name = names.of_dataset(tx, *id)?.to_string();
             return Err(Error::Busy { name, holder: "it is mounted".into() });

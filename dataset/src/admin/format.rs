@@ -12,12 +12,7 @@ use pool::{
     txg::Sync,
 };
 
-use crate::fs::{
-    FileType, ROOT,
-    inode::Inode,
-    key,
-    master::Master,
-};
+use crate::fs::{FileType, ROOT, inode::Inode, key, master::Master};
 
 /// Writes the tree of a new data set, one leaf, and returns its root.
 pub(super) fn first_tree(sync: &mut Sync<'_>, owner: (u32, u32)) -> Result<BlockPointer> {

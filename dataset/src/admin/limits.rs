@@ -70,7 +70,8 @@ pub(super) fn available_to_head(tx: &Transaction<'_>, id: u64, room: u64) -> Res
 /// Whether anything but the pool's own room limits what is written to a data set.
 fn is_limited(tx: &Transaction<'_>, id: u64) -> Result<bool> {
     let rows = upwards(tx, id)?;
-    let has_quota = rows.iter().any(|(_, row)| row.quota != 0) || rows.first().is_some_and(|(_, row)| row.refquota != 0);
+    let has_quota =
+        rows.iter().any(|(_, row)| row.quota != 0) || rows.first().is_some_and(|(_, row)| row.refquota != 0);
     let root: DatasetRow = tx.row(dataset_key(ROOT))?;
     Ok(has_quota || root.used().allocated > tx.master()?.physical.allocated)
 }

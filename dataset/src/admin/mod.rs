@@ -15,6 +15,7 @@
 //! property   setting, inheriting; where a value comes from
 //! list, value     what there is, and the value of each property
 //! limits     quotas and reservations
+//! send, receive   what goes into a stream, and what becomes of one
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
 //! ```
@@ -36,9 +37,11 @@ mod limits;
 mod list;
 mod open;
 mod property;
+mod receive;
 mod rename;
 mod resolve;
 mod rollback;
+mod send;
 mod snapshot;
 mod value;
 
@@ -48,13 +51,15 @@ mod tests;
 pub use compare::{Difference, DifferenceKind};
 pub use create::CreateRequest;
 pub use datasets::{Datasets, Mount, Progress};
-pub use destroy::{Destroyed, DestroyRequest, DestroySnapshotsRequest};
+pub use destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed};
 pub use error::{Error, Result};
 pub use history::Event;
 pub use hold::HoldInfo;
 pub use list::{ListRequest, Listed};
 pub use open::{Dataset, OpenSnapshot};
 pub use property::{Assignment, Valued};
+pub use receive::{Arrived, Naming, ReceiveRequest};
 pub use rename::Renamed;
 pub use resolve::Target;
-pub use rollback::{RolledBack, RollbackRequest};
+pub use rollback::{RollbackRequest, RolledBack};
+pub use send::{Planned, SendFrom, SendRequest};

@@ -106,11 +106,9 @@ impl Datasets {
 fn owner(tx: &Transaction<'_>, names: &Names, target: &Name) -> Result<u64> {
     match names.target(tx, target)? {
         Target::Dataset(id) | Target::Snapshot(id) => Ok(id),
-        Target::Bookmark(..) => Err(Error::NotApplicable {
-            property: "a property".into(),
-            what: "bookmark",
-            name: target.to_string(),
-        }),
+        Target::Bookmark(..) => {
+            Err(Error::NotApplicable { property: "a property".into(), what: "bookmark", name: target.to_string() })
+        }
     }
 }
 
@@ -161,6 +159,11 @@ enum Limit {
     Refquota,
     Reservation,
     Refreservation,
+}
+
+/// Whether a property is a limit: a number of the data set's own row.
+pub(super) fn is_limit(property: &str) -> bool {
+    limit_of(property).is_some()
 }
 
 fn limit_of(property: &str) -> Option<Limit> {

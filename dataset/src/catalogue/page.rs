@@ -55,7 +55,16 @@ mod tests {
         addresses[0] = Address { chunk: ChunkId(7), sector };
         let (birth, logical_birth) = (Txg(900), Txg(900));
         let checksum = [3; 32];
-        BlockPointer { addresses, copies: 1, logical: 4096, stored: 4096, checksum, birth, logical_birth, ..Default::default() }
+        BlockPointer {
+            addresses,
+            copies: 1,
+            logical: 4096,
+            stored: 4096,
+            checksum,
+            birth,
+            logical_birth,
+            ..Default::default()
+        }
     }
 
     #[test]

@@ -348,7 +348,8 @@ mod tests {
     #[test]
     fn reservations_count_as_used_until_they_are_filled() {
         let space = |allocated| Space { allocated, logical: allocated };
-        let mut row = DatasetRow { referenced: space(30), used_head: space(30), refreservation: 100, ..DatasetRow::default() };
+        let mut row =
+            DatasetRow { referenced: space(30), used_head: space(30), refreservation: 100, ..DatasetRow::default() };
         assert_eq!(row.used().allocated, 100);
         assert_eq!(row.used().logical, 30);
         row.reservation = 150;

@@ -85,9 +85,6 @@ impl Field for Space {
     }
 
     fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<Space, Malformed> {
-        Ok(Space {
-            allocated: u64::take(reader, what)?,
-            logical: u64::take(reader, what)?,
-        })
+        Ok(Space { allocated: u64::take(reader, what)?, logical: u64::take(reader, what)? })
     }
 }

@@ -18,11 +18,7 @@ use pool::{
     units::Txg,
 };
 
-use super::{
-    MASTER,
-    coding::Row,
-    rows::Master,
-};
+use super::{MASTER, coding::Row, rows::Master};
 use crate::admin::{Error, Result};
 
 /// The body and the block of an item.
@@ -55,7 +51,7 @@ pub enum Effect {
         /// The root's level.
         level: u8,
     },
-    /// A data set or snapshot is gone.
+    /// A data set or snapshot is gone, or no longer filled by a receive: its tree is closed.
     Close(u64),
 }
 
@@ -103,7 +99,8 @@ impl<'a> Transaction<'a> {
 
     /// The row under `key`, which another row promises, and its block.
     pub fn row_and_block<R: Row>(&self, key: Key) -> Result<(R, Option<BlockPointer>)> {
-        self.find(key)?.ok_or_else(|| PoolError::damaged(format!("catalogue at {key}"), format!("no {}", R::WHAT)).into())
+        self.find(key)?
+            .ok_or_else(|| PoolError::damaged(format!("catalogue at {key}"), format!("no {}", R::WHAT)).into())
     }
 
     /// Whether there is an item under `key`.

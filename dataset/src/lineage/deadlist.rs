@@ -88,7 +88,12 @@ pub fn join(tx: &mut Transaction<'_>, one: &Bucket, two: &Bucket) -> Bucket {
         return if one.first == 0 { two.clone() } else { one.clone() };
     }
     tx.put(Key::new(one.last, kind::LINK, 0), &Link { next: two.first }, None);
-    Bucket { first: one.first, last: two.last, count: one.count.saturating_add(two.count), space: one.space + two.space }
+    Bucket {
+        first: one.first,
+        last: two.last,
+        count: one.count.saturating_add(two.count),
+        space: one.space + two.space,
+    }
 }
 
 /// The list after `list` in its chain; 0 if it is the last.

@@ -117,17 +117,11 @@ pub fn apply(tx: &mut Transaction<'_>, step: &Step) -> Result<()> {
     tx.edit_master(|master| master.freeing = master.freeing + left - before.remaining)
 }
 
-fn plan_lists(
-    engine: &Engine,
-    mut step: Step,
-    work: &Work,
-    first: u64,
-    blocks: bool,
-    budget: usize,
-) -> Result<Step> {
+fn plan_lists(engine: &Engine, mut step: Step, work: &Work, first: u64, blocks: bool, budget: usize) -> Result<Step> {
     let mut list = first;
     while list != 0 && step.free.len() + step.delete.len() < budget {
-        let (pages, next) = engine.catalogue().read(|view| some_pages(&Transaction::new(*view, 0), list, &step, budget))?;
+        let (pages, next) =
+            engine.catalogue().read(|view| some_pages(&Transaction::new(*view, 0), list, &step, budget))?;
         for (key, body) in pages {
             free_page(engine, &mut step, key, &body, blocks)?;
         }
@@ -230,7 +224,8 @@ impl<'a> TreePass<'a> {
             let Some(pointer) = leaf.pointer(item).filter(|pointer| pointer.birth > self.after) else { continue };
             let key = item.key();
             let end = (key.offset | (SHARED_RANGE - 1)).checked_add(1);
-            self.shared_until = end.map_or(Key { offset: u64::MAX, ..key }.successor(), |end| Key { offset: end, ..key });
+            self.shared_until =
+                end.map_or(Key { offset: u64::MAX, ..key }.successor(), |end| Key { offset: end, ..key });
             if self.seen.insert(pointer.addresses[0]) {
                 self.free.push(pointer);
             }

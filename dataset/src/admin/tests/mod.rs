@@ -3,4 +3,5 @@
 mod limits;
 mod model;
 mod requests;
+mod streams;
 mod world;

@@ -82,7 +82,11 @@ impl Run {
 
     fn clones(&self, dataset: &str, snapshot: &str) -> Vec<String> {
         let of = (dataset.to_owned(), snapshot.to_owned());
-        self.models.iter().filter(|(_, model)| model.origin.as_ref() == Some(&of)).map(|(name, _)| name.clone()).collect()
+        self.models
+            .iter()
+            .filter(|(_, model)| model.origin.as_ref() == Some(&of))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     fn take(&mut self, step: &Step) {

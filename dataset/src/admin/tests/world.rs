@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use crate::{
     admin::{
-        CreateRequest, Datasets, DestroyRequest, DestroySnapshotsRequest, Destroyed, Error, ListRequest, Progress, Result,
-        RollbackRequest, RolledBack,
+        CreateRequest, Datasets, DestroyRequest, DestroySnapshotsRequest, Destroyed, Error, ListRequest, Progress,
+        Result, RollbackRequest, RolledBack,
     },
     fs::{self, Caller, FileSystem, ROOT, SetAttr},
     lineage,
@@ -92,7 +92,12 @@ impl World {
     }
 
     pub(super) fn create(&self, dataset: &str) -> Result<Vec<DatasetName>> {
-        self.datasets.create(CreateRequest { name: name(dataset), parents: false, properties: Vec::new(), owner: (0, 0) })
+        self.datasets.create(CreateRequest {
+            name: name(dataset),
+            parents: false,
+            properties: Vec::new(),
+            owner: (0, 0),
+        })
     }
 
     pub(super) fn snapshot(&self, snapshot: &str) -> Result<()> {

@@ -147,7 +147,8 @@ impl Check<'_> {
         }
         let referenced = self.space_of(now.values());
         self.report.expect(FindingKind::Referenced, id, "referenced", member.referenced, referenced);
-        let lost: Blocks = before.iter().filter(|(at, _)| !now.contains_key(at)).map(|(at, block)| (*at, *block)).collect();
+        let lost: Blocks =
+            before.iter().filter(|(at, _)| !now.contains_key(at)).map(|(at, block)| (*at, *block)).collect();
         self.deadlist(member, lost, divisions, origin_txg)
     }
 
@@ -159,7 +160,13 @@ impl Check<'_> {
             let blocks = self.chain(member.id, bucket.first, Some(bucket.last));
             let space = self.space_of(&blocks);
             let has = (bucket.count, bucket.space);
-            self.report.expect(FindingKind::DeadTotal, member.id, "a bucket's total", has, (blocks.len() as u64, space));
+            self.report.expect(
+                FindingKind::DeadTotal,
+                member.id,
+                "a bucket's total",
+                has,
+                (blocks.len() as u64, space),
+            );
             dead += space;
             for block in &blocks {
                 if block.birth > origin_txg {
@@ -294,4 +301,3 @@ impl Check<'_> {
         }
     }
 }
-
