@@ -7,6 +7,7 @@
 //! output             tables, JSON, dates, sizes, progress
 //! protocol           what can be asked of a pool, and what is answered
 //! execute            carries requests out
+//! service            pools on this machine: known ones, their service processes, how commands reach them
 //! failure            error -> message, hint, exit code
 //! ```
 //!
@@ -23,3 +24,4 @@ pub mod output;
 pub mod protocol;
 mod records;
 pub mod run;
+pub mod service;

@@ -112,6 +112,15 @@ impl Mount {
         self.forget_node(Node::Live(ROOT));
     }
 
+    /// Has the kernel follow options that have changed, while the mount is in use. The kernel lets only root do so; the
+    /// mounts of others follow when they are made again.
+    pub fn remount(&self, options: &MountOptions) -> Result<()> {
+        match rustix::mount::mount_remount(&self.mountpoint, options.flags(), "") {
+            Ok(()) | Err(Errno::PERM) => Ok(()),
+            Err(errno) => Err(Error::Mount { mountpoint: self.mountpoint.clone(), cause: errno.into() }),
+        }
+    }
+
     /// Whether the kernel has taken the mount down, at our wish or at somebody else's.
     pub fn has_ended(&self) -> bool {
         *self.ending.ended.lock()

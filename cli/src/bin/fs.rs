@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use cli::execute::NoPools;
 use cli::run::{Program, main as run};
+use cli::service::Client;
 
 fn main() -> ExitCode {
-    run(Program::Fs, |_command_line| NoPools)
+    run(Program::Fs, Client::new)
 }

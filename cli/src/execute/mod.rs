@@ -1,7 +1,155 @@
-//! Carrying requests out.
+//! Carrying requests out on a pool that this process owns.
+//!
+//! ```text
+//! open_pool   the pool: engine, data sets, mounts; opening and closing    devices     this machine's devices
+//! pool, dataset, property, snapshot, stream, files       one family of requests each
+//! mounts      which data sets are mounted where
+//! background  freeing, history                     job         progress, cancelling, the stream beside a request
+//! check       verifying a pool that nobody has open
+//! refusal     errors of the layers below as failures
+//! ```
+//!
+//! Answers are data, without formatting. A request that changes the pool has been committed when it is answered.
 
-use crate::failure::Failure;
-use crate::protocol::{Executor, HostRequest, HostResponse, OnProgress, Request, Response, Stream};
+mod background;
+pub(crate) mod check;
+mod dataset;
+pub(crate) mod devices;
+mod files;
+mod job;
+mod mounts;
+mod open_pool;
+mod pool;
+mod property;
+mod refusal;
+mod snapshot;
+mod stream;
+
+pub use self::{
+    job::{Cancel, Job, JobStream},
+    open_pool::{OpenPool, Opening},
+};
+pub(crate) use self::{pool::texts, refusal::OrRefused};
+
+use crate::{
+    failure::Failure,
+    protocol::{Executor, HostRequest, HostResponse, OnProgress, Request, Response, Stream},
+};
+
+impl OpenPool {
+    /// Carries a request out, and adds `command` to the history if it has changed something.
+    pub fn execute(
+        &self,
+        command: &str,
+        request: Request,
+        stream: Option<Stream>,
+        job: &mut Job<'_>,
+    ) -> Result<Response, Failure> {
+        let recorded = is_recorded(&request);
+        let response = self.carry_out(request, stream, job)?;
+        if recorded {
+            self.record(command);
+        }
+        Ok(response)
+    }
+
+    fn carry_out(&self, request: Request, stream: Option<Stream>, job: &mut Job<'_>) -> Result<Response, Failure> {
+        let done = |()| Response::Done;
+        match request {
+            Request::Ping => Ok(Response::Done),
+            // Whoever has the pool closes it.
+            Request::Shutdown { .. } => Err(Failure::new("this pool has no service")),
+            Request::Pool { properties, vdevs } => self.pool_record(&properties, vdevs).map(Response::Pool),
+            Request::SetPool { assignments } => self.set_pool(&assignments).map(done),
+            Request::Status => self.status().map(Response::Status),
+            Request::History { .. } => self.history().map(Response::History),
+            Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
+            Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
+            Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
+            Request::List { root, depth, kinds, properties } => {
+                self.list(root, depth, kinds, &properties).map(Response::Datasets)
+            }
+            Request::Create { name, parents, assignments, no_mount, dry_run } => {
+                self.create_dataset(&name, parents, &assignments, no_mount, dry_run).map(Response::Created)
+            }
+            Request::Destroy { name, recursive, dependents, force, dry_run } => {
+                self.destroy_dataset(&name, recursive, dependents, force, dry_run).map(Response::Destroyed)
+            }
+            Request::DestroySnapshots { set, recursive, dependents, defer, dry_run } => {
+                self.destroy_snapshots(set, recursive, dependents, defer, dry_run).map(Response::Destroyed)
+            }
+            Request::DestroyBookmark { name, dry_run } => {
+                self.destroy_bookmark(&name, dry_run).map(Response::Destroyed)
+            }
+            Request::Set { name, assignments, no_mount } => self.set(&name, &assignments, no_mount).map(done),
+            Request::Inherit { name, property, recursive, received } => {
+                self.inherit(&name, &property, recursive, received).map(done)
+            }
+            Request::Rename { from, to, parents, recursive, no_mount, force } => {
+                self.rename(&from, &to, parents, recursive, no_mount, force).map(done)
+            }
+            Request::Mounts => Ok(Response::Mounts(self.mounts.as_ref().map(|m| m.list()).unwrap_or_default())),
+            Request::Mount { name, options } => self.mount(name.as_ref(), &options).map(done),
+            Request::Unmount { target, force } => self.unmount(target.as_ref(), force).map(done),
+            Request::Snapshot { names, recursive, assignments } => {
+                self.snapshot(names, recursive, &assignments).map(done)
+            }
+            Request::Rollback { to, destroy_newer, destroy_clones, force } => {
+                self.rollback(&to, destroy_newer, destroy_clones, force).map(done)
+            }
+            Request::Clone { from, to, parents, assignments, no_mount } => {
+                self.clone_snapshot(&from, &to, parents, &assignments, no_mount).map(done)
+            }
+            Request::Promote { name } => self.promote(&name).map(done),
+            Request::Hold { tag, names, recursive } => self.hold(&tag, &names, recursive).map(done),
+            Request::Holds { names, recursive } => self.holds(&names, recursive).map(Response::Holds),
+            Request::Release { tag, names, recursive } => self.release(&tag, &names, recursive).map(done),
+            Request::Bookmark { from, to } => self.bookmark(&from, &to).map(done),
+            Request::Diff { from, to } => self.diff(&from, &to, job).map(Response::Changes),
+            Request::Send { what, dry_run } => self.send(&what, dry_run, stream, job).map(Response::Sent),
+            Request::Receive(spec) => self.receive(&spec, required(stream)?, job).map(Response::Received),
+            Request::Entries { location, directory_itself, recursive } => {
+                self.entries(&location, directory_itself, recursive, job).map(Response::Entries)
+            }
+            Request::Read { location } => self.read_file(&location, required(stream)?, job).map(done),
+            Request::CopyIn { sources, to, recursive } => {
+                self.copy_in(&sources, &to, recursive, job).map(Response::Copied)
+            }
+            Request::CopyOut { sources, to, recursive } => {
+                self.copy_out(&sources, &to, recursive, job).map(Response::Copied)
+            }
+        }
+    }
+}
+
+/// The stream of a request that has one.
+fn required(stream: Option<Stream>) -> Result<Stream, Failure> {
+    stream.ok_or_else(|| Failure::new("the request came without its stream"))
+}
+
+/// Whether the history is to tell of a request.
+fn is_recorded(request: &Request) -> bool {
+    match request {
+        Request::AddVdevs { dry_run, .. }
+        | Request::Create { dry_run, .. }
+        | Request::Destroy { dry_run, .. }
+        | Request::DestroySnapshots { dry_run, .. }
+        | Request::DestroyBookmark { dry_run, .. } => !dry_run,
+        Request::Receive(spec) => !spec.dry_run,
+        Request::SetPool { .. }
+        | Request::Set { .. }
+        | Request::Inherit { .. }
+        | Request::Rename { .. }
+        | Request::Snapshot { .. }
+        | Request::Rollback { .. }
+        | Request::Clone { .. }
+        | Request::Promote { .. }
+        | Request::Hold { .. }
+        | Request::Release { .. }
+        | Request::Bookmark { .. } => true,
+        _ => false,
+    }
+}
 
 /// A machine on which no pool is known or can be: every name is unknown. What commands check before they ask a pool
 /// shows in full on it.

@@ -129,8 +129,13 @@ impl Datasets {
     /// Does a step of the background work: freeing what was destroyed. Call it again until it is idle; every call is a
     /// commit.
     pub fn background_step(&self) -> Result<Progress> {
+        self.background_step_of(STEP)
+    }
+
+    /// As [`Datasets::background_step`], freeing about `budget` blocks.
+    pub(super) fn background_step_of(&self, budget: usize) -> Result<Progress> {
         self.engine.writable()?;
-        let Some(step) = work::plan(&self.engine, STEP)? else { return Ok(Progress::Idle) };
+        let Some(step) = work::plan(&self.engine, budget)? else { return Ok(Progress::Idle) };
         self.run(move |tx| work::apply(tx, &step))?;
         Ok(Progress::Worked)
     }

@@ -3,7 +3,7 @@
 //! What a request takes with it is gathered and checked first; then everything is destroyed in an order in which nothing
 //! depends on what is gone: what lies below before what lies above, clones before their origins.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{
     datasets::Datasets,
@@ -11,7 +11,7 @@ use super::{
     resolve::{self, Names},
 };
 use crate::{
-    catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    catalogue::{DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, snapshot_key},
     lineage::{dataset, snapshot},
     name::{DatasetName, SnapshotSet, SnapshotSpan},
 };
@@ -87,7 +87,14 @@ impl Datasets {
     where
         F: FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + 'static,
     {
-        if dry_run { self.dry_run(request) } else { self.run(request) }
+        if !dry_run {
+            return self.run(request);
+        }
+        // What was written lately counts too.
+        if !self.engine().read_only() {
+            self.engine().commit()?;
+        }
+        self.dry_run(request)
     }
 
     /// The data sets that are mounted.
@@ -137,38 +144,53 @@ pub(super) fn destroy_datasets(
     done: &mut Destroyed,
 ) -> Result<()> {
     let doomed = gather(tx, names, tops, dependents)?;
+    let mut full_names = HashMap::new();
     for id in &doomed {
+        let name = names.text_of(tx, *id)?;
+        if *id == ROOT {
+            return Err(Error::IsRoot { name, action: "destroyed" });
+        }
         if tx.row::<DatasetRow>(dataset_key(*id))?.hidden {
-            let name = names.text_of(tx, *id)?;
             return Err(Error::Busy { name, holder: "a stream is being received into it".into() });
         }
         if mounted.contains(id) {
-            let name = names.of_dataset(tx, *id)?.to_string();
             return Err(Error::Busy { name, holder: "it is mounted".into() });
         }
+        full_names.insert(*id, name);
     }
     for id in order(tx, &doomed)? {
-        let name = names.of_dataset(tx, id)?;
-        while let Some(oldest) = dataset::oldest_snapshot(tx, id)? {
-            done.names.push(names.of_snapshot(tx, oldest)?.to_string());
-            snapshot::destroy(tx, oldest)?;
-        }
-        dataset::destroy(tx, id)?;
-        done.names.push(name.to_string());
+        destroy_dataset(tx, id, &full_names[&id], done)?;
     }
     Ok(())
 }
 
-/// All data sets that go, or the reason why they must not.
-fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -> Result<BTreeSet<u64>> {
-    let mut doomed = BTreeSet::new();
+/// Destroys a data set and its snapshots. All that is below it, or a clone of it, goes too or has gone.
+fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Destroyed) -> Result<()> {
+    // What goes later because something above it had to go first, as a clone of it, waits under the root. A name that
+    // begins so cannot be given by anybody.
+    for (_, child) in dataset::children(tx, id)? {
+        dataset::move_to(tx, child, ROOT, &format!("%{child}"))?;
+    }
+    while let Some(oldest) = dataset::oldest_snapshot(tx, id)? {
+        done.names.push(format!("{name}@{}", tx.row::<SnapshotRow>(snapshot_key(oldest))?.name));
+        snapshot::destroy(tx, oldest)?;
+    }
+    dataset::destroy(tx, id)?;
+    done.names.push(name.to_owned());
+    Ok(())
+}
+
+/// All data sets that go, each after what is above it, or the reason why they must not.
+fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -> Result<Vec<u64>> {
+    let (mut doomed, mut known) = (Vec::new(), BTreeSet::new());
     let mut outside: Vec<(u64, Vec<u64>)> = Vec::new();
     let mut todo: Vec<u64> = tops.to_vec();
     while let Some(top) = todo.pop() {
         for id in resolve::subtree(tx, top)? {
-            if !doomed.insert(id) {
+            if !known.insert(id) {
                 continue;
             }
+            doomed.push(id);
             for of in snapshot::line(tx, id)? {
                 check_held(tx, names, of)?;
                 let clones = snapshot::clones(tx, of)?;
@@ -181,7 +203,7 @@ fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -
         }
     }
     for (of, clones) in outside {
-        let clones: Vec<u64> = clones.into_iter().filter(|clone| !doomed.contains(clone)).collect();
+        let clones: Vec<u64> = clones.into_iter().filter(|clone| !known.contains(clone)).collect();
         if !clones.is_empty() {
             return Err(has_clones(tx, names, of, &clones)?);
         }
@@ -202,8 +224,9 @@ fn has_clones(tx: &Transaction<'_>, names: &Names, of: u64, clones: &[u64]) -> R
     Ok(Error::HasClones { snapshot, clones: names.of_datasets(tx, clones)? })
 }
 
-/// Children before parents, and clones before the data sets of their origins.
-fn order(tx: &Transaction<'_>, doomed: &BTreeSet<u64>) -> Result<Vec<u64>> {
+/// Clones before the data sets of their origins, and where that leaves a choice, children before parents. The two can
+/// contradict each other: a data set may have been moved below a clone of it.
+fn order(tx: &Transaction<'_>, doomed: &[u64]) -> Result<Vec<u64>> {
     enum Visit {
         Enter(u64),
         Leave(u64),
@@ -214,10 +237,9 @@ fn order(tx: &Transaction<'_>, doomed: &BTreeSet<u64>) -> Result<Vec<u64>> {
     while let Some(visit) = todo.pop() {
         match visit {
             Visit::Leave(id) => ordered.push(id),
-            Visit::Enter(id) if !doomed.contains(&id) || !entered.insert(id) => {}
+            Visit::Enter(id) if !entered.insert(id) => {}
             Visit::Enter(id) => {
                 todo.push(Visit::Leave(id));
-                todo.extend(dataset::children(tx, id)?.into_iter().map(|(_, child)| Visit::Enter(child)));
                 for of in snapshot::line(tx, id)? {
                     todo.extend(snapshot::clones(tx, of)?.into_iter().map(Visit::Enter));
                 }

@@ -58,7 +58,7 @@ pub use hold::HoldInfo;
 pub use list::{ListRequest, Listed};
 pub use open::{Dataset, OpenSnapshot};
 pub use property::{Assignment, Valued};
-pub use receive::{Arrived, Naming, ReceiveRequest};
+pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 pub use rename::Renamed;
 pub use resolve::Target;
 pub use rollback::{RollbackRequest, RolledBack};

@@ -39,7 +39,7 @@ pub struct Valued {
 }
 
 /// The values of all properties of one data set or snapshot that can be set, by name, but for limits.
-pub type Effective = BTreeMap<String, Valued>;
+pub(super) type Effective = BTreeMap<String, Valued>;
 
 impl Datasets {
     /// Sets properties of data sets or snapshots.

@@ -6,7 +6,7 @@
 
 use std::{io::Read, sync::Arc};
 
-use pool::units::Guid;
+use pool::{env::Nanos, error::Error as PoolError, units::Guid};
 
 use super::{
     datasets::Datasets,
@@ -21,7 +21,7 @@ use crate::{
     lineage::{arrival, branch},
     name::{DatasetName, Name, SnapshotName},
     property::Property,
-    stream::{self, Begin, Ground, Landing, Received, Start},
+    stream::{self, Begin, Ground, Landing, Received, Start, Totals},
 };
 
 /// How the data sets in a stream are named here.
@@ -57,11 +57,26 @@ pub struct ReceiveRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
     /// The snapshots, in order.
-    pub snapshots: Vec<SnapshotName>,
+    pub snapshots: Vec<ArrivedSnapshot>,
     /// Data sets that have another tree now: what a mount of one has cached is void.
     pub replaced: Vec<u64>,
     /// How much the stream held.
     pub received: Received,
+}
+
+/// A snapshot that was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrivedSnapshot {
+    /// Its name where it was sent.
+    pub sent: SnapshotName,
+    /// Its name here.
+    pub name: SnapshotName,
+    /// Whether it came as an increment.
+    pub incremental: bool,
+    /// How much the stream held.
+    pub totals: Totals,
+    /// How long it took, in nanoseconds.
+    pub time: Nanos,
 }
 
 impl Datasets {
@@ -124,6 +139,7 @@ struct Lander<'a> {
 struct Current {
     hidden: u64,
     snapshot: SnapshotName,
+    started: Nanos,
 }
 
 /// What becomes of a stream.
@@ -179,15 +195,17 @@ impl Landing for Lander<'_> {
             plan => arrival::begin(tx, plan.base(), guid).map(Some),
         })?;
         let Some(hidden) = hidden else { return Ok(None) };
-        self.current = Some(Current { hidden, snapshot });
+        self.current = Some(Current { hidden, snapshot, started: self.datasets.now() });
         let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
         let copies = self.copies()?;
         Ok(Some(Ground { head: engine.open_head(hidden, Some((root, level))), copies }))
     }
 
-    fn finish(&mut self, begin: &Begin) -> Result<()> {
-        let Some(Current { hidden, snapshot }) = &self.current else { unreachable!("a stream ends after it began") };
-        let (hidden, name) = (*hidden, snapshot.clone());
+    fn finish(&mut self, begin: &Begin, totals: &Totals) -> Result<()> {
+        let Some(Current { hidden, snapshot, started }) = &self.current else {
+            unreachable!("a stream ends after it began")
+        };
+        let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
         let force = self.request.force || self.arrived.has(&name);
         let names = self.datasets.names();
         let judge = Judge { names, name: name.clone(), begin: begin.clone(), force, alone: true };
@@ -203,10 +221,15 @@ impl Landing for Lander<'_> {
             property::assign_all(tx, &judge.names, dataset, &own, true, room)?;
             Ok(plan.target())
         })?;
+        if let Some(dataset) = &open {
+            dataset.fs().tree_replaced().map_err(|errno| PoolError::damaged(name.as_str(), errno))?;
+        }
         drop(quiet);
         self.current = None;
         self.arrived.replaced.extend(target);
-        self.arrived.snapshots.push(name);
+        let sent = begin.dataset.parse::<DatasetName>()?.snapshot(&begin.snapshot)?;
+        let (incremental, time) = (begin.base.is_some(), self.datasets.now() - started);
+        self.arrived.snapshots.push(ArrivedSnapshot { sent, name, incremental, totals: *totals, time });
         Ok(())
     }
 
@@ -256,7 +279,7 @@ impl Lander<'_> {
 impl Arrived {
     /// Whether this package has brought the data set here, so that nobody else can have changed it on purpose.
     fn has(&self, name: &SnapshotName) -> bool {
-        self.snapshots.iter().any(|snapshot| snapshot.dataset() == name.dataset())
+        self.snapshots.iter().any(|snapshot| snapshot.name.dataset() == name.dataset())
     }
 }
 

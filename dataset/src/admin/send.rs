@@ -34,6 +34,8 @@ pub struct SendRequest {
     pub from: Option<SendFrom>,
     /// Whether to send everything below too, with all older snapshots and all properties.
     pub replicate: bool,
+    /// Whether data sets below that have no snapshot of the name are left out, and are no error.
+    pub skip_missing: bool,
     /// Whether to send properties.
     pub properties: bool,
 }
@@ -155,10 +157,11 @@ impl Packer<'_, '_> {
         Ok(ordered)
     }
 
-    /// All that is sent of one data set in a replication; nothing if it has no snapshot of the name.
+    /// All that is sent of one data set in a replication.
     fn replica(&self, id: u64, is_top: bool) -> Result<Vec<Source>> {
         let Some(to) = dataset::snapshot_named(self.tx, id, self.request.snapshot.snapshot())? else {
-            return Ok(Vec::new());
+            let name = self.names.of_dataset(self.tx, id)?.snapshot(self.request.snapshot.snapshot())?;
+            return if self.request.skip_missing { Ok(Vec::new()) } else { Err(Error::not_found("snapshot", name)) };
         };
         match &self.request.from {
             Some(SendFrom::Base(from) | SendFrom::Each(from)) if is_top => {

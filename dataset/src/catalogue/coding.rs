@@ -12,7 +12,7 @@ use pool::{
 pub(super) const ROW_VERSION: u8 = 1;
 
 /// A value that can stand in a row.
-pub trait Field: Sized {
+pub(super) trait Field: Sized {
     /// Appends it.
     fn put(&self, out: &mut Vec<u8>);
     /// Takes it off.

@@ -42,12 +42,12 @@ pub trait Landing {
     /// If it does not fit what is there.
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>, Self::Error>;
 
-    /// The stream that began last is whole and verified, and all of it is in the tree: makes it visible, in one
+    /// The stream that began last is whole and verified, and all of it (`totals` says how much) is in the tree: makes it visible, in one
     /// transaction group, and returns when that is committed.
     ///
     /// # Errors
     /// If it cannot be committed, or no longer fits.
-    fn finish(&mut self, begin: &Begin) -> Result<(), Self::Error>;
+    fn finish(&mut self, begin: &Begin, totals: &Totals) -> Result<(), Self::Error>;
 
     /// Nothing comes of the stream that began last: drops its tree.
     fn abandon(&mut self);
@@ -155,7 +155,7 @@ impl<L: Landing> Receiving<'_, L> {
     fn finish(&mut self) -> Result<(), L::Error> {
         let Some(open) = &self.open else { return Ok(()) };
         if open.ground.is_some() {
-            self.landing.finish(&open.begin)?;
+            self.landing.finish(&open.begin, &open.totals)?;
             self.received.streams += 1;
         }
         self.received.totals += open.totals;

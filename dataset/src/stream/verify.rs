@@ -58,7 +58,7 @@ impl Landing for Nowhere {
         Ok(None)
     }
 
-    fn finish(&mut self, _: &Begin) -> Result<()> {
+    fn finish(&mut self, _: &Begin, _: &Totals) -> Result<()> {
         Ok(())
     }
 

@@ -65,7 +65,7 @@ fn reservations_are_taken_from_the_others() {
     world.destroy("tank/a", true, false).unwrap();
     world.work();
     world.judge();
-    assert!(world.number("tank/b", "available") > after + (45 << 20));
+    assert!(world.number("tank/b", "available") > after + (40 << 20));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Data sets on a real engine over devices in memory, judged by the check after every test.
 
+mod concurrency;
+mod crash;
+mod findings;
 mod limits;
 mod model;
 mod requests;

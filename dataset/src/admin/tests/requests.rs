@@ -96,6 +96,7 @@ fn rollback_brings_back_what_was_there() {
     let then = world.files("tank");
     world.remove("tank", "kept");
     world.write("tank", "new", &noise(2, 300_000));
+    world.engine.commit().unwrap();
     let used = world.number("tank", "used");
     world.rollback("tank@a", false, false).unwrap();
     assert_eq!(world.files("tank"), then);
@@ -219,6 +220,32 @@ fn destroying_wants_flags_for_what_hangs_on_it() {
     world.work();
     world.judge();
     assert_eq!(world.names(), ["tank"]);
+}
+
+#[test]
+fn a_data_set_below_its_own_clone_can_be_destroyed() {
+    let world = World::new(17);
+    world.create("tank/a").unwrap();
+    world.write("tank/a", "file", &noise(1, 100_000));
+    world.snapshot("tank/a@s").unwrap();
+    world.clone("tank/a@s", "tank/b").unwrap();
+    world.datasets.rename(&name("tank/a"), &name("tank/b/a"), false, (0, 0)).unwrap();
+    world.judge();
+    let done = world.destroy("tank/b", true, false).unwrap();
+    assert_eq!(done.names, ["tank/b", "tank/b/a@s", "tank/b/a"]);
+    assert_eq!(world.names(), ["tank"]);
+    world.work();
+    world.judge();
+}
+
+#[test]
+fn the_root_is_not_destroyed_as_a_clone() {
+    let world = World::new(18);
+    world.snapshot("tank@s").unwrap();
+    world.clone("tank@s", "tank/a").unwrap();
+    world.datasets.promote(&name("tank/a")).unwrap();
+    assert!(matches!(refusal(world.destroy("tank/a", true, true)), Error::IsRoot { .. }));
+    world.judge();
 }
 
 #[test]

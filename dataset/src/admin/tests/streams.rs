@@ -9,8 +9,13 @@ use crate::{
 impl World {
     fn send(&self, snapshot: &str, from: Option<&str>, change: impl FnOnce(&mut SendRequest)) -> Result<Vec<u8>> {
         let from = from.map(|from| SendFrom::Base(from.parse().unwrap()));
-        let mut request =
-            SendRequest { snapshot: snapshot.parse().unwrap(), from, replicate: false, properties: false };
+        let mut request = SendRequest {
+            snapshot: snapshot.parse().unwrap(),
+            from,
+            replicate: false,
+            skip_missing: false,
+            properties: false,
+        };
         change(&mut request);
         let mut out = Vec::new();
         self.datasets.send(&request, &mut out, 0, &mut |_| {})?;
@@ -64,9 +69,11 @@ fn a_backup_follows_its_original() {
         let stream = here.send(&snapshot, before.as_deref(), |_| ()).unwrap();
         let arrived = there.receive("tank/copy", &stream, false).unwrap();
         let copy = format!("tank/copy@s{round}");
-        assert_eq!(arrived.snapshots, [copy.parse().unwrap()]);
+        assert_eq!(arrived.snapshots.len(), 1);
+        let one = &arrived.snapshots[0];
+        assert_eq!((one.sent.as_str(), one.name.as_str()), (snapshot.as_str(), copy.as_str()));
+        assert_eq!(one.incremental, round > 0);
         assert_eq!(there.files(&copy), here.files(&snapshot));
-        assert_eq!(there.files("tank/copy"), here.files(&snapshot));
         for property in ["guid", "creation"] {
             assert_eq!(there.get(&copy, property), here.get(&snapshot, property));
         }
@@ -230,7 +237,7 @@ fn a_broken_stream_leaves_nothing_and_a_crash_leaves_nothing_for_long() {
         bad[cut] ^= 4;
         refusal(there.receive("tank/copy", &bad, false));
         assert_eq!(there.names(), ["tank", "tank/copy", "tank/copy@a"]);
-        assert_eq!(there.files("tank/copy"), here.files("tank/home@a"));
+        assert_eq!(there.files("tank/copy@a"), here.files("tank/home@a"));
     }
     there.work();
     there.judge();

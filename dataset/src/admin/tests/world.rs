@@ -42,7 +42,11 @@ pub(super) fn name(text: &str) -> DatasetName {
 
 impl World {
     pub(super) fn new(seed: u64) -> World {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("disk", 256 * MIB));
+        World::on(Arc::new(MemoryDevice::new("disk", 256 * MIB)), seed)
+    }
+
+    /// A new pool on this device.
+    pub(super) fn on(device: Arc<dyn Device>, seed: u64) -> World {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let pool = admin::create(vec![device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
@@ -53,11 +57,18 @@ impl World {
     /// Closes the pool and opens it again.
     pub(super) fn reopen(&mut self) {
         self.datasets.close_all().unwrap();
-        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
         let seed = self.engine.env().random();
-        let pool = admin::open(vec![self.device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
-        self.engine = pool.engine().clone();
-        self.datasets = Datasets::open(self.engine.clone(), name("tank"));
+        *self = World::open(self.device.clone(), seed).unwrap();
+    }
+
+    /// The pool on this device. `None` before its first data set was committed.
+    pub(super) fn open(device: Arc<dyn Device>, seed: u64) -> Option<World> {
+        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+        let pool = admin::open(vec![device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::open(engine.clone(), name("tank"));
+        let is_made = datasets.read(|tx| tx.contains(crate::catalogue::MASTER)).unwrap();
+        is_made.then_some(World { device, engine, datasets })
     }
 
     pub(super) fn fs(&self, dataset: &str) -> Arc<FileSystem> {
@@ -143,9 +154,14 @@ impl World {
         self.datasets.list(&request).unwrap().iter().map(|listed| listed.name.to_string()).collect()
     }
 
-    /// Does all background work.
+    /// Does all background work, in small steps.
     pub(super) fn work(&self) {
-        while self.datasets.background_step().unwrap() == Progress::Worked {}
+        while self.datasets.background_step_of(20).unwrap() == Progress::Worked {}
+    }
+
+    /// What the check of the data sets finds, before space maps and files.
+    pub(super) fn findings(&self) -> Vec<lineage::check::Finding> {
+        lineage::check::check(&self.engine).unwrap().findings
     }
 
     /// Commits, and fails if the check finds anything.

@@ -22,7 +22,9 @@ use pool::{
     units::{Guid, MIB, Txg},
 };
 
-use crate::stream::{Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, receive, send};
+use crate::stream::{
+    Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, Totals, receive, send,
+};
 
 /// Keeps the roots of all trees, and what they dropped; frees nothing, so that every state stays readable.
 #[derive(Default)]
@@ -221,7 +223,7 @@ impl Landing for Lander {
         Ok(Some(Ground { head: self.head.clone(), copies: 1 }))
     }
 
-    fn finish(&mut self, _: &Begin) -> Result<(), Error> {
+    fn finish(&mut self, _: &Begin, _: &Totals) -> Result<(), Error> {
         self.finished += 1;
         self.head.engine().commit()?;
         Ok(())

@@ -1,0 +1,266 @@
+//! Requests about data sets: listing, creating, destroying, renaming, mounting.
+
+use std::path::Path;
+
+use dataset::{
+    admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target},
+    name::{BookmarkName, DatasetName, Name, SnapshotSet},
+    property::{Kinds, Property, Source},
+};
+
+use super::{
+    mounts::Mounts,
+    open_pool::{OpenPool, given_to_datasets, owner},
+    refusal::OrRefused,
+};
+use crate::{
+    failure::Failure,
+    protocol::{Assignment, DatasetRecord, DestroyRecord, PropertyRecord, UnmountTarget},
+};
+
+impl OpenPool {
+    pub(super) fn list(
+        &self,
+        root: Option<Name>,
+        depth: Option<u32>,
+        kinds: Kinds,
+        properties: &[String],
+    ) -> Result<Vec<DatasetRecord>, Failure> {
+        let what = root.as_ref().map_or_else(|| self.name().to_string(), Name::to_string);
+        let depth = depth.map(|depth| depth as usize);
+        let request = ListRequest { roots: root.into_iter().collect(), depth, kinds };
+        let listed = self.datasets.list(&request).or_refused("open", what)?;
+        Ok(listed.iter().map(|listed| self.dataset_record(listed, properties)).collect())
+    }
+
+    fn dataset_record(&self, listed: &Listed, names: &[String]) -> DatasetRecord {
+        let native = || dataset::property::DATASET.iter().map(|definition| definition.name.to_owned());
+        let own = || listed.user_properties().map(|(name, _)| name.to_owned());
+        let names: Vec<String> = if names.is_empty() { native().chain(own()).collect() } else { names.to_vec() };
+        let properties = names.into_iter().filter_map(|name| self.property_record(listed, name)).collect();
+        DatasetRecord { name: listed.name.clone(), createtxg: listed.createtxg(), properties }
+    }
+
+    fn property_record(&self, listed: &Listed, name: String) -> Option<PropertyRecord> {
+        let property = Property::of_dataset(&name).ok()?;
+        let valued = listed.value(&property)?;
+        let received = (valued.source == Source::Received).then(|| valued.value.clone());
+        let value = if name == "mountpoint" { self.places.shown(&valued) } else { valued.value };
+        Some(PropertyRecord { name, value, source: valued.source, received })
+    }
+
+    pub(super) fn create_dataset(
+        &self,
+        name: &DatasetName,
+        parents: bool,
+        assignments: &[Assignment],
+        no_mount: bool,
+        dry_run: bool,
+    ) -> Result<Vec<DatasetName>, Failure> {
+        if dry_run {
+            return self.would_create(name, parents);
+        }
+        let properties = given_to_datasets(assignments);
+        let request = CreateRequest { name: name.clone(), parents, properties, owner: owner() };
+        let created = self.datasets.create(request).or_refused("create", name)?;
+        if !no_mount {
+            self.mount_new(&created)?;
+        }
+        Ok(created)
+    }
+
+    fn would_create(&self, name: &DatasetName, parents: bool) -> Result<Vec<DatasetName>, Failure> {
+        let is_there = |name: &DatasetName| self.datasets.resolve(&Name::Dataset(name.clone())).is_ok();
+        if is_there(name) {
+            let refused = Failure::cannot("create", name, "dataset already exists");
+            return if parents { Ok(Vec::new()) } else { Err(refused) };
+        }
+        let above = std::iter::successors(name.parent(), DatasetName::parent);
+        let mut missing: Vec<DatasetName> = above.take_while(|name| !is_there(name)).collect();
+        if !parents && !missing.is_empty() {
+            return Err(Failure::cannot("create", name, "parent does not exist")
+                .hint("use -p to create the data sets above it"));
+        }
+        missing.reverse();
+        missing.push(name.clone());
+        Ok(missing)
+    }
+
+    /// Mounts what was just created. That it was created stands, whatever becomes of the mount.
+    pub(super) fn mount_new(&self, created: &[DatasetName]) -> Result<(), Failure> {
+        let Some(mounts) = &self.mounts else { return Ok(()) };
+        mounts.mount_all(Some(created), &[]).map_err(|failure| {
+            let message = format!("filesystem successfully created, but not mounted: {}", failure.message);
+            Failure { message, ..failure }
+        })
+    }
+
+    pub(super) fn destroy_dataset(
+        &self,
+        name: &DatasetName,
+        recursive: bool,
+        dependents: bool,
+        force: bool,
+        dry_run: bool,
+    ) -> Result<DestroyRecord, Failure> {
+        let request = DestroyRequest { name: name.clone(), recursive, dependents };
+        let would = self.datasets.destroy(request.clone(), true).or_refused("destroy", name)?;
+        if dry_run {
+            return Ok(record(would));
+        }
+        self.unmounted(&would.names, force, || self.datasets.destroy(request, false).or_refused("destroy", name))
+    }
+
+    pub(super) fn destroy_snapshots(
+        &self,
+        set: SnapshotSet,
+        recursive: bool,
+        dependents: bool,
+        defer: bool,
+        dry_run: bool,
+    ) -> Result<DestroyRecord, Failure> {
+        let what = String::from(set.clone());
+        let request = DestroySnapshotsRequest { set, recursive, dependents, defer };
+        let would = self.datasets.destroy_snapshots(request.clone(), true).or_refused("destroy", &what)?;
+        if dry_run {
+            return Ok(record(would));
+        }
+        self.unmounted(&would.names, false, || {
+            self.datasets.destroy_snapshots(request, false).or_refused("destroy", &what)
+        })
+    }
+
+    /// Carries out a destruction of `names` with the data sets among them unmounted. If it fails they are mounted again.
+    fn unmounted(
+        &self,
+        names: &[String],
+        force: bool,
+        destroy: impl FnOnce() -> Result<Destroyed, Failure>,
+    ) -> Result<DestroyRecord, Failure> {
+        self.check_not_sending(names)?;
+        let mounted = self.unmount_named(names, force)?;
+        let destroyed = destroy().inspect_err(|_| self.mount_back(&mounted))?;
+        self.background.free();
+        if let Some(mounts) = &self.mounts {
+            mounts.snapshots_changed(&destroyed.names);
+        }
+        Ok(record(destroyed))
+    }
+
+    /// Unmounts the data sets among `names`.
+    pub(super) fn unmount_named(&self, names: &[String], force: bool) -> Result<Vec<DatasetName>, Failure> {
+        let Some(mounts) = &self.mounts else { return Ok(Vec::new()) };
+        let datasets: Vec<DatasetName> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        mounts.unmount_these(&datasets, force)
+    }
+
+    /// Mounts again what was unmounted for something that did not come about.
+    pub(super) fn mount_back(&self, names: &[DatasetName]) {
+        let mounted = self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(Some(names), &[]));
+        if let Err(failure) = mounted {
+            tracing::warn!("{failure}");
+        }
+    }
+
+    pub(super) fn destroy_bookmark(&self, name: &BookmarkName, dry_run: bool) -> Result<DestroyRecord, Failure> {
+        self.datasets.resolve(&Name::Bookmark(name.clone())).or_refused("destroy", name)?;
+        if !dry_run {
+            self.datasets.destroy_bookmark(name).or_refused("destroy", name)?;
+        }
+        Ok(DestroyRecord { names: vec![name.to_string()], reclaim: 0 })
+    }
+
+    pub(super) fn rename(
+        &self,
+        from: &Name,
+        to: &Name,
+        parents: bool,
+        recursive: bool,
+        no_mount: bool,
+        force: bool,
+    ) -> Result<(), Failure> {
+        match (from, to) {
+            (Name::Dataset(from), Name::Dataset(to)) => self.rename_dataset(from, to, parents, no_mount, force),
+            (Name::Snapshot(from), Name::Snapshot(to)) if from.dataset() == to.dataset() => {
+                self.datasets.rename_snapshot(from, to.snapshot(), recursive).or_refused("rename", from)?;
+                if let Some(mounts) = &self.mounts {
+                    mounts.snapshots_changed(&[from.to_string()]);
+                }
+                Ok(())
+            }
+            (Name::Snapshot(_), Name::Snapshot(_)) => {
+                Err(Failure::cannot("rename", from, "snapshots must be part of same dataset"))
+            }
+            _ => Err(Failure::cannot("rename", from, format!("'{to}' is something of another kind"))),
+        }
+    }
+
+    fn rename_dataset(
+        &self,
+        from: &DatasetName,
+        to: &DatasetName,
+        parents: bool,
+        no_mount: bool,
+        force: bool,
+    ) -> Result<(), Failure> {
+        let mounted = match &self.mounts {
+            Some(mounts) => mounts.unmount_within(from, force)?,
+            None => Vec::new(),
+        };
+        let renamed = self.datasets.rename(from, to, parents, owner()).or_refused("rename", from);
+        renamed.inspect_err(|_| self.mount_back(&mounted))?;
+        let moved = |name: &DatasetName| format!("{to}{}", &name.as_str()[from.as_str().len()..]).parse().ok();
+        let names: Vec<DatasetName> = mounted.iter().filter_map(moved).collect();
+        match &self.mounts {
+            Some(mounts) if !no_mount => mounts.mount_all(Some(&names), &[]),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn mount(&self, name: Option<&DatasetName>, options: &[Assignment]) -> Result<(), Failure> {
+        let mounts = self.mount_table()?;
+        match name {
+            Some(name) => mounts.mount(name, options),
+            None => mounts.mount_all(None, options),
+        }
+    }
+
+    pub(super) fn unmount(&self, target: Option<&UnmountTarget>, force: bool) -> Result<(), Failure> {
+        let mounts = match (target, &self.mounts) {
+            (None, None) => return Ok(()),
+            _ => self.mount_table(),
+        };
+        match target {
+            None => mounts?.unmount_all(force),
+            Some(UnmountTarget::Dataset(name)) => {
+                self.datasets.resolve(&Name::Dataset(name.clone())).or_refused("unmount", name)?;
+                match mounts {
+                    Ok(mounts) => mounts.unmount(name, force),
+                    Err(_) => Err(Failure::cannot("unmount", name, "not currently mounted")),
+                }
+            }
+            Some(UnmountTarget::Mountpoint(path)) => match mounts {
+                Ok(mounts) => mounts.unmount_at(Path::new(path.as_os_str()), force),
+                Err(_) => Err(Failure::cannot("unmount", path.to_text(), "not currently mounted")),
+            },
+        }
+    }
+
+    fn mount_table(&self) -> Result<&Mounts, Failure> {
+        let why = "nothing can be mounted without the pool's service";
+        let hint = "files are reached by fs ls, fs cat and fs cp";
+        self.mounts.as_deref().ok_or_else(|| Failure::cannot("mount", self.name(), why).hint(hint))
+    }
+
+    /// The id of a data set.
+    pub(super) fn id_of(&self, name: &DatasetName) -> Result<u64, Failure> {
+        match self.datasets.resolve(&Name::Dataset(name.clone())).or_refused("open", name)? {
+            Target::Dataset(id) => Ok(id),
+            _ => Err(Failure::no_dataset(name)),
+        }
+    }
+}
+
+fn record(destroyed: Destroyed) -> DestroyRecord {
+    DestroyRecord { names: destroyed.names, reclaim: destroyed.reclaimed }
+}

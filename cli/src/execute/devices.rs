@@ -1,0 +1,270 @@
+//! Devices on this machine: opening those of a pool, taking new ones, and finding pools that are not imported.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use pool::{
+    admin::{MIN_DEVICE, probe::probe_foreign},
+    device::{Access, Device, FileDevice},
+    error::{Error, Result},
+    format::label::{Label, PoolState},
+    units::Guid,
+    vdev::labels::read_label,
+};
+
+use crate::{
+    failure::Failure,
+    protocol::{ImportablePool, PathBytes, VdevSpec},
+    service::registry::DevicePath,
+};
+
+/// Where pools are looked for if nobody says where.
+const USUAL_PLACE: &str = "/dev";
+
+/// This machine: a number that stays, and its name.
+pub(crate) fn host() -> (u64, String) {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let number = machine.trim().get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    // Without an id, a machine is who its name says.
+    let of_name = || name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| fnv(hash, byte));
+    (number.unwrap_or_else(of_name), name)
+}
+
+/// One step of the hash FNV-1a.
+fn fnv(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+}
+
+/// Opens and locks all devices of a pool.
+pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
+    paths.iter().map(|path| Ok(Arc::new(FileDevice::open(path, access)?) as Arc<dyn Device>)).collect()
+}
+
+/// Devices that were taken for a pool. Images that were made for it go away again unless it is [kept](NewDevices::keep).
+pub(crate) struct NewDevices {
+    devices: Vec<Arc<dyn Device>>,
+    made: Vec<PathBuf>,
+}
+
+impl NewDevices {
+    /// Makes or opens and locks what is asked for. Without `force` a device that holds something is refused by name.
+    pub(crate) fn take(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<NewDevices, Failure> {
+        let mut taken = NewDevices { devices: Vec::new(), made: Vec::new() };
+        for spec in specs {
+            let device = take(spec, force).map_err(|refusal| refusal.failure(action, pool))?;
+            if spec.create.is_some() {
+                taken.made.push(path_of(spec));
+            }
+            taken.devices.push(Arc::new(device));
+        }
+        Ok(taken)
+    }
+
+    /// The devices, in the order asked for.
+    pub(crate) fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.devices.clone()
+    }
+
+    /// The pool has them now.
+    pub(crate) fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for NewDevices {
+    fn drop(&mut self) {
+        for path in &self.made {
+            // What stays is an empty image, which its next use names.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Looks whether devices could be taken, and changes nothing.
+pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<(), Failure> {
+    for spec in specs {
+        let checked = match spec.create {
+            Some(size) => check_size(spec, size).and_then(|()| match path_of(spec).symlink_metadata() {
+                Ok(_) => Err(Refusal::Exists(path_of(spec))),
+                Err(_) => Ok(()),
+            }),
+            None => take(spec, force).map(drop),
+        };
+        checked.map_err(|refusal| refusal.failure(action, pool))?;
+    }
+    Ok(())
+}
+
+/// Why a device is not taken.
+enum Refusal {
+    Error(Error),
+    Holds(PathBuf, String),
+    Exists(PathBuf),
+    Small(PathBuf, u64),
+}
+
+impl Refusal {
+    fn failure(self, action: &str, pool: &str) -> Failure {
+        match self {
+            Refusal::Error(error) => Failure::engine(action, pool, &error),
+            Refusal::Holds(path, what) => Failure::cannot(action, pool, format!("{} holds {what}", path.display()))
+                .hint("use -f to take it anyway: what it holds is lost"),
+            Refusal::Exists(path) => Failure::cannot(action, pool, format!("{} exists", path.display()))
+                .hint("give its path without a size to use it as it is"),
+            Refusal::Small(path, size) => {
+                let problem = format!("{} would have {size} bytes; the smallest device is 64 MiB", path.display());
+                Failure::cannot(action, pool, problem)
+            }
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Error(error)
+    }
+}
+
+fn path_of(spec: &VdevSpec) -> PathBuf {
+    PathBuf::from(spec.path.as_os_str())
+}
+
+fn check_size(spec: &VdevSpec, size: u64) -> Result<(), Refusal> {
+    if size < MIN_DEVICE { Err(Refusal::Small(path_of(spec), size)) } else { Ok(()) }
+}
+
+fn take(spec: &VdevSpec, force: bool) -> Result<FileDevice, Refusal> {
+    let path = path_of(spec);
+    if let Some(size) = spec.create {
+        check_size(spec, size)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(Refusal::Exists(path));
+        }
+        return Ok(FileDevice::create(&path, size)?);
+    }
+    let device = FileDevice::open(&path, Access::ReadWrite)?;
+    if device.size() < MIN_DEVICE {
+        return Err(Refusal::Small(path, device.size()));
+    }
+    if !force && let Some(what) = content(&device)? {
+        return Err(Refusal::Holds(path, what));
+    }
+    Ok(device)
+}
+
+/// What a device holds that somebody may miss.
+fn content(device: &FileDevice) -> Result<Option<String>> {
+    match read_label(device)? {
+        Some(label) if label.state == PoolState::Destroyed => Ok(None),
+        Some(label) => Ok(Some(format!("pool '{}'", label.pool_name))),
+        None => Ok(probe_foreign(device)?.map(str::to_owned)),
+    }
+}
+
+/// A pool that some devices belong to.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// Its newest label.
+    pub(crate) label: Label,
+    /// Where its devices are.
+    pub(crate) paths: BTreeMap<Guid, PathBuf>,
+}
+
+impl Found {
+    /// The devices that the label names and nobody found, by the paths they had.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
+        leaves.filter(|leaf| !self.paths.contains_key(&leaf.guid)).map(|leaf| leaf.path.clone()).collect()
+    }
+
+    /// Where its devices are, in the order of the label.
+    pub(crate) fn in_order(&self) -> Vec<DevicePath> {
+        let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
+        leaves.filter_map(|leaf| self.paths.get(&leaf.guid)).map(|path| path.clone().into()).collect()
+    }
+
+    /// What a user is told of it.
+    pub(crate) fn describe(&self) -> ImportablePool {
+        let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
+        let vdevs = leaves.map(|leaf| match self.paths.get(&leaf.guid) {
+            Some(path) => (path.display().to_string(), "ONLINE".to_owned()),
+            None => (leaf.path.clone(), "UNAVAIL".to_owned()),
+        });
+        let elsewhere = self.label.state == PoolState::Active && self.label.host_id != host().0;
+        let (state, status, action) = if !self.missing().is_empty() {
+            (
+                "UNAVAIL",
+                Some("One or more devices are missing from the system.".to_owned()),
+                "The pool cannot be imported. Attach the missing devices and try again.",
+            )
+        } else if elsewhere {
+            let status = format!("The pool was last used by host '{}'.", self.label.host_name);
+            ("ONLINE", Some(status), "The pool can be imported using its name or numeric identifier and the '-f' flag.")
+        } else {
+            ("ONLINE", None, "The pool can be imported using its name or numeric identifier.")
+        };
+        ImportablePool {
+            name: self.label.pool_name.clone(),
+            guid: self.label.pool.0,
+            state: state.to_owned(),
+            status,
+            action: action.to_owned(),
+            vdevs: vdevs.collect(),
+        }
+    }
+}
+
+/// Finds the pools on the devices in `search`, or in the usual place. Devices that somebody has open belong to pools that
+/// are imported and are passed over, as is what cannot be read.
+pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
+    let usual = [PathBytes::from(USUAL_PLACE)];
+    let mut found: BTreeMap<Guid, Found> = BTreeMap::new();
+    for place in if search.is_empty() { &usual[..] } else { search } {
+        for path in candidates(Path::new(place.as_os_str()))? {
+            if let Some(label) = label_of(&path) {
+                add(&mut found, label, path);
+            }
+        }
+    }
+    Ok(found.into_values().filter(|found| found.label.state != PoolState::Destroyed).collect())
+}
+
+fn label_of(path: &Path) -> Option<Label> {
+    let device = FileDevice::open(path, Access::ReadOnly).ok()?;
+    if device.size() < MIN_DEVICE {
+        return None;
+    }
+    read_label(&device).ok()?
+}
+
+fn add(found: &mut BTreeMap<Guid, Found>, label: Label, path: PathBuf) {
+    let device = label.device;
+    let pool = found.entry(label.pool).or_insert_with(|| Found { label: label.clone(), paths: BTreeMap::new() });
+    pool.paths.entry(device).or_insert(path);
+    if (label.txg, label.vdevs.len()) > (pool.label.txg, pool.label.vdevs.len()) {
+        pool.label = label;
+    }
+}
+
+/// The files and block devices in a directory, sorted, or the one file.
+fn candidates(place: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| Failure::cannot("search", place.display(), error);
+    if !place.metadata().map_err(failed)?.is_dir() {
+        return Ok(vec![place.to_owned()]);
+    }
+    let is_candidate = |path: &PathBuf| {
+        path.metadata().is_ok_and(|metadata| {
+            metadata.file_type().is_block_device() || (metadata.is_file() && metadata.len() >= MIN_DEVICE)
+        })
+    };
+    let entries = fs::read_dir(place).map_err(failed)?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_candidate).collect();
+    paths.sort();
+    Ok(paths)
+}

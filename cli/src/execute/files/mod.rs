@@ -1,0 +1,102 @@
+//! Files of a data set or a snapshot without a mount: listing, reading, and copying in and out.
+//!
+//! Everything goes through [`dataset::fs::FileSystem`], the object that a mount of the same data set would serve, so
+//! both may be used at once; who changes a mounted data set here tells its mount.
+//!
+//! ```text
+//! resolve    a path to an inode        list       entries as records
+//! host       this machine's files: attributes, holes, special files, extended attributes
+//! copy_in    host to data set          copy_out   data set to host
+//! requests   locations to file systems
+//! ```
+
+mod copy_in;
+mod copy_out;
+mod host;
+mod list;
+mod requests;
+mod resolve;
+
+use std::io::Write;
+
+use dataset::fs::{Attr, Errno, FileSystem, FileType, Whence};
+
+pub(crate) use list::kind;
+
+use resolve::resolve;
+
+use super::job::{Job, JobStream};
+use crate::failure::Failure;
+
+/// The bytes moved in one step: some records of the default size.
+const CHUNK: usize = 1 << 20;
+
+/// What the system says about an error, without its number.
+pub(crate) fn reason(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// A device's number as file systems keep it, from major and minor.
+fn encode_device(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+/// Major and minor of a device's number.
+fn decode_device(rdev: u32) -> (u32, u32) {
+    ((rdev >> 8) & 0xfff, (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00))
+}
+
+/// Writes a regular file's content to `to`; holes as zeros.
+fn read(fs: &FileSystem, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job<'_>) -> Result<(), Failure> {
+    let failed = |errno| Failure::cannot("read", shown, reason(errno));
+    let attr = resolve(fs, path, true).map_err(failed)?;
+    match attr.file_type {
+        FileType::Regular => {}
+        FileType::Directory => return Err(failed(Errno::ISDIR)),
+        _ => return Err(Failure::cannot("read", shown, "it is not a regular file")),
+    }
+    let mut buffer = Vec::with_capacity(CHUNK);
+    let mut offset = 0;
+    loop {
+        job.check()?;
+        buffer.clear();
+        fs.read(attr.ino, offset, CHUNK, &mut buffer).map_err(failed)?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        // A reader that went away, as `head` does, has what it wanted.
+        match to.write_all(&buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(|error| Failure::cannot("write", shown, error))?,
+        }
+        offset += buffer.len() as u64;
+        job.tell(shown, offset, Some(attr.size));
+    }
+}
+
+/// The next stretch of a file that is no hole, at or after `offset`.
+fn next_data(fs: &FileSystem, attr: &Attr, offset: u64) -> Result<Option<(u64, u64)>, Errno> {
+    match fs.seek(attr.ino, offset, Whence::Data) {
+        Ok(start) => Ok(Some((start, fs.seek(attr.ino, start, Whence::Hole)?))),
+        Err(Errno::NXIO) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_come_back() {
+        for (major, minor) in [(1, 3), (8, 0), (259, 0x12345), (0xfff, 0xf_ffff)] {
+            assert_eq!(decode_device(encode_device(major, minor)), (major, minor));
+        }
+    }
+
+    #[test]
+    fn a_reason_has_no_number() {
+        assert_eq!(reason(Errno::NOENT), "No such file or directory");
+    }
+}

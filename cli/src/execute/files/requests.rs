@@ -1,0 +1,100 @@
+//! The requests about files, from locations to file systems.
+
+use std::{path::Path, sync::Arc};
+
+use dataset::{
+    fs::FileSystem,
+    name::{DatasetName, Name, SnapshotName},
+};
+
+use super::{
+    copy_in::copy_in,
+    copy_out::{Source, copy_out},
+    list, read,
+};
+use crate::{
+    execute::{job::Job, open_pool::OpenPool, refusal::OrRefused},
+    failure::Failure,
+    protocol::{CopyRecord, EntryRecord, Location, PathBytes, Stream},
+};
+
+impl OpenPool {
+    /// The files of a data set or a snapshot.
+    fn files(&self, name: &Name) -> Result<Arc<FileSystem>, Failure> {
+        match name {
+            Name::Dataset(name) => self.files_of_dataset(name),
+            Name::Snapshot(name) => self.files_of_snapshot(name),
+            Name::Bookmark(_) => Err(Failure::cannot("open", name, "a bookmark has no files")),
+        }
+    }
+
+    fn files_of_dataset(&self, name: &DatasetName) -> Result<Arc<FileSystem>, Failure> {
+        Ok(self.datasets.open_dataset(name).or_refused("open", name)?.fs().clone())
+    }
+
+    fn files_of_snapshot(&self, name: &SnapshotName) -> Result<Arc<FileSystem>, Failure> {
+        Ok(self.datasets.open_snapshot(name).or_refused("open", name)?.fs)
+    }
+
+    pub(in crate::execute) fn entries(
+        &self,
+        location: &Location,
+        directory_itself: bool,
+        recursive: bool,
+        job: &mut Job<'_>,
+    ) -> Result<Vec<EntryRecord>, Failure> {
+        let fs = self.files(&location.name)?;
+        list::entries(&fs, &location.path.0, &shown(location), directory_itself, recursive, job)
+    }
+
+    pub(in crate::execute) fn read_file(
+        &self,
+        location: &Location,
+        stream: Stream,
+        job: &mut Job<'_>,
+    ) -> Result<(), Failure> {
+        let fs = self.files(&location.name)?;
+        let mut to = job.stream(stream);
+        read(&fs, &location.path.0, &shown(location), &mut to, job)
+    }
+
+    pub(in crate::execute) fn copy_in(
+        &self,
+        sources: &[PathBytes],
+        to: &Location,
+        recursive: bool,
+        job: &mut Job<'_>,
+    ) -> Result<CopyRecord, Failure> {
+        let Name::Dataset(name) = &to.name else {
+            return Err(Failure::cannot("copy to", shown(to), "a snapshot never changes"));
+        };
+        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
+        let mut copy = || copy_in(dataset.fs(), sources, &to.path.0, recursive, job);
+        let copied = match &self.mounts {
+            Some(mounts) => mounts.around_change(dataset.id(), copy),
+            None => copy(),
+        };
+        // What was copied is there, whether all of it was or not.
+        self.engine().commit().or_refused("copy to", shown(to))?;
+        copied
+    }
+
+    pub(in crate::execute) fn copy_out(
+        &self,
+        sources: &[Location],
+        to: &PathBytes,
+        recursive: bool,
+        job: &mut Job<'_>,
+    ) -> Result<CopyRecord, Failure> {
+        let opened = sources.iter().map(|source| Ok((self.files(&source.name)?, source)));
+        let opened: Vec<(Arc<FileSystem>, &Location)> = opened.collect::<Result<_, Failure>>()?;
+        let sources: Vec<Source<'_>> =
+            opened.iter().map(|(fs, location)| Source { fs, path: &location.path.0, shown: shown(location) }).collect();
+        copy_out(&sources, Path::new(to.as_os_str()), recursive, job)
+    }
+}
+
+/// A location as it was written.
+fn shown(location: &Location) -> String {
+    format!("{}:{}", location.name, location.path.to_text())
+}

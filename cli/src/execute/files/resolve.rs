@@ -1,0 +1,69 @@
+//! From a path to a file, without the kernel.
+//!
+//! Symbolic links are followed as the kernel does, with two differences: an absolute target begins at the data set's
+//! root, since there is no other root to begin at, and nothing above that root can be reached.
+
+use std::collections::VecDeque;
+
+use dataset::fs::{Attr, Errno, FileSystem, FileType, Ino, ROOT};
+
+/// How many symbolic links one path may lead through; the kernel's number.
+const MAX_LINKS: usize = 40;
+
+/// The file that a path names; a symbolic link at its end is followed if `follow` says so, or if a slash ends the path.
+pub(super) fn resolve(fs: &FileSystem, path: &[u8], follow: bool) -> Result<Attr, Errno> {
+    let wants_directory = path.ends_with(b"/");
+    let attr = walk(fs, parts(path), follow || wants_directory)?;
+    match wants_directory && attr.file_type != FileType::Directory {
+        true => Err(Errno::NOTDIR),
+        false => Ok(attr),
+    }
+}
+
+/// Where something is or could be: the directory, and the name in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The directory.
+    pub(super) dir: Ino,
+    /// The name.
+    pub(super) name: Vec<u8>,
+}
+
+/// The place that a path names, whether anything is there or not.
+pub(super) fn place(fs: &FileSystem, path: &[u8]) -> Result<Place, Errno> {
+    let mut parts = parts(path);
+    let name = parts.pop_back().filter(|name| name != b"." && name != b"..").ok_or(Errno::EXIST)?;
+    let dir = walk(fs, parts, true)?;
+    match dir.file_type {
+        FileType::Directory => Ok(Place { dir: dir.ino, name }),
+        _ => Err(Errno::NOTDIR),
+    }
+}
+
+fn parts(path: &[u8]) -> VecDeque<Vec<u8>> {
+    path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+fn walk(fs: &FileSystem, mut parts: VecDeque<Vec<u8>>, follow: bool) -> Result<Attr, Errno> {
+    let mut at = fs.getattr(ROOT)?;
+    let mut links = 0;
+    while let Some(part) = parts.pop_front() {
+        let next = fs.lookup(at.ino, &part)?;
+        if next.file_type != FileType::Symlink || (parts.is_empty() && !follow) {
+            at = next;
+            continue;
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(Errno::LOOP);
+        }
+        let target = fs.readlink(next.ino)?;
+        if target.starts_with(b"/") {
+            at = fs.getattr(ROOT)?;
+        }
+        for part in self::parts(&target).into_iter().rev() {
+            parts.push_front(part);
+        }
+    }
+    Ok(at)
+}

@@ -1,0 +1,219 @@
+//! A pool that this process owns: engine, data sets, mounts and background work, from opening to closing.
+//!
+//! The same object serves a command that opened the pool for itself and the pool's service; the only difference is
+//! whether it has a mount table. Closing happens in two steps: unmounting, which may be refused and then leaves all as it
+//! was, and the rest, which ends in a commit.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use dataset::{
+    admin::{Assignment as Given, Datasets},
+    name::{DatasetName, Name},
+};
+use parking_lot::Mutex;
+use pool::{
+    admin::{CreateOptions, OpenOptions, Pool},
+    device::{Access, Device},
+    env::SystemEnv,
+    txg::{Committer, Engine, Settings},
+};
+
+use super::{
+    background::Background,
+    devices,
+    mounts::{Mounts, Places},
+    refusal::OrRefused,
+};
+use crate::{failure::Failure, protocol::Assignment, service::registry::KnownPool};
+
+/// The longest time between a change and its commit.
+const COMMIT_EVERY: Duration = Duration::from_secs(5);
+
+/// How a pool is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Opening {
+    /// With a mount table: for services.
+    pub mounting: bool,
+    /// Although another host seems to have it.
+    pub force: bool,
+    /// Under a new name, which it keeps.
+    pub rename: bool,
+}
+
+/// An opened pool.
+pub struct OpenPool {
+    pub(super) pool: Pool,
+    pub(super) datasets: Arc<Datasets>,
+    pub(super) places: Places,
+    pub(super) mounts: Option<Arc<Mounts>>,
+    pub(super) opened: Instant,
+    pub(super) altroot: String,
+    /// The names of snapshots that are being sent, which must not go meanwhile.
+    pub(super) sending: Mutex<Vec<String>>,
+    pub(super) background: Background,
+    committer: Committer,
+}
+
+impl OpenPool {
+    /// Opens a known pool.
+    pub fn open(known: &KnownPool, opening: &Opening) -> Result<OpenPool, Failure> {
+        let access = if known.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let paths: Vec<_> = known.devices.iter().map(|device| device.to_path()).collect();
+        let devices = devices::open_all(&paths, access).or_refused("open", &known.name)?;
+        let options = OpenOptions {
+            read_only: known.read_only,
+            force: opening.force,
+            rename: opening.rename.then(|| known.name.to_string()),
+            host: devices::host(),
+            settings: Settings::default(),
+        };
+        let pool = pool::admin::open(devices, &options, Arc::new(SystemEnv)).or_refused("open", &known.name)?;
+        if pool.engine().guid().0 != known.guid {
+            let other = format!("its devices hold pool '{}' with number {}", pool.name(), pool.engine().guid());
+            return Err(Failure::cannot("open", &known.name, other).hint("find the right ones: pool import -d DIR"));
+        }
+        let datasets = Datasets::open(pool.engine().clone(), known.name.clone());
+        let opened = OpenPool::assemble(pool, datasets, known, opening.mounting);
+        opened.tune();
+        Ok(opened)
+    }
+
+    /// Makes a pool of devices that were taken for it.
+    pub fn create(
+        name: &DatasetName,
+        devices: Vec<Arc<dyn Device>>,
+        pool_assignments: &[Assignment],
+        root_assignments: &[Assignment],
+    ) -> Result<OpenPool, Failure> {
+        let mut options = CreateOptions { host: devices::host(), ..CreateOptions::new(name.as_str()) };
+        let given = |name: &str| pool_assignments.iter().find(|given| given.name == name);
+        if let Some(ashift) = given("ashift").and_then(|given| given.value.parse().ok()) {
+            options.ashift = ashift;
+        }
+        let pool = pool::admin::create(devices, &options, Arc::new(SystemEnv)).or_refused("create", name)?;
+        let datasets =
+            Datasets::create_root(pool.engine().clone(), name.clone(), owner()).or_refused("create", name)?;
+        if !root_assignments.is_empty() {
+            datasets
+                .set(&[Name::Dataset(name.clone())], &given_to_datasets(root_assignments))
+                .or_refused("create", name)?;
+        }
+        for Assignment { name: property, value } in pool_assignments {
+            if !matches!(property.as_str(), "ashift" | "altroot") {
+                datasets.set_pool_property(property, value).or_refused("create", name)?;
+            }
+        }
+        let known = KnownPool {
+            name: name.clone(),
+            guid: pool.engine().guid().0,
+            devices: Vec::new(),
+            read_only: false,
+            no_mount: true,
+            altroot: given("altroot").map(|given| given.value.clone()),
+        };
+        Ok(OpenPool::assemble(pool, datasets, &known, false))
+    }
+
+    fn assemble(pool: Pool, datasets: Arc<Datasets>, known: &KnownPool, mounting: bool) -> OpenPool {
+        let places = Places::of_this_user(known.altroot.as_deref());
+        let mounts = mounting.then(|| Arc::new(Mounts::new(datasets.clone(), places.clone(), known.read_only)));
+        let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
+        let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
+        OpenPool {
+            pool,
+            datasets,
+            places,
+            mounts,
+            opened: Instant::now(),
+            altroot: known.altroot.clone().unwrap_or_default(),
+            sending: Mutex::default(),
+            background,
+            committer,
+        }
+    }
+
+    /// The engine.
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.pool.engine()
+    }
+
+    /// The pool's name.
+    pub(super) fn name(&self) -> DatasetName {
+        self.datasets.pool_name()
+    }
+
+    /// The pool's number.
+    pub fn guid(&self) -> u64 {
+        self.engine().guid().0
+    }
+
+    /// Has the engine follow the pool's properties that tune it.
+    pub(super) fn tune(&self) {
+        let defaults = Settings::default();
+        let bytes = |property: &str, default: u64| {
+            let set = self.datasets.pool_property(property).ok().flatten();
+            set.and_then(|text| text.parse().ok()).unwrap_or(default)
+        };
+        self.engine().tune(bytes("cache_size", defaults.cache), bytes("dirty_limit", defaults.dirty));
+    }
+
+    /// Adds a line to the history.
+    pub fn record(&self, command: &str) {
+        if !self.engine().read_only() {
+            self.background.record(command);
+        }
+    }
+
+    /// Mounts what the properties want mounted. A pool without a mount table mounts nothing.
+    pub fn mount_all(&self) -> Result<(), Failure> {
+        self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(None, &[]))
+    }
+
+    /// Unmounts everything; with `force` also what is in use. If it is refused, all is mounted as before.
+    pub fn unmount_all(&self, force: bool) -> Result<(), Failure> {
+        self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.unmount_all(force))
+    }
+
+    /// Commits and closes the pool, which stays this host's.
+    pub fn close(self) -> Result<(), Failure> {
+        self.finish(|_| Ok(()))
+    }
+
+    /// Commits and closes the pool: any host may import it then.
+    pub fn export(self) -> Result<(), Failure> {
+        self.finish(Pool::export)
+    }
+
+    /// Destroys the pool and closes it.
+    pub fn destroy(self) -> Result<(), Failure> {
+        self.finish(Pool::destroy)
+    }
+
+    fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
+        let OpenPool { pool, datasets, mounts, background, committer, .. } = self;
+        let name = datasets.pool_name();
+        // A mount still there is cut: nothing must change what is about to be closed.
+        drop(mounts);
+        drop(background);
+        drop(committer);
+        datasets.close_all().or_refused("close", &name)?;
+        if !pool.engine().read_only() {
+            pool.engine().commit().or_refused("close", &name)?;
+        }
+        end(&pool).or_refused("close", &name)
+    }
+}
+
+/// Who owns what is created.
+pub(super) fn owner() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+/// Assignments in the words of the layer below.
+pub(super) fn given_to_datasets(assignments: &[Assignment]) -> Vec<Given> {
+    let given = |a: &Assignment| Given { property: a.name.clone(), value: a.value.clone() };
+    assignments.iter().map(given).collect()
+}

@@ -1,0 +1,263 @@
+//! Requests about the pool itself: properties, state, devices, counters, history.
+
+use dataset::property::{self, Nature, POOL, Source};
+use pool::{block::storage::Vdevs, space::SpaceTotals, vdev::Vdev};
+
+use super::{
+    devices::{NewDevices, check_new},
+    open_pool::OpenPool,
+    refusal::OrRefused,
+};
+use crate::{
+    failure::Failure,
+    protocol::{
+        Assignment, HistoryRecord, IoCounts, IoSample, Layout, PoolRecord, PoolStatus, PropertyRecord, VdevRecord,
+        VdevSpec,
+    },
+};
+
+/// What stands for a value that does not exist.
+const NONE: &str = "-";
+const NANOS: i64 = 1_000_000_000;
+
+impl OpenPool {
+    pub(super) fn pool_record(&self, names: &[String], vdevs: bool) -> Result<PoolRecord, Failure> {
+        let all: Vec<String>;
+        let names = match names {
+            [] => {
+                let features =
+                    self.pool.label().features.keys().map(|name| format!("feature@{name}")).collect::<Vec<_>>();
+                all = POOL.iter().map(|definition| definition.name.to_owned()).chain(features).collect();
+                &all
+            }
+            names => names,
+        };
+        Ok(PoolRecord {
+            name: self.name().to_string(),
+            guid: self.guid(),
+            state: self.state().to_owned(),
+            txg: self.engine().committed().0,
+            properties: names.iter().map(|name| self.pool_property(name)).collect::<Result<_, _>>()?,
+            vdevs: if vdevs { self.vdev_records() } else { Vec::new() },
+        })
+    }
+
+    /// `ONLINE`, unless a commit has failed.
+    fn state(&self) -> &'static str {
+        if self.engine().read_only() || self.engine().writable().is_ok() { "ONLINE" } else { "SUSPENDED" }
+    }
+
+    fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
+        let record = |value: String, source| PropertyRecord { name: name.to_owned(), value, source, received: None };
+        if let Some(feature) = name.strip_prefix("feature@") {
+            let state = if self.pool.label().features.contains_key(feature) { "active" } else { "disabled" };
+            return Ok(record(state.to_owned(), Source::Local));
+        }
+        let definition = property::definition(POOL, name);
+        if let Some(value) = self.computed(name)? {
+            return Ok(record(value, Source::None));
+        }
+        let (value, default) = match name {
+            "altroot" => (Some(self.altroot.clone()).filter(|root| !root.is_empty()), NONE),
+            "readonly" => (self.engine().read_only().then(|| "on".to_owned()), "off"),
+            "ashift" => (Some(self.pool.label().ashift.to_string()), NONE),
+            _ => {
+                let set = self.datasets.pool_property(name).or_refused("open", self.name())?;
+                (set, definition.and_then(|definition| definition.default).unwrap_or(NONE))
+            }
+        };
+        let source = if value.is_some() { Source::Local } else { Source::Default };
+        let value = value.unwrap_or_else(|| default.to_owned());
+        Ok(record(if value.is_empty() { NONE.to_owned() } else { value }, source))
+    }
+
+    /// The value of a property that nobody sets.
+    fn computed(&self, name: &str) -> Result<Option<String>, Failure> {
+        let totals = self.engine().space_totals();
+        let number = match name {
+            "size" => totals.size,
+            "capacity" => percent(totals.size - totals.free, totals.size),
+            "free" => totals.free,
+            "allocated" => allocated(&totals),
+            "fragmentation" => self.engine().storage().space.fragmentation().into(),
+            "guid" => self.guid(),
+            "freeing" => self.datasets.freeing().or_refused("open", self.name())?,
+            "leaked" => 0,
+            "name" => return Ok(Some(self.name().to_string())),
+            "health" => return Ok(Some(self.state().to_owned())),
+            "dedupratio" => return Ok(Some("1.00".to_owned())),
+            _ => {
+                let is_computed = property::definition(POOL, name).is_some_and(|d| d.nature == Nature::ReadOnly);
+                return Ok(is_computed.then(|| NONE.to_owned()));
+            }
+        };
+        Ok(Some(number.to_string()))
+    }
+
+    pub(super) fn set_pool(&self, assignments: &[Assignment]) -> Result<(), Failure> {
+        for Assignment { name, .. } in assignments {
+            if matches!(name.as_str(), "altroot" | "readonly") {
+                let problem = format!("property '{name}' can only be set at import");
+                return Err(Failure::cannot("set property for", self.name(), problem));
+            }
+        }
+        for Assignment { name, value } in assignments {
+            self.datasets.set_pool_property(name, value).or_refused("set property for", self.name())?;
+        }
+        self.tune();
+        Ok(())
+    }
+
+    pub(super) fn status(&self) -> Result<PoolStatus, Failure> {
+        let vdevs = self.vdev_records();
+        let has_errors = vdevs.iter().any(|vdev| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0);
+        let failed = self.engine().writable().err().filter(|_| !self.engine().read_only());
+        let (status, action) = match failed {
+            Some(error) => {
+                (Some(error.to_string()), Some(format!("Repair the device, then export and import '{}'.", self.name())))
+            }
+            None if has_errors => (
+                Some("One or more devices had errors since the pool was imported.".to_owned()),
+                Some("Look at the devices; export the pool and verify it: pool check.".to_owned()),
+            ),
+            None => (None, None),
+        };
+        let freeing = self.datasets.freeing().or_refused("open", self.name())?;
+        Ok(PoolStatus {
+            name: self.name().to_string(),
+            guid: self.guid(),
+            state: self.state().to_owned(),
+            txg: self.engine().committed().0,
+            status,
+            action,
+            activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
+            vdevs,
+            damaged: Vec::new(),
+        })
+    }
+
+    fn vdev_records(&self) -> Vec<VdevRecord> {
+        let totals = self.engine().space_totals();
+        let fragmentation = self.engine().storage().space.fragmentation().into();
+        let record = |vdev: &dyn Vdev| {
+            let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
+            let leaves = vdev.leaves();
+            let counts = leaves.iter().map(|leaf| leaf.counters().snapshot());
+            let (mut read_errors, mut write_errors, mut checksum_errors) = (0, 0, 0);
+            for counts in counts {
+                read_errors += counts.read_errors;
+                write_errors += counts.write_errors;
+                checksum_errors += counts.checksum_errors;
+            }
+            VdevRecord {
+                path: name_of(vdev),
+                guid: vdev.guid().0,
+                state: "ONLINE".to_owned(),
+                size: space.map_or(0, |space| space.size),
+                allocated: space.map_or(0, |space| space.allocated),
+                fragmentation,
+                read_errors,
+                write_errors,
+                checksum_errors,
+            }
+        };
+        self.vdevs().all().iter().map(|vdev| record(&**vdev)).collect()
+    }
+
+    fn vdevs(&self) -> &Vdevs {
+        &self.engine().storage().vdevs
+    }
+
+    pub(super) fn io_counters(&self) -> IoSample {
+        let totals = self.engine().space_totals();
+        let counts = |vdev: &dyn Vdev| {
+            let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
+            let allocated = space.map_or(0, |space| space.allocated);
+            let mut sum = IoCounts {
+                name: name_of(vdev),
+                allocated,
+                free: space.map_or(0, |space| space.size.saturating_sub(allocated)),
+                ..IoCounts::default()
+            };
+            for counts in vdev.leaves().iter().map(|leaf| leaf.counters().snapshot()) {
+                sum.reads += counts.reads;
+                sum.writes += counts.writes;
+                sum.read_bytes += counts.read_bytes;
+                sum.written_bytes += counts.written_bytes;
+            }
+            sum
+        };
+        let vdevs: Vec<IoCounts> = self.vdevs().all().iter().map(|vdev| counts(&**vdev)).collect();
+        let total = |of: fn(&IoCounts) -> u64| vdevs.iter().map(of).sum();
+        let pool = IoCounts {
+            name: self.name().to_string(),
+            allocated: allocated(&totals),
+            free: totals.free,
+            reads: total(|counts| counts.reads),
+            writes: total(|counts| counts.writes),
+            read_bytes: total(|counts| counts.read_bytes),
+            written_bytes: total(|counts| counts.written_bytes),
+        };
+        IoSample { elapsed: self.opened.elapsed().as_nanos().try_into().unwrap_or(u64::MAX), pool, vdevs }
+    }
+
+    pub(super) fn history(&self) -> Result<Vec<HistoryRecord>, Failure> {
+        let events = self.datasets.history().or_refused("open", self.name())?;
+        let record = |event: dataset::admin::Event| HistoryRecord {
+            time: event.time.div_euclid(NANOS),
+            txg: event.txg.0,
+            text: event.command,
+            internal: false,
+            user: event.user.parse().ok().map(|user| (user, event.host)),
+        };
+        Ok(events.into_iter().map(record).collect())
+    }
+
+    pub(super) fn add_vdevs(&self, specs: &[VdevSpec], force: bool, dry_run: bool) -> Result<Layout, Failure> {
+        const ACTION: &str = "add to";
+        let name = self.name().to_string();
+        if dry_run {
+            check_new(specs, ACTION, &name, force)?;
+            return Ok(Layout { vdevs: self.device_paths().into_iter().chain(texts(specs)).collect(), pool: name });
+        }
+        let taken = NewDevices::take(specs, ACTION, &name, force)?;
+        self.pool.add(taken.devices()).or_refused(ACTION, &name)?;
+        taken.keep();
+        Ok(Layout { vdevs: self.device_paths(), pool: name })
+    }
+
+    /// The paths of the pool's devices.
+    pub fn device_paths(&self) -> Vec<String> {
+        self.vdevs().all().iter().map(|vdev| name_of(&**vdev)).collect()
+    }
+}
+
+/// The devices' paths as text.
+pub(crate) fn texts(specs: &[VdevSpec]) -> Vec<String> {
+    specs.iter().map(|spec| spec.path.to_text()).collect()
+}
+
+fn name_of(vdev: &dyn Vdev) -> String {
+    vdev.leaves().iter().map(|leaf| leaf.name()).collect::<Vec<_>>().join(" ")
+}
+
+/// What is not free: what waits to be free again is still taken.
+fn allocated(totals: &SpaceTotals) -> u64 {
+    totals.size - totals.free
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    if whole == 0 { 0 } else { (u128::from(part) * 100 / u128::from(whole)) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_neither_overflow_nor_divide_by_zero() {
+        assert_eq!(percent(u64::MAX, u64::MAX), 100);
+        assert_eq!(percent(1, 3), 33);
+        assert_eq!(percent(0, 0), 0);
+    }
+}

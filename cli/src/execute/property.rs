@@ -1,0 +1,68 @@
+//! Requests that change properties, and what follows for mounts.
+
+use dataset::name::{DatasetName, Name};
+
+use super::{
+    mounts::Mounts,
+    open_pool::{OpenPool, given_to_datasets},
+    refusal::OrRefused,
+};
+use crate::{failure::Failure, protocol::Assignment};
+
+/// What decides whether and where a data set is mounted.
+const PLACE: &[&str] = &["mountpoint", "canmount"];
+/// What decides how.
+const MANNER: &[&str] = &["readonly", "atime", "relatime", "exec", "setuid", "devices", "snapdir"];
+
+impl OpenPool {
+    pub(super) fn set(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
+        let properties: Vec<&str> = assignments.iter().map(|given| given.name.as_str()).collect();
+        self.change(name, &properties, no_mount, || {
+            let given = given_to_datasets(assignments);
+            self.datasets.set(std::slice::from_ref(name), &given).or_refused("set property for", name)
+        })
+    }
+
+    pub(super) fn inherit(&self, name: &Name, property: &str, recursive: bool, received: bool) -> Result<(), Failure> {
+        self.change(name, &[property], false, || {
+            let targets = std::slice::from_ref(name);
+            self.datasets.inherit(targets, property, recursive, received).or_refused("inherit property for", name)
+        })
+    }
+
+    /// Changes properties of `name`, and has the mounts of it and of what is below follow.
+    fn change(
+        &self,
+        name: &Name,
+        properties: &[&str],
+        no_mount: bool,
+        change: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (Name::Dataset(dataset), Some(mounts)) = (name, &self.mounts) else { return change() };
+        let concerns = |of: &[&str]| properties.iter().any(|property| of.contains(property));
+        if concerns(PLACE) && !no_mount {
+            return self.change_place(dataset, mounts, change);
+        }
+        change()?;
+        if concerns(MANNER) { mounts.options_changed(dataset) } else { Ok(()) }
+    }
+
+    /// What is mounted moves to its new place; what would be mounted, had it been so before, is. A mount in use refuses
+    /// the change.
+    fn change_place(
+        &self,
+        dataset: &DatasetName,
+        mounts: &Mounts,
+        change: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut names = mounts.unmount_within(dataset, false)?;
+        change().inspect_err(|_| self.mount_back(&names))?;
+        if !names.contains(dataset) {
+            names.push(dataset.clone());
+        }
+        mounts.mount_all(Some(&names), &[]).map_err(|failure| {
+            let message = format!("property set, but the filesystem is not mounted: {}", failure.message);
+            Failure { message, ..failure }
+        })
+    }
+}

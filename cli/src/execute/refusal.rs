@@ -1,0 +1,60 @@
+//! From the errors of the layers below to what a command says, in the words that programs written for ZFS look for.
+
+use std::fmt::Display;
+
+use dataset::admin::Error;
+
+use crate::failure::Failure;
+
+/// What went wrong with an administrative request: `cannot ACTION 'WHAT': ...`.
+pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failure {
+    let failure = match error {
+        Error::NotFound { what: "parent", .. } => Failure::cannot(action, what, "parent does not exist"),
+        Error::NotFound { what: "data set" | "snapshot" | "bookmark", name } => Failure::no_dataset(name),
+        Error::Exists { what: "data set" | "snapshot" | "bookmark", name } if *name == what.to_string() => {
+            Failure::cannot(action, what, "dataset already exists")
+        }
+        Error::Name(error) => Failure::name(action, error),
+        Error::Property(error) => return Failure::property(action, what, error),
+        Error::Pool(error) => return Failure::engine(action, what, error),
+        other => Failure::cannot(action, what, other),
+    };
+    match error.remedy() {
+        Some(remedy) => failure.hint(remedy),
+        None => failure,
+    }
+}
+
+/// Gives a result its failure.
+pub(crate) trait OrRefused<T> {
+    /// The value, or `cannot ACTION 'WHAT': ...`.
+    fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure>;
+}
+
+impl<T> OrRefused<T> for dataset::admin::Result<T> {
+    fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure> {
+        self.map_err(|error| refused(action, what, &error))
+    }
+}
+
+impl<T> OrRefused<T> for pool::error::Result<T> {
+    fn or_refused(self, action: &str, what: impl Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::engine(action, what, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_speak_as_programs_expect() {
+        let missing = refused("destroy", "tank/a", &Error::not_found("data set", "tank/a"));
+        assert_eq!(missing, Failure::no_dataset("tank/a"));
+        let exists = refused("create", "tank/a", &Error::exists("data set", "tank/a"));
+        assert_eq!(exists.message, "cannot create 'tank/a': dataset already exists");
+        let orphan = refused("create", "tank/a/b", &Error::not_found("parent", "tank/a"));
+        assert_eq!(orphan.message, "cannot create 'tank/a/b': parent does not exist");
+        assert!(orphan.hint.is_some());
+    }
+}

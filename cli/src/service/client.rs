@@ -1,0 +1,191 @@
+//! What commands know of pools: the [`Executor`] that finds each pool's owner.
+//!
+//! A pool whose service runs is asked over its socket. A pool that is only known is opened here, for as long as this
+//! command runs: its changes are committed before each answer. So the same command works where there is no FUSE, no
+//! terminal to survive, and nobody else.
+//!
+//! A service is started where mounts are wanted and possible: by creating and importing pools, and by `fs mount`.
+
+use super::{
+    daemon,
+    lock::PoolLock,
+    places::Places,
+    registry::{KnownPool, Registry},
+    socket, spawn,
+};
+use crate::{
+    execute::{Job, OpenPool, Opening},
+    failure::Failure,
+    protocol::{Call, Executor, HostRequest, HostResponse, OnProgress, Request, Response, Stream},
+};
+
+/// Set to anything but nothing and `0`: nothing is mounted and no service is started.
+const MOUNTLESS: &str = "CENOTE_MOUNTLESS";
+
+/// Carries requests out wherever their pool is.
+pub struct Client {
+    pub(super) places: Places,
+    pub(super) registry: Registry,
+    /// The command line, for the pools' histories.
+    pub(super) command: String,
+    /// The pool that this command has opened.
+    opened: Option<Opened>,
+}
+
+struct Opened {
+    known: KnownPool,
+    pool: OpenPool,
+    _lock: PoolLock,
+}
+
+impl Client {
+    /// The pools of the user who runs this process.
+    pub fn new(command: String) -> Client {
+        let places = Places::of_this_user();
+        Client { registry: Registry::new(places.pools()), places, command, opened: None }
+    }
+
+    /// What is known of a pool.
+    pub(super) fn known(&self, pool: &str) -> Result<KnownPool, Failure> {
+        self.registry.get(pool)?.ok_or_else(|| Failure::no_pool(pool))
+    }
+
+    /// Waits for other commands that have the pool open.
+    pub(super) fn lock(&self, pool: &str) -> Result<PoolLock, Failure> {
+        PoolLock::take(&self.places.lock(pool), pool, &self.command)
+    }
+
+    /// Whether mounting is possible and wanted, and if not, why.
+    pub(super) fn can_mount(&self) -> Result<(), Option<String>> {
+        let forced = std::env::var_os(MOUNTLESS).is_some_and(|value| !value.is_empty() && value != "0");
+        if forced {
+            return Err(None);
+        }
+        fuse_mount::available().map_err(|error| Some(error.to_string()))
+    }
+
+    /// Starts the service of a known pool, if none runs. The pool must not be open here.
+    pub(super) fn start_service(&self, pool: &str) -> Result<(), Failure> {
+        let _lock = self.lock(pool)?;
+        if daemon::is_served(&self.places, pool) {
+            return Ok(());
+        }
+        spawn::start(&self.places, pool)
+    }
+
+    /// Opens a known pool here; it stays open until the command ends or opens another.
+    pub(super) fn open(&mut self, known: KnownPool) -> Result<&OpenPool, Failure> {
+        if self.opened.as_ref().is_none_or(|opened| opened.known != known) {
+            self.close_opened()?;
+            let lock = self.lock(known.name.as_str())?;
+            let pool = OpenPool::open(&known, &Opening::default())?;
+            self.opened = Some(Opened { known, pool, _lock: lock });
+        }
+        Ok(&self.opened.as_ref().expect("just opened").pool)
+    }
+
+    /// Takes the pool of that name, if it is open here.
+    pub(super) fn take_opened(&mut self, pool: &str) -> Option<OpenPool> {
+        let opened = self.opened.take_if(|opened| opened.known.name.as_str() == pool);
+        opened.map(|opened| opened.pool)
+    }
+
+    /// Closes the pool that is open here.
+    pub(super) fn close_opened(&mut self) -> Result<(), Failure> {
+        self.opened.take().map_or(Ok(()), |opened| opened.pool.close())
+    }
+
+    /// Asks the service of a pool; `None` if none runs.
+    pub(super) fn ask(
+        &self,
+        pool: &str,
+        request: &Request,
+        stream: &mut Option<Stream>,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Response>, Failure> {
+        let Some(mut socket) = socket::connect(&self.places.socket(pool))? else { return Ok(None) };
+        let call = Call { command: self.command.clone(), request: request.clone() };
+        socket::ask(&mut socket, pool, &call, stream.take(), progress).map(Some)
+    }
+
+    fn call_pool(
+        &mut self,
+        known: KnownPool,
+        request: Request,
+        mut stream: Option<Stream>,
+        progress: OnProgress<'_>,
+    ) -> Result<Response, Failure> {
+        let pool = known.name.to_string();
+        let is_open = self.opened.as_ref().is_some_and(|opened| opened.known == known);
+        if !is_open {
+            if let Some(response) = self.ask(&pool, &request, &mut stream, progress)? {
+                return Ok(response);
+            }
+            // Another command may just have started the service; it holds the lock until that is done.
+            drop(self.lock(&pool)?);
+            if matches!(request, Request::Mount { .. }) && self.can_mount().is_ok() {
+                self.start_without_mounting(&known)?;
+            }
+            if let Some(response) = self.ask(&pool, &request, &mut stream, progress)? {
+                return Ok(response);
+            }
+        }
+        let command = self.command.clone();
+        let opened = self.open(known)?;
+        opened.execute(&command, request, stream, &mut Job::new(Vec::new(), progress))
+    }
+
+    /// Starts a service for `fs mount`, which then mounts what it was asked for and nothing else.
+    fn start_without_mounting(&mut self, known: &KnownPool) -> Result<(), Failure> {
+        self.close_opened()?;
+        self.registry.put(&KnownPool { no_mount: true, ..known.clone() })?;
+        let started = self.start_service(known.name.as_str());
+        self.registry.put(known)?;
+        started
+    }
+
+    /// The devices of a pool have become more.
+    fn note_devices(&self, known: KnownPool, layout: &[String]) -> Result<(), Failure> {
+        let devices = layout.iter().map(|path| std::path::PathBuf::from(path).into()).collect();
+        self.registry.put(&KnownPool { devices, ..known })
+    }
+}
+
+impl Executor for Client {
+    fn known_pools(&mut self) -> Result<Vec<String>, Failure> {
+        self.registry.names()
+    }
+
+    fn host(&mut self, request: HostRequest, progress: OnProgress<'_>) -> Result<HostResponse, Failure> {
+        self.carry_out(request, progress)
+    }
+
+    fn call(
+        &mut self,
+        pool: &str,
+        request: Request,
+        stream: Option<Stream>,
+        progress: OnProgress<'_>,
+    ) -> Result<Response, Failure> {
+        let known = self.known(pool)?;
+        let adds = matches!(request, Request::AddVdevs { dry_run: false, .. });
+        let response = self.call_pool(known.clone(), request, stream, progress)?;
+        if let (true, Response::Layout(layout)) = (adds, &response) {
+            self.note_devices(known, &layout.vdevs)?;
+        }
+        Ok(response)
+    }
+
+    fn serve(&mut self, pool: &str) -> Result<(), Failure> {
+        daemon::serve(&self.places, pool)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Every answer was committed before it was given; what fails here was told to nobody as done.
+        if let Err(failure) = self.close_opened() {
+            tracing::warn!("{failure}");
+        }
+    }
+}

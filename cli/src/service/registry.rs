@@ -1,0 +1,258 @@
+//! The pools known on this machine: from create or import until export or destroy.
+//!
+//! One JSON file a pool, named after it. A file is replaced whole (written aside, flushed, renamed), so after a crash it
+//! is the old one or the new one. A file that is neither is reported by its path and changes nothing else: the pools of
+//! the other files stay known, and the pool itself lies on its devices, not here.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use dataset::name::DatasetName;
+use serde::{Deserialize, Serialize};
+
+use super::places::prepare_parent;
+use crate::{failure::Failure, protocol::PathBytes};
+
+/// The version of the files that this program writes, and the only one it reads.
+const VERSION: u32 = 1;
+
+/// No file of ours is larger; the paths of a thousand devices are far below it.
+const MAX_SIZE: u64 = 1 << 20;
+
+const SUFFIX: &str = ".json";
+
+/// What is known of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownPool {
+    /// Its name.
+    pub name: DatasetName,
+    /// Its number.
+    pub guid: u64,
+    /// The absolute paths of its devices.
+    pub devices: Vec<DevicePath>,
+    /// Imported to be read only.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Imported without mounting anything.
+    #[serde(default)]
+    pub no_mount: bool,
+    /// The directory that its mount points are put under.
+    #[serde(default)]
+    pub altroot: Option<String>,
+}
+
+/// A path in a file for people: text, or, where it is none, its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum DevicePath {
+    /// A path that is UTF-8.
+    Text(String),
+    /// One that is not.
+    Bytes(Vec<u8>),
+}
+
+impl From<PathBytes> for DevicePath {
+    fn from(path: PathBytes) -> DevicePath {
+        String::from_utf8(path.0).map_or_else(|error| DevicePath::Bytes(error.into_bytes()), DevicePath::Text)
+    }
+}
+
+impl From<PathBuf> for DevicePath {
+    fn from(path: PathBuf) -> DevicePath {
+        PathBytes::from(path).into()
+    }
+}
+
+impl DevicePath {
+    /// The path.
+    pub fn to_path(&self) -> PathBuf {
+        let bytes = match self {
+            DevicePath::Text(text) => text.as_bytes(),
+            DevicePath::Bytes(bytes) => bytes,
+        };
+        PathBuf::from(PathBytes(bytes.to_vec()).as_os_str())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    pool: KnownPool,
+}
+
+/// The folder of the known pools.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    folder: PathBuf,
+}
+
+impl Registry {
+    /// The registry in that folder, which need not exist yet.
+    pub fn new(folder: PathBuf) -> Registry {
+        Registry { folder }
+    }
+
+    /// The names of all known pools, sorted.
+    pub fn names(&self) -> Result<Vec<String>, Failure> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Failure::cannot("read", self.folder.display(), error)),
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter_map(|file| file.strip_suffix(SUFFIX).map(str::to_owned))
+            .filter(|name| is_pool_name(name))
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// What is known of a pool; `None` if it is not known.
+    pub fn get(&self, name: &str) -> Result<Option<KnownPool>, Failure> {
+        if !is_pool_name(name) {
+            return Ok(None);
+        }
+        let path = self.path(name);
+        match read_bounded(&path) {
+            Ok(bytes) => parse(&bytes, name).map(Some).map_err(|problem| damaged(&path, &problem)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Failure::cannot("read", path.display(), error)),
+        }
+    }
+
+    /// Knows a pool from now on, or knows better of it.
+    pub fn put(&self, pool: &KnownPool) -> Result<(), Failure> {
+        assert!(pool.name.is_pool(), "a pool is named by one component");
+        let path = self.path(pool.name.as_str());
+        prepare_parent(&path)?;
+        let document = Document { version: VERSION, pool: pool.clone() };
+        let mut text = serde_json::to_vec_pretty(&document).expect("a known pool is plain data");
+        text.push(b'\n');
+        replace(&path, &text).map_err(|error| Failure::cannot("write", path.display(), error))
+    }
+
+    /// Forgets a pool. To forget what is not known is no error.
+    pub fn remove(&self, name: &str) -> Result<(), Failure> {
+        let path = self.path(name);
+        match fs::remove_file(&path).and_then(|()| File::open(&self.folder)?.sync_all()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Failure::cannot("remove", path.display(), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}{SUFFIX}"))
+    }
+}
+
+/// Whether a text can name a pool, and so a file: no slash, no leading dot.
+fn is_pool_name(name: &str) -> bool {
+    name.parse::<DatasetName>().is_ok_and(|name| name.is_pool())
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8], name: &str) -> Result<KnownPool, String> {
+    if bytes.len() as u64 > MAX_SIZE {
+        return Err(format!("it is larger than {MAX_SIZE} bytes"));
+    }
+    let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if document.version != VERSION {
+        return Err(format!("it has version {}, this program knows {VERSION}", document.version));
+    }
+    if document.pool.name.as_str() != name {
+        return Err(format!("it is about pool '{}'", document.pool.name));
+    }
+    Ok(document.pool)
+}
+
+fn damaged(path: &Path, problem: &str) -> Failure {
+    Failure::cannot("read", path.display(), format!("not the record of a known pool: {problem}"))
+        .hint("the pool itself is on its devices: remove this file, then pool import -d DIR NAME")
+}
+
+/// Writes aside, flushes and renames.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let aside = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = File::create(&aside)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&aside, path)?;
+    File::open(path.parent().expect("a file in the registry's folder"))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tank() -> KnownPool {
+        KnownPool {
+            name: "tank".parse().unwrap(),
+            guid: u64::MAX,
+            devices: vec![PathBuf::from("/images/a").into(), PathBytes(vec![b'/', 0xff]).into()],
+            read_only: false,
+            no_mount: true,
+            altroot: Some("/mnt".into()),
+        }
+    }
+
+    #[test]
+    fn a_pool_is_known_from_put_to_remove() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::new(folder.path().join("state/pools"));
+        assert_eq!(registry.names().unwrap(), [""; 0]);
+        assert_eq!(registry.get("tank").unwrap(), None);
+        registry.put(&tank()).unwrap();
+        registry.put(&KnownPool { name: "a-pool".parse().unwrap(), ..tank() }).unwrap();
+        assert_eq!(registry.names().unwrap(), ["a-pool", "tank"]);
+        let read = registry.get("tank").unwrap().unwrap();
+        assert_eq!(read, tank());
+        assert_eq!(PathBytes::from(read.devices[1].to_path()).0, [b'/', 0xff]);
+        registry.remove("tank").unwrap();
+        registry.remove("tank").unwrap();
+        assert_eq!(registry.names().unwrap(), ["a-pool"]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_others_stay_readable() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::new(folder.path().to_owned());
+        registry.put(&tank()).unwrap();
+        let other = serde_json::json!({"version": 9, "pool": tank()}).to_string();
+        for (name, text) in [("b", "{"), ("c", ""), ("d", "[1]"), ("e", &other), ("f", "\0\u{fffd}")] {
+            fs::write(folder.path().join(format!("{name}.json")), text).unwrap();
+            let failure = registry.get(name).unwrap_err();
+            assert!(failure.message.contains(&format!("{name}.json")), "{}", failure.message);
+        }
+        assert_eq!(registry.get("tank").unwrap(), Some(tank()));
+    }
+
+    #[test]
+    fn a_renamed_file_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::new(folder.path().to_owned());
+        registry.put(&tank()).unwrap();
+        fs::rename(folder.path().join("tank.json"), folder.path().join("other.json")).unwrap();
+        assert!(registry.get("other").unwrap_err().message.contains("'tank'"));
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::new(folder.path().join("pools"));
+        fs::write(folder.path().join("x.json"), "{}").unwrap();
+        for name in ["../x", "", ".", "a/b", "a@b"] {
+            assert_eq!(registry.get(name).unwrap(), None);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The listening side of a service's socket.
+//!
+//! One connection carries one call, the progress of it, and one result. Whoever connects must be the owner of the
+//! service or root. A connection that says nothing is dropped after a while; one that goes away while its call is
+//! carried out cancels it.
+//!
+//! Waiting for many peers is all that happens asynchronously here. Calls are carried out by a [`Handler`], on threads of
+//! their own, by synchronous code.
+
+use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, Interest},
+    net::UnixStream,
+    runtime::{Builder, Runtime},
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    task::{JoinHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
+
+use super::frame;
+use crate::{
+    execute::Cancel,
+    failure::Failure,
+    protocol::{Call, Progress, Reply, Request, Response, Stream},
+};
+
+/// How long a peer may take to say what it wants.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long replies may wait in memory for the peer to read them; more progress is not told.
+const REPLIES: usize = 16;
+
+/// How long calls under way may take to notice that the service ends.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Carries out calls.
+pub trait Handler: Send + Sync + 'static {
+    /// Carries out one call; on a thread that may wait.
+    fn handle(
+        &self,
+        call: Call,
+        stream: Option<Stream>,
+        cancel: Cancel,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Response, Failure>;
+}
+
+/// Why a service ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A call to shut down was carried out.
+    Shutdown,
+    /// The system, or somebody, asked for it by a signal.
+    Signal,
+}
+
+/// Listens until a call to shut down was carried out or a signal came.
+pub fn run(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<End> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let end = runtime.block_on(listen(listener, handler));
+    Runtime::shutdown_timeout(runtime, END_TIMEOUT);
+    end
+}
+
+async fn listen(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<End> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let (ended, mut end) = mpsc::channel(1);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    // A service outlives its terminal.
+    let _hangup: Signal = signal(SignalKind::hangup())?;
+    loop {
+        select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => { tokio::spawn(connection(stream, handler.clone(), ended.clone())); }
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            },
+            _ = end.recv() => return Ok(End::Shutdown),
+            _ = terminate.recv() => return Ok(End::Signal),
+            _ = interrupt.recv() => return Ok(End::Signal),
+        }
+    }
+}
+
+/// Serves one connection. What goes wrong with the connection itself is the peer's affair.
+async fn connection(mut socket: UnixStream, handler: Arc<dyn Handler>, ended: mpsc::Sender<()>) {
+    let served = async {
+        admit(&socket)?;
+        let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket)).await??;
+        let is_shutdown = matches!(call.request, Request::Shutdown { .. });
+        let result = carry_out(&mut socket, handler, call, stream).await?;
+        let is_end = is_shutdown && result.is_ok();
+        let reply = result.map_or_else(Reply::Failed, Reply::Done);
+        let written = write_reply(&mut socket, &reply).await;
+        if is_end {
+            // Nobody listens any more only if the end has been told before.
+            let _ = ended.send(()).await;
+        }
+        written
+    };
+    if let Err(error) = served.await {
+        tracing::debug!("a connection ended early: {error}");
+    }
+}
+
+/// Only the owner of the service and root may ask.
+fn admit(socket: &UnixStream) -> io::Result<()> {
+    let peer = socket.peer_cred()?.uid();
+    match may_ask(peer, rustix::process::geteuid().as_raw()) {
+        true => Ok(()),
+        false => {
+            tracing::warn!("refused a connection of user {peer}");
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
+    }
+}
+
+fn may_ask(peer: u32, owner: u32) -> bool {
+    peer == owner || peer == 0
+}
+
+async fn read_call(socket: &mut UnixStream) -> io::Result<(Call, Option<Stream>)> {
+    let mut header = [0; frame::HEADER];
+    let (count, stream) = socket.async_io(Interest::READABLE, || frame::receive(socket.as_fd(), &mut header)).await?;
+    if count == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    socket.read_exact(&mut header[count..]).await?;
+    let len = frame::body_len(header, frame::MAX_CALL)?;
+    let mut body = Vec::new();
+    socket.take(len as u64).read_to_end(&mut body).await?;
+    Ok((frame::decode(&body, len)?, stream))
+}
+
+async fn write_reply(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+    let frame = match frame::encode(reply, frame::MAX_REPLY) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let failure = Failure::new("the answer is too large").hint("ask for a part of it");
+            frame::encode(&Reply::Failed(failure), frame::MAX_REPLY)?
+        }
+        frame => frame?,
+    };
+    socket.write_all(&frame).await
+}
+
+/// Has a call carried out and passes its progress on. An error is the connection's: then the call was cancelled.
+async fn carry_out(
+    socket: &mut UnixStream,
+    handler: Arc<dyn Handler>,
+    call: Call,
+    stream: Option<Stream>,
+) -> io::Result<Result<Response, Failure>> {
+    let cancel = Cancel::default();
+    let (tell, mut told) = mpsc::channel(REPLIES);
+    let on_thread = cancel.clone();
+    let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
+        // Progress that nobody has time to read need not be told.
+        let mut progress = |progress| drop(tell.try_send(progress));
+        handler.handle(call, stream, on_thread, &mut progress)
+    });
+    loop {
+        let broken = select! {
+            done = &mut work => return Ok(done.unwrap_or_else(|_| Err(panicked()))),
+            Some(progress) = told.recv() => write_reply(socket, &Reply::Progress(progress)).await.err(),
+            gone = wait_until_gone(socket) => Some(gone),
+        };
+        if let Some(error) = broken {
+            cancel.cancel();
+            // Its result has nobody to go to.
+            drop(work.await);
+            return Err(error);
+        }
+    }
+}
+
+fn panicked() -> Failure {
+    Failure::new("the service met a defect in itself").hint("see its log, and pool status")
+}
+
+/// Returns when the peer has gone, or says something more, which it must not.
+async fn wait_until_gone(socket: &UnixStream) -> io::Error {
+    loop {
+        if let Err(error) = socket.readable().await {
+            return error;
+        }
+        match socket.try_read(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return error,
+            Ok(0) => return io::ErrorKind::UnexpectedEof.into(),
+            Ok(_) => return io::ErrorKind::InvalidData.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        os::unix::net::UnixStream as Peer,
+        thread,
+    };
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::service::socket;
+
+    /// Answers pings, echoes its stream in upper case, and waits in a sync until it is cancelled.
+    #[derive(Default)]
+    struct Echo {
+        cancelled: Mutex<bool>,
+    }
+
+    impl Handler for Echo {
+        fn handle(
+            &self,
+            call: Call,
+            stream: Option<Stream>,
+            cancel: Cancel,
+            progress: &mut dyn FnMut(Progress),
+        ) -> Result<Response, Failure> {
+            match call.request {
+                Request::Sync => {
+                    while !cancel.is_cancelled() {
+                        progress(Progress { what: "waiting".into(), done: 1, total: None });
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    *self.cancelled.lock() = true;
+                    Err(Failure::new("interrupted"))
+                }
+                Request::IoCounters => {
+                    std::fs::File::from(stream.expect("one was sent")).write_all(call.command.as_bytes()).unwrap();
+                    Ok(Response::Done)
+                }
+                Request::Status => panic!("a defect"),
+                Request::Ping | Request::Shutdown { .. } => Ok(Response::Done),
+                _ => Err(Failure::new("no")),
+            }
+        }
+    }
+
+    struct Service {
+        folder: tempfile::TempDir,
+        handler: Arc<Echo>,
+        thread: thread::JoinHandle<io::Result<End>>,
+    }
+
+    impl Service {
+        fn start() -> Service {
+            let folder = tempfile::tempdir().unwrap();
+            let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+            let handler = Arc::new(Echo::default());
+            let served = handler.clone();
+            Service { folder, handler, thread: thread::spawn(move || run(listener, served)) }
+        }
+
+        fn ask(&self, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
+            let call = Call { command: "hello".into(), request };
+            let mut peer = self.connect();
+            socket::ask(&mut peer, "tank", &call, stream, &mut |_| {})
+        }
+
+        fn connect(&self) -> Peer {
+            Peer::connect(self.folder.path().join("s")).unwrap()
+        }
+
+        fn end(self) {
+            assert_eq!(self.ask(Request::Shutdown { force: false }, None), Ok(Response::Done));
+            assert_eq!(self.thread.join().unwrap().unwrap(), End::Shutdown);
+        }
+    }
+
+    #[test]
+    fn calls_are_answered_until_shutdown() {
+        let service = Service::start();
+        assert_eq!(service.ask(Request::Ping, None), Ok(Response::Done));
+        assert_eq!(service.ask(Request::Mounts, None), Err(Failure::new("no")));
+        assert_eq!(service.ask(Request::Ping, None), Ok(Response::Done));
+        service.end();
+    }
+
+    #[test]
+    fn a_stream_goes_straight_to_the_peers_file() {
+        let service = Service::start();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        assert_eq!(service.ask(Request::IoCounters, Some(writer.into())), Ok(Response::Done));
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+        service.end();
+    }
+
+    #[test]
+    fn a_peer_that_goes_away_cancels_its_call() {
+        let service = Service::start();
+        let mut peer = service.connect();
+        let call = Call { command: String::new(), request: Request::Sync };
+        frame::send(&mut peer, &frame::encode(&call, frame::MAX_CALL).unwrap(), None).unwrap();
+        assert!(matches!(frame::read(&mut peer, frame::MAX_REPLY).unwrap(), Some(Reply::Progress(_))));
+        drop(peer);
+        while !*service.handler.cancelled.lock() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        service.end();
+    }
+
+    #[test]
+    fn garbage_ends_its_own_connection_only() {
+        let service = Service::start();
+        for garbage in [&b"\xff\xff\xff\xff"[..], b"\x02\0\0\0{]", b"\x01", b"GET / HTTP/1.1\r\n\r\n"] {
+            let mut peer = service.connect();
+            peer.write_all(garbage).unwrap();
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut rest = Vec::new();
+            // A reset is an end, too.
+            let _ = peer.read_to_end(&mut rest);
+            assert_eq!(rest, b"");
+        }
+        service.end();
+    }
+
+    #[test]
+    fn a_defect_fails_its_own_call_only() {
+        let service = Service::start();
+        assert!(service.ask(Request::Status, None).is_err());
+        assert_eq!(service.ask(Request::Ping, None), Ok(Response::Done));
+        service.end();
+    }
+
+    #[test]
+    fn only_the_owner_and_root_may_ask() {
+        assert!(may_ask(1000, 1000) && may_ask(0, 1000) && may_ask(0, 0));
+        assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
+    }
+}

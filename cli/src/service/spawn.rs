@@ -1,0 +1,95 @@
+//! Starting a pool's service from a command, and waiting until it is ready.
+//!
+//! The service is this very program with the arguments `service NAME`. It leaves the command's session, keeps none of its
+//! files, and says over a pipe, in one frame, that it is ready or why it is not: so a command that starts a service
+//! fails with the service's own words. What it says later goes to its log.
+
+use std::{
+    env,
+    fs::{self, File, OpenOptions},
+    io::{self, IsTerminal, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use super::{frame, places::Places, places::prepare_parent};
+use crate::failure::Failure;
+
+/// The largest report.
+const MAX_REPORT: usize = 1 << 20;
+
+/// A log that has grown beyond this is put aside when a service starts.
+const MAX_LOG: u64 = 8 << 20;
+
+/// Starts the service of `pool` and returns when it listens and its data sets are mounted.
+pub fn start(places: &Places, pool: &str) -> Result<(), Failure> {
+    let log = places.log(pool);
+    let failed = |error: io::Error| Failure::cannot("start the service of", pool, error);
+    let mut child = Command::new(program().map_err(failed)?)
+        .args(["service", pool])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(open_log(&log)?)
+        .spawn()
+        .map_err(failed)?;
+    let mut pipe = child.stdout.take().expect("it was asked for");
+    match frame::read::<Result<(), Failure>>(&mut pipe, MAX_REPORT).map_err(failed)? {
+        Some(report) => report,
+        None => Err(ended(child, pool, &log)),
+    }
+}
+
+fn ended(mut child: Child, pool: &str, log: &Path) -> Failure {
+    let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    Failure::cannot("start the service of", pool, format!("it ended: {how}"))
+        .hint(format!("its log: {}", log.display()))
+}
+
+/// The absolute path of `pool`: this program, or the one beside it if this is `fs`.
+fn program() -> io::Result<PathBuf> {
+    let this = env::current_exe()?;
+    let beside = this.with_file_name("pool");
+    Ok(if beside.is_file() { beside } else { this })
+}
+
+/// Opens a log to be added to.
+pub(super) fn open_log(path: &Path) -> Result<File, Failure> {
+    prepare_parent(path)?;
+    if fs::metadata(path).is_ok_and(|metadata| metadata.len() > MAX_LOG) {
+        // If it stays, it grows further.
+        let _ = fs::rename(path, path.with_extension("log.1"));
+    }
+    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    opened.map_err(|error| Failure::cannot("open log", path.display(), error))
+}
+
+/// Tells the command that has started this service how that went. A service that was started by hand tells its terminal
+/// nothing: what is wrong stands in the error it ends with.
+pub fn report(result: &Result<(), Failure>) -> io::Result<()> {
+    let mut out = io::stdout();
+    if out.is_terminal() {
+        return Ok(());
+    }
+    out.write_all(&frame::encode(result, MAX_REPORT)?)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_log_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log/tank.log");
+        open_log(&path).unwrap().write_all(b"one line\n").unwrap();
+        open_log(&path).unwrap().write_all(b"another\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one line\nanother\n");
+        open_log(&path).unwrap().set_len(MAX_LOG + 1).unwrap();
+        open_log(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+        assert_eq!(fs::metadata(folder.path().join("log/tank.log.1")).unwrap().len(), MAX_LOG + 1);
+    }
+}

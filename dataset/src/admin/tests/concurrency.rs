@@ -1,0 +1,60 @@
+//! Requests while files are written.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use super::world::{World, noise};
+
+#[test]
+fn snapshots_and_rollbacks_while_files_are_written() {
+    let world = World::new(41);
+    for dataset in ["tank/a", "tank/b"] {
+        world.create(dataset).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (seed, dataset) in ["tank/a", "tank/b"].into_iter().enumerate() {
+            let (world, stop) = (&world, &stop);
+            scope.spawn(move || {
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    round += 1;
+                    let content = noise(round * 2 + seed as u64, 20_000 + (round as usize * 997) % 90_000);
+                    // The rollback may take the file away between two steps of a write: that is an error of the write.
+                    let _ = world.try_write(dataset, &format!("file{}", round % 7), &content);
+                }
+            });
+        }
+        for round in 0..25 {
+            let name = format!("tank@{round}");
+            world.datasets.snapshot(vec![name.parse().unwrap()], true, Vec::new()).unwrap();
+            if round % 3 == 2 {
+                world.rollback(&format!("tank/a@{}", round - 1), true, false).unwrap();
+            }
+            if round % 4 == 3 {
+                world.destroy(&format!("tank/b@{}", round - 2), false, false).unwrap();
+                world.datasets.background_step().unwrap();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    world.work();
+    world.judge();
+}
+
+#[test]
+fn requests_of_many_threads_share_commits() {
+    let world = World::new(42);
+    let before = world.engine.committed();
+    thread::scope(|scope| {
+        for index in 0..16 {
+            let world = &world;
+            scope.spawn(move || world.create(&format!("tank/d{index}")).unwrap());
+        }
+    });
+    assert_eq!(world.names().len(), 17);
+    assert!(world.engine.committed().0 - before.0 <= 16);
+    world.judge();
+}

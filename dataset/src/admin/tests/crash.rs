@@ -1,0 +1,75 @@
+//! Power fails at any write: what comes up is what some request had left, with nothing lost and nothing leaked.
+
+use std::sync::Arc;
+
+use pool::{
+    device::{Fate, MemoryDevice, Recorder},
+    units::MIB,
+};
+
+use super::world::{Files, World, name, noise};
+
+/// The names of everything, and the files of each.
+fn state(world: &World) -> Vec<(String, Files)> {
+    world.names().into_iter().map(|name| (name.clone(), world.files(&name))).collect()
+}
+
+/// What is done, one step a commit.
+fn act(world: &World, step: u64) {
+    match step {
+        0 => drop(world.create("tank/a").unwrap()),
+        1 => {
+            for index in 0..8 {
+                world.write("tank/a", &format!("file{index}"), &noise(index + 1, 40_000));
+            }
+        }
+        2 => world.snapshot("tank/a@1").unwrap(),
+        3 => (0..8).for_each(|index| world.write("tank/a", &format!("file{index}"), &noise(index + 50, 30_000))),
+        4 => world.snapshot("tank/a@2").unwrap(),
+        5 => world.clone("tank/a@1", "tank/b").unwrap(),
+        6 => {
+            world.write("tank/b", "own", &noise(99, 30_000));
+            world.remove("tank/a", "file3");
+        }
+        7 => drop(world.datasets.promote(&name("tank/b")).unwrap()),
+        8 => drop(world.rollback("tank/a@2", false, false).unwrap()),
+        9 => drop(world.destroy("tank/a@2", false, false).unwrap()),
+        10 => drop(world.datasets.background_step_of(5).unwrap()),
+        11 => drop(world.destroy("tank/a", true, false).unwrap()),
+        12 => drop(world.datasets.background_step_of(5).unwrap()),
+        13 => drop(world.rollback("tank/b@1", false, false).unwrap()),
+        _ => world.work(),
+    }
+    world.engine.commit().unwrap();
+}
+
+#[test]
+fn every_cut_leaves_a_state_between_two_requests() {
+    let recorder = Recorder::new();
+    let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), 31);
+    let mut states = vec![(recorder.len(), state(&world))];
+    let first = recorder.len();
+    for step in 0..15 {
+        act(&world, step);
+        states.push((recorder.len(), state(&world)));
+    }
+    // Every third cut keeps the test short; the offset makes the cuts fall differently around each commit.
+    for cut in (first..=recorder.len()).step_by(3) {
+        let mut fate = Fate::seeded(cut as u64);
+        let image = recorder.images_at(cut, &mut fate).remove(0);
+        let world = World::open(Arc::new(image), cut as u64).expect("the pool was made before");
+        let found = state(&world);
+        let done = states.iter().rposition(|(end, _)| *end <= cut).unwrap();
+        // A step may commit more than once: what it leaves in between has either the old files or the new ones.
+        let next = states.get(done + 1).map(|(_, state)| state);
+        let fits = found == states[done].1 || Some(&found) == next || names(&found) == names(&states[done].1);
+        assert!(fits, "cut {cut}: state {done} or the next");
+        world.judge();
+        world.work();
+        world.judge();
+    }
+}
+
+fn names(state: &[(String, Files)]) -> Vec<&str> {
+    state.iter().map(|(name, _)| name.as_str()).collect()
+}

@@ -1,0 +1,237 @@
+//! A place to try the real programs: a folder of its own for images, state, sockets and mounts, and the two binaries.
+//!
+//! Whatever a test leaves running or mounted is ended when its lab is dropped, also after a panic.
+
+#![allow(dead_code, reason = "each test target uses its part of the lab")]
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// One test's world.
+pub struct Lab {
+    folder: tempfile::TempDir,
+    mountless: bool,
+}
+
+/// What a command has said and how it ended.
+#[derive(Debug)]
+pub struct Run {
+    pub shown: String,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+    pub code: Option<i32>,
+}
+
+impl Run {
+    /// Its output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Its output, if it has succeeded.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{}\n{}{}", self.shown, self.text(), self.stderr);
+        self.text()
+    }
+
+    /// What it said on standard error, if it ended with this code.
+    #[track_caller]
+    pub fn fails(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{}\n{}{}", self.shown, self.text(), self.stderr);
+        self.stderr
+    }
+}
+
+/// Whether file systems can be mounted here. Where they must be, by `CENOTE_REQUIRE_FUSE`, a machine that cannot is a
+/// failure and not a reason to skip.
+pub fn can_mount() -> bool {
+    let usable = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    assert!(usable || std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "/dev/fuse cannot be opened");
+    if !usable {
+        eprintln!("skipped: no FUSE here");
+    }
+    usable
+}
+
+impl Lab {
+    /// A lab whose pools are mounted.
+    pub fn new() -> Lab {
+        Lab { folder: tempfile::Builder::new().prefix("cenote-lab-").tempdir().unwrap(), mountless: false }
+    }
+
+    /// A lab without services and mounts.
+    pub fn mountless() -> Lab {
+        Lab { mountless: true, ..Lab::new() }
+    }
+
+    /// A path in the lab.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The same as text.
+    pub fn at(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// A command of this lab, ready to be started.
+    pub fn command(&self, program: &str, words: &[&str]) -> Command {
+        let binary = match program {
+            "pool" => env!("CARGO_BIN_EXE_pool"),
+            "fs" => env!("CARGO_BIN_EXE_fs"),
+            other => panic!("no program {other}"),
+        };
+        let mut command = Command::new(binary);
+        command.args(words).current_dir(self.folder.path());
+        command.env("CENOTE_STATE", self.path("state")).env("CENOTE_RUN", self.path("run"));
+        command.env("HOME", self.path("home")).env("TZ", "UTC").env_remove("CENOTE_MOUNTLESS");
+        if self.mountless {
+            command.env("CENOTE_MOUNTLESS", "1");
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a program to its end.
+    pub fn run(&self, program: &str, words: &[&str]) -> Run {
+        finish(program, words, self.command(program, words).output().unwrap())
+    }
+
+    /// Runs a program with these bytes on its standard input.
+    pub fn feed(&self, program: &str, words: &[&str], input: &[u8]) -> Run {
+        let mut command = self.command(program, words);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        // A program that refuses its input early closes the pipe.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        finish(program, words, output)
+    }
+
+    /// `pool …`, which must succeed.
+    #[track_caller]
+    pub fn pool(&self, words: &[&str]) -> String {
+        self.run("pool", words).ok()
+    }
+
+    /// `fs …`, which must succeed.
+    #[track_caller]
+    pub fn fs(&self, words: &[&str]) -> String {
+        self.run("fs", words).ok()
+    }
+
+    /// A new pool of one image, mounted in the lab.
+    #[track_caller]
+    pub fn create(&self, name: &str, size: &str) {
+        let (mountpoint, vdev) = (self.at(&format!("mnt/{name}")), format!("{size}:{}", self.at(&format!("{name}.img"))));
+        self.pool(&["create", "-m", &mountpoint, name, &vdev]);
+    }
+
+    /// Where a data set of a pool made by [`Lab::create`] is mounted.
+    pub fn mount(&self, dataset: &str) -> PathBuf {
+        self.path("mnt").join(dataset)
+    }
+
+    /// Closes a pool, has `pool check` verify it, and opens it again.
+    #[track_caller]
+    pub fn check(&self, name: &str) {
+        self.pool(&["export", name]);
+        let folder = self.folder.path().display().to_string();
+        self.pool(&["check", "-d", &folder, name]);
+        self.pool(&["import", "-d", &folder, name]);
+    }
+
+    /// The process that serves a pool.
+    pub fn service(&self, name: &str) -> Option<u32> {
+        let state = self.at("state");
+        let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let serves = |pid: &u32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+            words.get(1) == Some(&&b"service"[..])
+                && words.get(2) == Some(&name.as_bytes())
+                && environment.split(|byte| *byte == 0).any(|pair| pair == format!("CENOTE_STATE={state}").as_bytes())
+        };
+        processes.into_iter().find(serves)
+    }
+
+    /// Kills the process that serves a pool, and waits until it is gone.
+    pub fn kill(&self, name: &str) {
+        let pid = self.service(name).expect("the pool has a service");
+        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+        wait_until("the service is gone", || self.service(name).is_none());
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let known = self.run("pool", &["list", "-H", "-o", "name"]).text();
+        for name in known.lines() {
+            self.run("pool", &["export", "-f", name]);
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let folder = self.folder.path().display().to_string();
+        for place in mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|place| place.starts_with(&folder)) {
+            // What is left after a failed test must not keep the folder from being removed.
+            let _ = Command::new("umount").args(["-l", place]).status();
+        }
+    }
+}
+
+fn finish(program: &str, words: &[&str], output: Output) -> Run {
+    Run {
+        shown: format!("{program} {}", words.join(" ")),
+        stdout: output.stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        code: output.status.code(),
+    }
+}
+
+/// Waits for something that takes a moment.
+#[track_caller]
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Writes a small tree with everything a file system has: folders, links, modes, times, attributes, sparse files.
+pub fn plant(folder: &Path) {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    for number in 0..40u32 {
+        let sub = folder.join(format!("dir-{}", number % 5));
+        fs::create_dir_all(&sub).unwrap();
+        let text = format!("file {number}\n").repeat(1 + (number as usize * 173) % 4000);
+        fs::write(sub.join(format!("file-{number}")), text).unwrap();
+    }
+    fs::set_permissions(folder.join("dir-1/file-1"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::hard_link(folder.join("dir-2/file-2"), folder.join("dir-2/second-name")).unwrap();
+    symlink("file-3", folder.join("dir-3/link")).unwrap();
+    let sparse = fs::File::create(folder.join("sparse")).unwrap();
+    sparse.set_len(5_000_000).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"in the middle", 2_345_678).unwrap();
+}
+
+/// Asserts that two trees are the same, as `diff -r` and `stat` see them.
+#[track_caller]
+pub fn assert_same(wanted: &Path, found: &Path) {
+    let list = |folder: &Path| {
+        let script = "find . -mindepth 1 -path ./.zfs -prune -o -printf '%p %y %m %U %G %T@ %l ' -a \\( -type d -printf '\\n' -o -printf '%s %n\\n' \\) | sort";
+        let output = Command::new("sh").args(["-c", script]).current_dir(folder).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(list(wanted), list(found));
+    let diff = Command::new("diff").arg("-r").arg("--no-dereference").arg(wanted).arg(found).output().unwrap();
+    assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+}

@@ -1,0 +1,220 @@
+//! What users do, through the real programs and, where it can be had, a real mount.
+
+mod lab;
+
+use std::{
+    fs::{self, File},
+    io::{ErrorKind, Write},
+    os::unix::fs::MetadataExt,
+    process::Command,
+};
+
+use lab::{Lab, assert_same, can_mount, plant};
+
+/// Copies a tree with all that belongs to it.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    let status = Command::new("cp").arg("-a").arg(format!("{}/.", from.display())).arg(to).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_day_with_a_mounted_pool() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "1G");
+    lab.fs(&["create", "-o", "compression=zstd-3", "tank/home"]);
+    let (home, planted) = (lab.mount("tank/home"), lab.path("planted"));
+    fs::create_dir(&planted).unwrap();
+    plant(&planted);
+    copy(&planted, &home);
+    assert_same(&planted, &home);
+
+    lab.fs(&["snapshot", "tank/home@one"]);
+    fs::remove_dir_all(home.join("dir-1")).unwrap();
+    fs::write(home.join("dir-2/file-2"), "changed").unwrap();
+    assert_same(&planted, &home.join(".zfs/snapshot/one"));
+    lab.fs(&["rollback", "tank/home@one"]);
+    assert_same(&planted, &home);
+
+    lab.fs(&["clone", "tank/home@one", "tank/clone"]);
+    fs::write(lab.mount("tank/clone").join("new"), "only here").unwrap();
+    assert!(!home.join("new").exists());
+    lab.fs(&["promote", "tank/clone"]);
+    assert_eq!(lab.fs(&["get", "-H", "-o", "value", "origin", "tank/home"]).trim(), "tank/clone@one");
+
+    lab.check("tank");
+    assert_same(&planted, &home);
+    assert_eq!(fs::read_to_string(lab.mount("tank/clone").join("new")).unwrap(), "only here");
+    lab.pool(&["destroy", "-f", "tank"]);
+    assert!(lab.service("tank").is_none());
+}
+
+#[test]
+fn streams_carry_everything_to_another_pool() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "1G");
+    lab.create("vault", "1G");
+    lab.fs(&["create", "tank/home"]);
+    let (home, planted) = (lab.mount("tank/home"), lab.path("planted"));
+    fs::create_dir(&planted).unwrap();
+    plant(&planted);
+    copy(&planted, &home);
+    lab.fs(&["snapshot", "tank/home@one"]);
+    let full = lab.run("fs", &["send", "tank/home@one"]);
+    assert_eq!(full.code, Some(0), "{}", full.stderr);
+    lab.feed("fs", &["receive", "vault/copy"], &full.stdout).ok();
+    assert_same(&planted, &lab.mount("vault/copy"));
+
+    fs::write(home.join("dir-0/added"), "later").unwrap();
+    fs::remove_file(home.join("dir-4/file-4")).unwrap();
+    lab.fs(&["snapshot", "tank/home@two"]);
+    let increment = lab.run("fs", &["send", "-i", "one", "tank/home@two"]);
+    assert!(increment.stdout.len() < full.stdout.len() / 2, "{} of {}", increment.stdout.len(), full.stdout.len());
+
+    // Damaged, cut and repeated streams change nothing.
+    let mut flipped = increment.stdout.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 0x40;
+    lab.feed("fs", &["receive", "vault/copy"], &flipped).fails(1);
+    lab.feed("fs", &["receive", "vault/copy"], &increment.stdout[..increment.stdout.len() - 60]).fails(1);
+    lab.feed("fs", &["receive", "vault/copy"], &full.stdout).fails(1);
+    lab.feed("fs", &["receive", "vault/other"], b"no stream at all").fails(1);
+    assert_same(&planted, &lab.mount("vault/copy"));
+    assert_eq!(lab.fs(&["list", "-H", "-r", "-t", "all", "-o", "name", "vault"]), "vault\nvault/copy\nvault/copy@one\n");
+
+    lab.feed("fs", &["receive", "vault/copy"], &increment.stdout).ok();
+    assert_same(&home, &lab.mount("vault/copy"));
+    lab.check("vault");
+    assert_same(&home, &lab.mount("vault/copy"));
+}
+
+#[test]
+fn everything_works_without_mounts_and_services() {
+    let lab = Lab::mountless();
+    lab.create("tank", "256M");
+    lab.fs(&["create", "tank/home"]);
+    let planted = lab.path("planted");
+    fs::create_dir(&planted).unwrap();
+    plant(&planted);
+    lab.fs(&["cp", "-r", &format!("{}/.", planted.display()), "tank/home:/"]);
+    lab.fs(&["snapshot", "tank/home@one"]);
+    let text = lab.fs(&["cat", "tank/home@one:/dir-1/file-1"]);
+    assert_eq!(text, fs::read_to_string(planted.join("dir-1/file-1")).unwrap());
+    assert!(lab.fs(&["ls", "tank/home:/"]).contains("dir-3"));
+    let back = lab.path("back");
+    fs::create_dir(&back).unwrap();
+    lab.fs(&["cp", "-r", "tank/home@one:/.", &back.display().to_string()]);
+    assert_same(&planted, &back);
+    lab.check("tank");
+}
+
+#[test]
+fn a_killed_service_keeps_what_it_promised() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "256M");
+    for round in 0..4 {
+        let dataset = format!("tank/round-{round}");
+        lab.fs(&["create", &dataset]);
+        let mut file = File::create(lab.mount(&dataset).join("synced")).unwrap();
+        file.write_all(format!("round {round}").repeat(1000).as_bytes()).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        lab.fs(&["snapshot", &format!("{dataset}@kept")]);
+        fs::write(lab.mount(&dataset).join("later"), "perhaps").unwrap();
+        lab.kill("tank");
+        lab.pool(&["import", "tank"]);
+        for earlier in 0..=round {
+            let place = lab.mount(&format!("tank/round-{earlier}"));
+            let text = fs::read_to_string(place.join("synced")).unwrap();
+            assert_eq!(text, format!("round {earlier}").repeat(1000));
+            let snapshot = fs::read_to_string(place.join(".zfs/snapshot/kept/synced")).unwrap();
+            assert_eq!(snapshot, text);
+        }
+    }
+    lab.check("tank");
+}
+
+#[test]
+fn a_full_pool_says_so_and_can_be_emptied() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "64M");
+    lab.fs(&["create", "tank/data"]);
+    let place = lab.mount("tank/data");
+    let noise: Vec<u8> = (0..1_000_000u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 37) as u8).collect();
+    let error = (0..200).find_map(|number| fs::write(place.join(format!("file-{number}")), &noise).err());
+    assert_eq!(error.expect("64 MiB are full at last").kind(), ErrorKind::StorageFull);
+    lab.fs(&["snapshot", "tank/data@full"]);
+    for entry in fs::read_dir(&place).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    lab.fs(&["rollback", "tank/data@full"]);
+    assert!(fs::read_dir(&place).unwrap().count() > 10);
+    for entry in fs::read_dir(&place).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    lab.fs(&["destroy", "tank/data@full"]);
+    lab::wait_until("the space is back", || fs::write(place.join("again"), noise.repeat(20)).is_ok());
+    lab.check("tank");
+}
+
+#[test]
+fn quotas_hold() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "256M");
+    lab.fs(&["create", "-o", "quota=10M", "-o", "compression=off", "tank/small"]);
+    let place = lab.mount("tank/small");
+    let error = fs::write(place.join("large"), vec![1; 20_000_000]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QuotaExceeded);
+    fs::remove_file(place.join("large")).unwrap();
+    lab.fs(&["set", "quota=none", "tank/small"]);
+    fs::write(place.join("large"), vec![1; 20_000_000]).unwrap();
+    lab.check("tank");
+}
+
+#[test]
+fn wrong_requests_are_refused_by_name_and_change_nothing() {
+    let lab = Lab::mountless();
+    lab.create("tank", "64M");
+    let image = lab.at("tank.img");
+    lab.run("pool", &["create", "other", &format!("64M:{image}")]).fails(1);
+    lab.run("pool", &["create", "other", &format!("63M:{}", lab.at("tiny.img"))]).fails(1);
+    lab.run("pool", &["create", "mirror", &format!("64M:{}", lab.at("x.img"))]).fails(1);
+    assert!(!lab.path("tiny.img").exists() && !lab.path("x.img").exists());
+    lab.run("pool", &["create", "tank", &format!("64M:{}", lab.at("y.img"))]).fails(1);
+    lab.run("pool", &["frobnicate"]).fails(2);
+    lab.run("fs", &["create", "tank/a b"]).fails(1);
+    lab.run("fs", &["create", "tank/none/below"]).fails(1);
+    lab.run("fs", &["create", "-o", "recordsize=100", "tank/x"]).fails(1);
+    let refused = lab.run("fs", &["create", "-o", "encryption=on", "tank/x"]).fails(1);
+    assert!(refused.contains("encryption"), "{refused}");
+    lab.run("fs", &["snapshot", "tank/none@x"]).fails(1);
+    lab.run("fs", &["rollback", "tank@none"]).fails(1);
+    assert_eq!(lab.fs(&["list", "-H", "-r", "-t", "all", "-o", "name"]), "tank\n");
+
+    let foreign = lab.at("foreign.img");
+    File::create(&foreign).unwrap().set_len(64 << 20).unwrap();
+    if Command::new("mkfs.ext4").args(["-q", "-F", &foreign]).status().is_ok_and(|status| status.success()) {
+        let refused = lab.run("pool", &["create", "other", &foreign]).fails(1);
+        assert!(refused.contains("ext"), "{refused}");
+    }
+    lab.pool(&["create", "-f", "other", &foreign]);
+    let garbage = lab.at("garbage.img");
+    fs::write(&garbage, [0xa5; 100_000]).unwrap();
+    lab.run("pool", &["import", "-d", &lab.at(""), "garbage"]).fails(1);
+    assert!(fs::metadata(&garbage).unwrap().size() == 100_000);
+    lab.run("fs", &["destroy", "tank"]).fails(1);
+}
