@@ -85,7 +85,10 @@ fn streams_carry_everything_to_another_pool() {
     lab.feed("fs", &["receive", "vault/copy"], &full.stdout).fails(1);
     lab.feed("fs", &["receive", "vault/other"], b"no stream at all").fails(1);
     assert_same(&planted, &lab.mount("vault/copy"));
-    assert_eq!(lab.fs(&["list", "-H", "-r", "-t", "all", "-o", "name", "vault"]), "vault\nvault/copy\nvault/copy@one\n");
+    assert_eq!(
+        lab.fs(&["list", "-H", "-r", "-t", "all", "-o", "name", "vault"]),
+        "vault\nvault/copy\nvault/copy@one\n"
+    );
 
     lab.feed("fs", &["receive", "vault/copy"], &increment.stdout).ok();
     assert_same(&home, &lab.mount("vault/copy"));

@@ -25,3 +25,4 @@ pub mod protocol;
 mod records;
 pub mod run;
 pub mod service;
+pub mod tour;

@@ -131,7 +131,8 @@ impl Lab {
     /// A new pool of one image, mounted in the lab.
     #[track_caller]
     pub fn create(&self, name: &str, size: &str) {
-        let (mountpoint, vdev) = (self.at(&format!("mnt/{name}")), format!("{size}:{}", self.at(&format!("{name}.img"))));
+        let (mountpoint, vdev) =
+            (self.at(&format!("mnt/{name}")), format!("{size}:{}", self.at(&format!("{name}.img"))));
         self.pool(&["create", "-m", &mountpoint, name, &vdev]);
     }
 
@@ -152,7 +153,8 @@ impl Lab {
     /// The process that serves a pool.
     pub fn service(&self, name: &str) -> Option<u32> {
         let state = self.at("state");
-        let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let processes =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let serves = |pid: &u32| {
             let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -180,7 +182,8 @@ impl Drop for Lab {
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let folder = self.folder.path().display().to_string();
-        for place in mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|place| place.starts_with(&folder)) {
+        for place in mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|place| place.starts_with(&folder))
+        {
             // What is left after a failed test must not keep the folder from being removed.
             let _ = Command::new("umount").args(["-l", place]).status();
         }

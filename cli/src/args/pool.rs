@@ -45,6 +45,8 @@ pub enum PoolCommand {
     Add(add::Arguments),
     /// Verify a pool that is not imported
     Check(check::Arguments),
+    /// Show the main job from end to end, on pools in image files
+    Tour(tour::Arguments),
     /// Print the version
     Version(version::Arguments),
     /// Be the service of a pool

@@ -9,7 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, chownat, lgetxattr, llistxattr, lsetxattr, utimensat};
+use rustix::fs::{
+    AtFlags, CWD, Timespec, Timestamps, XattrFlags, chownat, lgetxattr, llistxattr, lsetxattr, utimensat,
+};
 
 use super::stage::Problem;
 
@@ -99,9 +101,8 @@ fn keep(from: &Path, to: &Path) -> Outcome {
         return at(to, utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW));
     }
     at(to, fs::set_permissions(to, fs::Permissions::from_mode(metadata.mode() & 0o7777)))?;
-    let times = FileTimes::new()
-        .set_accessed(at(from, metadata.accessed())?)
-        .set_modified(at(from, metadata.modified())?);
+    let times =
+        FileTimes::new().set_accessed(at(from, metadata.accessed())?).set_modified(at(from, metadata.modified())?);
     at(to, File::open(to).and_then(|file| file.set_times(times)))
 }
 
@@ -141,7 +142,10 @@ impl Comparer {
     fn folder(&mut self, wanted: &Path, found: &Path) -> Outcome {
         let (these, those) = (names(wanted)?, names(found)?);
         if these != those {
-            let odd = these.iter().find(|name| !those.contains(name)).or_else(|| those.iter().find(|name| !these.contains(name)));
+            let odd = these
+                .iter()
+                .find(|name| !those.contains(name))
+                .or_else(|| those.iter().find(|name| !these.contains(name)));
             return Err(Problem::new(format!("{}: {odd:?} is on one side only", found.display())));
         }
         for name in these {

@@ -42,8 +42,8 @@ fn default_source() -> Result<PathBuf, Problem> {
 fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
     let (tank, vault) = (stage.image("tank.img"), stage.image("vault.img"));
     stage.say("Two pools in image files")?;
-    stage.pool(&["create", "-O", "compression=zstd-1", "tank", &format!("8G:{tank}")])?;
-    stage.pool(&["create", "vault", &format!("8G:{vault}")])?;
+    stage.create("tank", &tank, &["-O", "compression=zstd-1"])?;
+    stage.create("vault", &vault, &[])?;
     stage.find_mounts()?;
     stage.fs(&["create", "tank/home"])?;
     stage.fs(&["create", "-o", "recordsize=1M", "tank/media"])?;

@@ -90,6 +90,7 @@ impl<'a> Stage<'a> {
         let begun = Instant::now();
         let value = work()?;
         writeln!(self.output, "  {:7.3} s  {what}", begun.elapsed().as_secs_f64())?;
+        self.output.flush()?;
         Ok(value)
     }
 
@@ -117,16 +118,14 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn pool(&mut self, arguments: &[&str]) -> Result<(), Problem> {
-        let with_mountpoint: Vec<String> = match arguments {
-            ["create", rest @ .., name, vdev] => {
-                let mountpoint = self.mountpoint(name).display().to_string();
-                let words = ["create", "-m", &mountpoint].iter().chain(rest).chain([name, vdev]);
-                words.map(|word| (*word).to_owned()).collect()
-            }
-            other => other.iter().map(|word| (*word).to_owned()).collect(),
-        };
-        let words: Vec<&str> = with_mountpoint.iter().map(String::as_str).collect();
-        self.run("pool", &words, |_| {})
+        self.run("pool", arguments, |_| {})
+    }
+
+    /// Creates a pool in a new image, mounted in the tour's folder.
+    pub(super) fn create(&mut self, name: &str, image: &str, options: &[&str]) -> Result<(), Problem> {
+        let mountpoint = self.mountpoint(name).display().to_string();
+        let vdev = format!("8G:{image}");
+        self.pool(&[&["create", "-m", &mountpoint], options, &[name, &vdev]].concat())
     }
 
     pub(super) fn fs(&mut self, arguments: &[&str]) -> Result<(), Problem> {
@@ -185,7 +184,8 @@ impl<'a> Stage<'a> {
             self.fs(&["cp", "-r", &format!("{dataset}:/."), &target])?;
             (place, true)
         };
-        let compared = self.time(&format!("compare {dataset} with what it must be"), || compare::trees(folder, &place))?;
+        let compared =
+            self.time(&format!("compare {dataset} with what it must be"), || compare::trees(folder, &place))?;
         self.note(&format!("identical: {} entries, {:.1} MB", compared.entries, compared.bytes as f64 / 1e6))?;
         if temporary {
             fs::remove_dir_all(&place)?;

@@ -83,11 +83,15 @@ impl Datasets {
         })
     }
 
-    fn run_or_not<F>(&self, dry_run: bool, request: F) -> Result<Destroyed>
+    fn run_or_not<F>(&self, dry_run: bool, mut request: F) -> Result<Destroyed>
     where
         F: FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + 'static,
     {
         if !dry_run {
+            let doomed = self.dry_run(&mut request)?.names;
+            let open = self.open_among(&doomed)?;
+            // Nothing may be written to them once the request is under way: nobody would know of it.
+            let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
             return self.run(request);
         }
         // What was written lately counts too.

@@ -180,7 +180,7 @@ pub enum Error {
     Pool(#[from] PoolError),
     /// A node is not in memory: the operation is run again once it was read.
     #[error("a node of the catalogue is not in memory")]
-    Miss(Miss),
+    Miss(Box<Miss>),
 }
 
 impl Error {
@@ -239,7 +239,7 @@ impl From<StreamError> for Error {
 
 impl From<Miss> for Error {
     fn from(miss: Miss) -> Error {
-        Error::Miss(miss)
+        Error::Miss(Box::new(miss))
     }
 }
 

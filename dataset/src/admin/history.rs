@@ -26,7 +26,7 @@ pub struct Event {
 impl Datasets {
     /// Adds a line to the history.
     pub fn record(&self, command: &str, user: &str, host: &str) -> Result<()> {
-        let cut = |text: &str| text.chars().scan(0, |len, c| within(len, c)).collect::<String>();
+        let cut = |text: &str| text.chars().scan(0, within).collect::<String>();
         let (command, user, host) = (cut(command), cut(user), cut(host));
         self.run(move |tx| {
             let number = tx.edit_master(|master| {

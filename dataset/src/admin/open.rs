@@ -157,11 +157,25 @@ impl Datasets {
 
     /// Closes a data set that nobody uses any more, after a commit.
     pub fn close_dataset(&self, id: u64) -> Result<()> {
+        let Some(dataset) = self.table().lock().datasets.get(&id).cloned() else { return Ok(()) };
+        let _quiet = dataset.head.exclude_changes();
         if !self.engine().read_only() {
             self.engine().commit()?;
         }
         self.table().lock().close(self.engine(), id);
         Ok(())
+    }
+
+    /// Those of the named data sets that are open, always in the same order, for who wants to exclude changes of them.
+    pub(super) fn open_among(&self, names: &[String]) -> Result<Vec<Arc<Dataset>>> {
+        let known = self.names();
+        let mut ids = self.read(|tx| {
+            let named = names.iter().filter_map(|name| name.parse::<DatasetName>().ok());
+            named.map(|name| known.find(tx, &name)).collect::<Result<Vec<_>>>()
+        })?;
+        ids.sort_unstable();
+        let table = self.table().lock();
+        Ok(ids.into_iter().flatten().filter_map(|id| table.datasets.get(&id).cloned()).collect())
     }
 
     /// Closes all data sets, after a commit.

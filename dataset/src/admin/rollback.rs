@@ -41,10 +41,14 @@ impl Datasets {
         let name = request.snapshot.dataset();
         let id = self.read(|tx| names.dataset(tx, &name))?;
         // A data set whose tree is damaged cannot be opened; then there is nobody to keep out.
-        let open = self.open_dataset(&name).ok();
-        let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        drop(self.open_dataset(&name));
         let mounted = self.mounted();
-        self.run(move |tx| roll_back(tx, &names, id, &request, &mounted))
+        let mut run = move |tx: &mut Transaction<'_>| roll_back(tx, &names, id, &request, &mounted);
+        let mut touched = self.dry_run(&mut run)?.destroyed;
+        touched.push(name.to_string());
+        let open = self.open_among(&touched)?;
+        let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
+        self.run(run)
     }
 }
 

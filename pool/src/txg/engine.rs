@@ -220,10 +220,12 @@ impl Engine {
         Head::new(id, Arc::downgrade(self), Root::stored(root, level), false)
     }
 
-    /// Stops writing what changes in a tree. What has changed since the last commit is lost, so the tree's owner commits
-    /// first, or has dropped the tree.
+    /// Closes a tree: who still has it cannot change it any more. What has changed since the last commit is lost, so the
+    /// tree's owner excludes changes and commits first, or has dropped the tree.
     pub fn close_head(&self, id: u64) {
-        self.heads.lock().remove(&id);
+        if let Some(head) = self.heads.lock().remove(&id) {
+            head.close();
+        }
     }
 
     /// Runs `f` while the open transaction group stays open, and has the group committed even if nothing else changes.

@@ -2,7 +2,10 @@
 
 use std::{
     cell::RefCell,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::{RwLock, RwLockWriteGuard};
@@ -72,6 +75,8 @@ pub struct Head {
     births: Arc<Births>,
     /// Held shared by whoever changes the tree.
     changes: RwLock<()>,
+    /// Takes no more changes: nobody would write them.
+    closed: AtomicBool,
     tree: RwLock<Tree>,
 }
 
@@ -113,7 +118,14 @@ impl NodeSource for Sources<'_> {
 impl Head {
     pub(super) fn new(id: u64, engine: Weak<Engine>, root: Root, dirty: bool) -> Arc<Head> {
         let tree = RwLock::new(Tree { root, kills: Vec::new(), dirty });
-        Arc::new(Head { id, engine, births: Arc::default(), changes: RwLock::default(), tree })
+        Arc::new(Head {
+            id,
+            engine,
+            births: Arc::default(),
+            changes: RwLock::default(),
+            closed: AtomicBool::new(false),
+            tree,
+        })
     }
 
     /// The tree's number, as it was opened.
@@ -152,6 +164,9 @@ impl Head {
         let engine = self.engine();
         engine.writable()?;
         let _changing = self.changes.read();
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed("the tree was closed or destroyed".into()).into());
+        }
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         loop {
             let gate = engine.enter();
@@ -239,6 +254,11 @@ impl Head {
     /// belongs to the open transaction group at the latest.
     pub fn exclude_changes(&self) -> Quiet<'_> {
         Quiet { _changes: self.changes.write() }
+    }
+
+    /// Takes no more changes.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
     }
 
     /// Puts another tree in the place of this one: rollback and receive. Only while changes are excluded, and with none

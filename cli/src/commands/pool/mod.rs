@@ -15,6 +15,7 @@ pub mod service;
 pub mod set;
 pub mod status;
 pub mod sync;
+pub mod tour;
 
 use crate::args::pool::PoolCommand;
 use crate::commands::{completions, manual, version};
@@ -37,6 +38,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Iostat(arguments) => iostat::run(arguments, context),
         PoolCommand::Add(arguments) => add::run(arguments, context),
         PoolCommand::Check(arguments) => check::run(arguments, context),
+        PoolCommand::Tour(arguments) => tour::run(arguments, context),
         PoolCommand::Version(arguments) => version::run(arguments, context),
         PoolCommand::Service(arguments) => service::run(arguments, context),
         PoolCommand::Completions(arguments) => completions::run(arguments, command, context),

@@ -58,3 +58,32 @@ fn requests_of_many_threads_share_commits() {
     assert!(world.engine.committed().0 - before.0 <= 16);
     world.judge();
 }
+
+#[test]
+fn a_data_set_destroyed_under_a_writer_leaves_nothing() {
+    let world = World::new(43);
+    for round in 0..10 {
+        world.create("tank/a").unwrap();
+        let fs = world.fs("tank/a");
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let caller = crate::fs::Caller::default();
+                for count in 0.. {
+                    let content = noise(count * 2 + 1, 200_000);
+                    let made = fs.create(&caller, crate::fs::ROOT, format!("f{count}").as_bytes(), 0o644, false);
+                    let written = made.and_then(|made| fs.write(made.ino, 0, &content, false));
+                    if written.is_err() || stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+            thread::sleep(std::time::Duration::from_millis(round * 3));
+            world.destroy("tank/a", false, false).unwrap();
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(fs.create(&crate::fs::Caller::default(), crate::fs::ROOT, b"late", 0o644, false).is_err());
+        world.work();
+        world.judge();
+    }
+}

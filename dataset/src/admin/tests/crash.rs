@@ -73,3 +73,38 @@ fn every_cut_leaves_a_state_between_two_requests() {
 fn names(state: &[(String, Files)]) -> Vec<&str> {
     state.iter().map(|(name, _)| name.as_str()).collect()
 }
+
+/// How many operations reach the device for each request, on a data set with that many files.
+fn costs(files: u64) -> Vec<usize> {
+    let recorder = Recorder::new();
+    let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 256 * MIB))), 33);
+    world.create("tank/a").unwrap();
+    for index in 0..files {
+        world.write("tank/a", &format!("file{index}"), &noise(index + 1, 2000));
+    }
+    world.snapshot("tank/a@0").unwrap();
+    for index in 0..files {
+        world.write("tank/a", &format!("file{index}"), b"changed");
+    }
+    world.engine.commit().unwrap();
+    let count = |request: &dyn Fn()| {
+        let before = recorder.len();
+        request();
+        recorder.len() - before
+    };
+    vec![
+        count(&|| world.snapshot("tank/a@1").unwrap()),
+        count(&|| world.clone("tank/a@1", "tank/b").unwrap()),
+        count(&|| drop(world.rollback("tank/a@1", false, false).unwrap())),
+        count(&|| drop(world.rollback("tank/a@0", true, true).unwrap())),
+        count(&|| drop(world.destroy("tank/a", true, false).unwrap())),
+    ]
+}
+
+#[test]
+fn what_requests_write_does_not_grow_with_what_is_stored() {
+    let (few, many) = (costs(10), costs(2000));
+    for (few, many) in few.iter().zip(&many) {
+        assert!(many.abs_diff(*few) <= 4, "{few} operations for 10 files, {many} for 2000");
+    }
+}

@@ -77,7 +77,7 @@ fn check_snapshot(rows: &Rows, id: u64, row: &SnapshotRow, report: &mut Report) 
     let clones = rows.clones.get(&id).unwrap_or(&none);
     report.expect(FindingKind::Clone, id, "the number of its clones", row.clones, clones.len() as u64);
     for clone in clones {
-        if !rows.datasets.get(clone).is_some_and(|(row, _)| row.origin == id) {
+        if rows.datasets.get(clone).is_none_or(|(row, _)| row.origin != id) {
             report.find(FindingKind::Clone, id, format!("{clone} is not its clone"));
         }
     }
@@ -86,7 +86,7 @@ fn check_snapshot(rows: &Rows, id: u64, row: &SnapshotRow, report: &mut Report) 
     let named = rows.snapshot_names.iter();
     let named = named.filter(|(dataset, name, of)| *of == id && *dataset == row.dataset && *name == row.name).count();
     report.expect(FindingKind::Line, id, "the number of its names", named, 1);
-    if !rows.lines.get(&row.dataset).is_some_and(|line| line.get(&row.createtxg) == Some(&id)) {
+    if rows.lines.get(&row.dataset).is_none_or(|line| line.get(&row.createtxg) != Some(&id)) {
         report.find(FindingKind::Line, id, "it has no place in the line of its data set");
     }
 }

@@ -1,0 +1,26 @@
+//! `pool tour`: the main job from end to end, on pools in image files.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::tour;
+
+/// Arguments of `pool tour`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  pool tour
+  pool tour ~/src/linux")]
+pub struct Arguments {
+    /// The files to copy in; else source code that Cargo has unpacked
+    folder: Option<PathBuf>,
+}
+
+/// Runs the tour.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    tour::run(arguments.folder.as_deref(), context.console.output)
+        .map_err(|problem| Failure::new(problem.to_string()))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,217 @@
+//! A small pool, written once, that every later version of this format opens.
+//!
+//! The image is kept as its pages that are not zero, compressed. It must open, hold exactly what was put in, and check
+//! clean. That today's program would write the same bytes is not asked: where it allocates is no part of the format.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::{Arc, LazyLock},
+};
+
+use pool::{
+    admin::{self, CreateOptions, OpenOptions},
+    block::compression::CompressionChoice,
+    check::{self, Ledger},
+    device::{Device, MemoryDevice},
+    env::SeededEnv,
+    error::Result,
+    format::{
+        key::Key,
+        label::PoolState,
+        pointer::{BlockPointer, Checksum},
+    },
+    tree::{Batch, Block, Policy, View},
+    txg::{Engine, Head, Plain, Settings, Sync, SyncClient, Written},
+    units::{MIB, Txg},
+    vdev::{labels, uberblocks},
+};
+
+use crate::golden;
+
+const IMAGE: &str = "pool-1.pages.zst";
+const SIZE: u64 = 64 * MIB;
+const PAGE: usize = 4096;
+/// The compressed image stays smaller than this, in bytes.
+const MOST: usize = 100_000;
+/// Where the one tree stands in the catalogue: its root's level, and its root.
+const TREE: Key = Key::new(1, 1, 0);
+/// The object that has records, one a transaction group and kind.
+const RECORDS: u64 = 7;
+/// The object that has bodies alone, enough for several leaves.
+const BODIES: u64 = 8;
+
+/// The least that a layer above does: keeps one tree's root in the catalogue, and frees what the tree drops.
+struct OneTree;
+
+impl SyncClient for OneTree {
+    fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()> {
+        for Written { root, level, kills, .. } in written {
+            kills.iter().try_for_each(|pointer| sync.free(pointer))?;
+            sync.catalogue(|_: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
+                batch.put(TREE, [level], Some(&Block::Stored(root)));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What the tree holds: key to body and, where there is a record, its content.
+type Contents = BTreeMap<Key, (Vec<u8>, Option<Vec<u8>>)>;
+
+const POLICIES: [(CompressionChoice, Checksum); 4] = [
+    (CompressionChoice::Off, Checksum::Blake3),
+    (CompressionChoice::Lz4, Checksum::Xxh3),
+    (CompressionChoice::Zstd(3), Checksum::Sha256),
+    (CompressionChoice::Gzip(6), Checksum::Off),
+];
+
+/// Text that compresses, and differs by `seed`.
+fn record(seed: u64) -> Vec<u8> {
+    (0..400 + seed * 40).flat_map(|line| format!("record {seed}, line {line}\n").into_bytes()).collect()
+}
+
+/// What is put into the tree in the `round`th transaction group; later ones overwrite some of the earlier.
+fn round_of(round: u64) -> Contents {
+    let records = (0..8).map(|n| (Key::new(RECORDS, 0, n + round * 4), (vec![n as u8], Some(record(n + round)))));
+    let bodies = (0..300).map(|n| (Key::new(BODIES, 1, n * (round + 1)), (vec![round as u8; 150], None)));
+    records.chain(bodies).collect()
+}
+
+const ROUNDS: u64 = 4;
+
+fn settings() -> Settings {
+    Settings { cache: 4 * MIB, dirty: 8 * MIB, workers: 0 }
+}
+
+fn put_all(head: &Head, contents: &Contents) -> Result<()> {
+    head.update(|view, batch| -> Result<(), Plain> {
+        for (key, (body, content)) in contents {
+            if let Some(block) = view.get(*key)?.and_then(|entry| entry.block()) {
+                batch.kill(block);
+            }
+            let (compression, checksum) = POLICIES[(key.offset % 4) as usize];
+            let policy = Policy { compression, checksum, copies: 1 + (key.offset % 2) as u8 };
+            let record = content.clone().map(|bytes| Block::Pending(head.record(view.txg(), policy, bytes)));
+            batch.put(*key, body.clone(), record.as_ref());
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Makes the pool whose image is kept.
+fn make() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new("disk", SIZE));
+    let options = CreateOptions { settings: settings(), host: (1, "well".into()), ..CreateOptions::new("tank") };
+    let pool = admin::create(vec![device.clone()], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(OneTree));
+    let head = pool.engine().open_head(1, None);
+    for round in 0..ROUNDS {
+        put_all(&head, &round_of(round)).unwrap();
+        pool.engine().commit().unwrap();
+    }
+    pool.export().unwrap();
+    device.snapshot()
+}
+
+/// The pages that are not zero, each after its number, compressed.
+fn pack(device: &MemoryDevice) -> Vec<u8> {
+    let mut pages = Vec::new();
+    let mut page = [0; PAGE];
+    for number in 0..(SIZE / PAGE as u64) as u32 {
+        device.read_at(u64::from(number) * PAGE as u64, &mut page).unwrap();
+        if page != [0; PAGE] {
+            pages.extend(number.to_le_bytes());
+            pages.extend(page);
+        }
+    }
+    zstd::bulk::compress(&pages, 19).unwrap()
+}
+
+fn image() -> MemoryDevice {
+    let device = MemoryDevice::new("disk", SIZE);
+    let pages = zstd::bulk::decompress(&PACKED, SIZE as usize).unwrap();
+    for numbered in pages.chunks_exact(4 + PAGE) {
+        let (number, page) = numbered.split_first_chunk::<4>().unwrap();
+        device.write_at(u64::from(u32::from_le_bytes(*number)) * PAGE as u64, page).unwrap();
+    }
+    device
+}
+
+/// The committed image, or the one that is committed from now on. Tests run side by side, so it is read once.
+static PACKED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let path = golden::path(IMAGE);
+    if golden::blessing() {
+        fs::write(&path, pack(&make())).unwrap();
+    }
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+});
+
+#[test]
+fn the_image_is_small() {
+    assert!(PACKED.len() < MOST, "{} bytes", PACKED.len());
+}
+
+/// The root of the one tree, as the catalogue has it.
+fn root(engine: &Engine) -> (BlockPointer, u8) {
+    let row = engine.catalogue().read(|view| -> Result<_, Plain> { Ok(view.get(TREE)?) }).unwrap();
+    let row = row.expect("the catalogue has the tree's row");
+    (row.block().unwrap().pointer().unwrap(), row.body()[0])
+}
+
+fn contents(head: &Head) -> Contents {
+    let entries = head.read(|view| -> Result<Vec<_>, Plain> {
+        let entries: Result<Vec<_>, _> = view.range(Key::MIN..Key::MAX).collect();
+        Ok(entries?)
+    });
+    let content = |block: Block| head.bytes(&block).unwrap().to_vec();
+    entries.unwrap().iter().map(|entry| (entry.key(), (entry.body().to_vec(), entry.block().map(content)))).collect()
+}
+
+fn findings(engine: &Arc<Engine>) -> Vec<check::Finding> {
+    let mut ledger = Ledger::default();
+    check::enter_catalogue(engine, &mut ledger);
+    check::walk_tree(engine, root(engine), Txg::ZERO, &mut ledger, "tree", |ledger, node| {
+        let leaf = node.leaf().unwrap();
+        for pointer in leaf.items().iter().filter_map(|item| leaf.pointer(item)) {
+            ledger.refer(&pointer, "record");
+        }
+    });
+    check::conclude(engine, &mut ledger).unwrap()
+}
+
+#[test]
+fn the_labels_and_uberblocks_of_the_image_are_read() {
+    let device = image();
+    let label = labels::read_label(&device).unwrap().expect("a label");
+    assert_eq!(
+        (label.pool_name.as_str(), label.state, label.host_name.as_str()),
+        ("tank", PoolState::Exported, "well")
+    );
+    let uberblocks = uberblocks::read_uberblocks(&device, label.pool).unwrap();
+    let txgs: Vec<u64> = uberblocks.iter().map(|uberblock| uberblock.txg.0).collect();
+    assert_eq!(txgs, (1..=1 + ROUNDS).rev().collect::<Vec<_>>());
+    assert!(uberblocks.iter().all(|uberblock| uberblock.epoch == label.epoch));
+}
+
+#[test]
+fn the_image_opens_holds_what_was_put_in_and_checks_clean() {
+    for read_only in [true, false] {
+        let options = OpenOptions { settings: settings(), read_only, ..OpenOptions::default() };
+        let pool = admin::open(vec![Arc::new(image())], &options, Arc::new(SeededEnv::new(2))).unwrap();
+        let engine = pool.engine();
+        let (pointer, level) = root(engine);
+        assert!(level > 0, "the tree has interior nodes");
+        let head = engine.open_frozen(1, pointer, level);
+        let expected: Contents = (0..ROUNDS).flat_map(round_of).collect();
+        assert!(contents(&head) == expected);
+        assert_eq!(findings(engine), []);
+    }
+}
+
+#[test]
+fn making_the_image_again_gives_the_same_image() {
+    assert!(pack(&make()) == pack(&make()));
+}

@@ -1,0 +1,253 @@
+//! Each structure has one value whose bytes never change while its version stays the same.
+
+use std::collections::BTreeMap;
+
+use pool::{
+    format::{
+        codec::{Reader, Writer},
+        gang::{self, Piece},
+        key::Key,
+        label::{BODY_AT, Compatibility, Label, PoolState},
+        node::{Header, NodeReader, NodeWriter},
+        pointer::{Address, BlockPointer, Checksum, Compression},
+        space::{
+            Class, PhysicalPointer, Place, SpaceRoot, Span,
+            checkpoint::Checkpoint,
+            log::{ChunkChanges, LogBlock, decode_changes, encode_changes},
+            table::{Row, TableRoot, decode_page, encode_page},
+        },
+        uberblock::{Epoch, Uberblock},
+        vdev_config::{self, LeafConfig, VdevConfig, VdevTree},
+    },
+    units::{ChunkId, GIB, Guid, MIB, Txg, VdevId},
+};
+
+use crate::golden;
+
+/// 2026-01-01 00:00:00 UTC.
+const NEW_YEAR: i64 = 1_767_225_600_000_000_000;
+/// The sector for which the gang header is coded: the smallest.
+const SECTOR: u32 = 512;
+
+/// A checksum that can be told from others in a dump.
+fn checksum(byte: u8) -> [u8; 32] {
+    [byte; 32]
+}
+
+fn address(chunk: u32, sector: u32) -> Address {
+    Address { chunk: ChunkId(chunk), sector }
+}
+
+fn plain_pointer() -> BlockPointer {
+    BlockPointer {
+        addresses: [address(3, 200), Address::default(), Address::default()],
+        copies: 1,
+        logical: 131_072,
+        stored: 131_072,
+        checksum: checksum(0xb1),
+        birth: Txg(1000),
+        logical_birth: Txg(1000),
+        ..BlockPointer::default()
+    }
+}
+
+fn full_pointer() -> BlockPointer {
+    let mut xxh3 = [0; 32];
+    xxh3[..16].fill(0xc3);
+    BlockPointer {
+        addresses: [address(0, 1), address(300, 70_000), address(u32::MAX, u32::MAX)],
+        copies: 3,
+        logical: 65_536,
+        stored: 20_480,
+        gang: true,
+        compression: Compression::Zstd,
+        checksum_kind: Checksum::Xxh3,
+        checksum: xxh3,
+        birth: Txg(1000),
+        logical_birth: Txg(1007),
+    }
+}
+
+fn physical(offset: u64, byte: u8) -> PhysicalPointer {
+    let place = |vdev, offset| Place { vdev: VdevId(vdev), offset };
+    PhysicalPointer {
+        places: [place(0, offset), place(1, offset + 4096), Place::default()],
+        copies: 2,
+        len: 300,
+        checksum: checksum(byte),
+    }
+}
+
+fn leaf(id: u32) -> VdevConfig {
+    let path = format!("/dev/disk{id}");
+    VdevConfig {
+        id: VdevId(id),
+        tree: VdevTree::Leaf(LeafConfig { guid: Guid(0x1d00 + u64::from(id)), size: GIB, path }),
+    }
+}
+
+#[test]
+fn a_label() {
+    let label = Label {
+        pool_name: "tank".to_owned(),
+        pool: Guid(0x1122_3344_5566_7788),
+        state: PoolState::Exported,
+        txg: Txg(4660),
+        epoch: Epoch(0xe0e1_e2e3_e4e5_e6e7),
+        host_id: 0x0a0b,
+        host_name: "well".to_owned(),
+        ashift: 12,
+        region_size: 16 * MIB,
+        created: NEW_YEAR,
+        features: BTreeMap::from([("sample".to_owned(), Compatibility::Read)]),
+        device: Guid(0x1d00),
+        vdev: VdevId(0),
+        vdevs: vec![leaf(0)],
+    };
+    let bytes = golden::compare("label", &label.encode(BODY_AT).unwrap());
+    assert_eq!(Label::decode(&bytes, BODY_AT).unwrap(), label);
+    assert!(Label::decode(&bytes, BODY_AT + 4096).is_err(), "a label is bound to its place");
+}
+
+#[test]
+fn the_vdevs() {
+    let mirror = VdevConfig { id: VdevId(200), tree: VdevTree::Other { kind: 2, payload: vec![0xaa, 0xbb] } };
+    let vdevs = vec![leaf(1), mirror];
+    let mut coded = Vec::new();
+    vdev_config::encode_all(&vdevs, &mut coded);
+    let bytes = golden::compare("vdevs", &coded);
+    assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
+}
+
+#[test]
+fn an_uberblock() {
+    let mut space = Vec::new();
+    let root = SpaceRoot {
+        table: physical(MIB, 0x7a),
+        log_head: physical(2 * MIB, 0x10),
+        log_tail: Txg(4650),
+        next_chunk: 64,
+        allocated: 1234,
+    };
+    root.encode(&mut space);
+    let uberblock = Uberblock {
+        pool: Guid(0x1122_3344_5566_7788),
+        txg: Txg(4660),
+        epoch: Epoch(0xe0e1_e2e3_e4e5_e6e7),
+        parent: Epoch(0xd0d1_d2d3_d4d5_d6d7),
+        forked_at: Txg(4600),
+        written: NEW_YEAR,
+        catalogue: plain_pointer(),
+        space,
+        counters: vec![(0, 1)],
+    };
+    let bytes = golden::compare("uberblock", &uberblock.encode());
+    assert_eq!(Uberblock::decode(&bytes), Ok(uberblock));
+}
+
+#[test]
+fn block_pointers() {
+    for (name, pointer) in [("pointer-plain", plain_pointer()), ("pointer-full", full_pointer())] {
+        let mut coded = Vec::new();
+        pointer.encode(&mut coded);
+        let bytes = golden::compare(name, &coded);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(BlockPointer::decode(&mut reader), Ok(pointer));
+        assert_eq!(reader.remaining(), 0);
+    }
+}
+
+#[test]
+fn a_gang_header() {
+    let pieces = [
+        Piece { address: address(2, 9), bytes: 8 * SECTOR },
+        Piece { address: address(130, 5), bytes: SECTOR },
+        Piece { address: address(130, 40), bytes: 100 },
+    ];
+    let stored = pieces.iter().map(|piece| piece.bytes).sum();
+    let bytes = golden::compare("gang", &gang::encode(&pieces, SECTOR));
+    assert_eq!(gang::decode(&bytes, stored, SECTOR), Ok(pieces.to_vec()));
+}
+
+#[test]
+fn a_leaf_node() {
+    let header = Header { level: 0, txg: Txg(4660), low: Key::new(1, 0, 0), high: Key::new(9, 0, 0), count: 4 };
+    let mut block = Vec::new();
+    plain_pointer().encode(&mut block);
+    let items: [(Key, &[u8], &[u8]); 4] = [
+        (Key::new(1, 0, 5), b"one", &[]),
+        (Key::new(1, 0, 300), b"two", &[]),
+        (Key::new(1, 4, 7), b"", &block),
+        (Key::new(8, 1, 0), b"last", &[]),
+    ];
+    let mut writer = NodeWriter::new(&header);
+    items.iter().for_each(|(key, body, block)| writer.item(*key, body, block));
+    let bytes = golden::compare("leaf", &writer.finish());
+    let mut reader = NodeReader::new(&bytes).unwrap();
+    assert_eq!(*reader.header(), header);
+    for expected in items {
+        let item = reader.item().unwrap();
+        assert_eq!((item.key, item.body, item.block), expected);
+    }
+    assert_eq!(reader.finish(), Ok(()));
+}
+
+#[test]
+fn an_interior_node() {
+    let header = Header { level: 1, txg: Txg(4660), low: Key::MIN, high: Key::MAX, count: 2 };
+    let children = [(Key::MIN, plain_pointer()), (Key::new(1, 4, 7), full_pointer())];
+    let mut writer = NodeWriter::new(&header);
+    children.iter().for_each(|(low, pointer)| writer.child(*low, pointer));
+    let bytes = golden::compare("interior", &writer.finish());
+    let mut reader = NodeReader::new(&bytes).unwrap();
+    assert_eq!(*reader.header(), header);
+    for child in children {
+        assert_eq!(reader.child(), Ok(child));
+    }
+    assert_eq!(reader.finish(), Ok(()));
+}
+
+#[test]
+fn the_chunk_table() {
+    let root = TableRoot { chunks: 65, pages: vec![physical(0, 0x01), physical(8192, 0x02)] };
+    let bytes = golden::compare("table-root", &root.encode());
+    assert_eq!(TableRoot::decode(&bytes), Ok(root));
+    let row = |region| Row { vdev: VdevId(1), region, class: None, described: Txg(0), allocated: 0, checkpoint: None };
+    let used = Row {
+        class: Some(Class::Metadata),
+        described: Txg(4650),
+        allocated: 77,
+        checkpoint: Some(physical(12_288, 0x0c)),
+        ..row(1)
+    };
+    let rows = vec![row(0), used];
+    let bytes = golden::compare("table-page", &encode_page(&rows));
+    assert_eq!(decode_page(&bytes), Ok(rows));
+}
+
+#[test]
+fn checkpoints() {
+    let sparse = vec![Span::new(10, 5), Span::new(200, 56)];
+    let comb = (0..256).step_by(2).map(|start| Span::new(start, 1)).collect();
+    for (name, free) in [("checkpoint-spans", sparse), ("checkpoint-bitmap", comb)] {
+        let checkpoint = Checkpoint { chunk: ChunkId(9), described: Txg(4650), sectors: 256, free };
+        let bytes = golden::compare(name, &checkpoint.encode());
+        assert_eq!(Checkpoint::decode(&bytes, 256), Ok(checkpoint));
+    }
+}
+
+#[test]
+fn the_space_log() {
+    let changes = vec![
+        ChunkChanges { chunk: ChunkId(3), allocated: vec![Span::new(0, 8), Span::new(200, 1)], freed: vec![] },
+        ChunkChanges { chunk: ChunkId(9), allocated: vec![], freed: vec![Span::new(16, 32)] },
+    ];
+    let piece = encode_changes(&changes);
+    let block = LogBlock { txg: Txg(4660), part: 0, previous: Some(physical(4096, 0x09)), piece };
+    let mut coded = block.encode();
+    // A block may be followed by zeros, up to the room that was allocated for it.
+    coded.put_bytes(&[0; 8]);
+    let bytes = golden::compare("log-block", &coded);
+    assert_eq!(LogBlock::decode(&bytes).as_ref(), Ok(&block));
+    assert_eq!(decode_changes(&block.piece), Ok(changes));
+}
