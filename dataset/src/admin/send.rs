@@ -171,9 +171,9 @@ impl Packer<'_, '_> {
             Some(SendFrom::Base(from) | SendFrom::Each(from)) => match self.same_below(id, to, from)? {
                 Some(base) => self.replica_from(id, to, base, false),
                 // It is younger than the base.
-                None => self.from_the_start(id, to),
+                None => self.all_up_to(id, to),
             },
-            None => self.from_the_start(id, to),
+            None => self.all_up_to(id, to),
         }
     }
 
@@ -185,7 +185,7 @@ impl Packer<'_, '_> {
     }
 
     /// All snapshots up to `to`: the first one full, or as a clone of the origin.
-    fn from_the_start(&self, id: u64, to: u64) -> Result<Vec<Source>> {
+    fn all_up_to(&self, id: u64, to: u64) -> Result<Vec<Source>> {
         let row: DatasetRow = self.tx.row(dataset_key(id))?;
         if row.origin == 0 {
             return self.chain(id, to, None, false);

@@ -47,7 +47,7 @@ impl World {
 fn change(world: &World, dataset: &str, round: u64) {
     for file in 0..12 {
         let len = 1 + (file * 7919 + round * 104_729) as usize % 90_000;
-        if (file + round) % 3 == 0 {
+        if (file + round).is_multiple_of(3) {
             world.write(dataset, &format!("file{file}"), &noise(file + round, len));
         }
     }
