@@ -51,7 +51,8 @@ impl Storage {
             let (part, others) = rest.split_at(piece.bytes as usize);
             self.write_run(piece.address, part)?;
             rest = others;
-            if pieces.len() > gang::max_pieces(self.sector) {
+            // The first is the header itself.
+            if pieces.len() - 1 > gang::max_pieces(self.sector) {
                 return Err(Error::OutOfSpace);
             }
         }
@@ -85,17 +86,6 @@ impl Storage {
         let (vdev, offset) = self.space.resolve(address, self.sector)?;
         self.vdevs.get(vdev)?.read(offset, &mut header)?;
         gang::decode(&header, pointer.stored, self.sector).map_err(|error| Error::damaged("gang block", error))
-    }
-
-    /// Writes the bytes of a block to where its pieces lie.
-    pub(super) fn write_pieces(&self, pieces: &[Piece], bytes: &[u8]) -> Result<()> {
-        let mut rest = bytes;
-        for piece in pieces {
-            let (part, others) = rest.split_at(piece.bytes as usize);
-            self.write_run(piece.address, part)?;
-            rest = others;
-        }
-        Ok(())
     }
 
     /// All the space that a block takes.

@@ -5,7 +5,7 @@
 //! checksum      know it again
 //! storage       the devices and their space as one: addresses to bytes
 //! write         compress, checksum, allocate, and write many blocks in one run
-//! read          any copy that verifies; the bad ones are rewritten
+//! read          any copy that verifies
 //! gang          blocks that find no room in one piece
 //! cache         decoded nodes and decompressed data, bounded
 //! ```

@@ -1,4 +1,7 @@
-//! Reading blocks: any copy that verifies; the bad ones are rewritten from it.
+//! Reading blocks: any copy that verifies.
+//!
+//! A bad copy is reported and left as it is. A reader may hold a pointer for longer than the block lives, so it cannot
+//! know whether what it finds is damage or already another block: only who holds the tree still may rewrite.
 
 use crate::{
     block::{checksum::verify, compression::decompress, storage::Storage},
@@ -20,16 +23,12 @@ impl Storage {
     /// The bytes of a block as they are stored, verified.
     pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
         let mut bytes = vec![0; pointer.stored as usize];
-        let mut bad = Vec::new();
         let mut last = Error::damaged(describe(pointer), "it has no copy");
         for copy in 0..usize::from(pointer.copies) {
             match self.read_copy(pointer, copy, &mut bytes) {
-                Ok(()) => {
-                    self.heal(pointer, &bad, &bytes);
-                    return Ok(bytes);
-                }
+                Ok(()) => return Ok(bytes),
                 Err(error) => {
-                    bad.push(copy);
+                    tracing::warn!("{error}");
                     last = error;
                 }
             }
@@ -58,17 +57,6 @@ impl Storage {
         let vdev = self.vdevs.get(id)?;
         vdev.note_checksum_error(offset);
         Err(Error::damaged(describe(pointer), format!("its checksum does not match on {}", name(&*vdev))))
-    }
-
-    /// Rewrites bad copies in place: the one case where something that is referred to is overwritten, with the very
-    /// bytes that belong there. A failure leaves things as they were, and the read has succeeded anyway.
-    fn heal(&self, pointer: &BlockPointer, bad: &[usize], bytes: &[u8]) {
-        for &copy in bad {
-            match self.pieces(pointer, copy).and_then(|pieces| self.write_pieces(&pieces, bytes)) {
-                Ok(()) => tracing::warn!("rewrote a damaged copy of {}", describe(pointer)),
-                Err(error) => tracing::warn!("cannot rewrite a damaged copy of {}: {error}", describe(pointer)),
-            }
-        }
     }
 }
 

@@ -234,7 +234,10 @@ impl Space {
     /// How many bytes can be allocated now for `class`: what [`SpaceTotals::free_for`] says, at the cost of two loads.
     pub fn free_for(&self, class: Class) -> u64 {
         let layout = self.layout.load();
-        let kept = if class == Class::Data { u64::from(layout.reserve()) * layout.region } else { 0 };
+        let kept = match class {
+            Class::Data => u64::from(layout.reserve()) * layout.region,
+            Class::Metadata => u64::from(layout.last_resort()) * layout.region,
+        };
         (layout.free() * u64::from(layout.sector)).saturating_sub(kept)
     }
 

@@ -101,7 +101,7 @@ impl Batch {
             return Ok(0);
         }
         let changes: Vec<(Key, Change)> = self.changes.into_iter().collect();
-        let nodes = &Pinned { nodes, found: RefCell::default() };
+        let nodes = &Pinned { nodes, txg, found: RefCell::default(), held: RefCell::default() };
         let whole = Step { slot: &root.slot, level: root.level, low: Key::MIN, high: Key::MAX };
         require(&whole, &changes, nodes)?;
         let mut editor = Editor { txg, nodes, kills, grown: 0 };
@@ -132,8 +132,8 @@ fn by_child<'a>(interior: &Interior, changes: &'a [(Key, Change)]) -> SmallVec<[
 }
 
 /// Fails if a node that applying `changes` needs is not in memory.
-fn require(step: &Step<'_>, changes: &[(Key, Change)], nodes: &dyn NodeSource) -> Result<(), Miss> {
-    let node = step.load(nodes)?;
+fn require(step: &Step<'_>, changes: &[(Key, Change)], nodes: &Pinned<'_>) -> Result<(), Miss> {
+    let node = nodes.load(step)?;
     let Some(interior) = node.interior() else { return Ok(()) };
     for (index, part) in by_child(interior, changes) {
         let child = |index: usize| Step {
@@ -144,18 +144,43 @@ fn require(step: &Step<'_>, changes: &[(Key, Change)], nodes: &dyn NodeSource) -
         };
         require(&child(index), part, nodes)?;
         let shrinks = part.iter().any(|(_, change)| matches!(change, Change::Delete));
-        if shrinks && child(index).load(nodes)?.bound() < NODE_LOW {
+        if shrinks && nodes.load(&child(index))?.bound() < NODE_LOW {
             let neighbour = if index + 1 < interior.children.len() { index + 1 } else { index.saturating_sub(1) };
-            child(neighbour).load(nodes)?;
+            nodes.load(&child(neighbour))?;
         }
     }
     Ok(())
 }
 
-/// Keeps what the first pass found: another thread's reads may push it out of the cache before the second pass.
+/// Keeps what the first pass found. Before the second, other threads' reads may push it out of the cache, and sync, which
+/// stores the nodes of the group before, may let go of it.
 struct Pinned<'a> {
     nodes: &'a dyn NodeSource,
+    txg: Txg,
     found: RefCell<Vec<(Address, Arc<Node>)>>,
+    held: RefCell<Vec<(Arc<Cell>, Arc<Node>)>>,
+}
+
+impl Pinned<'_> {
+    fn load(&self, step: &Step<'_>) -> Result<Arc<Node>, Miss> {
+        let node = step.load(self)?;
+        if let Slot::Dirty(cell) = step.slot
+            && cell.txg() != self.txg
+        {
+            self.held.borrow_mut().push((cell.clone(), node.clone()));
+        }
+        Ok(node)
+    }
+
+    /// The node in `slot`, which was loaded before.
+    fn loaded(&self, slot: &Slot) -> Option<Arc<Node>> {
+        if let Slot::Dirty(cell) = slot {
+            let held = self.held.borrow();
+            let held = held.iter().find(|(other, _)| Arc::ptr_eq(other, cell)).map(|(_, node)| node.clone());
+            return held.or_else(|| cell.node());
+        }
+        self.node(slot.pointer()?)
+    }
 }
 
 impl NodeSource for Pinned<'_> {
@@ -173,7 +198,7 @@ impl NodeSource for Pinned<'_> {
 
 struct Editor<'a> {
     txg: Txg,
-    nodes: &'a dyn NodeSource,
+    nodes: &'a Pinned<'a>,
     kills: &'a mut Vec<Kill>,
     grown: usize,
 }
@@ -225,7 +250,7 @@ impl Editor<'_> {
             let child = &interior.children[index];
             let step =
                 Step { slot: &child.slot, level: interior.level - 1, low: child.low, high: interior.high(index, high) };
-            step.load(editor.nodes).ok()
+            editor.nodes.load(&step).ok()
         };
         let Some(node) = load(self, interior, index).filter(|node| node.bound() < NODE_LOW) else { return };
         let left = if index + 1 < interior.children.len() { index } else { index.saturating_sub(1) };
@@ -282,11 +307,7 @@ impl Editor<'_> {
         {
             return cell.clone();
         }
-        let node = match slot {
-            Slot::Dirty(cell) => cell.node(),
-            Slot::Clean(_) => None,
-        };
-        let node = node.or_else(|| self.nodes.node(slot.pointer()?)).expect("the first pass has found every node");
+        let node = self.nodes.loaded(slot).expect("the first pass has found every node");
         self.grown += node.weight();
         let cell = Cell::new(self.txg, node);
         let old = std::mem::replace(slot, Slot::Dirty(cell.clone()));

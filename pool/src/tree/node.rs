@@ -213,7 +213,7 @@ impl Node {
         if self.bound() <= NODE_TARGET {
             return None;
         }
-        let keep = if grew_at_end { NODE_TARGET * 9 / 10 } else { self.bound() / 2 };
+        let keep = if grew_at_end { NODE_TARGET * 9 / 10 } else { (self.bound() / 2).min(NODE_TARGET) };
         let (middle, content) = match &mut self.content {
             Content::Leaf(leaf) => {
                 let right = leaf.split_off(keep);

@@ -151,7 +151,10 @@ impl Step<'_> {
             return Ok(node);
         }
         let pointer = *self.slot.pointer().expect("a slot without a node has an address");
-        nodes.node(&pointer).ok_or(Miss { pointer, level: self.level, low: self.low, high: self.high })
+        // A pointer that lies may lead to a node that is in memory by right, in another place: reading it again says so.
+        let meant = |node: &Arc<Node>| (node.level(), node.low, node.high) == (self.level, self.low, self.high);
+        let miss = Miss { pointer, level: self.level, low: self.low, high: self.high };
+        nodes.node(&pointer).filter(meant).ok_or(miss)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     env::Env,
     error::{Error, Result},
     format::{
+        node::NODE_MAX,
         pointer::BlockPointer,
         uberblock::{Epoch, Uberblock},
     },
@@ -260,7 +261,10 @@ impl Engine {
         if !needed() {
             return Ok(self.committed());
         }
-        match sync::run(self) {
+        let unwinding = FailOnPanic(self);
+        let outcome = sync::run(self);
+        std::mem::forget(unwinding);
+        match outcome {
             Ok(txg) => {
                 self.throttle.committed(txg);
                 self.committed.store(txg.0, Ordering::Release);
@@ -334,6 +338,26 @@ impl Engine {
         Ok(())
     }
 
+    /// Counts nodes that have become dirty in `txg`, in bytes of memory.
+    pub(super) fn count_nodes(&self, txg: Txg, bytes: usize) {
+        self.throttle.add_nodes(txg, bytes as u64 * u64::from(self.metadata_copies()));
+    }
+
+    /// Commits first when many nodes are dirty: also what frees space changes nodes, and a commit must find room for all
+    /// that it has to write. To be called without locks.
+    pub(super) fn pace(&self) -> Result<()> {
+        let room = self.storage.space.free_for(Class::Metadata) / 2;
+        let limit = room.min(self.throttle.limit()).max(1 << 20);
+        let nodes = self.throttle.nodes();
+        if nodes > limit {
+            self.commit()?;
+        } else if nodes > limit / 2 {
+            // A full channel means that the committer has been told.
+            let _ = self.kick.try_send(());
+        }
+        Ok(())
+    }
+
     /// Space that was freed becomes free for use only some commits later; before the pool is called full, they are made.
     fn wait_for_room(&self, bytes: u64) -> Result<()> {
         for _ in 0..4 {
@@ -386,6 +410,9 @@ impl Engine {
             verify_place(&node, miss.pointer.birth, miss).map_err(|problem| Error::damaged("tree node", problem))?;
             return Ok(node);
         }
+        if miss.pointer.logical as usize > NODE_MAX {
+            return Err(Error::damaged("tree node", format!("it is said to have {} bytes", miss.pointer.logical)));
+        }
         let bytes = self.storage.read_block(&miss.pointer)?;
         let decoded = Node::decode(&bytes);
         let placed = decoded.and_then(|(node, txg)| verify_place(&node, txg, miss).map(|()| node));
@@ -435,6 +462,15 @@ impl Engine {
         while in_flight[(txg.0 % 2) as usize] > 0 {
             self.landed.wait(&mut in_flight);
         }
+    }
+}
+
+/// A group whose sync panicked is lost: its changes are in no tree that a later commit would write. None may follow.
+struct FailOnPanic<'a>(&'a Engine);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.fail(&Error::Closed("the thread that committed has panicked".into()));
     }
 }
 

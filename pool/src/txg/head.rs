@@ -163,6 +163,7 @@ impl Head {
     ) -> Result<T, E> {
         let engine = self.engine();
         engine.writable()?;
+        engine.pace()?;
         let _changing = self.changes.read();
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed("the tree was closed or destroyed".into()).into());
@@ -210,8 +211,9 @@ impl Head {
         let mut batch = Batch::default();
         let value = operation(&View::new(root, sources, txg), &mut batch)?;
         if !batch.is_empty() {
-            batch.apply(root, txg, sources, kills)?;
+            let grown = batch.apply(root, txg, sources, kills)?;
             *dirty = true;
+            self.engine().count_nodes(txg, grown);
         }
         Ok(value)
     }

@@ -87,13 +87,25 @@ impl Sync<'_> {
 
     /// Gives a block's space back.
     pub fn free(&mut self, pointer: &BlockPointer) -> Result<()> {
-        self.engine.storage.free(self.txg, pointer)
+        free(self.engine, self.txg, pointer)
     }
 
     /// Writes a block of metadata.
     pub fn write_block(&mut self, bytes: Vec<u8>, copies: u8) -> Result<BlockPointer> {
         let payload = Payload::new(Arc::new(bytes), metadata_policy(copies));
         Ok(self.engine.storage.write_blocks(self.txg, Class::Metadata, &[payload])?[0])
+    }
+}
+
+/// A pointer to free that makes no sense, from a damaged pool, loses space at worst, which the check finds; failing the
+/// commit for it would close the pool for good.
+fn free(engine: &Engine, txg: Txg, pointer: &BlockPointer) -> Result<()> {
+    match engine.storage.free(txg, pointer) {
+        Err(error @ Error::Damaged { .. }) => {
+            tracing::error!("space is lost: {error}");
+            Ok(())
+        }
+        other => other,
     }
 }
 
@@ -199,7 +211,7 @@ fn write_catalogue(engine: &Engine, txg: Txg) -> Result<(BlockPointer, u8)> {
     let catalogue = engine.catalogue();
     if let Some(frozen) = catalogue.freeze() {
         let written = write_tree(engine, txg, frozen, CATALOGUE_COPIES)?;
-        written.kills.iter().try_for_each(|pointer| engine.storage.free(txg, pointer))?;
+        written.kills.iter().try_for_each(|pointer| free(engine, txg, pointer))?;
         return Ok((written.root, written.level));
     }
     catalogue.clean_root().ok_or_else(|| Error::damaged("catalogue", "it has no root"))
