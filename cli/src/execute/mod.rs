@@ -24,6 +24,8 @@ mod property;
 mod refusal;
 mod snapshot;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     job::{Cancel, Job, JobStream},

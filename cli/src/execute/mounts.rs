@@ -171,8 +171,8 @@ impl Mounts {
         // Temporary values count from when the mount is noted.
         let plan = if is_temporary { self.plan(&plan.name)? } else { plan.clone() };
         let snapshots = Arc::new(SnapshotsOf { datasets: self.datasets.clone(), id: plan.id });
-        let mount = Mount::new(fs.clone(), snapshots, path, &plan.options)
-            .map_err(|error| Failure::cannot("mount", &plan.name, error))?;
+        let mount =
+            Mount::new(fs.clone(), snapshots, path, &plan.options).map_err(|error| Failure::new(error.to_string()))?;
         let by_default = !matches!(self.value(&plan.name, "mountpoint")?.source, Source::Local);
         self.table.lock().insert(plan.id, Active { name: plan.name, mount: Arc::new(mount), by_default });
         Ok(())
@@ -238,7 +238,7 @@ impl Mounts {
             let Some(mount) = self.mount_of(id) else { continue };
             if let Err(error) = mount.unmount(how) {
                 self.mount_again(&done);
-                return Err(Failure::cannot("unmount", path.display(), error));
+                return Err(Failure::new(error.to_string()));
             }
             drop(mount);
             if let Some(active) = self.forget(id) {

@@ -26,6 +26,7 @@ use super::{
     devices,
     mounts::{Mounts, Places},
     refusal::OrRefused,
+    stream::Sending,
 };
 use crate::{failure::Failure, protocol::Assignment, service::registry::KnownPool};
 
@@ -51,8 +52,8 @@ pub struct OpenPool {
     pub(super) mounts: Option<Arc<Mounts>>,
     pub(super) opened: Instant,
     pub(super) altroot: String,
-    /// The names of snapshots that are being sent, which must not go meanwhile.
-    pub(super) sending: Mutex<Vec<String>>,
+    /// What is being sent, and must not go meanwhile.
+    pub(super) sending: Mutex<Vec<Sending>>,
     pub(super) background: Background,
     committer: Committer,
 }
@@ -78,6 +79,7 @@ impl OpenPool {
         let datasets = Datasets::open(pool.engine().clone(), known.name.clone());
         let opened = OpenPool::assemble(pool, datasets, known, opening.mounting);
         opened.tune();
+        opened.clean_up()?;
         Ok(opened)
     }
 
@@ -158,6 +160,17 @@ impl OpenPool {
             set.and_then(|text| text.parse().ok()).unwrap_or(default)
         };
         self.engine().tune(bytes("cache_size", defaults.cache), bytes("dirty_limit", defaults.dirty));
+    }
+
+    /// Drops what a receive left that was cut off by a crash.
+    fn clean_up(&self) -> Result<(), Failure> {
+        if self.engine().read_only() {
+            return Ok(());
+        }
+        if self.datasets.destroy_unfinished().or_refused("open", self.name())? > 0 {
+            self.background.free();
+        }
+        Ok(())
     }
 
     /// Adds a line to the history.

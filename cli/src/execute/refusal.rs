@@ -17,6 +17,8 @@ pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failur
         Error::Name(error) => Failure::name(action, error),
         Error::Property(error) => return Failure::property(action, what, error),
         Error::Pool(error) => return Failure::engine(action, what, error),
+        // These say themselves what could not be done.
+        Error::Limit { .. } | Error::Misplaced { .. } | Error::NotReceived { .. } => Failure::new(error.to_string()),
         other => Failure::cannot(action, what, other),
     };
     match error.remedy() {

@@ -1,28 +1,258 @@
-//! placeholder
-use super::{job::Job, open_pool::OpenPool};
+//! Requests that send and receive streams.
+//!
+//! What is being sent must not be destroyed meanwhile: the pool remembers it for as long as it lasts, and destroying
+//! asks. That costs no commit and leaves nothing behind, as a hold would after a crash.
+
+use std::{io, thread};
+
+use dataset::{
+    admin::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest, SendFrom, SendRequest},
+    name::{DatasetName, Name, SnapshotName},
+};
+
+use super::{
+    job::Job,
+    open_pool::{OpenPool, given_to_datasets, owner},
+    refusal::OrRefused,
+};
 use crate::{
     failure::Failure,
-    protocol::{ReceiveSpec, ReceivedRecord, SendSpec, SentRecord, Stream},
+    protocol::{ReceiveNaming, ReceiveSpec, ReceivedRecord, SendSpec, SentRecord, Stream},
 };
-impl OpenPool {
-    pub(super) fn check_not_sending(&self, _names: &[String]) -> Result<(), Failure> {
-        Ok(())
+
+const NANOS_PER_MILLI: i64 = 1_000_000;
+
+/// Snapshots that are being sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// This one, or its step from a base.
+    One(SnapshotName),
+    /// All of this data set, and of those below if they are sent too.
+    All {
+        /// The data set.
+        dataset: DatasetName,
+        /// Those below too.
+        below: bool,
+    },
+}
+
+impl Sending {
+    fn of(spec: &SendSpec) -> Sending {
+        let dataset = spec.snapshot.dataset();
+        match spec.intermediates || spec.replicate {
+            true => Sending::All { dataset, below: spec.replicate },
+            false => Sending::One(spec.snapshot.clone()),
+        }
     }
+
+    fn needs(&self, name: &Name) -> bool {
+        match (self, name) {
+            (Sending::One(sent), Name::Snapshot(name)) => sent == name,
+            (Sending::All { dataset, below: false }, name) => name.dataset() == *dataset,
+            (Sending::All { dataset, below: true }, name) => name.dataset().is_within(dataset),
+            _ => false,
+        }
+    }
+}
+
+impl OpenPool {
+    /// Refuses to destroy what is being sent.
+    pub(super) fn check_not_sending(&self, names: &[String]) -> Result<(), Failure> {
+        let sending = self.sending.lock();
+        let is_sent =
+            |name: &&String| name.parse::<Name>().is_ok_and(|name| sending.iter().any(|sending| sending.needs(&name)));
+        match names.iter().find(is_sent) {
+            Some(name) => Err(Failure::cannot("destroy", name, "it is being sent").hint("wait until it was sent")),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn send(
         &self,
-        _w: &SendSpec,
-        _d: bool,
-        _s: Option<Stream>,
-        _j: &mut Job<'_>,
+        spec: &SendSpec,
+        dry_run: bool,
+        stream: Option<Stream>,
+        job: &mut Job<'_>,
     ) -> Result<Vec<SentRecord>, Failure> {
-        Err(Failure::new("x"))
+        if spec.holds {
+            return Err(Failure::cannot("send", &spec.snapshot, "holds are not part of streams").hint("leave -h out"));
+        }
+        let request = send_request(spec);
+        let stream = match (dry_run, stream) {
+            (false, Some(stream)) => stream,
+            (false, None) => return Err(Failure::new("the request came without its stream")),
+            (true, _) => return self.plan_send(spec, &request),
+        };
+        let sending = Sending::of(spec);
+        self.sending.lock().push(sending.clone());
+        let mut out = io::BufWriter::with_capacity(1 << 20, job.stream(stream));
+        let what = format!("sending {}", spec.snapshot);
+        let total = self.expected_size(spec);
+        let sent = self.datasets.send(&request, &mut out, helpers(), &mut |bytes| job.tell(&what, bytes, total));
+        let mut sendings = self.sending.lock();
+        if let Some(at) = sendings.iter().position(|other| *other == sending) {
+            sendings.swap_remove(at);
+        }
+        drop(sendings);
+        let sent = sent.or_refused("send", &spec.snapshot)?;
+        io::Write::flush(&mut out).map_err(|error| Failure::cannot("send", &spec.snapshot, error))?;
+        Ok(vec![SentRecord { base: spec.base.clone(), snapshot: spec.snapshot.clone(), bytes: sent.bytes }])
     }
+
+    /// About how long a full stream of one snapshot is; others would have to be walked to know.
+    fn expected_size(&self, spec: &SendSpec) -> Option<u64> {
+        let is_full = spec.base.is_none() && !spec.replicate;
+        let name = Name::Snapshot(spec.snapshot.clone());
+        let referenced = is_full.then(|| self.datasets.get(&name, "referenced").ok().flatten()).flatten();
+        referenced.and_then(|valued| valued.value.parse().ok())
+    }
+
+    fn plan_send(&self, spec: &SendSpec, request: &SendRequest) -> Result<Vec<SentRecord>, Failure> {
+        let planned = self.datasets.plan_send(request).or_refused("send", &spec.snapshot)?;
+        let record = |planned: dataset::admin::Planned| {
+            let snapshot: SnapshotName = planned.snapshot.parse().map_err(|error| Failure::name("send", &error))?;
+            let base = planned.from.map(|from| base_name(spec, &snapshot, &from)).transpose()?;
+            Ok(SentRecord { base, snapshot, bytes: planned.bytes })
+        };
+        planned.into_iter().map(record).collect()
+    }
+
     pub(super) fn receive(
         &self,
-        _w: &ReceiveSpec,
-        _s: Stream,
-        _j: &mut Job<'_>,
+        spec: &ReceiveSpec,
+        stream: Stream,
+        job: &mut Job<'_>,
     ) -> Result<Vec<ReceivedRecord>, Failure> {
-        Err(Failure::new("x"))
+        let request = receive_request(spec);
+        let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream));
+        if spec.dry_run {
+            let received = self.datasets.plan_receive(&request, &mut input).or_refused("receive into", &spec.target)?;
+            let record =
+                ReceivedRecord { sent: received.clone(), received, incremental: false, bytes: 0, milliseconds: 0 };
+            return Ok(vec![record]);
+        }
+        let what = format!("receiving {}", spec.target);
+        let receive = || {
+            let mut progress = |bytes| job.tell(&what, bytes, None);
+            self.datasets.receive(request, &mut input, helpers(), &mut progress)
+        };
+        let target = self.id_of(&spec.target.dataset()).ok();
+        let arrived = match (&self.mounts, target) {
+            (Some(mounts), Some(target)) => mounts.around_change(target, receive),
+            _ => receive(),
+        };
+        self.background.free();
+        let arrived = arrived.or_refused("receive into", &spec.target)?;
+        self.follow_arrival(&arrived, spec.no_mount)?;
+        let bytes = arrived.received.bytes;
+        Ok(arrived.snapshots.into_iter().map(|snapshot| record(snapshot, bytes)).collect())
+    }
+
+    /// Has mounts follow what was received, and mounts what is new.
+    fn follow_arrival(&self, arrived: &Arrived, no_mount: bool) -> Result<(), Failure> {
+        let Some(mounts) = &self.mounts else { return Ok(()) };
+        let replaced = arrived.replaced.iter().filter_map(|id| mounts.mount_of(*id));
+        replaced.for_each(|mount| mount.invalidate());
+        mounts.snapshots_changed(&[]);
+        let mut names: Vec<DatasetName> = arrived.snapshots.iter().map(|snapshot| snapshot.name.dataset()).collect();
+        names.sort();
+        names.dedup();
+        if no_mount { Ok(()) } else { self.mount_new(&names) }
+    }
+}
+
+/// How many threads read or verify ahead.
+fn helpers() -> usize {
+    thread::available_parallelism().map_or(2, usize::from)
+}
+
+fn send_request(spec: &SendSpec) -> SendRequest {
+    let from = spec.base.clone().map(|base| match spec.intermediates {
+        true => SendFrom::Each(base),
+        false => SendFrom::Base(base),
+    });
+    SendRequest {
+        snapshot: spec.snapshot.clone(),
+        from,
+        replicate: spec.replicate,
+        skip_missing: spec.skip_missing,
+        properties: spec.properties,
+    }
+}
+
+/// The full name of a base: the one that was asked for, or a snapshot of the data set that is sent.
+fn base_name(spec: &SendSpec, snapshot: &SnapshotName, from: &str) -> Result<Name, Failure> {
+    let asked = spec.base.as_ref().filter(|base| base.as_str().rsplit(['@', '#']).next() == Some(from));
+    match asked {
+        Some(base) if snapshot.dataset() == spec.snapshot.dataset() => Ok(base.clone()),
+        _ => {
+            let name = snapshot.dataset().snapshot(from).map_err(|error| Failure::name("send", &error))?;
+            Ok(Name::Snapshot(name))
+        }
+    }
+}
+
+fn receive_request(spec: &ReceiveSpec) -> ReceiveRequest {
+    ReceiveRequest {
+        target: spec.target.clone(),
+        naming: match spec.naming {
+            ReceiveNaming::Exact => Naming::Exact,
+            ReceiveNaming::WithoutPool => Naming::WithoutPool,
+            ReceiveNaming::LastComponent => Naming::LastPart,
+        },
+        force: spec.force,
+        properties: given_to_datasets(&spec.assignments),
+        exclude: spec.exclude.clone(),
+        owner: owner(),
+    }
+}
+
+fn record(arrived: ArrivedSnapshot, all: u64) -> ReceivedRecord {
+    let ArrivedSnapshot { sent, name, incremental, totals, time } = arrived;
+    ReceivedRecord {
+        sent,
+        received: name,
+        incremental,
+        bytes: totals.stored.min(all),
+        milliseconds: u64::try_from(time / NANOS_PER_MILLI).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(intermediates: bool, replicate: bool) -> SendSpec {
+        SendSpec {
+            snapshot: "tank/a@2".parse().unwrap(),
+            base: Some("tank/a#1".parse().unwrap()),
+            intermediates,
+            replicate,
+            skip_missing: false,
+            properties: false,
+            holds: false,
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_needed() {
+        let needed = |spec: &SendSpec| {
+            let all = ["tank/a@1", "tank/a@2", "tank/a", "tank/a/b@1", "tank/ab@2"];
+            let sending = Sending::of(spec);
+            all.into_iter().filter(|name| sending.needs(&name.parse().unwrap())).collect::<Vec<_>>()
+        };
+        assert_eq!(needed(&spec(false, false)), ["tank/a@2"]);
+        assert_eq!(needed(&spec(true, false)), ["tank/a@1", "tank/a@2", "tank/a"]);
+        assert_eq!(needed(&spec(true, true)), ["tank/a@1", "tank/a@2", "tank/a", "tank/a/b@1"]);
+    }
+
+    #[test]
+    fn bases_get_their_full_names_back() {
+        let name = |snapshot: &str, from: &str| {
+            base_name(&spec(false, false), &snapshot.parse().unwrap(), from).unwrap().to_string()
+        };
+        assert_eq!(name("tank/a@2", "1"), "tank/a#1");
+        assert_eq!(name("tank/a/b@2", "1"), "tank/a/b@1");
+        assert_eq!(name("tank/a@3", "2"), "tank/a@2");
     }
 }

@@ -36,7 +36,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Becomes the service of a known pool; returns when it has ended.
-pub fn serve(places: &Places, name: &str) -> Result<(), Failure> {
+pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     // Without a terminal of its own; fails harmlessly for a process that has none already.
     let _ = rustix::process::setsid();
     log_to(&places.log(name))?;
@@ -161,6 +161,6 @@ impl Owned {
 }
 
 /// Whether a service answers on a socket.
-pub fn is_served(places: &Places, name: &str) -> bool {
+pub(super) fn is_served(places: &Places, name: &str) -> bool {
     UnixStream::connect(places.socket(name)).is_ok()
 }

@@ -92,14 +92,8 @@ impl Client {
     }
 
     /// Ends the service of a pool, if it has one; `true` if it had, and has exported the pool.
-    fn shut_down(&mut self, pool: &str, action: &str, force: bool) -> Result<bool, Failure> {
-        let asked = self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| {});
-        let was_served = asked
-            .map_err(|failure| Failure {
-                message: format!("cannot {action} '{pool}': {}", failure.message),
-                ..failure
-            })?
-            .is_some();
+    fn shut_down(&mut self, pool: &str, force: bool) -> Result<bool, Failure> {
+        let was_served = self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| {})?.is_some();
         if !was_served {
             detach_dead_mounts(pool);
         }
@@ -108,7 +102,7 @@ impl Client {
 
     fn export(&mut self, pool: &str, force: bool) -> Result<(), Failure> {
         let known = self.known(pool)?;
-        if !self.shut_down(pool, "export", force)? {
+        if !self.shut_down(pool, force)? {
             let command = self.command.clone();
             self.open(known)?.record(&command);
             self.take_opened(pool).map_or(Ok(()), OpenPool::export)?;
@@ -118,7 +112,7 @@ impl Client {
 
     fn destroy(&mut self, pool: &str, force: bool) -> Result<(), Failure> {
         let known = self.known(pool)?;
-        self.shut_down(pool, "destroy", force)?;
+        self.shut_down(pool, force)?;
         self.open(known)?;
         self.take_opened(pool).map_or(Ok(()), OpenPool::destroy)?;
         self.registry.remove(pool)

@@ -150,9 +150,12 @@ pub(super) fn destroy_datasets(
     let doomed = gather(tx, names, tops, dependents)?;
     let mut full_names = HashMap::new();
     for id in &doomed {
-        let name = names.of_dataset(tx, *id)?.to_string();
+        let name = names.text_of(tx, *id)?;
         if *id == ROOT {
             return Err(Error::IsRoot { name, action: "destroyed" });
+        }
+        if tx.row::<DatasetRow>(dataset_key(*id))?.hidden {
+            return Err(Error::Busy { name, holder: "a stream is being received into it".into() });
         }
         if mounted.contains(id) {
             return Err(Error::Busy { name, holder: "it is mounted".into() });

@@ -6,7 +6,7 @@ use pool::{
     txg::OpError,
 };
 
-use crate::{name::NameError, property::PropertyError};
+use crate::{name::NameError, property::PropertyError, stream::Error as StreamError};
 
 /// The result of an administrative request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -147,6 +147,19 @@ pub enum Error {
         /// Who uses it.
         holder: String,
     },
+    /// A stream that is good does not fit what is there.
+    #[error("cannot receive '{name}': {problem}")]
+    NotReceived {
+        /// What the snapshot would be called.
+        name: String,
+        /// Why not.
+        problem: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Something is wrong with a stream, or with where it comes from or goes to.
+    #[error(transparent)]
+    Stream(StreamError),
     /// A quota leaves no room.
     #[error("the quota of '{name}' is exceeded")]
     Quota {
@@ -199,6 +212,7 @@ impl Error {
     /// What to do about it, where something can be said.
     pub fn remedy(&self) -> Option<String> {
         let text = match self {
+            Error::NotReceived { remedy, .. } => remedy,
             Error::Property(error) => return error.hint(),
             Error::NotFound { what: "parent", .. } => "use -p to create the data sets above it",
             Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy them too",
@@ -207,10 +221,19 @@ impl Error {
             Error::NotNewest { .. } => "use -r to destroy them",
             Error::IsRoot { action: "destroyed", .. } => "use pool destroy to destroy the pool",
             Error::Quota { .. } => "raise the quota, or destroy snapshots that are not needed",
-            Error::Busy { .. } => "unmount it first",
+            Error::Busy { .. } => "wait, or unmount it first",
             _ => return None,
         };
         Some(text.to_owned())
+    }
+}
+
+impl From<StreamError> for Error {
+    fn from(error: StreamError) -> Error {
+        match error {
+            StreamError::Engine(error) => Error::Pool(error),
+            error => Error::Stream(error),
+        }
     }
 }
 

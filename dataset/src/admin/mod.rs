@@ -15,6 +15,7 @@
 //! property   setting, inheriting; where a value comes from
 //! list, value     what there is, and the value of each property
 //! limits     quotas and reservations
+//! send, receive   what goes into a stream, and what becomes of one
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
 //! ```
@@ -36,9 +37,11 @@ mod limits;
 mod list;
 mod open;
 mod property;
+mod receive;
 mod rename;
 mod resolve;
 mod rollback;
+mod send;
 mod snapshot;
 mod value;
 
@@ -55,6 +58,8 @@ pub use hold::HoldInfo;
 pub use list::{ListRequest, Listed};
 pub use open::{Dataset, OpenSnapshot};
 pub use property::{Assignment, Valued};
+pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 pub use rename::Renamed;
 pub use resolve::Target;
 pub use rollback::{RollbackRequest, RolledBack};
+pub use send::{Planned, SendFrom, SendRequest};

@@ -75,9 +75,8 @@ impl OpenTable {
 
     /// Forgets a data set that was destroyed.
     pub(super) fn close(&mut self, engine: &Engine, id: u64) {
-        if self.datasets.remove(&id).is_some() {
-            engine.close_head(id);
-        }
+        self.datasets.remove(&id);
+        engine.close_head(id);
     }
 
     /// Tells the open data sets how much room they have now.

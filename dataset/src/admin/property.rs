@@ -161,6 +161,11 @@ enum Limit {
     Refreservation,
 }
 
+/// Whether a property is a limit: a number of the data set's own row.
+pub(super) fn is_limit(property: &str) -> bool {
+    limit_of(property).is_some()
+}
+
 fn limit_of(property: &str) -> Option<Limit> {
     match property {
         "quota" => Some(Limit::Quota),

@@ -124,7 +124,7 @@ impl Names {
 
     /// The names of data sets, in order.
     pub(super) fn of_datasets(&self, tx: &Transaction<'_>, ids: &[u64]) -> Result<Vec<String>> {
-        let mut names = ids.iter().map(|id| Ok(self.of_dataset(tx, *id)?.to_string())).collect::<Result<Vec<_>>>()?;
+        let mut names = ids.iter().map(|id| self.text_of(tx, *id)).collect::<Result<Vec<_>>>()?;
         names.sort();
         Ok(names)
     }

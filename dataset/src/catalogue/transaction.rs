@@ -51,7 +51,7 @@ pub enum Effect {
         /// The root's level.
         level: u8,
     },
-    /// A data set or snapshot is gone.
+    /// A data set or snapshot is gone, or no longer filled by a receive: its tree is closed.
     Close(u64),
 }
 

@@ -94,7 +94,7 @@ impl FileSystem {
     /// The file called `name` in `dir`; `.` and `..` too.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr, Errno> {
         let (ino, inode) = self.read_tree(|view| {
-            let ino = resolve(view, self.seed, dir, name)?;
+            let ino = resolve(view, self.seed(), dir, name)?;
             Ok((ino, load_inode(view, ino)?))
         })?;
         Ok(self.attr(ino, &inode))
@@ -163,7 +163,7 @@ impl FileSystem {
         self.admit(METADATA + spec.target.len() as u64)?;
         let (ino, inode) = self.update_tree(|change| {
             let parent = *change.edit_directory(dir)?;
-            let probe = probe(&change.view, self.seed, dir, name)?;
+            let probe = probe(&change.view, self.seed(), dir, name)?;
             if probe.found.is_some() {
                 return Err(Errno::EXIST.into());
             }
@@ -215,7 +215,7 @@ impl FileSystem {
             if inode.nlink >= LINK_MAX {
                 return Err(Errno::MLINK.into());
             }
-            let probe = probe(&change.view, self.seed, dir, name)?;
+            let probe = probe(&change.view, self.seed(), dir, name)?;
             if probe.found.is_some() {
                 return Err(Errno::EXIST.into());
             }

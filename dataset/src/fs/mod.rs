@@ -48,7 +48,10 @@ pub mod xattr;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use parking_lot::RwLock;
 use pool::{
@@ -101,7 +104,7 @@ pub struct FileSystem {
     options: RwLock<Options>,
     room: RwLock<Option<Arc<dyn Room>>>,
     /// The seed of the name hash.
-    seed: u64,
+    seed: AtomicU64,
     locks: file::FileLocks,
     retained: orphan::Retained,
 }
@@ -131,10 +134,22 @@ impl FileSystem {
             head,
             options: RwLock::new(options),
             room: RwLock::default(),
-            seed: master.seed,
+            seed: AtomicU64::new(master.seed),
             locks: file::FileLocks::default(),
             retained: orphan::Retained::default(),
         }))
+    }
+
+    /// To be called when another tree was put in the place of this one's, before anything is changed in it: a tree that
+    /// was received brings its own seed along.
+    pub fn tree_replaced(&self) -> Result<(), Errno> {
+        let master = self.head.read(load_master)?;
+        self.seed.store(master.seed, Ordering::Release);
+        Ok(())
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.load(Ordering::Acquire)
     }
 
     /// The tree below.

@@ -99,7 +99,7 @@ impl FileSystem {
             load_directory(view, dir)?;
             let mut taken = Vec::with_capacity(BATCH);
             for (at, name) in [&b"."[..], b".."].into_iter().enumerate().skip(cookie.min(FIRST_ENTRY) as usize) {
-                let ino = resolve(view, self.seed, dir, name)?;
+                let ino = resolve(view, self.seed(), dir, name)?;
                 let cookie = at as u64 + 1;
                 taken.push(Taken { ino, file_type: FileType::Directory, name: name.to_vec(), cookie });
             }

@@ -67,7 +67,7 @@ impl FileSystem {
         check_name(name)?;
         let fate = self.update_tree(|change| {
             change.edit_directory(dir)?;
-            let found = probe(&change.view, self.seed, dir, name)?.found.ok_or(Errno::NOENT)?;
+            let found = probe(&change.view, self.seed(), dir, name)?.found.ok_or(Errno::NOENT)?;
             allowed(&found, change.inode(found.ino)?.size)?;
             change.delete(key::dirent(dir, found.offset));
             leave(change, dir, &found)?;

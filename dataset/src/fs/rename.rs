@@ -77,7 +77,7 @@ impl FileSystem {
             change.edit_directory(dir)?;
             change.edit_directory(new_dir)?;
             let probe =
-                |dir, name| Ok::<_, Failure>(End { dir, name, probe: probe(&change.view, self.seed, dir, name)? });
+                |dir, name| Ok::<_, Failure>(End { dir, name, probe: probe(&change.view, self.seed(), dir, name)? });
             let (source, target) = (probe(dir, name)?, probe(new_dir, new_name)?);
             let moved = source.probe.found.ok_or(Errno::NOENT)?;
             match target.probe.found {

@@ -24,6 +24,7 @@
 //! written    a changed tree: its births and the blocks it dropped
 //! snapshot   taking, destroying; holds
 //! branch     cloning, promoting, rolling back
+//! arrival    where a stream lands
 //! dataset    creating, moving, destroying a data set
 //! work       freeing trees and lists in the background
 //! nodes      reading stored trees outside of any open head
@@ -33,6 +34,7 @@
 //!
 //! Nothing here knows names, properties or files; that is `admin`.
 
+pub mod arrival;
 pub mod branch;
 pub mod charge;
 pub mod check;

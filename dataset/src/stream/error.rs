@@ -66,14 +66,6 @@ pub enum Error {
         /// The key of the item whose block is missing.
         key: Key,
     },
-    /// The stream is good, but does not fit what is there.
-    #[error("{problem}: {remedy}")]
-    Refused {
-        /// Why not.
-        problem: String,
-        /// What to do.
-        remedy: String,
-    },
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] pool::error::Error),

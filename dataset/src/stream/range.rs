@@ -65,9 +65,12 @@ pub(super) struct Range {
 }
 
 /// Whether items under two keys may refer to one block, whose content has `logical` bytes: parts of one file's record
-/// are less than a record apart.
+/// are less than a record apart, and records are aligned to their size.
 pub(super) fn near(one: Key, other: Key, logical: u32) -> bool {
-    (one.object, one.kind) == (other.object, other.kind) && one.offset.abs_diff(other.offset) < u64::from(logical)
+    let window = u64::from(MAX_BLOCK);
+    (one.object, one.kind) == (other.object, other.kind)
+        && one.offset / window == other.offset / window
+        && one.offset.abs_diff(other.offset) < u64::from(logical)
 }
 
 impl BlockInfo {

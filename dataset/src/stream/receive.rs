@@ -31,20 +31,23 @@ const AHEAD: usize = 16 << 20;
 
 /// Where streams land: what receiving needs of those who know data sets.
 pub trait Landing {
+    /// Why a stream cannot land; errors of the stream itself are among them.
+    type Error: From<Error>;
+
     /// A stream begins: looks whether it fits, and opens a hidden tree for it: an empty one for a full stream, for an
     /// increment one that starts as the base's. `None` passes over a stream that is not needed; it is verified all the
     /// same.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it does not fit what is there.
-    fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>>;
+    /// If it does not fit what is there.
+    fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>, Self::Error>;
 
-    /// The stream that began last is whole and verified, and all of it is in the tree: makes it visible, in one
+    /// The stream that began last is whole and verified, and all of it (`totals` says how much) is in the tree: makes it visible, in one
     /// transaction group, and returns when that is committed.
     ///
     /// # Errors
     /// If it cannot be committed, or no longer fits.
-    fn finish(&mut self, begin: &Begin) -> Result<()>;
+    fn finish(&mut self, begin: &Begin, totals: &Totals) -> Result<(), Self::Error>;
 
     /// Nothing comes of the stream that began last: drops its tree.
     fn abandon(&mut self);
@@ -75,12 +78,12 @@ pub struct Received {
 /// # Errors
 /// If anything is wrong with the stream, does not fit what is there, or cannot be stored; then nothing of the stream in
 /// question is visible.
-pub fn receive(
+pub fn receive<L: Landing>(
     input: &mut dyn Read,
-    landing: &mut dyn Landing,
+    landing: &mut L,
     verifiers: usize,
     progress: &mut dyn FnMut(u64),
-) -> Result<Received> {
+) -> Result<Received, L::Error> {
     let mut parser = Parser::new(input)?;
     let mut receiving = Receiving { landing, crew: Crew::new(verifiers), open: None, received: Received::default() };
     let done = receiving.run(&mut parser, progress);
@@ -90,8 +93,8 @@ pub fn receive(
     done
 }
 
-struct Receiving<'a> {
-    landing: &'a mut dyn Landing,
+struct Receiving<'a, L> {
+    landing: &'a mut L,
     crew: Crew,
     /// The stream that has begun and is not visible yet.
     open: Option<Open>,
@@ -107,8 +110,8 @@ struct Open {
     totals: Totals,
 }
 
-impl Receiving<'_> {
-    fn run(&mut self, parser: &mut Parser<'_>, progress: &mut dyn FnMut(u64)) -> Result<Received> {
+impl<L: Landing> Receiving<'_, L> {
+    fn run(&mut self, parser: &mut Parser<'_>, progress: &mut dyn FnMut(u64)) -> Result<Received, L::Error> {
         loop {
             match parser.next()? {
                 Event::Begin(begin) => {
@@ -142,17 +145,17 @@ impl Receiving<'_> {
         self.open.as_mut().expect("the grammar has these records only in streams")
     }
 
-    fn begin(&mut self, start: &Start, begin: Begin) -> Result<()> {
+    fn begin(&mut self, start: &Start, begin: Begin) -> Result<(), L::Error> {
         let ground = self.landing.begin(start, &begin)?;
         self.open = Some(Open { begin, ground, steps: Steps::default(), totals: Totals::default() });
         Ok(())
     }
 
     /// Makes the stream visible that has ended, if there is one.
-    fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self) -> Result<(), L::Error> {
         let Some(open) = &self.open else { return Ok(()) };
         if open.ground.is_some() {
-            self.landing.finish(&open.begin)?;
+            self.landing.finish(&open.begin, &open.totals)?;
             self.received.streams += 1;
         }
         self.received.totals += open.totals;

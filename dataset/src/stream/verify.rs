@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::{
-    error::Result,
+    error::{Error, Result},
     parser::{Event, Parser},
     receive::{Ground, Landing, receive},
     records::{Begin, Start, Totals},
@@ -50,13 +50,15 @@ struct Nowhere {
 }
 
 impl Landing for Nowhere {
+    type Error = Error;
+
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
         self.contents.start = start.clone();
         self.contents.streams.push(begin.clone());
         Ok(None)
     }
 
-    fn finish(&mut self, _: &Begin) -> Result<()> {
+    fn finish(&mut self, _: &Begin, _: &Totals) -> Result<()> {
         Ok(())
     }
 

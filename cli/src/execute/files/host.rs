@@ -23,6 +23,9 @@ use rustix::fs::{
 const TYPE: u32 = 0o170_000;
 const NANOS: i64 = 1_000_000_000;
 
+/// An extended attribute: its name and its value.
+pub(super) type Xattr = (Vec<u8>, Vec<u8>);
+
 /// Where a file of this machine stands: an open directory and the name in it; the path is for messages.
 pub(super) struct Spot<'a> {
     pub(super) dir: &'a OwnedFd,
@@ -56,11 +59,11 @@ impl Meta {
             uid: stat.st_uid,
             gid: stat.st_gid,
             size: stat.st_size as u64,
-            links: stat.st_nlink as u64,
-            identity: (stat.st_dev as u64, stat.st_ino as u64),
+            links: stat.st_nlink,
+            identity: (stat.st_dev, stat.st_ino),
             device: (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)),
-            atime: nanos(stat.st_atime, stat.st_atime_nsec as u64),
-            mtime: nanos(stat.st_mtime, stat.st_mtime_nsec as u64),
+            atime: nanos(stat.st_atime, stat.st_atime_nsec),
+            mtime: nanos(stat.st_mtime, stat.st_mtime_nsec),
         })
     }
 }
@@ -104,7 +107,7 @@ impl Spot<'_> {
     }
 
     /// The extended attributes that can be read; none where the file system has none.
-    pub(super) fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Errno> {
+    pub(super) fn xattrs(&self) -> Result<Vec<Xattr>, Errno> {
         let path = self.through_proc();
         let names = match sized(|buffer| llistxattr(&path, buffer)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),

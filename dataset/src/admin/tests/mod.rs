@@ -6,4 +6,5 @@ mod findings;
 mod limits;
 mod model;
 mod requests;
+mod streams;
 mod world;

@@ -53,7 +53,7 @@ fn put_part(change: &mut Change<'_>, offset: u64, len: u32, start: u32) {
 #[test]
 fn the_dataset_itself_is_judged() {
     let found = found(|change, world| {
-        change.put(key::master(), Master { next: 4, files: 9, seed: world.fs.seed }.encode(), None);
+        change.put(key::master(), Master { next: 4, files: 9, seed: world.fs.seed() }.encode(), None);
         change.put(Key::new(0, 0x77, 1), [], None);
         Ok(())
     });
@@ -97,7 +97,7 @@ fn garbage_is_found_and_not_believed() {
 
 #[test]
 fn entries_are_judged() {
-    let link = |world: &World, name: &[u8]| Link { dir: ROOT, offset: window(world.fs.seed, ROOT, name).start };
+    let link = |world: &World, name: &[u8]| Link { dir: ROOT, offset: window(world.fs.seed(), ROOT, name).start };
     let world = world();
     let (ghost, twin) = (link(&world, b"ghost"), link(&world, b"twin"));
     let found = found(|change, _| {

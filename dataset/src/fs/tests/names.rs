@@ -13,7 +13,7 @@ const USER: Caller = Caller { uid: 1000, gid: 100 };
 fn names_of_one_hash_stand_side_by_side() {
     let world = World::new(1);
     let fs = &world.fs;
-    let window = window(fs.seed, ROOT, b"wanted");
+    let window = window(fs.seed(), ROOT, b"wanted");
     // Two other names, made to stand where their hash would be the same.
     for (at, name) in [(0, b"one"), (2, b"two")] {
         let dirent = Dirent { ino: ROOT, file_type: FileType::Directory, name };

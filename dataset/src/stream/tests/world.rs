@@ -22,7 +22,9 @@ use pool::{
     units::{Guid, MIB, Txg},
 };
 
-use crate::stream::{Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, receive, send};
+use crate::stream::{
+    Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, Totals, receive, send,
+};
 
 /// Keeps the roots of all trees, and what they dropped; frees nothing, so that every state stays readable.
 #[derive(Default)]
@@ -214,12 +216,14 @@ pub(super) struct Lander {
 }
 
 impl Landing for Lander {
+    type Error = Error;
+
     fn begin(&mut self, _: &Start, _: &Begin) -> Result<Option<Ground>, Error> {
         self.begun += 1;
         Ok(Some(Ground { head: self.head.clone(), copies: 1 }))
     }
 
-    fn finish(&mut self, _: &Begin) -> Result<(), Error> {
+    fn finish(&mut self, _: &Begin, _: &Totals) -> Result<(), Error> {
         self.finished += 1;
         self.head.engine().commit()?;
         Ok(())

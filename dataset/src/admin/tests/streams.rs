@@ -1,0 +1,278 @@
+//! Sending and receiving data sets: between two pools, judged by the check, beside what the files should be.
+
+use super::world::{World, name, noise, refusal};
+use crate::{
+    admin::{Arrived, Assignment, Error, Naming, ReceiveRequest, Result, SendFrom, SendRequest},
+    stream,
+};
+
+impl World {
+    fn send(&self, snapshot: &str, from: Option<&str>, change: impl FnOnce(&mut SendRequest)) -> Result<Vec<u8>> {
+        let from = from.map(|from| SendFrom::Base(from.parse().unwrap()));
+        let mut request = SendRequest {
+            snapshot: snapshot.parse().unwrap(),
+            from,
+            replicate: false,
+            skip_missing: false,
+            properties: false,
+        };
+        change(&mut request);
+        let mut out = Vec::new();
+        self.datasets.send(&request, &mut out, 0, &mut |_| {})?;
+        let planned: u64 = self.datasets.plan_send(&request)?.iter().map(|planned| planned.bytes).sum();
+        assert!(planned <= out.len() as u64);
+        stream::verify(&mut &out[..], 0, &mut |_| {}).unwrap();
+        Ok(out)
+    }
+
+    fn receive(&self, target: &str, stream: &[u8], force: bool) -> Result<Arrived> {
+        self.receive_with(target, stream, |request| request.force = force)
+    }
+
+    fn receive_with(&self, target: &str, stream: &[u8], change: impl FnOnce(&mut ReceiveRequest)) -> Result<Arrived> {
+        let mut request = ReceiveRequest {
+            target: target.parse().unwrap(),
+            naming: Naming::Exact,
+            force: false,
+            properties: Vec::new(),
+            exclude: Vec::new(),
+            owner: (0, 0),
+        };
+        change(&mut request);
+        self.datasets.receive(request, &mut &stream[..], 0, &mut |_| {})
+    }
+}
+
+/// Some files, of which a round changes some.
+fn change(world: &World, dataset: &str, round: u64) {
+    for file in 0..12 {
+        let len = 1 + (file * 7919 + round * 104_729) as usize % 90_000;
+        if (file + round).is_multiple_of(3) {
+            world.write(dataset, &format!("file{file}"), &noise(file + round, len));
+        }
+    }
+    if round > 0 {
+        world.write(dataset, "gone", b"");
+        world.remove(dataset, "gone");
+    }
+}
+
+#[test]
+fn a_backup_follows_its_original() {
+    let (here, there) = (World::new(1), World::new(2));
+    here.create("tank/home").unwrap();
+    let mut before: Option<String> = None;
+    for round in 0..6 {
+        change(&here, "tank/home", round);
+        let snapshot = format!("tank/home@s{round}");
+        here.snapshot(&snapshot).unwrap();
+        let stream = here.send(&snapshot, before.as_deref(), |_| ()).unwrap();
+        let arrived = there.receive("tank/copy", &stream, false).unwrap();
+        let copy = format!("tank/copy@s{round}");
+        assert_eq!(arrived.snapshots.len(), 1);
+        let one = &arrived.snapshots[0];
+        assert_eq!((one.sent.as_str(), one.name.as_str()), (snapshot.as_str(), copy.as_str()));
+        assert_eq!(one.incremental, round > 0);
+        assert_eq!(there.files(&copy), here.files(&snapshot));
+        for property in ["guid", "creation"] {
+            assert_eq!(there.get(&copy, property), here.get(&snapshot, property));
+        }
+        there.judge();
+        before = Some(snapshot);
+    }
+    here.judge();
+    there.work();
+    there.judge();
+    assert_eq!(there.names().len(), 8);
+    there.destroy("tank/copy", true, false).unwrap();
+    there.work();
+    there.judge();
+}
+
+#[test]
+fn a_bookmark_is_base_enough_and_snapshots_in_between_come_along() {
+    let (here, there) = (World::new(3), World::new(4));
+    here.create("tank/home").unwrap();
+    change(&here, "tank/home", 0);
+    here.snapshot("tank/home@a").unwrap();
+    there.receive("tank/copy", &here.send("tank/home@a", None, |_| ()).unwrap(), false).unwrap();
+    here.datasets.bookmark(&"tank/home@a".parse().unwrap(), &"tank/home#a".parse().unwrap()).unwrap();
+    here.destroy("tank/home@a", false, false).unwrap();
+    here.work();
+    for round in 1..4 {
+        change(&here, "tank/home", round);
+        here.snapshot(&format!("tank/home@{round}")).unwrap();
+    }
+    let stream = here.send("tank/home@1", Some("tank/home#a"), |_| ()).unwrap();
+    there.receive("tank/copy", &stream, false).unwrap();
+    let all = |request: &mut SendRequest| request.from = Some(SendFrom::Each("tank/home@1".parse().unwrap()));
+    let stream = here.send("tank/home@3", None, all).unwrap();
+    assert_eq!(there.receive("tank/copy", &stream, false).unwrap().snapshots.len(), 2);
+    for snapshot in ["@1", "@2", "@3", ""] {
+        assert_eq!(there.files(&format!("tank/copy{snapshot}")), here.files(&format!("tank/home{snapshot}")));
+    }
+    there.judge();
+    let error = refusal(here.send("tank/home@1", Some("tank/home@3"), |_| ()));
+    assert!(matches!(error, Error::Unrelated { .. }));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let (here, there) = (World::new(5), World::new(6));
+    here.create("tank/home").unwrap();
+    change(&here, "tank/home", 0);
+    here.snapshot("tank/home@a").unwrap();
+    change(&here, "tank/home", 1);
+    here.snapshot("tank/home@b").unwrap();
+    let full = here.send("tank/home@a", None, |_| ()).unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap();
+    let refused = |result: Result<Arrived>, what: &str| {
+        let error = refusal(result);
+        assert!(matches!(&error, Error::NotReceived { problem, .. } if problem.contains(what)), "{error}");
+        assert!(error.remedy().is_some());
+    };
+    refused(there.receive("tank/copy", &more, false), "no such data set");
+    refused(there.receive("tank", &full, false), "exists");
+    there.receive("tank/copy", &full, false).unwrap();
+    refused(there.receive("tank/copy", &full, true), "already");
+    there.write("tank/copy", "mine", b"my own");
+    refused(there.receive("tank/copy", &more, false), "modified");
+    assert_eq!(there.files("tank/copy")["mine"], b"my own");
+    assert_eq!(there.receive("tank/copy", &more, true).unwrap().replaced.len(), 1);
+    assert_eq!(there.files("tank/copy"), here.files("tank/home@b"));
+    there.snapshot("tank/copy@own").unwrap();
+    refused(
+        there.receive("tank/copy", &here.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap(), false),
+        "already",
+    );
+    refused(there.receive("tank/copy", &here.send("tank/home@b", None, |_| ()).unwrap(), true), "already");
+    there.work();
+    there.judge();
+}
+
+#[test]
+fn a_full_stream_overwrites_a_data_set_without_snapshots_if_told_to() {
+    let (here, there) = (World::new(7), World::new(8));
+    change(&here, "tank", 0);
+    here.snapshot("tank@a").unwrap();
+    there.write("tank", "old", &noise(1, 300_000));
+    let stream = here.send("tank@a", None, |_| ()).unwrap();
+    there.receive("tank", &stream, true).unwrap();
+    assert_eq!(there.files("tank"), here.files("tank@a"));
+    there.work();
+    there.judge();
+    assert_eq!(there.number("tank", "referenced"), there.number("tank@a", "referenced"));
+    there.write("tank", "new", b"goes on");
+    there.judge();
+}
+
+#[test]
+fn a_replication_brings_children_clones_and_properties() {
+    let (here, there) = (World::new(9), World::new(10));
+    here.create("tank/a").unwrap();
+    here.create("tank/a/b").unwrap();
+    let set = |property: &str, value: &str| Assignment { property: property.into(), value: value.into() };
+    here.datasets.set(&[name("tank/a").into()], &[set("compression", "zstd-3"), set("quota", "100M")]).unwrap();
+    here.datasets.set(&[name("tank/a/b").into()], &[set("my:note", "hello"), set("recordsize", "8K")]).unwrap();
+    change(&here, "tank/a", 0);
+    change(&here, "tank/a/b", 1);
+    here.datasets.snapshot(vec!["tank/a@one".parse().unwrap()], true, Vec::new()).unwrap();
+    here.clone("tank/a/b@one", "tank/a/aclone").unwrap();
+    change(&here, "tank/a/aclone", 2);
+    change(&here, "tank/a/b", 3);
+    here.datasets.snapshot(vec!["tank/a@two".parse().unwrap()], true, Vec::new()).unwrap();
+    let all = |request: &mut SendRequest| request.replicate = true;
+    let stream = here.send("tank/a@two", None, all).unwrap();
+    let without = |request: &mut ReceiveRequest| {
+        request.exclude = vec!["recordsize".into()];
+        request.properties = vec![set("atime", "off")];
+        request.naming = Naming::WithoutPool;
+    };
+    there.create("tank/backup").unwrap();
+    let arrived = there.receive_with("tank/backup", &stream, without).unwrap();
+    assert_eq!(arrived.snapshots.len(), 5);
+    for of in ["a", "a@one", "a@two", "a/b", "a/b@one", "a/aclone", "a/aclone@two"] {
+        assert_eq!(there.files(&format!("tank/backup/{of}")), here.files(&format!("tank/{of}")), "{of}");
+    }
+    let get = |of: &str, property: &str| there.get(&format!("tank/backup/{of}"), property);
+    assert_eq!(get("a", "compression"), here.get("tank/a", "compression"));
+    assert_eq!(get("a", "quota"), (100 << 20).to_string());
+    assert_eq!(
+        (get("a/b", "my:note"), get("a/b", "recordsize"), get("a/b", "atime")),
+        ("hello".into(), "131072".into(), "off".into())
+    );
+    assert_eq!(get("a/aclone", "origin"), "tank/backup/a/b@one");
+    there.judge();
+
+    change(&here, "tank/a/aclone", 4);
+    here.create("tank/a/young").unwrap();
+    here.datasets.snapshot(vec!["tank/a@three".parse().unwrap()], true, Vec::new()).unwrap();
+    let stream = here.send("tank/a@three", Some("tank/a@two"), all).unwrap();
+    let arrived = there.receive_with("tank/backup", &stream, without).unwrap();
+    assert_eq!(arrived.snapshots.len(), 4);
+    assert_eq!(there.files("tank/backup/a/aclone"), here.files("tank/a/aclone"));
+    assert!(there.names().contains(&"tank/backup/a/young@three".to_string()));
+    there.judge();
+}
+
+#[test]
+fn a_broken_stream_leaves_nothing_and_a_crash_leaves_nothing_for_long() {
+    let (here, mut there) = (World::new(11), World::new(12));
+    here.create("tank/home").unwrap();
+    change(&here, "tank/home", 0);
+    here.snapshot("tank/home@a").unwrap();
+    change(&here, "tank/home", 1);
+    here.snapshot("tank/home@b").unwrap();
+    let full = here.send("tank/home@a", None, |_| ()).unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap();
+    for cut in [17, full.len() / 2, full.len() - 1] {
+        refusal(there.receive("tank/copy", &full[..cut], false));
+        assert_eq!(there.names(), ["tank"]);
+        there.work();
+        there.judge();
+    }
+    there.receive("tank/copy", &full, false).unwrap();
+    for cut in (0..more.len()).step_by(more.len() / 7) {
+        let mut bad = more.clone();
+        bad[cut] ^= 4;
+        refusal(there.receive("tank/copy", &bad, false));
+        assert_eq!(there.names(), ["tank", "tank/copy", "tank/copy@a"]);
+        assert_eq!(there.files("tank/copy@a"), here.files("tank/home@a"));
+    }
+    there.work();
+    there.judge();
+    // As if power failed in the middle: a hidden data set is committed, and nobody has ended or abandoned it.
+    there.hide_one("tank/copy@a");
+    there.reopen();
+    assert_eq!(there.datasets.destroy_unfinished().unwrap(), 1);
+    there.work();
+    there.judge();
+    there.receive("tank/copy", &more, false).unwrap();
+    assert_eq!(there.files("tank/copy@b"), here.files("tank/home@b"));
+    there.judge();
+}
+
+#[test]
+fn the_base_of_a_receive_cannot_be_destroyed_meanwhile() {
+    let world = World::new(13);
+    world.create("tank/home").unwrap();
+    world.snapshot("tank/home@a").unwrap();
+    world.hide_one("tank/home@a");
+    assert_eq!(world.names(), ["tank", "tank/home", "tank/home@a"]);
+    assert!(matches!(refusal(world.destroy("tank/home@a", false, false)), Error::HasClones { .. }));
+    assert!(matches!(refusal(world.destroy("tank/home@a", false, true)), Error::Busy { .. }));
+    assert!(matches!(refusal(world.destroy("tank/home", true, true)), Error::Busy { .. }));
+}
+
+impl World {
+    /// Begins what a receive begins, and leaves it.
+    fn hide_one(&self, base: &str) {
+        let crate::admin::Target::Snapshot(base) = self.datasets.resolve(&base.parse().unwrap()).unwrap() else {
+            unreachable!("it is a snapshot's name")
+        };
+        let begin = move |tx: &mut crate::catalogue::Transaction<'_>| {
+            crate::lineage::arrival::begin(tx, Some(base), pool::units::Guid(7))
+        };
+        self.datasets.run(begin).unwrap();
+    }
+}

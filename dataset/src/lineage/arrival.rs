@@ -1,0 +1,132 @@
+//! Where a stream lands: hidden data sets, and how they become visible.
+//!
+//! A stream fills a data set that is hidden below the pool's root, under a name that no user can write. When the stream
+//! is whole, one transaction makes of it either a data set of its own, or the new tree of one that exists: of the one
+//! whose newest snapshot the hidden one was cloned from. Hidden data sets that a crash has left are destroyed at the
+//! next import.
+//!
+//! For what a target T is charged when the hidden clone C of its newest snapshot S takes its place: T was as S is, so the
+//! blocks on C's deadlist are those that T loses, and C's own are those that T gains. C's deadlist becomes T's.
+
+use pool::{
+    env::Nanos,
+    format::pointer::BlockPointer,
+    units::{Guid, Txg},
+};
+
+use super::{branch, charge, dataset, deadlist, snapshot, work};
+use crate::{
+    admin::{Error, Result},
+    catalogue::{DatasetRow, Effect, Named, ROOT, SnapshotRow, Transaction, dataset_key, keys_of, kind, snapshot_key},
+};
+
+/// Makes a hidden data set: empty, or as the snapshot `base` is.
+pub fn begin(tx: &mut Transaction<'_>, base: Option<u64>, guid: Guid) -> Result<u64> {
+    let name = format!("%receive-{guid:016x}", guid = guid.0);
+    let id = match base {
+        Some(base) => branch::clone(tx, base, ROOT, &name, guid)?,
+        None => dataset::create(tx, ROOT, &name, guid, (0, 0))?,
+    };
+    charge::edit(tx, id, |row| row.hidden = true)?;
+    Ok(id)
+}
+
+/// The hidden data sets there are.
+pub fn hidden(tx: &Transaction<'_>) -> Result<Vec<u64>> {
+    let below = dataset::children(tx, ROOT)?.into_iter().map(|(_, id)| id);
+    let rows = below.map(|id| Ok((id, tx.row::<DatasetRow>(dataset_key(id))?)));
+    let rows: Vec<_> = rows.collect::<Result<_>>()?;
+    Ok(rows.into_iter().filter(|(_, row)| row.hidden).map(|(id, _)| id).collect())
+}
+
+/// Destroys a hidden data set, if it is still there.
+pub fn abandon(tx: &mut Transaction<'_>, id: u64) -> Result<()> {
+    if tx.contains(dataset_key(id))? { dataset::destroy(tx, id) } else { Ok(()) }
+}
+
+/// Makes a hidden data set one of its own.
+pub fn show(tx: &mut Transaction<'_>, id: u64, parent: u64, name: &str) -> Result<()> {
+    dataset::move_to(tx, id, parent, name)?;
+    // Whoever opens it from now on does so by its name.
+    tx.effect(Effect::Close(id));
+    charge::edit(tx, id, |row| row.hidden = false)
+}
+
+/// Whether a data set has changed since its newest snapshot.
+pub fn is_modified(tx: &Transaction<'_>, id: u64) -> Result<bool> {
+    let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
+    Ok(root.is_none_or(|root| root.birth > row.newest_txg))
+}
+
+/// Puts a hidden clone of the newest snapshot of `target` in its place. The target must be as that snapshot is.
+pub fn replace(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()> {
+    let new: DatasetRow = tx.row(dataset_key(hidden))?;
+    let old: DatasetRow = tx.row(dataset_key(target))?;
+    assert!(new.origin == old.newest && new.snapshots == 0, "the caller has looked");
+    let lost = deadlist::space_from(tx, new.deadlist, old.origin_txg)?;
+    let root = take_apart(tx, hidden, &new)?;
+    branch::remove_clone(tx, new.origin, hidden)?;
+    charge::edit(tx, target, |row| {
+        row.used_head = row.used_head - lost + new.used_head;
+        row.used_snapshots += lost;
+        row.deadlist = new.deadlist;
+        row.dead = new.dead;
+    })?;
+    put_tree(tx, target, &new, root)
+}
+
+/// Puts a hidden data set that is no clone in the place of `target`, which has no snapshot. The tree that the target had
+/// is freed in the background.
+pub fn overwrite(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()> {
+    let new: DatasetRow = tx.row(dataset_key(hidden))?;
+    let (old, old_root) = tx.row_and_block::<DatasetRow>(dataset_key(target))?;
+    assert!(new.origin == 0 && old.newest == 0, "the caller has looked");
+    let root = take_apart(tx, hidden, &new)?;
+    if let Some(old_root) = old_root {
+        work::free_tree(tx, old_root, old.level, Txg::ZERO, old.used_head)?;
+    }
+    charge::edit(tx, target, |row| row.used_head = new.used_head)?;
+    put_tree(tx, target, &new, root)
+}
+
+/// Removes all rows of a hidden data set, but neither its tree nor its deadlist, which somebody else gets.
+fn take_apart(tx: &mut Transaction<'_>, hidden: u64, row: &DatasetRow) -> Result<BlockPointer> {
+    let (_, root) = tx.row_and_block::<DatasetRow>(dataset_key(hidden))?;
+    tx.delete_range(keys_of(hidden))?;
+    tx.delete_named::<Named>(row.parent, kind::CHILD, &row.name)?;
+    charge::forget(tx, row)?;
+    charge::detach(tx, row.parent, row)?;
+    tx.effect(Effect::Close(hidden));
+    root.ok_or_else(|| Error::damaged(hidden, "a data set without a tree"))
+}
+
+fn put_tree(tx: &mut Transaction<'_>, target: u64, new: &DatasetRow, root: BlockPointer) -> Result<()> {
+    charge::edit(tx, target, |row| (row.level, row.referenced) = (new.level, new.referenced))?;
+    let row: DatasetRow = tx.row(dataset_key(target))?;
+    tx.put(dataset_key(target), &row, Some(root));
+    tx.effect(Effect::Replace { id: target, root, level: new.level });
+    Ok(())
+}
+
+/// Takes the snapshot that a stream was made from: it keeps its guid and its time.
+pub fn take_snapshot(tx: &mut Transaction<'_>, dataset: u64, name: &str, guid: Guid, creation: Nanos) -> Result<u64> {
+    let id = snapshot::take(tx, dataset, name, guid)?;
+    snapshot::edit(tx, id, |row: &mut SnapshotRow| row.creation = creation)?;
+    Ok(id)
+}
+
+/// The snapshot of `dataset` with this guid.
+pub fn snapshot_with(tx: &Transaction<'_>, dataset: u64, guid: Guid) -> Result<Option<u64>> {
+    for id in snapshot::line(tx, dataset)? {
+        if tx.row::<SnapshotRow>(snapshot_key(id))?.guid == guid {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+/// What the tree of a hidden data set is now: its root and the root's level.
+pub fn tree(tx: &Transaction<'_>, id: u64) -> Result<(BlockPointer, u8)> {
+    let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
+    Ok((root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?, row.level))
+}
