@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dataset::{
-    admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target},
+    admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target, Valued},
     name::{BookmarkName, DatasetName, Name, SnapshotSet},
     property::{Kinds, Property, Source},
 };
@@ -43,7 +43,10 @@ impl OpenPool {
 
     fn property_record(&self, listed: &Listed, name: String) -> Option<PropertyRecord> {
         let property = Property::of_dataset(&name).ok()?;
-        let valued = listed.value(&property)?;
+        let mut valued = listed.value(&property)?;
+        if name == "readonly" && self.engine().read_only() {
+            valued = Valued { value: "on".to_owned(), source: Source::Temporary };
+        }
         let received = (valued.source == Source::Received).then(|| valued.value.clone());
         let value = if name == "mountpoint" { self.places.shown(&valued) } else { valued.value };
         Some(PropertyRecord { name, value, source: valued.source, received })

@@ -144,7 +144,7 @@ fn block_len(entry: &Entry) -> Option<u64> {
     match entry.block()? {
         Block::Stored(pointer) => Some(pointer.logical.into()),
         Block::Pending(record) => {
-            record.len().map(|len| len as u64).or_else(|| record.pointer().map(|pointer| u64::from(pointer.logical)))
+            record.size().map(|len| len as u64).or_else(|| record.pointer().map(|pointer| u64::from(pointer.logical)))
         }
     }
 }

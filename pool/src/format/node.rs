@@ -236,7 +236,9 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn coded(items: &BTreeMap<(u64, u8, u64), Vec<u8>>) -> Vec<u8> {
+    type Items = BTreeMap<(u64, u8, u64), Vec<u8>>;
+
+    fn coded(items: &Items) -> Vec<u8> {
         let header = Header { level: 0, txg: Txg(7), low: Key::MIN, high: Key::MAX, count: items.len() as u32 };
         let mut writer = NodeWriter::new(&header);
         for (&(object, kind, offset), body) in items {
@@ -245,7 +247,7 @@ mod tests {
         writer.finish()
     }
 
-    fn decoded(bytes: &[u8]) -> Result<BTreeMap<(u64, u8, u64), Vec<u8>>, Malformed> {
+    fn decoded(bytes: &[u8]) -> Result<Items, Malformed> {
         let mut reader = NodeReader::new(bytes)?;
         let mut items = BTreeMap::new();
         for _ in 0..reader.header().count {

@@ -113,8 +113,11 @@ impl Batch {
     }
 }
 
+/// A child's index and the changes that fall into it.
+type Part<'a> = (usize, &'a [(Key, Change)]);
+
 /// The part of `changes` that falls into each child of `interior`, with the child's index.
-fn by_child<'a>(interior: &Interior, changes: &'a [(Key, Change)]) -> SmallVec<[(usize, &'a [(Key, Change)]); 4]> {
+fn by_child<'a>(interior: &Interior, changes: &'a [(Key, Change)]) -> SmallVec<[Part<'a>; 4]> {
     let mut parts = SmallVec::new();
     let mut rest = changes;
     while let Some((first, _)) = rest.first() {

@@ -84,7 +84,7 @@ impl Record {
     }
 
     /// Its size in bytes, while it is in memory.
-    pub fn len(&self) -> Option<usize> {
+    pub fn size(&self) -> Option<usize> {
         let logical = self.as_stored.map(|pointer| pointer.logical as usize);
         self.state.lock().bytes.as_ref().map(|bytes| logical.unwrap_or(bytes.len()))
     }
@@ -154,7 +154,7 @@ mod tests {
             BlockPointer { copies: 2, logical, stored: stored.len() as u32, compression, ..BlockPointer::default() };
         let record = Record::as_stored(Txg(5), pointer, stored.clone(), Arc::default());
         assert_eq!(record.bytes().unwrap().as_slice(), content);
-        assert_eq!((record.len(), record.policy().copies), (Some(content.len()), 2));
+        assert_eq!((record.size(), record.policy().copies), (Some(content.len()), 2));
         assert!(record.edit(Txg(5), Vec::clear).is_none());
         assert_eq!(record.seal(), Some(stored));
     }

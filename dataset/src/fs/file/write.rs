@@ -307,7 +307,7 @@ fn open_record(piece: &Piece, part: &Part<'_>, txg: Txg) -> Option<(Arc<Record>,
     let (record, base) = record::pending(piece)?;
     let at = part.offset.checked_sub(base)?;
     let open =
-        record.txg() == txg && record.len().is_some_and(|len| at <= len as u64) && record.edit(txg, |_| ()).is_some();
+        record.txg() == txg && record.size().is_some_and(|len| at <= len as u64) && record.edit(txg, |_| ()).is_some();
     open.then(|| (record.clone(), base))
 }
 
