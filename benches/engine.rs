@@ -1,0 +1,239 @@
+//! What the engine's own work costs, beside the plainest thing that could stand in for it.
+//!
+//! Everything happens in memory: the tree against a `BTreeMap`, names and small files of a file system against another
+//! one, large sequential writes against copying the same bytes. Both sides of a pair run alternately in one process, so
+//! that their ratio means something on any machine, also a busy one; the absolute numbers only on an idle one.
+//!
+//! `cargo bench --bench engine`. Run in any other way (as a test) it only goes through everything once, on little.
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    hint::black_box,
+    io::{self, Write as _},
+    sync::Arc,
+    time::Instant,
+};
+
+use common::{Result, make_dataset, make_pool, median, name};
+use dataset::fs::{Caller, FileSystem, Ino, ROOT};
+use pool::{
+    device::MemoryDevice,
+    format::{key::Key, pointer::BlockPointer},
+    tree::{Batch, Miss, Node, NodeSource, Root, View},
+    units::{GIB, MIB, Txg},
+};
+
+/// How often each pair is measured.
+const RUNS: usize = 5;
+/// The bytes of an item's body, and of a small file.
+const BODY: usize = 64;
+/// The bytes of one large write.
+const WRITE: usize = MIB as usize;
+
+/// How much each measurement does.
+struct Amount {
+    items: u64,
+    writes: u64,
+    runs: usize,
+}
+
+/// One operation: what it took here and in its plain counterpart, in nanoseconds each, run by run.
+#[derive(Default)]
+struct Pair {
+    here: Vec<f64>,
+    plain: Vec<f64>,
+}
+
+/// All operations, by name.
+type Pairs = BTreeMap<&'static str, Pair>;
+
+fn main() -> Result<()> {
+    let amount = match std::env::args().any(|argument| argument == "--bench") {
+        true => Amount { items: 100_000, writes: 256, runs: RUNS },
+        false => Amount { items: 1000, writes: 4, runs: 1 },
+    };
+    let mut small = Pairs::new();
+    let mut large = Pairs::new();
+    for _ in 0..amount.runs {
+        tree(&mut small, amount.items)?;
+        files(&mut small, amount.items)?;
+        for (title, compression) in [("compression off", "off"), ("compression lz4", "lz4")] {
+            stream(large.entry(title).or_default(), compression, amount.writes)?;
+        }
+    }
+    print(&mut small, &mut large)?;
+    Ok(())
+}
+
+/// A tree that was never written misses nothing.
+struct Nowhere;
+
+impl NodeSource for Nowhere {
+    fn node(&self, _: &BlockPointer) -> Option<Arc<Node>> {
+        None
+    }
+}
+
+fn tree(pairs: &mut Pairs, items: u64) -> Result<()> {
+    let keys: Vec<Key> = (0..items).map(|index| Key::new(shuffled(index), 1, index)).collect();
+    let (mut root, mut plain) = (Root::empty(Txg(1)), BTreeMap::new());
+    pair(
+        pairs,
+        "tree: put",
+        items,
+        || keys.iter().try_for_each(|key| put(&mut root, *key)),
+        || {
+            plain.extend(keys.iter().map(|key| (*key, vec![1; BODY])));
+            Ok(())
+        },
+    )?;
+    let view = View::new(&root, &Nowhere, Txg(1));
+    let look = || -> Result<()> {
+        for key in &keys {
+            let found = view.get(*key).map_err(missed)?.ok_or("an item is lost")?;
+            black_box(found.body()[0]);
+        }
+        Ok(())
+    };
+    pair(pairs, "tree: get", items, look, || {
+        for key in &keys {
+            black_box(plain.get(key).map(|body| body[0]));
+        }
+        Ok(())
+    })
+}
+
+fn put(root: &mut Root, key: Key) -> Result<()> {
+    let mut batch = Batch::default();
+    batch.put(key, [1; BODY], None);
+    batch.apply(root, Txg(1), &Nowhere, &mut Vec::new()).map_err(missed)?;
+    Ok(())
+}
+
+fn missed(miss: Miss) -> String {
+    format!("a node of a tree in memory was not found: {miss:?}")
+}
+
+fn files(pairs: &mut Pairs, files: u64) -> Result<()> {
+    let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
+    let fs = datasets.open_dataset(&name(common::POOL))?.fs().clone();
+    let names: Vec<String> = (0..files).map(|index| format!("file-{}", shuffled(index))).collect();
+    let mut inodes: Vec<Ino> = Vec::new();
+    let mut plain: BTreeMap<(Ino, &[u8]), Vec<u8>> = BTreeMap::new();
+    let caller = Caller::default();
+    let create = || -> Result<()> {
+        for name in &names {
+            inodes.push(fs.create(&caller, ROOT, name.as_bytes(), 0o644, true)?.ino);
+        }
+        Ok(())
+    };
+    pair(pairs, "file: create", files, create, || {
+        plain.extend(names.iter().map(|name| ((ROOT, name.as_bytes()), Vec::new())));
+        Ok(())
+    })?;
+    let lookup = || -> Result<()> {
+        for name in &names {
+            black_box(fs.lookup(ROOT, name.as_bytes())?);
+        }
+        Ok(())
+    };
+    pair(pairs, "file: look up", files, lookup, || {
+        for name in &names {
+            black_box(plain.get(&(ROOT, name.as_bytes())));
+        }
+        Ok(())
+    })?;
+    let write = || -> Result<()> {
+        for file in &inodes {
+            fs.write(*file, 0, &[1; BODY], false)?;
+        }
+        Ok(())
+    };
+    pair(pairs, "file: small write", files, write, || {
+        for name in &names {
+            plain.insert((ROOT, name.as_bytes()), vec![1; BODY]);
+        }
+        Ok(())
+    })?;
+    Ok(datasets.close_all()?)
+}
+
+/// Writes a file and commits it, beside copying as many bytes. Counted by the byte.
+fn stream(pair: &mut Pair, compression: &str, writes: u64) -> Result<()> {
+    let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
+    make_dataset(&datasets, "tank/data", &[("compression", compression), ("recordsize", "1M")])?;
+    let fs = datasets.open_dataset(&name("tank/data"))?.fs().clone();
+    let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, true)?.ino;
+    let content = half_compressible();
+    let bytes = writes * WRITE as u64;
+    pair.here.push(per_unit(bytes, || write_all(&fs, file, &content, writes))?);
+    // Not of zeros, whose pages the system would only bring during the copy.
+    let mut copy = vec![1; bytes as usize];
+    pair.plain.push(per_unit(bytes, || {
+        copy.chunks_mut(WRITE).for_each(|part| part.copy_from_slice(&content));
+        black_box(&copy);
+        Ok(())
+    })?);
+    Ok(datasets.close_all()?)
+}
+
+fn write_all(fs: &FileSystem, file: Ino, content: &[u8], writes: u64) -> Result<()> {
+    for index in 0..writes {
+        fs.write(file, index * WRITE as u64, content, false)?;
+    }
+    Ok(fs.fsync(file)?)
+}
+
+/// Noise and zeros in turns, of 64 bytes each.
+fn half_compressible() -> Vec<u8> {
+    let word = |index: usize| if (index / 8).is_multiple_of(2) { shuffled(index as u64) } else { 0 };
+    (0..WRITE / 8).flat_map(|index| word(index).to_le_bytes()).collect()
+}
+
+/// Any number, a different one for each index (the finalizer of SplitMix64).
+fn shuffled(index: u64) -> u64 {
+    let mut state = index.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+fn pair(
+    pairs: &mut Pairs,
+    title: &'static str,
+    units: u64,
+    here: impl FnOnce() -> Result<()>,
+    plain: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let (here, plain) = (per_unit(units, here)?, per_unit(units, plain)?);
+    let pair = pairs.entry(title).or_default();
+    pair.here.push(here);
+    pair.plain.push(plain);
+    Ok(())
+}
+
+/// How many nanoseconds a unit of some work takes.
+fn per_unit(units: u64, act: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    act()?;
+    Ok(start.elapsed().as_nanos() as f64 / units as f64)
+}
+
+fn print(small: &mut Pairs, large: &mut Pairs) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{:28}{:>12}{:>12}{:>10}", "ns an operation", "here", "BTreeMap", "ratio")?;
+    for (title, pair) in small {
+        let (here, plain) = (median(&mut pair.here), median(&mut pair.plain));
+        writeln!(out, "{title:28}{here:>12.0}{plain:>12.0}{:>10.2}", here / plain)?;
+    }
+    writeln!(out)?;
+    writeln!(out, "{:28}{:>12}{:>12}{:>10}", "1 MiB writes, GB/s", "here", "memcpy", "ratio")?;
+    for (title, pair) in large {
+        // A byte a nanosecond is a gigabyte a second.
+        let (here, plain) = (1.0 / median(&mut pair.here), 1.0 / median(&mut pair.plain));
+        writeln!(out, "{title:28}{here:>12.2}{plain:>12.2}{:>10.3}", here / plain)?;
+    }
+    Ok(())
+}
