@@ -54,7 +54,8 @@ pub(crate) fn can_mount() -> bool {
     let usable = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     assert!(usable || std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "/dev/fuse cannot be opened");
     if !usable {
-        eprintln!("skipped: no FUSE here");
+        // Said past the test harness, which shows what passing tests print to nobody.
+        writeln!(std::io::stderr(), "skipped: no FUSE here").unwrap();
     }
     usable
 }
