@@ -94,7 +94,7 @@ impl Failure {
         let hint = match error.kind() {
             ErrorKind::Space => Some("free some space, or add a device: pool add"),
             ErrorKind::Damage => Some("what is damaged: pool status -v, or pool check after an export"),
-            ErrorKind::Device => Some("look at the device and its cable, file or permissions; then pool status"),
+            ErrorKind::Device => Some("look at the path, its permissions and the device itself; then pool status"),
             ErrorKind::Unsupported => Some("use the version of Cenote that wrote it, or a newer one"),
             ErrorKind::Request | ErrorKind::Busy => None,
         };

@@ -13,36 +13,36 @@ use std::{
 };
 
 /// One test's world.
-pub struct Lab {
+pub(crate) struct Lab {
     folder: tempfile::TempDir,
     mountless: bool,
 }
 
 /// What a command has said and how it ended.
 #[derive(Debug)]
-pub struct Run {
-    pub shown: String,
-    pub stdout: Vec<u8>,
-    pub stderr: String,
-    pub code: Option<i32>,
+pub(crate) struct Run {
+    pub(crate) shown: String,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+    pub(crate) code: Option<i32>,
 }
 
 impl Run {
     /// Its output as text.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
     /// Its output, if it has succeeded.
     #[track_caller]
-    pub fn ok(self) -> String {
+    pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{}\n{}{}", self.shown, self.text(), self.stderr);
         self.text()
     }
 
     /// What it said on standard error, if it ended with this code.
     #[track_caller]
-    pub fn fails(self, code: i32) -> String {
+    pub(crate) fn fails(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{}\n{}{}", self.shown, self.text(), self.stderr);
         self.stderr
     }
@@ -50,38 +50,43 @@ impl Run {
 
 /// Whether file systems can be mounted here. Where they must be, by `CENOTE_REQUIRE_FUSE`, a machine that cannot is a
 /// failure and not a reason to skip.
-pub fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     let usable = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     assert!(usable || std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "/dev/fuse cannot be opened");
     if !usable {
-        eprintln!("skipped: no FUSE here");
+        // Said past the test harness, which shows what passing tests print to nobody.
+        writeln!(std::io::stderr(), "skipped: no FUSE here").unwrap();
     }
     usable
 }
 
 impl Lab {
     /// A lab whose pools are mounted.
-    pub fn new() -> Lab {
-        Lab { folder: tempfile::Builder::new().prefix("cenote-lab-").tempdir().unwrap(), mountless: false }
+    pub(crate) fn new() -> Lab {
+        Lab::of_kind(false)
     }
 
     /// A lab without services and mounts.
-    pub fn mountless() -> Lab {
-        Lab { mountless: true, ..Lab::new() }
+    pub(crate) fn mountless() -> Lab {
+        Lab::of_kind(true)
+    }
+
+    fn of_kind(mountless: bool) -> Lab {
+        Lab { folder: tempfile::Builder::new().prefix("cenote-lab-").tempdir().unwrap(), mountless }
     }
 
     /// A path in the lab.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The same as text.
-    pub fn at(&self, name: &str) -> String {
+    pub(crate) fn at(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
     /// A command of this lab, ready to be started.
-    pub fn command(&self, program: &str, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, program: &str, words: &[&str]) -> Command {
         let binary = match program {
             "pool" => env!("CARGO_BIN_EXE_pool"),
             "fs" => env!("CARGO_BIN_EXE_fs"),
@@ -99,12 +104,12 @@ impl Lab {
     }
 
     /// Runs a program to its end.
-    pub fn run(&self, program: &str, words: &[&str]) -> Run {
+    pub(crate) fn run(&self, program: &str, words: &[&str]) -> Run {
         finish(program, words, self.command(program, words).output().unwrap())
     }
 
     /// Runs a program with these bytes on its standard input.
-    pub fn feed(&self, program: &str, words: &[&str], input: &[u8]) -> Run {
+    pub(crate) fn feed(&self, program: &str, words: &[&str], input: &[u8]) -> Run {
         let mut command = self.command(program, words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -118,32 +123,32 @@ impl Lab {
 
     /// `pool …`, which must succeed.
     #[track_caller]
-    pub fn pool(&self, words: &[&str]) -> String {
+    pub(crate) fn pool(&self, words: &[&str]) -> String {
         self.run("pool", words).ok()
     }
 
     /// `fs …`, which must succeed.
     #[track_caller]
-    pub fn fs(&self, words: &[&str]) -> String {
+    pub(crate) fn fs(&self, words: &[&str]) -> String {
         self.run("fs", words).ok()
     }
 
     /// A new pool of one image, mounted in the lab.
     #[track_caller]
-    pub fn create(&self, name: &str, size: &str) {
+    pub(crate) fn create(&self, name: &str, size: &str) {
         let (mountpoint, vdev) =
             (self.at(&format!("mnt/{name}")), format!("{size}:{}", self.at(&format!("{name}.img"))));
         self.pool(&["create", "-m", &mountpoint, name, &vdev]);
     }
 
     /// Where a data set of a pool made by [`Lab::create`] is mounted.
-    pub fn mount(&self, dataset: &str) -> PathBuf {
+    pub(crate) fn mount(&self, dataset: &str) -> PathBuf {
         self.path("mnt").join(dataset)
     }
 
     /// Closes a pool, has `pool check` verify it, and opens it again.
     #[track_caller]
-    pub fn check(&self, name: &str) {
+    pub(crate) fn check(&self, name: &str) {
         self.pool(&["export", name]);
         let folder = self.folder.path().display().to_string();
         self.pool(&["check", "-d", &folder, name]);
@@ -151,7 +156,7 @@ impl Lab {
     }
 
     /// The process that serves a pool.
-    pub fn service(&self, name: &str) -> Option<u32> {
+    pub(crate) fn service(&self, name: &str) -> Option<u32> {
         let state = self.at("state");
         let processes =
             fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -167,7 +172,7 @@ impl Lab {
     }
 
     /// Kills the process that serves a pool, and waits until it is gone.
-    pub fn kill(&self, name: &str) {
+    pub(crate) fn kill(&self, name: &str) {
         let pid = self.service(name).expect("the pool has a service");
         assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
         wait_until("the service is gone", || self.service(name).is_none());
@@ -201,7 +206,7 @@ fn finish(program: &str, words: &[&str], output: Output) -> Run {
 
 /// Waits for something that takes a moment.
 #[track_caller]
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
         assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
@@ -209,8 +214,18 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Bytes that do not compress.
+pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = |_| {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (state >> 56) as u8
+    };
+    (0..length).map(next).collect()
+}
+
 /// Writes a small tree with everything a file system has: folders, links, modes, times, attributes, sparse files.
-pub fn plant(folder: &Path) {
+pub(crate) fn plant(folder: &Path) {
     use std::os::unix::fs::{PermissionsExt, symlink};
     for number in 0..40u32 {
         let sub = folder.join(format!("dir-{}", number % 5));
@@ -228,7 +243,7 @@ pub fn plant(folder: &Path) {
 
 /// Asserts that two trees are the same, as `diff -r` and `stat` see them.
 #[track_caller]
-pub fn assert_same(wanted: &Path, found: &Path) {
+pub(crate) fn assert_same(wanted: &Path, found: &Path) {
     let list = |folder: &Path| {
         let script = "find . -mindepth 1 -path ./.zfs -prune -o -printf '%p %y %m %U %G %T@ %l ' -a \\( -type d -printf '\\n' -o -printf '%s %n\\n' \\) | sort";
         let output = Command::new("sh").args(["-c", script]).current_dir(folder).output().unwrap();

@@ -1,5 +1,5 @@
-//! What an open pool does by itself: free what was destroyed, write its history, and let go of snapshots that nobody
-//! browses any more.
+//! What an open pool does by itself: free what was destroyed and files that were removed, write its history, and let go of
+//! snapshots that nobody browses any more.
 //!
 //! Lines of the history are written here because each is a commit, and a command that is done should not wait for it.
 
@@ -15,7 +15,7 @@ use dataset::admin::{Datasets, Progress};
 use super::{devices, mounts::Mounts};
 
 /// How often it looks whether there is something to do.
-const INTERVAL: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a pool that is closed goes on freeing first, so that commands without a service get something freed too.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
@@ -81,13 +81,15 @@ impl Worker {
                 Ok(Order::Record(line)) => self.record(&line),
                 Ok(Order::Free) => self.free(|| orders.is_empty()),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.reap();
+                    self.close_idle_snapshots();
+                    self.reap_files(|| orders.is_empty());
                     self.free(|| orders.is_empty());
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         let end = Instant::now() + LAST_CHANCE;
+        self.reap_files(|| Instant::now() < end);
         self.free(|| Instant::now() < end);
     }
 
@@ -112,7 +114,12 @@ impl Worker {
         }
     }
 
-    fn reap(&self) {
+    /// Frees large files that have lost their last name, while `goes_on` says so.
+    fn reap_files(&self, goes_on: impl Fn() -> bool) {
+        while goes_on() && self.datasets.reap_files() {}
+    }
+
+    fn close_idle_snapshots(&self) {
         if let Some(mounts) = self.mounts.as_ref().and_then(Weak::upgrade) {
             mounts.reap();
         }

@@ -180,15 +180,13 @@ fn send_request(spec: &SendSpec) -> SendRequest {
     }
 }
 
-/// The full name of a base: the one that was asked for, or a snapshot of the data set that is sent.
+/// The full name of a base, `@NAME` or `#NAME`, of the data set that is sent. What was asked for may be a snapshot of the
+/// data set it is a clone of.
 fn base_name(spec: &SendSpec, snapshot: &SnapshotName, from: &str) -> Result<Name, Failure> {
-    let asked = spec.base.as_ref().filter(|base| base.as_str().rsplit(['@', '#']).next() == Some(from));
+    let asked = spec.base.as_ref().filter(|base| base.as_str().ends_with(from));
     match asked {
         Some(base) if snapshot.dataset() == spec.snapshot.dataset() => Ok(base.clone()),
-        _ => {
-            let name = snapshot.dataset().snapshot(from).map_err(|error| Failure::name("send", &error))?;
-            Ok(Name::Snapshot(name))
-        }
+        _ => format!("{}{from}", snapshot.dataset()).parse().map_err(|error| Failure::name("send", &error)),
     }
 }
 
@@ -251,8 +249,8 @@ mod tests {
         let name = |snapshot: &str, from: &str| {
             base_name(&spec(false, false), &snapshot.parse().unwrap(), from).unwrap().to_string()
         };
-        assert_eq!(name("tank/a@2", "1"), "tank/a#1");
-        assert_eq!(name("tank/a/b@2", "1"), "tank/a/b@1");
-        assert_eq!(name("tank/a@3", "2"), "tank/a@2");
+        assert_eq!(name("tank/a@2", "#1"), "tank/a#1");
+        assert_eq!(name("tank/a/b@2", "@1"), "tank/a/b@1");
+        assert_eq!(name("tank/a@3", "@2"), "tank/a@2");
     }
 }

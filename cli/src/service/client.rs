@@ -64,10 +64,15 @@ impl Client {
         fuse_mount::available().map_err(|error| Some(error.to_string()))
     }
 
+    /// Whether the pool's service answers. One that is being killed still accepts connections for a moment.
+    pub(super) fn is_served(&self, pool: &str) -> bool {
+        matches!(self.ask(pool, &Request::Ping, &mut None, &mut |_| {}), Ok(Some(_)))
+    }
+
     /// Starts the service of a known pool, if none runs. The pool must not be open here.
     pub(super) fn start_service(&self, pool: &str) -> Result<(), Failure> {
         let _lock = self.lock(pool)?;
-        if daemon::is_served(&self.places, pool) {
+        if self.is_served(pool) {
             return Ok(());
         }
         spawn::start(&self.places, pool)

@@ -8,10 +8,7 @@
 
 use std::{
     fs, io,
-    os::unix::{
-        fs::PermissionsExt,
-        net::{UnixListener, UnixStream},
-    },
+    os::unix::{fs::PermissionsExt, net::UnixListener},
     path::Path,
     sync::Arc,
     time::Duration,
@@ -158,9 +155,4 @@ impl Owned {
         }
         pool.close()
     }
-}
-
-/// Whether a service answers on a socket.
-pub(super) fn is_served(places: &Places, name: &str) -> bool {
-    UnixStream::connect(places.socket(name)).is_ok()
 }

@@ -13,7 +13,6 @@ use fuse_mount::{detach_dead, mounts};
 
 use super::{
     client::Client,
-    daemon,
     registry::{DevicePath, KnownPool},
 };
 use crate::{
@@ -180,7 +179,7 @@ impl Client {
     /// A pool that is known: it is imported; what may be missing is its service.
     fn import_known(&mut self, known: &KnownPool, import: &ImportPool) -> Result<(), Failure> {
         let name = known.name.as_str();
-        if daemon::is_served(&self.places, name) || import.new_name.is_some() {
+        if self.is_served(name) || import.new_name.is_some() {
             // As in ZFS: to import all is content with what is there.
             let is_one = import.which.is_some();
             let exists = Failure::cannot("import", name, "a pool with that name is already imported");

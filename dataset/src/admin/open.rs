@@ -24,6 +24,9 @@ use crate::{
     name::{DatasetName, SnapshotName},
 };
 
+/// How many steps of freeing unlinked files one call does in a data set.
+const REAPING_STEPS: usize = 16;
+
 /// An open data set. There is one for each, shared by all who use it.
 pub struct Dataset {
     id: u64,
@@ -153,6 +156,14 @@ impl Datasets {
         let head = self.engine().open_frozen(id, root, level);
         let fs = FileSystem::open(head.clone(), options).map_err(|errno| unreadable(name, errno))?;
         Ok(OpenSnapshot { id, head, fs })
+    }
+
+    /// Goes on freeing files that have lost their last name, in all data sets that are open, by a bounded amount. Returns
+    /// whether there is more to do.
+    pub fn reap_files(&self) -> bool {
+        let open: Vec<Arc<Dataset>> = self.table().lock().datasets.values().cloned().collect();
+        // Each has its turn, whatever the others have to do.
+        open.iter().filter(|dataset| dataset.fs.reap_orphans(REAPING_STEPS)).count() > 0
     }
 
     /// Closes a data set that nobody uses any more, after a commit.

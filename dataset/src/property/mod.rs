@@ -356,7 +356,10 @@ impl PropertyError {
             PropertyError::Unknown { .. } => {
                 Some("user properties have a colon in their name, as in 'me:backup'".into())
             }
-            PropertyError::Value { expected, .. } => Some(format!("values: {expected}")),
+            // A problem that says what the value must be needs no list of values.
+            PropertyError::Value { problem, expected, .. } if !problem.starts_with("must be") => {
+                Some(format!("values: {expected}"))
+            }
             PropertyError::UserCharacter { .. } => {
                 Some("lower-case letters, digits and the characters : + . _ - are allowed".into())
             }
