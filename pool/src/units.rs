@@ -15,6 +15,9 @@ impl Txg {
     /// Before every transaction group: nothing was ever born in it.
     pub const ZERO: Txg = Txg(0);
 
+    /// No pool gets as far: what claims to be of this group or a later one is damaged.
+    pub const LIMIT: Txg = Txg(1 << 63);
+
     /// The transaction group after this one.
     pub fn next(self) -> Txg {
         Txg(self.0 + 1)

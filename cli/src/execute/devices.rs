@@ -247,7 +247,7 @@ fn add(found: &mut BTreeMap<Guid, Found>, label: Label, path: PathBuf) {
     let device = label.device;
     let pool = found.entry(label.pool).or_insert_with(|| Found { label: label.clone(), paths: BTreeMap::new() });
     pool.paths.entry(device).or_insert(path);
-    if (label.txg, label.vdevs.len()) > (pool.label.txg, pool.label.vdevs.len()) {
+    if label.supersedes(&pool.label) {
         pool.label = label;
     }
 }

@@ -221,8 +221,10 @@ impl OpenPool {
             return Ok(Layout { vdevs: self.device_paths().into_iter().chain(texts(specs)).collect(), pool: name });
         }
         let taken = NewDevices::take(specs, ACTION, &name, force)?;
-        self.pool.add(taken.devices()).or_refused(ACTION, &name)?;
+        let addition = self.pool.begin_add(taken.devices()).or_refused(ACTION, &name)?;
+        // From here on a label may name them, whatever fails.
         taken.keep();
+        addition.finish().or_refused(ACTION, &name)?;
         Ok(Layout { vdevs: self.device_paths(), pool: name })
     }
 

@@ -4,18 +4,24 @@
 //! here touches both, and each function argues what a failure between its steps leaves.
 //!
 //! ```text
+//! add       new devices for an opened pool
 //! create    labels on every device, then the first commit
 //! open      from labels to the newest committed state, to an engine
-//! pool      an opened pool: add devices, rename, export, destroy
+//! pool      an opened pool: rename, export, destroy
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
 
+mod add;
 mod create;
 mod open;
 mod pool;
 pub mod probe;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::{
+    add::Addition,
     create::{CreateOptions, MIN_DEVICE, create},
     open::{OpenOptions, open},
     pool::Pool,

@@ -10,13 +10,14 @@ use crate::{
     error::{Error, Result},
     format::{
         codec::Reader,
+        key::Key,
         label::{Label, PoolState},
-        uberblock::{Epoch, Uberblock},
+        uberblock::{Epoch, Uberblock, slot},
         vdev_config::VdevConfig,
     },
     space::{Space, SpaceRoot},
-    txg::{Ancestry, Engine, Opening, Settings},
-    units::{Guid, VdevId},
+    txg::{Ancestry, Engine, Opening, Plain, Settings},
+    units::{Guid, Txg, VdevId},
     vdev::{labels, uberblocks},
 };
 
@@ -37,7 +38,7 @@ pub struct OpenOptions {
 
 /// Opens the pool that these devices are: all of them, in any order, and no other.
 ///
-/// Nothing is written before the state was found readable; then the labels are marked as in use by this host. A crash in
+/// Nothing is written before the roots of the state were found readable; then the labels are marked as in use by this host. A crash in
 /// between leaves labels of two ages, of which each names the same devices and the same state.
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Pool> {
     let (mut label, by_guid) = gather(&devices)?;
@@ -46,41 +47,70 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     let members = members(&label, &by_guid)?;
     let readable: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
     let ranking = uberblocks::find_uberblocks(&readable, label.pool)?;
-    let last = ranking.highest.max(label.txg);
     let Some(newest) = ranking.candidates.into_iter().next() else {
         return Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock"));
     };
+    let first = first_txg(&label, &newest)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
     let opening = Opening {
         guid: label.pool,
         storage: open_storage(&label, &members, &newest)?,
         ancestry: Ancestry { epoch, parent: newest.epoch, forked_at: newest.txg },
-        uberblock: Some(newest),
-        first: last.next(),
+        uberblock: Some(newest.clone()),
+        first,
         read_only: options.read_only,
     };
     let engine = Engine::open(opening, env, options.settings);
+    check_catalogue(&engine).map_err(|error| unreadable(&label, &newest, &error))?;
     if !options.read_only {
         label.state = PoolState::Active;
-        label.txg = last.next();
+        label.txg = first;
         label.epoch = epoch;
         (label.host_id, label.host_name) = options.host.clone();
         if let Some(name) = &options.rename {
             label.pool_name.clone_from(name);
         }
-        write_labels(&engine, &label)?;
-        complete_vdevs(&engine);
+        write_labels(&engine.storage().vdevs.all(), &label)?;
+        complete_vdevs(&engine, &label);
     }
     Ok(Pool::new(engine, label))
 }
 
-/// A device that the labels name and that has no chunks: a crash has cut off adding it.
-fn complete_vdevs(engine: &Engine) {
+/// The transaction group to begin with: above every one that was ever used, and not in the slot of the newest uberblock,
+/// which would be lost if power failed while the first commit overwrote it.
+fn first_txg(label: &Label, newest: &Uberblock) -> Result<Txg> {
+    let last = newest.txg.max(label.txg);
+    if last.0 >= Txg::LIMIT.0 / 2 {
+        return Err(Error::damaged(
+            format!("pool {}", label.pool_name),
+            format!("it counts {last} transaction groups"),
+        ));
+    }
+    let next = last.next();
+    Ok(if slot(next) == slot(newest.txg) { next.next() } else { next })
+}
+
+/// Reads the catalogue's root.
+fn check_catalogue(engine: &Engine) -> Result<()> {
+    Ok(engine.catalogue().read(|view| -> Result<_, Plain> { Ok(view.get(Key::MIN)?.is_some()) }).map(drop)?)
+}
+
+fn unreadable(label: &Label, uberblock: &Uberblock, problem: &impl ToString) -> Error {
+    Error::Unreadable { pool: label.pool_name.clone(), txg: uberblock.txg, problem: problem.to_string() }
+}
+
+/// Gives chunks to the devices that the labels name and that have none: a crash has cut off adding them.
+///
+/// A device's size is the label's, which tells where chunks may lie, but never more than the device has. One smaller than
+/// a region was not added by us and stays unused.
+fn complete_vdevs(engine: &Engine, label: &Label) {
     let totals = engine.space_totals();
-    for vdev in engine.storage().vdevs.all() {
-        let known = totals.vdevs.iter().any(|total| total.vdev == vdev.id() && total.size > 0);
-        if !known {
-            engine.with_open_txg(|_| engine.storage().space.add_vdev(vdev.id(), vdev.size()));
+    for config in &label.vdevs {
+        let known = totals.vdevs.iter().any(|total| total.vdev == config.id && total.size > 0);
+        let there = engine.storage().vdevs.get(config.id).map_or(0, |vdev| vdev.size());
+        let size = there.min(config.tree.leaves()[0].size);
+        if !known && size >= label.region_size {
+            engine.with_open_txg(|_| engine.storage().space.add_vdev(config.id, size));
         }
     }
 }
@@ -100,8 +130,7 @@ fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
                 let problem = format!("{} belongs to another pool, {}", device.name(), label.pool_name);
                 return Err(Error::Request(problem));
             }
-            // Of two labels of one group the one that names more devices was written later.
-            Some(other) if (other.txg, other.vdevs.len()) >= (label.txg, label.vdevs.len()) => {}
+            Some(other) if !label.supersedes(other) => {}
             _ => newest = Some(label),
         }
     }
@@ -141,9 +170,9 @@ fn open_storage(label: &Label, members: &[(VdevConfig, Arc<dyn Device>)], uberbl
     let vdevs = Vdevs::new(members.iter().map(|(config, device)| leaf(config, device)));
     let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.leaves()[0].size)).collect();
     let sector = 1u32 << label.ashift;
-    let unreadable = |problem: String| Error::Unreadable { pool: label.pool_name.clone(), txg: uberblock.txg, problem };
-    let root = SpaceRoot::decode(&mut Reader::new(&uberblock.space)).map_err(|error| unreadable(error.to_string()))?;
+    let root =
+        SpaceRoot::decode(&mut Reader::new(&uberblock.space)).map_err(|error| unreadable(label, uberblock, &error))?;
     let space = Space::open(&root, sector, label.region_size, &sizes, uberblock.txg, &vdevs)
-        .map_err(|error| unreadable(error.to_string()))?;
+        .map_err(|error| unreadable(label, uberblock, &error))?;
     Ok(Storage { vdevs, space, sector })
 }

@@ -4,27 +4,31 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::add::Addition;
 use crate::{
     device::Device,
-    error::{Error, Result},
+    error::Result,
     format::{
         label::{Label, PoolState, usable_size},
         vdev_config::{LeafConfig, VdevConfig, VdevTree},
     },
     txg::Engine,
-    units::{Guid, VdevId},
+    units::{Guid, Txg, VdevId},
     vdev::{Leaf, Vdev, labels},
 };
 
 /// An opened pool and what its labels say.
 pub struct Pool {
     engine: Arc<Engine>,
+    /// What all labels say: changed only after all were written.
     label: Mutex<Label>,
+    /// The highest number that any label was given, also one that could not be written. Held by whoever writes labels.
+    labelling: Mutex<Txg>,
 }
 
 impl Pool {
     pub(super) fn new(engine: Arc<Engine>, label: Label) -> Pool {
-        Pool { engine, label: Mutex::new(label) }
+        Pool { engine, labelling: Mutex::new(label.txg), label: Mutex::new(label) }
     }
 
     /// Its engine.
@@ -42,83 +46,66 @@ impl Pool {
         self.label.lock().pool_name.clone()
     }
 
-    /// Closes the pool in order: any host may import it then. Nothing may change it meanwhile or after.
+    /// Closes the pool in order: any host may import it then. Nothing may change it meanwhile or after. A pool that was
+    /// opened read-only has nothing to close.
     ///
     /// The last commit comes first. Labels that still say "active" after a failure only cost the next import on another
     /// host a `-f`.
     pub fn export(&self) -> Result<()> {
-        self.engine.commit()?;
-        self.mark(PoolState::Exported)
-    }
-
-    /// Destroys the pool: it is not found any more, and its devices are free for other use. Until then all is there.
-    pub fn destroy(&self) -> Result<()> {
-        self.mark(PoolState::Destroyed)
-    }
-
-    fn mark(&self, state: PoolState) -> Result<()> {
         if self.engine.read_only() {
             return Ok(());
         }
-        self.relabel(|label| label.state = state)
+        self.engine.commit()?;
+        self.relabel(|label| label.state = PoolState::Exported)
+    }
+
+    /// Destroys the pool: it is not found any more, and its devices are free for other use. Until then all is there.
+    /// Also a pool that takes no changes is destroyed, if only its devices can be written.
+    pub fn destroy(&self) -> Result<()> {
+        self.relabel(|label| label.state = PoolState::Destroyed)
     }
 
     /// Gives the pool another name.
     pub fn rename(&self, name: &str) -> Result<()> {
+        self.engine.writable()?;
         self.relabel(|label| name.clone_into(&mut label.pool_name))
     }
 
     /// Adds devices, each a top-level vdev of its own.
-    ///
-    /// Crash points: before the labels of the old devices name the new ones, those are no part of the pool. After that
-    /// and before the space layer's next commit, the pool opens with devices that have no chunks, and opening gives them
-    /// theirs. After that commit they are in use.
     pub fn add(&self, devices: Vec<Arc<dyn Device>>) -> Result<()> {
-        self.engine.writable()?;
-        let added = self.describe_new(&devices)?;
-        let mut label = self.label();
-        label.vdevs.extend(added.iter().cloned());
-        for (device, config) in devices.iter().zip(&added) {
-            write_new_label(&**device, config, &label)?;
-        }
-        self.relabel(|label| label.vdevs.extend(added.iter().cloned()))?;
-        self.engine.with_open_txg(|_| {
-            for (device, config) in devices.iter().zip(&added) {
-                let vdev = leaf(config, device);
-                let (id, size) = (vdev.id(), vdev.size());
-                self.engine.storage().vdevs.add(vdev);
-                self.engine.storage().space.add_vdev(id, size);
-            }
-        });
-        self.engine.commit()?;
-        Ok(())
+        self.begin_add(devices)?.finish()
     }
 
-    fn describe_new(&self, devices: &[Arc<dyn Device>]) -> Result<Vec<VdevConfig>> {
-        let label = self.label.lock();
-        let first = label.vdevs.last().map_or(0, |vdev| vdev.id.0 + 1);
-        let region = label.region_size;
-        if let Some(small) = devices.iter().find(|device| usable_size(device.size()) < region) {
-            let problem = format!("{} is smaller than one region of this pool, {region} bytes", small.name());
-            return Err(Error::Request(problem));
-        }
-        let describe =
-            |(id, device): (u32, &Arc<dyn Device>)| describe(VdevId(id), Guid(self.engine.env().random()), &**device);
-        Ok((first..).zip(devices).map(describe).collect())
+    /// The first half of [`Pool::add`]: until [`Addition::finish`] is called, the devices are no part of the pool, and
+    /// whoever made them may take them away again. No label can be changed meanwhile.
+    pub fn begin_add(&self, devices: Vec<Arc<dyn Device>>) -> Result<Addition<'_>> {
+        self.engine.writable()?;
+        Addition::begin(self, self.labelling.lock(), devices)
     }
 
     /// Changes the labels of all devices.
     fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
-        let mut label = self.label.lock();
+        let mut highest = self.labelling.lock();
+        let mut label = self.label();
         change(&mut label);
-        // Each writing needs a higher number, or a crash leaves nobody knowing which label is the newer one.
-        label.txg = label.txg.next().max(self.engine.committed());
-        write_labels(&self.engine, &label)
+        self.replace_labels(&mut highest, label, &[])
+    }
+
+    /// Writes the labels of the pool's devices, and then those of the `joining` ones.
+    ///
+    /// Each writing needs a higher number than every one before, also than one that failed: a device may have its label.
+    pub(super) fn replace_labels(&self, highest: &mut Txg, label: Label, joining: &[Arc<dyn Vdev>]) -> Result<()> {
+        *highest = highest.next().max(self.engine.committed());
+        let label = Label { txg: *highest, ..label };
+        write_labels(&self.engine.storage().vdevs.all(), &label)?;
+        write_labels(joining, &label)?;
+        *self.label.lock() = label;
+        Ok(())
     }
 }
 
-pub(super) fn write_labels(engine: &Engine, label: &Label) -> Result<()> {
-    for vdev in engine.storage().vdevs.all() {
+pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()> {
+    for vdev in vdevs {
         for leaf in vdev.leaves() {
             let own = Label { device: leaf.guid(), vdev: vdev.id(), ..label.clone() };
             labels::write_labels(&**leaf.device(), &own)?;

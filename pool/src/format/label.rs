@@ -20,7 +20,7 @@
 //!
 //! How labels are written so that a crash always leaves a good pair is in [`crate::vdev::labels`].
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
     env::Nanos,
@@ -54,6 +54,8 @@ pub const RING_SIZE: usize = 128 << 10;
 pub const MAX_POOL_NAME: usize = 255;
 /// The longest name of a host or a feature, in bytes.
 pub const MAX_NAME: usize = 255;
+/// The largest region, in bytes.
+pub const MAX_REGION: u64 = 1 << 40;
 /// The most features.
 pub const MAX_FEATURES: usize = 256;
 
@@ -144,6 +146,14 @@ impl Label {
     /// Whether `body` claims to be a label, good or damaged.
     pub fn claims(body: &[u8]) -> bool {
         body.starts_with(&MAGIC)
+    }
+
+    /// Whether this label counts where one device has it and another one has `other`.
+    ///
+    /// The later one does. Of two of one group, that is before a pool was ever opened, one that names more devices is on
+    /// a device that is being added and not yet part of the pool.
+    pub fn supersedes(&self, other: &Label) -> bool {
+        (self.txg, Reverse(self.vdevs.len())) > (other.txg, Reverse(other.vdevs.len()))
     }
 
     /// Refuses the pool, by name, if this version may not open it: for what it cannot read, and with `writable` also for
@@ -245,7 +255,7 @@ impl Label {
             pool_name: text(reader, MAX_POOL_NAME, "pool's name")?,
             pool: Guid(reader.u64("pool's guid")?),
             state: decode_state(reader.u8("pool's state")?)?,
-            txg: Txg(reader.u64("label's transaction group")?),
+            txg: decode_txg(reader.u64("label's transaction group")?)?,
             epoch: Epoch(reader.u64("label's epoch")?),
             host_id: reader.u64("host's id")?,
             host_name: text(reader, MAX_NAME, "host's name")?,
@@ -299,14 +309,18 @@ fn decode_state(code: u8) -> Result<PoolState, Malformed> {
     }
 }
 
+fn decode_txg(txg: u64) -> Result<Txg, Malformed> {
+    if txg < Txg::LIMIT.0 { Ok(Txg(txg)) } else { malformed("label's transaction group") }
+}
+
 /// Sectors are 512 bytes to 64 KiB.
 fn decode_ashift(ashift: u8) -> Result<u8, Malformed> {
     if (9..=16).contains(&ashift) { Ok(ashift) } else { malformed("sector size") }
 }
 
-/// A region is a power of two, so that every sector size divides it.
+/// A region is a power of two, so that every sector size divides it, and small enough for a number of sectors in 32 bits.
 fn decode_region_size(size: u64) -> Result<u64, Malformed> {
-    if size.is_power_of_two() && size >= 64 * KIB { Ok(size) } else { malformed("region size") }
+    if size.is_power_of_two() && (64 * KIB..=MAX_REGION).contains(&size) { Ok(size) } else { malformed("region size") }
 }
 
 fn decode_features(reader: &mut Reader<'_>) -> Result<BTreeMap<String, Compatibility>, Malformed> {

@@ -84,6 +84,25 @@ fn another_version_is_unsupported_and_not_damaged() {
 }
 
 #[test]
+fn numbers_beyond_all_bounds_are_damage() {
+    for label in [sample(Txg::LIMIT.0), sample(u64::MAX), Label { region_size: 2 * MAX_REGION, ..sample(7) }] {
+        let read = Label::decode(&label.encode(BODY_AT).unwrap(), BODY_AT);
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::Damage);
+    }
+}
+
+#[test]
+fn a_device_that_is_being_added_does_not_outvote_the_pool() {
+    let added = sample(0);
+    let [mut fresh, mut used] = [sample(0), sample(9)];
+    fresh.vdevs.truncate(1);
+    used.vdevs.truncate(1);
+    assert!(fresh.supersedes(&added) && !added.supersedes(&fresh));
+    assert!(used.supersedes(&added) && sample(10).supersedes(&used));
+    assert!(!used.supersedes(&used));
+}
+
+#[test]
 fn an_unknown_feature_is_refused_by_name_unless_it_allows_reading() {
     let mut label = sample(7);
     label.features.insert("later:holograms".to_owned(), Compatibility::Read);
@@ -127,7 +146,7 @@ proptest! {
 
     #[test]
     fn round_trips(
-        name in ".{0,60}", host in ".{0,60}", numbers: [u64; 6], ashift in 9u8..=16, region in 16u32..60,
+        name in ".{0,60}", host in ".{0,60}", numbers: [u64; 6], ashift in 9u8..=16, region in 16u32..=40,
         state in 1u8..=3, created: i64, features in prop::collection::btree_map(".{0,20}", any::<bool>(), 0..8),
         paths in prop::collection::vec(".{0,80}", 0..20), offset: u64,
     ) {
@@ -140,7 +159,7 @@ proptest! {
             pool_name: name,
             pool: Guid(numbers[0]),
             state: decode_state(state).unwrap(),
-            txg: Txg(numbers[1]),
+            txg: Txg(numbers[1] % Txg::LIMIT.0),
             epoch: Epoch(numbers[2]),
             host_id: numbers[3],
             host_name: host,

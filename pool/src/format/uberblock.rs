@@ -163,6 +163,9 @@ impl Uberblock {
         let parent = Epoch(reader.u64(WHAT)?);
         let forked_at = Txg(reader.u64(WHAT)?);
         let written = reader.u64(WHAT)?.cast_signed();
+        if txg >= Txg::LIMIT {
+            return malformed("transaction group of an uberblock");
+        }
         if epoch == Epoch::NONE || epoch == parent || forked_at >= txg {
             return malformed("ancestry of an uberblock");
         }
@@ -251,10 +254,18 @@ pub(crate) mod tests {
 
     #[test]
     fn the_largest_uberblock_fits() {
-        let mut largest = sample(u64::MAX, 2, 1, 50);
+        let mut largest = sample(Txg::LIMIT.0 - 1, 2, 1, 50);
         largest.space = vec![7; MAX_SPACE];
         largest.counters = (0..MAX_COUNTERS as u8).map(|kind| (kind, u64::MAX)).collect();
         assert_eq!(Uberblock::decode(&largest.encode()), Ok(largest));
+    }
+
+    #[test]
+    fn a_transaction_group_that_no_pool_reaches_is_refused() {
+        for txg in [Txg::LIMIT.0, u64::MAX] {
+            let block = sample(txg, 2, 1, 50).encode();
+            assert_eq!(Uberblock::decode(&block), malformed("transaction group of an uberblock"));
+        }
     }
 
     #[test]
@@ -266,7 +277,7 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn round_trips(
-            txg in 1u64.., epoch in 2u64.., written: i64, space in prop::collection::vec(any::<u8>(), 0..=MAX_SPACE),
+            txg in 1..Txg::LIMIT.0, epoch in 2u64.., written: i64, space in prop::collection::vec(any::<u8>(), 0..=MAX_SPACE),
             counters in prop::collection::btree_map(any::<u8>(), any::<u64>(), 0..=MAX_COUNTERS),
         ) {
             let counters = counters.into_iter().collect();

@@ -81,9 +81,10 @@ impl Layout {
         Layout { sector, region, vdevs: Vec::new(), chunks: Vec::new(), empty: Arc::default() }
     }
 
-    /// This layout and a new device with a chunk on each of its regions.
+    /// This layout and a device with a chunk on each of its regions: a new one, or one that has no chunks yet.
     pub(super) fn with_vdev(&self, id: VdevId, size: u64) -> Layout {
-        assert!(self.vdevs.iter().all(|vdev| vdev.id != id), "device {id} is there already");
+        let before = self.vdevs.iter().position(|vdev| vdev.id == id);
+        assert!(before.is_none_or(|at| self.vdevs[at].chunks.is_empty()), "device {id} has its chunks already");
         let counters = Arc::new(Counters::default());
         let regions = self.regions_of(size);
         let first = self.chunks.len() as u32;
@@ -95,7 +96,11 @@ impl Layout {
             .collect();
         let mut layout = self.clone();
         layout.chunks.extend(chunks.iter().cloned());
-        layout.vdevs.push(Arc::new(Vdev::new(id, regions, counters, chunks)));
+        let vdev = Arc::new(Vdev::new(id, regions, counters, chunks));
+        match before {
+            Some(at) => layout.vdevs[at] = vdev,
+            None => layout.vdevs.push(vdev),
+        }
         layout
     }
 
@@ -197,6 +202,14 @@ mod tests {
         assert_eq!(place, Place { vdev: VdevId(3), offset: MIB + 17 * 4096 });
         assert_eq!(layout.address(place).unwrap(), address);
         assert!(layout.address(Place { vdev: VdevId(3), offset: 2 * MIB }).is_err());
+    }
+
+    #[test]
+    fn a_device_without_chunks_gets_them_in_its_place() {
+        let bare = Layout::new(4096, MIB).with_vdev(VdevId(0), 0).with_vdev(VdevId(1), MIB);
+        let layout = bare.with_vdev(VdevId(0), 3 * MIB);
+        let shape: Vec<_> = layout.vdevs.iter().map(|vdev| (vdev.id, vdev.chunks.len())).collect();
+        assert_eq!(shape, [(VdevId(0), 3), (VdevId(1), 1)]);
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Space {
         }
     }
 
-    /// Adds a device of `size` usable bytes. Must be called by the sync of the transaction group that adds it, before
+    /// Adds a device of `size` usable bytes, or gives its chunks to one that has none. Must be called by the sync of the transaction group that adds it, before
     /// [`Space::sync`], so that no earlier group stores it.
     pub fn add_vdev(&self, vdev: VdevId, size: u64) {
         let _stored = self.stored.lock();

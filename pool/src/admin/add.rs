@@ -1,0 +1,88 @@
+//! Adding devices to an opened pool.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before a device of the pool names the new ones | the pool without them: their labels are older than every other |
+//! | before the space layer's next commit | the pool with them, without chunks; opening gives them theirs |
+//! | after that commit | the pool with them |
+//!
+//! In the second case labels of two ages may be found, of which the newer counts; the new devices have theirs by then.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::pool::{Pool, describe, leaf, write_new_label};
+use crate::{
+    device::Device,
+    error::{Error, Result},
+    format::{
+        label::{Label, usable_size},
+        vdev_config::VdevConfig,
+    },
+    units::{Guid, Txg, VdevId},
+    vdev::Vdev,
+};
+
+/// Devices that are about to become part of a pool.
+pub struct Addition<'a> {
+    pool: &'a Pool,
+    /// Held from the first label to the last commit: two additions at once would take the same numbers.
+    highest: MutexGuard<'a, Txg>,
+    /// What the labels shall say.
+    label: Label,
+    joining: Vec<Arc<dyn Vdev>>,
+}
+
+impl<'a> Addition<'a> {
+    /// Gives the new devices labels that count less than any other.
+    pub(super) fn begin(
+        pool: &'a Pool,
+        highest: MutexGuard<'a, Txg>,
+        devices: Vec<Arc<dyn Device>>,
+    ) -> Result<Addition<'a>> {
+        let mut label = pool.label();
+        let added = describe_new(&label, &devices, || Guid(pool.engine().env().random()))?;
+        label.vdevs.extend(added.iter().cloned());
+        let draft = Label { txg: Txg::ZERO, ..label.clone() };
+        for (device, config) in devices.iter().zip(&added) {
+            write_new_label(&**device, config, &draft)?;
+        }
+        let joining = devices.iter().zip(&added).map(|(device, config)| leaf(config, device)).collect();
+        Ok(Addition { pool, highest, label, joining })
+    }
+
+    /// Makes the devices part of the pool, and commits. After an error they may be part of it or not, as the labels tell
+    /// that could be written.
+    pub fn finish(self) -> Result<()> {
+        let Addition { pool, mut highest, label, joining } = self;
+        if let Err(error) = pool.replace_labels(&mut highest, label, &joining) {
+            // Some labels may name devices now that are not used. If they cannot be put right, the next change of the
+            // labels does it, and until then an import takes the devices as added.
+            let _ = pool.replace_labels(&mut highest, pool.label(), &[]);
+            return Err(error);
+        }
+        let storage = pool.engine().storage();
+        pool.engine().with_open_txg(|_| {
+            for vdev in joining {
+                let (id, size) = (vdev.id(), vdev.size());
+                storage.vdevs.add(vdev);
+                storage.space.add_vdev(id, size);
+            }
+        });
+        pool.engine().commit()?;
+        Ok(())
+    }
+}
+
+fn describe_new(label: &Label, devices: &[Arc<dyn Device>], guid: impl Fn() -> Guid) -> Result<Vec<VdevConfig>> {
+    let region = label.region_size;
+    if let Some(small) = devices.iter().find(|device| usable_size(device.size()) < region) {
+        let problem = format!("{} is smaller than one region of this pool, {region} bytes", small.name());
+        return Err(Error::Request(problem));
+    }
+    let first = label.vdevs.last().map_or(Some(0), |vdev| vdev.id.0.checked_add(1));
+    let range = first.and_then(|first| Some(first..first.checked_add(u32::try_from(devices.len()).ok()?)?));
+    let ids = range.ok_or_else(|| Error::Request("the pool has no numbers left for devices".into()))?;
+    Ok(ids.zip(devices).map(|(id, device)| describe(VdevId(id), guid(), &**device)).collect())
+}

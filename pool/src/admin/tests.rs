@@ -1,0 +1,230 @@
+//! Pools on memory devices: adding devices and crashing meanwhile, labels that cannot be written, labels that lie.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    check::{self, Ledger},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    env::SeededEnv,
+    error::{Error, ErrorKind, Result},
+    format::{
+        label::{DATA_START, Label, PoolState},
+        uberblock::{RING_SLOTS, slot},
+        vdev_config::VdevTree,
+    },
+    txg::Settings,
+    units::{MIB, Txg, VdevId},
+    vdev::{labels, uberblocks},
+};
+
+const SIZE: u64 = 64 * MIB;
+
+fn settings() -> Settings {
+    Settings { cache: 4 * MIB, dirty: 8 * MIB, workers: 0 }
+}
+
+fn disk(name: &str) -> MemoryDevice {
+    MemoryDevice::new(name, SIZE)
+}
+
+fn made(devices: Vec<Arc<dyn Device>>) -> Pool {
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    create(devices, &options, Arc::new(SeededEnv::new(1))).unwrap()
+}
+
+fn opened(devices: &[Arc<MemoryDevice>]) -> Result<Pool> {
+    let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+    let devices = devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
+    open(devices, &options, Arc::new(SeededEnv::new(2)))
+}
+
+/// The sizes of the devices' space in regions, which have a megabyte each.
+fn regions(pool: &Pool) -> Vec<u64> {
+    pool.engine().space_totals().vdevs.iter().map(|vdev| vdev.size / MIB).collect()
+}
+
+fn ids(pool: &Pool) -> Vec<u32> {
+    pool.label().vdevs.iter().map(|vdev| vdev.id.0).collect()
+}
+
+fn assert_clean(pool: &Pool) {
+    let mut ledger = Ledger::default();
+    check::enter_catalogue(pool.engine(), &mut ledger);
+    assert_eq!(check::conclude(pool.engine(), &mut ledger).unwrap(), []);
+}
+
+/// Opens the pool, commits, and opens it again: what an import makes of it must last.
+fn opened_twice(devices: &[Arc<MemoryDevice>]) -> Pool {
+    let pool = opened(devices).unwrap();
+    pool.engine().commit_anyway().unwrap();
+    let before = regions(&pool);
+    drop(pool);
+    let pool = opened(devices).unwrap();
+    assert_eq!(regions(&pool), before);
+    assert_clean(&pool);
+    pool
+}
+
+/// Adds a device to a pool of two while everything is recorded.
+fn recorded_addition(renamed: bool) -> Arc<Recorder> {
+    let recorder = Recorder::new();
+    let [a, b, new] = ["a", "b", "new"].map(|name| Arc::new(recorder.wrap(disk(name))));
+    let pool = made(vec![a, b]);
+    if renamed {
+        pool.rename("pond").unwrap();
+    }
+    pool.add(vec![new]).unwrap();
+    recorder
+}
+
+#[test]
+fn wherever_power_fails_while_a_device_is_added_the_pool_opens_with_it_or_without() {
+    for renamed in [false, true] {
+        let recorder = recorded_addition(renamed);
+        let mut outcomes = Vec::new();
+        let created = (0..=recorder.len()).find(|&cut| {
+            let images = recorder.images_at(cut, &mut || Fate::Dropped);
+            images[2].resident() > 0 || opened(&images.into_iter().take(2).map(Arc::new).collect::<Vec<_>>()).is_ok()
+        });
+        for (cut, seed) in (created.unwrap()..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+            let mut images = recorder.images_at(cut, &mut Fate::seeded(seed));
+            // Where the new device was not labelled yet, nobody takes it for one of the pool.
+            if !matches!(labels::read_label(&images[2]), Ok(Some(_))) {
+                images.pop();
+            }
+            let images: Vec<_> = images.into_iter().map(Arc::new).collect();
+            let pool = opened_twice(&images);
+            let added = pool.label().vdevs.len() == 3;
+            assert_eq!(regions(&pool), vec![62; if added { 3 } else { 2 }], "cut {cut}, seed {seed}");
+            outcomes.push((images.len(), added));
+        }
+        for outcome in [(2, false), (3, false), (3, true)] {
+            assert!(outcomes.contains(&outcome), "{outcome:?} never came up");
+        }
+    }
+}
+
+/// A pool of one device to which a second one is being added: the labels name it, and it has no chunks. `change` is what
+/// somebody did to the first one's label.
+fn cut_off(change: impl FnOnce(&mut Label)) -> Vec<Arc<MemoryDevice>> {
+    let [old, new] = ["old", "new"].map(|name| Arc::new(disk(name)));
+    let pool = made(vec![old.clone()]);
+    let addition = pool.begin_add(vec![new.clone()]).unwrap();
+    let joined = labels::read_label(&*new).unwrap().unwrap();
+    drop(addition);
+    let mut label = Label { txg: Txg(5), ..labels::read_label(&*old).unwrap().unwrap() };
+    label.vdevs = joined.vdevs;
+    change(&mut label);
+    labels::write_labels(&*old, &label).unwrap();
+    vec![old, new]
+}
+
+fn set_size(label: &mut Label, bytes: u64) {
+    let VdevTree::Leaf(leaf) = &mut label.vdevs[1].tree else { panic!("it is one device") };
+    leaf.size = bytes;
+}
+
+#[test]
+fn a_cut_off_device_gets_as_many_chunks_as_its_label_and_the_device_allow() {
+    assert_eq!(regions(&opened_twice(&cut_off(|_| {}))), [62, 62]);
+    assert_eq!(regions(&opened_twice(&cut_off(|label| set_size(label, 10 * MIB + 7)))), [62, 10]);
+    assert_eq!(regions(&opened_twice(&cut_off(|label| set_size(label, 1 << 60)))), [62, 62]);
+    for less_than_a_region in [0, 1, MIB - 1] {
+        assert_eq!(regions(&opened_twice(&cut_off(|label| set_size(label, less_than_a_region)))), [62, 0]);
+    }
+}
+
+#[test]
+fn labels_that_could_not_be_written_are_not_believed() {
+    let [a, b, new] = ["a", "b", "new"].map(|name| Arc::new(disk(name)));
+    let faulty = Arc::new(FaultDevice::new(b.clone()));
+    let pool = made(vec![a.clone(), faulty.clone()]);
+    faulty.inject(Fault::failing(Operation::Write));
+    assert_eq!(pool.rename("pond").unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!(pool.name(), "tank");
+    assert_eq!(pool.add(vec![new.clone()]).unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!((pool.label().vdevs.len(), regions(&pool).len()), (2, 2));
+    // The first device was told of the new one and then that there is none.
+    assert_eq!(labels::read_label(&*a).unwrap().unwrap().vdevs.len(), 2);
+    faulty.heal();
+    pool.add(vec![new.clone()]).unwrap();
+    pool.export().unwrap();
+    let [on_a, on_new] = [&a, &new].map(|device| labels::read_label(&**device).unwrap().unwrap());
+    assert_eq!((on_a.txg, on_a.vdevs), (on_new.txg, on_new.vdevs));
+    assert_eq!(regions(&opened_twice(&[a, b, new])), [62; 3]);
+}
+
+#[test]
+fn devices_that_are_added_at_once_get_numbers_of_their_own() {
+    let devices: Vec<_> = (0..6).map(|n| Arc::new(disk(&format!("disk{n}")))).collect();
+    let pool = made(vec![devices[0].clone()]);
+    std::thread::scope(|scope| {
+        for device in &devices[1..] {
+            scope.spawn(|| pool.add(vec![device.clone()]).unwrap());
+        }
+    });
+    assert_eq!(ids(&pool), [0, 1, 2, 3, 4, 5]);
+    drop(pool);
+    assert_eq!(regions(&opened_twice(&devices)), [62; 6]);
+}
+
+#[test]
+fn numbers_of_devices_that_have_run_out_are_an_error() {
+    let last = |label: &mut Label| label.vdevs[1].id = VdevId(u32::MAX);
+    let pool = opened(&cut_off(last)).unwrap();
+    assert_eq!(pool.add(vec![Arc::new(disk("one more"))]).unwrap_err().kind(), ErrorKind::Request);
+}
+
+#[test]
+fn a_pool_that_is_read_only_can_be_destroyed_and_nothing_else() {
+    let device = Arc::new(disk("disk"));
+    drop(made(vec![device.clone()]));
+    let before = labels::read_label(&*device).unwrap();
+    let options = OpenOptions { settings: settings(), read_only: true, ..OpenOptions::default() };
+    let pool = open(vec![device.clone()], &options, Arc::new(SeededEnv::new(2))).unwrap();
+    assert_eq!(pool.rename("pond").unwrap_err().kind(), ErrorKind::Request);
+    assert_eq!(pool.add(vec![Arc::new(disk("new"))]).unwrap_err().kind(), ErrorKind::Request);
+    pool.export().unwrap();
+    assert_eq!(labels::read_label(&*device).unwrap(), before);
+    pool.destroy().unwrap();
+    assert_eq!(labels::read_label(&*device).unwrap().unwrap().state, PoolState::Destroyed);
+}
+
+#[test]
+fn the_first_commit_of_an_import_spares_the_newest_uberblock() {
+    let device = Arc::new(disk("disk"));
+    drop(made(vec![device.clone()]));
+    for _ in 0..RING_SLOTS + 1 {
+        let pool = opened(std::slice::from_ref(&device)).unwrap();
+        let newest = uberblocks::read_uberblocks(&*device, pool.label().pool).unwrap().remove(0).txg;
+        let first = pool.engine().with_open_txg(|txg| txg);
+        assert_ne!(slot(first), slot(newest), "{first} after {newest}");
+        assert_eq!(pool.label().txg, first);
+    }
+}
+
+#[test]
+fn a_pool_that_claims_to_have_run_out_of_groups_is_damaged() {
+    let device = Arc::new(disk("disk"));
+    drop(made(vec![device.clone()]));
+    let label = labels::read_label(&*device).unwrap().unwrap();
+    labels::write_labels(&*device, &Label { txg: Txg(Txg::LIMIT.0 - 1), ..label }).unwrap();
+    assert_eq!(opened(&[device]).err().unwrap().kind(), ErrorKind::Damage);
+}
+
+#[test]
+fn nothing_is_written_to_a_pool_whose_catalogue_cannot_be_read() {
+    let device = Arc::new(disk("disk"));
+    let pool = made(vec![device.clone()]);
+    let catalogue = uberblocks::read_uberblocks(&*device, pool.label().pool).unwrap().remove(0).catalogue;
+    for &address in catalogue.addresses() {
+        let (_, offset) = pool.engine().storage().space.resolve(address, catalogue.stored).unwrap();
+        device.write_at(DATA_START + offset, &[0xee; 64]).unwrap();
+    }
+    drop(pool);
+    let before = labels::read_label(&*device).unwrap();
+    let error = opened(std::slice::from_ref(&device)).err().unwrap();
+    assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+    assert_eq!(labels::read_label(&*device).unwrap(), before);
+}
