@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::name::{DatasetName, Name, NameError};
-use dataset::property::{Kinds, Precision, Property, PropertyError};
+use dataset::property::{Kinds, Precision, Property, PropertyError, reason_for_absence};
 
 use crate::failure::Failure;
 use crate::protocol::{Assignment, Location, PathBytes, VdevSpec};
@@ -102,6 +102,10 @@ pub fn assignments(
     let refuse = |error: PropertyError| Failure::property(action, what, &error);
     let mut list: Vec<Assignment> = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {
+        // A column's short name may be that of a property of ZFS: `dedup` is the ratio to look at, and nothing to set.
+        if let Some(reason) = reason_for_absence(name) {
+            return Err(refuse(PropertyError::Absent { name: name.clone(), reason }));
+        }
         let property = lookup(name).map_err(refuse)?;
         let value = property.parse_value(value, creating).map_err(refuse)?;
         if list.iter().any(|earlier| earlier.name == property.name()) {
@@ -234,5 +238,8 @@ mod tests {
         assert_eq!(list[1].value, "1073741824");
         let twice = [pairs[0].clone(), ("compression".to_owned(), "off".to_owned())];
         assert!(assignments(&twice, Property::of_dataset, true, "create", "tank").is_err());
+        let absent = [("dedup".to_owned(), "on".to_owned())];
+        let refused = assignments(&absent, Property::of_pool, true, "create", "tank").unwrap_err();
+        assert!(refused.message.contains("'dedup' is not supported"), "{}", refused.message);
     }
 }

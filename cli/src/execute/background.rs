@@ -1,7 +1,8 @@
 //! What an open pool does by itself: free what was destroyed and files that were removed, write its history, and let go of
 //! snapshots that nobody browses any more.
 //!
-//! Lines of the history are written here because each is a commit, and a command that is done should not wait for it.
+//! Freeing goes on step by step until nothing is left; an order is carried out between two steps, and each order is
+//! followed by at least one, so commands that come often delay freeing but never starve it. Lines of the history are written here because each is a commit, and a command that is done should not wait for it.
 
 use std::{
     sync::{Arc, Weak},
@@ -14,7 +15,7 @@ use dataset::admin::{Datasets, Progress};
 
 use super::{devices, mounts::Mounts};
 
-/// How often it looks whether there is something to do.
+/// How often it looks by itself whether there is something to do.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a pool that is closed goes on freeing first, so that commands without a service get something freed too.
@@ -76,21 +77,25 @@ struct Worker {
 
 impl Worker {
     fn run(&self, orders: &Receiver<Order>) {
+        // What an earlier owner of the pool left is pending from the start.
+        let mut pending = true;
         loop {
-            match orders.recv_timeout(INTERVAL) {
+            let patience = if pending { Duration::ZERO } else { INTERVAL };
+            match orders.recv_timeout(patience) {
                 Ok(Order::Record(line)) => self.record(&line),
-                Ok(Order::Free) => self.free(|| orders.is_empty()),
+                Ok(Order::Free) => pending = true,
                 Err(RecvTimeoutError::Timeout) => {
                     self.close_idle_snapshots();
-                    self.reap_files(|| orders.is_empty());
-                    self.free(|| orders.is_empty());
+                    pending = true;
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            if pending {
+                pending = self.free_while(|| orders.is_empty());
+            }
         }
         let end = Instant::now() + LAST_CHANCE;
-        self.reap_files(|| Instant::now() < end);
-        self.free(|| Instant::now() < end);
+        self.free_while(|| Instant::now() < end);
     }
 
     fn record(&self, line: &str) {
@@ -100,23 +105,27 @@ impl Worker {
         }
     }
 
-    /// Frees step by step while `goes_on` says so.
-    fn free(&self, goes_on: impl Fn() -> bool) {
-        if self.datasets.engine().read_only() {
-            return;
+    /// Frees large files that have lost their last name and what was destroyed, at least one step of each and more while
+    /// `goes_on` says so; `true` if it was stopped before all was done.
+    fn free_while(&self, goes_on: impl Fn() -> bool) -> bool {
+        if self.datasets.engine().writable().is_err() {
+            return false;
         }
-        while goes_on() {
+        let mut files_left = self.datasets.reap_files();
+        while files_left && goes_on() {
+            files_left = self.datasets.reap_files();
+        }
+        loop {
             match self.datasets.background_step() {
-                Ok(Progress::Worked) => {}
-                Ok(Progress::Idle) => return,
-                Err(error) => return tracing::warn!("cannot free what was destroyed: {error}"),
+                Ok(Progress::Worked) if goes_on() => {}
+                Ok(Progress::Worked) => return true,
+                Ok(Progress::Idle) => return files_left,
+                Err(error) => {
+                    tracing::warn!("cannot free what was destroyed: {error}");
+                    return false;
+                }
             }
         }
-    }
-
-    /// Frees large files that have lost their last name, while `goes_on` says so.
-    fn reap_files(&self, goes_on: impl Fn() -> bool) {
-        while goes_on() && self.datasets.reap_files() {}
     }
 
     fn close_idle_snapshots(&self) {

@@ -11,7 +11,7 @@ use std::{
 use pool::{
     admin::{MIN_DEVICE, probe::probe_foreign},
     device::{Access, Device, FileDevice},
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     format::label::{Label, PoolState},
     units::Guid,
     vdev::labels::read_label,
@@ -44,6 +44,13 @@ fn fnv(hash: u64, byte: u8) -> u64 {
 /// Opens and locks all devices of a pool.
 pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
     paths.iter().map(|path| Ok(Arc::new(FileDevice::open(path, access)?) as Arc<dyn Device>)).collect()
+}
+
+/// Whether somebody has one of the devices open.
+pub(crate) fn are_in_use(paths: &[PathBuf]) -> bool {
+    let is_busy =
+        |path: &PathBuf| FileDevice::open(path, Access::ReadWrite).is_err_and(|error| error.kind() == ErrorKind::Busy);
+    paths.iter().any(is_busy)
 }
 
 /// Devices that were taken for a pool. Images that were made for it go away again unless it is [kept](NewDevices::keep).

@@ -195,9 +195,10 @@ impl OpenPool {
         self.finish(|_| Ok(()))
     }
 
-    /// Commits and closes the pool: any host may import it then.
+    /// Commits and closes the pool: any host may import it then. One whose commit has failed is left as its last commit,
+    /// and still this host's.
     pub fn export(self) -> Result<(), Failure> {
-        self.finish(Pool::export)
+        self.finish(|pool| if is_suspended(pool) { Ok(()) } else { pool.export() })
     }
 
     /// Destroys the pool and closes it.
@@ -212,12 +213,25 @@ impl OpenPool {
         drop(mounts);
         drop(background);
         drop(committer);
+        if is_suspended(&pool) {
+            // What is not committed cannot be any more, and keeping the pool open would not change that.
+            tracing::warn!("pool '{name}' is closed without what came after its last commit");
+            if let Err(error) = datasets.close_all() {
+                tracing::debug!("{error}");
+            }
+            return end(&pool).or_refused("close", &name);
+        }
         datasets.close_all().or_refused("close", &name)?;
         if !pool.engine().read_only() {
             pool.engine().commit().or_refused("close", &name)?;
         }
         end(&pool).or_refused("close", &name)
     }
+}
+
+/// Whether a commit has failed, after which the pool takes no more changes.
+fn is_suspended(pool: &Pool) -> bool {
+    !pool.engine().read_only() && pool.engine().writable().is_err()
 }
 
 /// Who owns what is created.

@@ -4,12 +4,15 @@
 //! says so; then it unmounts lazily what is in use, commits and leaves the pool known. If it is killed, the pool is what
 //! the last commit left, its mounts are dead, and `pool import` brings everything back.
 //!
+//! Once the pool was taken out to be closed, the service ends whatever comes of it. Its socket goes while the pool is still
+//! held: whoever finds no socket may open the pool soon, and a socket that is found afterwards is that of the next service.
+//!
 //! Calls share the pool; shutting down waits for those under way, or with force cancels them.
 
 use std::{
     fs, io,
     os::unix::{fs::PermissionsExt, net::UnixListener},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -29,7 +32,7 @@ use crate::{
     protocol::{Call, Progress, Request, Response, Stream},
 };
 
-/// How long an export waits for the calls under way.
+/// How long an export, or a signal, waits for the calls under way.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Becomes the service of a known pool; returns when it has ended.
@@ -45,8 +48,6 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     let (owned, listener) = started?;
     tracing::info!("pool '{name}' is being served");
     let ended = server::run(listener, owned.clone());
-    // After a shutdown both are gone already.
-    let _ = fs::remove_file(places.socket(name));
     let closed = owned.close_in_the_end();
     tracing::info!("pool '{name}' is closed: {ended:?}, {closed:?}");
     match ended {
@@ -62,7 +63,8 @@ fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Fail
     // The pool is ours, so a socket that is there is nobody's.
     let listener = listen(&places.socket(name))?;
     mount(&pool, &known);
-    Ok((Arc::new(Owned { pool: RwLock::new(Some(pool)), running: Mutex::default() }), listener))
+    let owned = Owned { pool: RwLock::new(Some(pool)), running: Mutex::default(), socket: places.socket(name) };
+    Ok((Arc::new(owned), listener))
 }
 
 /// A data set that cannot be mounted does not keep the others, or the pool, from being used.
@@ -103,6 +105,7 @@ fn log_to(path: &Path) -> Result<(), Failure> {
 struct Owned {
     pool: RwLock<Option<OpenPool>>,
     running: Mutex<Vec<Cancel>>,
+    socket: PathBuf,
 }
 
 impl Handler for Owned {
@@ -126,10 +129,15 @@ impl Handler for Owned {
         self.running.lock().retain(|running| !running.is(&stop));
         result
     }
+
+    fn has_ended(&self) -> bool {
+        // Whoever has it locked is a call that uses it, or is still closing it.
+        self.pool.try_read().is_some_and(|pool| pool.is_none())
+    }
 }
 
 impl Owned {
-    /// Unmounts and closes the pool. If that is refused, everything goes on.
+    /// Unmounts and closes the pool. If unmounting is refused, everything goes on; after that nothing does.
     fn shut_down(&self, command: &str, force: bool) -> Result<Response, Failure> {
         if force {
             self.running.lock().iter().for_each(Cancel::cancel);
@@ -143,13 +151,26 @@ impl Owned {
         if command.contains(" export ") {
             pool.record(command);
         }
+        self.remove_socket();
         guard.take().map_or(Ok(()), OpenPool::export).map(|()| Response::Done)
     }
 
-    /// Closes the pool if nobody has, whatever is in use.
+    /// Keeps new calls away; only while the pool is held, or it might be the socket of the pool's next service.
+    fn remove_socket(&self) {
+        if let Err(error) = fs::remove_file(&self.socket) {
+            tracing::warn!("cannot remove {}: {error}", self.socket.display());
+        }
+    }
+
+    /// Closes the pool if nobody has, whatever is in use. A call that does not notice that it is cancelled does not keep
+    /// the process: then the pool is what its last commit left.
     fn close_in_the_end(&self) -> Result<(), Failure> {
         self.running.lock().iter().for_each(Cancel::cancel);
-        let Some(pool) = self.pool.write().take() else { return Ok(()) };
+        let Some(mut guard) = self.pool.try_write_for(PATIENCE) else {
+            return Err(Failure::new("a command is still running: the pool is left as its last commit"));
+        };
+        let Some(pool) = guard.take() else { return Ok(()) };
+        self.remove_socket();
         if let Err(failure) = pool.unmount_all(true) {
             tracing::warn!("{failure}");
         }

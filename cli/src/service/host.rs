@@ -103,16 +103,41 @@ impl Client {
         let known = self.known(pool)?;
         if !self.shut_down(pool, force)? {
             let command = self.command.clone();
-            self.open(known)?.record(&command);
+            match self.open(known.clone()) {
+                Ok(opened) => opened.record(&command),
+                Err(failure) => return self.forget_lost(&known, force, failure),
+            }
             self.take_opened(pool).map_or(Ok(()), OpenPool::export)?;
         }
         self.registry.remove(pool)
     }
 
+    /// Forgets a pool that cannot be opened, if that was asked for by force and nobody else has it open.
+    fn forget_lost(&self, known: &KnownPool, force: bool, failure: Failure) -> Result<(), Failure> {
+        let paths: Vec<PathBuf> = known.devices.iter().map(DevicePath::to_path).collect();
+        if devices::are_in_use(&paths) {
+            return Err(failure);
+        }
+        let name = &known.name;
+        if !force {
+            let hint =
+                format!("if its devices have moved: pool import -d DIR {name}; to forget it: pool export -f {name}");
+            return Err(failure.hint(hint));
+        }
+        // Without standard error there is nobody to tell.
+        let _ = writeln!(
+            io::stderr(),
+            "note: '{name}' is not known here any more; its devices are as they were: {failure}"
+        );
+        self.registry.remove(name.as_str())
+    }
+
     fn destroy(&mut self, pool: &str, force: bool) -> Result<(), Failure> {
         let known = self.known(pool)?;
         self.shut_down(pool, force)?;
-        self.open(known)?;
+        if let Err(failure) = self.open(known.clone()) {
+            return self.forget_lost(&known, force, failure);
+        }
         self.take_opened(pool).map_or(Ok(()), OpenPool::destroy)?;
         self.registry.remove(pool)
     }
@@ -176,7 +201,7 @@ impl Client {
         first.map(|()| imported)
     }
 
-    /// A pool that is known: it is imported; what may be missing is its service.
+    /// A pool that is known: it is imported; what may be missing is its service, or its devices where they were.
     fn import_known(&mut self, known: &KnownPool, import: &ImportPool) -> Result<(), Failure> {
         let name = known.name.as_str();
         if self.is_served(name) || import.new_name.is_some() {
@@ -186,7 +211,13 @@ impl Client {
             return if is_one { Err(exists) } else { Ok(()) };
         }
         detach_dead_mounts(name);
-        let known = KnownPool { no_mount: import.no_mount, ..known.clone() };
+        let known = KnownPool {
+            devices: devices_now(known, import)?,
+            read_only: on_or_off(&import.assignments, "readonly").unwrap_or(known.read_only),
+            no_mount: import.no_mount,
+            altroot: altroot(&import.assignments).or_else(|| known.altroot.clone()),
+            ..known.clone()
+        };
         self.registry.put(&known)?;
         if self.can_mount().is_err() {
             // Whether the pool can be opened is to be known now.
@@ -210,11 +241,10 @@ impl Client {
         if let Some(missing) = found.missing().first() {
             return Err(refused(format!("its device {missing} is missing")).hint("look there too: pool import -d DIR"));
         }
-        let on = |property: &str| import.assignments.iter().any(|a| a.name == property && a.value == "on");
         let known = KnownPool {
             guid: found.label.pool.0,
             devices: found.in_order(),
-            read_only: on("readonly"),
+            read_only: on_or_off(&import.assignments, "readonly").unwrap_or(false),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments),
             name,
@@ -250,6 +280,25 @@ impl Client {
 
 fn altroot(assignments: &[Assignment]) -> Option<String> {
     assignments.iter().find(|a| a.name == "altroot" && !a.value.is_empty()).map(|a| a.value.clone())
+}
+
+/// What a switch was set to, if it was.
+fn on_or_off(assignments: &[Assignment], property: &str) -> Option<bool> {
+    assignments.iter().find(|a| a.name == property).map(|a| a.value == "on")
+}
+
+/// Where the devices of a known pool are: where it was said to look for them, or where they were.
+fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<DevicePath>, Failure> {
+    if import.which.is_none() || import.search.is_empty() {
+        return Ok(known.devices.clone());
+    }
+    let found = devices::find(&import.search)?.into_iter().find(|found| found.label.pool.0 == known.guid);
+    let Some(found) = found else { return Ok(known.devices.clone()) };
+    match found.missing().first() {
+        None => Ok(found.in_order()),
+        Some(missing) => Err(Failure::cannot("import", &known.name, format!("its device {missing} is missing"))
+            .hint("look there too: pool import -d DIR")),
+    }
 }
 
 /// Finds one pool by its name or number.

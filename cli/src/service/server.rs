@@ -46,6 +46,9 @@ pub trait Handler: Send + Sync + 'static {
         cancel: Cancel,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Response, Failure>;
+
+    /// Whether there is nothing left to serve: after a call to shut down that went too far to go on, even if it failed.
+    fn has_ended(&self) -> bool;
 }
 
 /// Why a service ended.
@@ -57,7 +60,7 @@ pub enum End {
     Signal,
 }
 
-/// Listens until a call to shut down was carried out or a signal came.
+/// Listens until a call to shut down has ended what is served or a signal came.
 pub fn run(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<End> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let end = runtime.block_on(listen(listener, handler));
@@ -95,10 +98,13 @@ async fn connection(mut socket: UnixStream, handler: Arc<dyn Handler>, ended: mp
         admit(&socket)?;
         let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket)).await??;
         let is_shutdown = matches!(call.request, Request::Shutdown { .. });
-        let result = carry_out(&mut socket, handler, call, stream).await?;
-        let is_end = is_shutdown && result.is_ok();
-        let reply = result.map_or_else(Reply::Failed, Reply::Done);
-        let written = write_reply(&mut socket, &reply).await;
+        let carried_out = carry_out(&mut socket, handler.clone(), call, stream).await;
+        // Also if the call failed, or its peer has gone.
+        let is_end = is_shutdown && handler.has_ended();
+        let written = match carried_out {
+            Ok(result) => write_reply(&mut socket, &result.map_or_else(Reply::Failed, Reply::Done)).await,
+            Err(broken) => Err(broken),
+        };
         if is_end {
             // Nobody listens any more only if the end has been told before.
             let _ = ended.send(()).await;
@@ -216,6 +222,7 @@ mod tests {
     #[derive(Default)]
     struct Echo {
         cancelled: Mutex<bool>,
+        ended: Mutex<bool>,
     }
 
     impl Handler for Echo {
@@ -240,9 +247,18 @@ mod tests {
                     Ok(Response::Done)
                 }
                 Request::Status => panic!("a defect"),
-                Request::Ping | Request::Shutdown { .. } => Ok(Response::Done),
+                Request::Ping => Ok(Response::Done),
+                // By force it fails on the way, when it cannot be undone any more.
+                Request::Shutdown { force } => {
+                    *self.ended.lock() = true;
+                    if force { Err(Failure::new("failed")) } else { Ok(Response::Done) }
+                }
                 _ => Err(Failure::new("no")),
             }
+        }
+
+        fn has_ended(&self) -> bool {
+            *self.ended.lock()
         }
     }
 
@@ -284,6 +300,13 @@ mod tests {
         assert_eq!(service.ask(Request::Mounts, None), Err(Failure::new("no")));
         assert_eq!(service.ask(Request::Ping, None), Ok(Response::Done));
         service.end();
+    }
+
+    #[test]
+    fn a_shutdown_that_fails_on_the_way_is_an_end_too() {
+        let service = Service::start();
+        assert_eq!(service.ask(Request::Shutdown { force: true }, None), Err(Failure::new("failed")));
+        assert_eq!(service.thread.join().unwrap().unwrap(), End::Shutdown);
     }
 
     #[test]

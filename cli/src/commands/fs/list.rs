@@ -20,6 +20,9 @@ use crate::records::{names_of, property_of, select};
 /// The columns without `-o`.
 const COLUMNS: &str = "name,used,available,referenced,mountpoint";
 
+/// What `-o space` stands for.
+const SPACE: &str = "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,usedbychildren";
+
 /// Arguments of `fs list`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -37,7 +40,7 @@ pub struct Arguments {
     /// The kinds to list: filesystem, snapshot, bookmark, all
     #[arg(short = 't', value_name = "TYPES", value_parser = kinds)]
     kinds: Option<Kinds>,
-    /// The columns: names of properties
+    /// The columns: names of properties, or `space` for those about space
     #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS)]
     columns: String,
     #[command(flatten)]
@@ -49,7 +52,8 @@ pub struct Arguments {
 
 /// Lists.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let columns = property_list(&arguments.columns, Property::of_dataset)?;
+    let columns = if arguments.columns == "space" { SPACE } else { &arguments.columns };
+    let columns = property_list(columns, Property::of_dataset)?;
     let keys = sort_keys(&arguments.sort.0)?;
     // Something has to be asked for: an empty list means everything.
     let mut properties = names_of(columns.iter().chain(keys.iter().map(|(property, _)| property)));
