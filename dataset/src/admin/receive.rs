@@ -11,6 +11,7 @@ use pool::{env::Nanos, error::Error as PoolError, units::Guid};
 use super::{
     datasets::Datasets,
     error::{Error, Result},
+    limits,
     open::Dataset,
     property::{self, Assignment},
     resolve::{self, Names},
@@ -84,8 +85,9 @@ impl Datasets {
     /// were read.
     ///
     /// # Errors
-    /// If anything is wrong with the stream, or it does not fit: then nothing of it is visible. Of several in a package
-    /// those before the one in question stay.
+    /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
+    /// leave: then nothing of it is visible. Of several in a package those before
+    /// the one in question stay.
     pub fn receive(
         self: &Arc<Self>,
         request: ReceiveRequest,
@@ -93,7 +95,8 @@ impl Datasets {
         verifiers: usize,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Arrived> {
-        let mut lander = Lander { datasets: self, request, current: None, arrived: Arrived::default() };
+        let arrived = Arrived::default();
+        let mut lander = Lander { datasets: self, request, current: None, arrived };
         let received = stream::receive(input, &mut lander, verifiers, progress);
         let Lander { mut arrived, .. } = lander;
         arrived.received = received?;
@@ -184,7 +187,8 @@ impl Landing for Lander<'_> {
         engine.commit()?;
         let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
         let force = self.request.force || self.arrived.has(&snapshot);
-        let judge = Judge { names, name: snapshot.clone(), begin: begin.clone(), force, alone: start.streams == 1 };
+        let (name, alone) = (snapshot.clone(), start.streams == 1);
+        let judge = Judge { names, name, begin: begin.clone(), force, alone };
         let parents = self.request.naming != Naming::Exact;
         if parents && let Some(parent) = snapshot.dataset().parent() {
             let request = super::CreateRequest { name: parent, parents, properties: Vec::new(), owner };
@@ -210,15 +214,18 @@ impl Landing for Lander<'_> {
         let names = self.datasets.names();
         let judge = Judge { names, name: name.clone(), begin: begin.clone(), force, alone: true };
         // A data set that is in use is held still, so that what it shows changes at one instant.
-        let open = self.open_target(&judge)?;
+        let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         let (own, exclude) = (self.request.properties.clone(), self.request.exclude.clone());
-        let room = self.datasets.engine().available();
+        let engine = self.datasets.engine().clone();
         let target = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
+            // In the syncing context, all that was received is written.
+            let room = engine.available();
             take_properties(tx, &judge, dataset, &exclude, room)?;
             property::assign_all(tx, &judge.names, dataset, &own, true, room)?;
+            limits::check_landed(tx, &judge.names, dataset, room)?;
             Ok(plan.target())
         })?;
         if let Some(dataset) = &open {
@@ -243,16 +250,18 @@ impl Landing for Lander<'_> {
     }
 }
 
-impl Lander<'_> {
+impl Datasets {
     fn open_target(&self, judge: &Judge) -> Result<Option<Arc<Dataset>>> {
         let name = judge.name.dataset();
-        match self.datasets.read(|tx| judge.names.find(tx, &name))? {
+        match self.read(|tx| judge.names.find(tx, &name))? {
             // A data set whose tree is damaged cannot be opened; then there is nobody to keep out.
-            Some(_) => Ok(self.datasets.open_dataset(&name).ok()),
+            Some(_) => Ok(self.open_dataset(&name).ok()),
             None => Ok(None),
         }
     }
+}
 
+impl Lander<'_> {
     /// How many copies the blocks of the stream get: what the data set says, or the nearest one above it.
     fn copies(&self) -> Result<u8> {
         let Some(current) = &self.current else { return Ok(1) };

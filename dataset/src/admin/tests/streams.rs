@@ -264,6 +264,43 @@ fn the_base_of_a_receive_cannot_be_destroyed_meanwhile() {
     assert!(matches!(refusal(world.destroy("tank/home", true, true)), Error::Busy { .. }));
 }
 
+#[test]
+fn a_stream_beyond_a_limit_is_refused() {
+    let (here, there) = (World::new(14), World::new(15));
+    here.create("tank/home").unwrap();
+    here.snapshot("tank/home@a").unwrap();
+    here.write("tank/home", "file", &noise(1, 3 << 20));
+    here.snapshot("tank/home@b").unwrap();
+    let small = here.send("tank/home@a", None, |_| ()).unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap();
+    let full = here.send("tank/home@b", None, |_| ()).unwrap();
+    let set = |of: &str, property: &str, value: &str| {
+        let value = Assignment { property: property.into(), value: value.into() };
+        there.datasets.set(&[name(of).into()], &[value]).unwrap();
+    };
+    there.create("tank/a").unwrap();
+    there.receive("tank/a/copy", &small, false).unwrap();
+    set("tank/a", "quota", "2M");
+    assert!(matches!(refusal(there.receive("tank/a/new", &full, false)), Error::Quota { .. }));
+    assert!(matches!(refusal(there.receive("tank/a/copy", &more, true)), Error::Quota { .. }));
+    set("tank/a", "quota", "none");
+    set("tank/a/copy", "refquota", "2M");
+    assert!(matches!(refusal(there.receive("tank/a/copy", &more, false)), Error::Quota { .. }));
+    set("tank/a/copy", "refquota", "none");
+    there.work();
+    there.create("tank/other").unwrap();
+    let room = there.number("tank", "available") - (1 << 20);
+    set("tank/other", "reservation", &room.to_string());
+    let error = refusal(there.receive("tank/a/copy", &more, false));
+    assert!(matches!(error, Error::Pool(pool::error::Error::OutOfSpace)), "{error}");
+    set("tank/other", "reservation", "none");
+    assert_eq!(there.names(), ["tank", "tank/a", "tank/a/copy", "tank/a/copy@a", "tank/other"]);
+    there.work();
+    there.judge();
+    there.receive("tank/a/copy", &more, false).unwrap();
+    there.judge();
+}
+
 impl World {
     /// Begins what a receive begins, and leaves it.
     fn hide_one(&self, base: &str) {
