@@ -10,6 +10,7 @@ use pool::{env::Nanos, error::Error as PoolError, units::Guid};
 
 use super::{
     datasets::Datasets,
+    destroy::DestroyRequest,
     error::{Error, Result},
     limits,
     open::Dataset,
@@ -86,7 +87,7 @@ impl Datasets {
     ///
     /// # Errors
     /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
-    /// leave: then nothing of it is visible. Of several in a package those before
+    /// leave: then nothing of it is visible, nor any data set that was made above it. Of several in a package those before
     /// the one in question stay.
     pub fn receive(
         self: &Arc<Self>,
@@ -96,8 +97,11 @@ impl Datasets {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Arrived> {
         let arrived = Arrived::default();
-        let mut lander = Lander { datasets: self, request, current: None, arrived };
+        let mut lander = Lander { datasets: self, request, current: None, parents: Vec::new(), arrived };
         let received = stream::receive(input, &mut lander, verifiers, progress);
+        if received.is_err() {
+            lander.destroy_parents();
+        }
         let Lander { mut arrived, .. } = lander;
         arrived.received = received?;
         if !arrived.replaced.is_empty() {
@@ -135,6 +139,8 @@ struct Lander<'a> {
     datasets: &'a Arc<Datasets>,
     request: ReceiveRequest,
     current: Option<Current>,
+    /// What was created above the data sets in the package, the topmost first.
+    parents: Vec<DatasetName>,
     arrived: Arrived,
 }
 
@@ -192,7 +198,7 @@ impl Landing for Lander<'_> {
         let parents = self.request.naming != Naming::Exact;
         if parents && let Some(parent) = snapshot.dataset().parent() {
             let request = super::CreateRequest { name: parent, parents, properties: Vec::new(), owner };
-            self.datasets.create(request)?;
+            self.parents.extend(self.datasets.create(request)?);
         }
         let hidden = self.datasets.run(move |tx| match judge.plan(tx)? {
             Plan::Skip => Ok(None),
@@ -262,6 +268,17 @@ impl Datasets {
 }
 
 impl Lander<'_> {
+    /// Destroys what was created above data sets that did not come, the lowest first. One that something has come below,
+    /// or that somebody uses, stays.
+    fn destroy_parents(&mut self) {
+        while let Some(name) = self.parents.pop() {
+            let request = DestroyRequest { name: name.clone(), recursive: false, dependents: false };
+            if let Err(error) = self.datasets.destroy(request, false) {
+                tracing::debug!(%name, "stays, though it was created for a stream that did not come: {error}");
+            }
+        }
+    }
+
     /// How many copies the blocks of the stream get: what the data set says, or the nearest one above it.
     fn copies(&self) -> Result<u8> {
         let Some(current) = &self.current else { return Ok(1) };

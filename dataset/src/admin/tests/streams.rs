@@ -301,6 +301,31 @@ fn a_stream_beyond_a_limit_is_refused() {
     there.judge();
 }
 
+#[test]
+fn parents_of_what_did_not_come_go_again() {
+    let (here, there) = (World::new(16), World::new(17));
+    here.create("tank/x").unwrap();
+    here.create("tank/x/home").unwrap();
+    change(&here, "tank/x/home", 0);
+    here.snapshot("tank/x/home@a").unwrap();
+    let full = here.send("tank/x/home@a", None, |_| ()).unwrap();
+    change(&here, "tank/x/home", 1);
+    here.snapshot("tank/x/home@b").unwrap();
+    let more = here.send("tank/x/home@b", Some("tank/x/home@a"), |_| ()).unwrap();
+    there.create("tank/backup").unwrap();
+    let below =
+        |stream: &[u8]| there.receive_with("tank/backup", stream, |request| request.naming = Naming::WithoutPool);
+    refusal(below(&full[..full.len() - 1]));
+    assert_eq!(there.names(), ["tank", "tank/backup"]);
+    refusal(below(&more));
+    assert_eq!(there.names(), ["tank", "tank/backup"]);
+    below(&full).unwrap();
+    refusal(below(&more[..more.len() / 2]));
+    assert_eq!(there.names().last().unwrap(), "tank/backup/x/home@a");
+    there.work();
+    there.judge();
+}
+
 impl World {
     /// Begins what a receive begins, and leaves it.
     fn hide_one(&self, base: &str) {
