@@ -6,7 +6,7 @@
 
 use std::{io::Read, sync::Arc};
 
-use pool::{env::Nanos, error::Error as PoolError, units::Guid};
+use pool::{env::Nanos, error::Error as PoolError, format::pointer::BlockPointer, units::Guid};
 
 use super::{
     datasets::Datasets,
@@ -83,7 +83,7 @@ pub struct ArrivedSnapshot {
 
 impl Datasets {
     /// Receives a stream, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
-    /// were read.
+    /// were read. That some files of a data set were read since its newest snapshot is no reason to refuse an increment.
     ///
     /// # Errors
     /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
@@ -115,10 +115,13 @@ impl Datasets {
         let (start, begin) = stream::identify(input)?;
         let name = request.name(&start, &begin)?;
         let (names, force) = (self.names(), request.force);
-        let judge = Judge { names, name: name.clone(), begin, force, alone: start.streams == 1 };
+        let mut judge = Judge { names, name: name.clone(), begin, force, alone: start.streams == 1, only_read: None };
         if !self.engine().read_only() {
             self.engine().commit()?;
         }
+        let open = self.open_target(&judge)?;
+        let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self)?;
         self.read(|tx| judge.plan(tx))?;
         Ok(name)
     }
@@ -194,16 +197,20 @@ impl Landing for Lander<'_> {
         let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
         let force = self.request.force || self.arrived.has(&snapshot);
         let (name, alone) = (snapshot.clone(), start.streams == 1);
-        let judge = Judge { names, name, begin: begin.clone(), force, alone };
+        let mut judge = Judge { names, name, begin: begin.clone(), force, alone, only_read: None };
         let parents = self.request.naming != Naming::Exact;
         if parents && let Some(parent) = snapshot.dataset().parent() {
             let request = super::CreateRequest { name: parent, parents, properties: Vec::new(), owner };
             self.parents.extend(self.datasets.create(request)?);
         }
+        let open = self.datasets.open_target(&judge)?;
+        let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self.datasets)?;
         let hidden = self.datasets.run(move |tx| match judge.plan(tx)? {
             Plan::Skip => Ok(None),
             plan => arrival::begin(tx, plan.base(), guid).map(Some),
         })?;
+        drop(quiet);
         let Some(hidden) = hidden else { return Ok(None) };
         self.current = Some(Current { hidden, snapshot, started: self.datasets.now() });
         let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
@@ -218,10 +225,11 @@ impl Landing for Lander<'_> {
         let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
         let force = self.request.force || self.arrived.has(&name);
         let names = self.datasets.names();
-        let judge = Judge { names, name: name.clone(), begin: begin.clone(), force, alone: true };
+        let mut judge = Judge { names, name: name.clone(), begin: begin.clone(), force, alone: true, only_read: None };
         // A data set that is in use is held still, so that what it shows changes at one instant.
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self.datasets)?;
         let (own, exclude) = (self.request.properties.clone(), self.request.exclude.clone());
         let engine = self.datasets.engine().clone();
         let target = self.datasets.run(move |tx| {
@@ -348,9 +356,24 @@ struct Judge {
     force: bool,
     /// Whether it is the only stream. Of several those that are here already are passed over.
     alone: bool,
+    /// The root of the data set, if it was only read since its newest snapshot.
+    only_read: Option<BlockPointer>,
 }
 
 impl Judge {
+    /// Looks whether the data set was only read since its newest snapshot, if that matters. It must be kept still.
+    fn look(&mut self, datasets: &Datasets) -> Result<()> {
+        if self.begin.base.is_some() && !self.force {
+            self.only_read = datasets.only_read(&self.name.dataset())?;
+        }
+        Ok(())
+    }
+
+    fn is_modified(&self, tx: &Transaction<'_>, target: u64) -> Result<bool> {
+        let (_, root) = tx.row_and_block::<DatasetRow>(dataset_key(target))?;
+        Ok(arrival::is_modified(tx, target)? && (root.is_none() || root != self.only_read))
+    }
+
     fn plan(&self, tx: &Transaction<'_>) -> Result<Plan> {
         if self.begin.layout != LAYOUT {
             let problem =
@@ -409,7 +432,7 @@ impl Judge {
                     .refuse("it is an increment, and there is no snapshot here".into(), "receive a full stream");
             }
         }
-        if !self.force && arrival::is_modified(tx, target)? {
+        if !self.force && self.is_modified(tx, target)? {
             let problem = "the data set was modified since its newest snapshot".into();
             return self.refuse(problem, "roll it back to that, or use -F to do so on receiving");
         }

@@ -326,6 +326,26 @@ fn parents_of_what_did_not_come_go_again() {
     there.judge();
 }
 
+#[test]
+fn what_was_only_read_takes_an_increment() {
+    let (here, there) = (World::new(18), World::new(19));
+    here.create("tank/home").unwrap();
+    change(&here, "tank/home", 0);
+    here.snapshot("tank/home@a").unwrap();
+    let full = here.send("tank/home@a", None, |_| ()).unwrap();
+    change(&here, "tank/home", 1);
+    here.snapshot("tank/home@b").unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap();
+    there.receive("tank/copy", &full, false).unwrap();
+    there.files("tank/copy");
+    there.engine.commit().unwrap();
+    assert!(there.number("tank/copy", "written") > 0, "reading has set access times");
+    there.receive("tank/copy", &more, false).unwrap();
+    assert_eq!(there.files("tank/copy"), here.files("tank/home@b"));
+    there.work();
+    there.judge();
+}
+
 impl World {
     /// Begins what a receive begins, and leaves it.
     fn hide_one(&self, base: &str) {
