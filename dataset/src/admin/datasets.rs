@@ -19,6 +19,9 @@ use crate::{
 /// About how many blocks one step of background work frees.
 const STEP: usize = 8192;
 
+/// How many transaction groups a request tries to get into. Others that snapshot the same data set may be first in each.
+const TRIES: usize = 16;
+
 /// How far background work has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -105,13 +108,14 @@ impl Datasets {
             Err(error) => return Err(error),
         }
         let request = Arc::new(Mutex::new(request));
-        loop {
+        for _ in 1..TRIES {
             match self.run_once(&request) {
                 // The group after this one is open by now.
-                Err(Error::NextGroup) => continue,
+                Err(Error::NextGroup) => {}
                 answer => return answer,
             }
         }
+        self.run_once(&request)
     }
 
     fn run_once<T, F>(&self, request: &Arc<Mutex<F>>) -> Result<T>

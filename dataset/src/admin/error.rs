@@ -131,6 +131,12 @@ pub enum Error {
         /// What was asked for.
         action: &'static str,
     },
+    /// One request asks for two snapshots of one instant of a data set.
+    #[error("multiple snapshots of '{name}' at one instant are not allowed")]
+    SnapshotTwice {
+        /// The data set.
+        name: String,
+    },
     /// Two snapshots do not belong together.
     #[error("'{from}' is not an earlier snapshot of '{to}'")]
     Unrelated {
@@ -222,6 +228,8 @@ impl Error {
             Error::IsRoot { action: "destroyed", .. } => "use pool destroy to destroy the pool",
             Error::Quota { .. } => "raise the quota, or destroy snapshots that are not needed",
             Error::Busy { .. } => "wait, or unmount it first",
+            Error::SnapshotTwice { .. } => "take one after the other",
+            Error::NextGroup => "try again",
             _ => return None,
         };
         Some(text.to_owned())

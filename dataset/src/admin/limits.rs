@@ -38,15 +38,19 @@ fn upwards(tx: &Transaction<'_>, id: u64) -> Result<Vec<(u64, DatasetRow)>> {
     Ok(rows)
 }
 
+/// How many bytes reservations set aside that are not used yet. `rows` end with the pool's root.
+fn set_aside(tx: &Transaction<'_>, rows: &[(u64, DatasetRow)]) -> Result<u64> {
+    Ok(match rows.last() {
+        Some((_, root)) => root.used().allocated.saturating_sub(tx.master()?.physical.allocated),
+        None => 0,
+    })
+}
+
 /// How many bytes more a data set and those below it may use, with `room` bytes available in the pool. Reservations of
 /// others are not available; its own and those of the data sets above are.
 pub(super) fn available(tx: &Transaction<'_>, id: u64, room: u64) -> Result<u64> {
     let rows = upwards(tx, id)?;
-    let set_aside = match rows.last() {
-        Some((_, root)) => root.used().allocated.saturating_sub(tx.master()?.physical.allocated),
-        None => 0,
-    };
-    let mut left = room.saturating_sub(set_aside);
+    let mut left = room.saturating_sub(set_aside(tx, &rows)?);
     for (_, row) in rows.iter().rev() {
         let used = row.used().allocated;
         left = left.saturating_add(row.reservation.saturating_sub(used));
@@ -88,6 +92,20 @@ pub(super) fn check_moved(tx: &Transaction<'_>, names: &Names, from: u64, id: u6
         }
     }
     Ok(())
+}
+
+/// After a stream became the tree of `id`: checks its refquota, the quotas of it and of those above it, and that with
+/// `room` bytes available in the pool, what is set aside for others is still there.
+pub(super) fn check_landed(tx: &Transaction<'_>, names: &Names, id: u64, room: u64) -> Result<()> {
+    let rows = upwards(tx, id)?;
+    for (at, row) in &rows {
+        let quota = row.quota != 0 && row.used().allocated > row.quota;
+        let refquota = *at == id && row.refquota != 0 && row.referenced.allocated > row.refquota;
+        if quota || refquota {
+            return Err(Error::Quota { name: names.of_dataset(tx, *at)?.to_string() });
+        }
+    }
+    if set_aside(tx, &rows)? > room { Err(PoolError::OutOfSpace.into()) } else { Ok(()) }
 }
 
 /// The limits of an open data set, as its file system asks them.

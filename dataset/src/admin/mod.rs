@@ -16,6 +16,7 @@
 //! list, value     what there is, and the value of each property
 //! limits     quotas and reservations
 //! send, receive   what goes into a stream, and what becomes of one
+//! modified   whether a data set was changed or only read
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
 //! ```
@@ -35,6 +36,7 @@ mod history;
 mod hold;
 mod limits;
 mod list;
+mod modified;
 mod open;
 mod property;
 mod receive;

@@ -6,11 +6,13 @@
 
 use std::{io::Read, sync::Arc};
 
-use pool::{env::Nanos, error::Error as PoolError, units::Guid};
+use pool::{env::Nanos, error::Error as PoolError, format::pointer::BlockPointer, units::Guid};
 
 use super::{
     datasets::Datasets,
+    destroy::DestroyRequest,
     error::{Error, Result},
+    limits,
     open::Dataset,
     property::{self, Assignment},
     resolve::{self, Names},
@@ -81,11 +83,12 @@ pub struct ArrivedSnapshot {
 
 impl Datasets {
     /// Receives a stream, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
-    /// were read.
+    /// were read. That some files of a data set were read since its newest snapshot is no reason to refuse an increment.
     ///
     /// # Errors
-    /// If anything is wrong with the stream, or it does not fit: then nothing of it is visible. Of several in a package
-    /// those before the one in question stay.
+    /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
+    /// leave: then nothing of it is visible, nor any data set that was made above it. Of several in a package those before
+    /// the one in question stay.
     pub fn receive(
         self: &Arc<Self>,
         request: ReceiveRequest,
@@ -93,8 +96,12 @@ impl Datasets {
         verifiers: usize,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Arrived> {
-        let mut lander = Lander { datasets: self, request, current: None, arrived: Arrived::default() };
+        let arrived = Arrived::default();
+        let mut lander = Lander { datasets: self, request, current: None, parents: Vec::new(), arrived };
         let received = stream::receive(input, &mut lander, verifiers, progress);
+        if received.is_err() {
+            lander.destroy_parents();
+        }
         let Lander { mut arrived, .. } = lander;
         arrived.received = received?;
         if !arrived.replaced.is_empty() {
@@ -108,10 +115,13 @@ impl Datasets {
         let (start, begin) = stream::identify(input)?;
         let name = request.name(&start, &begin)?;
         let (names, force) = (self.names(), request.force);
-        let judge = Judge { names, name: name.clone(), begin, force, alone: start.streams == 1 };
+        let mut judge = Judge { names, name: name.clone(), begin, force, alone: start.streams == 1, only_read: None };
         if !self.engine().read_only() {
             self.engine().commit()?;
         }
+        let open = self.open_target(&judge)?;
+        let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self)?;
         self.read(|tx| judge.plan(tx))?;
         Ok(name)
     }
@@ -132,6 +142,8 @@ struct Lander<'a> {
     datasets: &'a Arc<Datasets>,
     request: ReceiveRequest,
     current: Option<Current>,
+    /// What was created above the data sets in the package, the topmost first.
+    parents: Vec<DatasetName>,
     arrived: Arrived,
 }
 
@@ -184,16 +196,21 @@ impl Landing for Lander<'_> {
         engine.commit()?;
         let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
         let force = self.request.force || self.arrived.has(&snapshot);
-        let judge = Judge { names, name: snapshot.clone(), begin: begin.clone(), force, alone: start.streams == 1 };
+        let (name, alone) = (snapshot.clone(), start.streams == 1);
+        let mut judge = Judge { names, name, begin: begin.clone(), force, alone, only_read: None };
         let parents = self.request.naming != Naming::Exact;
         if parents && let Some(parent) = snapshot.dataset().parent() {
             let request = super::CreateRequest { name: parent, parents, properties: Vec::new(), owner };
-            self.datasets.create(request)?;
+            self.parents.extend(self.datasets.create(request)?);
         }
+        let open = self.datasets.open_target(&judge)?;
+        let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self.datasets)?;
         let hidden = self.datasets.run(move |tx| match judge.plan(tx)? {
             Plan::Skip => Ok(None),
             plan => arrival::begin(tx, plan.base(), guid).map(Some),
         })?;
+        drop(quiet);
         let Some(hidden) = hidden else { return Ok(None) };
         self.current = Some(Current { hidden, snapshot, started: self.datasets.now() });
         let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
@@ -208,17 +225,21 @@ impl Landing for Lander<'_> {
         let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
         let force = self.request.force || self.arrived.has(&name);
         let names = self.datasets.names();
-        let judge = Judge { names, name: name.clone(), begin: begin.clone(), force, alone: true };
+        let mut judge = Judge { names, name: name.clone(), begin: begin.clone(), force, alone: true, only_read: None };
         // A data set that is in use is held still, so that what it shows changes at one instant.
-        let open = self.open_target(&judge)?;
+        let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self.datasets)?;
         let (own, exclude) = (self.request.properties.clone(), self.request.exclude.clone());
-        let room = self.datasets.engine().available();
+        let engine = self.datasets.engine().clone();
         let target = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
+            // In the syncing context, all that was received is written.
+            let room = engine.available();
             take_properties(tx, &judge, dataset, &exclude, room)?;
             property::assign_all(tx, &judge.names, dataset, &own, true, room)?;
+            limits::check_landed(tx, &judge.names, dataset, room)?;
             Ok(plan.target())
         })?;
         if let Some(dataset) = &open {
@@ -243,13 +264,26 @@ impl Landing for Lander<'_> {
     }
 }
 
-impl Lander<'_> {
+impl Datasets {
     fn open_target(&self, judge: &Judge) -> Result<Option<Arc<Dataset>>> {
         let name = judge.name.dataset();
-        match self.datasets.read(|tx| judge.names.find(tx, &name))? {
+        match self.read(|tx| judge.names.find(tx, &name))? {
             // A data set whose tree is damaged cannot be opened; then there is nobody to keep out.
-            Some(_) => Ok(self.datasets.open_dataset(&name).ok()),
+            Some(_) => Ok(self.open_dataset(&name).ok()),
             None => Ok(None),
+        }
+    }
+}
+
+impl Lander<'_> {
+    /// Destroys what was created above data sets that did not come, the lowest first. One that something has come below,
+    /// or that somebody uses, stays.
+    fn destroy_parents(&mut self) {
+        while let Some(name) = self.parents.pop() {
+            let request = DestroyRequest { name: name.clone(), recursive: false, dependents: false };
+            if let Err(error) = self.datasets.destroy(request, false) {
+                tracing::debug!(%name, "stays, though it was created for a stream that did not come: {error}");
+            }
         }
     }
 
@@ -322,9 +356,24 @@ struct Judge {
     force: bool,
     /// Whether it is the only stream. Of several those that are here already are passed over.
     alone: bool,
+    /// The root of the data set, if it was only read since its newest snapshot.
+    only_read: Option<BlockPointer>,
 }
 
 impl Judge {
+    /// Looks whether the data set was only read since its newest snapshot, if that matters. It must be kept still.
+    fn look(&mut self, datasets: &Datasets) -> Result<()> {
+        if self.begin.base.is_some() && !self.force {
+            self.only_read = datasets.only_read(&self.name.dataset())?;
+        }
+        Ok(())
+    }
+
+    fn is_modified(&self, tx: &Transaction<'_>, target: u64) -> Result<bool> {
+        let (_, root) = tx.row_and_block::<DatasetRow>(dataset_key(target))?;
+        Ok(arrival::is_modified(tx, target)? && (root.is_none() || root != self.only_read))
+    }
+
     fn plan(&self, tx: &Transaction<'_>) -> Result<Plan> {
         if self.begin.layout != LAYOUT {
             let problem =
@@ -383,7 +432,7 @@ impl Judge {
                     .refuse("it is an increment, and there is no snapshot here".into(), "receive a full stream");
             }
         }
-        if !self.force && arrival::is_modified(tx, target)? {
+        if !self.force && self.is_modified(tx, target)? {
             let problem = "the data set was modified since its newest snapshot".into();
             return self.refuse(problem, "roll it back to that, or use -F to do so on receiving");
         }

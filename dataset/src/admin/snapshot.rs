@@ -1,5 +1,7 @@
 //! Taking snapshots.
 
+use std::collections::BTreeSet;
+
 use pool::{error::Error as PoolError, units::Guid};
 
 use super::{
@@ -17,7 +19,7 @@ use crate::{
 
 impl Datasets {
     /// Takes snapshots, all at one instant: with `recursive` also of the data sets below, by the same name. Returns the
-    /// names of all that were taken.
+    /// names of all that were taken. A data set has one state at one instant, so it gets no two snapshots.
     pub fn snapshot(
         &self,
         snapshots: Vec<SnapshotName>,
@@ -28,13 +30,16 @@ impl Datasets {
         let seed = self.new_guid();
         let room = self.engine().available();
         self.run(move |tx| {
-            let mut taken = Vec::new();
+            let (mut taken, mut seen) = (Vec::new(), BTreeSet::new());
             for name in &snapshots {
                 let top = names.dataset(tx, &name.dataset())?;
                 let ids = if recursive { resolve::subtree(tx, top)? } else { vec![top] };
                 for id in ids {
                     if tx.row::<DatasetRow>(dataset_key(id))?.hidden && id != top {
                         continue;
+                    }
+                    if !seen.insert(id) {
+                        return Err(Error::SnapshotTwice { name: names.of_dataset(tx, id)?.to_string() });
                     }
                     taken.push(take(tx, &names, id, name.snapshot(), &properties, seed, room)?);
                 }

@@ -367,3 +367,25 @@ fn background_work_survives_being_cut() {
     assert_eq!(world.datasets.freeing().unwrap(), 0);
     world.judge();
 }
+
+#[test]
+fn a_request_takes_one_snapshot_of_a_data_set() {
+    let world = World::new(61);
+    world.create("tank/a").unwrap();
+    let take = |names: &[&str], recursive| {
+        let names = names.iter().map(|name| name.parse().unwrap()).collect();
+        world.datasets.snapshot(names, recursive, Vec::new())
+    };
+    assert!(matches!(refusal(take(&["tank/a@x", "tank/a@y"], false)), Error::SnapshotTwice { .. }));
+    assert!(matches!(refusal(take(&["tank@x", "tank/a@y"], true)), Error::SnapshotTwice { .. }));
+    assert_eq!(world.names(), ["tank", "tank/a"]);
+    assert_eq!(take(&["tank/a@x", "tank@y"], false).unwrap().len(), 2);
+    world.judge();
+}
+
+#[test]
+fn a_request_that_never_gets_its_group_ends() {
+    let world = World::new(62);
+    let asked = world.datasets.run(|_| -> crate::admin::Result<()> { Err(Error::NextGroup) });
+    assert!(matches!(refusal(asked), Error::NextGroup));
+}

@@ -264,6 +264,88 @@ fn the_base_of_a_receive_cannot_be_destroyed_meanwhile() {
     assert!(matches!(refusal(world.destroy("tank/home", true, true)), Error::Busy { .. }));
 }
 
+#[test]
+fn a_stream_beyond_a_limit_is_refused() {
+    let (here, there) = (World::new(14), World::new(15));
+    here.create("tank/home").unwrap();
+    here.snapshot("tank/home@a").unwrap();
+    here.write("tank/home", "file", &noise(1, 3 << 20));
+    here.snapshot("tank/home@b").unwrap();
+    let small = here.send("tank/home@a", None, |_| ()).unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap();
+    let full = here.send("tank/home@b", None, |_| ()).unwrap();
+    let set = |of: &str, property: &str, value: &str| {
+        let value = Assignment { property: property.into(), value: value.into() };
+        there.datasets.set(&[name(of).into()], &[value]).unwrap();
+    };
+    there.create("tank/a").unwrap();
+    there.receive("tank/a/copy", &small, false).unwrap();
+    set("tank/a", "quota", "2M");
+    assert!(matches!(refusal(there.receive("tank/a/new", &full, false)), Error::Quota { .. }));
+    assert!(matches!(refusal(there.receive("tank/a/copy", &more, true)), Error::Quota { .. }));
+    set("tank/a", "quota", "none");
+    set("tank/a/copy", "refquota", "2M");
+    assert!(matches!(refusal(there.receive("tank/a/copy", &more, false)), Error::Quota { .. }));
+    set("tank/a/copy", "refquota", "none");
+    there.work();
+    there.create("tank/other").unwrap();
+    let room = there.number("tank", "available") - (1 << 20);
+    set("tank/other", "reservation", &room.to_string());
+    let error = refusal(there.receive("tank/a/copy", &more, false));
+    assert!(matches!(error, Error::Pool(pool::error::Error::OutOfSpace)), "{error}");
+    set("tank/other", "reservation", "none");
+    assert_eq!(there.names(), ["tank", "tank/a", "tank/a/copy", "tank/a/copy@a", "tank/other"]);
+    there.work();
+    there.judge();
+    there.receive("tank/a/copy", &more, false).unwrap();
+    there.judge();
+}
+
+#[test]
+fn parents_of_what_did_not_come_go_again() {
+    let (here, there) = (World::new(16), World::new(17));
+    here.create("tank/x").unwrap();
+    here.create("tank/x/home").unwrap();
+    change(&here, "tank/x/home", 0);
+    here.snapshot("tank/x/home@a").unwrap();
+    let full = here.send("tank/x/home@a", None, |_| ()).unwrap();
+    change(&here, "tank/x/home", 1);
+    here.snapshot("tank/x/home@b").unwrap();
+    let more = here.send("tank/x/home@b", Some("tank/x/home@a"), |_| ()).unwrap();
+    there.create("tank/backup").unwrap();
+    let below =
+        |stream: &[u8]| there.receive_with("tank/backup", stream, |request| request.naming = Naming::WithoutPool);
+    refusal(below(&full[..full.len() - 1]));
+    assert_eq!(there.names(), ["tank", "tank/backup"]);
+    refusal(below(&more));
+    assert_eq!(there.names(), ["tank", "tank/backup"]);
+    below(&full).unwrap();
+    refusal(below(&more[..more.len() / 2]));
+    assert_eq!(there.names().last().unwrap(), "tank/backup/x/home@a");
+    there.work();
+    there.judge();
+}
+
+#[test]
+fn what_was_only_read_takes_an_increment() {
+    let (here, there) = (World::new(18), World::new(19));
+    here.create("tank/home").unwrap();
+    change(&here, "tank/home", 0);
+    here.snapshot("tank/home@a").unwrap();
+    let full = here.send("tank/home@a", None, |_| ()).unwrap();
+    change(&here, "tank/home", 1);
+    here.snapshot("tank/home@b").unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap();
+    there.receive("tank/copy", &full, false).unwrap();
+    there.files("tank/copy");
+    there.engine.commit().unwrap();
+    assert!(there.number("tank/copy", "written") > 0, "reading has set access times");
+    there.receive("tank/copy", &more, false).unwrap();
+    assert_eq!(there.files("tank/copy"), here.files("tank/home@b"));
+    there.work();
+    there.judge();
+}
+
 impl World {
     /// Begins what a receive begins, and leaves it.
     fn hide_one(&self, base: &str) {

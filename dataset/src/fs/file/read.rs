@@ -20,6 +20,38 @@ use crate::fs::{
 /// Under `relatime`, an access time that is older is set again.
 const ATIME_MAX_AGE: Nanos = 24 * 3600 * 1_000_000_000;
 
+/// What stands in a range of a file, as it was found at one moment.
+pub(in crate::fs) struct Look {
+    inode: Inode,
+    offset: u64,
+    /// Where the range ends, or the file.
+    end: u64,
+    /// The pieces that reach into the range.
+    pieces: Vec<Piece>,
+}
+
+impl Look {
+    fn same_blocks(&self, other: &Look) -> bool {
+        let same = |(one, two): (&Piece, &Piece)| match (one.block(), two.block()) {
+            // What was written anew may have got the same address.
+            (Some(one), Some(two)) => one.same(two) && one.pointer() == two.pointer(),
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        self.pieces.len() == other.pieces.len() && self.pieces.iter().zip(&other.pieces).all(same)
+    }
+
+    /// As if its blocks had been used for something else since.
+    #[cfg(test)]
+    pub(in crate::fs) fn spoil(&mut self) {
+        for piece in &mut self.pieces {
+            let Content::Part { block, .. } = &mut piece.content else { continue };
+            let mut pointer = block.pointer().expect("the test has committed");
+            pointer.checksum[0] ^= 1;
+            *block = pool::tree::Block::Stored(pointer);
+        }
+    }
+}
+
 impl FileSystem {
     /// Appends to `out` up to `len` bytes of the file from `offset` on: fewer only where the file ends.
     pub fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Errno> {
@@ -32,35 +64,63 @@ impl FileSystem {
     }
 
     fn read_locked(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<Inode, Errno> {
-        let (inode, end, pieces) = self.read_tree(|view| {
+        let look = self.look_up(ino, offset, len)?;
+        self.read_looked_up(ino, look, len, out)
+    }
+
+    /// What stands in a range of a file now.
+    pub(in crate::fs) fn look_up(&self, ino: Ino, offset: u64, len: usize) -> Result<Look, Errno> {
+        self.read_tree(|view| {
             let inode = load_inode(view, ino)?;
             check_regular(&inode)?;
-            let end = offset.saturating_add(len as u64).min(inode.size);
+            let end = offset.saturating_add(len as u64).min(inode.size).max(offset);
             let mut pieces =
                 if offset < end { record::load(view, ino, record_start(&inode, offset), end)? } else { Vec::new() };
             pieces.retain(|piece| piece.end() > offset);
-            Ok((inode, end, pieces))
-        })?;
-        if offset >= end {
-            return Ok(inode);
+            Ok(Look { inode, offset, end, pieces })
+        })
+    }
+
+    /// Appends what was looked up. The blocks may have been freed and used for something else meanwhile, as when the tree
+    /// was replaced: so a block that cannot be read is damaged only if it still stands in its place.
+    pub(in crate::fs) fn read_looked_up(
+        &self,
+        ino: Ino,
+        mut look: Look,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Inode, Errno> {
+        let base = out.len();
+        loop {
+            let Err(failure) = self.fetch(ino, &look, out) else { return Ok(look.inode) };
+            out.truncate(base);
+            let again = self.look_up(ino, look.offset, len)?;
+            if look.same_blocks(&again) {
+                return Err(failure.into());
+            }
+            look = again;
         }
+    }
+
+    fn fetch(&self, ino: Ino, look: &Look, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let Look { offset, end, .. } = *look;
         // All blocks of the range are known here: the place to have them read in parallel, and those after them ahead.
         let base = out.len();
         out.reserve((end - offset) as usize);
-        for piece in &pieces {
+        for piece in &look.pieces {
             out.resize(base + (piece.offset.max(offset) - offset) as usize, 0);
             self.append(ino, piece, offset, end, out)?;
         }
         out.resize(base + (end - offset) as usize, 0);
-        Ok(inode)
+        Ok(())
     }
 
-    fn append(&self, ino: Ino, piece: &Piece, from: u64, to: u64, out: &mut Vec<u8>) -> Result<(), Errno> {
+    fn append(&self, ino: Ino, piece: &Piece, from: u64, to: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
         let copied = match &piece.content {
             Content::Inline(bytes) => piece.copy(bytes, from, to, out),
-            Content::Part { block, .. } => piece.copy(&self.block_bytes(block)?, from, to, out),
+            Content::Part { block, .. } => piece.copy(&self.head.bytes(block)?, from, to, out),
         };
-        copied.map_err(|malformed: Malformed| damaged(key::extent(ino, piece.offset))(malformed).into())
+        copied.map_err(|malformed: Malformed| damaged(key::extent(ino, piece.offset))(malformed))
     }
 
     /// Notes that a file was read, as far as the options ask for it. Failing to is no reason to fail the reading.
