@@ -264,13 +264,61 @@ impl Mounts {
     /// Runs `change`, which may replace anything in the files of a data set without its mount knowing, and has the mount
     /// follow.
     pub(crate) fn around_change<T>(&self, id: u64, change: impl FnOnce() -> T) -> T {
-        let mount = self.mount_of(id);
-        let announced = mount.as_ref().map(|mount| mount.begin_change());
+        self.around_changes(|other, _| other == id, change, |_| vec![id])
+    }
+
+    /// The same for the data set `top` and those below it in name, of which `changed` says which were.
+    pub(crate) fn around_changes_within<T>(
+        &self,
+        top: &DatasetName,
+        change: impl FnOnce() -> T,
+        changed: impl FnOnce(&T) -> Vec<u64>,
+    ) -> T {
+        self.around_changes(|_, name| name.is_within(top), change, changed)
+    }
+
+    fn around_changes<T>(
+        &self,
+        chosen: impl Fn(u64, &DatasetName) -> bool,
+        change: impl FnOnce() -> T,
+        changed: impl FnOnce(&T) -> Vec<u64>,
+    ) -> T {
+        self.drop_ended();
+        let mounts: Vec<(u64, Arc<Mount>)> = {
+            let table = self.table.lock();
+            let chosen = table.iter().filter(|(id, active)| chosen(**id, &active.name));
+            chosen.map(|(id, active)| (*id, active.mount.clone())).collect()
+        };
+        let announced: Vec<_> = mounts.iter().map(|(id, mount)| (*id, mount.begin_change())).collect();
         let value = change();
-        if let Some(announced) = announced {
-            announced.finish();
-        }
+        let changed = changed(&value);
+        let below = self.mounted_below(mounts.iter().filter(|(id, _)| changed.contains(id)).map(|(_, mount)| mount));
+        announced.into_iter().filter(|(id, _)| changed.contains(id)).for_each(|(_, announced)| announced.finish());
+        self.mount_lost(below);
         value
+    }
+
+    /// What is mounted inside of any of `mounts`, those above first.
+    fn mounted_below<'a>(&self, mounts: impl Iterator<Item = &'a Arc<Mount>>) -> Vec<(PathBuf, u64)> {
+        let tops: Vec<&Path> = mounts.map(|mount| mount.mountpoint()).collect();
+        let is_inside = |path: &Path| tops.iter().any(|top| path != *top && path.starts_with(top));
+        let table = self.table.lock();
+        let inside = table.iter().filter(|(_, active)| is_inside(active.mount.mountpoint()));
+        let inside = inside.filter(|(_, active)| active.mount.is_mounted());
+        let mut below: Vec<_> = inside.map(|(id, active)| (active.mount.mountpoint().to_owned(), *id)).collect();
+        below.sort();
+        below
+    }
+
+    /// Mounts again those of `below` whose directories a change has taken away, and their mounts with them.
+    fn mount_lost(&self, below: Vec<(PathBuf, u64)>) {
+        let lost = below.into_iter().filter(|(_, id)| self.mount_of(*id).is_some_and(|mount| !mount.is_mounted()));
+        let names: Vec<DatasetName> = lost.filter_map(|(_, id)| Some(self.forget(id)?.name.clone())).collect();
+        for name in names {
+            if let Err(failure) = self.mount(&name, &[]) {
+                tracing::warn!("{failure}");
+            }
+        }
     }
 
     /// Has every mount look again which snapshots there are; of those in `gone` nothing is served any more.

@@ -81,26 +81,27 @@ pub struct ArrivedSnapshot {
 
 impl Datasets {
     /// Receives a stream, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
-    /// were read.
+    /// were read. Says what arrived and whether that is all.
     ///
     /// # Errors
     /// If anything is wrong with the stream, or it does not fit: then nothing of it is visible. Of several in a package
-    /// those before the one in question stay.
+    /// those before the one in question stay, and have arrived.
     pub fn receive(
         self: &Arc<Self>,
         request: ReceiveRequest,
         input: &mut dyn Read,
         verifiers: usize,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Arrived> {
+    ) -> (Arrived, Result<()>) {
         let mut lander = Lander { datasets: self, request, current: None, arrived: Arrived::default() };
         let received = stream::receive(input, &mut lander, verifiers, progress);
         let Lander { mut arrived, .. } = lander;
-        arrived.received = received?;
-        if !arrived.replaced.is_empty() {
-            self.reload_options()?;
-        }
-        Ok(arrived)
+        let reloaded = if arrived.replaced.is_empty() { Ok(()) } else { self.reload_options() };
+        let result = received.and_then(|received| {
+            arrived.received = received;
+            reloaded
+        });
+        (arrived, result)
     }
 
     /// Reads the head of a stream and says what its first snapshot would be called, if it fits: a dry run.
