@@ -171,8 +171,12 @@ impl Mount {
         self.snapshots_changed();
     }
 
-    /// Tells the kernel that snapshots were made or destroyed, so that it lists `.zfs/snapshot` anew.
+    /// Tells the kernel that snapshots were made or destroyed, so that it lists `.zfs/snapshot` anew. Those that are gone
+    /// are closed: nothing is read any more of blocks that may be somebody else's by now.
     pub fn snapshots_changed(&self) {
+        for name in self.server.control.close_gone() {
+            self.forget_entry(Node::Control(Control::Snapshots), name.as_bytes());
+        }
         self.forget_node(Node::Control(Control::Snapshots));
     }
 
