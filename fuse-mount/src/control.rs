@@ -190,6 +190,17 @@ impl ControlTree {
         slots.taken.retain(|_, opened| opened.references > 0 || !opened.closed);
     }
 
+    /// Closes the snapshots that are there no longer, and returns their names.
+    pub(crate) fn close_gone(&self) -> Vec<String> {
+        let is_open = |opened: &&Opened| !opened.closed;
+        let open: Vec<SnapshotEntry> =
+            self.slots.lock().taken.values().filter(is_open).map(|opened| opened.entry.clone()).collect();
+        let gone = open.into_iter().filter(|entry| self.source.find(&entry.name).as_ref() != Some(entry));
+        let gone: Vec<String> = gone.map(|entry| entry.name).collect();
+        gone.iter().for_each(|name| self.close(name));
+        gone
+    }
+
     /// The snapshots there are now, and a time that differs whenever they do.
     fn observe(&self) -> (Vec<SnapshotEntry>, Nanos) {
         let entries = self.source.list();
@@ -334,6 +345,17 @@ mod tests {
         tree.forget(slot, 1);
         tree.reap(Instant::now());
         assert!(!tree.slots.lock().taken.contains_key(&slot));
+    }
+
+    #[test]
+    fn a_snapshot_that_went_is_closed_unasked() {
+        let (source, tree) = tree(vec![entry("monday", 1), entry("tuesday", 2)]);
+        let slots = [b"monday".as_slice(), b"tuesday"].map(|name| tree.lookup(name).unwrap());
+        slots.iter().for_each(|slot| tree.add(*slot));
+        assert!(tree.close_gone().is_empty());
+        source.0.lock().remove(0);
+        assert_eq!(tree.close_gone(), ["monday"]);
+        assert_eq!(slots.map(|slot| tree.file_system(slot).err()), [Some(Errno::STALE), Some(Errno::IO)]);
     }
 
     #[test]

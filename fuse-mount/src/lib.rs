@@ -7,6 +7,7 @@
 //! server      what a request means: which file system a node belongs to, what may be changed
 //! control     `.zfs`: the virtual directory through which snapshots are browsed
 //! held        what the kernel holds, and what of it has become stale
+//! known       the names it must forget after a change, and those it must not for the sake of mounts below
 //! node        node numbers: which snapshot, which object
 //! attr        attributes, times and errors in FUSE's words
 //! device      getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for everybody else
@@ -33,6 +34,7 @@ mod counters;
 mod device;
 mod error;
 mod held;
+mod known;
 mod mounts;
 mod node;
 mod operations;

@@ -40,6 +40,17 @@ pub fn mounts() -> Result<Vec<Mounted>> {
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
+/// Where anything at all is mounted, by whomever, below the directory `top`: the paths from there.
+pub(crate) fn mountpoints_below(top: &Path) -> Result<Vec<PathBuf>> {
+    let table = fs::read(MOUNT_INFO).map_err(Error::List)?;
+    let places = table.split(|&byte| byte == b'\n').filter_map(|line| line.split(|&byte| byte == b' ').nth(4));
+    let below = places.filter_map(|place| {
+        let place = PathBuf::from(OsString::from_vec(unescaped(place)));
+        place.strip_prefix(top).ok().map(Path::to_owned)
+    });
+    Ok(below.filter(|path| !path.as_os_str().is_empty()).collect())
+}
+
 /// Detaches the mount on `mountpoint` if it is a dataset's and nobody serves it any more. True if it did.
 pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
     let listed = mounts()?.iter().any(|mounted| mounted.mountpoint == mountpoint);
@@ -141,6 +152,13 @@ mod tests {
         assert_eq!(unescaped(br"a\04"), br"a\04");
         assert_eq!(unescaped(br"a\999"), br"a\999");
         assert_eq!(unescaped(br"\011"), b"\t");
+    }
+
+    #[test]
+    fn whatever_is_mounted_counts_as_below() {
+        let below = mountpoints_below(Path::new("/")).unwrap();
+        assert!(below.contains(&PathBuf::from("proc")), "{below:?}");
+        assert!(mountpoints_below(Path::new("/proc/self/status")).unwrap().is_empty());
     }
 
     #[test]

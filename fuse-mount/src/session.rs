@@ -30,7 +30,8 @@ use crate::control::{CONTROL_NAME, OPENER_NAME, Snapshots};
 use crate::counters::Counters;
 use crate::device::{self, fusermount};
 use crate::error::{Error, Result};
-use crate::mounts::{detach, mounts};
+use crate::known::Known;
+use crate::mounts::{detach, mountpoints_below, mounts};
 use crate::node::{Control, Node};
 use crate::options::{MountOptions, SnapDir};
 use crate::server::Server;
@@ -126,6 +127,12 @@ impl Mount {
         *self.ending.ended.lock()
     }
 
+    /// Whether it is still in the tree of names. One that is not may have users nevertheless, and then has not ended.
+    pub fn is_mounted(&self) -> bool {
+        let is_this = |m: &crate::mounts::Mounted| m.device == self.device && m.mountpoint == self.mountpoint;
+        mounts().map_or(true, |mounts| mounts.iter().any(is_this))
+    }
+
     /// Waits until the mount has ended, at most so long. True if it has.
     pub fn wait(&self, at_most: Duration) -> bool {
         let deadline = Instant::now() + at_most;
@@ -164,8 +171,12 @@ impl Mount {
         self.snapshots_changed();
     }
 
-    /// Tells the kernel that snapshots were made or destroyed, so that it lists `.zfs/snapshot` anew.
+    /// Tells the kernel that snapshots were made or destroyed, so that it lists `.zfs/snapshot` anew. Those that are gone
+    /// are closed: nothing is read any more of blocks that may be somebody else's by now.
     pub fn snapshots_changed(&self) {
+        for name in self.server.control.close_gone() {
+            self.forget_entry(Node::Control(Control::Snapshots), name.as_bytes());
+        }
         self.forget_node(Node::Control(Control::Snapshots));
     }
 
@@ -184,12 +195,7 @@ impl Mount {
     /// changed through `mmap` is written back first. The change is over with [`Change::finish`].
     pub fn begin_change(&self) -> Change<'_> {
         self.write_back();
-        Change { mount: self, names: self.root_names() }
-    }
-
-    /// Makes the kernel forget all it knows of the file system, after a change that was not announced.
-    pub fn invalidate(&self) {
-        Change { mount: self, names: Vec::new() }.finish();
+        Change { mount: self, before: self.known() }
     }
 
     /// Everything a freshly made mount does for its later speed. Nothing depends on it.
@@ -272,16 +278,13 @@ impl Mount {
         }
     }
 
-    fn root_names(&self) -> Vec<Vec<u8>> {
-        let mut names = Vec::new();
-        let listed = self.server.live.readdir(ROOT, 0, &mut |entry| {
-            names.push(entry.name.to_vec());
-            true
+    /// The names in the root and in the directories that lead to mounts below this one.
+    fn known(&self) -> Known {
+        let below = mountpoints_below(&self.mountpoint).unwrap_or_else(|error| {
+            tracing::warn!(%error, mountpoint = %self.mountpoint.display(), "mounts below cannot be spared");
+            Vec::new()
         });
-        if let Err(error) = listed {
-            tracing::warn!(%error, mountpoint = %self.mountpoint.display(), "the root cannot be listed");
-        }
-        names
+        Known::collect(&self.server.live, &below)
     }
 
     fn forget_node(&self, node: Node) {
@@ -322,29 +325,30 @@ impl Drop for Mount {
 ///
 /// What the kernel knows consists of nodes (attributes, data, listings), and names that lead from one to the next,
 /// absent names included. Nodes are invalidated one by one, for all that are held are known. Names are not: but
-/// invalidating an entry of the root drops the whole tree of unused names below it. Names in use (of open files, of
-/// working directories) remain, and lead to nodes that either still are what they were or are stale, upon which the
-/// kernel looks the whole path up again.
+/// invalidating an entry drops the whole tree of unused names below it. Names in use (of open files, of working
+/// directories) remain, and lead to nodes that either still are what they were or are stale, upon which the kernel looks
+/// the whole path up again.
+///
+/// With the tree of names go the mounts in it. The names that lead to a mount are therefore spared, as long as they lead
+/// to the same directories as before; what else is in those directories is invalidated name by name. A mount whose
+/// directory the change has taken away goes.
 ///
 /// Must not be finished by a thread that serves requests, nor with the file system locked: the kernel waits for pages
 /// that are being read.
 #[must_use = "the kernel goes on believing what it knew"]
 pub struct Change<'a> {
     mount: &'a Mount,
-    names: Vec<Vec<u8>>,
+    before: Known,
 }
 
 impl Change<'_> {
     /// The file system is as it is going to be.
     pub fn finish(self) {
-        let Change { mount, mut names } = self;
+        let Change { mount, before } = self;
         let live = &mount.server.live;
         let held = mount.server.held.refresh(|ino| live.getattr(ino).ok().map(|attr| attr.generation));
-        names.extend(mount.root_names());
-        names.sort_unstable();
-        names.dedup();
-        for name in &names {
-            mount.forget_entry(Node::Live(ROOT), name);
+        for (dir, name) in before.changed(mount.known()) {
+            mount.forget_entry(Node::Live(dir), &name);
         }
         for ino in held.into_iter().chain([ROOT]) {
             mount.forget_node(Node::Live(ino));

@@ -387,6 +387,31 @@ fn a_changed_file_system_is_seen_at_once() {
 }
 
 #[test]
+fn a_change_leaves_mounts_below_where_they_are() {
+    let Some(mounted) = Mounted::new() else { return };
+    let Some(inner) = Mounted::new() else { return };
+    let root = mounted.path();
+    fs::create_dir_all(root.join("a/b")).unwrap();
+    fs::write(root.join("a/kept"), b"before").unwrap();
+    let before = mounted.remember();
+    fs::write(root.join("a/kept"), b"after it").unwrap();
+    fs::write(root.join("a/new"), b"x").unwrap();
+    let Ok(()) = rustix::mount::mount_bind(inner.path(), root.join("a/b")) else { return };
+    fs::write(root.join("a/b/inner"), b"x").unwrap();
+    names(&root.join("a"));
+
+    let change = mounted.mount.begin_change();
+    mounted.roll_back(before);
+    change.finish();
+
+    let seen = (names(&root.join("a")), names(&root.join("a/b")), fs::read(root.join("a/kept")).unwrap());
+    rustix::mount::unmount(root.join("a/b"), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(seen, (vec!["b".to_owned(), "kept".to_owned()], vec!["inner".to_owned()], b"before".to_vec()));
+    assert!(!root.join("a/new").exists());
+    assert!(mounted.mount.is_mounted());
+}
+
+#[test]
 fn changes_made_by_others_can_be_announced() {
     let Some(mounted) = Mounted::new() else { return };
     let path = mounted.path().join("f");

@@ -31,7 +31,7 @@ pub use self::{
     job::{Cancel, Job, JobStream},
     open_pool::{OpenPool, Opening},
 };
-pub(crate) use self::{pool::texts, refusal::OrRefused};
+pub(crate) use self::{mounts::Places as MountPlaces, pool::texts, refusal::OrRefused};
 
 use crate::{
     failure::Failure,

@@ -58,6 +58,27 @@ impl Places {
         let home = if mountpoint.source == Source::Default { self.home.as_str() } else { "" };
         format!("{}{home}{value}", self.altroot)
     }
+
+    /// Refuses a new pool whose root data set, with these properties, would have to be mounted on a directory that holds
+    /// something.
+    pub(crate) fn check_root(&self, pool: &DatasetName, root: &[Assignment]) -> Result<(), Failure> {
+        let given = |name: &str| root.iter().rfind(|given| given.name == name).map(|given| given.value.clone());
+        let mountpoint = match given("mountpoint") {
+            Some(value) => Valued { value, source: Source::Local },
+            None => Valued { value: format!("/{pool}"), source: Source::Default },
+        };
+        let path = self.shown(&mountpoint);
+        let is_mounted = path.starts_with('/') && given("canmount").is_none_or(|value| value == "on");
+        let holds_something = |path: &str| match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotADirectory,
+        };
+        if is_mounted && holds_something(&path) {
+            let why = format!("mountpoint '{path}' exists and is not empty");
+            return Err(Failure::cannot("create", pool, why).hint("choose another one: pool create -m PATH"));
+        }
+        Ok(())
+    }
 }
 
 /// What a data set's properties say about mounting it.
@@ -81,6 +102,15 @@ struct Active {
     mount: Arc<Mount>,
     /// Whether the mount point goes with the mount: nobody chose it.
     by_default: bool,
+}
+
+/// What becomes of mount points that nobody chose, when their data sets are unmounted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Directories {
+    /// They go: the data set is going to be elsewhere, or nowhere.
+    Removed,
+    /// Those that lie in another data set stay: it may be read-only when they are needed again.
+    KeptInside,
 }
 
 /// The mounts of one pool.
@@ -144,8 +174,10 @@ impl Mounts {
                 continue;
             }
             let mounted = self.mount_planned(plan, temporary);
-            if first.is_ok() {
-                first = mounted;
+            match (&first, mounted) {
+                (Ok(()), mounted) => first = mounted,
+                (Err(_), Err(other)) => tracing::error!("{other}"),
+                (Err(_), Ok(())) => {}
             }
         }
         first
@@ -187,7 +219,10 @@ impl Mounts {
             active.map(|active| active.mount.mountpoint().to_owned())
         };
         match path {
-            Some(path) => self.take_down(|_, active| active.mount.mountpoint().starts_with(&path), force).map(drop),
+            Some(path) => {
+                let chosen = |_, active: &Active| active.mount.mountpoint().starts_with(&path);
+                self.take_down(chosen, force, Directories::KeptInside).map(drop)
+            }
             None => Err(Failure::cannot("unmount", name, "not currently mounted")),
         }
     }
@@ -209,23 +244,28 @@ impl Mounts {
     /// Unmounts everything.
     pub(crate) fn unmount_all(&self, force: bool) -> Result<(), Failure> {
         self.drop_ended();
-        self.take_down(|_, _| true, force).map(drop)
+        self.take_down(|_, _| true, force, Directories::KeptInside).map(drop)
     }
 
     /// Unmounts those data sets, by name, and says which were mounted; mount points that nobody chose are removed.
     pub(crate) fn unmount_these(&self, names: &[DatasetName], force: bool) -> Result<Vec<DatasetName>, Failure> {
         self.drop_ended();
-        self.take_down(|_, active| names.contains(&active.name), force)
+        self.take_down(|_, active| names.contains(&active.name), force, Directories::Removed)
     }
 
     /// Unmounts the data set and those below it in name, and says which were mounted.
     pub(crate) fn unmount_within(&self, top: &DatasetName, force: bool) -> Result<Vec<DatasetName>, Failure> {
         self.drop_ended();
-        self.take_down(|_, active| active.name.is_within(top), force)
+        self.take_down(|_, active| active.name.is_within(top), force, Directories::Removed)
     }
 
     /// Unmounts what is chosen, the deepest first. If one cannot be unmounted, those that were are mounted again.
-    fn take_down(&self, chosen: impl Fn(u64, &Active) -> bool, force: bool) -> Result<Vec<DatasetName>, Failure> {
+    fn take_down(
+        &self,
+        chosen: impl Fn(u64, &Active) -> bool,
+        force: bool,
+        directories: Directories,
+    ) -> Result<Vec<DatasetName>, Failure> {
         let how = if force { Unmount::Force } else { Unmount::Normal };
         let mut doomed: Vec<(PathBuf, u64)> = {
             let table = self.table.lock();
@@ -242,12 +282,18 @@ impl Mounts {
             }
             drop(mount);
             if let Some(active) = self.forget(id) {
-                remove_mountpoint(&active, &path);
+                if directories == Directories::Removed || !self.is_inside_another(&path) {
+                    remove_mountpoint(&active, &path);
+                }
                 done.push(active.name);
             }
         }
         done.reverse();
         Ok(done)
+    }
+
+    fn is_inside_another(&self, path: &Path) -> bool {
+        self.table.lock().values().any(|active| path.starts_with(active.mount.mountpoint()))
     }
 
     fn mount_again(&self, names: &[DatasetName]) {
@@ -264,13 +310,61 @@ impl Mounts {
     /// Runs `change`, which may replace anything in the files of a data set without its mount knowing, and has the mount
     /// follow.
     pub(crate) fn around_change<T>(&self, id: u64, change: impl FnOnce() -> T) -> T {
-        let mount = self.mount_of(id);
-        let announced = mount.as_ref().map(|mount| mount.begin_change());
+        self.around_changes(|other, _| other == id, change, |_| vec![id])
+    }
+
+    /// The same for the data set `top` and those below it in name, of which `changed` says which were.
+    pub(crate) fn around_changes_within<T>(
+        &self,
+        top: &DatasetName,
+        change: impl FnOnce() -> T,
+        changed: impl FnOnce(&T) -> Vec<u64>,
+    ) -> T {
+        self.around_changes(|_, name| name.is_within(top), change, changed)
+    }
+
+    fn around_changes<T>(
+        &self,
+        chosen: impl Fn(u64, &DatasetName) -> bool,
+        change: impl FnOnce() -> T,
+        changed: impl FnOnce(&T) -> Vec<u64>,
+    ) -> T {
+        self.drop_ended();
+        let mounts: Vec<(u64, Arc<Mount>)> = {
+            let table = self.table.lock();
+            let chosen = table.iter().filter(|(id, active)| chosen(**id, &active.name));
+            chosen.map(|(id, active)| (*id, active.mount.clone())).collect()
+        };
+        let announced: Vec<_> = mounts.iter().map(|(id, mount)| (*id, mount.begin_change())).collect();
         let value = change();
-        if let Some(announced) = announced {
-            announced.finish();
-        }
+        let changed = changed(&value);
+        let below = self.mounted_below(mounts.iter().filter(|(id, _)| changed.contains(id)).map(|(_, mount)| mount));
+        announced.into_iter().filter(|(id, _)| changed.contains(id)).for_each(|(_, announced)| announced.finish());
+        self.mount_lost(below);
         value
+    }
+
+    /// What is mounted inside of any of `mounts`, those above first.
+    fn mounted_below<'a>(&self, mounts: impl Iterator<Item = &'a Arc<Mount>>) -> Vec<(PathBuf, u64)> {
+        let tops: Vec<&Path> = mounts.map(|mount| mount.mountpoint()).collect();
+        let is_inside = |path: &Path| tops.iter().any(|top| path != *top && path.starts_with(top));
+        let table = self.table.lock();
+        let inside = table.iter().filter(|(_, active)| is_inside(active.mount.mountpoint()));
+        let inside = inside.filter(|(_, active)| active.mount.is_mounted());
+        let mut below: Vec<_> = inside.map(|(id, active)| (active.mount.mountpoint().to_owned(), *id)).collect();
+        below.sort();
+        below
+    }
+
+    /// Mounts again those of `below` whose directories a change has taken away, and their mounts with them.
+    fn mount_lost(&self, below: Vec<(PathBuf, u64)>) {
+        let lost = below.into_iter().filter(|(_, id)| self.mount_of(*id).is_some_and(|mount| !mount.is_mounted()));
+        let names: Vec<DatasetName> = lost.filter_map(|(_, id)| Some(self.forget(id)?.name.clone())).collect();
+        for name in names {
+            if let Err(failure) = self.mount(&name, &[]) {
+                tracing::warn!("{failure}");
+            }
+        }
     }
 
     /// Has every mount look again which snapshots there are; of those in `gone` nothing is served any more.
@@ -443,6 +537,23 @@ mod tests {
         assert_eq!(shown("", "/mnt", "/tank", Source::Default), "/mnt/tank");
         assert_eq!(shown("/home/ann", "/mnt", "/srv", Source::Inherited("tank".into())), "/mnt/srv");
         assert_eq!(shown("", "/mnt", "none", Source::Local), "none");
+    }
+
+    #[test]
+    fn a_new_pool_hides_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places { home: String::new(), altroot: folder.path().to_str().unwrap().to_owned() };
+        let pool: DatasetName = "tank".parse().unwrap();
+        let given = |name: &str, value: &str| Assignment { name: name.into(), value: value.into() };
+        assert!(places.check_root(&pool, &[]).is_ok());
+        fs::create_dir(folder.path().join("tank")).unwrap();
+        assert!(places.check_root(&pool, &[]).is_ok());
+        fs::write(folder.path().join("tank/file"), "").unwrap();
+        let refused = places.check_root(&pool, &[]).unwrap_err();
+        assert!(refused.message.contains("exists and is not empty"), "{}", refused.message);
+        assert!(places.check_root(&pool, &[given("mountpoint", "/")]).is_err());
+        assert!(places.check_root(&pool, &[given("mountpoint", "none")]).is_ok());
+        assert!(places.check_root(&pool, &[given("canmount", "off")]).is_ok());
     }
 
     #[test]

@@ -127,8 +127,8 @@ impl OpenPool {
     pub(super) fn release(&self, tag: &str, names: &[SnapshotName], recursive: bool) -> Result<(), Failure> {
         self.datasets.release(tag, names, recursive).or_refused("release hold from snapshot", first(names))?;
         // A snapshot that was to go with its last hold has gone.
-        self.background.free();
         self.snapshots_changed(&[]);
+        self.background.free();
         Ok(())
     }
 

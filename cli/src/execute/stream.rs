@@ -136,23 +136,24 @@ impl OpenPool {
             let mut progress = |bytes| job.tell(&what, bytes, None);
             self.datasets.receive(request, &mut input, helpers(), &mut progress)
         };
-        let target = self.id_of(&spec.target.dataset()).ok();
-        let arrived = match (&self.mounts, target) {
-            (Some(mounts), Some(target)) => mounts.around_change(target, receive),
-            _ => receive(),
+        let (arrived, received) = match &self.mounts {
+            Some(mounts) => {
+                mounts.around_changes_within(&spec.target.dataset(), receive, |(arrived, _)| arrived.replaced.clone())
+            }
+            None => receive(),
         };
+        // What came before a failure stays, and mounts follow that too.
+        let followed = self.follow_arrival(&arrived, spec.no_mount);
         self.background.free();
-        let arrived = arrived.or_refused("receive into", &spec.target)?;
-        self.follow_arrival(&arrived, spec.no_mount)?;
+        received.or_refused("receive into", &spec.target)?;
+        followed?;
         let bytes = arrived.received.bytes;
         Ok(arrived.snapshots.into_iter().map(|snapshot| record(snapshot, bytes)).collect())
     }
 
-    /// Has mounts follow what was received, and mounts what is new.
+    /// Has mounts show the snapshots that were received, and mounts what is new.
     fn follow_arrival(&self, arrived: &Arrived, no_mount: bool) -> Result<(), Failure> {
         let Some(mounts) = &self.mounts else { return Ok(()) };
-        let replaced = arrived.replaced.iter().filter_map(|id| mounts.mount_of(*id));
-        replaced.for_each(|mount| mount.invalidate());
         mounts.snapshots_changed(&[]);
         let mut names: Vec<DatasetName> = arrived.snapshots.iter().map(|snapshot| snapshot.name.dataset()).collect();
         names.sort();

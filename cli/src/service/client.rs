@@ -141,7 +141,7 @@ impl Client {
     }
 
     /// Starts a service for `fs mount`, which then mounts what it was asked for and nothing else.
-    fn start_without_mounting(&mut self, known: &KnownPool) -> Result<(), Failure> {
+    pub(super) fn start_without_mounting(&mut self, known: &KnownPool) -> Result<(), Failure> {
         self.close_opened()?;
         self.registry.put(&KnownPool { no_mount: true, ..known.clone() })?;
         let started = self.start_service(known.name.as_str());

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     execute::{
-        Job, OpenPool, Opening, check,
+        Job, MountPlaces, OpenPool, Opening, check,
         devices::{self, Found, NewDevices, check_new},
         texts,
     },
@@ -53,6 +53,10 @@ impl Client {
         if self.registry.get(name)?.is_some() {
             return Err(Failure::cannot(ACTION, name, "pool already exists"));
         }
+        if !create.force && self.can_mount().is_ok() {
+            let places = MountPlaces::of_this_user(altroot(&create.pool_assignments).as_deref());
+            places.check_root(&create.name, &create.root_assignments)?;
+        }
         let layout = Layout { pool: name.to_owned(), vdevs: texts(&create.vdevs) };
         if create.dry_run {
             return check_new(&create.vdevs, ACTION, name, create.force).map(|()| layout);
@@ -77,9 +81,10 @@ impl Client {
     }
 
     /// Starts the service of a known pool where mounting is possible, and says so where it is not.
-    fn bring_up(&self, known: &KnownPool) -> Result<(), Failure> {
+    fn bring_up(&mut self, known: &KnownPool) -> Result<(), Failure> {
         match self.can_mount() {
-            Ok(()) => self.start_service(known.name.as_str()),
+            Ok(()) if known.no_mount => self.start_service(known.name.as_str()),
+            Ok(()) => self.start_mounted(known),
             Err(None) => Ok(()),
             Err(Some(reason)) => {
                 let note = format!("note: '{}' is not mounted: {reason}; its files: fs ls, fs cat, fs cp", known.name);
@@ -88,6 +93,13 @@ impl Client {
                 Ok(())
             }
         }
+    }
+
+    /// Starts the service and has it mount what is to be mounted. What cannot be mounted is told; the pool stays imported.
+    fn start_mounted(&mut self, known: &KnownPool) -> Result<(), Failure> {
+        self.start_without_mounting(known)?;
+        let mount = Request::Mount { name: None, options: Vec::new() };
+        self.ask(known.name.as_str(), &mount, &mut None, &mut |_| {}).map(drop)
     }
 
     /// Ends the service of a pool, if it has one; `true` if it had, and has exported the pool.

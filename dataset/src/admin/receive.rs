@@ -84,18 +84,19 @@ pub struct ArrivedSnapshot {
 impl Datasets {
     /// Receives a stream, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
     /// were read. That some files of a data set were read since its newest snapshot is no reason to refuse an increment.
+    /// Says what arrived and whether that is all.
     ///
     /// # Errors
     /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
     /// leave: then nothing of it is visible, nor any data set that was made above it. Of several in a package those before
-    /// the one in question stay.
+    /// the one in question stay, and have arrived.
     pub fn receive(
         self: &Arc<Self>,
         request: ReceiveRequest,
         input: &mut dyn Read,
         verifiers: usize,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Arrived> {
+    ) -> (Arrived, Result<()>) {
         let arrived = Arrived::default();
         let mut lander = Lander { datasets: self, request, current: None, parents: Vec::new(), arrived };
         let received = stream::receive(input, &mut lander, verifiers, progress);
@@ -103,11 +104,12 @@ impl Datasets {
             lander.destroy_parents();
         }
         let Lander { mut arrived, .. } = lander;
-        arrived.received = received?;
-        if !arrived.replaced.is_empty() {
-            self.reload_options()?;
-        }
-        Ok(arrived)
+        let reloaded = if arrived.replaced.is_empty() { Ok(()) } else { self.reload_options() };
+        let result = received.and_then(|received| {
+            arrived.received = received;
+            reloaded
+        });
+        (arrived, result)
     }
 
     /// Reads the head of a stream and says what its first snapshot would be called, if it fits: a dry run.
