@@ -171,7 +171,7 @@ impl Head {
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         loop {
             let gate = engine.enter();
-            match self.attempt(*gate, &sources, &mut operation) {
+            match self.attempt(&engine, *gate, &sources, &mut operation) {
                 Err(error) if error.miss().is_some() => {
                     drop(gate);
                     pin(&engine, &sources, &error)?;
@@ -193,7 +193,7 @@ impl Head {
         let engine = self.engine();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         loop {
-            match self.attempt(txg, &sources, &mut operation) {
+            match self.attempt(&engine, txg, &sources, &mut operation) {
                 Err(error) if error.miss().is_some() => pin(&engine, &sources, &error)?,
                 done => return done,
             }
@@ -202,6 +202,7 @@ impl Head {
 
     fn attempt<T, E: OpError>(
         &self,
+        engine: &Engine,
         txg: Txg,
         sources: &Sources<'_>,
         operation: &mut impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
@@ -213,7 +214,7 @@ impl Head {
         if !batch.is_empty() {
             let grown = batch.apply(root, txg, sources, kills)?;
             *dirty = true;
-            self.engine().count_nodes(txg, grown);
+            engine.count_nodes(txg, grown);
         }
         Ok(value)
     }
