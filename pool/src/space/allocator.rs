@@ -312,10 +312,12 @@ fn matches_step(chunk: &Chunk, step: Step, class: Class) -> bool {
 }
 
 /// The chunks that suit and may have room, those with the most free space first.
+///
+/// Others allocate meanwhile: each hint is read once, or the order would change under the sort, which panics.
 fn candidates(vdev: &Vdev, sectors: u32, suits: impl Fn(&Chunk) -> bool) -> Vec<&Arc<Chunk>> {
     let mut found: Vec<_> =
         vdev.chunks.iter().filter(|chunk| chunk.largest_hint() >= sectors && suits(chunk)).collect();
-    found.sort_by_key(|chunk| std::cmp::Reverse(chunk.free_hint()));
+    found.sort_by_cached_key(|chunk| std::cmp::Reverse(chunk.free_hint()));
     found
 }
 
