@@ -174,7 +174,7 @@ impl Bench {
         let start = Instant::now();
         let device = Arc::new(FileDevice::open(&image, Access::ReadWrite)?);
         let pool = open(vec![device], &OpenOptions::default(), Arc::new(SystemEnv))?;
-        let datasets = Datasets::open(pool.engine().clone(), name(POOL));
+        let datasets = Datasets::open(pool.engine().clone(), name(POOL)).expect("the pool opens");
         let mut bench = Bench { image, datasets, column, round };
         bench.fs(DATA)?;
         bench.note("import", Cost { time: start.elapsed(), device: bench.counts(), stream: 0 });

@@ -7,6 +7,7 @@
 //! ```text
 //! admin    create, open, close a pool                     check   verify a closed one
 //! txg      transaction groups: open, quiesce, sync; the worker threads
+//! log      the intent log: frames of what was promised since the last commit
 //! tree     the one persistent map: everything is a tree of (object, kind, offset) -> body and block
 //! block    records on their way to and from the devices: compress, checksum, allocate, write; the read cache
 //! space    which parts of the devices are free: chunks, allocation, the space log
@@ -25,6 +26,7 @@ pub mod device;
 pub mod env;
 pub mod error;
 pub mod format;
+pub mod log;
 pub mod space;
 pub mod tree;
 pub mod txg;

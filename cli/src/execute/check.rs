@@ -61,7 +61,7 @@ pub(crate) fn check(name: &str, paths: &[PathBuf], job: &mut Job<'_>) -> Result<
 /// Checks the file system of each data set and snapshot, and says how many they are.
 fn check_files(pool: &Pool, name: &str, ledger: &mut Ledger, job: &mut Job<'_>) -> Result<u64, Failure> {
     let name: DatasetName = name.parse().map_err(|error| Failure::name("check", &error))?;
-    let datasets = Datasets::open(pool.engine().clone(), name);
+    let datasets = Datasets::open(pool.engine().clone(), name.clone()).or_refused("check", &name)?;
     let kinds = Kinds::FILESYSTEM.with(Kinds::SNAPSHOT);
     let listed = match datasets.list(&ListRequest { roots: Vec::new(), depth: None, kinds }) {
         Ok(listed) => listed,

@@ -76,7 +76,7 @@ impl OpenPool {
             let other = format!("its devices hold pool '{}' with number {}", pool.name(), pool.engine().guid());
             return Err(Failure::cannot("open", &known.name, other).hint("find the right ones: pool import -d DIR"));
         }
-        let datasets = Datasets::open(pool.engine().clone(), known.name.clone());
+        let datasets = Datasets::open(pool.engine().clone(), known.name.clone()).or_refused("open", &known.name)?;
         let opened = OpenPool::assemble(pool, datasets, known, opening.mounting);
         opened.tune();
         opened.clean_up()?;

@@ -50,7 +50,15 @@ pub struct Datasets {
 
 impl Datasets {
     /// The data sets of a pool that was opened. `pool` is its name now, and so that of its root data set.
-    pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Arc<Datasets> {
+    ///
+    /// What a crash has left in the intent log is put back and committed.
+    pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Result<Arc<Datasets>> {
+        let datasets = Datasets::on(engine, pool);
+        datasets.replay_log()?;
+        Ok(datasets)
+    }
+
+    fn on(engine: Arc<Engine>, pool: DatasetName) -> Arc<Datasets> {
         let client = Arc::<Client>::default();
         engine.set_client(client.clone());
         Arc::new(Datasets { engine, pool: RwLock::new(pool), client, mounts: Mutex::default() })
@@ -60,7 +68,7 @@ impl Datasets {
     /// `owner`, and commits.
     pub fn create_root(engine: Arc<Engine>, pool: DatasetName, owner: (u32, u32)) -> Result<Arc<Datasets>> {
         let guid = Guid(engine.env().random());
-        let datasets = Datasets::open(engine, pool);
+        let datasets = Datasets::on(engine, pool);
         datasets.run(move |tx| match tx.contains(MASTER)? {
             true => Err(Error::exists("catalogue", "the pool's")),
             false => dataset::create_root(tx, guid, owner),

@@ -41,6 +41,7 @@ mod open;
 mod property;
 mod receive;
 mod rename;
+mod replay;
 mod resolve;
 mod rollback;
 mod send;

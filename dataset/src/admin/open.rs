@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
-    fs::{FileSystem, Options},
+    fs::{Durability, FileSystem, Options},
     name::{DatasetName, SnapshotName},
 };
 
@@ -107,6 +107,7 @@ impl Datasets {
         }
         let root = root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?;
         let head = self.engine().open_head(id, Some((root, row.level)));
+        head.keep_log();
         let fs = FileSystem::open(head.clone(), options).map_err(|errno| {
             self.engine().close_head(id);
             unreadable(name.as_str(), errno)
@@ -210,7 +211,7 @@ impl Datasets {
         Ok(())
     }
 
-    fn options(&self, tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Options> {
+    pub(super) fn options(&self, tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Options> {
         let mut effective = property::effective(tx, names, id)?;
         if let Some(mount) = self.mount_of(id) {
             property::overlay(&mut effective, &mount);
@@ -245,5 +246,10 @@ fn options_of(effective: &Effective) -> Options {
         relatime: text("relatime") != "off",
         recordsize: text("recordsize").parse().unwrap_or(128 << 10),
         policy,
+        sync: match text("sync") {
+            "always" => Durability::Always,
+            "disabled" => Durability::Disabled,
+            _ => Durability::Standard,
+        },
     }
 }

@@ -134,6 +134,11 @@ impl<'a> Change<'a> {
         self.batch.delete(key);
     }
 
+    /// Says that the content of an item's block has changed in place.
+    pub(super) fn touch(&mut self, key: Key) {
+        self.batch.touch(key);
+    }
+
     /// Says that no item refers to this block any more.
     pub(super) fn kill(&mut self, block: Block) {
         self.batch.kill(block);

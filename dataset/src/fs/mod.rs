@@ -15,7 +15,8 @@
 //! attr       stat and setattr                     create, remove, rename, readdir, path   names
 //! xattr      extended attributes                  orphan      unlinked files, and freeing what is left of them
 //! file/      content: extents, read, write, truncate, allocate, seek, copy
-//! statfs     space                                check       the judge
+//! statfs     space                                replay      after a crash: what the intent log was told
+//! check      the judge
 //! ```
 //!
 //! Invariants, which [`check`] verifies:
@@ -42,6 +43,7 @@ mod path;
 mod readdir;
 mod remove;
 mod rename;
+pub(crate) mod replay;
 mod statfs;
 pub mod xattr;
 
@@ -89,6 +91,20 @@ pub struct Options {
     pub recordsize: u32,
     /// How blocks are stored.
     pub policy: Policy,
+    /// When changes become durable.
+    pub sync: Durability,
+}
+
+/// When changes become durable: the property `sync`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When somebody asks for it, and with the next commit.
+    #[default]
+    Standard,
+    /// Before the change returns.
+    Always,
+    /// With the next commit, whoever asks.
+    Disabled,
 }
 
 impl Options {
@@ -169,9 +185,11 @@ impl FileSystem {
 
     /// Makes everything done so far durable: file, name and parents.
     pub fn fsync(&self, _ino: Ino) -> Result<(), Errno> {
-        match self.head.engine().commit() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(failure::errno(&error)),
+        match self.options().sync {
+            Durability::Disabled => Ok(()),
+            Durability::Standard | Durability::Always => {
+                self.head.make_durable().map_err(|error| failure::errno(&error))
+            }
         }
     }
 
@@ -205,11 +223,15 @@ impl FileSystem {
 
     fn try_update<T>(&self, mut make: impl FnMut(&mut Change<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
         let now = self.now();
-        self.head.update(|view, batch| {
+        let value = self.head.update(|view, batch| {
             let mut change = Change::new(*view, batch, now);
             let value = make(&mut change)?;
             change.finish();
-            Ok(value)
-        })
+            Ok::<_, Failure>(value)
+        })?;
+        if self.options().sync == Durability::Always {
+            self.head.make_durable()?;
+        }
+        Ok(value)
     }
 }

@@ -103,6 +103,7 @@ fn opening(label: &Label, devices: &[Arc<dyn Device>]) -> Opening {
         uberblock: None,
         ancestry: Ancestry { epoch: label.epoch, parent: Epoch::NONE, forked_at: Txg::ZERO },
         first: Txg(1),
+        log: Vec::new(),
         read_only: false,
     }
 }

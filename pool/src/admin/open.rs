@@ -10,11 +10,13 @@ use crate::{
     error::{Error, Result},
     format::{
         codec::Reader,
+        intent::Entry,
         key::Key,
         label::{Label, PoolState},
         uberblock::{Epoch, Uberblock, slot},
         vdev_config::VdevConfig,
     },
+    log,
     space::{Space, SpaceRoot},
     txg::{Ancestry, Engine, Opening, Plain, Settings},
     units::{Guid, Txg, VdevId},
@@ -50,15 +52,19 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     let Some(newest) = ranking.candidates.into_iter().next() else {
         return Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock"));
     };
-    let first = first_txg(&label, &newest)?;
+    let storage = open_storage(&label, &members, &newest)?;
+    // What is only read shows the committed state: applying the log would be a change.
+    let log = if options.read_only { Vec::new() } else { log::read(&storage, &newest)? };
+    let first = first_txg(&label, &newest, &log)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
     let opening = Opening {
         guid: label.pool,
-        storage: open_storage(&label, &members, &newest)?,
+        storage,
         ancestry: Ancestry { epoch, parent: newest.epoch, forked_at: newest.txg },
         uberblock: Some(newest.clone()),
         first,
         read_only: options.read_only,
+        log,
     };
     let engine = Engine::open(opening, env, options.settings);
     check_catalogue(&engine).map_err(|error| unreadable(&label, &newest, &error))?;
@@ -78,8 +84,9 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
 
 /// The transaction group to begin with: above every one that was ever used, and not in the slot of the newest uberblock,
 /// which would be lost if power failed while the first commit overwrote it.
-fn first_txg(label: &Label, newest: &Uberblock) -> Result<Txg> {
-    let last = newest.txg.max(label.txg);
+fn first_txg(label: &Label, newest: &Uberblock, log: &[Entry]) -> Result<Txg> {
+    let logged = log.iter().map(|entry| entry.txg).max();
+    let last = newest.txg.max(label.txg).max(logged.unwrap_or_default());
     if last.0 >= Txg::LIMIT.0 / 2 {
         return Err(Error::damaged(
             format!("pool {}", label.pool_name),

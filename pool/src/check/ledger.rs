@@ -85,9 +85,10 @@ impl Ledger {
     }
 
     /// Compares what is referred to with what is allocated.
-    pub(super) fn balance(&mut self, storage: &Storage) -> Result<()> {
+    pub(super) fn balance(&mut self, storage: &Storage, log: Option<Extent>) -> Result<()> {
         let mut referred = self.referred(storage);
         referred.extend(storage.space.own_extents()?);
+        referred.extend(log);
         referred.sort_unstable();
         for pair in referred.windows(2) {
             if end(&pair[0]) > (pair[1].chunk, pair[1].sector) {

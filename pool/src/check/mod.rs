@@ -2,7 +2,7 @@
 //!
 //! A check walks everything that is reachable, reads every copy of every block, and compares what is referred to with
 //! what the space layer holds to be allocated. Whoever owns trees (the data sets' layer) enters what it refers to into a
-//! [`Ledger`]; this module knows the catalogue's nodes and the space layer's own blocks, and draws the balance.
+//! [`Ledger`]; this module knows the catalogue's nodes, the space layer's own blocks and the intent log's area, and draws the balance.
 //!
 //! Nothing is repaired here, and a finding never stops the walk.
 
@@ -64,6 +64,6 @@ pub fn enter_catalogue(engine: &Engine, ledger: &mut Ledger) {
 /// was committed: opened read-only, or with nothing changed since the last commit.
 pub fn conclude(engine: &Arc<Engine>, ledger: &mut Ledger) -> Result<Vec<Finding>> {
     ledger.verify_copies(engine)?;
-    ledger.balance(engine.storage())?;
+    ledger.balance(engine.storage(), engine.log_area())?;
     Ok(ledger.take_findings())
 }

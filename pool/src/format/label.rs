@@ -63,7 +63,7 @@ pub const MAX_FEATURES: usize = 256;
 pub const KNOWN_FEATURES: &[&str] = &[];
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 16;
 const CHECKSUM_AT: usize = BODY_SIZE - 32;
 

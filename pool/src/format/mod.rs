@@ -6,6 +6,7 @@
 
 pub mod codec;
 pub mod gang;
+pub mod intent;
 pub mod key;
 pub mod label;
 pub mod node;

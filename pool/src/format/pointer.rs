@@ -190,7 +190,7 @@ fn decode_checksum(code: u8) -> Result<Checksum, Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 

@@ -24,6 +24,7 @@ use crate::{
     env::Nanos,
     format::{
         codec::{Malformed, Reader, Writer, malformed},
+        intent::LogHead,
         pointer::BlockPointer,
     },
     units::{Guid, Txg},
@@ -77,6 +78,8 @@ pub struct Uberblock {
     pub catalogue: BlockPointer,
     /// Where the description of the pool's space is; at most [`MAX_SPACE`] bytes.
     pub space: Vec<u8>,
+    /// Where the intent log is, if there is one, and where it goes on behind this state.
+    pub log: Option<LogHead>,
     /// Numbers that the layers above keep with each commit, by kind, ascending; at most [`MAX_COUNTERS`].
     pub counters: Vec<(u8, u64)>,
 }
@@ -123,6 +126,10 @@ impl Uberblock {
         out.put_u64(self.written.cast_unsigned());
         self.catalogue.encode(&mut out);
         out.put_prefixed(&self.space);
+        out.put_u8(self.log.is_some().into());
+        if let Some(log) = &self.log {
+            log.encode(&mut out);
+        }
         out.put_varint(self.counters.len() as u64);
         for (kind, value) in &self.counters {
             out.put_u8(*kind);
@@ -174,8 +181,13 @@ impl Uberblock {
         if space.len() > MAX_SPACE {
             return malformed("space description of an uberblock");
         }
+        let log = match reader.u8(WHAT)? {
+            0 => None,
+            1 => Some(LogHead::decode(reader)?),
+            _ => return malformed("intent log of an uberblock"),
+        };
         let counters = decode_counters(reader)?;
-        Ok(Uberblock { pool, txg, epoch, parent, forked_at, written, catalogue, space, counters })
+        Ok(Uberblock { pool, txg, epoch, parent, forked_at, written, catalogue, space, log, counters })
     }
 }
 
@@ -222,6 +234,7 @@ pub(crate) mod tests {
             written: 1_767_225_600_000_000_000,
             catalogue,
             space: vec![1, 2, 3],
+            log: Some(LogHead { area: address(4), sectors: 128, position: 5, sequence: 6 }),
             counters: vec![(0, 5), (3, u64::MAX)],
         }
     }

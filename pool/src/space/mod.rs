@@ -252,6 +252,11 @@ impl Space {
         self.layout.load().sector
     }
 
+    /// The size of a region, in bytes: no block may be larger.
+    pub fn region(&self) -> u64 {
+        self.layout.load().region
+    }
+
     /// How much of the free space, in percent, lies in pieces too short for a record, among chunks in use.
     pub fn fragmentation(&self) -> u8 {
         let layout = self.layout.load();

@@ -55,6 +55,7 @@ enum Change {
 pub struct Batch {
     changes: BTreeMap<Key, Change>,
     kills: Vec<Kill>,
+    touched: Vec<Key>,
 }
 
 impl Batch {
@@ -67,6 +68,16 @@ impl Batch {
     /// Deletes the item under `key`, if there is one.
     pub fn delete(&mut self, key: Key) {
         self.changes.insert(key, Change::Delete);
+    }
+
+    /// Says that the content of the block of the item under `key` has changed in place: the intent log is told.
+    pub fn touch(&mut self, key: Key) {
+        self.touched.push(key);
+    }
+
+    /// The keys of all items that it puts, deletes or touches.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.changes.keys().copied().chain(self.touched.iter().copied())
     }
 
     /// Says that no item refers to this block any more once the batch is applied.

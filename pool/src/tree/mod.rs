@@ -32,6 +32,7 @@ mod walk;
 pub use batch::{Batch, Kill};
 pub use cell::{Cell, Slot};
 pub use node::{Child, Content, Interior, Item, ItemBlock, Leaf, Node, verify_place};
+pub(crate) use record::LogPart;
 pub use record::{Policy, Record};
 pub use view::{Block, Cursor, Entry, Miss, NodeSource, Root, View};
 pub use walk::{Event, Walker};

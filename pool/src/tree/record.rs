@@ -8,7 +8,10 @@
 //!    taken it. Once sealed they never change again.
 //! 2. There are bytes or there is a pointer, or both; once there is a pointer, it stays.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::Mutex;
 
@@ -49,13 +52,40 @@ pub struct Record {
 struct State {
     bytes: Option<Arc<Vec<u8>>>,
     sealed: bool,
+    logged: Option<Logged>,
+}
+
+/// What the intent log knows of a record.
+#[derive(Debug)]
+struct Logged {
+    block: u64,
+    /// The bytes that have changed since; empty if none.
+    changed: Range<usize>,
+}
+
+/// What the intent log has to say of a record.
+#[derive(Debug)]
+pub(crate) enum LogPart {
+    /// Nothing of it has changed since the log was told about it under this number.
+    Known(u64),
+    /// These of its bytes.
+    Bytes {
+        /// The record's number in the log.
+        block: u64,
+        /// All of the record.
+        bytes: Arc<Vec<u8>>,
+        /// What of it the log does not know.
+        range: Range<usize>,
+    },
+    /// Its address, as soon as it has one: it is closed to edits, or too large to be written twice.
+    Address,
 }
 
 impl Record {
     /// A record of transaction group `txg`, which must be the open one.
     pub(crate) fn new(txg: Txg, policy: Policy, bytes: Vec<u8>, births: Arc<Births>) -> Arc<Record> {
         assert!(!bytes.is_empty());
-        let state = Mutex::new(State { bytes: Some(Arc::new(bytes)), sealed: false });
+        let state = Mutex::new(State { bytes: Some(Arc::new(bytes)), sealed: false, logged: None });
         Arc::new(Record { txg, policy, as_stored: None, births, state, pointer: OnceLock::new() })
     }
 
@@ -64,7 +94,7 @@ impl Record {
         assert_eq!(stored.len(), pointer.stored as usize);
         let policy =
             Policy { compression: CompressionChoice::Off, checksum: pointer.checksum_kind, copies: pointer.copies };
-        let state = Mutex::new(State { bytes: Some(stored), sealed: false });
+        let state = Mutex::new(State { bytes: Some(stored), sealed: false, logged: None });
         Arc::new(Record { txg, policy, as_stored: Some(pointer), births, state, pointer: OnceLock::new() })
     }
 
@@ -101,15 +131,52 @@ impl Record {
         }
     }
 
-    /// Edits the bytes in place if the record is still open in `txg`, the open transaction group. Otherwise the caller
-    /// makes a new record.
-    pub fn edit<T>(&self, txg: Txg, edit: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
+    /// Whether the record may be edited in `txg`, the open transaction group, right now.
+    pub fn is_open(&self, txg: Txg) -> bool {
+        self.txg == txg && self.as_stored.is_none() && !self.state.lock().sealed
+    }
+
+    /// Writes `data` at `at`, which may make the record longer, if it is still open in `txg`. Otherwise, with `false`, the
+    /// caller makes a new record.
+    pub fn write(&self, txg: Txg, at: usize, data: &[u8]) -> bool {
         let mut state = self.state.lock();
         if self.txg != txg || state.sealed || self.as_stored.is_some() {
-            return None;
+            return false;
         }
-        let bytes = state.bytes.as_mut().expect("an open record has its bytes");
-        Some(edit(Arc::make_mut(bytes)))
+        let State { bytes, logged, .. } = &mut *state;
+        let bytes = Arc::make_mut(bytes.as_mut().expect("an open record has its bytes"));
+        // What lies between the old end and the new bytes is new as well.
+        let changed = at.min(bytes.len())..at + data.len();
+        if bytes.len() < changed.end {
+            bytes.resize(changed.end, 0);
+        }
+        bytes[at..changed.end].copy_from_slice(data);
+        if let Some(Logged { changed: before, .. }) = logged {
+            *before = if Range::is_empty(before) {
+                changed
+            } else {
+                before.start.min(changed.start)..before.end.max(changed.end)
+            };
+        }
+        true
+    }
+
+    /// What the intent log, while `txg` is open, has to say of the record: its bytes only if they are at most `limit`. The
+    /// log is taken to know them from now on, under the number that `number` gives out.
+    pub(crate) fn log_part(&self, txg: Txg, limit: usize, number: impl FnOnce() -> u64) -> LogPart {
+        let mut state = self.state.lock();
+        let State { bytes: Some(bytes), sealed: false, logged } = &mut *state else { return LogPart::Address };
+        let range = logged.as_ref().map_or(0..bytes.len(), |logged| logged.changed.clone());
+        if self.txg != txg || self.as_stored.is_some() || range.len() > limit {
+            return LogPart::Address;
+        }
+        let block = logged.as_ref().map_or_else(number, |logged| logged.block);
+        *logged = Some(Logged { block, changed: 0..0 });
+        if Range::is_empty(&range) {
+            LogPart::Known(block)
+        } else {
+            LogPart::Bytes { block, bytes: bytes.clone(), range }
+        }
     }
 
     /// Closes the record to edits and hands out the bytes for storing; `None` if somebody has done so before.
@@ -155,7 +222,27 @@ mod tests {
         let record = Record::as_stored(Txg(5), pointer, stored.clone(), Arc::default());
         assert_eq!(record.bytes().unwrap().as_slice(), content);
         assert_eq!((record.size(), record.policy().copies), (Some(content.len()), 2));
-        assert!(record.edit(Txg(5), Vec::clear).is_none());
+        assert!(!record.is_open(Txg(5)) && !record.write(Txg(5), 0, &[1]));
         assert_eq!(record.seal(), Some(stored));
+    }
+
+    #[test]
+    fn the_log_is_told_what_has_changed_since() {
+        let policy = Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1 };
+        let record = Record::new(Txg(5), policy, vec![1; 100], Arc::default());
+        let part = |limit| match record.log_part(Txg(5), limit, || 77) {
+            LogPart::Known(block) => (block, 0..0),
+            LogPart::Bytes { block, range, .. } => (block, range),
+            LogPart::Address => (0, 0..0),
+        };
+        assert_eq!(part(99), (0, 0..0));
+        assert_eq!(part(100), (77, 0..100));
+        assert_eq!(part(100), (77, 0..0));
+        assert!(record.write(Txg(5), 10, &[2; 5]) && record.write(Txg(5), 120, &[3; 10]));
+        assert_eq!(part(100), (0, 0..0));
+        assert_eq!(part(1000), (77, 10..130));
+        assert!(!record.write(Txg(6), 10, &[2; 5]));
+        record.seal();
+        assert_eq!(part(1000), (0, 0..0));
     }
 }

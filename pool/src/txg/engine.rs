@@ -16,6 +16,7 @@ use crate::{
     env::Env,
     error::{Error, Result},
     format::{
+        intent::Entry,
         node::NODE_MAX,
         pointer::BlockPointer,
         uberblock::{Epoch, Uberblock},
@@ -23,6 +24,7 @@ use crate::{
     space::{Class, SpaceTotals},
     tree::{Miss, Node, Record, Root, verify_place},
     txg::{
+        durable::Log,
         head::Head,
         sync::{self, SyncClient},
         throttle::Throttle,
@@ -80,6 +82,8 @@ pub struct Opening {
     pub first: Txg,
     /// Whether nothing may be written at all.
     pub read_only: bool,
+    /// What the intent log holds beyond the uberblock's state.
+    pub log: Vec<Entry>,
 }
 
 /// An opened pool: devices, space, cache, transaction groups and the catalogue.
@@ -90,6 +94,7 @@ pub struct Engine {
     env: Arc<dyn Env>,
     pub(super) workers: Workers,
     pub(super) throttle: Throttle,
+    pub(super) log: Log,
     read_only: bool,
     pub(super) ancestry: Ancestry,
     /// The open transaction group. Changes hold it shared; quiescing takes it.
@@ -103,8 +108,9 @@ pub struct Engine {
     /// Held by whoever is committing.
     syncing: Mutex<()>,
     /// Records that workers are storing, by the parity of their group.
-    in_flight: Mutex<[usize; 2]>,
-    landed: Condvar,
+    pub(super) in_flight: Mutex<[usize; 2]>,
+    /// Told when records have got their addresses.
+    pub(super) landed: Condvar,
     /// Why the pool takes no changes any more.
     failed: OnceLock<String>,
     kick: Sender<()>,
@@ -114,7 +120,7 @@ pub struct Engine {
 impl Engine {
     /// Opens an engine. A pool that is just being made gets an empty catalogue and needs a first commit.
     pub fn open(opening: Opening, env: Arc<dyn Env>, settings: Settings) -> Arc<Engine> {
-        let Opening { guid, storage, uberblock, ancestry, first, read_only } = opening;
+        let Opening { guid, storage, uberblock, ancestry, first, read_only, log } = opening;
         let committed = uberblock.as_ref().map_or(first.back(1), |uberblock| uberblock.txg);
         let root = match &uberblock {
             Some(uberblock) => Root::stored(uberblock.catalogue, catalogue_level(uberblock)),
@@ -128,6 +134,7 @@ impl Engine {
             env,
             workers: Workers::new(settings.workers),
             throttle: Throttle::new(settings.dirty),
+            log: Log::new(uberblock.as_ref().and_then(|uberblock| uberblock.log), log),
             read_only,
             ancestry,
             gate: RwLock::new(first),
@@ -261,6 +268,7 @@ impl Engine {
         if !needed() {
             return Ok(self.committed());
         }
+        assert!(!self.log.is_applying(), "the intent log is put back before anything is committed");
         let unwinding = FailOnPanic(self);
         let outcome = sync::run(self);
         std::mem::forget(unwinding);
@@ -268,6 +276,8 @@ impl Engine {
             Ok(txg) => {
                 self.throttle.committed(txg);
                 self.committed.store(txg.0, Ordering::Release);
+                self.log.committed(txg);
+                self.heads.lock().values().for_each(|head| head.forget_frozen());
                 Ok(txg)
             }
             Err(error) => {
@@ -331,8 +341,7 @@ impl Engine {
         if dirty > self.throttle.limit() {
             self.commit()?;
         } else if dirty > self.throttle.limit() / 2 {
-            // A full channel means that the committer has been told.
-            let _ = self.kick.try_send(());
+            self.kick();
         }
         self.throttle.add(*self.enter(), bytes);
         Ok(())
@@ -346,16 +355,24 @@ impl Engine {
     /// Commits first when many nodes are dirty: also what frees space changes nodes, and a commit must find room for all
     /// that it has to write. To be called without locks.
     pub(super) fn pace(&self) -> Result<()> {
+        if self.log.is_applying() {
+            return Ok(());
+        }
         let room = self.storage.space.free_for(Class::Metadata) / 2;
         let limit = room.min(self.throttle.limit()).max(1 << 20);
         let nodes = self.throttle.nodes();
         if nodes > limit {
             self.commit()?;
         } else if nodes > limit / 2 {
-            // A full channel means that the committer has been told.
-            let _ = self.kick.try_send(());
+            self.kick();
         }
         Ok(())
+    }
+
+    /// Asks for a commit soon.
+    pub(super) fn kick(&self) {
+        // A full channel means that the committer has been told.
+        let _ = self.kick.try_send(());
     }
 
     /// Space that was freed becomes free for use only some commits later; before the pool is called full, they are made.

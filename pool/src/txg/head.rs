@@ -9,14 +9,16 @@ use std::{
 };
 
 use parking_lot::{RwLock, RwLockWriteGuard};
+use smallvec::SmallVec;
 
 use crate::{
     block::cache::BlockCache,
     error::{Error, Result},
-    format::pointer::BlockPointer,
-    tree::{Batch, Block, Kill, Miss, Node, NodeSource, Policy, Record, Root, View},
+    format::{key::Key, pointer::BlockPointer},
+    tree::{Batch, Block, Entry, Kill, Miss, Node, NodeSource, Policy, Record, Root, View},
     txg::{
         births::{Births, Usage},
+        durable::Touched,
         engine::Engine,
     },
     units::Txg,
@@ -91,6 +93,43 @@ struct Tree {
     kills: Vec<Kill>,
     /// Changed since it was last frozen.
     dirty: bool,
+    /// What the intent log was not told, if it is told anything.
+    untold: Option<Untold>,
+}
+
+/// A frame of the log tells of at most so many items; a commit is the better way for more.
+const UNTOLD_MAX: usize = 10_000;
+
+/// The keys of what has changed and the intent log was not told: in the open group, and in the one being written.
+#[derive(Debug, Default)]
+struct Untold {
+    open: Vec<Key>,
+    frozen: Vec<Key>,
+    /// How long `open` was when it last held no key twice.
+    distinct: usize,
+    /// Everything before this group must be committed before the log is of any use.
+    since: Txg,
+}
+
+impl Untold {
+    fn add(&mut self, keys: &[Key]) {
+        self.open.extend_from_slice(keys);
+        if self.open.len() > 2 * self.distinct.max(1024) {
+            self.open.sort_unstable();
+            self.open.dedup();
+            self.distinct = self.open.len();
+        }
+    }
+
+    fn take(&mut self) -> impl Iterator<Item = Key> {
+        self.distinct = 0;
+        std::mem::take(&mut self.frozen).into_iter().chain(std::mem::take(&mut self.open))
+    }
+
+    fn freeze(&mut self) {
+        self.distinct = 0;
+        self.frozen = std::mem::take(&mut self.open);
+    }
 }
 
 /// A tree as it was when its transaction group was frozen.
@@ -117,7 +156,7 @@ impl NodeSource for Sources<'_> {
 
 impl Head {
     pub(super) fn new(id: u64, engine: Weak<Engine>, root: Root, dirty: bool) -> Arc<Head> {
-        let tree = RwLock::new(Tree { root, kills: Vec::new(), dirty });
+        let tree = RwLock::new(Tree { root, kills: Vec::new(), dirty, untold: None });
         Arc::new(Head {
             id,
             engine,
@@ -208,11 +247,15 @@ impl Head {
         operation: &mut impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut tree = self.tree.write();
-        let Tree { root, kills, dirty } = &mut *tree;
+        let Tree { root, kills, dirty, untold } = &mut *tree;
         let mut batch = Batch::default();
         let value = operation(&View::new(root, sources, txg), &mut batch)?;
         if !batch.is_empty() {
+            let keys: SmallVec<[Key; 16]> = if untold.is_some() { batch.keys().collect() } else { SmallVec::new() };
             let grown = batch.apply(root, txg, sources, kills)?;
+            if let Some(untold) = untold {
+                untold.add(&keys);
+            }
             *dirty = true;
             engine.count_nodes(txg, grown);
         }
@@ -271,6 +314,7 @@ impl Head {
         tree.root = Root::stored(root, level);
         tree.kills.clear();
         tree.dirty = false;
+        tree.untold = tree.untold.take().map(|untold| Untold { since: untold.since, ..Untold::default() });
     }
 
     /// The root, if nothing has changed since it was written.
@@ -286,7 +330,83 @@ impl Head {
             return None;
         }
         tree.dirty = false;
+        if let Some(untold) = &mut tree.untold {
+            untold.freeze();
+        }
         Some(Frozen { head: self.clone(), root: tree.root.clone(), kills: std::mem::take(&mut tree.kills) })
+    }
+
+    /// Has the intent log told of what changes from now on, so that [`Head::make_durable`] needs no commit. Until then,
+    /// and for what was changed before, it does.
+    pub fn keep_log(&self) {
+        let engine = self.engine();
+        let gate = engine.enter();
+        self.tree.write().untold.get_or_insert_with(|| Untold { since: *gate, ..Untold::default() });
+    }
+
+    /// Makes everything done so far durable, by the intent log or by a commit.
+    pub fn make_durable(self: &Arc<Self>) -> Result<()> {
+        let engine = self.engine();
+        let since = self.tree.read().untold.as_ref().map(|untold| untold.since);
+        if since.is_some_and(|since| engine.committed().next() >= since) {
+            return engine.make_durable(self);
+        }
+        engine.commit().map(drop)
+    }
+
+    /// What has changed since the last call, as it is now, given to `tell` at one instant.
+    pub(super) fn take_touched<T>(
+        &self,
+        engine: &Engine,
+        tell: impl Fn(Txg, Vec<(Key, Option<Entry>)>) -> T,
+    ) -> Result<Touched<T>> {
+        // A tree that is about to be replaced must not tell the log, in the group after, of what it was before.
+        let _no_replacing = self.changes.read();
+        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        let mut keys = Vec::new();
+        loop {
+            let gate = engine.enter();
+            let attempt = {
+                let mut tree = self.tree.write();
+                keys.extend(tree.untold.iter_mut().flat_map(Untold::take));
+                keys.sort_unstable();
+                keys.dedup();
+                match keys.len() {
+                    0 => return Ok(Touched::Nothing),
+                    len if len > UNTOLD_MAX => return Ok(Touched::TooMuch),
+                    _ => {}
+                }
+                let view = View::new(&tree.root, &sources, *gate);
+                let found: Result<Vec<_>, Plain> = keys.iter().map(|key| Ok((*key, view.get(*key)?))).collect();
+                found.map(|found| tell(*gate, found))
+            };
+            match attempt {
+                Ok(told) => return Ok(Touched::Items(told)),
+                Err(error) => {
+                    drop(gate);
+                    match error.miss() {
+                        Some(_) => pin(engine, &sources, &error)?,
+                        None => return Err(error.into()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The frozen group is committed: the log need not be told of it.
+    pub(super) fn forget_frozen(&self) {
+        if let Some(untold) = &mut self.tree.write().untold {
+            untold.frozen = Vec::new();
+        }
+    }
+
+    /// Takes the space of a block that an entry of the intent log refers to: see [`Engine::take_log`].
+    pub fn claim(&self, pointer: &BlockPointer) -> Result<()> {
+        let engine = self.engine();
+        let gate = engine.enter();
+        let usage = engine.claim(*gate, pointer)?;
+        self.births.count(*gate, usage);
+        Ok(())
     }
 
     /// What this tree's records of `txg` take.

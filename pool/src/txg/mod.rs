@@ -23,11 +23,13 @@
 //! births     what a tree's records take, group by group
 //! sync       the second and third step
 //! workers    the threads that compress, checksum and write
+//! durable    the intent log's side: durable before the next commit
 //! committer  the thread that commits every few seconds
 //! ```
 
 mod births;
 mod committer;
+mod durable;
 mod engine;
 mod head;
 mod sync;
@@ -37,6 +39,7 @@ mod workers;
 pub(crate) use births::Births;
 pub use births::Usage;
 pub use committer::Committer;
+pub use durable::LogStats;
 pub use engine::{Ancestry, CATALOGUE, Engine, Opening, Settings};
 pub use head::{Head, OpError, Plain, Quiet};
 pub use sync::{Sync, SyncClient, Written};

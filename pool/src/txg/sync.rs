@@ -6,8 +6,9 @@
 //! 2. The client (the data sets' layer) puts the new roots into the catalogue, says which of the dropped blocks are
 //!    free, and runs what administrators asked for.
 //! 3. The catalogue's nodes. From here on the catalogue does not change.
-//! 4. The space layer's account, in which all of the above and itself are counted.
-//! 5. Flush, uberblock, flush. See the module above for what a failure at each point leaves.
+//! 4. The intent log's area, if there is none yet: what is in it is not written here.
+//! 5. The space layer's account, in which all of the above and itself are counted.
+//! 6. Flush, uberblock, flush. See the module above for what a failure at each point leaves.
 
 use std::sync::Arc;
 
@@ -115,9 +116,9 @@ fn metadata_policy(copies: u8) -> Policy {
 
 /// Writes and commits the open transaction group. One at a time.
 pub(super) fn run(engine: &Engine) -> Result<Txg> {
-    let (txg, frozen) = engine.quiesce(|_| {
+    let (txg, (frozen, standing)) = engine.quiesce(|_| {
         let heads = engine.heads.lock();
-        heads.values().filter_map(Head::freeze).collect::<Vec<Frozen>>()
+        (heads.values().filter_map(Head::freeze).collect::<Vec<Frozen>>(), engine.log.standing())
     });
     let mut written = Vec::with_capacity(frozen.len());
     store_records(engine, &frozen)?;
@@ -130,6 +131,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
         client.sync(&mut Sync { engine, txg }, written)?;
     }
     let (catalogue, level) = write_catalogue(engine, txg)?;
+    let log = engine.log_head(txg, standing)?;
     let mut space = Vec::new();
     engine.storage.space.sync(txg, &engine.storage.vdevs)?.encode(&mut space);
     engine.storage.vdevs.flush()?;
@@ -142,6 +144,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
         written: engine.env().now(),
         catalogue,
         space,
+        log,
         counters: vec![(CATALOGUE_LEVEL, level.into())],
     };
     let devices = engine.storage.vdevs.devices();
@@ -172,6 +175,7 @@ fn store_records(engine: &Engine, frozen: &[Frozen]) -> Result<()> {
         for ((record, _), pointer) in run.iter().zip(pointers) {
             record.stored(pointer, engine.sector());
         }
+        engine.landed.notify_all();
         Ok(())
     })
 }

@@ -13,7 +13,7 @@ use pool::{
     admin::MIN_DEVICE,
     device::TEAR_UNIT,
     format::{
-        gang,
+        gang, intent,
         label::{self, Compatibility, PoolState},
         node,
         pointer::{self, Checksum, Compression},
@@ -53,6 +53,7 @@ fn constants() -> BTreeMap<&'static str, u64> {
         ("RING_SLOTS", uberblock::RING_SLOTS),
         ("MAX_SPACE", uberblock::MAX_SPACE as u64),
         ("MAX_COUNTERS", uberblock::MAX_COUNTERS as u64),
+        ("FRAME_HEADER", intent::FRAME_HEADER as u64),
         ("MAX_BLOCK", pointer::MAX_BLOCK.into()),
         ("MAX_POINTER", pointer::MAX_POINTER as u64),
         ("Compression::Off", Compression::Off as u64),

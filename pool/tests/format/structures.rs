@@ -6,6 +6,7 @@ use pool::{
     format::{
         codec::{Reader, Writer},
         gang::{self, Piece},
+        intent::{Entry, FrameId, Item, ItemBlock, LogHead, Part, decode_frame, encode_frame, frame_len},
         key::Key,
         label::{BODY_AT, Compatibility, Label, PoolState},
         node::{Header, NodeReader, NodeWriter},
@@ -139,10 +140,36 @@ fn an_uberblock() {
         written: NEW_YEAR,
         catalogue: plain_pointer(),
         space,
+        log: Some(LogHead {
+            area: Address { chunk: ChunkId(5), sector: 256 },
+            sectors: 4096,
+            position: 12,
+            sequence: 345,
+        }),
         counters: vec![(0, 1)],
     };
     let bytes = golden::compare("uberblock", &uberblock.encode());
     assert_eq!(Uberblock::decode(&bytes), Ok(uberblock));
+}
+
+#[test]
+fn a_frame_of_the_intent_log() {
+    let id = FrameId { pool: Guid(0x1122_3344_5566_7788), epoch: Epoch(0xe0e1_e2e3_e4e5_e6e7), sequence: 345 };
+    let item = |body: &[u8], block| Some(Item { body: body.to_vec(), block });
+    let entries = vec![Entry {
+        tree: 2,
+        txg: Txg(4661),
+        parts: vec![Part { block: 7, len: 6, at: 4, bytes: b"hi".to_vec() }],
+        items: vec![
+            (Key::new(5, 0x10, 0), item(b"inode", ItemBlock::None)),
+            (Key::new(5, 0x50, 0), item(b"e", ItemBlock::Logged(7))),
+            (Key::new(5, 0x50, 131_072), item(b"f", ItemBlock::Stored(plain_pointer()))),
+            (Key::new(6, 0x10, 0), None),
+        ],
+    }];
+    let bytes = golden::compare("frame", &encode_frame(id, &entries));
+    assert_eq!(frame_len(&bytes, id), Some(bytes.len()));
+    assert_eq!(decode_frame(&bytes), Some(Ok(entries)));
 }
 
 #[test]

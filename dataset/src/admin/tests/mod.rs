@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod crash;
+mod durable;
 mod findings;
 mod limits;
 mod model;

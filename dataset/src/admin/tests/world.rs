@@ -66,7 +66,7 @@ impl World {
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
         let pool = admin::open(vec![device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
-        let datasets = Datasets::open(engine.clone(), name("tank"));
+        let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
         let is_made = datasets.read(|tx| tx.contains(crate::catalogue::MASTER)).unwrap();
         is_made.then_some(World { device, engine, datasets })
     }

@@ -177,12 +177,17 @@ impl FileSystem {
         let fresh = |offset, bytes| record::fresh(&self.head, txg, options.policy, offset, bytes);
         let after = match (way, part.input) {
             (Way::Inline, Input::Data(data)) => vec![merge_inline(before, part.offset, data)],
-            (Way::InPlace(record, base), Input::Data(data)) if edit(record, txg, part.offset - base, data) => {
+            (Way::InPlace(record, base), Input::Data(data))
+                if record.write(txg, (part.offset - base) as usize, data) =>
+            {
                 let start = (part.offset - base) as u32;
                 let block = Block::Pending(record.clone());
                 let content = Content::Part { block, start };
                 let mut after = record::cut(before, part.offset, part.end());
                 record::join(&mut after, Piece { offset: part.offset, len: part.input.len(), content });
+                // The item may stay as it is, although its block's content has changed.
+                let touched = after.iter().filter(|piece| piece.offset < part.end() && piece.end() > part.offset);
+                touched.for_each(|piece| change.touch(key::extent(ino, piece.offset)));
                 after
             }
             (Way::Anew, input) => {
@@ -306,21 +311,8 @@ fn choose(inode: &Inode, shift: u8, part: &Part<'_>, before: &[Piece], txg: Txg,
 fn open_record(piece: &Piece, part: &Part<'_>, txg: Txg) -> Option<(Arc<Record>, u64)> {
     let (record, base) = record::pending(piece)?;
     let at = part.offset.checked_sub(base)?;
-    let open =
-        record.txg() == txg && record.size().is_some_and(|len| at <= len as u64) && record.edit(txg, |_| ()).is_some();
+    let open = record.is_open(txg) && record.size().is_some_and(|len| at <= len as u64);
     open.then(|| (record.clone(), base))
-}
-
-/// Writes into a record that was open a moment ago; false if it is not any more.
-fn edit(record: &Record, txg: Txg, at: u64, data: &[u8]) -> bool {
-    let at = at as usize;
-    let edited = record.edit(txg, |bytes| {
-        if bytes.len() < at + data.len() {
-            bytes.resize(at + data.len(), 0);
-        }
-        bytes[at..at + data.len()].copy_from_slice(data);
-    });
-    edited.is_some()
 }
 
 /// Fails if blocks of records that are written anew have not been read yet.

@@ -46,7 +46,14 @@ impl SyncClient for OneTree {
 
 fn options() -> Options {
     let policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 };
-    Options { readonly: false, atime: true, relatime: true, recordsize: 4096, policy }
+    Options {
+        readonly: false,
+        atime: true,
+        relatime: true,
+        recordsize: 4096,
+        policy,
+        sync: crate::fs::Durability::Standard,
+    }
 }
 
 const CACHE: u64 = MIB;

@@ -1,0 +1,50 @@
+//! After a crash: what the intent log was told is put back into the data sets, before anything else happens.
+
+use std::collections::BTreeMap;
+
+use pool::{error::Error as PoolError, format::intent::Entry};
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+};
+use crate::{
+    catalogue::{DatasetRow, dataset_key},
+    fs::replay::Replay,
+};
+
+impl Datasets {
+    /// Puts back what the intent log holds, and commits it. Nothing is left in the log that a later crash could bring up
+    /// again, or lose.
+    pub(super) fn replay_log(&self) -> Result<()> {
+        let mut trees: BTreeMap<u64, Vec<Entry>> = BTreeMap::new();
+        for entry in self.engine().take_log() {
+            trees.entry(entry.tree).or_default().push(entry);
+        }
+        for (&id, entries) in &trees {
+            self.replay_tree(id, entries)?;
+        }
+        self.engine().log_applied()?;
+        trees.keys().for_each(|id| self.engine().close_head(*id));
+        Ok(())
+    }
+
+    fn replay_tree(&self, id: u64, entries: &[Entry]) -> Result<()> {
+        let names = self.names();
+        let found = self.read(|tx| {
+            if !tx.contains(dataset_key(id))? {
+                return Ok(None);
+            }
+            let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
+            Ok(Some((row, root, self.options(tx, &names, id)?)))
+        })?;
+        // A data set that the committed state does not have was never there for anybody.
+        let Some((row, root, options)) = found else { return Ok(()) };
+        let root = root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?;
+        let head = self.engine().open_head(id, Some((root, row.level)));
+        let mut replay = Replay::new(&head, options.policy);
+        let applied: Result<(), PoolError> = entries.iter().try_for_each(|entry| replay.apply(entry));
+        tracing::info!(data_set = id, entries = entries.len(), "put back what the intent log holds");
+        Ok(applied?)
+    }
+}

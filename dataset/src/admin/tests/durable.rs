@@ -1,0 +1,184 @@
+//! What `fsync` promised is there after any crash, for one write and one flush, and coming up may crash as well.
+
+use std::sync::Arc;
+
+use pool::{
+    device::{Fate, MemoryDevice, Recorder},
+    env::{Env, SeededEnv},
+    units::MIB,
+};
+
+use super::world::{Files, World, noise};
+use crate::{
+    admin::Assignment,
+    fs::{Caller, Ino, ROOT, RenameFlags, SetAttr},
+};
+
+const FILES: u64 = 5;
+
+fn file(world: &World, index: u64) -> Ino {
+    let name = format!("f{index}");
+    let fs = world.fs("tank/a");
+    fs.create(&Caller::default(), ROOT, name.as_bytes(), 0o644, false).unwrap().ino
+}
+
+/// One random operation on the files of `tank/a`. True if everything before and with it is durable.
+fn act(world: &World, random: &SeededEnv) -> bool {
+    let fs = world.fs("tank/a");
+    let below = |bound: u64| random.random() % bound;
+    let index = below(FILES);
+    let (name, other) = (format!("f{index}"), format!("f{}", below(FILES)));
+    match below(20) {
+        0..=6 => {
+            let ino = file(world, index);
+            let len = [10, 700, 4096, 10_000, 50_000, 200_000][below(6) as usize];
+            let at = below(3) * below(60_000);
+            fs.write(ino, at, &noise(random.random(), len), false).unwrap();
+        }
+        7 | 8 => drop(fs.unlink(ROOT, name.as_bytes())),
+        9 => drop(fs.rename(ROOT, name.as_bytes(), ROOT, other.as_bytes(), RenameFlags::default())),
+        10 => {
+            let size = below(80_000);
+            let set = SetAttr { size: Some(size), ..SetAttr::default() };
+            fs.setattr(&Caller::default(), file(world, index), &set).unwrap();
+        }
+        11 => {
+            world.engine.commit().unwrap();
+            return true;
+        }
+        12 if below(3) == 0 => {
+            // What is not committed goes into the snapshot first, so nothing is lost by going back at once.
+            world.snapshot("tank/a@s").unwrap();
+            world.write("tank/a", "f0", b"to be lost");
+            if below(2) == 0 {
+                fs.fsync(ROOT).unwrap();
+            }
+            world.rollback("tank/a@s", false, false).unwrap();
+            world.destroy("tank/a@s", false, false).unwrap();
+            return true;
+        }
+        _ => {
+            fs.fsync(ROOT).unwrap();
+            return true;
+        }
+    }
+    false
+}
+
+struct Run {
+    recorder: Arc<Recorder>,
+    /// The files after each step, and how much was recorded by then.
+    states: Vec<(usize, Files)>,
+    /// The steps after which all was durable, likewise.
+    durable: Vec<(usize, usize)>,
+}
+
+fn run(seed: u64, steps: usize) -> Run {
+    let recorder = Recorder::new();
+    let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), seed);
+    world.create("tank/a").unwrap();
+    let random = SeededEnv::new(seed);
+    let mut run = Run { states: vec![(recorder.len(), world.files("tank/a"))], durable: Vec::new(), recorder };
+    run.durable.push((run.recorder.len(), 0));
+    for step in 1..=steps {
+        let durable = act(&world, &random);
+        run.states.push((run.recorder.len(), world.files("tank/a")));
+        if durable {
+            run.durable.push((run.recorder.len(), step));
+        }
+    }
+    assert!(world.engine.log_stats().frames > 0, "seed {seed}");
+    run
+}
+
+fn check(run: &Run, cut: usize, world: &World, line: &str) {
+    let found = world.files("tank/a");
+    let promised = run.durable.iter().rfind(|(end, _)| *end <= cut).expect("the data set is durable").1;
+    let begun = run.states.iter().rposition(|(end, _)| *end <= cut).unwrap() + 1;
+    let possible = &run.states[promised..=begun.min(run.states.len() - 1)];
+    // A rollback passes through the state that it gives up.
+    let passing = found.get("f0").is_some_and(|content| content == b"to be lost");
+    let fits = passing || possible.iter().any(|(_, files)| *files == found);
+    assert!(fits, "{line}: not a state between {promised} and {begun}");
+    world.judge();
+}
+
+#[test]
+fn every_cut_keeps_what_fsync_promised() {
+    for seed in 0..6 {
+        let run = run(seed, 60);
+        let first = run.states[0].0;
+        for cut in first..=run.recorder.len() {
+            let mut fate = Fate::seeded(seed ^ cut as u64);
+            let image = run.recorder.images_at(cut, &mut fate).remove(0);
+            let again = Recorder::new();
+            let world = World::open(Arc::new(again.wrap(image)), cut as u64).expect("the pool was made before");
+            check(&run, cut, &world, &format!("seed {seed}, cut {cut}"));
+            // Power fails while it comes up, too.
+            if cut % 7 == 0 {
+                for second in 0..again.len() {
+                    let image = again.images_at(second, &mut fate).remove(0);
+                    let world = World::open(Arc::new(image), second as u64).expect("the pool was made before");
+                    check(&run, cut, &world, &format!("seed {seed}, cut {cut}, then {second}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_fsync_is_one_write_and_one_flush() {
+    let recorder = Recorder::new();
+    let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), 3);
+    world.create("tank/a").unwrap();
+    let (ino, fs) = (file(&world, 0), world.fs("tank/a"));
+    world.engine.commit().unwrap();
+    for round in 0..20 {
+        fs.write(ino, round * 4096, &noise(round, 4096), false).unwrap();
+        let before = recorder.len();
+        fs.fsync(ino).unwrap();
+        assert_eq!(recorder.len() - before, 2, "round {round}");
+        fs.fsync(ino).unwrap();
+        assert_eq!(recorder.len() - before, 2, "nothing has changed");
+    }
+    let stats = world.engine.log_stats();
+    // Each frame holds the new bytes and the items, not the record that grows from round to round.
+    assert_eq!((stats.frames, stats.commits), (20, 0));
+    assert!(stats.bytes <= 20 * 8192, "{stats:?}");
+}
+
+#[test]
+fn a_log_that_is_full_or_not_there_yet_is_a_commit() {
+    let world = World::on(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 3);
+    world.create("tank/a").unwrap();
+    let fs = world.fs("tank/a");
+    let ino = file(&world, 0);
+    for round in 0..200 {
+        fs.write(ino, round * 16384, &noise(round, 16384), false).unwrap();
+        fs.fsync(ino).unwrap();
+    }
+    let stats = world.engine.log_stats();
+    assert!(stats.frames > 150 && stats.commits > 0, "{stats:?}");
+    world.judge();
+}
+
+#[test]
+fn sync_disabled_and_always_are_what_they_say() {
+    let world = World::on(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 3);
+    world.create("tank/a").unwrap();
+    let set = |value: &str| {
+        let name = "tank/a".parse().unwrap();
+        let assignment = Assignment { property: "sync".into(), value: value.into() };
+        world.datasets.set(&[name], &[assignment]).unwrap();
+    };
+    let fs = world.fs("tank/a");
+    set("disabled");
+    let before = world.engine.log_stats();
+    fs.write(file(&world, 0), 0, b"x", false).unwrap();
+    fs.fsync(ROOT).unwrap();
+    assert_eq!(world.engine.log_stats(), before);
+    set("always");
+    let before = world.engine.log_stats().frames;
+    fs.write(file(&world, 0), 0, b"y", false).unwrap();
+    assert!(world.engine.log_stats().frames > before);
+}

@@ -1,0 +1,99 @@
+//! After a crash: the frames that follow the last uberblock.
+
+use crate::{
+    block::storage::Storage,
+    error::{Error, Result},
+    format::{
+        intent::{Entry, FRAME_HEADER, FrameId, ItemBlock, LogHead, decode_frame, frame_len},
+        pointer::{Address, BlockPointer, Checksum},
+        uberblock::Uberblock,
+    },
+    space::SpaceIo,
+    units::Txg,
+};
+
+/// The entries of the log that the state of `uberblock` does not hold, oldest first.
+pub fn read(storage: &Storage, uberblock: &Uberblock) -> Result<Vec<Entry>> {
+    let Some(head) = uberblock.log else { return Ok(Vec::new()) };
+    let mut frames: Vec<Vec<Entry>> = Vec::new();
+    let mut id = FrameId { pool: uberblock.pool, epoch: uberblock.epoch, sequence: head.sequence };
+    let mut position = head.position;
+    while let Some((frame, end)) = next_frame(storage, &head, position, id)? {
+        let decoded = decode_frame(&frame).expect("its checksum was verified");
+        let decoded = decoded.map_err(|problem| Error::damaged("intent log", problem))?;
+        frames.push(decoded.into_iter().filter(|entry| entry.txg > uberblock.txg).collect());
+        position = end;
+        id.sequence += 1;
+    }
+    if frames.last().is_some_and(|last| !complete(storage, last, uberblock.txg)) {
+        frames.pop();
+    }
+    Ok(frames.into_iter().flatten().collect())
+}
+
+/// Whether the blocks that the last frame refers to are there. Of several copies one is enough, lest a bad sector undo
+/// what was promised; the others are written again, to space that belongs to nobody else.
+fn complete(storage: &Storage, entries: &[Entry], committed: Txg) -> bool {
+    stored_since(entries, committed).filter(|pointer| is_verifiable(pointer)).all(|pointer| {
+        let copies: Vec<_> =
+            (0..usize::from(pointer.copies)).map(|copy| storage.copy_if_whole(pointer, copy)).collect();
+        let Some(good) = copies.iter().flatten().next() else { return false };
+        for (address, _) in pointer.addresses().iter().zip(&copies).filter(|(_, copy)| copy.is_none()) {
+            if let Err(error) = rewrite(storage, *address, good) {
+                tracing::warn!("a copy of a block in the intent log stays bad: {error}");
+            }
+        }
+        true
+    })
+}
+
+fn rewrite(storage: &Storage, address: Address, stored: &[u8]) -> Result<()> {
+    let mut bytes = stored.to_vec();
+    bytes.resize(stored.len().next_multiple_of(storage.sector as usize), 0);
+    let (vdev, offset) = storage.space.resolve(address, bytes.len() as u32)?;
+    storage.vdevs.write(vdev, offset, &bytes)
+}
+
+/// The blocks that entries refer to and that were stored after `committed`.
+pub(crate) fn stored_since(entries: &[Entry], committed: Txg) -> impl Iterator<Item = &BlockPointer> {
+    let items = entries.iter().flat_map(|entry| &entry.items).filter_map(|(_, item)| item.as_ref());
+    items.filter_map(move |item| match &item.block {
+        ItemBlock::Stored(pointer) if pointer.birth > committed => Some(pointer),
+        _ => None,
+    })
+}
+
+/// Whether reading a block tells that it was written.
+pub(crate) fn is_verifiable(pointer: &BlockPointer) -> bool {
+    pointer.checksum_kind != Checksum::Off && !pointer.gang
+}
+
+/// The frame that is expected at `position`, or at the start of the area if it did not fit there, and where it ends.
+fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> Result<Option<(Vec<u8>, u32)>> {
+    for start in [Some(position), (position > 0).then_some(0)].into_iter().flatten() {
+        let room = (head.sectors - start) as usize * storage.sector as usize;
+        if room == 0 {
+            continue;
+        }
+        let mut header = read_at(storage, head, start, storage.sector as usize)?;
+        let Some(len) = frame_len(&header, id).filter(|len| *len <= room) else { continue };
+        let whole = len.next_multiple_of(storage.sector as usize);
+        if whole > header.len() {
+            header = read_at(storage, head, start, whole)?;
+        }
+        header.truncate(len);
+        if decode_frame(&header).is_some() {
+            return Ok(Some((header, start + (whole / storage.sector as usize) as u32)));
+        }
+    }
+    Ok(None)
+}
+
+fn read_at(storage: &Storage, head: &LogHead, sector: u32, len: usize) -> Result<Vec<u8>> {
+    const { assert!(FRAME_HEADER <= 512, "a header lies in one sector") };
+    let address = Address { chunk: head.area.chunk, sector: head.area.sector + sector };
+    let (vdev, offset) = storage.space.resolve(address, len as u32)?;
+    let mut bytes = vec![0; len];
+    storage.vdevs.read(vdev, offset, &mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,108 @@
+//! Where the next frame goes.
+//!
+//! Positions count sectors and never wrap; the place in the area is the position modulo its size. A frame lies in one
+//! piece: one that does not fit before the area's end begins at its start, and the rest of the area is skipped.
+
+use crate::{format::intent::LogHead, format::pointer::Address, units::Txg};
+
+/// The ring of frames, and what of it is still needed.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    area: Address,
+    sectors: u32,
+    /// Where the next frame begins.
+    next: u64,
+    /// The number of the next frame.
+    sequence: u64,
+    /// Before it nothing is needed any more.
+    needed: u64,
+    /// Where `needed` will be once a group is committed.
+    marked: Option<(Txg, u64)>,
+    /// Whether the last uberblock names this ring as this import left it: otherwise nobody would find its frames.
+    named: bool,
+}
+
+/// What a commit knows of the log when its group is frozen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    position: u64,
+    sequence: u64,
+}
+
+/// Where a frame is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The first sector.
+    pub(crate) address: Address,
+    /// The frame's number.
+    pub(crate) sequence: u64,
+}
+
+impl Ring {
+    /// The ring that an earlier import, or the commit under way, has made. No frame may be written before a commit.
+    pub(crate) fn new(area: Address, sectors: u32) -> Ring {
+        assert!(sectors > 0);
+        Ring { area, sectors, next: 0, sequence: 1, needed: 0, marked: None, named: false }
+    }
+
+    /// Its first sector and its size in sectors.
+    pub(crate) fn area(&self) -> (Address, u32) {
+        (self.area, self.sectors)
+    }
+
+    /// Whether frames written now would be found after a crash.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// Whether more than half of the ring is needed.
+    pub(crate) fn is_half_full(&self) -> bool {
+        (self.next - self.needed) * 2 > u64::from(self.sectors)
+    }
+
+    /// A place for a frame of so many sectors; `None` if that would overwrite what is needed.
+    pub(crate) fn reserve(&mut self, sectors: u64) -> Option<Place> {
+        let size = u64::from(self.sectors);
+        let at = self.next % size;
+        let start = if at + sectors > size { self.next + size - at } else { self.next };
+        if sectors > size || start + sectors - self.needed > size {
+            return None;
+        }
+        let place = Place { address: self.address(start), sequence: self.sequence };
+        self.next = start + sectors;
+        self.sequence += 1;
+        Some(place)
+    }
+
+    /// Where the log stands. To be called while the gate is closed.
+    pub(crate) fn standing(&self) -> Standing {
+        Standing { position: self.next, sequence: self.sequence }
+    }
+
+    /// What the uberblock of `txg`, which was frozen when the log stood like this, says about it.
+    pub(crate) fn head(&mut self, txg: Txg, standing: Standing) -> LogHead {
+        self.marked = Some((txg, standing.position));
+        let position = (standing.position % u64::from(self.sectors)) as u32;
+        LogHead { area: self.area, sectors: self.sectors, position, sequence: standing.sequence }
+    }
+
+    /// The uberblock of `txg` is stable.
+    pub(crate) fn committed(&mut self, txg: Txg) {
+        if let Some((_, position)) = self.marked.take_if(|(marked, _)| *marked == txg) {
+            self.needed = position;
+            self.named = true;
+        }
+    }
+
+    fn address(&self, position: u64) -> Address {
+        let sector = (position % u64::from(self.sectors)) as u32;
+        Address { chunk: self.area.chunk, sector: self.area.sector + sector }
+    }
+}
+
+impl Default for Standing {
+    /// Of a log that the commit makes.
+    fn default() -> Standing {
+        Standing { position: 0, sequence: 1 }
+    }
+}
