@@ -87,15 +87,15 @@ fn a_pool_is_made_shown_and_destroyed() {
     [exit 0]
     $ pool list
     NAME  SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG  CAP  DEDUP  HEALTH  ALTROOT
-    tank  62M  112K  61.9M  -  -  0%  0%  1.00x  ONLINE  -
+    tank  62M  624K  61.4M  -  -  0%  0%  1.00x  ONLINE  -
     [exit 0]
     $ pool list -H -p -o name,size,health
     tank	65011712	ONLINE
     [exit 0]
     $ pool list -v tank
     NAME  SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG  CAP  DEDUP  HEALTH  ALTROOT
-    tank  62M  112K  61.9M  -  -  0%  0%  1.00x  ONLINE  -
-      [LAB]/tank.img  62M  88K  61.9M  -  -  0%  0.1%  -  ONLINE  -
+    tank  62M  624K  61.4M  -  -  0%  0%  1.00x  ONLINE  -
+      [LAB]/tank.img  62M  600K  61.4M  -  -  0%  0.9%  -  ONLINE  -
     [exit 0]
     $ pool status
       pool: tank
@@ -126,8 +126,8 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	guid	[GUID]	-
     tank	version	-	-
     tank	dedupratio	1.00x	-
-    tank	free	61.9M	-
-    tank	allocated	112K	-
+    tank	free	61.4M	-
+    tank	allocated	624K	-
     tank	readonly	off	default
     tank	ashift	12	local
     tank	comment	-	default
@@ -283,7 +283,7 @@ fn pools_in_json() {
                   "path": "[LAB]/tank.img",
                   "state": "ONLINE",
                   "total_space": "65011712",
-                  "alloc_space": "90112",
+                  "alloc_space": "614400",
                   "read_errors": "0",
                   "write_errors": "0",
                   "checksum_errors": "0"
@@ -348,8 +348,8 @@ fn data_sets_are_listed() {
     ]), @r"
     $ fs list
     NAME       USED  AVAIL  REFER  MOUNTPOINT
-    tank        20K  53.8M     4K  none
-    tank/home   16K  53.8M    12K  none
+    tank        20K  53.3M     4K  none
+    tank/home   16K  53.3M    12K  none
     [exit 0]
     $ fs list -t all -o name,used,refer,compression,type
     NAME              USED  REFER  COMPRESS  TYPE
@@ -444,7 +444,7 @@ fn properties_have_values_and_sources() {
     tank/home  type                  filesystem             -
     tank/home  creation              [DATE]  -
     tank/home  used                  16K                    -
-    tank/home  available             53.8M                  -
+    tank/home  available             53.3M                  -
     tank/home  referenced            12K                    -
     tank/home  compressratio         1.86x                  -
     tank/home  mounted               no                     -
