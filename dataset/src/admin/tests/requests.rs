@@ -2,7 +2,7 @@
 
 use super::world::{World, name, noise, refusal};
 use crate::{
-    admin::{Assignment, CreateRequest, DestroySnapshotsRequest, DifferenceKind, Error},
+    admin::{Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, DifferenceKind, Error},
     name::Name,
     property::Source,
 };
@@ -364,6 +364,7 @@ fn each_request_flushes_the_device_twice_and_its_line_never() {
         let vdevs = world.engine.storage().vdevs.all();
         vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.counters().snapshot().flushes).sum::<u64>()
     };
+    let destruction = |of: &str| DestroyRequest { name: name(of), recursive: false, dependents: false };
     let cost = |request: &dyn Fn()| {
         let before = flushes();
         request();
@@ -373,7 +374,8 @@ fn each_request_flushes_the_device_twice_and_its_line_never() {
     assert_eq!(cost(&|| world.snapshot("tank/a@s").unwrap()), 2);
     assert_eq!(cost(&|| world.clone("tank/a@s", "tank/b").unwrap()), 2);
     assert_eq!(cost(&|| drop(world.files("tank/b"))), 0, "what a mount opens needs no commit");
-    assert_eq!(cost(&|| drop(world.destroy("tank/b", false, false).unwrap())), 2);
+    assert_eq!(cost(&|| assert_eq!(world.datasets.doomed(destruction("tank/b")).unwrap(), ["tank/b"])), 0);
+    assert_eq!(cost(&|| drop(world.datasets.destroy(destruction("tank/b"), false).unwrap())), 2);
     world.judge();
 }
 
