@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, Write};
 
-use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::output::json::{Encoder, envelope};
 use crate::output::progress::Meter;
+use crate::output::time::Zone;
 use crate::output::value::Style;
 use crate::protocol::{Executor, HostRequest, HostResponse, Request, Response, Stream};
 
@@ -42,8 +42,8 @@ pub struct Context<'a> {
     pub console: Console<'a>,
     /// The name the program was started under: `pool`, `fs`, `zpool` or `zfs`.
     pub program: &'static str,
-    /// The reader's time zone.
-    pub zone: TimeZone,
+    /// The reader's time zone, for whoever shows a date.
+    pub zone: Zone,
 }
 
 impl Context<'_> {
@@ -82,7 +82,7 @@ impl Context<'_> {
 
     /// How property values are shown under these options.
     pub fn style(&self, format: &crate::args::common::Format) -> Style {
-        Style { precision: format.precision(), zone: self.zone.clone() }
+        Style { precision: format.precision(), zone: self.zone }
     }
 
     /// Has a request carried out within a pool, showing progress.
@@ -143,6 +143,8 @@ pub fn unexpected_answer() -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+
     use super::*;
     use crate::execute::NoPools;
 
@@ -151,7 +153,7 @@ mod tests {
         let (mut output, mut error) = (Vec::new(), Vec::new());
         let terminals = Terminals { input: on_terminal, output: false, error: on_terminal };
         let console = Console { input: &mut answer, output: &mut output, error: &mut error, terminals };
-        let mut context = Context { executor: &mut NoPools, console, program: "fs", zone: TimeZone::UTC };
+        let mut context = Context { executor: &mut NoPools, console, program: "fs", zone: || TimeZone::UTC };
         let goes_on = context.confirm("Destroy?").is_ok();
         (String::from_utf8(error).unwrap(), goes_on)
     }

@@ -161,7 +161,7 @@ mod tests {
             record("quota", "0", Source::Default),
             record("compression", "zstd", Source::Inherited("tank".into())),
         ];
-        let style = Style { precision: Precision::Human, zone: TimeZone::UTC };
+        let style = Style { precision: Precision::Human, zone: || TimeZone::UTC };
         let print = |wanted: &str, sources: &[SourceFilter]| {
             let wanted = Wanted::parse(wanted, Property::of_dataset).unwrap();
             let list = wanted.select("tank/home", &records, Property::of_dataset, sources);

@@ -12,6 +12,7 @@ use crate::args::pool::PoolCli;
 use crate::commands;
 use crate::context::{Console, Context, Terminals};
 use crate::failure::{Exit, Failure};
+use crate::output::time::Zone;
 use crate::protocol::Executor;
 
 /// Which program this is.
@@ -41,7 +42,7 @@ pub fn main<E: Executor>(program: Program, executor: impl FnOnce(String) -> E) -
         output: &mut output,
         error: &mut error,
     };
-    run(program, &words, &mut executor, console, TimeZone::system()).code().into()
+    run(program, &words, &mut executor, console, TimeZone::system).code().into()
 }
 
 /// Runs a program on given streams.
@@ -50,7 +51,7 @@ pub fn run<'a>(
     words: &[OsString],
     executor: &'a mut dyn Executor,
     console: Console<'a>,
-    zone: TimeZone,
+    zone: Zone,
 ) -> Exit {
     let name = name_of(program, words);
     let mut context = Context { executor, console, program: name, zone };

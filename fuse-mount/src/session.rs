@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -387,8 +387,10 @@ impl Drop for AtEnd {
     }
 }
 
+/// How many threads serve a mount. The system is asked once: to answer it reads half a dozen files.
 fn threads() -> usize {
-    thread::available_parallelism().map_or(MIN_THREADS, usize::from).clamp(MIN_THREADS, MAX_THREADS)
+    static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(MIN_THREADS, usize::from));
+    CORES.clamp(MIN_THREADS, MAX_THREADS)
 }
 
 fn device_number(mountpoint: &Path) -> Result<(u32, u32), Errno> {

@@ -1,8 +1,7 @@
-//! What an open pool does by itself: free what was destroyed and files that were removed, write its history, and let go of
-//! snapshots that nobody browses any more.
+//! What an open pool does by itself: free what was destroyed and files that were removed, and let go of snapshots that
+//! nobody browses any more.
 //!
-//! Freeing goes on step by step until nothing is left; an order is carried out between two steps, and each order is
-//! followed by at least one, so commands that come often delay freeing but never starve it. Lines of the history are written here because each is a commit, and a command that is done should not wait for it.
+//! Freeing goes on step by step until nothing is left, each of them a commit of its own.
 
 use std::{
     sync::{Arc, Weak},
@@ -10,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, unbounded};
 use dataset::admin::{Datasets, Progress};
 
-use super::{devices, mounts::Mounts};
+use super::mounts::Mounts;
 
 /// How often it looks by itself whether there is something to do.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -21,16 +20,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How long a pool that is closed goes on freeing first, so that commands without a service get something freed too.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
 
-enum Order {
-    /// Write this line.
-    Record(String),
-    /// There may be something to free.
-    Free,
-}
-
-/// The thread; it ends when this is dropped, with every line written.
+/// The thread; it ends when this is dropped.
 pub(crate) struct Background {
-    orders: Option<Sender<Order>>,
+    orders: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -44,20 +36,11 @@ impl Background {
         Background { orders: Some(orders), thread: Some(thread) }
     }
 
-    /// Adds a line to the history.
-    pub(crate) fn record(&self, command: &str) {
-        self.order(Order::Record(command.to_owned()));
-    }
-
     /// Says that something was destroyed.
     pub(crate) fn free(&self) {
-        self.order(Order::Free);
-    }
-
-    fn order(&self, order: Order) {
         let orders = self.orders.as_ref().expect("it runs until it is dropped");
         // The thread ends early only by a defect, which was logged.
-        let _ = orders.send(order);
+        let _ = orders.send(());
     }
 }
 
@@ -76,54 +59,34 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(&self, orders: &Receiver<Order>) {
-        // What an earlier owner of the pool left is pending from the start.
-        let mut pending = true;
+    fn run(&self, orders: &Receiver<()>) {
+        // An order that comes while something is freed asks for no more than to go on.
+        let is_wanted = || orders.try_recv() != Err(TryRecvError::Disconnected);
         loop {
-            let patience = if pending { Duration::ZERO } else { INTERVAL };
-            match orders.recv_timeout(patience) {
-                Ok(Order::Record(line)) => self.record(&line),
-                Ok(Order::Free) => pending = true,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.close_idle_snapshots();
-                    pending = true;
-                }
+            // Also at the start: an earlier owner of the pool may have left something.
+            self.free_while(is_wanted);
+            match orders.recv_timeout(INTERVAL) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Timeout) => self.close_idle_snapshots(),
                 Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if pending {
-                pending = self.free_while(|| orders.is_empty());
             }
         }
         let end = Instant::now() + LAST_CHANCE;
         self.free_while(|| Instant::now() < end);
     }
 
-    fn record(&self, line: &str) {
-        let user = rustix::process::geteuid().as_raw().to_string();
-        if let Err(error) = self.datasets.record(line, &user, &devices::host().1) {
-            tracing::warn!("the history lacks '{line}': {error}");
-        }
-    }
-
     /// Frees large files that have lost their last name and what was destroyed, at least one step of each and more while
-    /// `goes_on` says so; `true` if it was stopped before all was done.
-    fn free_while(&self, goes_on: impl Fn() -> bool) -> bool {
+    /// `goes_on` says so.
+    fn free_while(&self, goes_on: impl Fn() -> bool) {
         if self.datasets.engine().writable().is_err() {
-            return false;
+            return;
         }
-        let mut files_left = self.datasets.reap_files();
-        while files_left && goes_on() {
-            files_left = self.datasets.reap_files();
-        }
+        while self.datasets.reap_files() && goes_on() {}
         loop {
             match self.datasets.background_step() {
                 Ok(Progress::Worked) if goes_on() => {}
-                Ok(Progress::Worked) => return true,
-                Ok(Progress::Idle) => return files_left,
-                Err(error) => {
-                    tracing::warn!("cannot free what was destroyed: {error}");
-                    return false;
-                }
+                Ok(Progress::Worked | Progress::Idle) => return,
+                Err(error) => return tracing::warn!("cannot free what was destroyed: {error}"),
             }
         }
     }

@@ -107,11 +107,11 @@ impl OpenPool {
         dry_run: bool,
     ) -> Result<DestroyRecord, Failure> {
         let request = DestroyRequest { name: name.clone(), recursive, dependents };
-        let would = self.datasets.destroy(request.clone(), true).or_refused("destroy", name)?;
         if dry_run {
-            return Ok(record(would));
+            return self.datasets.destroy(request, true).or_refused("destroy", name).map(record);
         }
-        self.unmounted(&would.names, force, || self.datasets.destroy(request, false).or_refused("destroy", name))
+        let doomed = self.datasets.doomed(request.clone()).or_refused("destroy", name)?;
+        self.unmounted(&doomed, force, || self.datasets.destroy(request, false).or_refused("destroy", name))
     }
 
     pub(super) fn destroy_snapshots(
@@ -124,13 +124,11 @@ impl OpenPool {
     ) -> Result<DestroyRecord, Failure> {
         let what = String::from(set.clone());
         let request = DestroySnapshotsRequest { set, recursive, dependents, defer };
-        let would = self.datasets.destroy_snapshots(request.clone(), true).or_refused("destroy", &what)?;
         if dry_run {
-            return Ok(record(would));
+            return self.datasets.destroy_snapshots(request, true).or_refused("destroy", &what).map(record);
         }
-        self.unmounted(&would.names, false, || {
-            self.datasets.destroy_snapshots(request, false).or_refused("destroy", &what)
-        })
+        let doomed = self.datasets.doomed_with_snapshots(request.clone()).or_refused("destroy", &what)?;
+        self.unmounted(&doomed, false, || self.datasets.destroy_snapshots(request, false).or_refused("destroy", &what))
     }
 
     /// Carries out a destruction of `names` with the data sets among them unmounted. If it fails they are mounted again.

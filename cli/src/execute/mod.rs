@@ -4,7 +4,7 @@
 //! open_pool   the pool: engine, data sets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where
-//! background  freeing, history                     job         progress, cancelling, the stream beside a request
+//! background  freeing what was destroyed           job         progress, cancelling, the stream beside a request
 //! check       verifying a pool that nobody has open
 //! refusal     errors of the layers below as failures
 //! ```

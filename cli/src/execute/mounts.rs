@@ -187,9 +187,12 @@ impl Mounts {
         let path = plan.path().expect("a plan to be mounted has a path");
         let refused = |why: String| Failure::cannot("mount", &plan.name, why);
         let dataset = self.datasets.open_dataset(&plan.name).or_refused("mount", &plan.name)?;
-        // A mount that nobody serves any more is in the way of its successor.
-        fuse_mount::detach_dead(&path).map_err(|error| refused(error.to_string()))?;
-        prepare(&path).map_err(|why| refused(format!("{}: {why}", path.display())))?;
+        // A directory that was not there until now holds nothing, and no mount that nobody serves any more.
+        if fs::create_dir(&path).is_err() {
+            // Such a mount is in the way of its successor.
+            fuse_mount::detach_dead(&path).map_err(|error| refused(error.to_string()))?;
+            prepare(&path).map_err(|why| refused(format!("{}: {why}", path.display())))?;
+        }
         let values = temporary.iter().map(|a| (a.name.clone(), a.value.clone())).collect();
         self.datasets.note_mount(plan.id, Some(Note { path: plan.mountpoint.clone(), temporary: values }));
         let mounted = self.start(&plan, dataset.fs(), &path, !temporary.is_empty());

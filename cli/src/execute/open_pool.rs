@@ -173,10 +173,14 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Adds a line to the history.
+    /// Adds a line to the history, with the next commit.
     pub fn record(&self, command: &str) {
-        if !self.engine().read_only() {
-            self.background.record(command);
+        if self.engine().read_only() {
+            return;
+        }
+        let (user, _) = owner();
+        if let Err(error) = self.datasets.record(command, &user.to_string(), &devices::host().1) {
+            tracing::warn!("the history lacks '{command}': {error}");
         }
     }
 

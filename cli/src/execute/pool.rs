@@ -202,6 +202,10 @@ impl OpenPool {
     }
 
     pub(super) fn history(&self) -> Result<Vec<HistoryRecord>, Failure> {
+        // Brings in the latest lines. Of a pool that takes no changes any more, the history up to then can be read.
+        if let Err(error) = self.engine().commit() {
+            tracing::debug!("the history may lack its latest lines: {error}");
+        }
         let events = self.datasets.history().or_refused("open", self.name())?;
         let record = |event: dataset::admin::Event| HistoryRecord {
             time: event.time.div_euclid(NANOS),

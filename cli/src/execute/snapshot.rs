@@ -88,7 +88,7 @@ impl OpenPool {
             dependents: clones,
             defer: false,
         };
-        Ok(self.datasets.destroy_snapshots(request, true).or_refused("rollback to", to)?.names)
+        self.datasets.doomed_with_snapshots(request).or_refused("rollback to", to)
     }
 
     pub(super) fn clone_snapshot(

@@ -3,25 +3,29 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+/// How the reader's time zone is found out. Whoever shows a date asks: finding it may take a walk through the system's
+/// whole zone database, which most commands have no use for.
+pub type Zone = fn() -> TimeZone;
+
 /// `Fri Nov  7  9:05 2025`, for `creation` and holds.
-pub fn long(seconds: i64, zone: &TimeZone) -> String {
+pub fn long(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%a %b %e %k:%M %Y")
 }
 
 /// `2025-11-07.09:05:30`, for the history.
-pub fn history(seconds: i64, zone: &TimeZone) -> String {
+pub fn history(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%Y-%m-%d.%H:%M:%S")
 }
 
 /// `2025-11-07 09:05`, for listings of files.
-pub fn listing(seconds: i64, zone: &TimeZone) -> String {
+pub fn listing(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%Y-%m-%d %H:%M")
 }
 
 /// A time that no calendar has is shown as its seconds.
-fn format(seconds: i64, zone: &TimeZone, pattern: &str) -> String {
+fn format(seconds: i64, zone: Zone, pattern: &str) -> String {
     match Timestamp::from_second(seconds) {
-        Ok(timestamp) => timestamp.to_zoned(zone.clone()).strftime(pattern).to_string(),
+        Ok(timestamp) => timestamp.to_zoned(zone()).strftime(pattern).to_string(),
         Err(_) => seconds.to_string(),
     }
 }
@@ -33,10 +37,10 @@ mod tests {
     #[test]
     fn dates_are_shown_in_the_given_zone() {
         let seconds = 1_762_506_330;
-        assert_eq!(long(seconds, &TimeZone::UTC), "Fri Nov  7  9:05 2025");
-        let zone = TimeZone::fixed(jiff::tz::offset(10));
-        assert_eq!(history(seconds, &zone), "2025-11-07.19:05:30");
-        assert_eq!(listing(seconds, &zone), "2025-11-07 19:05");
-        assert_eq!(long(i64::MAX, &TimeZone::UTC), i64::MAX.to_string());
+        assert_eq!(long(seconds, || TimeZone::UTC), "Fri Nov  7  9:05 2025");
+        let zone: Zone = || TimeZone::fixed(jiff::tz::offset(10));
+        assert_eq!(history(seconds, zone), "2025-11-07.19:05:30");
+        assert_eq!(listing(seconds, zone), "2025-11-07 19:05");
+        assert_eq!(long(i64::MAX, || TimeZone::UTC), i64::MAX.to_string());
     }
 }

@@ -11,7 +11,7 @@ fn output_of(line: &str) -> String {
     let (mut input, mut output, mut error) = (io::empty(), Vec::new(), Vec::new());
     let console =
         Console { input: &mut input, output: &mut output, error: &mut error, terminals: Terminals::default() };
-    let exit = run(program, &words, &mut NoPools, console, TimeZone::UTC);
+    let exit = run(program, &words, &mut NoPools, console, || TimeZone::UTC);
     format!("{}{}[exit {}]", String::from_utf8_lossy(&output), String::from_utf8_lossy(&error), exit.code())
 }
 

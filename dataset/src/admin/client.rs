@@ -36,6 +36,11 @@ pub(super) struct Client {
 pub(super) struct Ticket<T>(Arc<Mutex<Option<Result<T>>>>);
 
 impl<T> Ticket<T> {
+    /// Leaves the answer.
+    pub(super) fn leave(&self, answer: Result<T>) {
+        *self.0.lock() = Some(answer);
+    }
+
     /// The answer, if the request was carried out.
     pub(super) fn take(&self) -> Option<Result<T>> {
         self.0.lock().take()
@@ -55,10 +60,13 @@ impl<T> Clone for Ticket<T> {
 }
 
 impl Client {
-    /// Has a request carried out when `txg`, the open transaction group, is written.
-    pub(super) fn enqueue<T, F>(&self, txg: Txg, request: Arc<Mutex<F>>, ticket: Ticket<T>)
-    where
-        T: Send + 'static,
+    /// Has a request carried out when `txg`, the open transaction group, is written, and hands over its answer.
+    pub(super) fn enqueue<T, F>(
+        &self,
+        txg: Txg,
+        request: Arc<Mutex<F>>,
+        answered: impl FnOnce(Result<T>) + Send + 'static,
+    ) where
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let task: Task = Box::new(move |sync, table| {
@@ -70,7 +78,7 @@ impl Client {
                 }
                 Err(error) => Err(error),
             };
-            *ticket.0.lock() = Some(answer);
+            answered(answer);
             Ok(())
         });
         self.queue.lock().push_back((txg, task));

@@ -132,10 +132,28 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let ticket = Ticket::default();
-        self.engine.with_open_txg(|txg| self.client.enqueue(txg, request.clone(), ticket.clone()));
+        let (request, answered) = (request.clone(), ticket.clone());
+        self.engine.with_open_txg(|txg| self.client.enqueue(txg, request, move |answer| answered.leave(answer)));
         self.engine.commit()?;
         let closed = || PoolError::Closed("a commit has failed".into()).into();
         ticket.take().unwrap_or_else(|| Err(closed()))
+    }
+
+    /// Has the next commit carry out a request, whoever makes it. Nobody waits for the answer: a failure is logged, as
+    /// `problem`.
+    pub(super) fn run_later<F>(&self, problem: &'static str, request: F) -> Result<()>
+    where
+        F: FnMut(&mut Transaction<'_>) -> Result<()> + Send + 'static,
+    {
+        self.engine.writable()?;
+        let request = Arc::new(Mutex::new(request));
+        let answered = move |answer: Result<()>| {
+            if let Err(error) = answer {
+                tracing::warn!("{problem}: {error}");
+            }
+        };
+        self.engine.with_open_txg(|txg| self.client.enqueue(txg, request, answered));
+        Ok(())
     }
 
     /// Does a step of the background work: freeing what was destroyed. Call it again until it is idle; every call is a

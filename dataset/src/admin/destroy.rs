@@ -54,25 +54,47 @@ pub struct Destroyed {
 impl Datasets {
     /// Destroys a data set. With `dry_run` nothing happens, and the answer says what would.
     pub fn destroy(&self, request: DestroyRequest, dry_run: bool) -> Result<Destroyed> {
+        self.run_or_not(dry_run, self.destruction(request, self.disturbed(dry_run)))
+    }
+
+    /// What would go with a data set, as the catalogue stands: needs no commit, and does not say how much would be freed.
+    pub fn doomed(&self, request: DestroyRequest) -> Result<Vec<String>> {
+        Ok(self.dry_run(self.destruction(request, BTreeSet::new()))?.names)
+    }
+
+    fn destruction(
+        &self,
+        request: DestroyRequest,
+        mounted: BTreeSet<u64>,
+    ) -> impl FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + use<> {
         let names = self.names();
-        // What only would happen disturbs no mount.
-        let mounted = if dry_run { BTreeSet::new() } else { self.mounted() };
-        self.run_or_not(dry_run, move |tx| {
+        move |tx| {
             let id = names.dataset(tx, &request.name)?;
             if request.name.is_pool() {
                 return Err(Error::IsRoot { name: request.name.to_string(), action: "destroyed" });
             }
             check_alone(tx, &names, id, &request)?;
             measured(tx, |tx, done| destroy_datasets(tx, &names, &[id], request.dependents, &mounted, done))
-        })
+        }
     }
 
     /// Destroys snapshots. With `dry_run` nothing happens, and the answer says what would.
     pub fn destroy_snapshots(&self, request: DestroySnapshotsRequest, dry_run: bool) -> Result<Destroyed> {
+        self.run_or_not(dry_run, self.destruction_of_snapshots(request, self.disturbed(dry_run)))
+    }
+
+    /// What would go with snapshots: see [`Datasets::doomed`].
+    pub fn doomed_with_snapshots(&self, request: DestroySnapshotsRequest) -> Result<Vec<String>> {
+        Ok(self.dry_run(self.destruction_of_snapshots(request, BTreeSet::new()))?.names)
+    }
+
+    fn destruction_of_snapshots(
+        &self,
+        request: DestroySnapshotsRequest,
+        mounted: BTreeSet<u64>,
+    ) -> impl FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + use<> {
         let names = self.names();
-        // What only would happen disturbs no mount.
-        let mounted = if dry_run { BTreeSet::new() } else { self.mounted() };
-        self.run_or_not(dry_run, move |tx| {
+        move |tx| {
             let doomed = choose(tx, &names, &request)?;
             measured(tx, |tx, done| {
                 for id in &doomed {
@@ -80,7 +102,12 @@ impl Datasets {
                 }
                 Ok(())
             })
-        })
+        }
+    }
+
+    /// The mounts that keep a data set from being destroyed: what only would happen disturbs none.
+    fn disturbed(&self, dry_run: bool) -> BTreeSet<u64> {
+        if dry_run { BTreeSet::new() } else { self.mounted() }
     }
 
     fn run_or_not<F>(&self, dry_run: bool, mut request: F) -> Result<Destroyed>

@@ -24,23 +24,26 @@ pub struct Event {
 }
 
 impl Datasets {
-    /// Adds a line to the history.
+    /// Adds a line to the history, with the next commit, whoever makes it.
+    ///
+    /// What the line tells of is committed already. To commit once more for the line would double what a command costs the
+    /// devices; a crash before the next commit loses the line and nothing else.
     pub fn record(&self, command: &str, user: &str, host: &str) -> Result<()> {
         let cut = |text: &str| text.chars().scan(0, within).collect::<String>();
-        let (command, user, host) = (cut(command), cut(user), cut(host));
-        self.run(move |tx| {
+        let (command, user, host, time) = (cut(command), cut(user), cut(host), self.now());
+        self.run_later("the history lacks a line", move |tx| {
             let number = tx.edit_master(|master| {
                 master.next_history = master.next_history.saturating_add(1);
                 master.next_history - 1
             })?;
             let (command, user, host) = (command.clone(), user.clone(), host.clone());
-            let row = History { time: tx.now(), txg: tx.txg(), command, user, host };
+            let row = History { time, txg: tx.txg(), command, user, host };
             tx.put(Key::new(POOL, kind::HISTORY, number), &row, None);
             Ok(())
         })
     }
 
-    /// The history, oldest line first.
+    /// The history, oldest line first, up to the last commit.
     pub fn history(&self) -> Result<Vec<Event>> {
         let rows = self.read(|tx| tx.rows::<History>(keys(POOL, kind::HISTORY)))?;
         let event = |row: History| {

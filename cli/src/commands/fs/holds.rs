@@ -2,7 +2,6 @@
 
 use clap::Args;
 use dataset::property::Precision;
-use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::snapshot::by_pool;
@@ -10,7 +9,7 @@ use crate::args::common::{Format, names};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
-use crate::output::time;
+use crate::output::time::{self, Zone};
 use crate::protocol::{HoldRecord, Request, Response};
 
 /// Arguments of `fs holds`.
@@ -41,14 +40,14 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     match arguments.format.json {
         true => context.print_json("holds", "datasets", encode(&holds))?,
         false => {
-            let text = render(&holds, &context.zone, arguments.format.precision(), arguments.format.scripted);
+            let text = render(&holds, context.zone, arguments.format.precision(), arguments.format.scripted);
             context.print(&text)?;
         }
     }
     Ok(Exit::Done)
 }
 
-fn render(holds: &[HoldRecord], zone: &TimeZone, precision: Precision, scripted: bool) -> String {
+fn render(holds: &[HoldRecord], zone: Zone, precision: Precision, scripted: bool) -> String {
     let mut table = Table::new(vec![Column::left("NAME"), Column::left("TAG"), Column::left("TIMESTAMP")]);
     for hold in holds {
         let since = match precision {
@@ -72,13 +71,15 @@ fn encode(holds: &[HoldRecord]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+
     use super::*;
 
     #[test]
     fn every_hold_has_its_line() {
         let hold = |tag: &str| HoldRecord { snapshot: "tank@a".parse().unwrap(), tag: tag.into(), time: 1_762_506_330 };
         let holds = [hold("keep"), hold("audit")];
-        insta::assert_snapshot!(render(&holds, &TimeZone::UTC, Precision::Human, false), @r"
+        insta::assert_snapshot!(render(&holds, || TimeZone::UTC, Precision::Human, false), @r"
         NAME    TAG    TIMESTAMP
         tank@a  keep   Fri Nov  7  9:05 2025
         tank@a  audit  Fri Nov  7  9:05 2025

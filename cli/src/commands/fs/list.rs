@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn style(precision: Precision) -> Style {
-        Style { precision, zone: TimeZone::UTC }
+        Style { precision, zone: || TimeZone::UTC }
     }
 
     #[test]

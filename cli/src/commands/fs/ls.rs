@@ -4,14 +4,13 @@ use std::ffi::OsString;
 
 use clap::Args;
 use dataset::property::size::format_bytes;
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::args::common::location;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
-use crate::output::time;
+use crate::output::time::{self, Zone};
 use crate::protocol::{EntryRecord, FileKind, Request, Response};
 
 /// Arguments of `fs ls`.
@@ -71,7 +70,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 /// Names alone are printed byte for byte, whatever they are.
 fn print(entries: &[EntryRecord], arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
     if arguments.long {
-        let text = long(entries, arguments.exact, &context.zone);
+        let text = long(entries, arguments.exact, context.zone);
         return context.print(&text);
     }
     for entry in entries {
@@ -81,7 +80,7 @@ fn print(entries: &[EntryRecord], arguments: &Arguments, context: &mut Context<'
     Ok(())
 }
 
-fn long(entries: &[EntryRecord], exact: bool, zone: &TimeZone) -> String {
+fn long(entries: &[EntryRecord], exact: bool, zone: Zone) -> String {
     let head = ["", "", "", "", "", "", ""];
     let right = |index: usize| matches!(index, 1..=4);
     let column =
@@ -159,6 +158,8 @@ fn encode(entries: &[EntryRecord]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+
     use super::*;
 
     fn entry(name: &str, kind: FileKind, mode: u32, size: u64) -> EntryRecord {
@@ -187,7 +188,7 @@ mod tests {
             entry("link", FileKind::Symlink, 0o777, 6),
             entry("sda1", FileKind::Block, 0o660, 0),
         ];
-        insta::assert_snapshot!(long(&entries, false, &TimeZone::UTC), @r"
+        insta::assert_snapshot!(long(&entries, false, || TimeZone::UTC), @r"
         drwxrwxrwt  1  0  1000     3B  2025-11-07 09:05  dir
         -rwsr-xr-x  1  0  1000  1.50K  2025-11-07 09:05  file
         -rw-r-S---  1  0  1000     0B  2025-11-07 09:05  secret

@@ -1,12 +1,11 @@
 //! `pool history`: the commands that changed a pool.
 
 use clap::Args;
-use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::output::time;
+use crate::output::time::{self, Zone};
 use crate::protocol::{HistoryRecord, Request, Response};
 
 /// Arguments of `pool history`.
@@ -44,13 +43,13 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return Ok(Exit::Done);
     }
     for (pool, records) in &all {
-        let text = render(pool, records, arguments.long, &context.zone);
+        let text = render(pool, records, arguments.long, context.zone);
         context.print(&text)?;
     }
     Ok(Exit::Done)
 }
 
-fn render(pool: &str, records: &[HistoryRecord], long: bool, zone: &TimeZone) -> String {
+fn render(pool: &str, records: &[HistoryRecord], long: bool, zone: Zone) -> String {
     let line = |record: &HistoryRecord| {
         let time = time::history(record.time, zone);
         let text = match record.internal {
@@ -83,6 +82,8 @@ fn encode(records: &[HistoryRecord]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+
     use super::*;
 
     #[test]
@@ -95,7 +96,7 @@ mod tests {
             user: (!internal).then(|| (1000, "box".into())),
         };
         let records = [record("pool create tank /a.img", false), record("freed tank/old", true)];
-        insta::assert_snapshot!(render("tank", &records, true, &TimeZone::UTC), @r"
+        insta::assert_snapshot!(render("tank", &records, true, || TimeZone::UTC), @r"
         History for 'tank':
         2025-11-07.09:05:30 pool create tank /a.img [user 1000 on box]
         2025-11-07.09:05:30 [internal] [txg:42] freed tank/old

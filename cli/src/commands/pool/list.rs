@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn the_table_looks_like_that_of_zfs() {
         let columns = property_list(COLUMNS, Property::of_pool).unwrap();
-        let style = Style { precision: Precision::Human, zone: TimeZone::UTC };
+        let style = Style { precision: Precision::Human, zone: || TimeZone::UTC };
         insta::assert_snapshot!(render(&[record()], &columns, &style, false), @r"
         NAME              SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG    CAP  DEDUP  HEALTH  ALTROOT
         tank             9.50G  1.50G    8G        -         -    3%    15%  1.00x  ONLINE  -
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn json_has_the_schema_of_zfs() {
         let columns = property_list("name,size,health", Property::of_pool).unwrap();
-        let style = Style { precision: Precision::Exact, zone: TimeZone::UTC };
+        let style = Style { precision: Precision::Exact, zone: || TimeZone::UTC };
         let encoder = Encoder { style, integers: true };
         let mut record = record();
         record.vdevs.clear();

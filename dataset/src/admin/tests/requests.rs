@@ -2,7 +2,7 @@
 
 use super::world::{World, name, noise, refusal};
 use crate::{
-    admin::{Assignment, CreateRequest, DestroySnapshotsRequest, DifferenceKind, Error},
+    admin::{Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, DifferenceKind, Error},
     name::Name,
     property::Source,
 };
@@ -337,11 +337,46 @@ fn history_is_kept() {
     let mut world = World::new(15);
     world.datasets.record("fs create tank/a", "ann", "host").unwrap();
     world.datasets.record(&"x".repeat(10_000), "ann", "host").unwrap();
+    world.engine.commit().unwrap();
     world.reopen();
     let history = world.datasets.history().unwrap();
     assert_eq!(history.len(), 2);
     assert_eq!((history[0].command.as_str(), history[0].user.as_str()), ("fs create tank/a", "ann"));
     assert_eq!(history[1].command.len(), 4096);
+}
+
+#[test]
+fn a_line_of_the_history_comes_with_the_next_commit() {
+    let world = World::new(63);
+    world.datasets.record("fs create tank/a", "ann", "host").unwrap();
+    assert_eq!(world.datasets.history().unwrap(), []);
+    world.create("tank/a").unwrap();
+    assert_eq!(world.datasets.history().unwrap().len(), 1);
+    world.judge();
+}
+
+#[test]
+fn each_request_flushes_the_device_twice_and_its_line_never() {
+    let world = World::new(64);
+    world.create("tank/a").unwrap();
+    world.write("tank/a", "file", &noise(64, 100_000));
+    let flushes = || {
+        let vdevs = world.engine.storage().vdevs.all();
+        vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.counters().snapshot().flushes).sum::<u64>()
+    };
+    let destruction = |of: &str| DestroyRequest { name: name(of), recursive: false, dependents: false };
+    let cost = |request: &dyn Fn()| {
+        let before = flushes();
+        request();
+        world.datasets.record("fs", "ann", "host").unwrap();
+        flushes() - before
+    };
+    assert_eq!(cost(&|| world.snapshot("tank/a@s").unwrap()), 2);
+    assert_eq!(cost(&|| world.clone("tank/a@s", "tank/b").unwrap()), 2);
+    assert_eq!(cost(&|| drop(world.files("tank/b"))), 0, "what a mount opens needs no commit");
+    assert_eq!(cost(&|| assert_eq!(world.datasets.doomed(destruction("tank/b")).unwrap(), ["tank/b"])), 0);
+    assert_eq!(cost(&|| drop(world.datasets.destroy(destruction("tank/b"), false).unwrap())), 2);
+    world.judge();
 }
 
 #[test]
