@@ -47,7 +47,12 @@ impl World {
 
     /// A new pool on this device.
     pub(super) fn on(device: Arc<dyn Device>, seed: u64) -> World {
-        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        World::with_workers(device, seed, 0)
+    }
+
+    /// A new pool on this device, with threads that store.
+    pub(super) fn with_workers(device: Arc<dyn Device>, seed: u64, workers: usize) -> World {
+        let options = CreateOptions { settings: Settings { workers, ..settings() }, ..CreateOptions::new("tank") };
         let pool = admin::create(vec![device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
         let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
