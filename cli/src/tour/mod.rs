@@ -8,7 +8,7 @@
 //! stage     the programs, the folder, the clock
 //! ```
 
-mod compare;
+pub mod compare;
 mod stage;
 
 use std::{
@@ -16,7 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::stage::{Problem, Stage};
+pub use self::stage::Problem;
+use self::stage::Stage;
 
 /// Runs the tour on the files under `source`, writing to `output`.
 pub fn run(source: Option<&Path>, output: &mut dyn io::Write) -> Result<(), Problem> {
