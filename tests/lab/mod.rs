@@ -4,7 +4,9 @@
 
 #![allow(dead_code, reason = "each test target uses its part of the lab")]
 
+pub(crate) mod crowd;
 pub(crate) mod forest;
+pub(crate) mod limit;
 
 use std::{
     ffi::OsString,
