@@ -46,8 +46,8 @@ fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
     stage.create("tank", &tank, &["-O", "compression=zstd-1"])?;
     // Comparing a copy reads it; without access times that leaves it as it was received.
     stage.create("vault", &vault, &["-O", "atime=off"])?;
-    stage.find_mounts()?;
     stage.fs(&["create", "tank/home"])?;
+    stage.find_mounts()?;
     stage.fs(&["create", "-o", "recordsize=1M", "tank/media"])?;
 
     stage.say(&format!("Copy {} in, and compare every byte", source.display()))?;
