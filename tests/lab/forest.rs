@@ -175,7 +175,7 @@ impl Forester {
     fn name(&mut self, number: usize) -> OsString {
         match number % 500 {
             3 => OsString::from(format!("{number}-{}", "long".repeat(70)).get(..255).unwrap()),
-            4 => OsStr::from_bytes(format!("latin-\u{1}{number}").replace('\u{1}', "?").as_bytes()).to_owned(),
+            4 => OsStr::from_bytes(&[b"caf\xE9-", number.to_string().as_bytes()].concat()).to_owned(),
             5 => OsStr::from_bytes(&[b"raw-\xFF\xFE\xC3-", number.to_string().as_bytes()].concat()).to_owned(),
             6 => OsString::from(format!("new\nline and blank {number}")),
             7 => OsString::from(format!("größe-日本-{number}.txt")),
@@ -202,7 +202,7 @@ impl Forester {
         while content.len() < len {
             let (start, piece) = (self.dice.below(TEXT - 4096), 200 + self.dice.below(1500));
             content.extend_from_slice(&self.text[start..start + piece]);
-            write!(content, " {:016x}{number}\n", self.dice.roll()).unwrap();
+            writeln!(content, " {:016x}{number}", self.dice.roll()).unwrap();
         }
         content.truncate(len);
         content
