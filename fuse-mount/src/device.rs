@@ -43,7 +43,12 @@ pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd
     let device = open_device().map_err(|errno| unavailable(device_problem(errno)))?;
     match mount_directly(&device, mountpoint, options) {
         Ok(()) => Ok(device),
-        Err(Errno::PERM) => mount_through_helper(mountpoint, options).map_err(refused),
+        Err(Errno::PERM) => {
+            mount_through_helper(mountpoint, options).map_err(|cause| match is_within_fuse(mountpoint) {
+                true => Error::Nested { mountpoint: mountpoint.to_owned() },
+                false => refused(cause),
+            })
+        }
         Err(errno) => Err(refused(errno.into())),
     }
 }
@@ -64,6 +69,13 @@ fn mount_directly(device: &OwnedFd, mountpoint: &Path, options: &MountOptions) -
     let data = options.kernel_data(device.as_raw_fd(), root_mode, uid, gid);
     let data = CString::new(data).expect("numbers and words hold no zero byte");
     rustix::mount::mount(options.name.as_str(), mountpoint, FS_TYPE, options.flags(), data.as_c_str())
+}
+
+/// Whether a directory is one of a FUSE file system. The helper acts for the user, but with more rights than the user
+/// has, and the kernel lets only processes with exactly the user's rights into mounts that are not shared.
+fn is_within_fuse(mountpoint: &Path) -> bool {
+    const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
+    rustix::fs::statfs(mountpoint).is_ok_and(|system| system.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
 /// The helper's standard input is the socket: a descriptor that it inherits without our marking one inheritable, which

@@ -21,6 +21,16 @@ pub enum Error {
         /// The refusal.
         cause: io::Error,
     },
+    /// `fusermount3` does not reach a mountpoint within a mount that only its user may enter.
+    #[error(
+        "cannot mount on {}: it lies within another mount, which fusermount3 may not enter (either the file system above \
+         gets canmount=off and is a plain folder, or root puts user_allow_other into /etc/fuse.conf)",
+        .mountpoint.display()
+    )]
+    Nested {
+        /// Where.
+        mountpoint: PathBuf,
+    },
     /// The mount is there, but the kernel and the server did not come to terms.
     #[error("cannot start serving {}: {cause}", .mountpoint.display())]
     Session {

@@ -43,7 +43,9 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// The defaults of every property, for the dataset `name`. Root shares its mounts with all users.
+    /// The defaults of every property, for the dataset `name`. Mounts are shared with all users, whom modes keep out as
+    /// anywhere else, by root and wherever ordinary users may: only mounts that are shared can have others below them
+    /// that `fusermount3` makes.
     pub fn new(name: impl Into<String>) -> MountOptions {
         MountOptions {
             name: name.into(),
@@ -54,7 +56,7 @@ impl MountOptions {
             setuid: true,
             devices: true,
             snapdir: SnapDir::Hidden,
-            allow_other: rustix::process::geteuid().is_root(),
+            allow_other: rustix::process::geteuid().is_root() || users_may_share(),
             writeback: false,
         }
     }
@@ -97,6 +99,12 @@ impl MountOptions {
         }
         options
     }
+}
+
+/// Whether `fusermount3` takes `allow_other` from ordinary users.
+fn users_may_share() -> bool {
+    let configuration = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    configuration.lines().any(|line| line.trim() == "user_allow_other")
 }
 
 /// A value in which a comma does not end it.

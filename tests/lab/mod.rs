@@ -4,7 +4,12 @@
 
 #![allow(dead_code, reason = "each test target uses its part of the lab")]
 
+pub(crate) mod crowd;
+pub(crate) mod forest;
+pub(crate) mod limit;
+
 use std::{
+    ffi::OsString,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -16,6 +21,8 @@ use std::{
 pub(crate) struct Lab {
     folder: tempfile::TempDir,
     mountless: bool,
+    /// The words before each command: a program that runs it under other conditions.
+    prefix: Vec<OsString>,
 }
 
 /// What a command has said and how it ended.
@@ -75,7 +82,12 @@ impl Lab {
     }
 
     fn of_kind(mountless: bool) -> Lab {
-        Lab { folder: tempfile::Builder::new().prefix("cenote-lab-").tempdir().unwrap(), mountless }
+        Lab { folder: tempfile::Builder::new().prefix("cenote-lab-").tempdir().unwrap(), mountless, prefix: Vec::new() }
+    }
+
+    /// Has every command run through the program that these words begin.
+    pub(crate) fn through(&mut self, prefix: Vec<String>) {
+        self.prefix = prefix.into_iter().map(OsString::from).collect();
     }
 
     /// A path in the lab.
@@ -95,8 +107,9 @@ impl Lab {
             "fs" => env!("CARGO_BIN_EXE_fs"),
             other => panic!("no program {other}"),
         };
-        let mut command = Command::new(binary);
-        command.args(words).current_dir(self.folder.path());
+        let mut line = self.prefix.iter().cloned().chain([OsString::from(binary)]);
+        let mut command = Command::new(line.next().unwrap_or_default());
+        command.args(line).args(words).current_dir(self.folder.path());
         command.env("CENOTE_STATE", self.path("state")).env("CENOTE_RUN", self.path("run"));
         command.env("HOME", self.path("home")).env("TZ", "UTC").env_remove("CENOTE_MOUNTLESS");
         if self.mountless {
@@ -215,6 +228,15 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A figure of a process's memory, in bytes: `VmHWM` is the most that was ever resident, `VmRSS` what is now.
+#[track_caller]
+pub(crate) fn memory(pid: u32, figure: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(':'));
+    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap();
+    kib << 10
 }
 
 /// Bytes that do not compress.

@@ -5,7 +5,7 @@
 //! pool, dataset, property, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where
 //! background  freeing what was destroyed           job         progress, cancelling, the stream beside a request
-//! check       verifying a pool that nobody has open
+//! check       verifying a pool that nobody has open       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
 //!
@@ -17,6 +17,7 @@ mod dataset;
 pub(crate) mod devices;
 mod files;
 mod job;
+mod memory;
 mod mounts;
 mod open_pool;
 mod pool;

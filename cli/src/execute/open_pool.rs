@@ -23,7 +23,7 @@ use pool::{
 
 use super::{
     background::Background,
-    devices,
+    devices, memory,
     mounts::{Mounts, Places},
     refusal::OrRefused,
     stream::Sending,
@@ -55,6 +55,8 @@ pub struct OpenPool {
     /// What is being sent, and must not go meanwhile.
     pub(super) sending: Mutex<Vec<Sending>>,
     pub(super) background: Background,
+    /// What holds where no property says otherwise.
+    pub(super) defaults: Settings,
     committer: Committer,
 }
 
@@ -69,7 +71,7 @@ impl OpenPool {
             force: opening.force,
             rename: opening.rename.then(|| known.name.to_string()),
             host: devices::host(),
-            settings: Settings::default(),
+            settings: memory::default_settings(),
         };
         let pool = pool::admin::open(devices, &options, Arc::new(SystemEnv)).or_refused("open", &known.name)?;
         if pool.engine().guid().0 != known.guid {
@@ -133,6 +135,7 @@ impl OpenPool {
             altroot: known.altroot.clone().unwrap_or_default(),
             sending: Mutex::default(),
             background,
+            defaults: memory::default_settings(),
             committer,
         }
     }
@@ -154,12 +157,12 @@ impl OpenPool {
 
     /// Has the engine follow the pool's properties that tune it.
     pub(super) fn tune(&self) {
-        let defaults = Settings::default();
+        let Settings { cache, dirty, .. } = self.defaults;
         let bytes = |property: &str, default: u64| {
             let set = self.datasets.pool_property(property).ok().flatten();
             set.and_then(|text| text.parse().ok()).unwrap_or(default)
         };
-        self.engine().tune(bytes("cache_size", defaults.cache), bytes("dirty_limit", defaults.dirty));
+        self.engine().tune(bytes("cache_size", cache), bytes("dirty_limit", dirty));
     }
 
     /// Drops what a receive left that was cut off by a crash.

@@ -57,17 +57,18 @@ impl OpenPool {
         if let Some(value) = self.computed(name)? {
             return Ok(record(value, Source::None));
         }
+        let usual = definition.and_then(|definition| definition.default).unwrap_or(NONE).to_owned();
+        let set = || self.datasets.pool_property(name).or_refused("open", self.name());
         let (value, default) = match name {
-            "altroot" => (Some(self.altroot.clone()).filter(|root| !root.is_empty()), NONE),
-            "readonly" => (self.engine().read_only().then(|| "on".to_owned()), "off"),
-            "ashift" => (Some(self.pool.label().ashift.to_string()), NONE),
-            _ => {
-                let set = self.datasets.pool_property(name).or_refused("open", self.name())?;
-                (set, definition.and_then(|definition| definition.default).unwrap_or(NONE))
-            }
+            "altroot" => (Some(self.altroot.clone()).filter(|root| !root.is_empty()), NONE.to_owned()),
+            "readonly" => (self.engine().read_only().then(|| "on".to_owned()), usual),
+            "ashift" => (Some(self.pool.label().ashift.to_string()), usual),
+            "cache_size" => (set()?, self.defaults.cache.to_string()),
+            "dirty_limit" => (set()?, self.defaults.dirty.to_string()),
+            _ => (set()?, usual),
         };
         let source = if value.is_some() { Source::Local } else { Source::Default };
-        let value = value.unwrap_or_else(|| default.to_owned());
+        let value = value.unwrap_or(default);
         Ok(record(if value.is_empty() { NONE.to_owned() } else { value }, source))
     }
 

@@ -134,6 +134,10 @@ impl Client {
             if let Some(response) = self.ask(&pool, &request, &mut stream, progress)? {
                 return Ok(response);
             }
+            if let (Request::Mount { name, .. }, Err(Some(reason))) = (&request, self.can_mount()) {
+                let what = name.as_ref().map_or(pool, ToString::to_string);
+                return Err(Failure::cannot("mount", what, reason).hint("files are reached by fs ls, fs cat and fs cp"));
+            }
         }
         let command = self.command.clone();
         let opened = self.open(known)?;

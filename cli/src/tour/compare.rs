@@ -1,26 +1,36 @@
 //! Copying a tree with all that belongs to it, and comparing two.
+//!
+//! Equal trees have the same names, and under each name the same type, mode, owner, size, time of change to the
+//! nanosecond, content, device number, link structure and attributes. Where data has holes does not count, nor do access
+//! times (comparing changes them), nor attributes that the system keeps for itself (security labels, ACLs).
 
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs::{self, File, FileTimes, Metadata},
-    io::Read,
+    fs::{self, File, Metadata},
+    io::{self, Read},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{
-    AtFlags, CWD, Timespec, Timestamps, XattrFlags, chownat, lgetxattr, llistxattr, lsetxattr, utimensat,
+    AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, chownat, lgetxattr, llistxattr, lsetxattr, mknodat,
+    utimensat,
 };
 
 use super::stage::Problem;
 
 /// What was copied or compared.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Amount {
-    pub(super) entries: u64,
-    pub(super) bytes: u64,
+pub struct Amount {
+    /// Files, folders and everything else that has a name.
+    pub entries: u64,
+    /// The sizes of the files.
+    pub bytes: u64,
 }
+
+/// How much is read at once.
+const BUFFER: usize = 1 << 17;
 
 type Outcome<T = ()> = Result<T, Problem>;
 
@@ -28,7 +38,7 @@ fn at<T, E: std::fmt::Display>(path: &Path, result: Result<T, E>) -> Outcome<T> 
     result.map_err(|error| Problem::at(path, &error))
 }
 
-/// The names in a folder, sorted. What the other side keeps for itself at its root is not a part of the tree.
+/// The names in a folder, sorted.
 fn names(folder: &Path) -> Outcome<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in at(folder, fs::read_dir(folder))? {
@@ -39,7 +49,7 @@ fn names(folder: &Path) -> Outcome<Vec<OsString>> {
 }
 
 /// Copies what is under `from` into the folder `to`: content, modes, owners (for root), times, links and attributes.
-pub(super) fn copy(from: &Path, to: &Path) -> Outcome<Amount> {
+pub fn copy(from: &Path, to: &Path) -> Outcome<Amount> {
     let mut copier = Copier { links: BTreeMap::new(), amount: Amount::default() };
     copier.folder(from, to)?;
     Ok(copier.amount)
@@ -77,7 +87,12 @@ impl Copier {
         {
             return at(to, fs::hard_link(first, to));
         }
-        self.amount.bytes += at(from, fs::copy(from, to))?;
+        if metadata.is_file() {
+            self.amount.bytes += at(from, fs::copy(from, to))?;
+        } else {
+            let kind = FileType::from_raw_mode(metadata.mode());
+            at(to, mknodat(CWD, to, kind, Mode::RUSR | Mode::WUSR, metadata.rdev()))?;
+        }
         keep(from, to)
     }
 }
@@ -90,44 +105,47 @@ fn keep(from: &Path, to: &Path) -> Outcome {
         at(to, chownat(CWD, to, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW))?;
     }
     for (name, value) in attributes(from)? {
-        at(to, lsetxattr(to, name.as_str(), &value, XattrFlags::empty()))?;
+        at(to, lsetxattr(to, &name[..], &value, XattrFlags::empty()))?;
     }
-    if metadata.is_symlink() {
-        let time = |seconds, nanos| Timespec { tv_sec: seconds, tv_nsec: nanos };
-        let times = Timestamps {
-            last_access: time(metadata.atime(), metadata.atime_nsec()),
-            last_modification: time(metadata.mtime(), metadata.mtime_nsec()),
-        };
-        return at(to, utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW));
+    if !metadata.is_symlink() {
+        at(to, fs::set_permissions(to, fs::Permissions::from_mode(metadata.mode() & 0o7777)))?;
     }
-    at(to, fs::set_permissions(to, fs::Permissions::from_mode(metadata.mode() & 0o7777)))?;
-    let times =
-        FileTimes::new().set_accessed(at(from, metadata.accessed())?).set_modified(at(from, metadata.modified())?);
-    at(to, File::open(to).and_then(|file| file.set_times(times)))
+    let time = |seconds, nanos| Timespec { tv_sec: seconds, tv_nsec: nanos };
+    let times = Timestamps {
+        last_access: time(metadata.atime(), metadata.atime_nsec()),
+        last_modification: time(metadata.mtime(), metadata.mtime_nsec()),
+    };
+    at(to, utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW))
 }
 
-/// The user's own attributes of a file; others are the system's business.
-fn attributes(path: &Path) -> Outcome<BTreeMap<String, Vec<u8>>> {
-    let mut names = vec![0; 65_536];
-    let len = match llistxattr(path, &mut names[..]) {
+/// The attributes that belong to a file wherever it is, as far as this user sees them.
+fn attributes(path: &Path) -> Outcome<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let len = match llistxattr(path, &mut [0_u8; 0][..]) {
         Ok(len) => len,
         Err(rustix::io::Errno::OPNOTSUPP) => 0,
         Err(error) => return Err(Problem::at(path, &error)),
     };
-    let names = names[..len].split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
+    if len == 0 {
+        return Ok(BTreeMap::new());
+    }
+    let mut names = vec![0; len];
+    let len = at(path, llistxattr(path, &mut names[..]))?;
+    let belongs =
+        |name: &[u8]| name.starts_with(b"user.") || name.starts_with(b"trusted.") || name == b"security.capability";
     let mut found = BTreeMap::new();
-    for name in names.filter(|name| name.starts_with("user.")) {
+    for name in names[..len].split(|byte| *byte == 0).filter(|name| belongs(name)) {
         let mut value = vec![0; 65_536];
         let len = at(path, lgetxattr(path, name, &mut value[..]))?;
         value.truncate(len);
-        found.insert(name.to_owned(), value);
+        found.insert(name.to_vec(), value);
     }
     Ok(found)
 }
 
-/// Compares two trees: names, content, types, modes, owners, times, links and attributes must be the same.
-pub(super) fn trees(wanted: &Path, found: &Path) -> Outcome<Amount> {
-    let mut comparer = Comparer { links: BTreeMap::new(), amount: Amount::default() };
+/// Compares two trees, which must be equal.
+pub fn trees(wanted: &Path, found: &Path) -> Outcome<Amount> {
+    let buffers = [vec![0; BUFFER], vec![0; BUFFER]];
+    let mut comparer = Comparer { links: BTreeMap::new(), amount: Amount::default(), buffers };
     comparer.folder(wanted, found)?;
     Ok(comparer.amount)
 }
@@ -136,6 +154,8 @@ struct Comparer {
     /// Which file on one side is which on the other.
     links: BTreeMap<(u64, u64), (u64, u64)>,
     amount: Amount,
+    /// What was read of each side.
+    buffers: [Vec<u8>; 2],
 }
 
 impl Comparer {
@@ -158,7 +178,7 @@ impl Comparer {
         let (this, that) = (at(wanted, fs::symlink_metadata(wanted))?, at(found, fs::symlink_metadata(found))?);
         self.amount.entries += 1;
         if let Some(what) = difference(&this, &that) {
-            return Err(Problem::new(format!("{} differs in {what}", found.display())));
+            return Err(Problem::new(format!("{} differs in {what}: {this:?}, {that:?}", found.display())));
         }
         let twin = *self.links.entry((this.dev(), this.ino())).or_insert((that.dev(), that.ino()));
         if twin != (that.dev(), that.ino()) {
@@ -170,12 +190,29 @@ impl Comparer {
         if this.is_dir() {
             return self.folder(wanted, found);
         }
-        let same = match this.is_symlink() {
-            true => at(wanted, fs::read_link(wanted))? == at(found, fs::read_link(found))?,
-            false => same_content(wanted, found)?,
+        let same = match (this.is_symlink(), this.is_file()) {
+            (true, _) => at(wanted, fs::read_link(wanted))? == at(found, fs::read_link(found))?,
+            (_, true) => self.same_content(wanted, found)?,
+            // Pipes, sockets and devices have none.
+            _ => true,
         };
         self.amount.bytes += this.len();
         if same { Ok(()) } else { Err(Problem::new(format!("{} differs in content", found.display()))) }
+    }
+
+    fn same_content(&mut self, wanted: &Path, found: &Path) -> Outcome<bool> {
+        let (mut this, mut that) = (at(wanted, File::open(wanted))?, at(found, File::open(found))?);
+        let [one, two] = &mut self.buffers;
+        loop {
+            let len = at(wanted, this.read(one))?;
+            let rest = that.read_exact(&mut two[..len]).map(|()| len);
+            match rest {
+                Ok(0) => return Ok(at(found, that.read(two))? == 0),
+                Ok(len) if one[..len] == two[..len] => {}
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(Problem::at(found, &error)),
+                _ => return Ok(false),
+            }
+        }
     }
 }
 
@@ -185,21 +222,8 @@ fn difference(this: &Metadata, that: &Metadata) -> Option<&'static str> {
         ("owner", (this.uid(), this.gid()) == (that.uid(), that.gid())),
         ("size", this.is_dir() || this.len() == that.len()),
         ("time", (this.mtime(), this.mtime_nsec()) == (that.mtime(), that.mtime_nsec())),
+        ("device number", this.rdev() == that.rdev()),
         ("number of links", this.is_dir() || this.nlink() == that.nlink()),
     ];
     rows.into_iter().find(|(_, same)| !same).map(|(what, _)| what)
-}
-
-fn same_content(wanted: &Path, found: &Path) -> Outcome<bool> {
-    let (mut this, mut that) = (at(wanted, File::open(wanted))?, at(found, File::open(found))?);
-    let (mut one, mut two) = (vec![0; 1 << 17], vec![0; 1 << 17]);
-    loop {
-        let len = at(wanted, this.read(&mut one))?;
-        let rest = at(found, that.read_exact(&mut two[..len]).map(|()| len));
-        match rest {
-            Ok(0) => return Ok(at(found, that.read(&mut two))? == 0),
-            Ok(len) if one[..len] == two[..len] => {}
-            _ => return Ok(false),
-        }
-    }
 }

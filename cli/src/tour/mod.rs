@@ -8,7 +8,7 @@
 //! stage     the programs, the folder, the clock
 //! ```
 
-mod compare;
+pub mod compare;
 mod stage;
 
 use std::{
@@ -16,7 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::stage::{Problem, Stage};
+pub use self::stage::Problem;
+use self::stage::Stage;
 
 /// Runs the tour on the files under `source`, writing to `output`.
 pub fn run(source: Option<&Path>, output: &mut dyn io::Write) -> Result<(), Problem> {
@@ -45,8 +46,8 @@ fn act(stage: &mut Stage<'_>, source: &Path) -> Result<(), Problem> {
     stage.create("tank", &tank, &["-O", "compression=zstd-1"])?;
     // Comparing a copy reads it; without access times that leaves it as it was received.
     stage.create("vault", &vault, &["-O", "atime=off"])?;
-    stage.find_mounts()?;
     stage.fs(&["create", "tank/home"])?;
+    stage.find_mounts()?;
     stage.fs(&["create", "-o", "recordsize=1M", "tank/media"])?;
 
     stage.say(&format!("Copy {} in, and compare every byte", source.display()))?;

@@ -124,11 +124,12 @@ impl<'a> Stage<'a> {
         self.run("pool", arguments, |_| {})
     }
 
-    /// Creates a pool in a new image, mounted in the tour's folder.
+    /// Creates a pool in a new image, with its data sets mounted in the tour's folder. The root data set is not: below a
+    /// mount of theirs, ordinary users can often make no other.
     pub(super) fn create(&mut self, name: &str, image: &str, options: &[&str]) -> Result<(), Problem> {
         let mountpoint = self.mountpoint(name).display().to_string();
         let vdev = format!("8G:{image}");
-        self.pool(&[&["create", "-m", &mountpoint], options, &[name, &vdev]].concat())
+        self.pool(&[&["create", "-m", &mountpoint, "-O", "canmount=off"], options, &[name, &vdev]].concat())
     }
 
     pub(super) fn fs(&mut self, arguments: &[&str]) -> Result<(), Problem> {
@@ -152,7 +153,7 @@ impl<'a> Stage<'a> {
     /// Finds out whether the pools are mounted, and says so.
     pub(super) fn find_mounts(&mut self) -> Result<(), Problem> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let place = self.mountpoint("tank").display().to_string();
+        let place = self.mountpoint("tank/home").display().to_string();
         self.mounted = mounts.lines().any(|line| line.split(' ').nth(4) == Some(&place));
         self.note(match self.mounted {
             true => "This machine lets us mount: files go through the kernel.",

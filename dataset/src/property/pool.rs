@@ -54,13 +54,13 @@ pub static POOL: &[Definition] = &[
         "CACHE_SIZE",
         Syntax::AtLeast(16 << 20),
         "268435456",
-        "The most memory for data and metadata kept after reading.",
+        "The most memory for data and metadata kept after reading; by default no more than an eighth of what there is.",
     ),
     settable(
         "dirty_limit",
         "DIRTY_LIMIT",
         Syntax::AtLeast(16 << 20),
         "134217728",
-        "The most memory for changes that are not on a device yet; writers wait beyond it.",
+        "The most memory for changes not on a device yet; writers wait beyond it. By default no more than a sixteenth of all.",
     ),
 ];

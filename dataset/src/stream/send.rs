@@ -143,7 +143,7 @@ struct Sending<'a> {
     index: Index,
     crew: Crew,
     queue: VecDeque<Waiting>,
-    /// The bytes of the blocks in the queue.
+    /// The bytes of the blocks and ranges in the queue.
     ahead: u64,
     progress: &'a mut dyn FnMut(u64),
 }
@@ -160,6 +160,8 @@ impl Sending<'_> {
                 Some(leaf) => {
                     let (range, blocks) = diff(&place, leaf, born_after);
                     totals += Totals::of(&range);
+                    // An increment may be all ranges and no blocks.
+                    self.ahead += range.weight() as u64;
                     self.queue.push_back(Waiting::Range(range));
                     self.read_ahead(blocks)?;
                 }
@@ -198,11 +200,12 @@ impl Sending<'_> {
         }
     }
 
-    /// Writes until at most `ahead` bytes of blocks wait.
+    /// Writes until at most `ahead` bytes wait.
     fn drain(&mut self, ahead: u64) -> Result<()> {
         while self.ahead > ahead || ahead == 0 || self.queue.len() > 4096 {
             match self.queue.pop_front() {
                 Some(Waiting::Range(range)) => {
+                    self.ahead -= range.weight() as u64;
                     self.index.range(self.frames.offset(), range.low, self.frames.chain());
                     self.frames.put(Kind::Range, &range.encode())?;
                 }

@@ -1,0 +1,226 @@
+//! Cenote in the hands of somebody who is not root, with the folders and mount points of an ordinary home.
+//!
+//! Root runs these tests: in a mount namespace of their own, in which a node of the FUSE device that everybody may open
+//! (or nobody) lies over `/dev/fuse`, whatever the machine's is like; the real programs run there under a user number that
+//! owns nothing else. Mounts are made by the set-uid program `fusermount3`. Where any of that cannot be had, they are
+//! skipped and say why.
+
+mod lab;
+
+use std::{
+    fs::{self, Permissions},
+    io::{BufRead, BufReader, Write},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{PermissionsExt, chown},
+    },
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+};
+
+use lab::{Lab, wait_until};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+
+/// The number of a user and of a group that have nothing else.
+fn number() -> u32 {
+    100_000 + std::process::id() % 100_000
+}
+
+/// Somebody with a home of their own, and the namespace they live in.
+struct User {
+    lab: Lab,
+    /// Holds the namespace until its standard input ends.
+    namespace: Child,
+    home: PathBuf,
+}
+
+impl User {
+    /// A user for whom the device has this mode, on a machine with this `/etc/fuse.conf`; `None`, after saying why, where
+    /// that cannot be arranged.
+    fn new(device_mode: u32, fuse_conf: &str) -> Option<User> {
+        match User::arrange(device_mode, fuse_conf) {
+            Ok(user) => Some(user),
+            Err(why) => {
+                // Past the test harness, which shows what passing tests print to nobody.
+                let _ = writeln!(std::io::stderr(), "skipped: {why}");
+                None
+            }
+        }
+    }
+
+    fn arrange(device_mode: u32, fuse_conf: &str) -> Result<User, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("only root becomes another user".into());
+        }
+        for program in ["unshare", "nsenter", "setpriv", "fusermount3"] {
+            let found = Command::new("sh").args(["-c", "command -v \"$0\" >&2", program]).output();
+            if !found.is_ok_and(|output| output.status.success()) {
+                return Err(format!("there is no {program}"));
+            }
+        }
+        let lab = Lab::new();
+        let (home, programs) = (lab.path("home"), lab.path("bin"));
+        let (node, passwd, configuration) = (lab.path("fuse"), lab.path("passwd"), lab.path("fuse.conf"));
+        let make = || {
+            fs::set_permissions(lab.path(""), Permissions::from_mode(0o755))?;
+            fs::create_dir(&home)?;
+            chown(&home, Some(number()), Some(number()))?;
+            // Where they were built may be closed to others.
+            fs::create_dir(&programs)?;
+            fs::copy(env!("CARGO_BIN_EXE_pool"), programs.join("pool"))?;
+            fs::copy(env!("CARGO_BIN_EXE_fs"), programs.join("fs"))?;
+            mknodat(CWD, &node, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(10, 229))?;
+            fs::set_permissions(&node, Permissions::from_mode(device_mode))?;
+            fs::write(&configuration, fuse_conf)?;
+            // The helper wants the user to have a name.
+            let entry = format!("somebody:x:{0}:{0}::{1}:/bin/sh\n", number(), home.display());
+            fs::write(&passwd, fs::read_to_string("/etc/passwd")? + &entry)
+        };
+        make().map_err(|error| format!("no FUSE device for somebody else: {error}"))?;
+        let script = "mount --bind \"$0\" /dev/fuse && mount --bind \"$1\" /etc/passwd && \
+                      mount --bind \"$2\" /etc/fuse.conf && echo ready && exec cat";
+        let mut namespace = Command::new("unshare")
+            .args(["-m", "--propagation", "private", "sh", "-c", script])
+            .args([&node, &passwd, &configuration])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut said = String::new();
+        let _ = BufReader::new(namespace.stdout.as_mut().expect("it was asked for")).read_line(&mut said);
+        let user = User { lab, namespace, home };
+        if said != "ready\n" {
+            return Err("there are no mount namespaces, or no /dev/fuse to put another one over".into());
+        }
+        let opened = user.run("exec 3<>/dev/fuse").status.success();
+        let permitted = device_mode & 0o006 == 0o006;
+        if opened == permitted {
+            Ok(user)
+        } else {
+            Err("device nodes do not work in the folder for temporary files".into())
+        }
+    }
+
+    /// Runs a script in the home.
+    fn run(&self, script: &str) -> Output {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--mount=/proc/{}/ns/mnt", self.namespace.id()));
+        let number = number().to_string();
+        command.args(["setpriv", "--reuid", &number, "--regid", &number, "--clear-groups"]);
+        command.args(["sh", "-ec", &format!("cd \"$HOME\"\n{script}")]).env_clear();
+        command.env("HOME", &self.home).env("XDG_RUNTIME_DIR", self.home.join("run")).env("TZ", "UTC");
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.lab.at("bin")));
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// What a script prints that must succeed.
+    #[track_caller]
+    fn sh(&self, script: &str) -> String {
+        let Output { status, stdout, stderr } = self.run(script);
+        let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert!(status.success(), "{script}\n{status}\n{stdout}{stderr}");
+        stdout.into_owned()
+    }
+
+    /// What a script says on standard error that must fail.
+    #[track_caller]
+    fn fails(&self, script: &str) -> String {
+        let output = self.run(script);
+        assert!(!output.status.success(), "{script}\n{}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Kills the process that serves the user's pool.
+    fn kill_service(&self) {
+        let program = self.lab.path("bin/pool");
+        let words = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let serves = |pid: &u32| words(*pid).starts_with(&[program.as_os_str().as_bytes(), b"\0service\0"].concat());
+        let processes =
+            || fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let pid = processes().find(serves).expect("the pool has a service");
+        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+        wait_until("the service is gone", || !serves(&pid));
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.run("for pool in $(pool list -H -o name); do pool export -f $pool; done");
+        drop(self.namespace.stdin.take());
+        let _ = self.namespace.wait();
+    }
+}
+
+#[test]
+fn an_ordinary_user_mounts_through_the_helper() {
+    let Some(user) = User::new(0o666, "user_allow_other\n") else { return };
+    user.sh("pool create tank 256M:tank.img; fs create tank/work");
+    let mounted = user.sh("grep \" $HOME/tank/work \" /proc/self/mountinfo");
+    assert!(mounted.contains("nosuid") && mounted.contains(&format!("user_id={}", number())), "{mounted}");
+    assert_eq!(
+        user.sh("fs list -H -o name,mountpoint").replace(&user.home.display().to_string(), "~"),
+        "tank\t~/tank\ntank/work\t~/tank/work\n"
+    );
+
+    user.sh("cd tank/work; echo text > file; ln file second; ln -s file link; mkdir -m 700 folder; mkfifo pipe; chmod 4755 file");
+    assert_eq!(user.sh("stat -c '%u %g %a %h' tank/work/file"), format!("{0} {0} 4755 2\n", number()));
+    user.sh("fs snapshot tank/work@one; rm -r tank/work/*; echo other > tank/work/file");
+    assert_eq!(user.sh("cat tank/work/.zfs/snapshot/one/second"), "text\n");
+    assert_eq!(
+        user.sh("fs rollback tank/work@one; cat tank/work/link; ls tank/work"),
+        "text\nfile\nfolder\nlink\npipe\nsecond\n"
+    );
+    user.sh("fs send tank/work@one > stream; fs receive tank/copy < stream; cmp tank/work/file tank/copy/file");
+    user.sh("fs clone tank/work@one tank/clone; cmp tank/work/file tank/clone/file; fs destroy tank/clone");
+
+    // What is in use stays; what is not goes and comes back.
+    assert!(user.fails("exec 3< tank/work/file; fs unmount tank/work").contains("in use"));
+    user.sh("fs unmount tank/work; test ! -e tank/work/file; fs mount tank/work; test -e tank/work/file");
+    user.sh("fs set mountpoint=$HOME/elsewhere tank/work; test -e elsewhere/file; fs inherit mountpoint tank/work");
+
+    user.sh("pool export tank; test ! -e tank/work; ! grep \" $HOME/tank\" /proc/self/mountinfo; pool check -d . tank");
+    assert_eq!(user.sh("pool import -d . tank; cat tank/work/file"), "text\n");
+
+    // Killed, its mounts are dead; the next import puts that right.
+    user.sh("echo kept > tank/work/kept; fs snapshot tank/work@two");
+    user.kill_service();
+    assert_eq!(user.sh("pool import tank; cat tank/work/kept"), "kept\n");
+    user.sh("pool export tank; pool check -d . tank; pool import -d . tank; pool destroy -f tank");
+    assert_eq!(user.sh("pool list -H; test ! -e tank"), "");
+}
+
+#[test]
+fn mounts_below_mounts_need_them_shared_or_a_plain_folder() {
+    let Some(user) = User::new(0o666, "") else { return };
+    user.sh("pool create tank 256M:tank.img; echo text > tank/file");
+    let refused = user.fails("fs create tank/work");
+    assert!(refused.contains("created, but not mounted") && refused.contains("canmount=off"), "{refused}");
+    user.sh("fs set canmount=off tank; fs mount -a; test ! -e tank/file; echo text > tank/work/file");
+    user.sh("fs snapshot tank/work@one; pool export tank; pool import -d . tank; cmp tank/work/file tank/work/.zfs/snapshot/one/file");
+    user.sh("pool export tank; pool check -d . tank");
+}
+
+#[test]
+fn the_tour_takes_ordinary_users_along() {
+    let Some(user) = User::new(0o666, "") else { return };
+    user.sh("mkdir source; echo one > source/one; ln source/one source/two; ln -s one source/three");
+    let said = user.sh("pool tour source");
+    assert!(said.contains("files go through the kernel") && said.contains("All is well"), "{said}");
+}
+
+#[test]
+fn a_user_who_may_not_use_fuse_works_without_mounts() {
+    let Some(user) = User::new(0o600, "") else { return };
+    let created = user.run("pool create tank 256M:tank.img");
+    assert!(created.status.success(), "{created:?}");
+    user.sh("fs create tank/work; ! grep \" $HOME/\" /proc/self/mountinfo");
+    user.sh("mkdir tree; echo text > tree/file; ln tree/file tree/second; chmod 750 tree/file");
+    user.sh("fs cp -r tree tank/work:/; fs snapshot tank/work@one; echo more > more; fs cp more tank/work:/tree/file");
+    assert_eq!(user.sh("fs cat tank/work:/tree/file tank/work@one:/tree/file"), "more\ntext\n");
+    user.sh("fs rollback tank/work@one; mkdir back; fs cp -r tank/work:/tree back; diff -r tree back/tree");
+    assert_eq!(user.sh("stat -c '%a %h %u' back/tree/file"), format!("750 2 {}\n", number()));
+    user.sh("fs send tank/work@one > stream; fs receive tank/copy < stream");
+    let refused = user.fails("fs mount tank/work");
+    assert!(refused.contains("/dev/fuse"), "{refused}");
+    user.sh("pool export tank; pool check -d . tank; pool import -d . tank; fs cat tank/copy:/tree/file; pool destroy -f tank");
+}
