@@ -24,7 +24,7 @@ pub(crate) fn fill(image: &Path, dataset: &str, files: usize) {
     let name: DatasetName = dataset.parse().unwrap();
     let device = Arc::new(FileDevice::open(image, Access::ReadWrite).unwrap());
     let pool = open(vec![device], &OpenOptions::default(), Arc::new(SystemEnv)).unwrap();
-    let datasets = Datasets::open(pool.engine().clone(), pool.name().parse().unwrap());
+    let datasets = Datasets::open(pool.engine().clone(), pool.name().parse().unwrap()).unwrap();
     let committer = Committer::spawn(pool.engine().clone(), Duration::from_secs(5));
     populate(datasets.open_dataset(&name).unwrap().fs(), files);
     drop(committer);

@@ -3,10 +3,6 @@
 //! The service is this very program with the arguments `service NAME`. It leaves the command's session, keeps none of its
 //! files, and says over a pipe, in one frame, that it is ready or why it is not: so a command that starts a service
 //! fails with the service's own words. What it says later goes to its log.
-//!
-//! The C library's allocator is told to keep few arenas. It would give every thread one of its own, and memory that one
-//! thread has freed would not serve another: a service that walks, sends and receives a million files then holds twice
-//! what it uses.
 
 use std::{
     env,
