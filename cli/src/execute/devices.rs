@@ -190,6 +190,17 @@ impl Found {
         leaves.filter(|leaf| !self.paths.contains_key(&leaf.guid)).map(|leaf| leaf.path.clone()).collect()
     }
 
+    /// Refuses a pool that is not all there.
+    pub(crate) fn complete(&self) -> Result<(), Failure> {
+        match self.missing().first() {
+            None => Ok(()),
+            Some(missing) => {
+                Err(Failure::cannot("import", &self.label.pool_name, format!("its device {missing} is missing"))
+                    .hint("look there too: pool import -d DIR"))
+            }
+        }
+    }
+
     /// Where its devices are, in the order of the label.
     pub(crate) fn in_order(&self) -> Vec<DevicePath> {
         let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());

@@ -6,6 +6,7 @@
 //! mounts      which data sets are mounted where
 //! background  freeing, history                     job         progress, cancelling, the stream beside a request
 //! check       verifying a pool that nobody has open
+//! rewind      choosing an older state to go back to
 //! refusal     errors of the layers below as failures
 //! ```
 //!
@@ -22,6 +23,7 @@ mod open_pool;
 mod pool;
 mod property;
 mod refusal;
+pub(crate) mod rewind;
 mod snapshot;
 mod stream;
 #[cfg(test)]

@@ -19,6 +19,7 @@ use pool::{
     device::{Access, Device},
     env::SystemEnv,
     txg::{Committer, Engine, Settings},
+    units::Txg,
 };
 
 use super::{
@@ -70,6 +71,7 @@ impl OpenPool {
             rename: opening.rename.then(|| known.name.to_string()),
             host: devices::host(),
             settings: Settings::default(),
+            state: known.state.map(Txg),
         };
         let pool = pool::admin::open(devices, &options, Arc::new(SystemEnv)).or_refused("open", &known.name)?;
         if pool.engine().guid().0 != known.guid {
@@ -115,6 +117,7 @@ impl OpenPool {
             read_only: false,
             no_mount: true,
             altroot: given("altroot").map(|given| given.value.clone()),
+            state: None,
         };
         Ok(OpenPool::assemble(pool, datasets, &known, false))
     }

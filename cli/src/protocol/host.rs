@@ -38,7 +38,7 @@ pub enum HostRequest {
         /// Directories and devices to look at; empty for the usual places.
         search: Vec<PathBytes>,
     },
-    /// Import pools, or bring known ones back whose service ended. `Imported`
+    /// Import pools, or bring known ones back whose service ended. `Imported`, or `Rewound` if going back was asked for
     Import(ImportPool),
     /// Verify a pool that is not imported. `Checked`
     Check {
@@ -81,6 +81,17 @@ pub struct ImportPool {
     pub no_mount: bool,
     /// Properties of the pool for as long as it is imported, `readonly` among them.
     pub assignments: Vec<Assignment>,
+    /// Go back to an older state first if need be; only for one pool.
+    pub rewind: Option<Rewind>,
+}
+
+/// To which state a pool is to go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rewind {
+    /// That of this transaction group; `None` for the newest that can be read.
+    pub to: Option<u64>,
+    /// Only say what would be.
+    pub dry_run: bool,
 }
 
 /// What this machine answers.
@@ -94,6 +105,8 @@ pub enum HostResponse {
     Importable(Vec<ImportablePool>),
     /// The names of the pools that were imported.
     Imported(Vec<String>),
+    /// How the pool went back before it was imported, or would.
+    Rewound(RewindReport),
     /// What a verification found.
     Checked(CheckReport),
 }

@@ -191,6 +191,39 @@ pub struct ImportablePool {
     pub vdevs: Vec<(String, String)>,
 }
 
+/// A committed state of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateRecord {
+    /// Its transaction group.
+    pub txg: u64,
+    /// When it was committed.
+    pub time: i64,
+}
+
+/// A state that cannot be gone back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedState {
+    /// Which.
+    pub state: StateRecord,
+    /// What is damaged.
+    pub problem: String,
+}
+
+/// How a pool goes back to an older state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RewindReport {
+    /// The pool's name.
+    pub pool: String,
+    /// Its newest state.
+    pub newest: StateRecord,
+    /// The state that it goes back to; the newest if that can be read.
+    pub taken: StateRecord,
+    /// The newer ones that cannot be read, newest first.
+    pub passed: Vec<PassedState>,
+    /// It has not been done.
+    pub dry_run: bool,
+}
+
 /// What the verification of a pool found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckReport {

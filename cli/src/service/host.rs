@@ -10,6 +10,7 @@ use std::{
 
 use dataset::name::DatasetName;
 use fuse_mount::{detach_dead, mounts};
+use pool::{admin::OpenOptions, device::Access, env::SystemEnv, units::Txg};
 
 use super::{
     client::Client,
@@ -17,14 +18,14 @@ use super::{
 };
 use crate::{
     execute::{
-        Job, MountPlaces, OpenPool, Opening, check,
+        Job, MountPlaces, OpenPool, Opening, OrRefused, check,
         devices::{self, Found, NewDevices, check_new},
-        texts,
+        rewind, texts,
     },
     failure::Failure,
     protocol::{
         Assignment, CreatePool, HostRequest, HostResponse, ImportPool, Layout, OnProgress, PathBytes, PoolSelector,
-        Request,
+        Request, Rewind, RewindReport,
     },
 };
 
@@ -42,6 +43,7 @@ impl Client {
                 pools.iter().try_for_each(|pool| self.export(pool, force)).map(|()| HostResponse::Done)
             }
             HostRequest::Importable { search } => self.importable(&search),
+            HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
             HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
             HostRequest::Check { pool, search } => self.check(&pool, &search, progress),
         }
@@ -71,6 +73,7 @@ impl Client {
             read_only: false,
             no_mount: false,
             altroot: altroot(pool_assignments),
+            state: None,
         };
         pool.record(&self.command);
         pool.close()?;
@@ -176,6 +179,54 @@ impl Client {
         }
     }
 
+    /// Imports a pool after going back to an older state if need be, or says what that would lose. To be read only, the
+    /// pool is shown at that state, and nothing is written.
+    fn rewind(&mut self, import: &ImportPool) -> Result<RewindReport, Failure> {
+        let (Some(which), Some(rewind)) = (&import.which, import.rewind) else {
+            return Err(Failure::usage("only one pool at a time can go back: name it"));
+        };
+        let (name, paths) = self.closed_pool(which, import)?;
+        let writes = !rewind.dry_run && on_or_off(&import.assignments, "readonly") != Some(true);
+        let lock = self.lock(&name)?;
+        let access = if writes { Access::ReadWrite } else { Access::ReadOnly };
+        let devices = devices::open_all(&paths, access).or_refused("open", &name)?;
+        let report = rewind::choose(&name, &devices, rewind.to, import.force || !writes)?;
+        if rewind.dry_run {
+            return Ok(report);
+        }
+        if writes && report.taken != report.newest {
+            let options = OpenOptions { force: import.force, host: devices::host(), ..OpenOptions::default() };
+            let to = Txg(report.taken.txg);
+            pool::admin::rewind(&devices, to, &options, &SystemEnv).or_refused("go back with", &name)?;
+        }
+        drop((devices, lock));
+        let at = Rewind { to: Some(report.taken.txg).filter(|_| !writes), ..rewind };
+        match self.import(&ImportPool { rewind: Some(at), ..import.clone() }) {
+            Ok(_) => Ok(RewindReport { dry_run: false, ..report }),
+            Err(failure) if report.taken == report.newest => Err(failure),
+            Err(failure) => {
+                Err(failure.hint(format!("the pool has gone back to transaction group {}", report.taken.txg)))
+            }
+        }
+    }
+
+    /// The name and the devices of a pool that is known or found, and that nobody serves.
+    fn closed_pool(&self, which: &PoolSelector, import: &ImportPool) -> Result<(String, Vec<PathBuf>), Failure> {
+        let (name, devices) = match self.find_known(which)? {
+            Some(known) if self.is_served(known.name.as_str()) => {
+                let hint = format!("export it first: pool export {}", known.name);
+                return Err(Failure::cannot("go back with", &known.name, "it is imported").hint(hint));
+            }
+            Some(known) => (known.name.to_string(), devices_now(&known, import)?),
+            None => {
+                let found = find_one(which, &import.search)?;
+                found.complete()?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        Ok((name, devices.iter().map(DevicePath::to_path).collect()))
+    }
+
     fn find_known(&self, which: &PoolSelector) -> Result<Option<KnownPool>, Failure> {
         match which {
             PoolSelector::Name(name) => self.registry.get(name),
@@ -228,6 +279,7 @@ impl Client {
             read_only: on_or_off(&import.assignments, "readonly").unwrap_or(known.read_only),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments).or_else(|| known.altroot.clone()),
+            state: shown_state(import).or(known.state.filter(|_| on_or_off(&import.assignments, "readonly") != Some(false))),
             ..known.clone()
         };
         self.registry.put(&known)?;
@@ -250,15 +302,14 @@ impl Client {
             let hint = format!("give it another name: pool import {} NEWNAME", found.label.pool);
             return Err(refused(format!("a pool named '{name}' is already imported")).hint(hint));
         }
-        if let Some(missing) = found.missing().first() {
-            return Err(refused(format!("its device {missing} is missing")).hint("look there too: pool import -d DIR"));
-        }
+        found.complete()?;
         let known = KnownPool {
             guid: found.label.pool.0,
             devices: found.in_order(),
             read_only: on_or_off(&import.assignments, "readonly").unwrap_or(false),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments),
+            state: shown_state(import),
             name,
         };
         let lock = self.lock(known.name.as_str())?;
@@ -299,6 +350,12 @@ fn on_or_off(assignments: &[Assignment], property: &str) -> Option<bool> {
     assignments.iter().find(|a| a.name == property).map(|a| a.value == "on")
 }
 
+/// The older state that a pool is imported at, to be read only.
+fn shown_state(import: &ImportPool) -> Option<u64> {
+    let read_only = on_or_off(&import.assignments, "readonly") == Some(true);
+    import.rewind.and_then(|rewind| rewind.to).filter(|_| read_only)
+}
+
 /// Where the devices of a known pool are: where it was said to look for them, or where they were.
 fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<DevicePath>, Failure> {
     if import.which.is_none() || import.search.is_empty() {
@@ -306,11 +363,7 @@ fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<DevicePath>
     }
     let found = devices::find(&import.search)?.into_iter().find(|found| found.label.pool.0 == known.guid);
     let Some(found) = found else { return Ok(known.devices.clone()) };
-    match found.missing().first() {
-        None => Ok(found.in_order()),
-        Some(missing) => Err(Failure::cannot("import", &known.name, format!("its device {missing} is missing"))
-            .hint("look there too: pool import -d DIR")),
-    }
+    found.complete().map(|()| found.in_order())
 }
 
 /// Finds one pool by its name or number.

@@ -8,6 +8,7 @@
 //! create    labels on every device, then the first commit
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
+//! rewind    going back to an older state
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
 
@@ -16,6 +17,7 @@ mod create;
 mod open;
 mod pool;
 pub mod probe;
+mod rewind;
 
 #[cfg(test)]
 mod tests;
@@ -25,4 +27,5 @@ pub use self::{
     create::{CreateOptions, MIN_DEVICE, create},
     open::{OpenOptions, open},
     pool::Pool,
+    rewind::{KeptState, SAFE_STATES, rewind, states},
 };

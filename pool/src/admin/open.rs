@@ -16,7 +16,7 @@ use crate::{
         vdev_config::VdevConfig,
     },
     space::{Space, SpaceRoot},
-    txg::{Ancestry, Engine, Opening, Plain, Settings},
+    txg::{Ancestry, Engine, Opening, Plain, Settings, state_of},
     units::{Guid, Txg, VdevId},
     vdev::{labels, uberblocks},
 };
@@ -34,6 +34,9 @@ pub struct OpenOptions {
     pub host: (u64, String),
     /// What an operator may tune.
     pub settings: Settings,
+    /// Which state of the newest one's line to show, if not the newest: only for reading. To go on from an older one, see
+    /// [`rewind`](super::rewind).
+    pub state: Option<Txg>,
 }
 
 /// Opens the pool that these devices are: all of them, in any order, and no other.
@@ -45,23 +48,24 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
     let members = members(&label, &by_guid)?;
-    let readable: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
-    let ranking = uberblocks::find_uberblocks(&readable, label.pool)?;
-    let Some(newest) = ranking.candidates.into_iter().next() else {
-        return Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock"));
+    let line = line(&label, &devices)?;
+    let newest = match options.state {
+        Some(txg) if options.read_only => chosen(&label, &line, txg)?,
+        Some(_) => return Err(Error::Request("only for reading can a pool be opened at an older state".into())),
+        None => &line[0],
     };
-    let first = first_txg(&label, &newest)?;
+    let first = first_txg(&label, &line[0], newest)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
     let opening = Opening {
         guid: label.pool,
-        storage: open_storage(&label, &members, &newest)?,
+        storage: open_storage(&label, &members, newest)?,
         ancestry: Ancestry { epoch, parent: newest.epoch, forked_at: newest.txg },
         uberblock: Some(newest.clone()),
         first,
         read_only: options.read_only,
     };
     let engine = Engine::open(opening, env, options.settings);
-    check_catalogue(&engine).map_err(|error| unreadable(&label, &newest, &error))?;
+    check_catalogue(&engine).map_err(|error| unreadable(&label, newest, &error))?;
     if !options.read_only {
         label.state = PoolState::Active;
         label.txg = first;
@@ -76,9 +80,28 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     Ok(Pool::new(engine, label))
 }
 
-/// The transaction group to begin with: above every one that was ever used, and not in the slot of the newest uberblock,
-/// which would be lost if power failed while the first commit overwrote it.
-fn first_txg(label: &Label, newest: &Uberblock) -> Result<Txg> {
+/// The uberblocks of the newest state's line, newest first: at least one.
+pub(super) fn line(label: &Label, devices: &[Arc<dyn Device>]) -> Result<Vec<Uberblock>> {
+    let readable: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+    let line = uberblocks::find_uberblocks(&readable, label.pool)?.candidates;
+    match line.is_empty() {
+        true => Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock")),
+        false => Ok(line),
+    }
+}
+
+/// The state of transaction group `txg`, if it is on the line.
+pub(super) fn chosen<'a>(label: &Label, line: &'a [Uberblock], txg: Txg) -> Result<&'a Uberblock> {
+    line.iter().find(|uberblock| uberblock.txg == txg).ok_or_else(|| {
+        let oldest = line.last().map_or(Txg::ZERO, |uberblock| uberblock.txg);
+        let kept = format!("the oldest one kept is of {oldest}, the newest of {}", line[0].txg);
+        Error::Request(format!("pool {} has no state of transaction group {txg}: {kept}", label.pool_name))
+    })
+}
+
+/// The transaction group to begin with: above every one that was ever used, and in the slot neither of the newest
+/// uberblock nor of the one that is gone on from, which would be lost if power failed while the first commit overwrote it.
+pub(super) fn first_txg(label: &Label, newest: &Uberblock, base: &Uberblock) -> Result<Txg> {
     let last = newest.txg.max(label.txg);
     if last.0 >= Txg::LIMIT.0 / 2 {
         return Err(Error::damaged(
@@ -86,8 +109,11 @@ fn first_txg(label: &Label, newest: &Uberblock) -> Result<Txg> {
             format!("it counts {last} transaction groups"),
         ));
     }
-    let next = last.next();
-    Ok(if slot(next) == slot(newest.txg) { next.next() } else { next })
+    let mut next = last.next();
+    while [newest, base].iter().any(|spared| slot(next) == slot(spared.txg)) {
+        next = next.next();
+    }
+    Ok(next)
 }
 
 /// Reads the catalogue's root.
@@ -115,10 +141,10 @@ fn complete_vdevs(engine: &Engine, label: &Label) {
     }
 }
 
-type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
+pub(super) type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
 
 /// The newest label, and the devices by their guids.
-fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
+pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     let mut newest: Option<Label> = None;
     let mut by_guid = BTreeMap::new();
     for device in devices {
@@ -138,7 +164,7 @@ fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     Ok((newest, by_guid))
 }
 
-fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
+pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
     if options.force {
         return Ok(());
     }
@@ -157,7 +183,7 @@ fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
 }
 
 /// The pool's vdevs with their devices; every one must be there.
-fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig, Arc<dyn Device>)>> {
+pub(super) fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig, Arc<dyn Device>)>> {
     let member = |config: &VdevConfig| {
         let leaf = &config.tree.leaves()[0];
         let missing = || Error::Missing { device: leaf.guid, path: leaf.path.clone(), pool: label.pool_name.clone() };
@@ -170,9 +196,12 @@ fn open_storage(label: &Label, members: &[(VdevConfig, Arc<dyn Device>)], uberbl
     let vdevs = Vdevs::new(members.iter().map(|(config, device)| leaf(config, device)));
     let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.leaves()[0].size)).collect();
     let sector = 1u32 << label.ashift;
+    if state_of(uberblock) > uberblock.txg {
+        return Err(unreadable(label, uberblock, &"it claims to repeat a later state"));
+    }
     let root =
         SpaceRoot::decode(&mut Reader::new(&uberblock.space)).map_err(|error| unreadable(label, uberblock, &error))?;
-    let space = Space::open(&root, sector, label.region_size, &sizes, uberblock.txg, &vdevs)
+    let space = Space::open(&root, sector, label.region_size, &sizes, state_of(uberblock), &vdevs)
         .map_err(|error| unreadable(label, uberblock, &error))?;
     Ok(Storage { vdevs, space, sector })
 }

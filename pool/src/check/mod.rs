@@ -60,6 +60,13 @@ pub fn enter_catalogue(engine: &Engine, ledger: &mut Ledger) {
     }
 }
 
+/// Reads the space maps of all chunks, and fails if one cannot be read.
+pub fn space_is_readable(engine: &Engine) -> Result<()> {
+    let storage = engine.storage();
+    storage.space.own_extents()?;
+    storage.space.allocated_extents(&storage.vdevs).map(drop)
+}
+
 /// Reads every copy of every block that was entered and draws the balance with the space layer. The pool must be as it
 /// was committed: opened read-only, or with nothing changed since the last commit.
 pub fn conclude(engine: &Arc<Engine>, ledger: &mut Ledger) -> Result<Vec<Finding>> {

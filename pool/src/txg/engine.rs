@@ -66,6 +66,18 @@ pub struct Ancestry {
 /// The kind of the uberblock's counter that holds the level of the catalogue's root.
 pub(super) const CATALOGUE_LEVEL: u8 = 0;
 
+/// The kind of the uberblock's counter that holds the transaction group whose state it repeats, if that is not its own: a
+/// pool that went back, see [`crate::admin::rewind`].
+pub(crate) const REPEATS: u8 = 1;
+
+/// The transaction group that wrote the state that an uberblock stands for.
+pub(crate) fn state_of(uberblock: &Uberblock) -> Txg {
+    match uberblock.counter(REPEATS) {
+        0 => uberblock.txg,
+        earlier => Txg(earlier),
+    }
+}
+
 /// All that it takes to open an engine.
 pub struct Opening {
     /// The pool's guid.

@@ -38,6 +38,7 @@ pub(crate) use births::Births;
 pub use births::Usage;
 pub use committer::Committer;
 pub use engine::{Ancestry, CATALOGUE, Engine, Opening, Settings};
+pub(crate) use engine::{REPEATS, state_of};
 pub use head::{Head, OpError, Plain, Quiet};
 pub use sync::{Sync, SyncClient, Written};
 

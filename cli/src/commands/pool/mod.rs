@@ -11,6 +11,7 @@ pub mod import;
 pub mod iostat;
 mod layout;
 pub mod list;
+mod rewind;
 pub mod service;
 pub mod set;
 pub mod status;

@@ -10,6 +10,7 @@
 //! trees    what can be reached from a root
 //! names    names, lines, clones, holds: do the rows fit together?
 //! space    trees, deadlists, counters and background work
+//! state    whether a state is whole enough to go back to
 //! ```
 //!
 //! To be used while nothing changes: on a pool that was just opened, or whose data sets are closed and committed.
@@ -17,6 +18,7 @@
 mod names;
 mod rows;
 mod space;
+pub mod state;
 mod trees;
 
 use std::{collections::HashMap, fmt};
