@@ -207,6 +207,11 @@ impl Found {
         leaves.filter_map(|leaf| self.paths.get(&leaf.guid)).map(|path| path.clone().into()).collect()
     }
 
+    /// Who has it open, as far as that can be told: another user's service, or one with folders of its own.
+    pub(crate) fn holder(&self) -> Option<String> {
+        self.paths.values().find_map(|path| FileDevice::open(path, Access::Glance).ok()?.holder())
+    }
+
     /// What a user is told of it.
     pub(crate) fn describe(&self) -> ImportablePool {
         let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
@@ -238,8 +243,8 @@ impl Found {
     }
 }
 
-/// Finds the pools on the devices in `search`, or in the usual place. Devices that somebody has open belong to pools that
-/// are imported and are passed over, as is what cannot be read.
+/// Finds the pools on the devices in `search`, or in the usual place, those that somebody has open among them. What cannot
+/// be read is passed over. Looking keeps nobody from opening a pool at the same time.
 pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
     let usual = [PathBytes::from(USUAL_PLACE)];
     let mut found: BTreeMap<Guid, Found> = BTreeMap::new();
@@ -254,7 +259,7 @@ pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
 }
 
 fn label_of(path: &Path) -> Option<Label> {
-    let device = FileDevice::open(path, Access::ReadOnly).ok()?;
+    let device = FileDevice::open(path, Access::Glance).ok()?;
     if device.size() < MIN_DEVICE {
         return None;
     }

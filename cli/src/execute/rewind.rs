@@ -21,7 +21,7 @@ use crate::{
     protocol::{PassedState, RewindReport, StateRecord},
 };
 
-const ACTION: &str = "go back with";
+const ACTION: &str = "rewind";
 const NANOS: i64 = 1_000_000_000;
 
 /// Chooses a state of the pool on these devices: that of transaction group `to`, or else the newest that can be read.
@@ -95,7 +95,10 @@ fn judge(
 }
 
 fn nothing_left(report: &RewindReport) -> Failure {
-    let tried: Vec<String> =
-        report.passed.iter().map(|passed| format!("transaction group {}: {}", passed.state.txg, passed.problem)).collect();
+    let tried: Vec<String> = report
+        .passed
+        .iter()
+        .map(|passed| format!("transaction group {}: {}", passed.state.txg, passed.problem))
+        .collect();
     Failure::cannot(ACTION, &report.pool, "none of the states can be read").hint(tried.join("\n"))
 }

@@ -160,7 +160,7 @@ impl Client {
     fn importable(&self, search: &[PathBytes]) -> Result<HostResponse, Failure> {
         let mut found = devices::find(search)?;
         let known = self.known_guids()?;
-        found.retain(|pool| !known.contains(&pool.label.pool.0));
+        found.retain(|pool| !known.contains(&pool.label.pool.0) && pool.holder().is_none());
         Ok(HostResponse::Importable(found.iter().map(Found::describe).collect()))
     }
 
@@ -197,7 +197,7 @@ impl Client {
         if writes && report.taken != report.newest {
             let options = OpenOptions { force: import.force, host: devices::host(), ..OpenOptions::default() };
             let to = Txg(report.taken.txg);
-            pool::admin::rewind(&devices, to, &options, &SystemEnv).or_refused("go back with", &name)?;
+            pool::admin::rewind(&devices, to, &options, &SystemEnv).or_refused("rewind", &name)?;
         }
         drop((devices, lock));
         let at = Rewind { to: Some(report.taken.txg).filter(|_| !writes), ..rewind };
@@ -215,7 +215,7 @@ impl Client {
         let (name, devices) = match self.find_known(which)? {
             Some(known) if self.is_served(known.name.as_str()) => {
                 let hint = format!("export it first: pool export {}", known.name);
-                return Err(Failure::cannot("go back with", &known.name, "it is imported").hint(hint));
+                return Err(Failure::cannot("rewind", &known.name, "it is imported").hint(hint));
             }
             Some(known) => (known.name.to_string(), devices_now(&known, import)?),
             None => {
@@ -256,7 +256,7 @@ impl Client {
         }
         let known = self.known_guids().unwrap_or_default();
         for found in devices::find(&import.search)? {
-            if !known.contains(&found.label.pool.0) {
+            if !known.contains(&found.label.pool.0) && found.holder().is_none() {
                 let name = found.label.pool_name.clone();
                 note(name, self.import_found(&found, import).map(drop));
             }
@@ -279,11 +279,16 @@ impl Client {
             read_only: on_or_off(&import.assignments, "readonly").unwrap_or(known.read_only),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments).or_else(|| known.altroot.clone()),
-            state: shown_state(import).or(known.state.filter(|_| on_or_off(&import.assignments, "readonly") != Some(false))),
+            state: shown_state(import)
+                .or(known.state.filter(|_| on_or_off(&import.assignments, "readonly") != Some(false))),
             ..known.clone()
         };
         self.registry.put(&known)?;
-        if self.can_mount().is_err() {
+        if import.force {
+            // The service that is started then finds it to be this host's.
+            let _lock = self.lock(known.name.as_str())?;
+            OpenPool::open(&known, &Opening { force: true, ..Opening::default() })?.close()?;
+        } else if self.can_mount().is_err() {
             // Whether the pool can be opened is to be known now.
             self.open(known.clone())?;
         }
@@ -319,8 +324,17 @@ impl Client {
         pool.close()?;
         drop(lock);
         self.registry.put(&known)?;
-        self.bring_up(&known)?;
+        self.bring_up(&known).or_else(|failure| self.forget_unserved(&known, failure))?;
         Ok(known.name.to_string())
+    }
+
+    /// Forgets a pool that was found just now and that no service could open, such as when another process was faster: it
+    /// is not imported. One whose service runs is, whatever could not be mounted.
+    fn forget_unserved(&self, known: &KnownPool, failure: Failure) -> Result<(), Failure> {
+        if !self.is_served(known.name.as_str()) {
+            self.registry.remove(known.name.as_str())?;
+        }
+        Err(failure)
     }
 
     fn check(

@@ -12,7 +12,10 @@ pub(super) fn render(report: &RewindReport, zone: &TimeZone) -> String {
     let written = if report.dry_run { " Nothing was written." } else { "" };
     if report.taken == report.newest {
         let (newest, lost) = (name(&report.newest), if report.dry_run { "would be" } else { "was" });
-        return format!("the newest state of pool '{}' can be read: {newest}\nNothing {lost} lost.{written}\n", report.pool);
+        return format!(
+            "the newest state of pool '{}' can be read: {newest}\nNothing {lost} lost.{written}\n",
+            report.pool
+        );
     }
     let back = span(report.newest.time - report.taken.time);
     let (goes, takes, is_lost) = match report.dry_run {
@@ -41,9 +44,7 @@ fn span(seconds: i64) -> String {
 /// For programs.
 pub(super) fn encode(report: &RewindReport) -> Value {
     let state = |state: &StateRecord| json!({ "txg": state.txg.to_string(), "time": state.time });
-    let passed = |passed: &crate::protocol::PassedState| {
-        json!({ "txg": passed.state.txg.to_string(), "time": passed.state.time, "problem": passed.problem })
-    };
+    let passed = |passed: &crate::protocol::PassedState| json!({ "txg": passed.state.txg.to_string(), "time": passed.state.time, "problem": passed.problem });
     json!({ report.pool.as_str(): {
         "name": report.pool,
         "type": "POOL",
@@ -68,13 +69,29 @@ mod tests {
 
     #[test]
     fn what_would_be_lost_is_said_in_words_and_times() {
-        insta::assert_snapshot!(render(&report(), &TimeZone::UTC), @"");
-        insta::assert_snapshot!(render(&RewindReport { dry_run: false, ..report() }, &TimeZone::UTC), @"");
+        insta::assert_snapshot!(render(&report(), &TimeZone::UTC), @r"
+        pool 'tank' would go back 10 seconds
+          newest: transaction group 120, of 2025-11-07 09:05:30
+          damaged: transaction group 120, of 2025-11-07 09:05:30: its catalogue cannot be read
+          would take: transaction group 118, of 2025-11-07 09:05:20
+        What was done in the 10 seconds after that would be lost. Nothing was written.
+        to do it: pool import -F tank
+        ");
+        insta::assert_snapshot!(render(&RewindReport { dry_run: false, ..report() }, &TimeZone::UTC), @r"
+        pool 'tank' has gone back 10 seconds
+          newest: transaction group 120, of 2025-11-07 09:05:30
+          damaged: transaction group 120, of 2025-11-07 09:05:30: its catalogue cannot be read
+          took: transaction group 118, of 2025-11-07 09:05:20
+        What was done in the 10 seconds after that is lost.
+        ");
     }
 
     #[test]
     fn a_pool_whose_newest_state_can_be_read_loses_nothing() {
         let whole = RewindReport { taken: report().newest, passed: Vec::new(), ..report() };
-        insta::assert_snapshot!(render(&whole, &TimeZone::UTC), @"");
+        insta::assert_snapshot!(render(&whole, &TimeZone::UTC), @r"
+        the newest state of pool 'tank' can be read: transaction group 120, of 2025-11-07 09:05:30
+        Nothing would be lost. Nothing was written.
+        ");
     }
 }
