@@ -5,7 +5,7 @@
 //! pool, dataset, property, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where
 //! background  freeing, history                     job         progress, cancelling, the stream beside a request
-//! check       verifying a pool that nobody has open
+//! check       verifying a pool, its last committed state if it is at work
 //! rewind      choosing an older state to go back to
 //! refusal     errors of the layers below as failures
 //! ```
@@ -68,6 +68,7 @@ impl OpenPool {
             Request::Status => self.status().map(Response::Status),
             Request::History { .. } => self.history().map(Response::History),
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
+            Request::Check => check::check_live(self, job).map(Response::Checked),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
             Request::List { root, depth, kinds, properties } => {

@@ -40,7 +40,7 @@ pub enum HostRequest {
     },
     /// Import pools, or bring known ones back whose service ended. `Imported`, or `Rewound` if going back was asked for
     Import(ImportPool),
-    /// Verify a pool that is not imported. `Checked`
+    /// Verify a pool: one that is imported at its last commit, while work goes on. `Checked`
     Check {
         /// Which.
         pool: PoolSelector,

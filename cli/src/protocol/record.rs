@@ -225,7 +225,7 @@ pub struct RewindReport {
 }
 
 /// What the verification of a pool found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckReport {
     /// The pool's name.
     pub pool: String,
@@ -239,13 +239,17 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Data sets and snapshots verified.
     pub datasets: u64,
+    /// Files of data sets that have lost their last name and are still to be freed. Nothing is wrong with that.
+    pub orphans: u64,
     /// What is wrong; none if the pool is clean.
     pub findings: Vec<CheckFinding>,
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckFinding {
+    /// The number of its code, which never changes its meaning.
+    pub code: u16,
     /// What kind of thing, in a few fixed words: `damaged block`, `leaked space`.
     pub kind: String,
     /// Which one, where, with numbers.

@@ -17,6 +17,7 @@ use super::{
     registry::{DevicePath, KnownPool},
 };
 use crate::{
+    context::unexpected_answer,
     execute::{
         Job, MountPlaces, OpenPool, Opening, OrRefused, check,
         devices::{self, Found, NewDevices, check_new},
@@ -25,7 +26,7 @@ use crate::{
     failure::Failure,
     protocol::{
         Assignment, CreatePool, HostRequest, HostResponse, ImportPool, Layout, OnProgress, PathBytes, PoolSelector,
-        Request, Rewind, RewindReport,
+        Request, Response, Rewind, RewindReport,
     },
 };
 
@@ -343,15 +344,27 @@ impl Client {
         search: &[PathBytes],
         progress: OnProgress<'_>,
     ) -> Result<HostResponse, Failure> {
-        if let Some(known) = self.find_known(which)? {
-            let name = known.name;
-            return Err(
-                Failure::cannot("check", &name, "it is imported").hint(format!("export it first: pool export {name}"))
-            );
+        let known = self.find_known(which)?;
+        if let Some(known) = &known {
+            match self.ask(known.name.as_str(), &Request::Check, &mut None, progress)? {
+                Some(Response::Checked(report)) => return Ok(HostResponse::Checked(report)),
+                Some(_) => return Err(unexpected_answer()),
+                None => {}
+            }
         }
-        let found = find_one(which, search)?;
-        let paths: Vec<PathBuf> = found.in_order().iter().map(DevicePath::to_path).collect();
-        check::check(&found.label.pool_name, &paths, &mut Job::new(Vec::new(), progress)).map(HostResponse::Checked)
+        // Nobody serves it; what is known and not served is not changed while this command has its turn.
+        let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
+        let (name, devices) = match known {
+            Some(known) => (known.name.to_string(), known.devices),
+            None => {
+                let found = find_one(which, search)?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        let paths: Vec<PathBuf> = devices.iter().map(DevicePath::to_path).collect();
+        let checked = check::check(&name, &paths, &mut Job::new(Vec::new(), progress));
+        drop(lock);
+        checked.map(HostResponse::Checked)
     }
 }
 

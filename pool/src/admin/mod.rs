@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! add       new devices for an opened pool
+//! committed the last committed state of an opened pool, beside it
 //! create    labels on every device, then the first commit
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
@@ -13,6 +14,7 @@
 //! ```
 
 mod add;
+mod committed;
 mod create;
 mod open;
 mod pool;
@@ -20,10 +22,13 @@ pub mod probe;
 mod rewind;
 
 #[cfg(test)]
+mod stamped;
+#[cfg(test)]
 mod tests;
 
 pub use self::{
     add::Addition,
+    committed::CommittedState,
     create::{CreateOptions, MIN_DEVICE, create},
     open::{OpenOptions, open},
     pool::Pool,

@@ -54,11 +54,12 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
         Some(_) => return Err(Error::Request("only for reading can a pool be opened at an older state".into())),
         None => &line[0],
     };
+    let vdevs = Vdevs::new(members.iter().map(|(config, device)| leaf(config, device)));
     let first = first_txg(&label, &line[0], newest)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
     let opening = Opening {
         guid: label.pool,
-        storage: open_storage(&label, &members, newest)?,
+        storage: open_storage(&label, vdevs, newest)?,
         ancestry: Ancestry { epoch, parent: newest.epoch, forked_at: newest.txg },
         uberblock: Some(newest.clone()),
         first,
@@ -192,8 +193,7 @@ pub(super) fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig
     label.vdevs.iter().map(member).collect()
 }
 
-fn open_storage(label: &Label, members: &[(VdevConfig, Arc<dyn Device>)], uberblock: &Uberblock) -> Result<Storage> {
-    let vdevs = Vdevs::new(members.iter().map(|(config, device)| leaf(config, device)));
+pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -> Result<Storage> {
     let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.leaves()[0].size)).collect();
     let sector = 1u32 << label.ashift;
     if state_of(uberblock) > uberblock.txg {

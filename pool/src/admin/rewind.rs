@@ -106,86 +106,13 @@ fn repeating(base: &Uberblock) -> Vec<(u8, u64)> {
 mod tests {
     use super::*;
     use crate::{
-        admin::{CreateOptions, Pool, create, open},
-        check::{self, Ledger},
+        admin::stamped::{commit, disk, opened, reading, shown, stamped, writing, writing_pool},
         device::{Fate, MemoryDevice, Recorder},
         env::SeededEnv,
         error::ErrorKind,
-        format::{key::Key, uberblock::slot},
-        tree::{Batch, Block, View},
-        txg::{Plain, Settings, Sync, SyncClient, Written},
+        format::uberblock::slot,
         units::MIB,
     };
-
-    fn settings() -> Settings {
-        Settings { cache: 4 * MIB, dirty: 8 * MIB, workers: 0 }
-    }
-
-    fn writing() -> OpenOptions {
-        OpenOptions { settings: settings(), ..OpenOptions::default() }
-    }
-
-    fn reading(state: Option<Txg>) -> OpenOptions {
-        OpenOptions { read_only: true, state, ..writing() }
-    }
-
-    fn disk() -> Arc<dyn Device> {
-        Arc::new(MemoryDevice::new("disk", 64 * MIB))
-    }
-
-    fn made(device: Arc<dyn Device>) -> Pool {
-        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
-        create(vec![device], &options, Arc::new(SeededEnv::new(1))).unwrap()
-    }
-
-    fn opened(device: &Arc<dyn Device>, options: &OpenOptions, seed: u64) -> Result<Pool> {
-        open(vec![device.clone()], options, Arc::new(SeededEnv::new(seed)))
-    }
-
-    /// Where the catalogue says which transaction group wrote it.
-    const KEY: Key = Key::new(7, 9, 0);
-
-    /// Has each commit write its number, and a block of its own that the next one frees.
-    struct Stamp;
-
-    impl SyncClient for Stamp {
-        fn sync(&self, sync: &mut Sync<'_>, _: Vec<Written>) -> Result<()> {
-            let before = sync.look(|view| Ok(view.get(KEY)?.and_then(|entry| entry.block())))?;
-            if let Some(pointer) = before.as_ref().and_then(Block::pointer) {
-                sync.free(&pointer)?;
-            }
-            let txg = sync.txg().0;
-            let block = Block::Stored(sync.write_block(vec![txg as u8; 5000], 1)?);
-            let put = |_: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
-                batch.put(KEY, txg.to_le_bytes(), Some(&block));
-                Ok(())
-            };
-            Ok(sync.catalogue(put)?)
-        }
-    }
-
-    fn commit(pool: &Pool, times: usize) -> Txg {
-        for _ in 0..times {
-            pool.engine().commit_anyway().unwrap();
-        }
-        pool.engine().committed()
-    }
-
-    fn writing_pool(device: &Arc<dyn Device>, seed: u64) -> Pool {
-        let pool = opened(device, &writing(), seed).unwrap();
-        pool.engine().set_client(Arc::new(Stamp));
-        pool
-    }
-
-    /// Which group's state is shown, after all of it was read.
-    fn shown(pool: &Pool) -> Txg {
-        let entry = pool.engine().catalogue().read(|view| -> Result<_, Plain> { Ok(view.get(KEY)?) }).unwrap().unwrap();
-        let mut ledger = Ledger::default();
-        check::enter_catalogue(pool.engine(), &mut ledger);
-        ledger.refer(&entry.block().and_then(|block| block.pointer()).unwrap(), "stamp");
-        assert_eq!(check::conclude(pool.engine(), &mut ledger).unwrap(), []);
-        Txg(u64::from_le_bytes(entry.body().try_into().unwrap()))
-    }
 
     fn go_back(device: &Arc<dyn Device>, to: Txg, seed: u64) -> Result<Txg> {
         rewind(std::slice::from_ref(device), to, &writing(), &SeededEnv::new(seed))
@@ -195,14 +122,6 @@ mod tests {
         states(std::slice::from_ref(device), &writing()).unwrap().iter().map(|state| state.txg).collect()
     }
 
-    /// A pool after some commits, closed.
-    fn stamped(device: Arc<dyn Device>) -> (Arc<dyn Device>, Txg) {
-        let pool = made(device.clone());
-        pool.engine().set_client(Arc::new(Stamp));
-        let newest = commit(&pool, 8);
-        (device, newest)
-    }
-
     #[test]
     fn of_the_last_states_nothing_was_overwritten() {
         let (device, _) = stamped(disk());
@@ -210,7 +129,7 @@ mod tests {
         for _ in 0..40 {
             commit(&pool, 1);
             for state in kept(&device).into_iter().take(SAFE_STATES) {
-                assert_eq!(shown(&opened(&device, &reading(Some(state)), 3).unwrap()), state);
+                assert_eq!(shown(opened(&device, &reading(Some(state)), 3).unwrap().engine()), state);
             }
         }
     }
@@ -223,14 +142,14 @@ mod tests {
             let to = kept(&device)[2];
             let at = go_back(&device, to, seed).unwrap();
             assert!(at > given_up[0] && !kept(&device).contains(&given_up[0]) && !kept(&device).contains(&given_up[1]));
-            let before = shown(&opened(&device, &reading(None), seed).unwrap());
+            let before = shown(opened(&device, &reading(None), seed).unwrap().engine());
             assert!(!given_up.contains(&before));
             let pool = writing_pool(&device, 100 + seed);
-            assert_eq!(shown(&pool), before);
+            assert_eq!(shown(pool.engine()), before);
             let newest = commit(&pool, 4);
             assert!(newest > at);
             drop(pool);
-            assert_eq!(shown(&opened(&device, &reading(None), seed).unwrap()), newest);
+            assert_eq!(shown(opened(&device, &reading(None), seed).unwrap().engine()), newest);
             assert_eq!(kept(&device)[..5], [newest, newest.back(1), newest.back(2), newest.back(3), at]);
             given_up = vec![newest, newest.back(1)];
         }
@@ -242,7 +161,7 @@ mod tests {
         let first = go_back(&device, newest.back(2), 5).unwrap();
         let second = go_back(&device, first, 6).unwrap();
         assert_eq!(kept(&device)[..3], [second, first, newest.back(2)]);
-        assert_eq!(shown(&writing_pool(&device, 7)), newest.back(2));
+        assert_eq!(shown(writing_pool(&device, 7).engine()), newest.back(2));
     }
 
     #[test]
@@ -255,13 +174,13 @@ mod tests {
         let last = commit(&writing_pool(&device, 6), 2);
         for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
             let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0));
-            let state = shown(&opened(&image, &reading(None), 7).unwrap());
+            let state = shown(opened(&image, &reading(None), 7).unwrap().engine());
             let possible = match cut < gone_back {
                 true => vec![newest, newest.back(2)],
                 false => vec![newest.back(2), last.back(1), last],
             };
             assert!(possible.contains(&state), "cut {cut}, seed {seed}: {state}");
-            assert_eq!(shown(&writing_pool(&image, 8)), state);
+            assert_eq!(shown(writing_pool(&image, 8).engine()), state);
         }
     }
 

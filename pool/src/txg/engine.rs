@@ -20,7 +20,7 @@ use crate::{
         pointer::BlockPointer,
         uberblock::{Epoch, Uberblock},
     },
-    space::{Class, SpaceTotals},
+    space::{Class, Hold, SpaceTotals},
     tree::{Miss, Node, Record, Root, verify_place},
     txg::{
         head::Head,
@@ -273,6 +273,7 @@ impl Engine {
         if !needed() {
             return Ok(self.committed());
         }
+        self.storage.space.ease_holds();
         let unwinding = FailOnPanic(self);
         let outcome = sync::run(self);
         std::mem::forget(unwinding);
@@ -287,6 +288,14 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Holds the last committed state, and has `find` look for what it needs of it while nobody commits.
+    pub(crate) fn hold_committed<T>(&self, find: impl FnOnce(Txg) -> Result<T>) -> Result<(Arc<Hold>, T)> {
+        let _syncing = self.syncing.lock();
+        let committed = self.committed();
+        let hold = self.storage.space.hold(committed);
+        Ok((hold, find(committed)?))
     }
 
     /// Closes the gate, opens the next transaction group, and hands the one that was open and all that changed in it to
@@ -380,6 +389,7 @@ impl Engine {
             if !frees_to_come && self.throttle.dirty() == 0 {
                 break;
             }
+            self.storage.space.give_up_holds();
             self.commit_anyway()?;
         }
         if self.available() >= bytes { Ok(()) } else { Err(Error::OutOfSpace) }

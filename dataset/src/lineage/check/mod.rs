@@ -92,6 +92,28 @@ pub enum FindingKind {
     Freed = 17,
 }
 
+/// Lists the kinds; one that is not here does not compile.
+macro_rules! kinds {
+    ($($kind:ident),*) => {
+        impl FindingKind {
+            /// All of them, by their numbers.
+            pub const ALL: &[FindingKind] = &[$(FindingKind::$kind),*];
+
+            const fn is_listed(self) -> bool {
+                match self {
+                    $(FindingKind::$kind => true,)*
+                }
+            }
+        }
+    };
+}
+
+kinds!(
+    Row, Name, Line, Clone, Hold, Node, Intruder, Referenced, NotDead, Dead, Bucket, DeadTotal, Page, List, Used, Total,
+    Freed
+);
+const _: () = assert!(FindingKind::Row.is_listed());
+
 impl FindingKind {
     /// Its number.
     pub fn number(self) -> u16 {
