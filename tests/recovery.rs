@@ -281,7 +281,8 @@ fn reads_and_writes_nothing(lab: &Lab, mounted: bool) {
     lab.pool(&["import", "-d", ".", "-o", "readonly=on", "tank"]);
     read_everything(lab, mounted);
     assert_eq!(hash(&lab.path("tank.img")), before, "while it is imported");
-    lab.pool(&["export", "tank"]);
+    // The kernel tells of files that were closed a moment later.
+    lab::wait_until("the pool is exported", || lab.run("pool", &["export", "tank"]).code == Some(0));
     assert_eq!(hash(&lab.path("tank.img")), before, "after it was exported");
     lab.pool(&["import", "-d", "."]);
     lab.pool(&["check", "-d", ".", "tank"]);
@@ -521,4 +522,167 @@ fn what_a_killed_service_had_is_taken_over_without_a_word() {
     assert!(refused.contains("is in use by process"), "{refused}");
     assert!(rival.run("pool", &["export", "tank"]).status.success());
     lab.pool(&["import", "tank"]);
+}
+
+#[test]
+fn a_pool_is_verified_while_it_is_written() {
+    if !lab::can_mount() {
+        return;
+    }
+    let (lab, _filters) = (Lab::new(), settings().bind_to_scope());
+    lab.create("tank", "256M");
+    lab.fs(&["create", "tank/a"]);
+    let (folder, done) = (lab.mount("tank/a"), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut round = 0u64;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                for number in 0..8 {
+                    fs::write(folder.join(format!("file{number}")), lab::noise(200_000, round + number)).unwrap();
+                }
+                round += 8;
+                lab.fs(&["snapshot", &format!("tank/a@{round}")]);
+                if round > 24 {
+                    lab.fs(&["destroy", &format!("tank/a@{}", round - 24)]);
+                }
+                lab.pool(&["sync", "tank"]);
+            }
+        });
+        for _ in 0..8 {
+            let run = lab.run("pool", &["check", "tank"]);
+            if run.code != Some(0) {
+                done.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+            assert!(run.ok().ends_with("no errors found\n"));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        writer.join().unwrap();
+    });
+    let held = fs::File::create(folder.join("unlinked")).unwrap();
+    fs::remove_file(folder.join("unlinked")).unwrap();
+    lab.pool(&["sync", "tank"]);
+    let checked = lab.pool(&["check", "tank"]);
+    assert!(checked.contains("1 file without a name still to be freed\n"), "{checked}");
+    drop(held);
+    lab.check("tank");
+}
+
+#[test]
+fn what_a_check_finds_has_a_number() {
+    let (lab, _filters) = (three_days(), settings().bind_to_scope());
+    lab.pool(&["import", "-d", ".", "tank"]);
+    assert_snapshot!(session(&lab, &["pool check tank"]), @r#"
+    $ pool check tank
+    checked pool 'tank' at transaction group [TXG]: 1 data sets and snapshots, [N] blocks, [SIZE]
+    no errors found
+    [exit 0]
+    "#);
+    lab.pool(&["export", "tank"]);
+    wreck(&lab, &states(&lab)[0].catalogue);
+    let found = lab.run("pool", &["check", "-d", ".", "tank"]);
+    assert_eq!(found.code, Some(3));
+    assert!(found.text().contains("\n  unreadable pool: C006 "), "{}", found.text());
+    let json = lab.run("pool", &["check", "-d", ".", "-j", "tank"]).text();
+    assert!(json.contains("\"code\": 6,") && json.contains("\"kind\": \"unreadable pool\""), "{json}");
+}
+
+#[test]
+fn structures_are_shown_and_what_is_damaged_is_said_to_be() {
+    let (lab, _filters) = (three_days(), settings_of_structures().bind_to_scope());
+    assert_snapshot!(session(&lab, &["pool debug file -d . tank:/monday", "pool debug file -d . -j tank:/monday"]), @r#"
+    $ pool debug file -d . tank:/monday
+    file: path /monday, inode 2
+    inode: key (2, 16, 0x0), says Inode { file_type: Regular, mode: 420, flags: 0, nlink: 1, uid: [N], gid: [N], project: [N], rdev: 0, size: 6000, bytes: 6000, record_shift: 17, generation: [N], atime: [GUID], mtime: [GUID], ctime: [GUID], crtime: [GUID], parent: Link { dir: 1, offset: [GUID] } }
+    extent: key (2, 80, 0x0), says 6000 bytes from 0 of its block, block [AT] [N]/6000 bytes, Lz4, Blake3, born [TXG]
+    [exit 0]
+    $ pool debug file -d . -j tank:/monday
+    {"depth":0,"what":"file","path":"/monday","inode":"2"}
+    {"depth":0,"what":"inode","key":"(2, 16, 0x0)","says":"Inode { file_type: Regular, mode: 420, flags: 0, nlink: 1, uid: [N], gid: [N], project: [N], rdev: 0, size: 6000, bytes: 6000, record_shift: 17, generation: [N], atime: [GUID], mtime: [GUID], ctime: [GUID], crtime: [GUID], parent: Link { dir: 1, offset: [GUID] } }"}
+    {"depth":0,"what":"extent","key":"(2, 80, 0x0)","says":"6000 bytes from 0 of its block","block":"[AT] [N]/6000 bytes, Lz4, Blake3, born [TXG]"}
+    [exit 0]
+    "#);
+    let tree = lab.pool(&["debug", "tree", "-d", ".", "tank"]);
+    assert!(tree.starts_with("leaf: level 0, from (0, 0, 0x0), entries "), "{tree}");
+    for name in ["monday", "tuesday", "wednesday"] {
+        assert!(tree.contains(&format!("says {name} -> ")), "{tree}");
+    }
+    let missing = lab.run("pool", &["debug", "file", "-d", ".", "tank:/no"]).fails(1);
+    assert_eq!(missing, "pool: cannot look into '/no': No such file or directory\n");
+    let labels = lab.pool(&["debug", "label", "tank.img"]);
+    assert_eq!(labels.matches("label: number").count(), 4, "{labels}");
+    let rings = lab.pool(&["debug", "uberblocks", "tank.img"]);
+    assert_eq!(rings.matches("  uberblock: slot").count(), 4 * states(&lab).len(), "{rings}");
+    let catalogue = lab.pool(&["debug", "catalogue", "-d", ".", "tank"]);
+    assert!(catalogue.contains("data set: key") && catalogue.contains("history: key"), "{catalogue}");
+    let space = lab.pool(&["debug", "space", "-d", ".", "tank"]);
+    assert_eq!(space.matches("  chunk: id").count(), 62, "{space}");
+    let log = lab.pool(&["debug", "log", "-d", ".", "tank"]);
+    assert!(log.matches("log block: txg").count() > 3 && !log.contains("damaged"), "{log}");
+    for what in ["label", "uberblocks"] {
+        for line in lab.pool(&["debug", what, "-j", "tank.img"]).lines() {
+            assert!(line.starts_with("{\"depth\":") && line.ends_with('}'), "{line}");
+        }
+    }
+    // Everything behind the labels is overwritten, then the labels themselves.
+    let device = image(&lab);
+    device.write_at(DATA_START, &vec![0xee; 32 << 20]).unwrap();
+    device.write_at(0, &vec![0x55; 128 << 10]).unwrap();
+    drop(device);
+    for (what, said) in [("space", "damaged chunk table"), ("log", "damaged log block")] {
+        let shown = lab.pool(&["debug", what, "-d", ".", "tank"]);
+        assert!(shown.contains("space root: chunks 62") && shown.contains(said), "{shown}");
+    }
+    let refused = lab.run("pool", &["debug", "catalogue", "-d", ".", "tank"]).fails(1);
+    assert!(refused.contains("what can be read before space is known: pool debug space tank"), "{refused}");
+    assert!(lab.pool(&["debug", "label", "tank.img"]).starts_with("no label: number 0, offset 0\n"));
+    fs::write(lab.path("noise"), lab::noise(4 << 20, 5)).unwrap();
+    assert_eq!(lab.pool(&["debug", "label", "noise"]).matches("no label").count(), 4);
+}
+
+/// Replaces what differs in the structures from run to run.
+fn settings_of_structures() -> Settings {
+    let mut settings = settings();
+    settings.add_filter(r"(uid|gid|generation|project): \d+", "$1: [N]");
+    settings.add_filter(r"(.time|crtime): \d+", "$1: [TIME]");
+    settings.add_filter(r"\d+:\d+ \d+/", "[AT] [N]/");
+    settings.add_filter(r"born \d+ logically \d+", "born [TXG]");
+    settings.add_filter(r"offset: \d{6,}", "offset: [HASH]");
+    settings.add_filter(r"seed: \d+", "seed: [SEED]");
+    settings
+}
+
+#[test]
+fn a_damaged_tree_is_shown_around_the_damage() {
+    let lab = three_days();
+    let (newest, older) = (states(&lab)[0].clone(), states(&lab)[2].txg.0.to_string());
+    wreck(&lab, &newest.catalogue);
+    let shown = lab.pool(&["debug", "catalogue", "-d", ".", "tank"]);
+    assert!(shown.contains("damaged node, and all under it: problem damaged block at chunk"), "{shown}");
+    assert!(lab.pool(&["debug", "tree", "-d", ".", "-T", &older, "tank"]).contains("inode: key"));
+    let mut command = lab.command("pool", &["debug", "uberblocks", "tank.img"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    // A reader that goes away early is no error.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(0), String::new()));
+}
+
+#[test]
+fn a_pool_in_use_shows_its_labels_and_nothing_that_changes() {
+    if !lab::can_mount() {
+        return;
+    }
+    let (lab, _filters) = (Lab::new(), settings().bind_to_scope());
+    lab.create("tank", "64M");
+    assert_snapshot!(session(&lab, &["pool debug space tank", "pool debug tree tank"]), @r#"
+    $ pool debug space tank
+    pool: cannot look into 'tank': it is in use, and changes all the time
+      export it first: pool export tank
+    [exit 1]
+    $ pool debug tree tank
+    pool: cannot look into 'tank': it is in use, and changes all the time
+      export it first: pool export tank
+    [exit 1]
+    "#);
+    assert_eq!(lab.pool(&["debug", "label", "tank.img"]).matches("label: number").count(), 4);
 }

@@ -61,8 +61,7 @@ fn empty_report(name: &str) -> CheckReport {
 
 /// Verifies a state that nobody changes.
 fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
-    let mut report =
-        CheckReport { guid: engine.guid().0, txg: engine.committed().0, ..empty_report(name) };
+    let mut report = CheckReport { guid: engine.guid().0, txg: engine.committed().0, ..empty_report(name) };
     job.tell("checking the catalogue", 0, None);
     let mut ledger = Ledger::default();
     enter_catalogue(engine, &mut ledger);

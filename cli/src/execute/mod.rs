@@ -6,6 +6,7 @@
 //! mounts      which data sets are mounted where
 //! background  freeing, history                     job         progress, cancelling, the stream beside a request
 //! check       verifying a pool, its last committed state if it is at work
+//! inspect     looking into the structures of a pool that nobody has open
 //! rewind      choosing an older state to go back to
 //! refusal     errors of the layers below as failures
 //! ```
@@ -17,6 +18,7 @@ pub(crate) mod check;
 mod dataset;
 pub(crate) mod devices;
 mod files;
+pub(crate) mod inspect;
 mod job;
 mod mounts;
 mod open_pool;
@@ -35,9 +37,11 @@ pub use self::{
 };
 pub(crate) use self::{mounts::Places as MountPlaces, pool::texts, refusal::OrRefused};
 
+use ::pool::inspect::Sink;
+
 use crate::{
     failure::Failure,
-    protocol::{Executor, HostRequest, HostResponse, OnProgress, Request, Response, Stream},
+    protocol::{Executor, HostRequest, HostResponse, Inspect, OnProgress, Request, Response, Stream},
 };
 
 impl OpenPool {
@@ -181,6 +185,10 @@ impl Executor for NoPools {
         _progress: OnProgress<'_>,
     ) -> Result<Response, Failure> {
         Err(Failure::no_pool(pool))
+    }
+
+    fn inspect(&mut self, _what: &Inspect, _sink: Sink<'_>) -> Result<(), Failure> {
+        Err(Failure::new("this machine has no pools"))
     }
 
     fn serve(&mut self, pool: &str) -> Result<(), Failure> {

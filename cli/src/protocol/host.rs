@@ -1,6 +1,6 @@
 //! Requests about the pools of this machine: which there are, and how they come and go.
 
-use dataset::name::DatasetName;
+use dataset::name::{DatasetName, Name};
 
 use super::record::*;
 use super::request::Assignment;
@@ -47,6 +47,41 @@ pub enum HostRequest {
         /// Directories and devices to look at; empty for the usual places.
         search: Vec<PathBytes>,
     },
+}
+
+/// What to look into, of a pool that nobody has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inspect {
+    /// The labels of one device.
+    Labels(PathBytes),
+    /// The uberblocks of one device.
+    Uberblocks(PathBytes),
+    /// A structure of a whole pool.
+    Pool {
+        /// Which pool.
+        pool: PoolSelector,
+        /// Directories and devices to look at; empty for the usual places.
+        search: Vec<PathBytes>,
+        /// At which state; `None` for the newest.
+        txg: Option<u64>,
+        /// Which structure.
+        part: InspectPart,
+    },
+}
+
+/// A structure of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InspectPart {
+    /// The chunk table and the checkpoints.
+    Space,
+    /// The space log.
+    Log,
+    /// The catalogue's tree.
+    Catalogue,
+    /// The tree of a data set or a snapshot.
+    Tree(Name),
+    /// A file's items.
+    File(Location),
 }
 
 /// A pool to create.

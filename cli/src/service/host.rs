@@ -10,7 +10,7 @@ use std::{
 
 use dataset::name::DatasetName;
 use fuse_mount::{detach_dead, mounts};
-use pool::{admin::OpenOptions, device::Access, env::SystemEnv, units::Txg};
+use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, units::Txg};
 
 use super::{
     client::Client,
@@ -21,12 +21,12 @@ use crate::{
     execute::{
         Job, MountPlaces, OpenPool, Opening, OrRefused, check,
         devices::{self, Found, NewDevices, check_new},
-        rewind, texts,
+        inspect, rewind, texts,
     },
     failure::Failure,
     protocol::{
-        Assignment, CreatePool, HostRequest, HostResponse, ImportPool, Layout, OnProgress, PathBytes, PoolSelector,
-        Request, Response, Rewind, RewindReport,
+        Assignment, CreatePool, HostRequest, HostResponse, ImportPool, Inspect, Layout, OnProgress, PathBytes,
+        PoolSelector, Request, Response, Rewind, RewindReport,
     },
 };
 
@@ -226,6 +226,33 @@ impl Client {
             }
         };
         Ok((name, devices.iter().map(DevicePath::to_path).collect()))
+    }
+
+    /// Looks into a pool that nobody has open, or at what every device says of itself.
+    pub(super) fn look_into(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
+        let (which, search) = match what {
+            Inspect::Labels(path) => return inspect::labels(path, sink),
+            Inspect::Uberblocks(path) => return inspect::uberblocks(path, sink),
+            Inspect::Pool { pool, search, .. } => (pool, search),
+        };
+        let known = self.find_known(which)?;
+        if let Some(served) = known.as_ref().filter(|known| self.is_served(known.name.as_str())) {
+            let hint = format!("export it first: pool export {}", served.name);
+            return Err(Failure::cannot("look into", &served.name, "it is in use, and changes all the time").hint(hint));
+        }
+        let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
+        let (name, devices) = match known {
+            Some(known) => (known.name.to_string(), known.devices),
+            None => {
+                let found = find_one(which, search)?;
+                found.complete()?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        let paths: Vec<PathBuf> = devices.iter().map(DevicePath::to_path).collect();
+        let done = inspect::pool(&name, &paths, what, sink);
+        drop(lock);
+        done
     }
 
     fn find_known(&self, which: &PoolSelector) -> Result<Option<KnownPool>, Failure> {

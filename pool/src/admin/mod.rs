@@ -26,6 +26,7 @@ mod stamped;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::open::{State, open_unread, read_state};
 pub use self::{
     add::Addition,
     committed::CommittedState,

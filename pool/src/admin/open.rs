@@ -44,6 +44,26 @@ pub struct OpenOptions {
 /// Nothing is written before the roots of the state were found readable; then the labels are marked as in use by this host. A crash in
 /// between leaves labels of two ages, of which each names the same devices and the same state.
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Pool> {
+    let (engine, label) = open_unread(devices, options, env)?;
+    check_catalogue(&engine).map_err(|error| Error::Unreadable {
+        pool: label.pool_name.clone(),
+        txg: engine.committed(),
+        problem: error.to_string(),
+    })?;
+    if !options.read_only {
+        write_labels(&engine.storage().vdevs.all(), &label)?;
+        complete_vdevs(&engine, &label);
+    }
+    Ok(Pool::new(engine, label))
+}
+
+/// The first half of [`open`]: the engine, of which only the space was read, and what the labels are to say. Nothing is
+/// written.
+pub(crate) fn open_unread(
+    devices: Vec<Arc<dyn Device>>,
+    options: &OpenOptions,
+    env: Arc<dyn Env>,
+) -> Result<(Arc<Engine>, Label)> {
     let (mut label, by_guid) = gather(&devices)?;
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
@@ -66,7 +86,6 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
         read_only: options.read_only,
     };
     let engine = Engine::open(opening, env, options.settings);
-    check_catalogue(&engine).map_err(|error| unreadable(&label, newest, &error))?;
     if !options.read_only {
         label.state = PoolState::Active;
         label.txg = first;
@@ -75,10 +94,36 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
         if let Some(name) = &options.rename {
             label.pool_name.clone_from(name);
         }
-        write_labels(&engine.storage().vdevs.all(), &label)?;
-        complete_vdevs(&engine, &label);
     }
-    Ok(Pool::new(engine, label))
+    Ok((engine, label))
+}
+
+/// One state of a pool as its uberblock names it, and where to read on.
+pub(crate) struct State {
+    /// The pool's newest label.
+    pub(crate) label: Label,
+    /// The state.
+    pub(crate) uberblock: Uberblock,
+    members: Vec<(VdevConfig, Arc<dyn Device>)>,
+}
+
+impl State {
+    /// The device of a vdev.
+    pub(crate) fn device(&self, id: VdevId) -> Option<&dyn Device> {
+        self.members.iter().find(|(config, _)| config.id == id).map(|(_, device)| &**device)
+    }
+}
+
+/// The newest state, or that of `txg`: nothing behind its uberblock is read.
+pub(crate) fn read_state(devices: &[Arc<dyn Device>], txg: Option<Txg>) -> Result<State> {
+    let (label, by_guid) = gather(devices)?;
+    label.check_supported(false)?;
+    let line = line(&label, devices)?;
+    let uberblock = match txg {
+        Some(txg) => chosen(&label, &line, txg)?.clone(),
+        None => line[0].clone(),
+    };
+    Ok(State { members: members(&label, &by_guid)?, label, uberblock })
 }
 
 /// The uberblocks of the newest state's line, newest first: at least one.

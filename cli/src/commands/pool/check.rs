@@ -14,7 +14,8 @@ use crate::protocol::{CheckReport, HostRequest, HostResponse};
 
 /// Arguments of `pool check`.
 #[derive(Args, Debug)]
-#[command(after_help = "Of a pool that is imported, the last commit is verified while work goes on. The exit code is 0 if the pool is clean, 3 if
+#[command(
+    after_help = "Of a pool that is imported, the last commit is verified while work goes on. The exit code is 0 if the pool is clean, 3 if
 something is wrong with it. Nothing is changed. Each finding begins with a code that never changes its meaning:
 
   C001 unreadable node      C002 damaged block      C003 overlapping blocks    C004 unallocated block
@@ -26,7 +27,8 @@ What they mean, and the numbers behind them (L01 to L17, F01 to F23), is in data
 Examples:
   pool check tank                            while it is in use
   pool check -d /var/lib tank
-  pool check -d /dev/sdb 1234567890 && echo clean")]
+  pool check -d /dev/sdb 1234567890 && echo clean"
+)]
 pub struct Arguments {
     /// Look in this directory, or at this device; may be given several times
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
@@ -80,8 +82,11 @@ fn files(count: u64) -> String {
 }
 
 fn encode(report: &CheckReport) -> Value {
-    let findings: Vec<Value> =
-        report.findings.iter().map(|finding| json!({ "code": finding.code, "kind": finding.kind, "detail": finding.detail })).collect();
+    let findings: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|finding| json!({ "code": finding.code, "kind": finding.kind, "detail": finding.detail }))
+        .collect();
     json!({ report.pool.as_str(): {
         "name": report.pool,
         "type": "POOL",

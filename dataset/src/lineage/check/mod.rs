@@ -109,8 +109,8 @@ macro_rules! kinds {
 }
 
 kinds!(
-    Row, Name, Line, Clone, Hold, Node, Intruder, Referenced, NotDead, Dead, Bucket, DeadTotal, Page, List, Used, Total,
-    Freed
+    Row, Name, Line, Clone, Hold, Node, Intruder, Referenced, NotDead, Dead, Bucket, DeadTotal, Page, List, Used,
+    Total, Freed
 );
 const _: () = assert!(FindingKind::Row.is_listed());
 
