@@ -90,7 +90,11 @@ impl Failure {
 
     /// An error of the engine.
     pub fn engine(action: &str, what: impl Display, error: &pool::error::Error) -> Failure {
-        use pool::error::ErrorKind;
+        use pool::error::{Error, ErrorKind};
+        if let Error::Unreadable { pool, .. } = error {
+            return Failure::cannot(action, what, error)
+                .hint(format!("what going back to an older state would lose: pool import -F -n {pool}"));
+        }
         let hint = match error.kind() {
             ErrorKind::Space => Some("free some space, or add a device: pool add"),
             ErrorKind::Damage => Some("what is damaged: pool status -v, or pool check after an export"),

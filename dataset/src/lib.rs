@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod catalogue;
 pub mod fs;
+pub mod inspect;
 pub mod lineage;
 pub mod name;
 pub mod property;

@@ -5,7 +5,7 @@
 //! one write of a new uberblock. The layers, each calling only those below it:
 //!
 //! ```text
-//! admin    create, open, close a pool                     check   verify a closed one
+//! admin    create, open, close a pool                     check   verify one      inspect  look into one
 //! txg      transaction groups: open, quiesce, sync; the worker threads
 //! log      the intent log: frames of what was promised since the last commit
 //! tree     the one persistent map: everything is a tree of (object, kind, offset) -> body and block
@@ -26,6 +26,7 @@ pub mod device;
 pub mod env;
 pub mod error;
 pub mod format;
+pub mod inspect;
 pub mod log;
 pub mod space;
 pub mod tree;

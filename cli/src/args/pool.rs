@@ -43,8 +43,10 @@ pub enum PoolCommand {
     Iostat(iostat::Arguments),
     /// Add devices to a pool
     Add(add::Arguments),
-    /// Verify a pool that is not imported
+    /// Verify a pool, also while it is in use
     Check(check::Arguments),
+    /// Look into the structures of a pool that nobody has open
+    Debug(debug::Arguments),
     /// Show the main job from end to end, on pools in image files
     Tour(tour::Arguments),
     /// Print the version

@@ -190,10 +190,26 @@ impl Found {
         leaves.filter(|leaf| !self.paths.contains_key(&leaf.guid)).map(|leaf| leaf.path.clone()).collect()
     }
 
+    /// Refuses a pool that is not all there.
+    pub(crate) fn complete(&self) -> Result<(), Failure> {
+        match self.missing().first() {
+            None => Ok(()),
+            Some(missing) => {
+                Err(Failure::cannot("import", &self.label.pool_name, format!("its device {missing} is missing"))
+                    .hint("look there too: pool import -d DIR"))
+            }
+        }
+    }
+
     /// Where its devices are, in the order of the label.
     pub(crate) fn in_order(&self) -> Vec<DevicePath> {
         let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
         leaves.filter_map(|leaf| self.paths.get(&leaf.guid)).map(|path| path.clone().into()).collect()
+    }
+
+    /// Who has it open, as far as that can be told: another user's service, or one with folders of its own.
+    pub(crate) fn holder(&self) -> Option<String> {
+        self.paths.values().find_map(|path| FileDevice::open(path, Access::Glance).ok()?.holder())
     }
 
     /// What a user is told of it.
@@ -227,8 +243,8 @@ impl Found {
     }
 }
 
-/// Finds the pools on the devices in `search`, or in the usual place. Devices that somebody has open belong to pools that
-/// are imported and are passed over, as is what cannot be read.
+/// Finds the pools on the devices in `search`, or in the usual place, those that somebody has open among them. What cannot
+/// be read is passed over. Looking keeps nobody from opening a pool at the same time.
 pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
     let usual = [PathBytes::from(USUAL_PLACE)];
     let mut found: BTreeMap<Guid, Found> = BTreeMap::new();
@@ -243,7 +259,7 @@ pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
 }
 
 fn label_of(path: &Path) -> Option<Label> {
-    let device = FileDevice::open(path, Access::ReadOnly).ok()?;
+    let device = FileDevice::open(path, Access::Glance).ok()?;
     if device.size() < MIN_DEVICE {
         return None;
     }

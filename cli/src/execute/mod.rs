@@ -5,7 +5,9 @@
 //! pool, dataset, property, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where
 //! background  freeing what was destroyed           job         progress, cancelling, the stream beside a request
-//! check       verifying a pool that nobody has open       memory      how much of it there is
+//! check       verifying a pool, its last committed state if it is at work
+//! inspect     looking into the structures of a pool that nobody has open
+//! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
 //!
@@ -16,6 +18,7 @@ pub(crate) mod check;
 mod dataset;
 pub(crate) mod devices;
 mod files;
+pub(crate) mod inspect;
 mod job;
 mod memory;
 mod mounts;
@@ -23,6 +26,7 @@ mod open_pool;
 mod pool;
 mod property;
 mod refusal;
+pub(crate) mod rewind;
 mod snapshot;
 mod stream;
 #[cfg(test)]
@@ -34,9 +38,11 @@ pub use self::{
 };
 pub(crate) use self::{mounts::Places as MountPlaces, pool::texts, refusal::OrRefused};
 
+use ::pool::inspect::Sink;
+
 use crate::{
     failure::Failure,
-    protocol::{Executor, HostRequest, HostResponse, OnProgress, Request, Response, Stream},
+    protocol::{Executor, HostRequest, HostResponse, Inspect, OnProgress, Request, Response, Stream},
 };
 
 impl OpenPool {
@@ -67,6 +73,7 @@ impl OpenPool {
             Request::Status => self.status().map(Response::Status),
             Request::History { .. } => self.history().map(Response::History),
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
+            Request::Check => check::check_live(self, job).map(Response::Checked),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
             Request::List { root, depth, kinds, properties } => {
@@ -179,6 +186,10 @@ impl Executor for NoPools {
         _progress: OnProgress<'_>,
     ) -> Result<Response, Failure> {
         Err(Failure::no_pool(pool))
+    }
+
+    fn inspect(&mut self, _what: &Inspect, _sink: Sink<'_>) -> Result<(), Failure> {
+        Err(Failure::new("this machine has no pools"))
     }
 
     fn serve(&mut self, pool: &str) -> Result<(), Failure> {

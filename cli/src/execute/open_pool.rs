@@ -19,6 +19,7 @@ use pool::{
     device::{Access, Device},
     env::SystemEnv,
     txg::{Committer, Engine, Settings},
+    units::Txg,
 };
 
 use super::{
@@ -72,6 +73,7 @@ impl OpenPool {
             rename: opening.rename.then(|| known.name.to_string()),
             host: devices::host(),
             settings: memory::default_settings(),
+            state: known.state.map(Txg),
         };
         let pool = pool::admin::open(devices, &options, Arc::new(SystemEnv)).or_refused("open", &known.name)?;
         if pool.engine().guid().0 != known.guid {
@@ -117,6 +119,7 @@ impl OpenPool {
             read_only: false,
             no_mount: true,
             altroot: given("altroot").map(|given| given.value.clone()),
+            state: None,
         };
         Ok(OpenPool::assemble(pool, datasets, &known, false))
     }

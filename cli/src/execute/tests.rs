@@ -49,6 +49,7 @@ impl World {
             read_only: false,
             no_mount: true,
             altroot: None,
+            state: None,
         }
     }
 

@@ -22,6 +22,11 @@ pub fn listing(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%Y-%m-%d %H:%M")
 }
 
+/// `2025-11-07 09:05:30`, where seconds count.
+pub fn exact(seconds: i64, zone: Zone) -> String {
+    format(seconds, zone, "%Y-%m-%d %H:%M:%S")
+}
+
 /// A time that no calendar has is shown as its seconds.
 fn format(seconds: i64, zone: Zone, pattern: &str) -> String {
     match Timestamp::from_second(seconds) {
@@ -41,6 +46,7 @@ mod tests {
         let zone: Zone = || TimeZone::fixed(jiff::tz::offset(10));
         assert_eq!(history(seconds, zone), "2025-11-07.19:05:30");
         assert_eq!(listing(seconds, zone), "2025-11-07 19:05");
+        assert_eq!(exact(seconds, zone), "2025-11-07 19:05:30");
         assert_eq!(long(i64::MAX, || TimeZone::UTC), i64::MAX.to_string());
     }
 }

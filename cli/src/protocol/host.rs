@@ -1,6 +1,6 @@
 //! Requests about the pools of this machine: which there are, and how they come and go.
 
-use dataset::name::DatasetName;
+use dataset::name::{DatasetName, Name};
 
 use super::record::*;
 use super::request::Assignment;
@@ -38,15 +38,50 @@ pub enum HostRequest {
         /// Directories and devices to look at; empty for the usual places.
         search: Vec<PathBytes>,
     },
-    /// Import pools, or bring known ones back whose service ended. `Imported`
+    /// Import pools, or bring known ones back whose service ended. `Imported`, or `Rewound` if going back was asked for
     Import(ImportPool),
-    /// Verify a pool that is not imported. `Checked`
+    /// Verify a pool: one that is imported at its last commit, while work goes on. `Checked`
     Check {
         /// Which.
         pool: PoolSelector,
         /// Directories and devices to look at; empty for the usual places.
         search: Vec<PathBytes>,
     },
+}
+
+/// What to look into, of a pool that nobody has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inspect {
+    /// The labels of one device.
+    Labels(PathBytes),
+    /// The uberblocks of one device.
+    Uberblocks(PathBytes),
+    /// A structure of a whole pool.
+    Pool {
+        /// Which pool.
+        pool: PoolSelector,
+        /// Directories and devices to look at; empty for the usual places.
+        search: Vec<PathBytes>,
+        /// At which state; `None` for the newest.
+        txg: Option<u64>,
+        /// Which structure.
+        part: InspectPart,
+    },
+}
+
+/// A structure of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InspectPart {
+    /// The chunk table and the checkpoints.
+    Space,
+    /// The space log.
+    Log,
+    /// The catalogue's tree.
+    Catalogue,
+    /// The tree of a data set or a snapshot.
+    Tree(Name),
+    /// A file's items.
+    File(Location),
 }
 
 /// A pool to create.
@@ -81,6 +116,17 @@ pub struct ImportPool {
     pub no_mount: bool,
     /// Properties of the pool for as long as it is imported, `readonly` among them.
     pub assignments: Vec<Assignment>,
+    /// Go back to an older state first if need be; only for one pool.
+    pub rewind: Option<Rewind>,
+}
+
+/// To which state a pool is to go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rewind {
+    /// That of this transaction group; `None` for the newest that can be read.
+    pub to: Option<u64>,
+    /// Only say what would be.
+    pub dry_run: bool,
 }
 
 /// What this machine answers.
@@ -94,6 +140,8 @@ pub enum HostResponse {
     Importable(Vec<ImportablePool>),
     /// The names of the pools that were imported.
     Imported(Vec<String>),
+    /// How the pool went back before it was imported, or would.
+    Rewound(RewindReport),
     /// What a verification found.
     Checked(CheckReport),
 }

@@ -21,6 +21,7 @@ mod host;
 mod record;
 mod request;
 
+use pool::inspect::Sink;
 use serde::{Deserialize, Serialize};
 
 pub use self::host::*;
@@ -83,6 +84,9 @@ pub trait Executor {
         stream: Option<Stream>,
         progress: OnProgress<'_>,
     ) -> Result<Response, Failure>;
+
+    /// Looks into the structures of a pool that nobody has open, and hands out what it finds.
+    fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure>;
 
     /// Becomes the service of a pool; returns when the pool is exported.
     fn serve(&mut self, pool: &str) -> Result<(), Failure>;

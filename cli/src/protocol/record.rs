@@ -191,8 +191,41 @@ pub struct ImportablePool {
     pub vdevs: Vec<(String, String)>,
 }
 
-/// What the verification of a pool found.
+/// A committed state of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateRecord {
+    /// Its transaction group.
+    pub txg: u64,
+    /// When it was committed.
+    pub time: i64,
+}
+
+/// A state that cannot be gone back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedState {
+    /// Which.
+    pub state: StateRecord,
+    /// What is damaged.
+    pub problem: String,
+}
+
+/// How a pool goes back to an older state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RewindReport {
+    /// The pool's name.
+    pub pool: String,
+    /// Its newest state.
+    pub newest: StateRecord,
+    /// The state that it goes back to; the newest if that can be read.
+    pub taken: StateRecord,
+    /// The newer ones that cannot be read, newest first.
+    pub passed: Vec<PassedState>,
+    /// It has not been done.
+    pub dry_run: bool,
+}
+
+/// What the verification of a pool found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckReport {
     /// The pool's name.
     pub pool: String,
@@ -206,13 +239,17 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Data sets and snapshots verified.
     pub datasets: u64,
+    /// Files of data sets that have lost their last name and are still to be freed. Nothing is wrong with that.
+    pub orphans: u64,
     /// What is wrong; none if the pool is clean.
     pub findings: Vec<CheckFinding>,
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckFinding {
+    /// The number of its code, which never changes its meaning.
+    pub code: u16,
     /// What kind of thing, in a few fixed words: `damaged block`, `leaked space`.
     pub kind: String,
     /// Which one, where, with numbers.

@@ -47,6 +47,8 @@ pub enum Request {
     },
     /// Commit now. `Done`
     Sync,
+    /// Verify the last committed state while work goes on. `Checked`
+    Check,
     /// Counters of input and output since import. `IoCounters`
     IoCounters,
     /// Add devices. `Layout`
@@ -369,6 +371,8 @@ pub enum Response {
     Status(PoolStatus),
     /// What was done to a pool.
     History(Vec<HistoryRecord>),
+    /// What a verification found.
+    Checked(CheckReport),
     /// Counters, to be compared with earlier ones.
     IoCounters(IoSample),
     /// The devices of a pool as they are, or would be.

@@ -6,6 +6,8 @@
 //!
 //! A service is started where mounts are wanted and possible: by creating and importing pools, and by `fs mount`.
 
+use pool::inspect::Sink;
+
 use super::{
     daemon,
     lock::PoolLock,
@@ -16,7 +18,7 @@ use super::{
 use crate::{
     execute::{Job, OpenPool, Opening},
     failure::Failure,
-    protocol::{Call, Executor, HostRequest, HostResponse, OnProgress, Request, Response, Stream},
+    protocol::{Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, Request, Response, Stream},
 };
 
 /// Set to anything but nothing and `0`: nothing is mounted and no service is started.
@@ -183,6 +185,10 @@ impl Executor for Client {
             self.note_devices(known, &layout.vdevs)?;
         }
         Ok(response)
+    }
+
+    fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
+        self.look_into(what, sink)
     }
 
     fn serve(&mut self, pool: &str) -> Result<(), Failure> {

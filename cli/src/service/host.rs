@@ -10,21 +10,23 @@ use std::{
 
 use dataset::name::DatasetName;
 use fuse_mount::{detach_dead, mounts};
+use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, units::Txg};
 
 use super::{
     client::Client,
     registry::{DevicePath, KnownPool},
 };
 use crate::{
+    context::unexpected_answer,
     execute::{
-        Job, MountPlaces, OpenPool, Opening, check,
+        Job, MountPlaces, OpenPool, Opening, OrRefused, check,
         devices::{self, Found, NewDevices, check_new},
-        texts,
+        inspect, rewind, texts,
     },
     failure::Failure,
     protocol::{
-        Assignment, CreatePool, HostRequest, HostResponse, ImportPool, Layout, OnProgress, PathBytes, PoolSelector,
-        Request,
+        Assignment, CreatePool, HostRequest, HostResponse, ImportPool, Inspect, Layout, OnProgress, PathBytes,
+        PoolSelector, Request, Response, Rewind, RewindReport,
     },
 };
 
@@ -42,6 +44,7 @@ impl Client {
                 pools.iter().try_for_each(|pool| self.export(pool, force)).map(|()| HostResponse::Done)
             }
             HostRequest::Importable { search } => self.importable(&search),
+            HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
             HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
             HostRequest::Check { pool, search } => self.check(&pool, &search, progress),
         }
@@ -71,6 +74,7 @@ impl Client {
             read_only: false,
             no_mount: false,
             altroot: altroot(pool_assignments),
+            state: None,
         };
         pool.record(&self.command);
         pool.close()?;
@@ -157,7 +161,7 @@ impl Client {
     fn importable(&self, search: &[PathBytes]) -> Result<HostResponse, Failure> {
         let mut found = devices::find(search)?;
         let known = self.known_guids()?;
-        found.retain(|pool| !known.contains(&pool.label.pool.0));
+        found.retain(|pool| !known.contains(&pool.label.pool.0) && pool.holder().is_none());
         Ok(HostResponse::Importable(found.iter().map(Found::describe).collect()))
     }
 
@@ -174,6 +178,81 @@ impl Client {
                 None => self.import_found(&find_one(which, &import.search)?, import).map(|name| vec![name]),
             },
         }
+    }
+
+    /// Imports a pool after going back to an older state if need be, or says what that would lose. To be read only, the
+    /// pool is shown at that state, and nothing is written.
+    fn rewind(&mut self, import: &ImportPool) -> Result<RewindReport, Failure> {
+        let (Some(which), Some(rewind)) = (&import.which, import.rewind) else {
+            return Err(Failure::usage("only one pool at a time can go back: name it"));
+        };
+        let (name, paths) = self.closed_pool(which, import)?;
+        let writes = !rewind.dry_run && on_or_off(&import.assignments, "readonly") != Some(true);
+        let lock = self.lock(&name)?;
+        let access = if writes { Access::ReadWrite } else { Access::ReadOnly };
+        let devices = devices::open_all(&paths, access).or_refused("open", &name)?;
+        let report = rewind::choose(&name, &devices, rewind.to, import.force || !writes)?;
+        if rewind.dry_run {
+            return Ok(report);
+        }
+        if writes && report.taken != report.newest {
+            let options = OpenOptions { force: import.force, host: devices::host(), ..OpenOptions::default() };
+            let to = Txg(report.taken.txg);
+            pool::admin::rewind(&devices, to, &options, &SystemEnv).or_refused("rewind", &name)?;
+        }
+        drop((devices, lock));
+        let at = Rewind { to: Some(report.taken.txg).filter(|_| !writes), ..rewind };
+        match self.import(&ImportPool { rewind: Some(at), ..import.clone() }) {
+            Ok(_) => Ok(RewindReport { dry_run: false, ..report }),
+            Err(failure) if report.taken == report.newest => Err(failure),
+            Err(failure) => {
+                Err(failure.hint(format!("the pool has gone back to transaction group {}", report.taken.txg)))
+            }
+        }
+    }
+
+    /// The name and the devices of a pool that is known or found, and that nobody serves.
+    fn closed_pool(&self, which: &PoolSelector, import: &ImportPool) -> Result<(String, Vec<PathBuf>), Failure> {
+        let (name, devices) = match self.find_known(which)? {
+            Some(known) if self.is_served(known.name.as_str()) => {
+                let hint = format!("export it first: pool export {}", known.name);
+                return Err(Failure::cannot("rewind", &known.name, "it is imported").hint(hint));
+            }
+            Some(known) => (known.name.to_string(), devices_now(&known, import)?),
+            None => {
+                let found = find_one(which, &import.search)?;
+                found.complete()?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        Ok((name, devices.iter().map(DevicePath::to_path).collect()))
+    }
+
+    /// Looks into a pool that nobody has open, or at what every device says of itself.
+    pub(super) fn look_into(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
+        let (which, search) = match what {
+            Inspect::Labels(path) => return inspect::labels(path, sink),
+            Inspect::Uberblocks(path) => return inspect::uberblocks(path, sink),
+            Inspect::Pool { pool, search, .. } => (pool, search),
+        };
+        let known = self.find_known(which)?;
+        if let Some(served) = known.as_ref().filter(|known| self.is_served(known.name.as_str())) {
+            let hint = format!("export it first: pool export {}", served.name);
+            return Err(Failure::cannot("look into", &served.name, "it is in use, and changes all the time").hint(hint));
+        }
+        let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
+        let (name, devices) = match known {
+            Some(known) => (known.name.to_string(), known.devices),
+            None => {
+                let found = find_one(which, search)?;
+                found.complete()?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        let paths: Vec<PathBuf> = devices.iter().map(DevicePath::to_path).collect();
+        let done = inspect::pool(&name, &paths, what, sink);
+        drop(lock);
+        done
     }
 
     fn find_known(&self, which: &PoolSelector) -> Result<Option<KnownPool>, Failure> {
@@ -205,7 +284,7 @@ impl Client {
         }
         let known = self.known_guids().unwrap_or_default();
         for found in devices::find(&import.search)? {
-            if !known.contains(&found.label.pool.0) {
+            if !known.contains(&found.label.pool.0) && found.holder().is_none() {
                 let name = found.label.pool_name.clone();
                 note(name, self.import_found(&found, import).map(drop));
             }
@@ -228,10 +307,16 @@ impl Client {
             read_only: on_or_off(&import.assignments, "readonly").unwrap_or(known.read_only),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments).or_else(|| known.altroot.clone()),
+            state: shown_state(import)
+                .or(known.state.filter(|_| on_or_off(&import.assignments, "readonly") != Some(false))),
             ..known.clone()
         };
         self.registry.put(&known)?;
-        if self.can_mount().is_err() {
+        if import.force {
+            // The service that is started then finds it to be this host's.
+            let _lock = self.lock(known.name.as_str())?;
+            OpenPool::open(&known, &Opening { force: true, ..Opening::default() })?.close()?;
+        } else if self.can_mount().is_err() {
             // Whether the pool can be opened is to be known now.
             self.open(known.clone())?;
         }
@@ -250,15 +335,14 @@ impl Client {
             let hint = format!("give it another name: pool import {} NEWNAME", found.label.pool);
             return Err(refused(format!("a pool named '{name}' is already imported")).hint(hint));
         }
-        if let Some(missing) = found.missing().first() {
-            return Err(refused(format!("its device {missing} is missing")).hint("look there too: pool import -d DIR"));
-        }
+        found.complete()?;
         let known = KnownPool {
             guid: found.label.pool.0,
             devices: found.in_order(),
             read_only: on_or_off(&import.assignments, "readonly").unwrap_or(false),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments),
+            state: shown_state(import),
             name,
         };
         let lock = self.lock(known.name.as_str())?;
@@ -268,8 +352,17 @@ impl Client {
         pool.close()?;
         drop(lock);
         self.registry.put(&known)?;
-        self.bring_up(&known)?;
+        self.bring_up(&known).or_else(|failure| self.forget_unserved(&known, failure))?;
         Ok(known.name.to_string())
+    }
+
+    /// Forgets a pool that was found just now and that no service could open, such as when another process was faster: it
+    /// is not imported. One whose service runs is, whatever could not be mounted.
+    fn forget_unserved(&self, known: &KnownPool, failure: Failure) -> Result<(), Failure> {
+        if !self.is_served(known.name.as_str()) {
+            self.registry.remove(known.name.as_str())?;
+        }
+        Err(failure)
     }
 
     fn check(
@@ -278,15 +371,27 @@ impl Client {
         search: &[PathBytes],
         progress: OnProgress<'_>,
     ) -> Result<HostResponse, Failure> {
-        if let Some(known) = self.find_known(which)? {
-            let name = known.name;
-            return Err(
-                Failure::cannot("check", &name, "it is imported").hint(format!("export it first: pool export {name}"))
-            );
+        let known = self.find_known(which)?;
+        if let Some(known) = &known {
+            match self.ask(known.name.as_str(), &Request::Check, &mut None, progress)? {
+                Some(Response::Checked(report)) => return Ok(HostResponse::Checked(report)),
+                Some(_) => return Err(unexpected_answer()),
+                None => {}
+            }
         }
-        let found = find_one(which, search)?;
-        let paths: Vec<PathBuf> = found.in_order().iter().map(DevicePath::to_path).collect();
-        check::check(&found.label.pool_name, &paths, &mut Job::new(Vec::new(), progress)).map(HostResponse::Checked)
+        // Nobody serves it; what is known and not served is not changed while this command has its turn.
+        let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
+        let (name, devices) = match known {
+            Some(known) => (known.name.to_string(), known.devices),
+            None => {
+                let found = find_one(which, search)?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        let paths: Vec<PathBuf> = devices.iter().map(DevicePath::to_path).collect();
+        let checked = check::check(&name, &paths, &mut Job::new(Vec::new(), progress));
+        drop(lock);
+        checked.map(HostResponse::Checked)
     }
 }
 
@@ -299,6 +404,12 @@ fn on_or_off(assignments: &[Assignment], property: &str) -> Option<bool> {
     assignments.iter().find(|a| a.name == property).map(|a| a.value == "on")
 }
 
+/// The older state that a pool is imported at, to be read only.
+fn shown_state(import: &ImportPool) -> Option<u64> {
+    let read_only = on_or_off(&import.assignments, "readonly") == Some(true);
+    import.rewind.and_then(|rewind| rewind.to).filter(|_| read_only)
+}
+
 /// Where the devices of a known pool are: where it was said to look for them, or where they were.
 fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<DevicePath>, Failure> {
     if import.which.is_none() || import.search.is_empty() {
@@ -306,11 +417,7 @@ fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<DevicePath>
     }
     let found = devices::find(&import.search)?.into_iter().find(|found| found.label.pool.0 == known.guid);
     let Some(found) = found else { return Ok(known.devices.clone()) };
-    match found.missing().first() {
-        None => Ok(found.in_order()),
-        Some(missing) => Err(Failure::cannot("import", &known.name, format!("its device {missing} is missing"))
-            .hint("look there too: pool import -d DIR")),
-    }
+    found.complete().map(|()| found.in_order())
 }
 
 /// Finds one pool by its name or number.

@@ -42,6 +42,9 @@ pub struct KnownPool {
     /// The directory that its mount points are put under.
     #[serde(default)]
     pub altroot: Option<String>,
+    /// The transaction group whose state is shown, of a pool that is imported to be read only at an older one.
+    #[serde(default)]
+    pub state: Option<u64>,
 }
 
 /// A path in a file for people: text, or, where it is none, its bytes.
@@ -203,6 +206,7 @@ mod tests {
             read_only: false,
             no_mount: true,
             altroot: Some("/mnt".into()),
+            state: Some(7),
         }
     }
 

@@ -88,9 +88,52 @@ pub enum Problem {
     Capability,
 }
 
+/// Numbers the problems; one that is not here does not compile. A number never changes its meaning.
+macro_rules! numbers {
+    ($($number:literal => $problem:pat,)*) => {
+        impl Problem {
+            /// The numbers of all problems.
+            pub const NUMBERS: &[u16] = &[$($number),*];
+
+            /// Its number.
+            pub fn number(&self) -> u16 {
+                match self {
+                    $($problem => $number,)*
+                }
+            }
+        }
+    };
+}
+
+numbers! {
+    1 => Problem::Malformed(..),
+    2 => Problem::Stray(_),
+    3 => Problem::NoMaster,
+    4 => Problem::NoRoot,
+    5 => Problem::BeyondNext,
+    6 => Problem::Files(..),
+    7 => Problem::NoInode,
+    8 => Problem::Links(..),
+    9 => Problem::Entries(..),
+    10 => Problem::Misplaced(_),
+    11 => Problem::Dangling(_),
+    12 => Problem::EntryType(_),
+    13 => Problem::NotItsName(_),
+    14 => Problem::Names(..),
+    15 => Problem::Unreachable,
+    16 => Problem::Bytes(..),
+    17 => Problem::Overlap(_),
+    18 => Problem::BeyondEnd(_),
+    19 => Problem::AcrossRecords(_),
+    20 => Problem::Block(_),
+    21 => Problem::Orphan,
+    22 => Problem::Truncating,
+    23 => Problem::Capability,
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "object {}: ", self.ino)?;
+        write!(f, "F{:02} object {}: ", self.problem.number(), self.ino)?;
         match &self.problem {
             Problem::Malformed(key, malformed) => write!(f, "item {key}: {malformed}"),
             Problem::Stray(key) => write!(f, "item {key} is of no known kind"),
@@ -125,8 +168,22 @@ impl fmt::Display for Link {
     }
 }
 
+/// What the check of a tree has found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// Files without a name, in use or still to be freed. They are nothing wrong.
+    pub orphans: u64,
+}
+
 /// Checks the tree under a head. Nobody may change it meanwhile.
 pub fn check(head: &Head) -> Result<Vec<Finding>, Error> {
+    Ok(report(head)?.findings)
+}
+
+/// The same, with what is worth counting.
+pub fn report(head: &Head) -> Result<Report, Error> {
     let mut checker = Checker::default();
     let mut next = Key::MIN;
     head.read(|view| {
@@ -137,7 +194,8 @@ pub fn check(head: &Head) -> Result<Vec<Finding>, Error> {
         }
         Ok::<_, Plain>(())
     })?;
-    Ok(checker.finish())
+    let orphans = checker.objects.values().filter(|object| object.orphan).count() as u64;
+    Ok(Report { findings: checker.finish(), orphans })
 }
 
 fn block_len(entry: &Entry) -> Option<u64> {

@@ -5,24 +5,33 @@
 //!
 //! ```text
 //! add       new devices for an opened pool
+//! committed the last committed state of an opened pool, beside it
 //! create    labels on every device, then the first commit
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
+//! rewind    going back to an older state
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
 
 mod add;
+mod committed;
 mod create;
 mod open;
 mod pool;
 pub mod probe;
+mod rewind;
 
+#[cfg(test)]
+mod stamped;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::open::{State, open_unread, read_state};
 pub use self::{
     add::Addition,
+    committed::CommittedState,
     create::{CreateOptions, MIN_DEVICE, create},
     open::{OpenOptions, open},
     pool::Pool,
+    rewind::{KeptState, SAFE_STATES, rewind, states},
 };

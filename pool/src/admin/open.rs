@@ -18,7 +18,7 @@ use crate::{
     },
     log,
     space::{Space, SpaceRoot},
-    txg::{Ancestry, Engine, Opening, Plain, Settings},
+    txg::{Ancestry, Engine, Opening, Plain, Settings, state_of},
     units::{Guid, Txg, VdevId},
     vdev::{labels, uberblocks},
 };
@@ -36,6 +36,9 @@ pub struct OpenOptions {
     pub host: (u64, String),
     /// What an operator may tune.
     pub settings: Settings,
+    /// Which state of the newest one's line to show, if not the newest: only for reading. To go on from an older one, see
+    /// [`rewind`](super::rewind).
+    pub state: Option<Txg>,
 }
 
 /// Opens the pool that these devices are: all of them, in any order, and no other.
@@ -43,19 +46,41 @@ pub struct OpenOptions {
 /// Nothing is written before the roots of the state were found readable; then the labels are marked as in use by this host. A crash in
 /// between leaves labels of two ages, of which each names the same devices and the same state.
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Pool> {
+    let (engine, label) = open_unread(devices, options, env)?;
+    check_catalogue(&engine).map_err(|error| Error::Unreadable {
+        pool: label.pool_name.clone(),
+        txg: engine.committed(),
+        problem: error.to_string(),
+    })?;
+    if !options.read_only {
+        write_labels(&engine.storage().vdevs.all(), &label)?;
+        complete_vdevs(&engine, &label);
+    }
+    Ok(Pool::new(engine, label))
+}
+
+/// The first half of [`open`]: the engine, of which only the space was read, and what the labels are to say. Nothing is
+/// written.
+pub(crate) fn open_unread(
+    devices: Vec<Arc<dyn Device>>,
+    options: &OpenOptions,
+    env: Arc<dyn Env>,
+) -> Result<(Arc<Engine>, Label)> {
     let (mut label, by_guid) = gather(&devices)?;
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
     let members = members(&label, &by_guid)?;
-    let readable: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
-    let ranking = uberblocks::find_uberblocks(&readable, label.pool)?;
-    let Some(newest) = ranking.candidates.into_iter().next() else {
-        return Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock"));
+    let line = line(&label, &devices)?;
+    let newest = match options.state {
+        Some(txg) if options.read_only => chosen(&label, &line, txg)?,
+        Some(_) => return Err(Error::Request("only for reading can a pool be opened at an older state".into())),
+        None => &line[0],
     };
-    let storage = open_storage(&label, &members, &newest)?;
+    let vdevs = Vdevs::new(members.iter().map(|(config, device)| leaf(config, device)));
+    let storage = open_storage(&label, vdevs, newest)?;
     // What is only read shows the committed state: applying the log would be a change.
-    let log = if options.read_only { Vec::new() } else { log::read(&storage, &newest)? };
-    let first = first_txg(&label, &newest, &log)?;
+    let log = if options.read_only { Vec::new() } else { log::read(&storage, newest)? };
+    let first = first_txg(&label, &line[0], newest, &log)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
     let opening = Opening {
         guid: label.pool,
@@ -67,7 +92,6 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
         log,
     };
     let engine = Engine::open(opening, env, options.settings);
-    check_catalogue(&engine).map_err(|error| unreadable(&label, &newest, &error))?;
     if !options.read_only {
         label.state = PoolState::Active;
         label.txg = first;
@@ -76,15 +100,60 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
         if let Some(name) = &options.rename {
             label.pool_name.clone_from(name);
         }
-        write_labels(&engine.storage().vdevs.all(), &label)?;
-        complete_vdevs(&engine, &label);
     }
-    Ok(Pool::new(engine, label))
+    Ok((engine, label))
 }
 
-/// The transaction group to begin with: above every one that was ever used, and not in the slot of the newest uberblock,
-/// which would be lost if power failed while the first commit overwrote it.
-fn first_txg(label: &Label, newest: &Uberblock, log: &[Entry]) -> Result<Txg> {
+/// One state of a pool as its uberblock names it, and where to read on.
+pub(crate) struct State {
+    /// The pool's newest label.
+    pub(crate) label: Label,
+    /// The state.
+    pub(crate) uberblock: Uberblock,
+    members: Vec<(VdevConfig, Arc<dyn Device>)>,
+}
+
+impl State {
+    /// The device of a vdev.
+    pub(crate) fn device(&self, id: VdevId) -> Option<&dyn Device> {
+        self.members.iter().find(|(config, _)| config.id == id).map(|(_, device)| &**device)
+    }
+}
+
+/// The newest state, or that of `txg`: nothing behind its uberblock is read.
+pub(crate) fn read_state(devices: &[Arc<dyn Device>], txg: Option<Txg>) -> Result<State> {
+    let (label, by_guid) = gather(devices)?;
+    label.check_supported(false)?;
+    let line = line(&label, devices)?;
+    let uberblock = match txg {
+        Some(txg) => chosen(&label, &line, txg)?.clone(),
+        None => line[0].clone(),
+    };
+    Ok(State { members: members(&label, &by_guid)?, label, uberblock })
+}
+
+/// The uberblocks of the newest state's line, newest first: at least one.
+pub(super) fn line(label: &Label, devices: &[Arc<dyn Device>]) -> Result<Vec<Uberblock>> {
+    let readable: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+    let line = uberblocks::find_uberblocks(&readable, label.pool)?.candidates;
+    match line.is_empty() {
+        true => Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock")),
+        false => Ok(line),
+    }
+}
+
+/// The state of transaction group `txg`, if it is on the line.
+pub(super) fn chosen<'a>(label: &Label, line: &'a [Uberblock], txg: Txg) -> Result<&'a Uberblock> {
+    line.iter().find(|uberblock| uberblock.txg == txg).ok_or_else(|| {
+        let oldest = line.last().map_or(Txg::ZERO, |uberblock| uberblock.txg);
+        let kept = format!("the oldest one kept is of {oldest}, the newest of {}", line[0].txg);
+        Error::Request(format!("pool {} has no state of transaction group {txg}: {kept}", label.pool_name))
+    })
+}
+
+/// The transaction group to begin with: above every one that was ever used, and in the slot neither of the newest
+/// uberblock nor of the one that is gone on from, which would be lost if power failed while the first commit overwrote it.
+pub(super) fn first_txg(label: &Label, newest: &Uberblock, base: &Uberblock, log: &[Entry]) -> Result<Txg> {
     let logged = log.iter().map(|entry| entry.txg).max();
     let last = newest.txg.max(label.txg).max(logged.unwrap_or_default());
     if last.0 >= Txg::LIMIT.0 / 2 {
@@ -93,8 +162,11 @@ fn first_txg(label: &Label, newest: &Uberblock, log: &[Entry]) -> Result<Txg> {
             format!("it counts {last} transaction groups"),
         ));
     }
-    let next = last.next();
-    Ok(if slot(next) == slot(newest.txg) { next.next() } else { next })
+    let mut next = last.next();
+    while [newest, base].iter().any(|spared| slot(next) == slot(spared.txg)) {
+        next = next.next();
+    }
+    Ok(next)
 }
 
 /// Reads the catalogue's root.
@@ -122,10 +194,10 @@ fn complete_vdevs(engine: &Engine, label: &Label) {
     }
 }
 
-type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
+pub(super) type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
 
 /// The newest label, and the devices by their guids.
-fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
+pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     let mut newest: Option<Label> = None;
     let mut by_guid = BTreeMap::new();
     for device in devices {
@@ -145,7 +217,7 @@ fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     Ok((newest, by_guid))
 }
 
-fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
+pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
     if options.force {
         return Ok(());
     }
@@ -164,7 +236,7 @@ fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
 }
 
 /// The pool's vdevs with their devices; every one must be there.
-fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig, Arc<dyn Device>)>> {
+pub(super) fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig, Arc<dyn Device>)>> {
     let member = |config: &VdevConfig| {
         let leaf = &config.tree.leaves()[0];
         let missing = || Error::Missing { device: leaf.guid, path: leaf.path.clone(), pool: label.pool_name.clone() };
@@ -173,13 +245,15 @@ fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig, Arc<dyn D
     label.vdevs.iter().map(member).collect()
 }
 
-fn open_storage(label: &Label, members: &[(VdevConfig, Arc<dyn Device>)], uberblock: &Uberblock) -> Result<Storage> {
-    let vdevs = Vdevs::new(members.iter().map(|(config, device)| leaf(config, device)));
+pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -> Result<Storage> {
     let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.leaves()[0].size)).collect();
     let sector = 1u32 << label.ashift;
+    if state_of(uberblock) > uberblock.txg {
+        return Err(unreadable(label, uberblock, &"it claims to repeat a later state"));
+    }
     let root =
         SpaceRoot::decode(&mut Reader::new(&uberblock.space)).map_err(|error| unreadable(label, uberblock, &error))?;
-    let space = Space::open(&root, sector, label.region_size, &sizes, uberblock.txg, &vdevs)
+    let space = Space::open(&root, sector, label.region_size, &sizes, state_of(uberblock), &vdevs)
         .map_err(|error| unreadable(label, uberblock, &error))?;
     Ok(Storage { vdevs, space, sector })
 }

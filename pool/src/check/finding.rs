@@ -16,6 +16,8 @@ pub enum Code {
     NotAllocated = 4,
     /// Space that is allocated and not referred to: it is lost.
     Leaked = 5,
+    /// The newest state cannot be opened at all.
+    UnreadablePool = 6,
     /// A row of the catalogue that makes no sense.
     Catalogue = 100,
     /// A counter of a data set that differs from what it counts.
@@ -24,6 +26,43 @@ pub enum Code {
     Deadlist = 102,
     /// A file system's inconsistency inside a data set.
     FileSystem = 200,
+}
+
+/// Lists the codes, each with what it is called; one that is not here does not compile.
+macro_rules! codes {
+    ($($code:ident: $name:literal,)*) => {
+        impl Code {
+            /// All of them, by their numbers.
+            pub const ALL: &[Code] = &[$(Code::$code),*];
+
+            /// What it is called, in a few fixed words.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Code::$code => $name,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    UnreadableNode: "unreadable node",
+    DamagedCopy: "damaged block",
+    Overlap: "overlapping blocks",
+    NotAllocated: "unallocated block",
+    Leaked: "leaked space",
+    UnreadablePool: "unreadable pool",
+    Catalogue: "catalogue",
+    Counter: "wrong counter",
+    Deadlist: "deadlist",
+    FileSystem: "file system",
+}
+
+impl Code {
+    /// Its number.
+    pub fn number(self) -> u16 {
+        self as u16
+    }
 }
 
 /// One finding.

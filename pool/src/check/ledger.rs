@@ -64,15 +64,17 @@ impl Ledger {
         self.blocks.is_empty()
     }
 
-    /// Reads every copy of every block, on all cores.
-    pub(super) fn verify_copies(&mut self, engine: &Arc<Engine>) -> Result<()> {
+    /// Reads every copy of every block, by as many threads as the engine has workers.
+    pub(super) fn verify_copies(&mut self, engine: &Arc<Engine>, goes_on: &(dyn Fn(u64) -> bool + Sync)) {
         let blocks: Vec<BlockPointer> = self.blocks.values().copied().collect();
         let next = AtomicUsize::new(0);
         let found = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..engine.worker_count().max(1) {
                 scope.spawn(|| {
-                    while let Some(pointer) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(pointer) = blocks.get(index).filter(|_| goes_on(index as u64)) else { return };
                         found.lock().extend(damaged_copies(engine.storage(), pointer));
                     }
                 });
@@ -81,7 +83,6 @@ impl Ledger {
         let mut found = found.into_inner();
         found.sort_by(|one, two| one.what.cmp(&two.what));
         self.findings.extend(found);
-        Ok(())
     }
 
     /// Compares what is referred to with what is allocated.

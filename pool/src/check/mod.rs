@@ -60,10 +60,27 @@ pub fn enter_catalogue(engine: &Engine, ledger: &mut Ledger) {
     }
 }
 
+/// Reads the space maps of all chunks, and fails if one cannot be read.
+pub fn space_is_readable(engine: &Engine) -> Result<()> {
+    let storage = engine.storage();
+    storage.space.own_extents()?;
+    storage.space.allocated_extents(&storage.vdevs).map(drop)
+}
+
 /// Reads every copy of every block that was entered and draws the balance with the space layer. The pool must be as it
 /// was committed: opened read-only, or with nothing changed since the last commit.
 pub fn conclude(engine: &Arc<Engine>, ledger: &mut Ledger) -> Result<Vec<Finding>> {
-    ledger.verify_copies(engine)?;
+    conclude_while(engine, ledger, &|_| true)
+}
+
+/// The same as long as `goes_on`, which is told how many blocks were verified. What was found until it stopped is then
+/// not all there is.
+pub fn conclude_while(
+    engine: &Arc<Engine>,
+    ledger: &mut Ledger,
+    goes_on: &(dyn Fn(u64) -> bool + Sync),
+) -> Result<Vec<Finding>> {
+    ledger.verify_copies(engine, goes_on);
     ledger.balance(engine.storage(), engine.log_area())?;
     Ok(ledger.take_findings())
 }

@@ -2,12 +2,14 @@
 //!
 //! Reads and writes go through the system's page cache with `pread` and `pwrite`; a flush is `fdatasync`. While it is
 //! open, the file carries an advisory lock that ends with the process, however that ends: exclusive for writing, shared
-//! for reading. A block device is opened exclusively as well, which the kernel refuses while it is mounted.
+//! for reading. A block device is opened exclusively as well, which the kernel refuses while it is mounted. The file behind
+//! a loop device is locked with it, so that an image is one device under whatever name it is opened: a path, a link to it,
+//! a loop device, a partition of one.
 //!
 //! The lock keeps out other processes of Cenote on this machine; against a second machine see the host id in the label.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{self, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
@@ -19,7 +21,7 @@ use rustix::{
 };
 
 use super::{
-    Device, check_range,
+    Device, backing, check_range,
     holder::{self, LockedFile},
 };
 use crate::error::{Error, Result};
@@ -31,6 +33,20 @@ pub enum Access {
     ReadOnly,
     /// Reading and writing, alone.
     ReadWrite,
+    /// Reading what is believed only if it verifies, such as labels, next to whoever has the device open. Nobody is kept
+    /// out, not even for a moment.
+    Glance,
+}
+
+impl Access {
+    /// The lock that goes with it.
+    fn lock(self) -> Option<FlockOperation> {
+        match self {
+            Access::ReadOnly => Some(FlockOperation::NonBlockingLockShared),
+            Access::ReadWrite => Some(FlockOperation::NonBlockingLockExclusive),
+            Access::Glance => None,
+        }
+    }
 }
 
 /// An image file or a block device.
@@ -39,6 +55,8 @@ pub struct FileDevice {
     name: String,
     file: File,
     size: u64,
+    /// The files behind a loop device: open, because they are locked.
+    _behind: Vec<File>,
 }
 
 impl FileDevice {
@@ -77,26 +95,38 @@ impl FileDevice {
         FileDevice::locked(name, file, Access::ReadWrite)
     }
 
+    /// Who has the device open, as far as that can be told: nobody is kept out by asking.
+    pub fn holder(&self) -> Option<String> {
+        let behind = backing::files(&self.file);
+        let files = std::iter::once(&self.file).chain(&behind);
+        files.filter_map(|file| file.metadata().ok()).find_map(|metadata| holder::describe(locked_file(&metadata)))
+    }
+
     fn locked(name: String, mut file: File, access: Access) -> Result<FileDevice> {
-        let operation = match access {
-            Access::ReadOnly => FlockOperation::NonBlockingLockShared,
-            Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
-        };
-        match flock(&file, operation) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(busy(name, &file)),
-            Err(errno) => return Err(Error::Device { device: name, action: "lock", source: errno.into() }),
+        let mut behind = Vec::new();
+        if let Some(operation) = access.lock() {
+            lock(&name, &file, operation)?;
+            behind = backing::files(&file);
+            behind.iter().try_for_each(|behind| lock(&name, behind, operation))?;
         }
         // The length in a block device's metadata is zero; the end is where seeking to it leads.
         match file.seek(SeekFrom::End(0)) {
-            Ok(size) => Ok(FileDevice { name, file, size }),
+            Ok(size) => Ok(FileDevice { name, file, size, _behind: behind }),
             Err(source) => Err(Error::Device { device: name, action: "measure", source }),
         }
     }
 }
 
+fn lock(name: &str, file: &File, operation: FlockOperation) -> Result<()> {
+    match flock(file, operation) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(Error::Busy { device: name.to_owned(), holder: holder(file) }),
+        Err(errno) => Err(Error::Device { device: name.to_owned(), action: "lock", source: errno.into() }),
+    }
+}
+
 /// Refuses what is neither a file nor a block device; tells whether it is a block device.
-fn check_type(name: &str, metadata: &std::fs::Metadata) -> Result<bool> {
+fn check_type(name: &str, metadata: &Metadata) -> Result<bool> {
     let kind = metadata.file_type();
     match kind.is_file() || kind.is_block_device() {
         true => Ok(kind.is_block_device()),
@@ -104,15 +134,15 @@ fn check_type(name: &str, metadata: &std::fs::Metadata) -> Result<bool> {
     }
 }
 
-fn busy(device: String, file: &File) -> Error {
-    let holder = match file.metadata() {
-        Ok(metadata) => {
-            let (major, minor) = (major(metadata.dev()), minor(metadata.dev()));
-            holder::describe(LockedFile { major, minor, inode: metadata.ino() })
-        }
-        Err(_) => "another process".to_owned(),
-    };
-    Error::Busy { device, holder }
+/// Who holds a lock on a file that somebody holds.
+fn holder(file: &File) -> String {
+    let known = file.metadata().ok().and_then(|metadata| holder::describe(locked_file(&metadata)));
+    known.unwrap_or_else(|| "another process".to_owned())
+}
+
+fn locked_file(metadata: &Metadata) -> LockedFile {
+    let (major, minor) = (major(metadata.dev()), minor(metadata.dev()));
+    LockedFile { major, minor, inode: metadata.ino() }
 }
 
 /// Makes the name of a new file durable.
@@ -207,6 +237,30 @@ mod tests {
         let _first = FileDevice::open(&path, Access::ReadOnly).unwrap();
         let _second = FileDevice::open(&path, Access::ReadOnly).unwrap();
         assert!(matches!(FileDevice::open(&path, Access::ReadWrite), Err(Error::Busy { .. })));
+    }
+
+    #[test]
+    fn a_glance_neither_waits_for_anybody_nor_keeps_anybody_out() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        let writer = FileDevice::create(&path, MIB).unwrap();
+        let glance = FileDevice::open(&path, Access::Glance).unwrap();
+        drop(writer);
+        let _writer = FileDevice::open(&path, Access::ReadWrite).unwrap();
+        assert!(glance.write_at(0, b"x").is_err());
+        glance.read_at(0, &mut [0; 16]).unwrap();
+    }
+
+    #[test]
+    fn an_image_under_other_names_is_the_same_device() {
+        let folder = folder();
+        let [path, link, name] = ["disk", "symlink", "hard link"].map(|name| folder.path().join(name));
+        let _writer = FileDevice::create(&path, MIB).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        std::fs::hard_link(&path, &name).unwrap();
+        for other in [link, name] {
+            assert_eq!(FileDevice::open(&other, Access::ReadWrite).unwrap_err().kind(), ErrorKind::Busy);
+        }
     }
 
     #[test]

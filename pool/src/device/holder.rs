@@ -1,8 +1,7 @@
 //! Who holds a lock on a file: the answer that "resource busy" leaves out.
 //!
 //! The kernel lists advisory locks in `/proc/locks` with the owner's process id and the file's inode. All of this is best
-//! effort: the owner may be in another process namespace, or be gone by the time we look. Then the holder is "another
-//! process".
+//! effort: the owner may be in another process namespace, or be gone by the time we look. Then nothing is known.
 
 use std::fs;
 
@@ -17,13 +16,10 @@ pub(super) struct LockedFile {
     pub(super) inode: u64,
 }
 
-/// Describes the process that holds a lock on `file`: "process 1234 (pool service tank)" where it can be found.
-pub(super) fn describe(file: LockedFile) -> String {
+/// Describes the process that holds a lock on `file`, "process 1234 (pool service tank)", where it can be found.
+pub(super) fn describe(file: LockedFile) -> Option<String> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    match owner_in(&locks, file) {
-        Some(pid) => describe_process(pid),
-        None => "another process".to_owned(),
-    }
+    owner_in(&locks, file).map(describe_process)
 }
 
 /// The process id of the first `flock` on `file` in the text of `/proc/locks`. Some file systems report another device

@@ -16,6 +16,7 @@
 
 use std::io;
 
+mod backing;
 mod fault;
 mod file;
 mod holder;

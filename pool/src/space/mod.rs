@@ -30,11 +30,13 @@
 //! allocator  which chunk a block goes to      free_map   free sectors of a chunk, next-fit
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
+//! hold       keeping an older state whole
 //! ```
 
 mod allocator;
 mod chunk;
 mod free_map;
+mod hold;
 mod io;
 mod layout;
 mod open;
@@ -53,8 +55,8 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use self::{io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
-pub use self::{io::SpaceIo, layout::region_size};
+pub use self::{hold::Hold, io::SpaceIo, layout::region_size};
+use self::{hold::Holds, io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
     error::Result,
@@ -142,6 +144,7 @@ pub struct Space {
     choosing: [Mutex<()>; 2],
     /// The transaction groups committed last, oldest first: at most two.
     history: Mutex<VecDeque<Txg>>,
+    holds: Holds,
     stored: Mutex<Stored>,
 }
 
@@ -159,6 +162,7 @@ impl Space {
             wheels: Default::default(),
             choosing: Default::default(),
             history: Mutex::new(history),
+            holds: Holds::default(),
             stored: Mutex::new(stored),
         }
     }
@@ -203,7 +207,27 @@ impl Space {
         let mut history = self.history.lock();
         assert!(history.back().is_none_or(|&last| last < txg), "transaction group {txg} is committed out of turn");
         history.push_back(txg);
-        if history.len() > 2 { history.pop_front() } else { None }
+        let release = if history.len() > 2 { history.pop_front() } else { None };
+        release.map(|release| self.holds.limit(release))
+    }
+
+    /// Keeps the state of `txg`, the last group that was committed, from being overwritten.
+    pub fn hold(&self, txg: Txg) -> Arc<Hold> {
+        self.holds.add(txg)
+    }
+
+    /// Gives up all holds: what they kept becomes free for use two commits later at most.
+    pub fn give_up_holds(&self) {
+        if self.holds.give_up() {
+            tracing::info!("a state that was being read is given up: its space is needed");
+        }
+    }
+
+    /// Gives up all holds if what waits to be free is more than what is.
+    pub fn ease_holds(&self) {
+        if self.holds.any() && self.totals().deferred > self.free_for(Class::Data) {
+            self.give_up_holds();
+        }
     }
 
     /// The counts. Cheap: no lock is taken.

@@ -21,7 +21,7 @@ use crate::{
         pointer::BlockPointer,
         uberblock::{Epoch, Uberblock},
     },
-    space::{Class, SpaceTotals},
+    space::{Class, Hold, SpaceTotals},
     tree::{Miss, Node, Record, Root, verify_place},
     txg::{
         durable::Log,
@@ -67,6 +67,18 @@ pub struct Ancestry {
 
 /// The kind of the uberblock's counter that holds the level of the catalogue's root.
 pub(super) const CATALOGUE_LEVEL: u8 = 0;
+
+/// The kind of the uberblock's counter that holds the transaction group whose state it repeats, if that is not its own: a
+/// pool that went back, see [`crate::admin::rewind`].
+pub(crate) const REPEATS: u8 = 1;
+
+/// The transaction group that wrote the state that an uberblock stands for.
+pub(crate) fn state_of(uberblock: &Uberblock) -> Txg {
+    match uberblock.counter(REPEATS) {
+        0 => uberblock.txg,
+        earlier => Txg(earlier),
+    }
+}
 
 /// All that it takes to open an engine.
 pub struct Opening {
@@ -269,6 +281,7 @@ impl Engine {
             return Ok(self.committed());
         }
         assert!(!self.log.is_applying(), "the intent log is put back before anything is committed");
+        self.storage.space.ease_holds();
         let unwinding = FailOnPanic(self);
         let outcome = sync::run(self);
         std::mem::forget(unwinding);
@@ -285,6 +298,14 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Holds the last committed state, and has `find` look for what it needs of it while nobody commits.
+    pub(crate) fn hold_committed<T>(&self, find: impl FnOnce(Txg) -> Result<T>) -> Result<(Arc<Hold>, T)> {
+        let _syncing = self.syncing.lock();
+        let committed = self.committed();
+        let hold = self.storage.space.hold(committed);
+        Ok((hold, find(committed)?))
     }
 
     /// Closes the gate, opens the next transaction group, and hands the one that was open and all that changed in it to
@@ -385,6 +406,7 @@ impl Engine {
             if !frees_to_come && self.throttle.dirty() == 0 {
                 break;
             }
+            self.storage.space.give_up_holds();
             self.commit_anyway()?;
         }
         if self.available() >= bytes { Ok(()) } else { Err(Error::OutOfSpace) }

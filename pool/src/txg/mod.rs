@@ -41,6 +41,7 @@ pub use births::Usage;
 pub use committer::Committer;
 pub use durable::LogStats;
 pub use engine::{Ancestry, CATALOGUE, Engine, Opening, Settings};
+pub(crate) use engine::{REPEATS, state_of};
 pub use head::{Head, OpError, Plain, Quiet};
 pub use sync::{Sync, SyncClient, Written};
 

@@ -1,4 +1,4 @@
-//! `pool check`: every block of a pool that is not imported is verified, every reference counted.
+//! `pool check`: every block of a pool is verified, every reference counted.
 
 use std::path::PathBuf;
 
@@ -14,11 +14,21 @@ use crate::protocol::{CheckReport, HostRequest, HostResponse};
 
 /// Arguments of `pool check`.
 #[derive(Args, Debug)]
-#[command(after_help = "The exit code is 0 if the pool is clean, 3 if something is wrong with it. Nothing is changed.
+#[command(
+    after_help = "Of a pool that is imported, the last commit is verified while work goes on. The exit code is 0 if the pool is clean, 3 if
+something is wrong with it. Nothing is changed. Each finding begins with a code that never changes its meaning:
+
+  C001 unreadable node      C002 damaged block      C003 overlapping blocks    C004 unallocated block
+  C005 leaked space         C006 unreadable pool    C100 catalogue             C101 wrong counter
+  C102 deadlist             C200 file system
+
+What they mean, and the numbers behind them (L01 to L17, F01 to F23), is in dataset/CHECK.md of the source.
 
 Examples:
+  pool check tank                            while it is in use
   pool check -d /var/lib tank
-  pool check -d /dev/sdb 1234567890 && echo clean")]
+  pool check -d /dev/sdb 1234567890 && echo clean"
+)]
 pub struct Arguments {
     /// Look in this directory, or at this device; may be given several times
     #[arg(short = 'd', value_name = "DIRECTORY|DEVICE")]
@@ -54,6 +64,9 @@ fn render(report: &CheckReport) -> String {
         report.blocks,
         format_bytes(report.bytes)
     );
+    if report.orphans > 0 {
+        text += &format!("{} without a name still to be freed\n", files(report.orphans));
+    }
     for finding in &report.findings {
         text += &format!("  {}: {}\n", finding.kind, finding.detail);
     }
@@ -64,15 +77,23 @@ fn render(report: &CheckReport) -> String {
     }
 }
 
+fn files(count: u64) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
 fn encode(report: &CheckReport) -> Value {
-    let findings: Vec<Value> =
-        report.findings.iter().map(|finding| json!({ "kind": finding.kind, "detail": finding.detail })).collect();
+    let findings: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|finding| json!({ "code": finding.code, "kind": finding.kind, "detail": finding.detail }))
+        .collect();
     json!({ report.pool.as_str(): {
         "name": report.pool,
         "type": "POOL",
         "pool_guid": report.guid.to_string(),
         "txg": report.txg.to_string(),
         "datasets": report.datasets,
+        "orphans": report.orphans,
         "blocks": report.blocks,
         "bytes": report.bytes,
         "findings": findings,
@@ -93,16 +114,23 @@ mod tests {
             blocks: 1000,
             bytes: 3 << 29,
             datasets: 5,
+            orphans: 0,
             findings: vec![],
         };
         insta::assert_snapshot!(render(&report), @r"
         checked pool 'tank' at transaction group 42: 5 data sets and snapshots, 1000 blocks, 1.50G
         no errors found
         ");
-        report.findings.push(CheckFinding { kind: "leaked space".into(), detail: "chunk 3, sectors 8 to 15".into() });
+        report.findings.push(CheckFinding {
+            code: 5,
+            kind: "leaked space".into(),
+            detail: "C005 chunk 3 sectors 8+8".into(),
+        });
+        report.orphans = 2;
         insta::assert_snapshot!(render(&report), @r"
         checked pool 'tank' at transaction group 42: 5 data sets and snapshots, 1000 blocks, 1.50G
-          leaked space: chunk 3, sectors 8 to 15
+        2 files without a name still to be freed
+          leaked space: C005 chunk 3 sectors 8+8
         1 error found
         ");
     }

@@ -11,7 +11,7 @@ use crate::args::common::{absolute, assignments, split_assignment};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
-use crate::protocol::{HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector};
+use crate::protocol::{HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind};
 
 /// Arguments of `pool import`.
 #[derive(Args, Debug)]
@@ -22,6 +22,9 @@ Examples:
   pool import -d /var/lib tank
   pool import -d /backup tank oldtank        under another name
   pool import -o readonly=on -N tank
+  pool import -F -n tank                     the newest state is damaged: what would going back lose?
+  pool import -F tank                        back to the newest state that can be read
+  pool import -F -T 1234 -o readonly=on tank look at an older one; nothing is written
   pool import -a                             all, after a reboot too")]
 pub struct Arguments {
     /// Look in this directory, or at this device; may be given several times
@@ -36,11 +39,20 @@ pub struct Arguments {
     /// Do not mount file systems
     #[arg(short = 'N')]
     no_mount: bool,
+    /// Go back to the newest state that can be read, if the newest of all cannot
+    #[arg(short = 'F', requires = "pool", conflicts_with = "all")]
+    rewind: bool,
+    /// With -F: only say what would be lost
+    #[arg(short = 'n', requires = "rewind")]
+    dry_run: bool,
+    /// With -F: go back to the state of this transaction group
+    #[arg(short = 'T', value_name = "TXG", requires = "rewind")]
+    txg: Option<u64>,
     /// Set a property of the pool for as long as it is imported: readonly=on
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     properties: Vec<(String, String)>,
-    /// Print JSON
-    #[arg(short = 'j', long, conflicts_with_all = ["all", "pool"])]
+    /// Print JSON: without a pool, or with -F -n
+    #[arg(short = 'j', long, conflicts_with = "all")]
     json: bool,
     /// The pool's name or number
     #[arg(value_name = "POOL|GUID")]
@@ -74,6 +86,9 @@ fn import(
     context: &mut Context<'_>,
 ) -> Result<Exit, Failure> {
     let action = "import";
+    if arguments.json && !arguments.dry_run {
+        return Err(Failure::usage("-j is for showing what could be imported, and for -F -n"));
+    }
     let new_name = |text: &String| -> Result<DatasetName, Failure> {
         check_new_pool(text).map_err(|error| Failure::name("import as", &error))
     };
@@ -84,9 +99,19 @@ fn import(
         force: arguments.force,
         no_mount: arguments.no_mount,
         assignments: assignments(&arguments.properties, Property::of_pool, true, action, pool.unwrap_or("all"))?,
+        rewind: arguments.rewind.then_some(Rewind { to: arguments.txg, dry_run: arguments.dry_run }),
     };
     match context.host(HostRequest::Import(request))? {
         HostResponse::Imported(_) => Ok(Exit::Done),
+        HostResponse::Rewound(report) if arguments.json => {
+            context.print_json(action, "pools", super::rewind::encode(&report))?;
+            Ok(Exit::Done)
+        }
+        HostResponse::Rewound(report) => {
+            let text = super::rewind::render(&report, context.zone);
+            context.print(&text)?;
+            Ok(Exit::Done)
+        }
         _ => Err(unexpected_answer()),
     }
 }

@@ -3,6 +3,7 @@
 pub mod add;
 pub mod check;
 pub mod create;
+pub mod debug;
 pub mod destroy;
 pub mod export;
 pub mod get;
@@ -11,6 +12,7 @@ pub mod import;
 pub mod iostat;
 mod layout;
 pub mod list;
+mod rewind;
 pub mod service;
 pub mod set;
 pub mod status;
@@ -38,6 +40,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Iostat(arguments) => iostat::run(arguments, context),
         PoolCommand::Add(arguments) => add::run(arguments, context),
         PoolCommand::Check(arguments) => check::run(arguments, context),
+        PoolCommand::Debug(arguments) => debug::run(arguments, context),
         PoolCommand::Tour(arguments) => tour::run(arguments, context),
         PoolCommand::Version(arguments) => version::run(arguments, context),
         PoolCommand::Service(arguments) => service::run(arguments, context),

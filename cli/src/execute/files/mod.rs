@@ -31,6 +31,11 @@ use crate::failure::Failure;
 /// The bytes moved in one step: some records of the default size.
 const CHUNK: usize = 1 << 20;
 
+/// The file that a path names; a symbolic link at its end is not followed.
+pub(super) fn find(fs: &FileSystem, path: &[u8]) -> Result<Attr, Errno> {
+    resolve(fs, path, false)
+}
+
 /// What the system says about an error, without its number.
 pub(crate) fn reason(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();

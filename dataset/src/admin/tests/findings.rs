@@ -1,4 +1,9 @@
 //! Each kind of damage is planted, and must be found.
+//!
+//! [`planting`] has an arm for each kind, so that a new one without a planting does not compile; the tests below plant
+//! further damage of the same kinds.
+
+use std::collections::BTreeSet;
 
 use pool::{
     format::{key::Key, pointer::BlockPointer},
@@ -52,6 +57,8 @@ fn ids(world: &World) -> Ids {
     Ids { dataset: id("tank/a"), clone: id("tank/b"), snapshots, deadlist }
 }
 
+type Damage = fn(&mut Transaction<'_>, &Ids) -> Result<()>;
+
 /// Plants damage and looks for the finding.
 fn planted(kind: FindingKind, damage: impl Fn(&mut Transaction<'_>, &Ids) -> Result<()> + Send + 'static) {
     let world = world();
@@ -60,6 +67,107 @@ fn planted(kind: FindingKind, damage: impl Fn(&mut Transaction<'_>, &Ids) -> Res
     let findings = world.findings();
     assert!(findings.iter().any(|finding| finding.kind == kind), "{kind:?} is not among {findings:#?}");
     assert!(findings.iter().all(|finding| !finding.to_string().is_empty()));
+}
+
+/// One damage of each kind, and which kinds come with it by necessity.
+fn planting(kind: FindingKind) -> (Damage, &'static [FindingKind]) {
+    use FindingKind as K;
+    match kind {
+        K::Row => (
+            |tx, ids| {
+                tx.put_body(Key::new(ids.dataset, 99, 0), Default::default());
+                Ok(())
+            },
+            &[],
+        ),
+        K::Name => (|tx, ids| edit_dataset(tx, ids.dataset, |row| row.children = 7), &[]),
+        K::Line => (|tx, ids| edit_snapshot(tx, ids.snapshots[0], |row| row.next = 0), &[]),
+        K::Clone => (
+            |tx, ids| {
+                tx.delete(Key::new(ids.snapshots[1], kind::CLONE, ids.clone));
+                Ok(())
+            },
+            &[],
+        ),
+        K::Hold => (|tx, ids| tx.delete_named::<Hold>(ids.snapshots[0], kind::HOLD, "tag").map(drop), &[]),
+        K::Node => (
+            |tx, ids| {
+                let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(ids.dataset))?;
+                let mut root = root.expect("a data set has a tree");
+                root.addresses[0].chunk = ChunkId(999);
+                tx.put(dataset_key(ids.dataset), &row, Some(root));
+                Ok(())
+            },
+            &[K::Referenced, K::NotDead, K::Used],
+        ),
+        K::Intruder => (
+            |tx, ids| {
+                let (row, _) = tx.row_and_block::<SnapshotRow>(snapshot_key(ids.snapshots[2]))?;
+                let (_, older) = tx.row_and_block::<SnapshotRow>(snapshot_key(ids.snapshots[0]))?;
+                tx.put(snapshot_key(ids.snapshots[2]), &row, older);
+                Ok(())
+            },
+            &[K::NotDead, K::Dead, K::Total],
+        ),
+        K::Referenced => (|tx, ids| edit_dataset(tx, ids.dataset, |row| row.referenced.allocated += 4096), &[]),
+        K::NotDead => {
+            (|tx, ids| edit_page(tx, ids, |blocks| blocks.truncate(blocks.len() - 1)), &[K::DeadTotal, K::Used])
+        }
+        K::Dead => (|tx, ids| edit_page(tx, ids, |blocks| blocks.push(blocks[0])), &[K::DeadTotal, K::Used]),
+        K::Bucket => (
+            |tx, ids| {
+                let (key, bucket) = first_bucket(tx, ids)?;
+                tx.delete(key);
+                tx.put(Key { offset: u64::from(u32::MAX), ..key }, &bucket, None);
+                Ok(())
+            },
+            &[],
+        ),
+        K::DeadTotal => (|tx, ids| edit_snapshot(tx, ids.snapshots[1], |row| row.dead.logical += 1), &[]),
+        K::Page => (
+            |tx, ids| {
+                let (_, bucket) = first_bucket(tx, ids)?;
+                let key = tx.last_key(keys(bucket.last, kind::PAGE))?.expect("a list has a page");
+                tx.put_body(key, Default::default());
+                Ok(())
+            },
+            &[K::NotDead, K::DeadTotal, K::Used],
+        ),
+        K::List => (
+            |tx, ids| {
+                let (key, _) = first_bucket(tx, ids)?;
+                tx.delete(key);
+                Ok(())
+            },
+            &[K::NotDead, K::DeadTotal, K::Used],
+        ),
+        K::Used => (|tx, ids| edit_dataset(tx, ids.dataset, |row| row.used_snapshots.logical += 1), &[]),
+        K::Total => (|tx, _| tx.edit_master(|master: &mut Master| master.physical.allocated += 1), &[]),
+        K::Freed => (
+            |tx, ids| {
+                let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(ids.dataset))?;
+                let root = root.expect("a data set has a tree");
+                crate::lineage::work::free_tree(tx, root, row.level, Txg::ZERO, Default::default())
+            },
+            &[],
+        ),
+    }
+}
+
+#[test]
+fn each_kind_is_planted_and_seen_as_itself() {
+    let mut wrong = Vec::new();
+    for &kind in FindingKind::ALL {
+        let (damage, with_it) = planting(kind);
+        let (world, expected) = (world(), with_it.iter().copied().chain([kind]).collect::<BTreeSet<_>>());
+        let ids = ids(&world);
+        world.datasets.run(move |tx| damage(tx, &ids)).unwrap();
+        let seen: BTreeSet<FindingKind> = world.findings().into_iter().map(|finding| finding.kind).collect();
+        if seen != expected {
+            wrong.push((kind, seen));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 fn edit_dataset(tx: &mut Transaction<'_>, id: u64, edit: impl FnOnce(&mut DatasetRow)) -> Result<()> {

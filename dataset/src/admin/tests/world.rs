@@ -27,7 +27,7 @@ pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
 /// A pool named tank in memory.
 pub(super) struct World {
-    device: Arc<dyn Device>,
+    pub(super) device: Arc<dyn Device>,
     pub(super) engine: Arc<Engine>,
     pub(super) datasets: Arc<Datasets>,
 }

@@ -1,5 +1,7 @@
 //! Each finding of the checker, planted.
 
+use std::collections::BTreeSet;
+
 use pool::{format::key::Key, tree::Block};
 
 use super::world::World;
@@ -12,7 +14,9 @@ use crate::fs::{
     file::extent::Extent,
     inode::{Link, flag},
     key::{self, EXTENT},
+    link,
     master::Master,
+    xattr,
 };
 
 /// A tree with a file, a directory in a directory, and attributes; the numbers are those that it gives them.
@@ -38,6 +42,105 @@ fn found(plant: impl Fn(&mut Change<'_>, &World) -> Result<(), Failure>) -> Vec<
     let world = world();
     world.fs.update_tree(|change| plant(change, &world)).unwrap();
     check::check(&world.head).unwrap().into_iter().map(|finding| finding.problem).collect()
+}
+
+/// Plants the problem of a number.
+fn plant(number: u16, change: &mut Change<'_>, world: &World) -> Result<(), Failure> {
+    let seed = world.fs.seed();
+    let master = |files, next| Master { next, files, seed }.encode();
+    let dirent = |ino, file_type, name| Dirent { ino, file_type, name }.encode();
+    match number {
+        1 => {
+            change.put(key::extent(FILE, 4096), [9], None);
+            change.edit(FILE)?.bytes -= 6000 - 4096;
+        }
+        2 => change.put(Key::new(0, 0x77, 1), [], None),
+        3 => change.delete(key::master()),
+        4 => {
+            change.delete(key::inode(ROOT));
+            change.put(key::master(), master(3, 5), None);
+        }
+        5 => change.put(key::master(), master(4, 4), None),
+        6 => change.put(key::master(), master(9, 5), None),
+        7 => {
+            change.put(key::master(), master(4, 9), None);
+            let (body, block) = entry(change, key::extent(FILE, 4096));
+            change.put(key::extent(7, 4096), body, block.as_ref());
+        }
+        8 => change.edit(FILE)?.nlink = 5,
+        9 => change.edit(DIR)?.size = 7,
+        10 => change.put(key::dirent(ROOT, 7), dirent(FILE, FileType::Regular, b"lost"), None),
+        11 => {
+            let at = window(seed, ROOT, b"ghost").start;
+            change.put(key::dirent(ROOT, at), dirent(99, FileType::Regular, b"ghost"), None);
+        }
+        12 => {
+            let at = window(seed, ROOT, b"file").start;
+            change.put(key::dirent(ROOT, at), dirent(FILE, FileType::Fifo, b"file"), None);
+        }
+        13 => change.edit(FILE)?.parent = Link { dir: ROOT, offset: 5 },
+        14 => {
+            let other = Link { dir: DIR, offset: window(seed, DIR, b"other").start };
+            change.delete(Key::new(FILE, key::PARENT, link::window(FILE, other).start));
+        }
+        15 => change.edit(DIR)?.parent.dir = BELOW,
+        16 => change.edit(FILE)?.bytes += 1,
+        17 => {
+            put_part(change, 4000, 10, 0);
+            change.edit(FILE)?.bytes += 10;
+        }
+        18 => {
+            put_part(change, 9000, 10, 0);
+            change.edit(FILE)?.bytes += 10;
+        }
+        19 => {
+            change.delete(key::extent(FILE, 0));
+            put_part(change, 4000, 1904, 0);
+            change.delete(key::extent(FILE, 4096));
+            change.edit(FILE)?.bytes = 1904;
+        }
+        20 => put_part(change, 4096, 1904, 10),
+        21 => change.put(key::orphan(FILE), [], None),
+        22 => change.edit(FILE)?.set(flag::TRUNCATING, true),
+        23 => {
+            let (body, block) = entry(change, Key::new(FILE, key::XATTR, xattr::window(FILE, b"user.a").start));
+            assert!(block.is_some(), "a large attribute has a block of its own");
+            let name = xattr::Xattr::decode(&body).expect("a good attribute");
+            let capability = xattr::Xattr { name: xattr::CAPABILITY, ..name };
+            let at = xattr::window(FILE, xattr::CAPABILITY).start;
+            change.put(Key::new(FILE, key::XATTR, at), capability.encode(), block.as_ref());
+        }
+        number => panic!("nobody plants F{number:02}"),
+    }
+    Ok(())
+}
+
+/// What comes with a problem by necessity.
+fn with_it(number: u16) -> &'static [u16] {
+    match number {
+        // Whatever led to the root leads nowhere.
+        4 => &[7],
+        // One entry more, and one name.
+        10 => &[8, 9, 14],
+        11 => &[5, 7, 9],
+        // The name that it has instead is not claimed.
+        13 => &[14],
+        15 => &[13, 14],
+        _ => &[],
+    }
+}
+
+#[test]
+fn each_problem_is_planted_and_seen_as_itself() {
+    let mut wrong = Vec::new();
+    for &number in Problem::NUMBERS {
+        let seen: BTreeSet<u16> =
+            found(|change, world| plant(number, change, world)).iter().map(Problem::number).collect();
+        if seen != with_it(number).iter().copied().chain([number]).collect() {
+            wrong.push((number, seen));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 fn entry(change: &Change<'_>, key: Key) -> (Vec<u8>, Option<Block>) {
@@ -184,5 +287,5 @@ fn unmarked_capabilities_are_found() {
         .unwrap();
     let found = check::check(&world.head).unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].to_string(), "object 2: it has capabilities and is not marked so");
+    assert_eq!(found[0].to_string(), "F23 object 2: it has capabilities and is not marked so");
 }

@@ -10,6 +10,7 @@
 //! trees    what can be reached from a root
 //! names    names, lines, clones, holds: do the rows fit together?
 //! space    trees, deadlists, counters and background work
+//! state    whether a state is whole enough to go back to
 //! ```
 //!
 //! To be used while nothing changes: on a pool that was just opened, or whose data sets are closed and committed.
@@ -17,6 +18,7 @@
 mod names;
 mod rows;
 mod space;
+pub mod state;
 mod trees;
 
 use std::{collections::HashMap, fmt};
@@ -89,6 +91,28 @@ pub enum FindingKind {
     /// A block that is to be freed is in use.
     Freed = 17,
 }
+
+/// Lists the kinds; one that is not here does not compile.
+macro_rules! kinds {
+    ($($kind:ident),*) => {
+        impl FindingKind {
+            /// All of them, by their numbers.
+            pub const ALL: &[FindingKind] = &[$(FindingKind::$kind),*];
+
+            const fn is_listed(self) -> bool {
+                match self {
+                    $(FindingKind::$kind => true,)*
+                }
+            }
+        }
+    };
+}
+
+kinds!(
+    Row, Name, Line, Clone, Hold, Node, Intruder, Referenced, NotDead, Dead, Bucket, DeadTotal, Page, List, Used,
+    Total, Freed
+);
+const _: () = assert!(FindingKind::Row.is_listed());
 
 impl FindingKind {
     /// Its number.

@@ -1,0 +1,96 @@
+//! What `pool import -F` says of going back: in words and times.
+
+use serde_json::{Value, json};
+
+use crate::output::time::{self, Zone};
+use crate::protocol::{RewindReport, StateRecord};
+
+/// For people.
+pub(super) fn render(report: &RewindReport, zone: Zone) -> String {
+    let name = |state: &StateRecord| format!("transaction group {}, of {}", state.txg, time::exact(state.time, zone));
+    let written = if report.dry_run { " Nothing was written." } else { "" };
+    if report.taken == report.newest {
+        let (newest, lost) = (name(&report.newest), if report.dry_run { "would be" } else { "was" });
+        return format!(
+            "the newest state of pool '{}' can be read: {newest}\nNothing {lost} lost.{written}\n",
+            report.pool
+        );
+    }
+    let back = span(report.newest.time - report.taken.time);
+    let (goes, takes, is_lost) = match report.dry_run {
+        true => ("would go back", "would take", "would be lost"),
+        false => ("has gone back", "took", "is lost"),
+    };
+    let mut text = format!("pool '{}' {goes} {back}\n", report.pool);
+    text += &format!("  newest: {}\n", name(&report.newest));
+    for passed in &report.passed {
+        text += &format!("  damaged: {}: {}\n", name(&passed.state), passed.problem);
+    }
+    text += &format!("  {takes}: {}\n", name(&report.taken));
+    text += &format!("What was done in the {back} after that {is_lost}.{written}\n");
+    if report.dry_run {
+        // Nothing newer is damaged: this one was asked for.
+        let which = if report.passed.is_empty() { format!("-T {} ", report.taken.txg) } else { String::new() };
+        text += &format!("to do it: pool import -F {which}{}\n", report.pool);
+    }
+    text
+}
+
+fn span(seconds: i64) -> String {
+    if seconds == 1 { "1 second".to_owned() } else { format!("{seconds} seconds") }
+}
+
+/// For programs.
+pub(super) fn encode(report: &RewindReport) -> Value {
+    let state = |state: &StateRecord| json!({ "txg": state.txg.to_string(), "time": state.time });
+    let passed = |passed: &crate::protocol::PassedState| json!({ "txg": passed.state.txg.to_string(), "time": passed.state.time, "problem": passed.problem });
+    json!({ report.pool.as_str(): {
+        "name": report.pool,
+        "type": "POOL",
+        "newest": state(&report.newest),
+        "taken": state(&report.taken),
+        "passed": report.passed.iter().map(passed).collect::<Vec<_>>(),
+        "lost_seconds": report.newest.time - report.taken.time,
+    } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::PassedState;
+
+    fn report() -> RewindReport {
+        let newest = StateRecord { txg: 120, time: 1_762_506_330 };
+        let taken = StateRecord { txg: 118, time: 1_762_506_320 };
+        let passed = vec![PassedState { state: newest, problem: "its catalogue cannot be read".into() }];
+        RewindReport { pool: "tank".into(), newest, taken, passed, dry_run: true }
+    }
+
+    #[test]
+    fn what_would_be_lost_is_said_in_words_and_times() {
+        insta::assert_snapshot!(render(&report(), &TimeZone::UTC), @r"
+        pool 'tank' would go back 10 seconds
+          newest: transaction group 120, of 2025-11-07 09:05:30
+          damaged: transaction group 120, of 2025-11-07 09:05:30: its catalogue cannot be read
+          would take: transaction group 118, of 2025-11-07 09:05:20
+        What was done in the 10 seconds after that would be lost. Nothing was written.
+        to do it: pool import -F tank
+        ");
+        insta::assert_snapshot!(render(&RewindReport { dry_run: false, ..report() }, &TimeZone::UTC), @r"
+        pool 'tank' has gone back 10 seconds
+          newest: transaction group 120, of 2025-11-07 09:05:30
+          damaged: transaction group 120, of 2025-11-07 09:05:30: its catalogue cannot be read
+          took: transaction group 118, of 2025-11-07 09:05:20
+        What was done in the 10 seconds after that is lost.
+        ");
+    }
+
+    #[test]
+    fn a_pool_whose_newest_state_can_be_read_loses_nothing() {
+        let whole = RewindReport { taken: report().newest, passed: Vec::new(), ..report() };
+        insta::assert_snapshot!(render(&whole, &TimeZone::UTC), @r"
+        the newest state of pool 'tank' can be read: transaction group 120, of 2025-11-07 09:05:30
+        Nothing would be lost. Nothing was written.
+        ");
+    }
+}

@@ -1,0 +1,41 @@
+//! Whether a committed state can be gone back to, asked of a pool that was opened at it.
+//!
+//! Nothing of the last states was overwritten, so for them it is enough that what everything hangs from can be read
+//! ([`roots`]); an older one may have lost any node, so all of its metadata is read ([`all_metadata`]). Neither reads the
+//! blocks of files.
+
+use pool::{check::space_is_readable, error::Error as PoolError, txg::Engine};
+
+use super::{Report, rows};
+use crate::{
+    admin::{Error, Result},
+    lineage::nodes,
+};
+
+/// Reads the space maps, the whole catalogue, and the root of each data set and snapshot.
+pub fn roots(engine: &Engine) -> Result<()> {
+    space_is_readable(engine)?;
+    let mut report = Report::default();
+    let rows = rows::load(engine, &mut report)?;
+    first_finding(&report)?;
+    let datasets = rows.datasets.iter().map(|(id, (row, root))| (*id, *root, row.level));
+    let snapshots = rows.snapshots.iter().map(|(id, (row, root))| (*id, *root, row.level));
+    for (id, root, level) in datasets.chain(snapshots) {
+        let root = root.ok_or_else(|| Error::damaged(id, "it has no tree"))?;
+        nodes::read(engine, &nodes::root(root, level))?;
+    }
+    Ok(())
+}
+
+/// Reads every node of every tree besides, and has everything that the catalogue claims agree with them.
+pub fn all_metadata(engine: &Engine) -> Result<()> {
+    space_is_readable(engine)?;
+    first_finding(&super::check(engine)?)
+}
+
+fn first_finding(report: &Report) -> Result<()> {
+    match report.findings.first() {
+        Some(finding) => Err(PoolError::damaged("data sets", finding).into()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,224 @@
+//! Going back to an older state, when the newest cannot be read.
+//!
+//! A pool's rings keep the uberblocks of its last commits. [`states`] lists those that the newest one descends from;
+//! whoever wants to go back opens them one after the other to be read only ([`OpenOptions::state`]), judges them, and has
+//! [`rewind`] take one.
+//!
+//! Going back is one commit that writes one block: a new uberblock which repeats the chosen one, under an epoch of its own
+//! that forked off there, and a transaction group above every one seen. It is the newest from then on, and the states that
+//! were given up are off its line: no import ranks them, and none of their numbers is used again.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before or while it is written | the pool as it was: nothing else was touched, neither of the newest uberblock nor of the chosen one |
+//! | after the flush of any device that got it | the chosen state |
+//!
+//! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
+//! as they could still be found.
+//!
+//! Of the last [`SAFE_STATES`] states nothing was overwritten: what a group frees is used again only after it and two more
+//! were committed. Older ones may have lost any block, and whoever takes one must have read all of it.
+
+use std::sync::Arc;
+
+use super::open::{OpenOptions, check_state, chosen, first_txg, gather, line, members};
+use crate::{
+    device::Device,
+    env::{Env, Nanos},
+    error::{Error, Result},
+    format::uberblock::{Epoch, Uberblock},
+    txg::{REPEATS, state_of},
+    units::Txg,
+    vdev::uberblocks,
+};
+
+/// Of so many states, the newest among them, nothing was overwritten.
+pub const SAFE_STATES: usize = 3;
+
+/// A committed state that the rings still name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptState {
+    /// Its transaction group.
+    pub txg: Txg,
+    /// When it was committed.
+    pub written: Nanos,
+}
+
+/// The states of the newest one's line, newest first: at least one. They are named, not read.
+///
+/// # Errors
+/// As [`open`](super::open::open) does for devices that are not one whole pool, or one that is not this host's.
+pub fn states(devices: &[Arc<dyn Device>], options: &OpenOptions) -> Result<Vec<KeptState>> {
+    let (label, by_guid) = gather(devices)?;
+    label.check_supported(!options.read_only)?;
+    check_state(&label, options)?;
+    members(&label, &by_guid)?;
+    let kept = |uberblock: &Uberblock| KeptState { txg: uberblock.txg, written: uberblock.written };
+    Ok(line(&label, devices)?.iter().map(kept).collect())
+}
+
+/// Makes the state of transaction group `to` the newest. The pool must not be open. Returns the group of the uberblock
+/// that repeats it.
+///
+/// # Errors
+/// As [`states`], and if there is no such state, or a device cannot be flushed; then the pool is as it was or has gone
+/// back.
+pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: &dyn Env) -> Result<Txg> {
+    if options.read_only {
+        return Err(Error::Request("going back writes: the pool cannot be opened to be read only".into()));
+    }
+    let (label, by_guid) = gather(devices)?;
+    label.check_supported(true)?;
+    check_state(&label, options)?;
+    members(&label, &by_guid)?;
+    let line = line(&label, devices)?;
+    let base = chosen(&label, &line, to)?;
+    let uberblock = Uberblock {
+        txg: first_txg(&label, &line[0], base, &[])?,
+        epoch: Epoch(env.random()),
+        parent: base.epoch,
+        forked_at: base.txg,
+        written: env.now(),
+        counters: repeating(base),
+        ..base.clone()
+    };
+    let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+    let written = uberblocks::write_uberblock(&devices, &uberblock)?;
+    if let Some(failure) = written.failures.into_iter().next() {
+        tracing::warn!("going back was not noted on every device: {failure}");
+    }
+    for device in devices {
+        let failed = |source| Error::Device { device: device.name().to_owned(), action: "flush", source };
+        device.flush().map_err(failed)?;
+    }
+    Ok(uberblock.txg)
+}
+
+/// The counters of a state, with the group that wrote it among them.
+fn repeating(base: &Uberblock) -> Vec<(u8, u64)> {
+    let mut counters: Vec<(u8, u64)> = base.counters.iter().copied().filter(|(kind, _)| *kind != REPEATS).collect();
+    counters.push((REPEATS, state_of(base).0));
+    counters.sort_unstable();
+    counters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        admin::stamped::{commit, disk, opened, reading, shown, stamped, writing, writing_pool},
+        device::{Fate, MemoryDevice, Recorder},
+        env::SeededEnv,
+        error::ErrorKind,
+        format::uberblock::slot,
+        units::MIB,
+    };
+
+    fn go_back(device: &Arc<dyn Device>, to: Txg, seed: u64) -> Result<Txg> {
+        rewind(std::slice::from_ref(device), to, &writing(), &SeededEnv::new(seed))
+    }
+
+    fn kept(device: &Arc<dyn Device>) -> Vec<Txg> {
+        states(std::slice::from_ref(device), &writing()).unwrap().iter().map(|state| state.txg).collect()
+    }
+
+    #[test]
+    fn of_the_last_states_nothing_was_overwritten() {
+        let (device, _) = stamped(disk());
+        let pool = writing_pool(&device, 2);
+        for _ in 0..40 {
+            commit(&pool, 1);
+            for state in kept(&device).into_iter().take(SAFE_STATES) {
+                assert_eq!(shown(opened(&device, &reading(Some(state)), 3).unwrap().engine()), state);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_given_up_never_comes_back() {
+        let (device, newest) = stamped(disk());
+        let mut given_up = vec![newest, newest.back(1)];
+        for seed in 3..12 {
+            let to = kept(&device)[2];
+            let at = go_back(&device, to, seed).unwrap();
+            assert!(at > given_up[0] && !kept(&device).contains(&given_up[0]) && !kept(&device).contains(&given_up[1]));
+            let before = shown(opened(&device, &reading(None), seed).unwrap().engine());
+            assert!(!given_up.contains(&before));
+            let pool = writing_pool(&device, 100 + seed);
+            assert_eq!(shown(pool.engine()), before);
+            let newest = commit(&pool, 4);
+            assert!(newest > at);
+            drop(pool);
+            assert_eq!(shown(opened(&device, &reading(None), seed).unwrap().engine()), newest);
+            assert_eq!(kept(&device)[..5], [newest, newest.back(1), newest.back(2), newest.back(3), at]);
+            given_up = vec![newest, newest.back(1)];
+        }
+    }
+
+    #[test]
+    fn going_back_twice_to_the_same_state_is_as_once() {
+        let (device, newest) = stamped(disk());
+        let first = go_back(&device, newest.back(2), 5).unwrap();
+        let second = go_back(&device, first, 6).unwrap();
+        assert_eq!(kept(&device)[..3], [second, first, newest.back(2)]);
+        assert_eq!(shown(writing_pool(&device, 7).engine()), newest.back(2));
+    }
+
+    #[test]
+    fn wherever_power_fails_the_pool_is_as_it_was_or_has_gone_back() {
+        let recorder = Recorder::new();
+        let (device, newest) = stamped(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))));
+        let begin = recorder.len();
+        go_back(&device, newest.back(2), 5).unwrap();
+        let gone_back = recorder.len();
+        let last = commit(&writing_pool(&device, 6), 2);
+        for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
+            let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0));
+            let state = shown(opened(&image, &reading(None), 7).unwrap().engine());
+            let possible = match cut < gone_back {
+                true => vec![newest, newest.back(2)],
+                false => vec![newest.back(2), last.back(1), last],
+            };
+            assert!(possible.contains(&state), "cut {cut}, seed {seed}: {state}");
+            assert_eq!(shown(writing_pool(&image, 8).engine()), state);
+        }
+    }
+
+    #[test]
+    fn neither_the_newest_uberblock_nor_the_chosen_one_is_overwritten() {
+        let (device, newest) = stamped(disk());
+        let pool = writing_pool(&device, 2);
+        commit(&pool, 40);
+        let label = pool.label();
+        drop(pool);
+        let (label, line) = (label.clone(), line(&label, std::slice::from_ref(&device)).unwrap());
+        for base in &line {
+            let first = first_txg(&label, &line[0], base, &[]).unwrap();
+            assert!(first > line[0].txg && slot(first) != slot(line[0].txg) && slot(first) != slot(base.txg));
+        }
+        assert!(newest < line[0].txg);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_nothing_is_written() {
+        let (device, newest) = stamped(disk());
+        let before = kept(&device);
+        assert_eq!(go_back(&device, newest.next(), 5).unwrap_err().kind(), ErrorKind::Request);
+        let options = reading(None);
+        let error = rewind(std::slice::from_ref(&device), newest, &options, &SeededEnv::new(5)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Request);
+        let at_a_state = OpenOptions { state: Some(newest), ..writing() };
+        assert_eq!(opened(&device, &at_a_state, 5).err().unwrap().kind(), ErrorKind::Request);
+        assert_eq!(kept(&device), before);
+    }
+
+    #[test]
+    fn an_uberblock_that_repeats_a_later_state_is_not_believed() {
+        let (device, newest) = stamped(disk());
+        let pool = opened(&device, &reading(None), 2).unwrap().label().pool;
+        let mut liar = uberblocks::read_uberblocks(&*device, pool).unwrap().remove(0);
+        (liar.txg, liar.counters) = (newest.next(), vec![(0, 0), (REPEATS, newest.0 + 2)]);
+        uberblocks::write_uberblock(&[&*device], &liar).unwrap();
+        assert_eq!(opened(&device, &writing(), 3).err().unwrap().kind(), ErrorKind::Damage);
+    }
+}

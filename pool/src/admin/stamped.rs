@@ -1,0 +1,100 @@
+//! For tests: a pool each of whose states says which transaction group it is, and drops a block of the one before.
+
+use std::sync::Arc;
+
+use super::{CreateOptions, OpenOptions, Pool, create, open};
+use crate::{
+    check::{self, Ledger},
+    device::{Device, MemoryDevice},
+    env::SeededEnv,
+    error::Result,
+    format::{key::Key, pointer::BlockPointer},
+    tree::{Batch, Block, View},
+    txg::{Engine, Plain, Settings, Sync, SyncClient, Written},
+    units::{MIB, Txg},
+};
+
+fn settings() -> Settings {
+    Settings { cache: 4 * MIB, dirty: 8 * MIB, workers: 0 }
+}
+
+pub(super) fn writing() -> OpenOptions {
+    OpenOptions { settings: settings(), ..OpenOptions::default() }
+}
+
+pub(super) fn reading(state: Option<Txg>) -> OpenOptions {
+    OpenOptions { read_only: true, state, ..writing() }
+}
+
+pub(super) fn disk() -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::new("disk", 64 * MIB))
+}
+
+fn made(device: Arc<dyn Device>) -> Pool {
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    create(vec![device], &options, Arc::new(SeededEnv::new(1))).unwrap()
+}
+
+pub(super) fn opened(device: &Arc<dyn Device>, options: &OpenOptions, seed: u64) -> Result<Pool> {
+    open(vec![device.clone()], options, Arc::new(SeededEnv::new(seed)))
+}
+
+/// Where the catalogue says which transaction group wrote it.
+const KEY: Key = Key::new(7, 9, 0);
+
+/// Has each commit write its number, and a block of its own that the next one frees.
+struct Stamp;
+
+impl SyncClient for Stamp {
+    fn sync(&self, sync: &mut Sync<'_>, _: Vec<Written>) -> Result<()> {
+        let before = sync.look(|view| Ok(view.get(KEY)?.and_then(|entry| entry.block())))?;
+        if let Some(pointer) = before.as_ref().and_then(Block::pointer) {
+            sync.free(&pointer)?;
+        }
+        let txg = sync.txg().0;
+        let block = Block::Stored(sync.write_block(vec![txg as u8; 5000], 1)?);
+        let put = |_: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
+            batch.put(KEY, txg.to_le_bytes(), Some(&block));
+            Ok(())
+        };
+        Ok(sync.catalogue(put)?)
+    }
+}
+
+pub(super) fn commit(pool: &Pool, times: usize) -> Txg {
+    for _ in 0..times {
+        pool.engine().commit_anyway().unwrap();
+    }
+    pool.engine().committed()
+}
+
+pub(super) fn writing_pool(device: &Arc<dyn Device>, seed: u64) -> Pool {
+    let pool = opened(device, &writing(), seed).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    pool
+}
+
+/// Which group's state is shown, and its block.
+pub(super) fn stamp(engine: &Engine) -> (Txg, BlockPointer) {
+    let entry = engine.catalogue().read(|view| -> Result<_, Plain> { Ok(view.get(KEY)?) }).unwrap().unwrap();
+    let pointer = entry.block().and_then(|block| block.pointer()).unwrap();
+    (Txg(u64::from_le_bytes(entry.body().try_into().unwrap())), pointer)
+}
+
+/// Which group's state is shown, after all of it was read.
+pub(super) fn shown(engine: &Arc<Engine>) -> Txg {
+    let (txg, pointer) = stamp(engine);
+    let mut ledger = Ledger::default();
+    check::enter_catalogue(engine, &mut ledger);
+    ledger.refer(&pointer, "stamp");
+    assert_eq!(check::conclude(engine, &mut ledger).unwrap(), []);
+    txg
+}
+
+/// A pool after some commits, closed.
+pub(super) fn stamped(device: Arc<dyn Device>) -> (Arc<dyn Device>, Txg) {
+    let pool = made(device.clone());
+    pool.engine().set_client(Arc::new(Stamp));
+    let newest = commit(&pool, 8);
+    (device, newest)
+}

@@ -1,0 +1,63 @@
+//! The file behind a loop device.
+//!
+//! A loop device and the file behind it are two files to the kernel's locks, though one device to us. Whoever locks the one
+//! locks the other too. The kernel names the file in `/sys`, by its path when the loop device was set up: one that has been
+//! moved or removed since, or that this process may not open, is not found, and then only the loop device is locked.
+//! Device mapper and the like are not followed: they open what lies below them exclusively.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{major, minor};
+
+/// How many loop devices may lie on each other.
+const MAX_DEPTH: usize = 8;
+
+/// The files behind `device`, the nearest first; none behind an ordinary file or disk.
+pub(super) fn files(device: &File) -> Vec<File> {
+    let mut found: Vec<File> = Vec::new();
+    while let Some(file) = behind(found.last().unwrap_or(device)).filter(|_| found.len() < MAX_DEPTH) {
+        found.push(file);
+    }
+    found
+}
+
+fn behind(device: &File) -> Option<File> {
+    let metadata = device.metadata().ok().filter(|metadata| metadata.file_type().is_block_device())?;
+    let entry = format!("/sys/dev/block/{}:{}", major(metadata.rdev()), minor(metadata.rdev()));
+    File::open(named_in(Path::new(&entry))?).ok()
+}
+
+/// What the kernel says of a loop device, or of a partition on one.
+fn named_in(entry: &Path) -> Option<PathBuf> {
+    let text = ["loop/backing_file", "../loop/backing_file"]
+        .iter()
+        .find_map(|place| fs::read_to_string(entry.join(place)).ok())?;
+    Some(PathBuf::from(text.strip_suffix('\n').unwrap_or(&text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_behind_an_ordinary_file() {
+        assert!(files(&tempfile::tempfile().unwrap()).is_empty());
+    }
+
+    #[test]
+    fn loop_devices_and_their_partitions_are_known_by_what_the_kernel_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("loop0");
+        fs::create_dir_all(disk.join("loop")).unwrap();
+        fs::create_dir(disk.join("loop0p1")).unwrap();
+        fs::write(disk.join("loop/backing_file"), "/images/a file\n").unwrap();
+        for entry in [disk.clone(), disk.join("loop0p1")] {
+            assert_eq!(named_in(&entry), Some(PathBuf::from("/images/a file")));
+        }
+        assert_eq!(named_in(folder.path()), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! What the structures on a pool's devices say, item by item: for whoever looks into a pool by hand.
+//!
+//! Each function hands out [`Item`]s in the order in which things are found, and reads on where something is damaged: what
+//! cannot be read is an item that says so. Nothing is written, nothing is believed that does not verify, and only what
+//! leads to a structure must be readable to see it.
+//!
+//! ```text
+//! labels   labels and rings of uberblocks of one device
+//! space    the chunk table and the space log of one state
+//! tree     the nodes and items of a tree
+//! ```
+
+mod labels;
+mod space;
+mod tree;
+
+use std::{io, sync::Arc};
+
+pub use self::{
+    labels::{labels, uberblocks},
+    space::{log, space},
+    tree::{Describe, tree},
+};
+use crate::{
+    admin::{OpenOptions, open_unread},
+    device::Device,
+    env::SystemEnv,
+    error::Result,
+    format::{pointer::BlockPointer, space::PhysicalPointer},
+    txg::{Engine, Settings},
+    units::Txg,
+};
+
+/// One thing found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// How deep it lies under what was said before.
+    pub depth: usize,
+    /// What it is.
+    pub what: String,
+    /// What it says, by name.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+impl Item {
+    /// Something without fields yet.
+    pub fn new(depth: usize, what: impl Into<String>) -> Item {
+        Item { depth, what: what.into(), fields: Vec::new() }
+    }
+
+    /// Something that is damaged.
+    pub fn damaged(depth: usize, what: &str, problem: impl ToString) -> Item {
+        Item::new(depth, format!("damaged {what}")).with("problem", problem)
+    }
+
+    /// With one more field.
+    pub fn with(mut self, name: &'static str, value: impl ToString) -> Item {
+        self.fields.push((name, value.to_string()));
+        self
+    }
+}
+
+/// Where items go; an error ends the walk.
+pub type Sink<'a> = &'a mut dyn FnMut(Item) -> io::Result<()>;
+
+/// Opens a pool to be looked into, at its newest state or that of `txg`. Its trees may be damaged; its space must be
+/// readable, or no address could be followed.
+pub fn open(devices: Vec<Arc<dyn Device>>, txg: Option<Txg>) -> Result<Arc<Engine>> {
+    let settings = Settings { workers: 0, ..Settings::default() };
+    let options = OpenOptions { read_only: true, force: true, state: txg, settings, ..OpenOptions::default() };
+    open_unread(devices, &options, Arc::new(SystemEnv)).map(|(engine, _)| engine)
+}
+
+/// A block pointer in one line.
+pub fn block_text(pointer: &BlockPointer) -> String {
+    let places: Vec<String> =
+        pointer.addresses().iter().map(|address| format!("{}:{}", address.chunk, address.sector)).collect();
+    let gang = if pointer.gang { ", gang" } else { "" };
+    format!(
+        "{} {}/{} bytes, {:?}, {:?}{gang}, born {} logically {}",
+        places.join(" "),
+        pointer.stored,
+        pointer.logical,
+        pointer.compression,
+        pointer.checksum_kind,
+        pointer.birth,
+        pointer.logical_birth
+    )
+}
+
+/// A physical pointer in one line.
+fn physical_text(pointer: &PhysicalPointer) -> String {
+    let places: Vec<String> =
+        pointer.places().iter().map(|place| format!("{}:{:#x}", place.vdev, place.offset)).collect();
+    format!("{} {} bytes", places.join(" "), pointer.len)
+}
