@@ -28,6 +28,7 @@
 //! ```text
 //! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group; its stored side
 //! allocator  which chunk a block goes to      free_map   free sectors of a chunk, next-fit
+//! mend       its own blocks, copy by copy
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
 //! ```
@@ -37,6 +38,7 @@ mod chunk;
 mod free_map;
 mod io;
 mod layout;
+mod mend;
 mod open;
 mod span_set;
 mod sync;
@@ -54,7 +56,11 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use self::{io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
-pub use self::{io::SpaceIo, layout::region_size};
+pub use self::{
+    io::SpaceIo,
+    layout::region_size,
+    mend::{OwnCursor, OwnExamined},
+};
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
     error::Result,

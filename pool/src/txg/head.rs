@@ -13,7 +13,7 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use crate::{
     block::cache::BlockCache,
     error::{Error, Result},
-    format::pointer::BlockPointer,
+    format::{key::Key, pointer::BlockPointer},
     tree::{Batch, Block, Kill, Miss, Node, NodeSource, Policy, Record, Root, View},
     txg::{
         births::{Births, Usage},
@@ -149,7 +149,7 @@ impl Head {
                 operation(&View::new(&tree.root, &sources, engine.committed().next()))
             };
             match attempt {
-                Err(error) if error.miss().is_some() => pin(&engine, &sources, &error)?,
+                Err(error) if error.miss().is_some() => self.pin(&engine, &sources, &error)?,
                 done => return done,
             }
         }
@@ -174,7 +174,7 @@ impl Head {
             match self.attempt(&engine, *gate, &sources, &mut operation) {
                 Err(error) if error.miss().is_some() => {
                     drop(gate);
-                    pin(&engine, &sources, &error)?;
+                    self.pin(&engine, &sources, &error)?;
                 }
                 done => {
                     engine.touch();
@@ -194,7 +194,7 @@ impl Head {
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         loop {
             match self.attempt(&engine, txg, &sources, &mut operation) {
-                Err(error) if error.miss().is_some() => pin(&engine, &sources, &error)?,
+                Err(error) if error.miss().is_some() => self.pin(&engine, &sources, &error)?,
                 done => return done,
             }
         }
@@ -253,6 +253,14 @@ impl Head {
         }
     }
 
+    /// The same for the block of the item under `key`: if a copy is bad, it will be looked at again.
+    pub fn bytes_at(&self, key: Key, block: &Block) -> Result<Arc<Vec<u8>>> {
+        match block {
+            Block::Stored(pointer) => self.engine().read_item(self.id, key, pointer),
+            Block::Pending(_) => self.bytes(block),
+        }
+    }
+
     /// Keeps everybody from changing the tree until the guard is dropped; whoever tries waits. What was changed before
     /// belongs to the open transaction group at the latest.
     pub fn exclude_changes(&self) -> Quiet<'_> {
@@ -293,12 +301,12 @@ impl Head {
     pub(super) fn births(&self, txg: Txg) -> Usage {
         self.births.take(txg)
     }
-}
 
-/// Reads the node that an operation has missed and keeps it for the next attempt.
-fn pin<E: OpError>(engine: &Engine, sources: &Sources<'_>, error: &E) -> Result<(), E> {
-    let miss = *error.miss().expect("the caller has looked");
-    let node = engine.load_node(&miss)?;
-    sources.pinned.borrow_mut().push((miss.pointer, node));
-    Ok(())
+    /// Reads the node that an operation has missed and keeps it for the next attempt.
+    fn pin<E: OpError>(&self, engine: &Engine, sources: &Sources<'_>, error: &E) -> Result<(), E> {
+        let miss = *error.miss().expect("the caller has looked");
+        let node = engine.load_node_of(self.id, &miss)?;
+        sources.pinned.borrow_mut().push((miss.pointer, node));
+        Ok(())
+    }
 }

@@ -22,6 +22,7 @@
 //! head       one tree and its life through the groups
 //! births     what a tree's records take, group by group
 //! sync       the second and third step
+//! still      no commit for a while: looking at blocks again, and mending them
 //! workers    the threads that compress, checksum and write
 //! committer  the thread that commits every few seconds
 //! ```
@@ -30,6 +31,7 @@ mod births;
 mod committer;
 mod engine;
 mod head;
+mod still;
 mod sync;
 mod throttle;
 mod workers;
@@ -39,6 +41,7 @@ pub use births::Usage;
 pub use committer::Committer;
 pub use engine::{Ancestry, CATALOGUE, Engine, Opening, Settings};
 pub use head::{Head, OpError, Plain, Quiet};
+pub use still::{Place, Still, Suspect, Verdict};
 pub use sync::{Sync, SyncClient, Written};
 
 #[cfg(test)]
