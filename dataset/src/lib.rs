@@ -6,4 +6,5 @@ pub mod fs;
 pub mod lineage;
 pub mod name;
 pub mod property;
+pub mod scrub;
 pub mod stream;

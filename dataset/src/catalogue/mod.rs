@@ -22,6 +22,8 @@
 //! (list id, PAGE, number)                    block pointers       more of them
 //! (0, WORK, id)                              Work                 root of a tree to free
 //! (0, HISTORY, number)                       History
+//! (0, SCRUB, 0)                              Scrub
+//! (0, DAMAGE, number)                        Damage
 //! ```
 //!
 //! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
@@ -40,7 +42,10 @@ use pool::format::key::Key;
 
 pub use coding::Row;
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
-pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
+pub use rows::{
+    Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, ScrubPosition, ScrubRow, ScrubState,
+    SnapshotRow, Task, Value, Work,
+};
 pub use space::Space;
 pub use transaction::{Body, Effect, Transaction};
 
@@ -85,6 +90,10 @@ pub mod kind {
     pub const WORK: u8 = 15;
     /// A line of history.
     pub const HISTORY: u8 = 16;
+    /// The scrub.
+    pub const SCRUB: u8 = 17;
+    /// Damage that could not be repaired.
+    pub const DAMAGE: u8 = 18;
 }
 
 /// The key of the catalogue's own row.
