@@ -43,6 +43,10 @@ pub enum PoolCommand {
     Iostat(iostat::Arguments),
     /// Add devices to a pool
     Add(add::Arguments),
+    /// Verify a pool that is in use, and mend what can be mended
+    Scrub(scrub::Arguments),
+    /// Forget the errors of devices
+    Clear(clear::Arguments),
     /// Verify a pool that is not imported
     Check(check::Arguments),
     /// Show the main job from end to end, on pools in image files

@@ -4,7 +4,8 @@
 //! open_pool   the pool: engine, data sets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where
-//! background  freeing, history                     job         progress, cancelling, the stream beside a request
+//! background  freeing, history                     scrub       verifying and mending
+//! job         progress, cancelling, the stream beside a request
 //! check       verifying a pool that nobody has open
 //! refusal     errors of the layers below as failures
 //! ```
@@ -22,6 +23,7 @@ mod open_pool;
 mod pool;
 mod property;
 mod refusal;
+mod scrub;
 mod snapshot;
 mod stream;
 #[cfg(test)]
@@ -66,6 +68,9 @@ impl OpenPool {
             Request::Status => self.status().map(Response::Status),
             Request::History { .. } => self.history().map(Response::History),
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
+            Request::Scrub { action } => self.scrub(action).map(done),
+            Request::WaitForScrub => self.wait_for_scrub(job).map(done),
+            Request::Clear { device } => self.clear(device.as_deref()).map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
             Request::List { root, depth, kinds, properties } => {
@@ -139,6 +144,8 @@ fn is_recorded(request: &Request) -> bool {
         | Request::DestroyBookmark { dry_run, .. } => !dry_run,
         Request::Receive(spec) => !spec.dry_run,
         Request::SetPool { .. }
+        | Request::Scrub { .. }
+        | Request::Clear { .. }
         | Request::Set { .. }
         | Request::Inherit { .. }
         | Request::Rename { .. }

@@ -47,6 +47,18 @@ pub enum Request {
     },
     /// Commit now. `Done`
     Sync,
+    /// Start or resume, pause or stop the scrub. `Done`
+    Scrub {
+        /// Which of these.
+        action: ScrubAction,
+    },
+    /// Wait until no scrub runs. `Done`
+    WaitForScrub,
+    /// Forget the errors of devices. `Done`
+    Clear {
+        /// The path or the number of one; `None` for all.
+        device: Option<String>,
+    },
     /// Counters of input and output since import. `IoCounters`
     IoCounters,
     /// Add devices. `Layout`
@@ -294,6 +306,17 @@ impl Request {
     pub fn needs_stream(&self) -> bool {
         matches!(self, Request::Send { dry_run: false, .. } | Request::Receive(_) | Request::Read { .. })
     }
+}
+
+/// What a scrub is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScrubAction {
+    /// Begin, or go on after a pause.
+    Start,
+    /// Pause.
+    Pause,
+    /// Stop for good.
+    Stop,
 }
 
 /// What to unmount.
