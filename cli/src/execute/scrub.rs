@@ -93,6 +93,8 @@ fn run(datasets: &Datasets, orders: &Receiver<()>) {
             save(datasets);
         }
     }
+    // What readers have met is mended before the pool is closed: nobody would know of it afterwards.
+    while matches!(datasets.mend_step(), Ok(Progress::Worked)) {}
     save(datasets);
 }
 

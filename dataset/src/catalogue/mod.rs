@@ -32,6 +32,8 @@
 //! Nothing here knows what the rows mean for one another: that is `lineage`.
 
 mod coding;
+#[cfg(test)]
+mod document;
 mod hashed;
 mod page;
 mod rows;

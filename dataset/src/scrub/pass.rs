@@ -54,7 +54,8 @@ pub fn examine(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key)
     let mut collected = Collected::new(engine, part, budget);
     let mut walker = Walker::new(nodes::root(part.root, part.level), part.from, part.after);
     let mut next = None;
-    while !collected.is_full() {
+    // A step takes one leaf in any case.
+    while next.is_none() || !collected.is_full() {
         let mut asked = None;
         let step = walker.next(|place| {
             asked = Some(*place);
@@ -69,8 +70,7 @@ pub fn examine(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key)
             }
             (Ok(Some(Event::Leave(..))), _) => {}
             (Err(_), Some(place)) => {
-                collected.node(Place::of(&place), place.pointer);
-                collected.unread.push(Place::of(&place));
+                collected.unread(Place::of(&place), place.pointer);
                 next = Some(place.high);
                 walker.skip();
             }
@@ -107,6 +107,13 @@ impl<'a> Collected<'a> {
         if matches!(place, Place::Node { low, .. } if low >= self.part.from) {
             self.add(place, pointer);
         }
+    }
+
+    /// A node that cannot be read: whether it is damaged, or was freed and is another's place by now, it must be found
+    /// out, also if it is young or was read before, for what is below it may be old.
+    fn unread(&mut self, place: Place, pointer: BlockPointer) {
+        self.unread.push(place);
+        self.blocks.push(Suspect { tree: self.part.tree, place, pointer });
     }
 
     /// The blocks of a leaf's items, until the step is full; the key at which it was. One block is taken in any case.

@@ -85,8 +85,8 @@ impl Rows {
             kind::PROPERTY | kind::RECEIVED => drop(row::<Value>(bytes)?),
             kind::BOOKMARK => drop(row::<Bookmark>(bytes)?),
             kind::HISTORY => drop(row::<History>(bytes)?),
-            kind::SCRUB => drop(row::<ScrubRow>(bytes)?),
-            kind::DAMAGE => drop(row::<DamageRow>(bytes)?),
+            kind::SCRUB => row::<ScrubRow>(bytes).map(|_| ())?,
+            kind::DAMAGE => row::<DamageRow>(bytes).map(|_| ())?,
             _ => return Err("unknown kind of row".into()),
         }
         Ok(())
