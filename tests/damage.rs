@@ -18,6 +18,8 @@ fn settings() -> Settings {
     settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
     settings.add_filter(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}", "[DATE]");
     settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
+    // What was destroyed is freed in the background, sooner or later.
+    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
     settings.add_filter("   +", "  ");
     settings
 }

@@ -37,6 +37,7 @@ mod document;
 mod hashed;
 mod page;
 mod rows;
+mod scrub;
 mod space;
 mod transaction;
 
@@ -44,10 +45,8 @@ use pool::format::key::Key;
 
 pub use coding::Row;
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
-pub use rows::{
-    Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, ScrubPosition, ScrubRow, ScrubState,
-    SnapshotRow, Task, Value, Work,
-};
+pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
+pub use scrub::{DamageRow, ScrubPosition, ScrubRow, ScrubState};
 pub use space::Space;
 pub use transaction::{Body, Effect, Transaction};
 

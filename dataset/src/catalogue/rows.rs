@@ -242,7 +242,7 @@ impl Field for Task {
                 0u8.put(out);
                 level.put(out);
                 after.put(out);
-                put_cursor(cursor, out);
+                cursor.put(out);
             }
             Task::Lists { first, blocks } => {
                 1u8.put(out);
@@ -257,165 +257,12 @@ impl Field for Task {
             0 => Ok(Task::Tree {
                 level: u8::take(reader, what)?,
                 after: Txg::take(reader, what)?,
-                cursor: take_cursor(reader, what)?,
+                cursor: <(u64, u8, u64)>::take(reader, what)?,
             }),
             1 => Ok(Task::Lists { first: u64::take(reader, what)?, blocks: bool::take(reader, what)? }),
             _ => malformed(what),
         }
     }
-}
-
-row! {
-    /// The scrub of the pool: the one that runs, or the last one.
-    ScrubRow, "scrub" {
-        /// How it stands.
-        state: ScrubState,
-        /// When it began, in nanoseconds since 1970.
-        start: i64,
-        /// When it ended or was paused, in nanoseconds since 1970; 0 while it runs.
-        end: i64,
-        /// How long it has worked, in nanoseconds.
-        elapsed: u64,
-        /// Blocks born after this transaction group are not its business.
-        limit: Txg,
-        /// What was allocated when it began, in bytes.
-        total: u64,
-        /// What it has read, in bytes, all copies counted.
-        examined: u64,
-        /// What it has written over bad copies, in bytes.
-        repaired: u64,
-        /// How many blocks it found without a good copy.
-        errors: u64,
-        /// What comes next.
-        position: ScrubPosition,
-    }
-}
-
-row! {
-    /// Damage that could not be repaired: objects of a tree that have lost something.
-    DamageRow, "damage" {
-        /// The data set or snapshot; 0 for the pool's own structures.
-        tree: u64,
-        /// The first object.
-        first: u64,
-        /// The last object.
-        last: u64,
-        /// When it was first found, in nanoseconds since 1970.
-        time: i64,
-        /// The transaction group in which it was last confirmed.
-        seen: Txg,
-    }
-}
-
-/// How a scrub stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ScrubState {
-    /// At work, whenever the pool is open.
-    #[default]
-    Running = 1,
-    /// Waiting to be resumed.
-    Paused = 2,
-    /// All was examined.
-    Finished = 3,
-    /// Given up.
-    Stopped = 4,
-}
-
-impl Field for ScrubState {
-    fn put(&self, out: &mut Vec<u8>) {
-        (*self as u8).put(out);
-    }
-
-    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<ScrubState, Malformed> {
-        match u8::take(reader, what)? {
-            1 => Ok(ScrubState::Running),
-            2 => Ok(ScrubState::Paused),
-            3 => Ok(ScrubState::Finished),
-            4 => Ok(ScrubState::Stopped),
-            _ => malformed(what),
-        }
-    }
-}
-
-/// Where a scrub goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ScrubPosition {
-    /// With the labels and uberblocks.
-    #[default]
-    Labels,
-    /// With the space layer's blocks.
-    Space {
-        /// The device on which the next block's first copy lies.
-        vdev: u32,
-        /// Its offset there.
-        offset: u64,
-    },
-    /// With the catalogue's tree.
-    Catalogue {
-        /// Keys below this one are done.
-        cursor: (u64, u8, u64),
-    },
-    /// With the data sets, in the order of their ids.
-    Datasets {
-        /// This one.
-        dataset: u64,
-        /// Its snapshots up to this transaction group are done, and so are blocks born up to then.
-        done: Txg,
-        /// The snapshot that is being examined, or the data set itself; 0 for neither yet.
-        member: u64,
-        /// Keys of it below this one are done.
-        cursor: (u64, u8, u64),
-    },
-}
-
-impl Field for ScrubPosition {
-    fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            ScrubPosition::Labels => 0u8.put(out),
-            ScrubPosition::Space { vdev, offset } => {
-                1u8.put(out);
-                u64::from(*vdev).put(out);
-                offset.put(out);
-            }
-            ScrubPosition::Catalogue { cursor } => {
-                2u8.put(out);
-                put_cursor(cursor, out);
-            }
-            ScrubPosition::Datasets { dataset, done, member, cursor } => {
-                3u8.put(out);
-                dataset.put(out);
-                done.put(out);
-                member.put(out);
-                put_cursor(cursor, out);
-            }
-        }
-    }
-
-    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<ScrubPosition, Malformed> {
-        match u8::take(reader, what)? {
-            0 => Ok(ScrubPosition::Labels),
-            1 => Ok(ScrubPosition::Space { vdev: reader.varint32(what)?, offset: u64::take(reader, what)? }),
-            2 => Ok(ScrubPosition::Catalogue { cursor: take_cursor(reader, what)? }),
-            3 => Ok(ScrubPosition::Datasets {
-                dataset: u64::take(reader, what)?,
-                done: Txg::take(reader, what)?,
-                member: u64::take(reader, what)?,
-                cursor: take_cursor(reader, what)?,
-            }),
-            _ => malformed(what),
-        }
-    }
-}
-
-fn put_cursor(cursor: &(u64, u8, u64), out: &mut Vec<u8>) {
-    cursor.0.put(out);
-    cursor.1.put(out);
-    cursor.2.put(out);
-}
-
-fn take_cursor(reader: &mut Reader<'_>, what: &'static str) -> Result<(u64, u8, u64), Malformed> {
-    Ok((u64::take(reader, what)?, u8::take(reader, what)?, u64::take(reader, what)?))
 }
 
 impl DatasetRow {
@@ -444,7 +291,7 @@ impl DatasetRow {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::catalogue::Row;
     use proptest::prelude::*;
@@ -453,7 +300,7 @@ mod tests {
         any::<[u64; 2]>().prop_map(|[allocated, logical]| Space { allocated, logical })
     }
 
-    fn round_trips<R: Row + PartialEq + std::fmt::Debug>(row: &R) {
+    pub(in crate::catalogue) fn round_trips<R: Row + PartialEq + std::fmt::Debug>(row: &R) {
         let bytes = row.encode();
         assert_eq!(R::decode(&bytes).as_ref(), Ok(row));
         for len in 0..bytes.len() {
@@ -482,18 +329,6 @@ mod tests {
             let cursor = (ids[0], ids[1] as u8, ids[2]);
             round_trips(&Work { task: Task::Tree { level: 3, after: Txg(ids[3]), cursor }, remaining: spaces[0] });
             round_trips(&Work { task: Task::Lists { first: ids[0], blocks: flag }, remaining: spaces[0] });
-            round_trips(&DamageRow { tree: ids[0], first: ids[1], last: ids[2], time: -1, seen: Txg(ids[3]) });
-            for position in [
-                ScrubPosition::Labels,
-                ScrubPosition::Space { vdev: ids[0] as u32, offset: ids[1] },
-                ScrubPosition::Catalogue { cursor },
-                ScrubPosition::Datasets { dataset: ids[2], done: Txg(ids[3]), member: ids[4], cursor },
-            ] {
-                round_trips(&ScrubRow {
-                    state: if flag { ScrubState::Paused } else { ScrubState::Finished }, start: -1, end: 1,
-                    elapsed: ids[5], limit: Txg(ids[6]), total: ids[7], position, ..ScrubRow::default()
-                });
-            }
             round_trips(&History { command: name.clone(), user: name, time: -1, ..History::default() });
         }
 
@@ -504,8 +339,6 @@ mod tests {
             let _ = SnapshotRow::decode(&bytes);
             let _ = Work::decode(&bytes);
             let _ = Bucket::decode(&bytes);
-            let _ = ScrubRow::decode(&bytes);
-            let _ = DamageRow::decode(&bytes);
             let _ = Value::decode(&bytes);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pool::{
-    device::{Device, Fate, MemoryDevice, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     format::{
         key::Key,
         label::{BODY_AT, DATA_START, label_offsets, uberblock_offset},
@@ -499,4 +499,31 @@ fn damage_has_the_names_of_today() {
     bench.world.destroy("tank/a", false, false).unwrap();
     let names = bench.world.datasets.damaged_names().unwrap();
     assert!(names.contains(&format!("<{id:#x}>:<{ino:#x}>")), "{names:?}");
+}
+
+#[test]
+fn a_device_that_does_not_take_the_copy_costs_redundancy_and_no_data() {
+    let faulty = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("faulty", SIZE))));
+    let bench = Bench { world: World::on(faulty.clone(), 13), disks: Vec::new() };
+    bench.set("tank", "copies", "2");
+    bench.world.write("tank", "file", &noise(1, 50_000));
+    let block = bench.data("tank", "file");
+    let storage = bench.world.engine.storage();
+    let at = DATA_START + storage.space.resolve(block.addresses[0], block.stored).unwrap().1;
+    let failing = Fault { range: at..at + 16, ..Fault::failing(Operation::Read) };
+    for (fault, is_checksum) in [(Fault::corrupting(at..at + 16), true), (failing, false)] {
+        faulty.heal();
+        faulty.inject(fault);
+        bench.clear();
+        let status = bench.scrub();
+        assert_eq!((status.state, status.repaired, status.errors), (ScrubState::Finished, 0, 0));
+        let Counts { read_errors, checksum_errors, .. } = bench.counts();
+        assert_eq!((checksum_errors > 0, read_errors > 0), (is_checksum, !is_checksum));
+        bench.world.engine.cache().clear();
+        assert_eq!(bench.read("tank", "file").unwrap(), noise(1, 50_000));
+    }
+    assert_eq!(bench.world.datasets.damage().unwrap(), []);
+    faulty.heal();
+    assert_eq!(bench.scrub().repaired, 0);
+    bench.world.judge();
 }
