@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::world::{World, noise};
 use crate::{
     admin::{Assignment, Error, Progress, ScrubStatus, Target},
-    catalogue::{DatasetRow, ScrubState, dataset_key},
+    catalogue::{DatasetRow, ScrubPosition, ScrubState, dataset_key},
     fs::{
         ROOT,
         key::{EXTENT, Ino},
@@ -525,5 +525,33 @@ fn a_device_that_does_not_take_the_copy_costs_redundancy_and_no_data() {
     assert_eq!(bench.world.datasets.damage().unwrap(), []);
     faulty.heal();
     assert_eq!(bench.scrub().repaired, 0);
+    bench.world.judge();
+}
+
+#[test]
+fn a_snapshot_that_goes_while_it_is_examined_leaves_nothing_unexamined() {
+    let bench = Bench::new(1, 14);
+    bench.world.create("tank/a").unwrap();
+    bench.set("tank/a", "copies", "2");
+    for n in 0..60 {
+        bench.world.write("tank/a", &format!("file{n}"), &noise(n + 1, 9000));
+    }
+    bench.world.snapshot("tank/a@1").unwrap();
+    // Where the first snapshot has been examined already when it goes, the second has blocks of its own.
+    (0..5).for_each(|n| bench.world.write("tank/a", &format!("file{n}"), &noise(n + 99, 9000)));
+    bench.world.snapshot("tank/a@2").unwrap();
+    bench.spoil_everything();
+    let (first, passed) = (bench.id("tank/a@1"), bench.ino("tank/a", "file5"));
+    bench.world.datasets.start_scrub().unwrap();
+    let is_in_the_midst = || match bench.status().position {
+        ScrubPosition::Datasets { member, cursor, .. } => member == first && cursor.0 > passed,
+        _ => false,
+    };
+    while !is_in_the_midst() {
+        assert_eq!(bench.world.datasets.scrub_step(BUDGET).unwrap(), Progress::Worked);
+    }
+    bench.world.destroy("tank/a@1", false, false).unwrap();
+    assert_eq!(bench.finish().errors, 0);
+    bench.world.work();
     bench.world.judge();
 }
