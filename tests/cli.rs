@@ -269,7 +269,8 @@ fn pools_in_json() {
           "txg": "[TXG]",
           "status": null,
           "action": null,
-          "scan": null,
+          "activity": null,
+          "scan_stats": null,
           "vdevs": {
             "tank": {
               "name": "tank",

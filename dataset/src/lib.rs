@@ -7,4 +7,5 @@ pub mod inspect;
 pub mod lineage;
 pub mod name;
 pub mod property;
+pub mod scrub;
 pub mod stream;

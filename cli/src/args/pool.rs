@@ -43,7 +43,11 @@ pub enum PoolCommand {
     Iostat(iostat::Arguments),
     /// Add devices to a pool
     Add(add::Arguments),
-    /// Verify a pool, also while it is in use
+    /// Verify a pool that is in use, and mend what can be mended
+    Scrub(scrub::Arguments),
+    /// Forget the errors of devices
+    Clear(clear::Arguments),
+    /// Verify a pool without mending, also while it is in use
     Check(check::Arguments),
     /// Look into the structures of a pool that nobody has open
     Debug(debug::Arguments),

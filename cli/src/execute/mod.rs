@@ -4,7 +4,8 @@
 //! open_pool   the pool: engine, data sets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where
-//! background  freeing what was destroyed           job         progress, cancelling, the stream beside a request
+//! background  freeing what was destroyed           scrub       verifying and mending
+//! job         progress, cancelling, the stream beside a request
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
 //! rewind      choosing an older state to go back to       memory      how much of it there is
@@ -27,6 +28,7 @@ mod pool;
 mod property;
 mod refusal;
 pub(crate) mod rewind;
+mod scrub;
 mod snapshot;
 mod stream;
 #[cfg(test)]
@@ -74,6 +76,9 @@ impl OpenPool {
             Request::History { .. } => self.history().map(Response::History),
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
             Request::Check => check::check_live(self, job).map(Response::Checked),
+            Request::Scrub { action } => self.scrub(action).map(done),
+            Request::WaitForScrub => self.wait_for_scrub(job).map(done),
+            Request::Clear { device } => self.clear(device.as_deref()).map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
             Request::List { root, depth, kinds, properties } => {
@@ -147,6 +152,8 @@ fn is_recorded(request: &Request) -> bool {
         | Request::DestroyBookmark { dry_run, .. } => !dry_run,
         Request::Receive(spec) => !spec.dry_run,
         Request::SetPool { .. }
+        | Request::Scrub { .. }
+        | Request::Clear { .. }
         | Request::Set { .. }
         | Request::Inherit { .. }
         | Request::Rename { .. }

@@ -27,6 +27,7 @@ use super::{
     devices, memory,
     mounts::{Mounts, Places},
     refusal::OrRefused,
+    scrub::Scrubbing,
     stream::Sending,
 };
 use crate::{failure::Failure, protocol::Assignment, service::registry::KnownPool};
@@ -58,6 +59,7 @@ pub struct OpenPool {
     pub(super) background: Background,
     /// What holds where no property says otherwise.
     pub(super) defaults: Settings,
+    pub(super) scrubbing: Scrubbing,
     committer: Committer,
 }
 
@@ -128,6 +130,7 @@ impl OpenPool {
         let places = Places::of_this_user(known.altroot.as_deref());
         let mounts = mounting.then(|| Arc::new(Mounts::new(datasets.clone(), places.clone(), known.read_only)));
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
+        let scrubbing = Scrubbing::start(datasets.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
         OpenPool {
             pool,
@@ -139,6 +142,7 @@ impl OpenPool {
             sending: Mutex::default(),
             background,
             defaults: memory::default_settings(),
+            scrubbing,
             committer,
         }
     }
@@ -217,11 +221,12 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool { pool, datasets, mounts, background, committer, .. } = self;
+        let OpenPool { pool, datasets, mounts, background, scrubbing, committer, .. } = self;
         let name = datasets.pool_name();
         // A mount still there is cut: nothing must change what is about to be closed.
         drop(mounts);
         drop(background);
+        drop(scrubbing);
         drop(committer);
         if is_suspended(&pool) {
             // What is not committed cannot be any more, and keeping the pool open would not change that.

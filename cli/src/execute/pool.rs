@@ -112,14 +112,22 @@ impl OpenPool {
     pub(super) fn status(&self) -> Result<PoolStatus, Failure> {
         let vdevs = self.vdev_records();
         let has_errors = vdevs.iter().any(|vdev| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0);
+        let damaged = self.datasets.damaged_names().or_refused("open", self.name())?;
         let failed = self.engine().writable().err().filter(|_| !self.engine().read_only());
         let (status, action) = match failed {
             Some(error) => {
                 (Some(error.to_string()), Some(format!("Repair the device, then export and import '{}'.", self.name())))
             }
+            None if !damaged.is_empty() => (
+                Some("Some files are damaged, and there is no good copy of what they have lost.".to_owned()),
+                Some(format!("Restore the files from a backup, or delete them; then: pool scrub {}", self.name())),
+            ),
             None if has_errors => (
-                Some("One or more devices had errors since the pool was imported.".to_owned()),
-                Some("Look at the devices; export the pool and verify it: pool check.".to_owned()),
+                Some("One or more devices had errors since the pool was imported. No data is lost.".to_owned()),
+                Some(format!(
+                    "Look at the devices, and verify everything: pool scrub {0}\nThen forget the errors: pool clear {0}",
+                    self.name()
+                )),
             ),
             None => (None, None),
         };
@@ -131,9 +139,10 @@ impl OpenPool {
             txg: self.engine().committed().0,
             status,
             action,
+            scan: self.scan()?,
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,
-            damaged: Vec::new(),
+            damaged,
         })
     }
 

@@ -12,6 +12,11 @@ pub fn long(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%a %b %e %k:%M %Y")
 }
 
+/// `Fri Nov  7 09:05:30 2025`, for scrubs.
+pub fn scan(seconds: i64, zone: Zone) -> String {
+    format(seconds, zone, "%a %b %e %H:%M:%S %Y")
+}
+
 /// `2025-11-07.09:05:30`, for the history.
 pub fn history(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%Y-%m-%d.%H:%M:%S")

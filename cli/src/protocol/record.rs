@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use dataset::catalogue::ScrubState;
 use dataset::name::{DatasetName, Name, SnapshotName};
 use dataset::property::{Kinds, Source};
 use serde::{Deserialize, Serialize};
@@ -157,12 +158,59 @@ pub struct PoolStatus {
     pub status: Option<String>,
     /// What to do about it.
     pub action: Option<String>,
-    /// What runs in the background, such as the freeing of destroyed data sets.
+    /// The scrub that runs, or the last one.
+    pub scan: Option<ScanRecord>,
+    /// What else runs in the background, such as the freeing of destroyed data sets.
     pub activity: Option<String>,
     /// Its devices.
     pub vdevs: Vec<VdevRecord>,
     /// What is damaged for good: files, by `data set:path`, or metadata by what it is.
     pub damaged: Vec<String>,
+}
+
+/// How a scrub stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScanState {
+    /// At work.
+    Scanning,
+    /// Waiting to be resumed.
+    Paused,
+    /// Done.
+    Finished,
+    /// Stopped before its end.
+    Canceled,
+}
+
+impl From<ScrubState> for ScanState {
+    fn from(state: ScrubState) -> ScanState {
+        match state {
+            ScrubState::Running => ScanState::Scanning,
+            ScrubState::Paused => ScanState::Paused,
+            ScrubState::Finished => ScanState::Finished,
+            ScrubState::Stopped => ScanState::Canceled,
+        }
+    }
+}
+
+/// A scrub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanRecord {
+    /// How it stands.
+    pub state: ScanState,
+    /// When it began.
+    pub start: i64,
+    /// When it ended or was paused; 0 while it runs.
+    pub end: i64,
+    /// How many seconds it has worked.
+    pub seconds: u64,
+    /// How many bytes there were when it began.
+    pub total: u64,
+    /// How many of them it has read.
+    pub examined: u64,
+    /// How many bytes it has written over bad copies.
+    pub repaired: u64,
+    /// How many blocks it found without a good copy.
+    pub errors: u64,
 }
 
 /// The devices of a pool.

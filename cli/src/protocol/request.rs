@@ -49,6 +49,18 @@ pub enum Request {
     Sync,
     /// Verify the last committed state while work goes on. `Checked`
     Check,
+    /// Start or resume, pause or stop the scrub. `Done`
+    Scrub {
+        /// Which of these.
+        action: ScrubAction,
+    },
+    /// Wait until no scrub runs. `Done`
+    WaitForScrub,
+    /// Forget the errors of devices. `Done`
+    Clear {
+        /// The path or the number of one; `None` for all.
+        device: Option<String>,
+    },
     /// Counters of input and output since import. `IoCounters`
     IoCounters,
     /// Add devices. `Layout`
@@ -296,6 +308,17 @@ impl Request {
     pub fn needs_stream(&self) -> bool {
         matches!(self, Request::Send { dry_run: false, .. } | Request::Receive(_) | Request::Read { .. })
     }
+}
+
+/// What a scrub is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScrubAction {
+    /// Begin, or go on after a pause.
+    Start,
+    /// Pause.
+    Pause,
+    /// Stop for good.
+    Stop,
 }
 
 /// What to unmount.

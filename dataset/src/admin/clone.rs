@@ -7,7 +7,7 @@ use super::{
     property::{self, Assignment},
 };
 use crate::{
-    catalogue::{DatasetRow, dataset_key},
+    catalogue::{DatasetRow, Transaction, dataset_key},
     lineage::branch,
     name::{DatasetName, SnapshotName},
 };
@@ -40,7 +40,7 @@ impl Datasets {
     /// Makes a clone the owner of its origin and of the snapshots before it. Returns the new names of these.
     pub fn promote(&self, name: &DatasetName) -> Result<Vec<SnapshotName>> {
         let (names, name) = (self.names(), name.clone());
-        self.run(move |tx| {
+        let request = move |tx: &mut Transaction<'_>| {
             let id = names.dataset(tx, &name)?;
             if tx.row::<DatasetRow>(dataset_key(id))?.origin == 0 {
                 return Err(Error::NotClone { name: name.to_string() });
@@ -52,6 +52,7 @@ impl Datasets {
             limits::check_moved(tx, &names, promotion.former, id)?;
             let moved = promotion.snapshots.iter().map(|(_, snapshot)| Ok(name.snapshot(snapshot)?));
             moved.collect()
-        })
+        };
+        self.with_scrub_at_first_data_set(request)
     }
 }

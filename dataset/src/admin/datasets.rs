@@ -9,6 +9,7 @@ use super::{
     client::{Client, Ticket},
     error::{Error, Result},
     open::OpenTable,
+    scrub::Scrubber,
 };
 use crate::{
     catalogue::{MASTER, Transaction},
@@ -46,6 +47,7 @@ pub struct Datasets {
     pool: RwLock<DatasetName>,
     client: Arc<Client>,
     pub(super) mounts: Mutex<HashMap<u64, Mount>>,
+    pub(super) scrubber: Scrubber,
 }
 
 impl Datasets {
@@ -61,7 +63,13 @@ impl Datasets {
     fn on(engine: Arc<Engine>, pool: DatasetName) -> Arc<Datasets> {
         let client = Arc::<Client>::default();
         engine.set_client(client.clone());
-        Arc::new(Datasets { engine, pool: RwLock::new(pool), client, mounts: Mutex::default() })
+        Arc::new(Datasets {
+            engine,
+            pool: RwLock::new(pool),
+            client,
+            mounts: Mutex::default(),
+            scrubber: Scrubber::default(),
+        })
     }
 
     /// As [`Datasets::open`] for a pool that was just made: makes its root data set, whose root directory belongs to

@@ -166,6 +166,14 @@ pub enum Error {
     /// Something is wrong with a stream, or with where it comes from or goes to.
     #[error(transparent)]
     Stream(StreamError),
+    /// A scrub was asked for something that it is not in the state for.
+    #[error("{problem}")]
+    Scrub {
+        /// What state it is in.
+        problem: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A quota leaves no room.
     #[error("the quota of '{name}' is exceeded")]
     Quota {
@@ -218,7 +226,7 @@ impl Error {
     /// What to do about it, where something can be said.
     pub fn remedy(&self) -> Option<String> {
         let text = match self {
-            Error::NotReceived { remedy, .. } => remedy,
+            Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
             Error::Property(error) => return error.hint(),
             Error::NotFound { what: "parent", .. } => "use -p to create the data sets above it",
             Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy them too",

@@ -19,6 +19,8 @@
 //! modified   whether a data set was changed or only read
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
+//! scrub      examining and mending everything
+//! damage     the names of what is damaged for good
 //! ```
 //!
 //! Requests and answers are plain types without formatting; commands print them.
@@ -28,6 +30,7 @@ mod client;
 mod clone;
 mod compare;
 mod create;
+mod damage;
 mod datasets;
 mod destroy;
 mod error;
@@ -44,6 +47,7 @@ mod rename;
 mod replay;
 mod resolve;
 mod rollback;
+mod scrub;
 mod send;
 mod snapshot;
 mod value;
@@ -65,4 +69,5 @@ pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 pub use rename::Renamed;
 pub use resolve::Target;
 pub use rollback::{RollbackRequest, RolledBack};
+pub use scrub::ScrubStatus;
 pub use send::{Planned, SendFrom, SendRequest};

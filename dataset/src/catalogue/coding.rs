@@ -98,6 +98,19 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
+/// A key, in parts: object, kind, offset.
+impl Field for (u64, u8, u64) {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+        self.2.put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>, what: &'static str) -> Result<(u64, u8, u64), Malformed> {
+        Ok((u64::take(reader, what)?, u8::take(reader, what)?, u64::take(reader, what)?))
+    }
+}
+
 impl Field for Txg {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);

@@ -22,6 +22,8 @@
 //! (list id, PAGE, number)                    block pointers       more of them
 //! (0, WORK, id)                              Work                 root of a tree to free
 //! (0, HISTORY, number)                       History
+//! (0, SCRUB, 0)                              Scrub
+//! (0, DAMAGE, number)                        Damage
 //! ```
 //!
 //! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
@@ -30,9 +32,12 @@
 //! Nothing here knows what the rows mean for one another: that is `lineage`.
 
 mod coding;
+#[cfg(test)]
+mod document;
 mod hashed;
 mod page;
 mod rows;
+mod scrub;
 mod space;
 mod transaction;
 
@@ -41,6 +46,7 @@ use pool::format::key::Key;
 pub use coding::Row;
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
 pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
+pub use scrub::{DamageRow, ScrubPosition, ScrubRow, ScrubState};
 pub use space::Space;
 pub use transaction::{Body, Effect, Transaction};
 
@@ -85,6 +91,10 @@ pub mod kind {
     pub const WORK: u8 = 15;
     /// A line of history.
     pub const HISTORY: u8 = 16;
+    /// The scrub.
+    pub const SCRUB: u8 = 17;
+    /// Damage that could not be repaired.
+    pub const DAMAGE: u8 = 18;
 }
 
 /// The key of the catalogue's own row.

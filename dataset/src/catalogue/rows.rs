@@ -242,9 +242,7 @@ impl Field for Task {
                 0u8.put(out);
                 level.put(out);
                 after.put(out);
-                cursor.0.put(out);
-                cursor.1.put(out);
-                cursor.2.put(out);
+                cursor.put(out);
             }
             Task::Lists { first, blocks } => {
                 1u8.put(out);
@@ -259,7 +257,7 @@ impl Field for Task {
             0 => Ok(Task::Tree {
                 level: u8::take(reader, what)?,
                 after: Txg::take(reader, what)?,
-                cursor: (u64::take(reader, what)?, u8::take(reader, what)?, u64::take(reader, what)?),
+                cursor: <(u64, u8, u64)>::take(reader, what)?,
             }),
             1 => Ok(Task::Lists { first: u64::take(reader, what)?, blocks: bool::take(reader, what)? }),
             _ => malformed(what),
@@ -293,7 +291,7 @@ impl DatasetRow {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::catalogue::Row;
     use proptest::prelude::*;
@@ -302,7 +300,7 @@ mod tests {
         any::<[u64; 2]>().prop_map(|[allocated, logical]| Space { allocated, logical })
     }
 
-    fn round_trips<R: Row + PartialEq + std::fmt::Debug>(row: &R) {
+    pub(in crate::catalogue) fn round_trips<R: Row + PartialEq + std::fmt::Debug>(row: &R) {
         let bytes = row.encode();
         assert_eq!(R::decode(&bytes).as_ref(), Ok(row));
         for len in 0..bytes.len() {

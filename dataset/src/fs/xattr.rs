@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     FileSystem, METADATA,
     change::{Change, load_inode},
-    failure::{Failure, damaged},
+    failure::{self, Failure, damaged},
     inode::flag,
     key::{self, Ino, Window, XATTR},
 };
@@ -165,12 +165,12 @@ impl FileSystem {
                 Value::Block(len) => {
                     let missing = Malformed { what: "extended attribute without its block" };
                     let block = entry.block().ok_or(missing).map_err(damaged(entry.key()))?;
-                    Ok((Vec::new(), Some((block, len as usize))))
+                    Ok((Vec::new(), Some((entry.key(), block, len as usize))))
                 }
             }
         })?;
-        let Some((block, len)) = block else { return Ok(value) };
-        let bytes = self.block_bytes(&block)?;
+        let Some((key, block, len)) = block else { return Ok(value) };
+        let bytes = self.head.bytes_at(key, &block).map_err(|error| failure::errno(&error))?;
         bytes.get(..len).map(<[u8]>::to_vec).ok_or(Errno::IO)
     }
 

@@ -114,6 +114,7 @@ const OPTIONS: Options = Options {
     relatime: true,
     recordsize: 128 << 10,
     policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 },
+    sync: dataset::fs::Durability::Standard,
 };
 
 fn new_pool() -> Pool {

@@ -22,7 +22,7 @@ pub struct Pool {
     engine: Arc<Engine>,
     /// What all labels say: changed only after all were written.
     label: Mutex<Label>,
-    /// The highest number that any label was given, also one that could not be written. Held by whoever writes labels.
+    /// The highest number that any label was given, also one that could not be written. Held by whoever changes labels.
     labelling: Mutex<Txg>,
 }
 
@@ -96,6 +96,7 @@ impl Pool {
     /// Each writing needs a higher number than every one before, also than one that failed: a device may have its label.
     pub(super) fn replace_labels(&self, highest: &mut Txg, label: Label, joining: &[Arc<dyn Vdev>]) -> Result<()> {
         *highest = highest.next().max(self.engine.committed());
+        let _labelling = self.engine.labelling.lock();
         let label = Label { txg: *highest, ..label };
         write_labels(&self.engine.storage().vdevs.all(), &label)?;
         write_labels(joining, &label)?;

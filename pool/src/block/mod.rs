@@ -7,6 +7,7 @@
 //! write         compress, checksum, allocate, and write many blocks in one run
 //! read          any copy that verifies
 //! gang          blocks that find no room in one piece
+//! mend          every copy, and good ones over bad ones
 //! cache         decoded nodes and decompressed data, bounded
 //! ```
 //!
@@ -16,8 +17,10 @@ pub mod cache;
 pub mod checksum;
 pub mod compression;
 mod gang;
+mod mend;
 mod read;
 pub mod storage;
 mod write;
 
+pub use mend::Examined;
 pub use write::Payload;

@@ -1,7 +1,8 @@
 //! Reading blocks: any copy that verifies.
 //!
 //! A bad copy is reported and left as it is. A reader may hold a pointer for longer than the block lives, so it cannot
-//! know whether what it finds is damage or already another block: only who holds the tree still may rewrite.
+//! know whether what it finds is damage or already another block: it tells the engine, which has the copy looked at again
+//! by who holds the pool still ([`crate::txg::Still`]).
 
 use crate::{
     block::{checksum::verify, compression::decompress, storage::Storage},
@@ -12,7 +13,12 @@ use crate::{
 impl Storage {
     /// The content of a block: verified and decompressed.
     pub fn read_block(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
-        let stored = self.read_stored(pointer)?;
+        self.read_block_noting(pointer, || {})
+    }
+
+    /// The same; calls `bad` for each copy on the way that is not good.
+    pub fn read_block_noting(&self, pointer: &BlockPointer, bad: impl FnMut()) -> Result<Vec<u8>> {
+        let stored = self.read_any_copy(pointer, bad)?;
         if pointer.stored == pointer.logical {
             return Ok(stored);
         }
@@ -22,6 +28,10 @@ impl Storage {
 
     /// The bytes of a block as they are stored, verified.
     pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
+        self.read_any_copy(pointer, || {})
+    }
+
+    fn read_any_copy(&self, pointer: &BlockPointer, mut bad: impl FnMut()) -> Result<Vec<u8>> {
         let mut bytes = vec![0; pointer.stored as usize];
         let mut last = Error::damaged(describe(pointer), "it has no copy");
         for copy in 0..usize::from(pointer.copies) {
@@ -29,6 +39,8 @@ impl Storage {
                 Ok(()) => return Ok(bytes),
                 Err(error) => {
                     tracing::warn!("{error}");
+                    self.note_bad_copy(pointer, copy, &error);
+                    bad();
                     last = error;
                 }
             }
@@ -60,15 +72,14 @@ impl Storage {
         Ok(())
     }
 
-    fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<()> {
+    pub(super) fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<()> {
         let pieces = self.pieces(pointer, copy)?;
         self.read_pieces(&pieces, bytes)?;
         if verify(pointer.checksum_kind, bytes, &pointer.checksum) {
             return Ok(());
         }
-        let (id, offset) = self.space.resolve(pieces[0].address, pieces[0].bytes)?;
+        let (id, _) = self.space.resolve(pieces[0].address, pieces[0].bytes)?;
         let vdev = self.vdevs.get(id)?;
-        vdev.note_checksum_error(offset);
         Err(Error::damaged(describe(pointer), format!("its checksum does not match on {}", name(&*vdev))))
     }
 }

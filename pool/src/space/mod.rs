@@ -28,6 +28,7 @@
 //! ```text
 //! layout     devices, chunks, addresses       chunk      one chunk: map, counts, changes by group; its stored side
 //! allocator  which chunk a block goes to      free_map   free sectors of a chunk, next-fit
+//! mend       its own blocks, copy by copy
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole
@@ -39,6 +40,7 @@ mod free_map;
 mod hold;
 mod io;
 mod layout;
+mod mend;
 mod open;
 mod span_set;
 mod sync;
@@ -55,7 +57,12 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-pub use self::{hold::Hold, io::SpaceIo, layout::region_size};
+pub use self::{
+    hold::Hold,
+    io::SpaceIo,
+    layout::region_size,
+    mend::{OwnCursor, OwnExamined},
+};
 use self::{hold::Holds, io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{

@@ -17,6 +17,7 @@ use crate::{
     error::{Error, Result},
     format::{
         intent::Entry,
+        key::Key,
         node::NODE_MAX,
         pointer::BlockPointer,
         uberblock::{Epoch, Uberblock},
@@ -26,6 +27,7 @@ use crate::{
     txg::{
         durable::Log,
         head::Head,
+        still::{Place, Suspect, Suspects},
         sync::{self, SyncClient},
         throttle::Throttle,
         workers::Workers,
@@ -117,8 +119,11 @@ pub struct Engine {
     pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
     catalogue: OnceLock<Arc<Head>>,
     client: OnceLock<Arc<dyn SyncClient>>,
-    /// Held by whoever is committing.
-    syncing: Mutex<()>,
+    /// Held by whoever is committing, or keeps others from it.
+    pub(super) syncing: Mutex<()>,
+    pub(super) suspects: Suspects,
+    /// Held by whoever writes labels.
+    pub(crate) labelling: Mutex<()>,
     /// Records that workers are storing, by the parity of their group.
     pub(super) in_flight: Mutex<[usize; 2]>,
     /// Told when records have got their addresses.
@@ -156,6 +161,8 @@ impl Engine {
             catalogue: OnceLock::new(),
             client: OnceLock::new(),
             syncing: Mutex::default(),
+            suspects: Suspects::default(),
+            labelling: Mutex::default(),
             in_flight: Mutex::default(),
             landed: Condvar::new(),
             failed: OnceLock::new(),
@@ -437,6 +444,17 @@ impl Engine {
         Ok(bytes)
     }
 
+    /// The same for a block that belongs to an item of an open tree: a bad copy will be looked at again.
+    pub(super) fn read_item(&self, tree: u64, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+        if let Some(bytes) = self.cache.data(pointer) {
+            return Ok(bytes);
+        }
+        let suspect = Suspect { tree, place: Place::Item(key), pointer: *pointer };
+        let bytes = Arc::new(self.storage.read_block_noting(pointer, || self.suspects.add(suspect))?);
+        self.cache.keep_data(pointer, bytes.clone());
+        Ok(bytes)
+    }
+
     /// The bytes of a block as they are stored, verified.
     pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
         self.storage.read_stored(pointer)
@@ -444,6 +462,16 @@ impl Engine {
 
     /// Reads a node that is not in memory.
     pub fn load_node(&self, miss: &Miss) -> Result<Arc<Node>> {
+        self.load_node_noting(miss, || {})
+    }
+
+    /// The same for a node of an open tree: a bad copy will be looked at again.
+    pub(super) fn load_node_of(&self, tree: u64, miss: &Miss) -> Result<Arc<Node>> {
+        let suspect = Suspect { tree, place: Place::of(miss), pointer: miss.pointer };
+        self.load_node_noting(miss, || self.suspects.add(suspect))
+    }
+
+    fn load_node_noting(&self, miss: &Miss, bad: impl FnMut()) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.node(&miss.pointer) {
             // A pointer that lies may lead to a node that is here by right, in another place.
             verify_place(&node, miss.pointer.birth, miss).map_err(|problem| Error::damaged("tree node", problem))?;
@@ -452,7 +480,7 @@ impl Engine {
         if miss.pointer.logical as usize > NODE_MAX {
             return Err(Error::damaged("tree node", format!("it is said to have {} bytes", miss.pointer.logical)));
         }
-        let bytes = self.storage.read_block(&miss.pointer)?;
+        let bytes = self.storage.read_block_noting(&miss.pointer, bad)?;
         let decoded = Node::decode(&bytes);
         let placed = decoded.and_then(|(node, txg)| verify_place(&node, txg, miss).map(|()| node));
         let node = Arc::new(placed.map_err(|problem| Error::damaged("tree node", problem))?);

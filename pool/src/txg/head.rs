@@ -188,7 +188,7 @@ impl Head {
                 operation(&View::new(&tree.root, &sources, engine.committed().next()))
             };
             match attempt {
-                Err(error) if error.miss().is_some() => pin(&engine, &sources, &error)?,
+                Err(error) if error.miss().is_some() => self.pin(&engine, &sources, &error)?,
                 done => return done,
             }
         }
@@ -213,7 +213,7 @@ impl Head {
             match self.attempt(&engine, *gate, &sources, &mut operation) {
                 Err(error) if error.miss().is_some() => {
                     drop(gate);
-                    pin(&engine, &sources, &error)?;
+                    self.pin(&engine, &sources, &error)?;
                 }
                 done => {
                     engine.touch();
@@ -233,7 +233,7 @@ impl Head {
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         loop {
             match self.attempt(&engine, txg, &sources, &mut operation) {
-                Err(error) if error.miss().is_some() => pin(&engine, &sources, &error)?,
+                Err(error) if error.miss().is_some() => self.pin(&engine, &sources, &error)?,
                 done => return done,
             }
         }
@@ -293,6 +293,14 @@ impl Head {
                 Some(bytes) => Ok(bytes),
                 None => self.engine().read_block(record.pointer().expect("a record without bytes is stored")),
             },
+        }
+    }
+
+    /// The same for the block of the item under `key`: if a copy is bad, it will be looked at again.
+    pub fn bytes_at(&self, key: Key, block: &Block) -> Result<Arc<Vec<u8>>> {
+        match block {
+            Block::Stored(pointer) => self.engine().read_item(self.id, key, pointer),
+            Block::Pending(_) => self.bytes(block),
         }
     }
 
@@ -385,7 +393,7 @@ impl Head {
                 Err(error) => {
                     drop(gate);
                     match error.miss() {
-                        Some(_) => pin(engine, &sources, &error)?,
+                        Some(_) => self.pin(engine, &sources, &error)?,
                         None => return Err(error.into()),
                     }
                 }
@@ -413,12 +421,12 @@ impl Head {
     pub(super) fn births(&self, txg: Txg) -> Usage {
         self.births.take(txg)
     }
-}
 
-/// Reads the node that an operation has missed and keeps it for the next attempt.
-fn pin<E: OpError>(engine: &Engine, sources: &Sources<'_>, error: &E) -> Result<(), E> {
-    let miss = *error.miss().expect("the caller has looked");
-    let node = engine.load_node(&miss)?;
-    sources.pinned.borrow_mut().push((miss.pointer, node));
-    Ok(())
+    /// Reads the node that an operation has missed and keeps it for the next attempt.
+    fn pin<E: OpError>(&self, engine: &Engine, sources: &Sources<'_>, error: &E) -> Result<(), E> {
+        let miss = *error.miss().expect("the caller has looked");
+        let node = engine.load_node_of(self.id, &miss)?;
+        sources.pinned.borrow_mut().push((miss.pointer, node));
+        Ok(())
+    }
 }

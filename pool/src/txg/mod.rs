@@ -22,6 +22,7 @@
 //! head       one tree and its life through the groups
 //! births     what a tree's records take, group by group
 //! sync       the second and third step
+//! still      no commit for a while: looking at blocks again, and mending them
 //! workers    the threads that compress, checksum and write
 //! durable    the intent log's side: durable before the next commit
 //! committer  the thread that commits every few seconds
@@ -32,6 +33,7 @@ mod committer;
 mod durable;
 mod engine;
 mod head;
+mod still;
 mod sync;
 mod throttle;
 mod workers;
@@ -43,6 +45,7 @@ pub use durable::LogStats;
 pub use engine::{Ancestry, CATALOGUE, Engine, Opening, Settings};
 pub(crate) use engine::{REPEATS, state_of};
 pub use head::{Head, OpError, Plain, Quiet};
+pub use still::{Place, Still, Suspect, Verdict};
 pub use sync::{Sync, SyncClient, Written};
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::{
 mod counters;
 pub mod labels;
 mod leaf;
+pub mod mend;
 pub mod uberblocks;
 
 pub use counters::{Counters, Counts};

@@ -92,6 +92,11 @@ fn decode_ring(ring: &[u8]) -> impl Iterator<Item = Uberblock> {
     (0..).zip(ring.chunks(UBERBLOCK_SIZE)).filter_map(in_place)
 }
 
+/// The good uberblock of a pool in the bytes of a slot.
+pub(super) fn decode_in_slot(at: u64, block: &[u8], pool: Guid) -> Option<Uberblock> {
+    Uberblock::decode(block).ok().filter(|found| slot(found.txg) == at && found.pool == pool)
+}
+
 /// Sorted by descending transaction group, each state once.
 fn newest_first(mut uberblocks: Vec<Uberblock>) -> Vec<Uberblock> {
     uberblocks.sort_by_key(|uberblock| std::cmp::Reverse((uberblock.txg, uberblock.epoch)));

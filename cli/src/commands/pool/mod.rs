@@ -2,6 +2,7 @@
 
 pub mod add;
 pub mod check;
+pub mod clear;
 pub mod create;
 pub mod debug;
 pub mod destroy;
@@ -13,6 +14,8 @@ pub mod iostat;
 mod layout;
 pub mod list;
 mod rewind;
+mod scan;
+pub mod scrub;
 pub mod service;
 pub mod set;
 pub mod status;
@@ -39,6 +42,8 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Sync(arguments) => sync::run(arguments, context),
         PoolCommand::Iostat(arguments) => iostat::run(arguments, context),
         PoolCommand::Add(arguments) => add::run(arguments, context),
+        PoolCommand::Scrub(arguments) => scrub::run(arguments, context),
+        PoolCommand::Clear(arguments) => clear::run(arguments, context),
         PoolCommand::Check(arguments) => check::run(arguments, context),
         PoolCommand::Debug(arguments) => debug::run(arguments, context),
         PoolCommand::Tour(arguments) => tour::run(arguments, context),

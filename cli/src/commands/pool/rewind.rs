@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_would_be_lost_is_said_in_words_and_times() {
-        insta::assert_snapshot!(render(&report(), &TimeZone::UTC), @r"
+        insta::assert_snapshot!(render(&report(), || jiff::tz::TimeZone::UTC), @r"
         pool 'tank' would go back 10 seconds
           newest: transaction group 120, of 2025-11-07 09:05:30
           damaged: transaction group 120, of 2025-11-07 09:05:30: its catalogue cannot be read
@@ -76,7 +76,7 @@ mod tests {
         What was done in the 10 seconds after that would be lost. Nothing was written.
         to do it: pool import -F tank
         ");
-        insta::assert_snapshot!(render(&RewindReport { dry_run: false, ..report() }, &TimeZone::UTC), @r"
+        insta::assert_snapshot!(render(&RewindReport { dry_run: false, ..report() }, || jiff::tz::TimeZone::UTC), @r"
         pool 'tank' has gone back 10 seconds
           newest: transaction group 120, of 2025-11-07 09:05:30
           damaged: transaction group 120, of 2025-11-07 09:05:30: its catalogue cannot be read
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_pool_whose_newest_state_can_be_read_loses_nothing() {
         let whole = RewindReport { taken: report().newest, passed: Vec::new(), ..report() };
-        insta::assert_snapshot!(render(&whole, &TimeZone::UTC), @r"
+        insta::assert_snapshot!(render(&whole, || jiff::tz::TimeZone::UTC), @r"
         the newest state of pool 'tank' can be read: transaction group 120, of 2025-11-07 09:05:30
         Nothing would be lost. Nothing was written.
         ");

@@ -3,9 +3,11 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::scan;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
+use crate::output::time::Zone;
 use crate::protocol::{PoolStatus, Request, Response, VdevRecord};
 
 /// Arguments of `pool status`.
@@ -58,7 +60,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     } else if all.is_empty() && exit == Exit::Done {
         context.print(&all_healthy(&arguments.pools))?;
     } else {
-        let parts: Vec<String> = all.iter().map(|status| render(status, arguments.verbose, arguments.exact)).collect();
+        let zone = context.zone.clone();
+        let render = |status| render(status, arguments.verbose, arguments.exact, zone);
+        let parts: Vec<String> = all.iter().map(render).collect();
         context.print(&parts.join("\n"))?;
     }
     Ok(exit)
@@ -75,9 +79,12 @@ fn all_healthy(named: &[String]) -> String {
     }
 }
 
-fn render(status: &PoolStatus, verbose: bool, exact: bool) -> String {
+fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String {
     let mut text = format!("  pool: {}\n state: {}\n", status.name, status.state);
-    for (title, line) in [("status", &status.status), ("action", &status.action), ("  scan", &status.activity)] {
+    let scan = status.scan.as_ref().map(|scan| scan::render(scan, zone));
+    let lines =
+        [("status", &status.status), ("action", &status.action), ("  scan", &scan), ("  busy", &status.activity)];
+    for (title, line) in lines {
         if let Some(line) = line {
             text += &format!("{title}: {}\n", line.replace('\n', "\n\t"));
         }
@@ -139,7 +146,8 @@ fn encode(all: &[PoolStatus]) -> Value {
             "txg": status.txg.to_string(),
             "status": status.status,
             "action": status.action,
-            "scan": status.activity,
+            "activity": status.activity,
+            "scan_stats": status.scan.as_ref().map(scan::encode),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "error_count": status.damaged.len().to_string(),
             "errlist": status.damaged,
@@ -152,6 +160,7 @@ fn encode(all: &[PoolStatus]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::ScanState;
 
     fn status() -> PoolStatus {
         let vdev = VdevRecord {
@@ -172,6 +181,7 @@ mod tests {
             txg: 42,
             status: None,
             action: None,
+            scan: None,
             activity: None,
             vdevs: vec![vdev],
             damaged: vec![],
@@ -180,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_healthy_pool_says_so() {
-        insta::assert_snapshot!(render(&status(), false, true), @r"
+        insta::assert_snapshot!(render(&status(), false, true, || jiff::tz::TimeZone::UTC), @r"
           pool: tank
          state: ONLINE
         config:
@@ -198,16 +208,18 @@ mod tests {
         let status = PoolStatus {
             status: Some("One or more files are damaged.".into()),
             action: Some("Restore the files from a backup.".into()),
+            scan: Some(scan::tests::scan(ScanState::Canceled)),
             activity: Some("freeing 1.50G of destroyed data sets".into()),
             damaged: vec!["tank/home:/ann/notes".into()],
             ..status()
         };
-        insta::assert_snapshot!(render(&status, true, false), @r"
+        insta::assert_snapshot!(render(&status, true, false, || jiff::tz::TimeZone::UTC), @r"
           pool: tank
          state: ONLINE
         status: One or more files are damaged.
         action: Restore the files from a backup.
-          scan: freeing 1.50G of destroyed data sets
+          scan: scrub canceled on Fri Nov  7 09:05:30 2025
+          busy: freeing 1.50G of destroyed data sets
         config:
 
         	NAME             STATE   READ  WRITE  CKSUM

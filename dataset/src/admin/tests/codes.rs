@@ -87,7 +87,7 @@ fn place(world: &World, address: Address, stored: u32) -> u64 {
 
 fn wreck(world: &World, block: &BlockPointer) {
     for &address in block.addresses() {
-        world.device.write_at(place(world, address, block.stored), &[0xee; 64]).unwrap();
+        world.devices[0].write_at(place(world, address, block.stored), &[0xee; 64]).unwrap();
     }
 }
 
@@ -109,10 +109,10 @@ fn plant(code: Code) -> BTreeSet<Code> {
             let head = world.datasets.open_dataset(&"tank/a".parse().unwrap()).unwrap().head().clone();
             let (root, _) = head.clean_root().unwrap();
             drop(head);
-            let World { device, engine, datasets } = world;
+            let World { devices, engine, datasets } = world;
             datasets.close_all().unwrap();
             drop((datasets, engine));
-            let world = World::open(device, 3).unwrap();
+            let world = World::open_all(devices, 3).unwrap();
             wreck(&world, &root);
             Checked::of(world).codes()
         }
@@ -129,12 +129,12 @@ fn plant(code: Code) -> BTreeSet<Code> {
         Code::NotAllocated => {
             let block = data_block(&world);
             let mut bytes = vec![0; block.stored as usize];
-            world.device.read_at(place(&world, block.addresses[0], block.stored), &mut bytes).unwrap();
+            world.devices[0].read_at(place(&world, block.addresses[0], block.stored), &mut bytes).unwrap();
             let mut stray = BlockPointer { copies: 1, ..block };
             // The last sectors of a chunk that hardly anything is in.
             let sectors = world.engine.storage().space.sector();
             stray.addresses[0].sector = (1 << 20) / sectors - block.stored.div_ceil(sectors);
-            world.device.write_at(place(&world, stray.addresses[0], stray.stored), &bytes).unwrap();
+            world.devices[0].write_at(place(&world, stray.addresses[0], stray.stored), &bytes).unwrap();
             let mut checked = Checked::of(world);
             checked.ledger.refer(&stray, "somebody");
             checked.codes()
@@ -148,10 +148,10 @@ fn plant(code: Code) -> BTreeSet<Code> {
         Code::UnreadablePool => {
             let (root, _) = world.engine.catalogue().clean_root().unwrap();
             wreck(&world, &root);
-            let World { device, engine, datasets } = world;
+            let World { devices, engine, datasets } = world;
             drop((datasets, engine));
             let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-            let refused = admin::open(vec![device], &options, Arc::new(SeededEnv::new(1))).err().unwrap();
+            let refused = admin::open(devices, &options, Arc::new(SeededEnv::new(1))).err().unwrap();
             // What cannot be opened for this reason is reported under this code, and nothing else is.
             assert_eq!(refused.kind(), ErrorKind::Damage);
             BTreeSet::from([code])

@@ -8,5 +8,6 @@ mod findings;
 mod limits;
 mod model;
 mod requests;
+mod scrub;
 mod streams;
 mod world;

@@ -27,7 +27,7 @@ pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
 /// A pool named tank in memory.
 pub(super) struct World {
-    pub(super) device: Arc<dyn Device>,
+    pub(super) devices: Vec<Arc<dyn Device>>,
     pub(super) engine: Arc<Engine>,
     pub(super) datasets: Arc<Datasets>,
 }
@@ -47,33 +47,47 @@ impl World {
 
     /// A new pool on this device.
     pub(super) fn on(device: Arc<dyn Device>, seed: u64) -> World {
-        World::with_workers(device, seed, 0)
+        World::over(vec![device], seed)
     }
 
     /// A new pool on this device, with threads that store.
     pub(super) fn with_workers(device: Arc<dyn Device>, seed: u64, workers: usize) -> World {
-        let options = CreateOptions { settings: Settings { workers, ..settings() }, ..CreateOptions::new("tank") };
-        let pool = admin::create(vec![device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        World::with_settings(vec![device], seed, Settings { workers, ..settings() })
+    }
+
+    /// A new pool on these devices.
+    pub(super) fn over(devices: Vec<Arc<dyn Device>>, seed: u64) -> World {
+        World::with_settings(devices, seed, settings())
+    }
+
+    fn with_settings(devices: Vec<Arc<dyn Device>>, seed: u64, settings: Settings) -> World {
+        let options = CreateOptions { settings, ..CreateOptions::new("tank") };
+        let pool = admin::create(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
         let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
-        World { device, engine, datasets }
+        World { devices, engine, datasets }
     }
 
     /// Closes the pool and opens it again.
     pub(super) fn reopen(&mut self) {
         self.datasets.close_all().unwrap();
         let seed = self.engine.env().random();
-        *self = World::open(self.device.clone(), seed).unwrap();
+        *self = World::open_all(self.devices.clone(), seed).unwrap();
     }
 
     /// The pool on this device. `None` before its first data set was committed.
     pub(super) fn open(device: Arc<dyn Device>, seed: u64) -> Option<World> {
+        World::open_all(vec![device], seed)
+    }
+
+    /// The pool on these devices.
+    pub(super) fn open_all(devices: Vec<Arc<dyn Device>>, seed: u64) -> Option<World> {
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
-        let pool = admin::open(vec![device.clone()], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
         let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
         let is_made = datasets.read(|tx| tx.contains(crate::catalogue::MASTER)).unwrap();
-        is_made.then_some(World { device, engine, datasets })
+        is_made.then_some(World { devices, engine, datasets })
     }
 
     pub(super) fn fs(&self, dataset: &str) -> Arc<FileSystem> {

@@ -118,7 +118,9 @@ impl FileSystem {
     fn append(&self, ino: Ino, piece: &Piece, from: u64, to: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
         let copied = match &piece.content {
             Content::Inline(bytes) => piece.copy(bytes, from, to, out),
-            Content::Part { block, .. } => piece.copy(&self.head.bytes(block)?, from, to, out),
+            Content::Part { block, .. } => {
+                piece.copy(&self.head.bytes_at(key::extent(ino, piece.offset), block)?, from, to, out)
+            }
         };
         copied.map_err(|malformed: Malformed| damaged(key::extent(ino, piece.offset))(malformed))
     }

@@ -12,8 +12,8 @@ use super::{FindingKind, Report};
 use crate::{
     admin::Result,
     catalogue::{
-        Body, Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, Row, SnapshotRow, Transaction, Value,
-        Work, kind,
+        Body, Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, Row, ScrubRow, SnapshotRow,
+        Transaction, Value, Work, kind,
     },
 };
 
@@ -85,6 +85,8 @@ impl Rows {
             kind::PROPERTY | kind::RECEIVED => drop(row::<Value>(bytes)?),
             kind::BOOKMARK => drop(row::<Bookmark>(bytes)?),
             kind::HISTORY => drop(row::<History>(bytes)?),
+            kind::SCRUB => row::<ScrubRow>(bytes).map(|_| ())?,
+            kind::DAMAGE => row::<DamageRow>(bytes).map(|_| ())?,
             _ => return Err("unknown kind of row".into()),
         }
         Ok(())

@@ -1,0 +1,119 @@
+//! How `pool status` shows a scrub: in the words of `zpool status`, which scripts look for.
+
+use dataset::property::size::format_bytes;
+use serde_json::{Value, json};
+
+use crate::output::time::{self, Zone};
+use crate::protocol::{ScanRecord, ScanState};
+
+/// What stands behind `scan:`.
+pub(super) fn render(scan: &ScanRecord, zone: Zone) -> String {
+    let (start, end) = (time::scan(scan.start, zone), time::scan(scan.end, zone));
+    match scan.state {
+        ScanState::Scanning => format!("scrub in progress since {start}\n{}", progress(scan)),
+        ScanState::Paused => format!("scrub paused since {end}\nscrub started on {start}\n{}", progress(scan)),
+        ScanState::Finished => format!(
+            "scrub repaired {} in {} with {} errors on {end}",
+            format_bytes(scan.repaired),
+            duration(scan.seconds),
+            scan.errors
+        ),
+        ScanState::Canceled => format!("scrub canceled on {end}"),
+    }
+}
+
+fn progress(scan: &ScanRecord) -> String {
+    // What was allocated meanwhile is not counted, so the end may be a little further away.
+    let total = scan.total.max(scan.examined);
+    let permyriad = (u128::from(scan.examined) * 10_000).checked_div(total.into()).unwrap_or(0);
+    let rate = scan.examined.checked_div(scan.seconds).unwrap_or(0);
+    let is_running = scan.state == ScanState::Scanning;
+    let speed = if is_running { format!(" at {}/s", format_bytes(rate)) } else { String::new() };
+    let left = match (total - scan.examined).checked_div(rate) {
+        _ if !is_running => String::new(),
+        Some(seconds) => format!(", {} to go", duration(seconds)),
+        None => ", no estimated completion time".to_owned(),
+    };
+    format!(
+        "{} / {} scanned{speed}\n{} repaired, {}.{:02}% done{left}",
+        format_bytes(scan.examined),
+        format_bytes(total),
+        format_bytes(scan.repaired),
+        permyriad / 100,
+        permyriad % 100
+    )
+}
+
+/// `01:02:03`, and days before it if there are any.
+fn duration(seconds: u64) -> String {
+    let (days, seconds) = (seconds / 86_400, seconds % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if days > 0 { format!("{days} days {clock}") } else { clock }
+}
+
+/// The same as JSON.
+pub(super) fn encode(scan: &ScanRecord) -> Value {
+    let state = match scan.state {
+        ScanState::Scanning | ScanState::Paused => "SCANNING",
+        ScanState::Finished => "FINISHED",
+        ScanState::Canceled => "CANCELED",
+    };
+    json!({
+        "function": "SCRUB",
+        "state": state,
+        "paused": scan.state == ScanState::Paused,
+        "start_time": scan.start.to_string(),
+        "end_time": scan.end.to_string(),
+        "seconds": scan.seconds.to_string(),
+        "to_examine": scan.total.to_string(),
+        "examined": scan.examined.to_string(),
+        "repaired": scan.repaired.to_string(),
+        "errors": scan.errors.to_string(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+
+    pub(in super::super) fn scan(state: ScanState) -> ScanRecord {
+        ScanRecord {
+            state,
+            start: 1_762_506_330,
+            end: 1_762_506_330,
+            seconds: 12,
+            total: 1 << 30,
+            examined: 300 << 20,
+            repaired: 8192,
+            errors: 2,
+        }
+    }
+
+    #[test]
+    fn each_state_has_its_words() {
+        let of = |state| render(&scan(state), || TimeZone::UTC);
+        insta::assert_snapshot!(of(ScanState::Scanning), @r"
+        scrub in progress since Fri Nov  7 09:05:30 2025
+        300M / 1G scanned at 25M/s
+        8K repaired, 29.29% done, 00:00:28 to go
+        ");
+        insta::assert_snapshot!(of(ScanState::Paused), @r"
+        scrub paused since Fri Nov  7 09:05:30 2025
+        scrub started on Fri Nov  7 09:05:30 2025
+        300M / 1G scanned
+        8K repaired, 29.29% done
+        ");
+        insta::assert_snapshot!(of(ScanState::Finished), @"scrub repaired 8K in 00:00:12 with 2 errors on Fri Nov  7 09:05:30 2025");
+        insta::assert_snapshot!(of(ScanState::Canceled), @"scrub canceled on Fri Nov  7 09:05:30 2025");
+    }
+
+    #[test]
+    fn numbers_at_their_ends_neither_divide_by_zero_nor_overflow() {
+        let fresh = ScanRecord { seconds: 0, examined: 0, total: 0, ..scan(ScanState::Scanning) };
+        assert!(render(&fresh, || TimeZone::UTC).ends_with("8K repaired, 0.00% done, no estimated completion time"));
+        let huge = ScanRecord { examined: u64::MAX, seconds: 1, ..scan(ScanState::Scanning) };
+        assert!(render(&huge, || TimeZone::UTC).contains("100.00% done, 00:00:00 to go"));
+        assert_eq!(duration(100_000), "1 days 03:46:40");
+    }
+}

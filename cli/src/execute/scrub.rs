@@ -1,0 +1,176 @@
+//! The thread that scrubs and mends in the background, and the requests about it.
+//!
+//! What is done, and why it is safe, stands in `dataset::scrub`; here is only when. A scrub comes after everybody else: it
+//! works in short steps, and after each it looks away for a moment. If the devices were used meanwhile, somebody else is
+//! at work, and it waits for twice as long as its step took; so it takes a third of the devices' time at most, and nobody
+//! waits behind more than one step. Otherwise it goes on at once.
+
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use dataset::{
+    admin::{Datasets, Progress},
+    catalogue::ScrubState,
+};
+
+use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
+use crate::{
+    failure::Failure,
+    protocol::{ScanRecord, ScrubAction},
+};
+
+/// About how many bytes one step reads.
+const STEP: u64 = 4 << 20;
+/// How often it is looked for something to do.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long it looks away after a step, to see whether somebody else is at work.
+const GLANCE: Duration = Duration::from_millis(1);
+/// How often the scrub's progress is saved.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// How often who waits for a scrub looks at it.
+const WATCH: Duration = Duration::from_millis(50);
+
+const NANOS: i64 = 1_000_000_000;
+
+/// The thread; it ends when this is dropped, with the scrub's progress saved.
+pub(crate) struct Scrubbing {
+    orders: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scrubbing {
+    /// Starts the thread.
+    pub(crate) fn start(datasets: Arc<Datasets>) -> Scrubbing {
+        let (orders, received) = unbounded();
+        let thread = thread::Builder::new().name("cenote-scrub".into());
+        let thread = thread.spawn(move || run(&datasets, &received)).expect("the system can start threads");
+        Scrubbing { orders: Some(orders), thread: Some(thread) }
+    }
+
+    /// Says that there may be something to do.
+    fn wake(&self) {
+        let orders = self.orders.as_ref().expect("it runs until it is dropped");
+        // The thread ends early only by a defect, which was logged.
+        let _ = orders.send(());
+    }
+}
+
+impl Drop for Scrubbing {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(datasets: &Datasets, orders: &Receiver<()>) {
+    let mut saved = Instant::now();
+    let mut patience = GLANCE;
+    loop {
+        let before = operations(datasets);
+        if let Err(RecvTimeoutError::Disconnected) = orders.recv_timeout(patience) {
+            break;
+        }
+        let is_busy = operations(datasets) != before;
+        let begun = Instant::now();
+        let worked = work(datasets).unwrap_or_else(|error| {
+            tracing::warn!("cannot scrub: {error}");
+            false
+        });
+        patience = match (worked, is_busy) {
+            (false, _) => INTERVAL,
+            (true, true) => GLANCE + begun.elapsed() * 2,
+            (true, false) => GLANCE,
+        };
+        if saved.elapsed() >= SAVE_EVERY {
+            saved = Instant::now();
+            save(datasets);
+        }
+    }
+    // What readers have met is mended before the pool is closed: nobody would know of it afterwards.
+    while matches!(datasets.mend_step(), Ok(Progress::Worked)) {}
+    save(datasets);
+}
+
+/// Does a step; whether there may be more to do.
+fn work(datasets: &Datasets) -> dataset::admin::Result<bool> {
+    let mended = datasets.mend_step()?;
+    let scrubbed = datasets.scrub_step(STEP)?;
+    Ok([mended, scrubbed].contains(&Progress::Worked))
+}
+
+fn save(datasets: &Datasets) {
+    if datasets.engine().writable().is_ok()
+        && let Err(error) = datasets.save_scrub()
+    {
+        tracing::warn!("how far the scrub has come is not saved: {error}");
+    }
+}
+
+/// How many operations the devices were asked for.
+fn operations(datasets: &Datasets) -> u64 {
+    let vdevs = datasets.engine().storage().vdevs.all();
+    let counts = vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.counters().snapshot());
+    counts.map(|counts| counts.reads + counts.writes).sum()
+}
+
+impl OpenPool {
+    /// Starts, resumes, pauses or stops the scrub.
+    pub(super) fn scrub(&self, action: ScrubAction) -> Result<(), Failure> {
+        let done = match action {
+            ScrubAction::Start => self.datasets.start_scrub(),
+            ScrubAction::Pause => self.datasets.pause_scrub(),
+            ScrubAction::Stop => self.datasets.stop_scrub(),
+        };
+        done.or_refused("scrub", self.name())?;
+        self.scrubbing.wake();
+        Ok(())
+    }
+
+    /// Returns when no scrub runs.
+    pub(super) fn wait_for_scrub(&self, job: &mut Job<'_>) -> Result<(), Failure> {
+        let what = format!("scrubbing {}", self.name());
+        loop {
+            let status = self.datasets.scrub_status().or_refused("scrub", self.name())?;
+            let Some(status) = status.filter(|status| status.state == ScrubState::Running) else { return Ok(()) };
+            self.engine().writable().or_refused("scrub", self.name())?;
+            job.check()?;
+            job.tell(&what, status.examined, Some(status.total.max(status.examined)));
+            thread::sleep(WATCH);
+        }
+    }
+
+    /// How the scrub stands that runs or was the last one.
+    pub(super) fn scan(&self) -> Result<Option<ScanRecord>, Failure> {
+        let status = self.datasets.scrub_status().or_refused("open", self.name())?;
+        Ok(status.map(|status| ScanRecord {
+            state: status.state.into(),
+            start: status.start.div_euclid(NANOS),
+            end: status.end.div_euclid(NANOS),
+            seconds: status.elapsed / NANOS.unsigned_abs(),
+            total: status.total,
+            examined: status.examined,
+            repaired: status.repaired,
+            errors: status.errors,
+        }))
+    }
+
+    /// Forgets the errors of the pool's devices, or of one of them.
+    pub(super) fn clear(&self, device: Option<&str>) -> Result<(), Failure> {
+        let vdevs = self.engine().storage().vdevs.all();
+        let is_meant = |name: &str, guid: u64| device.is_none_or(|device| device == name || device == guid.to_string());
+        let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves());
+        let meant: Vec<_> = leaves.filter(|leaf| is_meant(leaf.name(), pool::vdev::Vdev::guid(*leaf).0)).collect();
+        if let Some(device) = device.filter(|_| meant.is_empty()) {
+            return Err(Failure::cannot("clear errors for", device, "no such device in pool"));
+        }
+        meant.iter().for_each(|leaf| leaf.counters().clear_errors());
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! The names of what is damaged for good.
+//!
+//! Damage is kept by tree and object (see [`crate::scrub::damage`]); names are looked up when somebody asks, so that they
+//! are those of now. A lost node takes the inodes in it with it, and with them where the files are named: then the
+//! directories are searched.
+
+use std::fmt::Write;
+
+use pool::{
+    format::key::Key,
+    tree::{Event, Walker},
+    txg::CATALOGUE,
+    units::Txg,
+};
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    open::OpenSnapshot,
+};
+use crate::{
+    catalogue::{dataset_key, snapshot_key},
+    fs::{
+        directory::Dirent,
+        key::{DIRENT, Ino},
+    },
+    lineage::nodes,
+    name::Name,
+    scrub::damage::{Damage, SPACE},
+};
+
+/// At most so many files of one lost node are named.
+const NAMES: usize = 1024;
+
+impl Datasets {
+    /// What is damaged for good, each by its name: `tank/home:/ann/notes`; a file that is gone, or has no name that can be
+    /// read, as `tank/home:<0x2a>`, and so a data set.
+    pub fn damaged_names(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for damage in self.damage()? {
+            self.name_damage(&damage, &mut names)?;
+        }
+        names.dedup();
+        Ok(names)
+    }
+
+    fn name_damage(&self, damage: &Damage, names: &mut Vec<String>) -> Result<()> {
+        let Damage { tree, first, last } = *damage;
+        let objects = if first == last { format!("<{first:#x}>") } else { format!("<{first:#x}>-<{last:#x}>") };
+        if tree == CATALOGUE {
+            names.push(if first == SPACE { "<metadata>:<space>".to_owned() } else { format!("<metadata>:{objects}") });
+            return Ok(());
+        }
+        let Some(name) = self.tree_name(tree)? else {
+            names.push(format!("<{tree:#x}>:{objects}"));
+            return Ok(());
+        };
+        let before = names.len();
+        // A tree whose root is lost cannot be opened: then there are only numbers.
+        if let Ok(open) = self.open_named(&name) {
+            let paths = if first == last {
+                path_of(&open, first).into_iter().collect()
+            } else {
+                self.paths_in(&open, first, last)
+            };
+            names.extend(paths.iter().map(|path| format!("{name}:{}", printable(path))));
+        }
+        if names.len() == before {
+            names.push(format!("{name}:{objects}"));
+        }
+        Ok(())
+    }
+
+    /// The name of a data set or a snapshot, if it is still there.
+    fn tree_name(&self, tree: u64) -> Result<Option<Name>> {
+        let names = self.names();
+        self.read(|tx| {
+            if tx.contains(snapshot_key(tree))? {
+                return Ok(Some(Name::Snapshot(names.of_snapshot(tx, tree)?)));
+            }
+            match tx.contains(dataset_key(tree))? {
+                true => Ok(Some(Name::Dataset(names.of_dataset(tx, tree)?))),
+                false => Ok(None),
+            }
+        })
+    }
+
+    fn open_named(&self, name: &Name) -> Result<OpenSnapshot> {
+        match name {
+            Name::Dataset(name) => self.open_as_written(name),
+            Name::Snapshot(name) => self.open_snapshot(name),
+            Name::Bookmark(name) => Err(Error::not_found("data set", name)),
+        }
+    }
+
+    /// The paths of the files whose numbers lie in a range, by what the directories that can be read say.
+    fn paths_in(&self, open: &OpenSnapshot, first: Ino, last: Ino) -> Vec<Vec<u8>> {
+        let Some((root, level)) = open.head.clean_root() else { return Vec::new() };
+        let mut walker = Walker::new(nodes::root(root, level), Key::MIN, Txg::ZERO);
+        let mut paths = Vec::new();
+        loop {
+            match walker.next(|place| self.engine().load_node(place)) {
+                Ok(Some(Event::Enter(_, node))) => {
+                    for (leaf, item) in nodes::items(&node).filter(|(_, item)| item.key().kind == DIRENT) {
+                        let Ok(entry) = Dirent::decode(leaf.body(item)) else { continue };
+                        if (first..=last).contains(&entry.ino) && paths.len() < NAMES {
+                            paths.extend(path_of(open, item.key().object).map(|dir| join(dir, entry.name)));
+                        }
+                    }
+                }
+                Ok(Some(Event::Leave(..))) => {}
+                Ok(None) => return paths,
+                Err(_) => walker.skip(),
+            }
+        }
+    }
+}
+
+/// A file's path, if it can be told.
+fn path_of(open: &OpenSnapshot, ino: Ino) -> Option<Vec<u8>> {
+    open.fs.path_of(ino).ok()
+}
+
+fn join(mut dir: Vec<u8>, name: &[u8]) -> Vec<u8> {
+    if dir.last() != Some(&b'/') {
+        dir.push(b'/');
+    }
+    dir.extend_from_slice(name);
+    dir
+}
+
+/// A path on one line: control characters are shown by their numbers, and so are bytes that are no UTF-8.
+fn printable(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() {
+                true => text.extend(c.escape_default()),
+                false => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            // Writing to a string does not fail.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_on_their_line() {
+        assert_eq!(printable("/a b/ü".as_bytes()), "/a b/ü");
+        assert_eq!(printable(b"/a\nb/\xff\x1b["), "/a\\nb/\\xff\\u{1b}[");
+        assert_eq!(join(b"/".to_vec(), b"x"), b"/x");
+        assert_eq!(join(b"/a".to_vec(), b"x"), b"/a/x");
+    }
+}

@@ -1,0 +1,60 @@
+//! `dataset/FORMAT.md` says what the code does: the kinds of rows, and the bytes of rows that are easy to get wrong.
+
+use pool::units::Txg;
+
+use super::{DamageRow, Row, ScrubPosition, ScrubRow, ScrubState, kind};
+
+const DOCUMENT: &str = include_str!("../../FORMAT.md");
+
+/// The kinds of rows that the table of keys lists.
+fn documented() -> Vec<(u8, String)> {
+    let rows = DOCUMENT.lines().filter(|line| line.starts_with('|'));
+    let second = rows.filter_map(|line| line.split('|').nth(2)?.trim().split_once(' '));
+    let kinds = second.filter_map(|(number, name)| Some((number.parse().ok()?, name)));
+    kinds
+        .filter(|(_, name)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+        .map(|(n, s)| (n, s.into()))
+        .collect()
+}
+
+#[test]
+fn the_document_lists_every_kind_of_row() {
+    let kinds = [
+        (kind::MASTER, "MASTER"),
+        (kind::DATASET, "DATASET"),
+        (kind::CHILD, "CHILD"),
+        (kind::PROPERTY, "PROPERTY"),
+        (kind::RECEIVED, "RECEIVED"),
+        (kind::SNAPSHOT, "SNAPSHOT"),
+        (kind::SNAPSHOT_NAME, "SNAPSHOT_NAME"),
+        (kind::SNAPSHOT_TXG, "SNAPSHOT_TXG"),
+        (kind::CLONE, "CLONE"),
+        (kind::HOLD, "HOLD"),
+        (kind::BOOKMARK, "BOOKMARK"),
+        (kind::DEADLIST, "DEADLIST"),
+        (kind::LINK, "LINK"),
+        (kind::PAGE, "PAGE"),
+        (kind::WORK, "WORK"),
+        (kind::HISTORY, "HISTORY"),
+        (kind::SCRUB, "SCRUB"),
+        (kind::DAMAGE, "DAMAGE"),
+    ];
+    assert_eq!(documented(), kinds.map(|(number, name)| (number, name.to_owned())));
+}
+
+#[test]
+fn scrubs_and_damage_are_coded_as_the_document_says() {
+    let position = ScrubPosition::Datasets { dataset: 7, done: Txg(8), member: 9, cursor: (10, 11, 12) };
+    let state = ScrubState::Paused;
+    let counts =
+        ScrubRow { elapsed: 3, limit: Txg(4), total: 5, examined: 6, repaired: 1, errors: 2, ..Default::default() };
+    let row = ScrubRow { state, start: 1, end: 2, position, ..counts };
+    let times = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(row.encode(), [&[1, 2], &times[..], &[3, 4, 5, 6, 1, 2], &[3, 7, 8, 9, 10, 11, 12]].concat());
+    let coded = |position| ScrubRow { position, ..ScrubRow::default() }.encode()[24..].to_vec();
+    assert_eq!(coded(ScrubPosition::Labels), [0]);
+    assert_eq!(coded(ScrubPosition::Space { vdev: 1, offset: 2 }), [1, 1, 2]);
+    assert_eq!(coded(ScrubPosition::Catalogue { cursor: (3, 4, 5) }), [2, 3, 4, 5]);
+    let row = DamageRow { tree: 3, first: 4, last: 5, time: 1, seen: Txg(6) };
+    assert_eq!(row.encode(), [&[1, 3, 4, 5], &times[..8], &[6]].concat());
+}

@@ -1,0 +1,58 @@
+//! What a scrub examines next: the data sets in the order of their ids, and the members of each one's line.
+
+use pool::{
+    format::{key::Key, pointer::BlockPointer},
+    units::Txg,
+};
+
+use crate::{
+    admin::Result,
+    catalogue::{DatasetRow, Named, SnapshotRow, Transaction, dataset_key, keys_from, kind, snapshot_key},
+};
+
+/// A tree to be examined.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// The snapshot, or the data set.
+    pub id: u64,
+    /// The root of its tree.
+    pub root: BlockPointer,
+    /// The root's level.
+    pub level: u8,
+    /// When it was taken; none for the data set itself, after which the line is done.
+    pub taken: Option<Txg>,
+}
+
+/// The first data set whose id is above `id`.
+pub fn next_dataset(tx: &Transaction<'_>, id: u64) -> Result<Option<u64>> {
+    let mut object = id.saturating_add(1);
+    // Snapshots and lists have ids among those of data sets: each is passed with one look.
+    while let Some(key) = tx.first_key(Key::new(object, 0, 0)..Key::MAX)? {
+        if tx.contains(dataset_key(key.object))? {
+            return Ok(Some(key.object));
+        }
+        object = key.object.saturating_add(1);
+    }
+    Ok(None)
+}
+
+/// Up to when the blocks of a data set are examined when its turn comes: those that a clone shares with its origin, if the
+/// origin's data set had its turn before.
+pub fn done_before(tx: &Transaction<'_>, dataset: u64) -> Result<Txg> {
+    let Some((row, _)) = tx.find::<DatasetRow>(dataset_key(dataset))? else { return Ok(Txg::ZERO) };
+    let origin = tx.find::<SnapshotRow>(snapshot_key(row.origin))?;
+    let was_before = origin.is_some_and(|(origin, _)| origin.dataset < dataset);
+    Ok(if was_before { row.origin_txg } else { Txg::ZERO })
+}
+
+/// The first member of a data set's line that was taken after `done`; none if the data set is gone.
+pub fn next_member(tx: &Transaction<'_>, dataset: u64, done: Txg) -> Result<Option<Member>> {
+    if let Some(key) = tx.first_key(keys_from(dataset, kind::SNAPSHOT_TXG, done.next().0))? {
+        let id = tx.row::<Named>(key)?.id;
+        if let (row, Some(root)) = tx.row_and_block::<SnapshotRow>(snapshot_key(id))? {
+            return Ok(Some(Member { id, root, level: row.level, taken: Some(row.createtxg) }));
+        }
+    }
+    let found = tx.find::<DatasetRow>(dataset_key(dataset))?;
+    Ok(found.and_then(|(row, root)| Some(Member { id: dataset, root: root?, level: row.level, taken: None })))
+}

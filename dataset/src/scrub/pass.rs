@@ -1,0 +1,149 @@
+//! One step through a tree: what lies next in it is collected, and then read in the order in which it lies on the devices.
+//!
+//! Memory is bounded by the step's budget. What is found bad here is only suspected: see [`super::mend`].
+
+use std::collections::HashSet;
+
+use pool::{
+    format::{
+        key::Key,
+        pointer::{Address, BlockPointer},
+    },
+    tree::{Event, Node, Walker},
+    txg::{Engine, Place, Suspect},
+    units::Txg,
+};
+
+use crate::lineage::nodes;
+
+/// At most about so many blocks are read in one step, however small they are.
+const BLOCKS: usize = 4096;
+
+/// What a step covers of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The tree's number.
+    pub tree: u64,
+    /// Its root.
+    pub root: BlockPointer,
+    /// The root's level.
+    pub level: u8,
+    /// Blocks born up to then are examined already.
+    pub after: Txg,
+    /// Blocks born later are not to be examined.
+    pub limit: Txg,
+    /// Keys below this are done.
+    pub from: Key,
+}
+
+/// What a step has found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Bytes read, all copies counted.
+    pub bytes: u64,
+    /// Blocks with a bad copy.
+    pub suspects: Vec<Suspect>,
+    /// The nodes among them that could not be read at all: what is below them was passed over.
+    pub unread: Vec<Place>,
+    /// Keys below this are done; [`Key::MAX`] at the end.
+    pub next: Option<Key>,
+}
+
+/// Examines about `budget` bytes of a tree. Of the items' blocks those are meant for which `is_meant` says so.
+pub fn examine(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key) -> bool) -> Found {
+    let mut collected = Collected::new(engine, part, budget);
+    let mut walker = Walker::new(nodes::root(part.root, part.level), part.from, part.after);
+    let mut next = None;
+    // A step takes one leaf in any case.
+    while next.is_none() || !collected.is_full() {
+        let mut asked = None;
+        let step = walker.next(|place| {
+            asked = Some(*place);
+            engine.load_node(place)
+        });
+        match (step, asked) {
+            (Ok(Some(Event::Enter(place, node))), _) => {
+                collected.node(Place::of(&place), place.pointer);
+                if node.leaf().is_some() {
+                    next = Some(collected.items(&node, &is_meant).unwrap_or(place.high));
+                }
+            }
+            (Ok(Some(Event::Leave(..))), _) => {}
+            (Err(_), Some(place)) => {
+                collected.unread(Place::of(&place), place.pointer);
+                next = Some(place.high);
+                walker.skip();
+            }
+            (Ok(None) | Err(_), _) => {
+                next = Some(Key::MAX);
+                break;
+            }
+        }
+    }
+    Found { next, ..collected.read() }
+}
+
+struct Collected<'a> {
+    engine: &'a Engine,
+    part: &'a Part,
+    budget: u64,
+    bytes: u64,
+    seen: HashSet<Address>,
+    blocks: Vec<Suspect>,
+    unread: Vec<Place>,
+}
+
+impl<'a> Collected<'a> {
+    fn new(engine: &'a Engine, part: &'a Part, budget: u64) -> Collected<'a> {
+        Collected { engine, part, budget, bytes: 0, seen: HashSet::new(), blocks: Vec::new(), unread: Vec::new() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= self.budget || self.blocks.len() >= BLOCKS
+    }
+
+    /// A node on the way to where an earlier step stopped was read by that one, or is younger.
+    fn node(&mut self, place: Place, pointer: BlockPointer) {
+        if matches!(place, Place::Node { low, .. } if low >= self.part.from) {
+            self.add(place, pointer);
+        }
+    }
+
+    /// A node that cannot be read: whether it is damaged, or was freed and is another's place by now, it must be found
+    /// out, also if it is young or was read before, for what is below it may be old.
+    fn unread(&mut self, place: Place, pointer: BlockPointer) {
+        self.unread.push(place);
+        self.blocks.push(Suspect { tree: self.part.tree, place, pointer });
+    }
+
+    /// The blocks of a leaf's items, until the step is full; the key at which it was. One block is taken in any case.
+    fn items(&mut self, node: &Node, is_meant: &impl Fn(Key) -> bool) -> Option<Key> {
+        let before = self.blocks.len();
+        for (leaf, item) in nodes::items(node) {
+            let key = item.key();
+            if let Some(pointer) = leaf.pointer(item).filter(|_| key >= self.part.from && is_meant(key)) {
+                if self.is_full() && self.blocks.len() > before {
+                    return Some(key);
+                }
+                self.add(Place::Item(key), pointer);
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, place: Place, pointer: BlockPointer) {
+        let is_meant = pointer.birth > self.part.after && pointer.birth <= self.part.limit;
+        if is_meant && self.seen.insert(pointer.addresses[0]) {
+            self.bytes += pointer.allocated(self.engine.sector());
+            self.blocks.push(Suspect { tree: self.part.tree, place, pointer });
+        }
+    }
+
+    /// Reads all that was collected, in the order of first copies.
+    fn read(mut self) -> Found {
+        self.blocks.sort_unstable_by_key(|block| (block.pointer.addresses[0].chunk, block.pointer.addresses[0].sector));
+        let storage = self.engine.storage();
+        let suspects = self.blocks.into_iter().filter(|block| !storage.examine(&block.pointer).is_whole()).collect();
+        Found { bytes: self.bytes, suspects, unread: self.unread, next: None }
+    }
+}

@@ -1,0 +1,257 @@
+//! Holding a pool still: as long as it lasts no commit completes, so whatever the last committed state refers to lies
+//! where it lies. That makes it safe to write over a bad copy in place.
+//!
+//! What transaction group N frees can be allocated again only when N and two more groups were committed. A pointer that
+//! stands in the last committed state is freed by the open group at the earliest, so its space is nobody else's while no
+//! commit completes: [`Still`] holds the lock that every commit needs. Whoever has a pointer from before (a reader, a
+//! scrub) does not know whether it still stands, so [`Still::mend`] looks for it first, on the way down from the root that
+//! the committed catalogue has now. A pointer that is found is one whose ancestors all verified, and it is that way that
+//! says which bytes are the right ones.
+//!
+//! Power may fail at any of these instants:
+//!
+//! * Before the bad copy is written: it is bad, and its twin is good.
+//! * While it is written: what is torn is a copy that was bad before. The sectors are the copy's own, and the twin is not
+//!   touched; it was read and verified within the same hold.
+//! * After it, before the flush: bad, torn or good, with a good twin.
+//! * After the flush: good. Nothing refers to the rewriting, so there is nothing to commit.
+//!
+//! One bad copy may be written while another of the same block is bad too: all are written from the one that verified.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{
+    block::Examined,
+    error::{Error, Result},
+    format::{key::Key, pointer::BlockPointer},
+    space::{OwnCursor, OwnExamined},
+    tree::{Miss, Node, Root},
+    txg::Engine,
+    units::Txg,
+    vdev::mend::{self, LabelsExamined},
+};
+
+/// At most so many blocks wait to be looked at again; more are left to the next scrub.
+const SUSPECTS: usize = 1024;
+
+/// Where in a tree a block stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is the node of this level whose range begins and ends here.
+    Node {
+        /// The level.
+        level: u8,
+        /// The first key of the range.
+        low: Key,
+        /// The end of the range.
+        high: Key,
+    },
+    /// It belongs to the item under this key.
+    Item(Key),
+}
+
+impl Place {
+    /// The place of a node.
+    pub fn of(miss: &Miss) -> Place {
+        Place::Node { level: miss.level, low: miss.low, high: miss.high }
+    }
+
+    fn start(&self) -> Key {
+        match self {
+            Place::Node { low, .. } => *low,
+            Place::Item(key) => *key,
+        }
+    }
+}
+
+/// A block of which a copy was found bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// The number under which its tree is open.
+    pub tree: u64,
+    /// Where it stood there.
+    pub place: Place,
+    /// Its pointer.
+    pub pointer: BlockPointer,
+}
+
+/// What became of a suspect.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It does not stand there any more: what lies in its place is not its business.
+    Gone,
+    /// All copies are good: somebody was faster, or a device reads well again.
+    Whole,
+    /// This many copies were bad and are good again.
+    Mended {
+        /// The copies.
+        copies: usize,
+    },
+    /// A copy is good, and another is bad and could not be written.
+    Weak(Error),
+    /// No copy is good.
+    Lost,
+    /// Whether it stands is not known: the way to it cannot be read.
+    Unknown(Error),
+}
+
+/// The blocks that readers found bad copies of and nobody has looked at since.
+#[derive(Debug, Default)]
+pub(super) struct Suspects(Mutex<VecDeque<Suspect>>);
+
+impl Suspects {
+    pub(super) fn add(&self, suspect: Suspect) {
+        let mut waiting = self.0.lock();
+        if waiting.len() < SUSPECTS && !waiting.contains(&suspect) {
+            waiting.push_back(suspect);
+        }
+    }
+
+    fn take(&self) -> Option<Suspect> {
+        self.0.lock().pop_front()
+    }
+}
+
+/// A pool that is held still.
+#[must_use]
+pub struct Still<'a> {
+    engine: &'a Engine,
+    _syncing: MutexGuard<'a, ()>,
+}
+
+impl Engine {
+    /// Holds the pool still. Changes go on; commits wait. To be called where a commit could be waited for: without the
+    /// locks that syncing takes.
+    pub fn hold_still(&self) -> Still<'_> {
+        Still { engine: self, _syncing: self.syncing.lock() }
+    }
+
+    /// The next block that a reader found a bad copy of.
+    pub fn next_suspect(&self) -> Option<Suspect> {
+        self.suspects.take()
+    }
+}
+
+impl Still<'_> {
+    /// The committed transaction group.
+    pub fn txg(&self) -> Txg {
+        self.engine.committed()
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        self.engine
+    }
+
+    /// Looks at every copy of a block again, if it stands in its place in the tree under `root`, which must be that of the
+    /// committed state; writes bad copies from a good one, and flushes. With `count`, bad copies are counted: a reader has
+    /// counted what it met.
+    pub fn mend(&self, root: (BlockPointer, u8), suspect: &Suspect, count: bool) -> Verdict {
+        match self.stands(root, suspect) {
+            Ok(true) => self.mend_standing(&suspect.pointer, count),
+            Ok(false) => Verdict::Gone,
+            Err(error) => Verdict::Unknown(error),
+        }
+    }
+
+    /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and mends what is bad.
+    pub fn mend_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
+        let storage = self.engine.storage();
+        let mut examined = storage.space.mend_own(&storage.vdevs, from, budget, self.engine.writable().is_ok());
+        for place in &examined.bad {
+            if let Ok(vdev) = storage.vdevs.get(place.vdev) {
+                vdev.note_checksum_error(place.offset);
+            }
+        }
+        if examined.mended > 0 && storage.vdevs.flush().is_err() {
+            // The flush's failure is counted at its device; what was written may not stay.
+            examined.mended = 0;
+        }
+        examined
+    }
+
+    /// Examines the labels and uberblocks of all devices, and mends what is bad. What a device refuses is counted there.
+    pub fn mend_labels(&self) -> LabelsExamined {
+        let _labelling = self.engine.labelling.lock();
+        let write = self.engine.writable().is_ok();
+        let mut sum = LabelsExamined::default();
+        for vdev in self.engine.storage().vdevs.all() {
+            for leaf in vdev.leaves() {
+                let device = &**leaf.device();
+                let parts =
+                    [mend::mend_labels(device, write), mend::mend_uberblocks(device, self.engine.guid(), write)];
+                for part in parts {
+                    let part = part.unwrap_or_else(|error| {
+                        tracing::warn!("{error}");
+                        LabelsExamined { bad: 1, ..LabelsExamined::default() }
+                    });
+                    (0..part.bad).for_each(|_| vdev.note_checksum_error(0));
+                    sum.bytes += part.bytes;
+                    sum.bad += part.bad;
+                    sum.mended += part.mended;
+                }
+            }
+        }
+        sum
+    }
+
+    fn mend_standing(&self, pointer: &BlockPointer, count: bool) -> Verdict {
+        let storage = self.engine.storage();
+        let Examined { good, bad } = storage.examine(pointer);
+        if count {
+            bad.iter().for_each(|(copy, error)| storage.note_bad_copy(pointer, *copy, error));
+        }
+        let Some(good) = good else { return Verdict::Lost };
+        if bad.is_empty() {
+            return Verdict::Whole;
+        }
+        let mended = self.engine.writable().and_then(|()| {
+            bad.iter().try_for_each(|(copy, _)| storage.rewrite_copy(pointer, *copy, &good))?;
+            storage.vdevs.flush()
+        });
+        match mended {
+            Ok(()) => Verdict::Mended { copies: bad.len() },
+            Err(error) => Verdict::Weak(error),
+        }
+    }
+
+    /// Whether a suspect stands in its place in the tree under `root`, which must be that of the committed state.
+    pub fn stands(&self, root: (BlockPointer, u8), suspect: &Suspect) -> Result<bool> {
+        let is_it = |pointer: &BlockPointer| same_block(pointer, &suspect.pointer);
+        let start = suspect.place.start();
+        let mut at = Miss::root(&Root::stored(root.0, root.1)).expect("a stored root has an address");
+        loop {
+            if let Place::Node { level, low, high } = suspect.place
+                && at.level <= level
+            {
+                return Ok((at.level, at.low, at.high) == (level, low, high) && is_it(&at.pointer));
+            }
+            let node = self.engine.load_node(&at)?;
+            let Some(child) = child(&node, at.level, start) else {
+                return Ok(item(&node, start).is_some_and(|p| is_it(&p)));
+            };
+            at = child;
+        }
+    }
+}
+
+fn same_block(one: &BlockPointer, other: &BlockPointer) -> bool {
+    (one.addresses(), one.birth, one.checksum) == (other.addresses(), other.birth, other.checksum)
+}
+
+/// The place of the child in whose range a key lies; none in a leaf.
+fn child(node: &Arc<Node>, level: u8, key: Key) -> Option<Miss> {
+    let interior = node.interior()?;
+    let index = interior.find(key);
+    let child = &interior.children[index];
+    let pointer = *child.slot.pointer()?;
+    Some(Miss { pointer, level: level - 1, low: child.low, high: interior.high(index, node.high) })
+}
+
+fn item(node: &Arc<Node>, key: Key) -> Option<BlockPointer> {
+    let leaf = node.leaf()?;
+    let index = leaf.search(key).ok()?;
+    leaf.pointer(&leaf.items()[index])
+}

@@ -1,0 +1,231 @@
+//! Damage in the image of a pool that is in use, and what the programs say of it, word for word.
+//!
+//! The pools have services and are not mounted, so that the counters of their devices last from one command to the next.
+
+mod lab;
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+};
+
+use insta::{Settings, assert_snapshot};
+use lab::{Lab, noise};
+
+/// Replaces what differs from run to run: the lab's folder, dates, how long it took.
+fn settings() -> Settings {
+    let mut settings = Settings::clone_current();
+    settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
+    settings.add_filter(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}", "[DATE]");
+    settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
+    // What was destroyed is freed in the background, sooner or later.
+    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
+    settings.add_filter("   +", "  ");
+    settings
+}
+
+/// What one command line prints, and how it ends.
+fn shown(lab: &Lab, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let run = lab.run(words[0], &words[1..]);
+    let code = run.code.expect("it ends by itself");
+    format!("{}{}[exit {code}]", run.text(), run.stderr)
+}
+
+/// The content of the file that tests spoil: it is found again in the image, for it does not compress.
+fn content() -> Vec<u8> {
+    noise(100_000, 7)
+}
+
+/// A pool `tank` of one image with two files in `tank/home`, in one or more copies.
+fn furnished(copies: &str) -> Lab {
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
+    lab.fs(&["create", "-o", "compression=off", "-o", &format!("copies={copies}"), "tank/home"]);
+    fs::write(lab.path("good"), noise(100_000, 8)).unwrap();
+    fs::write(lab.path("spoiled"), content()).unwrap();
+    lab.fs(&["cp", "good", "tank/home:/good"]);
+    lab.fs(&["cp", "spoiled", "tank/home:/spoiled"]);
+    lab.pool(&["sync", "tank"]);
+    lab
+}
+
+/// Spoils the first so many copies of the file in the image.
+fn spoil(lab: &Lab, copies: usize) {
+    let image = fs::read(lab.path("tank.img")).unwrap();
+    let wanted = &content()[..64];
+    // Blocks begin at sectors.
+    let places = image.chunks(4096).enumerate().filter(|(_, sector)| sector.starts_with(wanted));
+    let places: Vec<u64> = places.map(|(n, _)| n as u64 * 4096).collect();
+    assert!(places.len() >= copies, "{} copies", places.len());
+    let file = File::options().write(true).open(lab.path("tank.img")).unwrap();
+    for at in &places[..copies] {
+        file.write_all_at(b"these bytes were not written by the pool", at + 100).unwrap();
+    }
+}
+
+/// Closes and opens the pool, so that it has nothing in memory.
+fn reopen(lab: &Lab) {
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+}
+
+#[test]
+fn a_scrub_heals_what_has_a_second_copy() {
+    let (lab, _filters) = (furnished("2"), settings().bind_to_scope());
+    spoil(&lab, 1);
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+      pool: tank
+     state: ONLINE
+    status: One or more devices had errors since the pool was imported. No data is lost.
+    action: Look at the devices, and verify everything: pool scrub tank
+    	Then forget the errors: pool clear tank
+      scan: scrub repaired 100K in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/tank.img  ONLINE  0  0  1
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["clear", "tank", &lab.at("tank.img")]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+      pool: tank
+     state: ONLINE
+      scan: scrub repaired 0B in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/tank.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_snapshot!(shown(&lab, "pool status -x"), @r"
+    all pools are healthy
+    [exit 0]
+    ");
+    assert_snapshot!(shown(&lab, "pool clear tank nothing"), @r"
+    pool: cannot clear errors for 'nothing': no such device in pool
+    [exit 1]
+    ");
+    lab.check("tank");
+}
+
+#[test]
+fn reading_heals_what_has_a_second_copy() {
+    let lab = furnished("2");
+    spoil(&lab, 1);
+    reopen(&lab);
+    assert_eq!(lab.run("fs", &["cat", "tank/home:/spoiled"]).stdout, content());
+    lab.check("tank");
+}
+
+#[test]
+fn what_has_no_good_copy_is_named_until_it_is_gone() {
+    let (lab, _filters) = (furnished("1"), settings().bind_to_scope());
+    lab.fs(&["snapshot", "tank/home@monday"]);
+    spoil(&lab, 1);
+    reopen(&lab);
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+      pool: tank
+     state: ONLINE
+    status: Some files are damaged, and there is no good copy of what they have lost.
+    action: Restore the files from a backup, or delete them; then: pool scrub tank
+      scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/tank.img  ONLINE  0  0  1
+
+    errors: Permanent errors have been detected in the following files:
+
+      tank/home:/spoiled
+      tank/home@monday:/spoiled
+    [exit 0]
+    ");
+    assert_snapshot!(shown(&lab, "fs cat tank/home:/spoiled"), @r"
+    fs: cannot read 'tank/home:/spoiled': Input/output error
+    [exit 1]
+    ");
+    assert_eq!(lab.run("fs", &["cat", "tank/home:/good"]).stdout, noise(100_000, 8));
+    reopen(&lab);
+    assert_snapshot!(shown(&lab, "pool status tank"), @r"
+      pool: tank
+     state: ONLINE
+    status: Some files are damaged, and there is no good copy of what they have lost.
+    action: Restore the files from a backup, or delete them; then: pool scrub tank
+      scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/tank.img  ONLINE  0  0  0
+
+    errors: 2 data errors, use '-v' for a list
+    [exit 0]
+    ");
+    lab.fs(&["rollback", "tank/home@monday"]);
+    lab.fs(&["destroy", "-r", "tank/home"]);
+    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+      pool: tank
+     state: ONLINE
+    status: Some files are damaged, and there is no good copy of what they have lost.
+    action: Restore the files from a backup, or delete them; then: pool scrub tank
+      scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/tank.img  ONLINE  0  0  0
+
+    errors: Permanent errors have been detected in the following files:
+
+      <0x3>:<0x3>
+      <0x5>:<0x3>
+    [exit 0]
+    ");
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+      pool: tank
+     state: ONLINE
+      scan: scrub repaired 0B in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/tank.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+}
+
+#[test]
+fn a_scrub_is_paused_resumed_and_stopped() {
+    let (lab, _filters) = (furnished("1"), settings().bind_to_scope());
+    assert_snapshot!(shown(&lab, "pool scrub -p tank"), @r"
+    pool: cannot scrub 'tank': there is no active scrub
+      pool scrub begins one
+    [exit 1]
+    ");
+    assert_snapshot!(shown(&lab, "pool scrub -s -w tank"), @r"
+    error: the argument '-s' cannot be used with '-w'
+
+    Usage: pool scrub -s <POOL>...
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+    lab.pool(&["scrub", "-w", "tank"]);
+    let status: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-j", "tank"])).unwrap();
+    let stats = &status["pools"]["tank"]["scan_stats"];
+    assert_eq!((stats["state"].as_str(), stats["errors"].as_str()), (Some("FINISHED"), Some("0")));
+}
