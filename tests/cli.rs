@@ -893,7 +893,6 @@ fn wrong_requests_say_what_and_where() {
         "pool status vault",
         "pool import vault",
         "pool export vault",
-        "pool check tank",
         "pool create tank 64M:other.img",
         "pool create 1st 64M:other.img",
         "pool create log 64M:other.img",
@@ -934,10 +933,6 @@ fn wrong_requests_say_what_and_where() {
     $ pool export vault
     pool: cannot open 'vault': no such pool
       known pools: pool list; others: pool import
-    [exit 1]
-    $ pool check tank
-    pool: cannot check 'tank': it is imported
-      export it first: pool export tank
     [exit 1]
     $ pool create tank 64M:other.img
     pool: cannot create 'tank': pool already exists

@@ -24,7 +24,7 @@ Examples:
   pool import -o readonly=on -N tank
   pool import -F -n tank                     the newest state is damaged: what would going back lose?
   pool import -F tank                        back to the newest state that can be read
-  pool import -F -T 1234 -o readonly=on tank look at an older one; nothing is written
+  pool import -F -T 1234 -o readonly=on tank  look at an older state; nothing is written
   pool import -a                             all, after a reboot too")]
 pub struct Arguments {
     /// Look in this directory, or at this device; may be given several times
