@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! add       new devices for an opened pool
+//! clear     going on after a device has failed
 //! create    labels on every device, then the first commit
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
@@ -12,6 +13,7 @@
 //! ```
 
 mod add;
+mod clear;
 mod create;
 mod open;
 mod pool;

@@ -4,6 +4,8 @@
 //! Data that finds no room even so takes what is kept for metadata: it was admitted, so there is room in all, and a
 //! commit that has begun must not fail for want of a hole that fits.
 
+use std::sync::Arc;
+
 use crate::{
     block::storage::Storage,
     error::{Error, Result},
@@ -49,14 +51,14 @@ impl Storage {
             let piece = self.allocate_piece(txg, class, rest.len())?;
             pieces.push(piece);
             let (part, others) = rest.split_at(piece.bytes as usize);
-            self.write_run(piece.address, part)?;
+            self.write_run(piece.address, Arc::new(part.to_vec()))?;
             rest = others;
             // The first is the header itself.
             if pieces.len() - 1 > gang::max_pieces(self.sector) {
                 return Err(Error::OutOfSpace);
             }
         }
-        self.write_run(header, &gang::encode(&pieces[1..], self.sector))?;
+        self.write_run(header, Arc::new(gang::encode(&pieces[1..], self.sector)))?;
         Ok(header)
     }
 

@@ -15,6 +15,8 @@ use crate::{
     units::{MIB, Txg},
 };
 
+mod suspension;
+
 const POLICY: Policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 };
 /// Where the test's one tree stands in the catalogue.
 const TREE: Key = Key::new(1, 1, 0);
