@@ -91,6 +91,9 @@ impl Failure {
     /// An error of the engine.
     pub fn engine(action: &str, what: impl Display, error: &pool::error::Error) -> Failure {
         use pool::error::ErrorKind;
+        if let pool::error::Error::Suspended(why) = error {
+            return Failure::suspended(action, &what.to_string(), why);
+        }
         let hint = match error.kind() {
             ErrorKind::Space => Some("free some space, or add a device: pool add"),
             ErrorKind::Damage => Some("what is damaged: pool status -v, or pool check after an export"),
@@ -99,6 +102,15 @@ impl Failure {
             ErrorKind::Request | ErrorKind::Busy => None,
         };
         Failure { hint: hint.map(str::to_owned), ..Failure::cannot(action, what, error) }
+    }
+
+    /// A device has failed, and nothing is written until it was seen to.
+    fn suspended(action: &str, what: &str, why: &str) -> Failure {
+        let pool = what.split(['/', '@', '#']).next().unwrap_or(what);
+        Failure::cannot(action, what, "pool I/O is currently suspended").hint(format!(
+            "{why}\nits devices: pool status {pool}; to go on when they are back: pool clear {pool}\n\
+             to give up what cannot be written: pool export --abandon {pool}"
+        ))
     }
 
     /// With a hint.

@@ -43,6 +43,8 @@ pub enum PoolCommand {
     Iostat(iostat::Arguments),
     /// Add devices to a pool
     Add(add::Arguments),
+    /// Have a pool go on after its devices have failed
+    Clear(clear::Arguments),
     /// Verify a pool that is not imported
     Check(check::Arguments),
     /// Show the main job from end to end, on pools in image files

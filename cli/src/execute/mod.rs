@@ -5,6 +5,7 @@
 //! pool, dataset, property, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where
 //! background  freeing, history                     job         progress, cancelling, the stream beside a request
+//! suspended   going on after a device has failed, or giving up
 //! check       verifying a pool that nobody has open
 //! refusal     errors of the layers below as failures
 //! ```
@@ -24,6 +25,7 @@ mod property;
 mod refusal;
 mod snapshot;
 mod stream;
+mod suspended;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +33,12 @@ pub use self::{
     job::{Cancel, Job, JobStream},
     open_pool::{OpenPool, Opening},
 };
-pub(crate) use self::{mounts::Places as MountPlaces, pool::texts, refusal::OrRefused};
+pub(crate) use self::{
+    mounts::Places as MountPlaces,
+    pool::texts,
+    refusal::OrRefused,
+    suspended::{is_answered_anyway, refusal},
+};
 
 use crate::{
     failure::Failure,
@@ -47,6 +54,7 @@ impl OpenPool {
         stream: Option<Stream>,
         job: &mut Job<'_>,
     ) -> Result<Response, Failure> {
+        self.check_not_suspended(&request)?;
         let recorded = is_recorded(&request);
         let response = self.carry_out(request, stream, job)?;
         if recorded {
@@ -60,10 +68,11 @@ impl OpenPool {
         match request {
             Request::Ping => Ok(Response::Done),
             // Whoever has the pool closes it.
-            Request::Shutdown { .. } => Err(Failure::new("this pool has no service")),
+            Request::Shutdown { .. } | Request::Abandon => Err(Failure::new("this pool has no service")),
             Request::Pool { properties, vdevs } => self.pool_record(&properties, vdevs).map(Response::Pool),
             Request::SetPool { assignments } => self.set_pool(&assignments).map(done),
             Request::Status => self.status().map(Response::Status),
+            Request::Clear => self.clear().map(done),
             Request::History { .. } => self.history().map(Response::History),
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
@@ -148,6 +157,7 @@ fn is_recorded(request: &Request) -> bool {
         | Request::Promote { .. }
         | Request::Hold { .. }
         | Request::Release { .. }
+        | Request::Clear
         | Request::Bookmark { .. } => true,
         _ => false,
     }

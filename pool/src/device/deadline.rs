@@ -15,7 +15,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
@@ -27,22 +27,29 @@ pub struct DeadlineDevice {
     inner: Arc<dyn Device>,
     /// In milliseconds.
     deadline: AtomicU64,
+    given_up: AtomicBool,
     crew: Crew,
     lost: Arc<AtomicUsize>,
 }
 
+/// How long it takes at most until a waiter notices that it is to give up.
+const GLANCE: Duration = Duration::from_millis(100);
+
 impl DeadlineDevice {
     /// Wraps `inner`, which has `deadline` for each request.
     pub fn new(inner: Arc<dyn Device>, deadline: Duration) -> DeadlineDevice {
-        let device = DeadlineDevice { inner, deadline: AtomicU64::new(0), crew: Crew::default(), lost: Arc::default() };
-        device.set_deadline(deadline);
-        device
+        DeadlineDevice {
+            inner,
+            deadline: AtomicU64::new(in_millis(deadline)),
+            given_up: AtomicBool::new(false),
+            crew: Crew::default(),
+            lost: Arc::default(),
+        }
     }
 
     /// Changes how long a request may take.
     pub fn set_deadline(&self, deadline: Duration) {
-        let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-        self.deadline.store(millis, Ordering::Relaxed);
+        self.deadline.store(in_millis(deadline), Ordering::Relaxed);
     }
 
     fn run<T: Send + 'static>(
@@ -66,7 +73,7 @@ impl DeadlineDevice {
             }
         }));
         let deadline = Duration::from_millis(self.deadline.load(Ordering::Relaxed));
-        match answer.recv_timeout(deadline) {
+        match self.wait(&answer, deadline) {
             Ok(result) => result,
             Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the request was dropped")),
             Err(RecvTimeoutError::Timeout) => {
@@ -80,6 +87,22 @@ impl DeadlineDevice {
             }
         }
     }
+
+    /// The answer, if it comes in time and nobody has given up.
+    fn wait<T>(&self, answer: &Receiver<io::Result<T>>, deadline: Duration) -> Result<io::Result<T>, RecvTimeoutError> {
+        let end = Instant::now() + deadline;
+        loop {
+            let rest = end.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(rest.min(GLANCE)) {
+                Err(RecvTimeoutError::Timeout) if rest > GLANCE && !self.given_up.load(Ordering::Relaxed) => {}
+                answered => return answered,
+            }
+        }
+    }
+}
+
+fn in_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn late(problem: &str) -> io::Error {
@@ -115,6 +138,10 @@ impl Device for DeadlineDevice {
     fn write_shared(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
         let bytes = bytes.clone();
         self.run(move |device| device.write_at(offset, &bytes))
+    }
+
+    fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
     }
 
     fn outstanding(&self) -> usize {
@@ -214,6 +241,20 @@ mod tests {
         let mut buf = [0; 4];
         device.read_at(0, &mut buf).unwrap();
         assert_eq!(&buf, b"late");
+    }
+
+    #[test]
+    fn nobody_waits_after_it_was_given_up() {
+        let (inner, device) = hanging();
+        inner.inject(Fault::hanging(Operation::Flush));
+        let device = Arc::new(device);
+        let waiter = thread::spawn({
+            let device = device.clone();
+            move || device.flush()
+        });
+        device.give_up();
+        assert_eq!(waiter.join().unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        inner.heal();
     }
 
     #[test]

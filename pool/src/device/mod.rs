@@ -58,6 +58,9 @@ pub trait Device: Send + Sync {
         Ok(false)
     }
 
+    /// From now on, waits for no request that does not come back.
+    fn give_up(&self) {}
+
     /// Requests that were given up and have not come back: what they write may still land.
     fn outstanding(&self) -> usize {
         0

@@ -6,6 +6,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -273,6 +274,32 @@ impl Engine {
         self.commit_if(false)
     }
 
+    /// As [`Engine::commit`], but waits neither for the end of a suspension nor longer than `patience`: then there is no
+    /// commit, yet.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`] if the pool is suspended, or becomes so meanwhile.
+    pub fn commit_within(&self, patience: Duration) -> Result<Option<Txg>> {
+        let end = Instant::now() + patience;
+        let mut orders = self.orders.lock();
+        orders.drawn += 1;
+        let number = orders.drawn;
+        while orders.has_committer && orders.served < number {
+            self.not_failed()?;
+            if let Some(why) = self.suspension().reason() {
+                return Err(Error::Suspended(why));
+            }
+            let _ = self.kick.try_send(());
+            if self.settled.wait_until(&mut orders, end).timed_out() {
+                return Ok(None);
+            }
+        }
+        let is_served = orders.served >= number;
+        drop(orders);
+        self.not_failed()?;
+        if is_served { Ok(Some(self.committed())) } else { self.commit_here(false).map(Some) }
+    }
+
     /// Commits even if nothing has changed: what was freed becomes free for use two commits later.
     pub fn commit_anyway(&self) -> Result<Txg> {
         self.commit_if(true)
@@ -410,6 +437,7 @@ impl Engine {
     pub fn abandon(&self) {
         let _ = self.failed.set("what was not committed was given up".into());
         self.suspension().abandon();
+        self.storage.vdevs.devices().iter().for_each(|device| device.give_up());
         self.tell();
     }
 

@@ -2,6 +2,7 @@
 
 pub mod add;
 pub mod check;
+pub mod clear;
 pub mod create;
 pub mod destroy;
 pub mod export;
@@ -37,6 +38,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Sync(arguments) => sync::run(arguments, context),
         PoolCommand::Iostat(arguments) => iostat::run(arguments, context),
         PoolCommand::Add(arguments) => add::run(arguments, context),
+        PoolCommand::Clear(arguments) => clear::run(arguments, context),
         PoolCommand::Check(arguments) => check::run(arguments, context),
         PoolCommand::Tour(arguments) => tour::run(arguments, context),
         PoolCommand::Version(arguments) => version::run(arguments, context),

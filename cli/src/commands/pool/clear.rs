@@ -1,0 +1,30 @@
+//! `pool clear`: a pool goes on after its devices have failed.
+
+use clap::Args;
+
+use crate::args::common::pool_name;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `pool clear`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A suspended pool goes on where it stood still: nothing is lost that programs were told is written.
+A device that came back as another one, or as an older state of itself, is refused.
+
+Examples:
+  pool clear tank"
+)]
+pub struct Arguments {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    pool: String,
+}
+
+/// Clears.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = pool_name("clear errors for", &arguments.pool)?;
+    context.run(&pool, Request::Clear)?;
+    Ok(Exit::Done)
+}
