@@ -26,6 +26,8 @@ fn settings() -> Settings {
     settings.add_filter(r"transaction group \d+", "transaction group [TXG]");
     // How often a device was asked before the pool was suspended depends on who asks.
     settings.add_filter(r"(FAULTED|UNAVAIL)  +\d+  +\d+  +0", "$1  [READ]  [WRITE]  0");
+    // What a service that is killed leaves its users with: before or after the kernel has noticed.
+    settings.add_filter(r"(Transport endpoint is not|Software caused) connect.* \(os error \d+\)", "[GONE]");
     settings.add_filter(r"cannot (write|flush|read)[^:]*", "cannot [DO]");
     settings
 }
@@ -260,7 +262,7 @@ fn a_device_that_vanishes_and_is_back_loses_nothing() {
       pool: inner
      state: SUSPENDED
     status: One or more devices are faulted in response to I/O failures.
-    	[LAB]/mnt/outer/inner.img: cannot [DO]: Transport endpoint is not connected (os error 107)
+    	[LAB]/mnt/outer/inner.img: cannot [DO]: [GONE]
     action: Make sure the affected devices are connected, then run 'pool clear inner'.
     	To give up what cannot be written, run 'pool export --abandon inner'.
     config:
@@ -276,7 +278,7 @@ fn a_device_that_vanishes_and_is_back_loses_nothing() {
     assert!(fs::write(lab.mount("inner/more"), "refused").is_err());
     assert_snapshot!(shown(&lab, "pool clear inner"), @r"
     $ pool clear inner
-    pool: cannot clear errors for 'inner': [LAB]/mnt/outer/inner.img: cannot open: Transport endpoint is not connected (os error 107)
+    pool: cannot clear errors for 'inner': [LAB]/mnt/outer/inner.img: cannot open: [GONE]
       look at the path, its permissions and the device itself; then pool status
     [exit 1]
     ");
