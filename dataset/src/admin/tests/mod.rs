@@ -3,6 +3,7 @@
 mod concurrency;
 mod crash;
 mod findings;
+mod full;
 mod limits;
 mod model;
 mod requests;
