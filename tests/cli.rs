@@ -131,6 +131,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	readonly	off	default
     tank	ashift	12	local
     tank	comment	-	default
+    tank	failmode	wait	default
     tank	expandsize	-	-
     tank	autoexpand	off	default
     tank	freeing	0B	-

@@ -219,7 +219,7 @@ fn an_older_state_is_looked_at_without_writing_anything() {
 fn a_state_whose_data_sets_cannot_be_read_is_passed_over() {
     let (lab, _filters) = (three_days(), settings().bind_to_scope());
     let pool = opened(&lab);
-    let datasets = dataset::admin::Datasets::open(pool.engine().clone(), "tank".parse().unwrap());
+    let datasets = dataset::admin::Datasets::open(pool.engine().clone(), "tank".parse().unwrap()).unwrap();
     let head = datasets.open_dataset(&"tank".parse().unwrap()).unwrap().head().clone();
     let (root, _) = head.clean_root().unwrap();
     drop((head, datasets, pool));

@@ -91,9 +91,13 @@ impl Failure {
     /// An error of the engine.
     pub fn engine(action: &str, what: impl Display, error: &pool::error::Error) -> Failure {
         use pool::error::{Error, ErrorKind};
-        if let Error::Unreadable { pool, .. } = error {
-            return Failure::cannot(action, what, error)
-                .hint(format!("what going back to an older state would lose: pool import -F -n {pool}"));
+        match error {
+            Error::Unreadable { pool, .. } => {
+                let hint = format!("what going back to an older state would lose: pool import -F -n {pool}");
+                return Failure::cannot(action, what, error).hint(hint);
+            }
+            Error::Suspended(why) => return Failure::suspended(action, &what.to_string(), why),
+            _ => {}
         }
         let hint = match error.kind() {
             ErrorKind::Space => Some("free some space, or add a device: pool add"),
@@ -103,6 +107,15 @@ impl Failure {
             ErrorKind::Request | ErrorKind::Busy => None,
         };
         Failure { hint: hint.map(str::to_owned), ..Failure::cannot(action, what, error) }
+    }
+
+    /// A device has failed, and nothing is written until it was seen to.
+    fn suspended(action: &str, what: &str, why: &str) -> Failure {
+        let pool = what.split(['/', '@', '#']).next().unwrap_or(what);
+        Failure::cannot(action, what, "pool I/O is currently suspended").hint(format!(
+            "{why}\nits devices: pool status {pool}; to go on when they are back: pool clear {pool}\n\
+             to give up what cannot be written: pool export --abandon {pool}"
+        ))
     }
 
     /// With a hint.

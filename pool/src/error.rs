@@ -94,13 +94,16 @@ pub enum Error {
     /// The pool takes no more changes: it was opened read-only, is closing, or an earlier commit failed.
     #[error("the pool takes no changes: {0}")]
     Closed(String),
+    /// A device failed, and the pool waits for somebody to see to it.
+    #[error("pool I/O is currently suspended: {0}")]
+    Suspended(String),
 }
 
 impl Error {
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Device { .. } | Error::Missing { .. } => ErrorKind::Device,
+            Error::Device { .. } | Error::Missing { .. } | Error::Suspended(_) => ErrorKind::Device,
             Error::Busy { .. } => ErrorKind::Busy,
             Error::Request(_) | Error::Closed(_) => ErrorKind::Request,
             Error::OutOfSpace => ErrorKind::Space,

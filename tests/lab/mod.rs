@@ -199,7 +199,7 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let known = self.run("pool", &["list", "-H", "-o", "name"]).text();
         for name in known.lines() {
-            self.run("pool", &["export", "-f", name]);
+            self.run("pool", &["export", "--abandon", name]);
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let folder = self.folder.path().display().to_string();

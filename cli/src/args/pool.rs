@@ -45,7 +45,7 @@ pub enum PoolCommand {
     Add(add::Arguments),
     /// Verify a pool that is in use, and mend what can be mended
     Scrub(scrub::Arguments),
-    /// Forget the errors of devices
+    /// Have a pool go on after its devices have failed, and forget their errors
     Clear(clear::Arguments),
     /// Verify a pool without mending, also while it is in use
     Check(check::Arguments),

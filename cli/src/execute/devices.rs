@@ -6,11 +6,12 @@ use std::{
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use pool::{
     admin::{MIN_DEVICE, probe::probe_foreign},
-    device::{Access, Device, FileDevice},
+    device::{Access, DeadlineDevice, Device, FileDevice},
     error::{Error, ErrorKind, Result},
     format::label::{Label, PoolState},
     units::Guid,
@@ -25,6 +26,11 @@ use crate::{
 
 /// Where pools are looked for if nobody says where.
 const USUAL_PLACE: &str = "/dev";
+
+/// How long a device may take to answer a request: longer than a disk takes that starts, or tries a bad sector again.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The environment variable that changes it, in seconds.
+const DEADLINE: &str = "CENOTE_IO_DEADLINE";
 
 /// This machine: a number that stays, and its name.
 pub(crate) fn host() -> (u64, String) {
@@ -43,7 +49,13 @@ fn fnv(hash: u64, byte: u8) -> u64 {
 
 /// Opens and locks all devices of a pool.
 pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
-    paths.iter().map(|path| Ok(Arc::new(FileDevice::open(path, access)?) as Arc<dyn Device>)).collect()
+    paths.iter().map(|path| Ok(guarded(FileDevice::open(path, access)?))).collect()
+}
+
+/// A device that must answer in time.
+fn guarded(device: FileDevice) -> Arc<dyn Device> {
+    let set = std::env::var(DEADLINE).ok().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
+    Arc::new(DeadlineDevice::new(Arc::new(device), set.map_or(PATIENCE, Duration::from_secs)))
 }
 
 /// Whether somebody has one of the devices open.
@@ -68,7 +80,7 @@ impl NewDevices {
             if spec.create.is_some() {
                 taken.made.push(path_of(spec));
             }
-            taken.devices.push(Arc::new(device));
+            taken.devices.push(guarded(device));
         }
         Ok(taken)
     }

@@ -6,6 +6,7 @@
 //! mounts      which data sets are mounted where
 //! background  freeing what was destroyed           scrub       verifying and mending
 //! job         progress, cancelling, the stream beside a request
+//! suspended   going on after a device has failed, or giving up
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
 //! rewind      choosing an older state to go back to       memory      how much of it there is
@@ -31,6 +32,7 @@ pub(crate) mod rewind;
 mod scrub;
 mod snapshot;
 mod stream;
+mod suspended;
 #[cfg(test)]
 mod tests;
 
@@ -38,7 +40,12 @@ pub use self::{
     job::{Cancel, Job, JobStream},
     open_pool::{OpenPool, Opening},
 };
-pub(crate) use self::{mounts::Places as MountPlaces, pool::texts, refusal::OrRefused};
+pub(crate) use self::{
+    mounts::Places as MountPlaces,
+    pool::texts,
+    refusal::OrRefused,
+    suspended::{is_answered_anyway, refusal},
+};
 
 use ::pool::inspect::Sink;
 
@@ -56,6 +63,7 @@ impl OpenPool {
         stream: Option<Stream>,
         job: &mut Job<'_>,
     ) -> Result<Response, Failure> {
+        self.check_not_suspended(&request)?;
         let recorded = is_recorded(&request);
         let response = self.carry_out(request, stream, job)?;
         if recorded {
@@ -69,7 +77,7 @@ impl OpenPool {
         match request {
             Request::Ping => Ok(Response::Done),
             // Whoever has the pool closes it.
-            Request::Shutdown { .. } => Err(Failure::new("this pool has no service")),
+            Request::Shutdown { .. } | Request::Abandon => Err(Failure::new("this pool has no service")),
             Request::Pool { properties, vdevs } => self.pool_record(&properties, vdevs).map(Response::Pool),
             Request::SetPool { assignments } => self.set_pool(&assignments).map(done),
             Request::Status => self.status().map(Response::Status),

@@ -129,6 +129,10 @@ impl OpenPool {
     fn assemble(pool: Pool, datasets: Arc<Datasets>, known: &KnownPool, mounting: bool) -> OpenPool {
         let places = Places::of_this_user(known.altroot.as_deref());
         let mounts = mounting.then(|| Arc::new(Mounts::new(datasets.clone(), places.clone(), known.read_only)));
+        if mounting {
+            // A service can be told to go on; nobody could tell a command.
+            pool.engine().suspension().enable();
+        }
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
         let scrubbing = Scrubbing::start(datasets.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
@@ -148,7 +152,7 @@ impl OpenPool {
     }
 
     /// The engine.
-    pub(super) fn engine(&self) -> &Arc<Engine> {
+    pub fn engine(&self) -> &Arc<Engine> {
         self.pool.engine()
     }
 
@@ -170,6 +174,8 @@ impl OpenPool {
             set.and_then(|text| text.parse().ok()).unwrap_or(default)
         };
         self.engine().tune(bytes("cache_size", cache), bytes("dirty_limit", dirty));
+        let failmode = self.datasets.pool_property("failmode").ok().flatten();
+        self.engine().suspension().set_waiting(failmode.as_deref() != Some("continue"));
     }
 
     /// Drops what a receive left that was cut off by a crash.
@@ -223,6 +229,11 @@ impl OpenPool {
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
         let OpenPool { pool, datasets, mounts, background, scrubbing, committer, .. } = self;
         let name = datasets.pool_name();
+        // From here on nobody could have it go on.
+        match pool.engine().suspension().is_suspended() {
+            true => pool.engine().abandon(),
+            false => pool.engine().suspension().abandon(),
+        }
         // A mount still there is cut: nothing must change what is about to be closed.
         drop(mounts);
         drop(background);

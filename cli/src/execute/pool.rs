@@ -1,7 +1,11 @@
 //! Requests about the pool itself: properties, state, devices, counters, history.
 
 use dataset::property::{self, Nature, POOL, Source};
-use pool::{block::storage::Vdevs, space::SpaceTotals, vdev::Vdev};
+use pool::{
+    block::storage::Vdevs,
+    space::SpaceTotals,
+    vdev::{Health, Vdev},
+};
 
 use super::{
     devices::{NewDevices, check_new},
@@ -42,9 +46,11 @@ impl OpenPool {
         })
     }
 
-    /// `ONLINE`, unless a commit has failed.
+    /// `ONLINE`, unless a commit has failed or waits for a device.
     fn state(&self) -> &'static str {
-        if self.engine().read_only() || self.engine().writable().is_ok() { "ONLINE" } else { "SUSPENDED" }
+        let engine = self.engine();
+        let stands_still = engine.failure().is_some() || engine.suspension().is_suspended();
+        if stands_still { "SUSPENDED" } else { "ONLINE" }
     }
 
     fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
@@ -82,6 +88,7 @@ impl OpenPool {
             "allocated" => allocated(&totals),
             "fragmentation" => self.engine().storage().space.fragmentation().into(),
             "guid" => self.guid(),
+            "freeing" if self.engine().suspension().is_suspended() => return Ok(Some(NONE.to_owned())),
             "freeing" => self.datasets.freeing().or_refused("open", self.name())?,
             "leaked" => 0,
             "name" => return Ok(Some(self.name().to_string())),
@@ -112,26 +119,41 @@ impl OpenPool {
     pub(super) fn status(&self) -> Result<PoolStatus, Failure> {
         let vdevs = self.vdev_records();
         let has_errors = vdevs.iter().any(|vdev| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0);
-        let damaged = self.datasets.damaged_names().or_refused("open", self.name())?;
-        let failed = self.engine().writable().err().filter(|_| !self.engine().read_only());
-        let (status, action) = match failed {
-            Some(error) => {
-                (Some(error.to_string()), Some(format!("Repair the device, then export and import '{}'.", self.name())))
+        let (suspended, failed) = (self.engine().suspension().reason(), self.engine().failure());
+        // The catalogue may not be in memory, and the devices away.
+        let (damaged, scan, freeing) = match suspended {
+            Some(_) => (Vec::new(), None, 0),
+            None => (
+                self.datasets.damaged_names().or_refused("open", self.name())?,
+                self.scan()?,
+                self.datasets.freeing().or_refused("open", self.name())?,
+            ),
+        };
+        let (status, action) = match (suspended, failed) {
+            (Some(why), _) => (
+                Some(format!("One or more devices are faulted in response to I/O failures.\n{why}")),
+                Some(format!(
+                    "Make sure the affected devices are connected, then run 'pool clear {name}'.\n\
+                     To give up what cannot be written, run 'pool export --abandon {name}'.",
+                    name = self.name()
+                )),
+            ),
+            (None, Some(why)) => {
+                (Some(why.to_owned()), Some(format!("Repair the device, then export and import '{}'.", self.name())))
             }
-            None if !damaged.is_empty() => (
+            (None, None) if !damaged.is_empty() => (
                 Some("Some files are damaged, and there is no good copy of what they have lost.".to_owned()),
                 Some(format!("Restore the files from a backup, or delete them; then: pool scrub {}", self.name())),
             ),
-            None if has_errors => (
+            (None, None) if has_errors => (
                 Some("One or more devices had errors since the pool was imported. No data is lost.".to_owned()),
                 Some(format!(
                     "Look at the devices, and verify everything: pool scrub {0}\nThen forget the errors: pool clear {0}",
                     self.name()
                 )),
             ),
-            None => (None, None),
+            (None, None) => (None, None),
         };
-        let freeing = self.datasets.freeing().or_refused("open", self.name())?;
         Ok(PoolStatus {
             name: self.name().to_string(),
             guid: self.guid(),
@@ -139,7 +161,7 @@ impl OpenPool {
             txg: self.engine().committed().0,
             status,
             action,
-            scan: self.scan()?,
+            scan,
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,
             damaged,
@@ -162,7 +184,7 @@ impl OpenPool {
             VdevRecord {
                 path: name_of(vdev),
                 guid: vdev.guid().0,
-                state: "ONLINE".to_owned(),
+                state: leaves.first().map_or(Health::Online, |leaf| leaf.health()).as_str().to_owned(),
                 size: space.map_or(0, |space| space.size),
                 allocated: space.map_or(0, |space| space.allocated),
                 fragmentation,

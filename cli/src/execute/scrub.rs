@@ -162,7 +162,7 @@ impl OpenPool {
     }
 
     /// Forgets the errors of the pool's devices, or of one of them.
-    pub(super) fn clear(&self, device: Option<&str>) -> Result<(), Failure> {
+    pub(super) fn clear_counters(&self, device: Option<&str>) -> Result<(), Failure> {
         let vdevs = self.engine().storage().vdevs.all();
         let is_meant = |name: &str, guid: u64| device.is_none_or(|device| device == name || device == guid.to_string());
         let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves());

@@ -32,6 +32,8 @@ pub enum HostRequest {
         pools: Vec<String>,
         /// Unmount even what is in use.
         force: bool,
+        /// Give up what cannot be written.
+        abandon: bool,
     },
     /// The pools that could be imported. `Importable`
     Importable {

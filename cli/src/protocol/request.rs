@@ -25,6 +25,9 @@ pub enum Request {
         /// Unmount lazily what is in use.
         force: bool,
     },
+    /// Give up what cannot be written, unmount lazily, close the pool and end the service. `GivenUp`, or `Done` if nothing
+    /// was.
+    Abandon,
 
     /// The pool's own properties. `Pool`
     Pool {
@@ -388,6 +391,8 @@ pub enum ReceiveNaming {
 pub enum Response {
     /// It is done; there is nothing to say.
     Done,
+    /// What was not committed is lost; the pool is as this transaction group left it.
+    GivenUp(u64),
     /// A pool's properties.
     Pool(PoolRecord),
     /// A pool's state.

@@ -13,11 +13,15 @@ use std::{
     fs, io,
     os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use parking_lot::{Mutex, RwLock};
+use pool::txg::Engine;
 use tracing_subscriber::EnvFilter;
 
 use super::{
@@ -27,13 +31,16 @@ use super::{
     spawn,
 };
 use crate::{
-    execute::{Cancel, Job, OpenPool, Opening},
+    execute::{Cancel, Job, OpenPool, Opening, refusal},
     failure::Failure,
     protocol::{Call, Progress, Request, Response, Stream},
 };
 
 /// How long an export, or a signal, waits for the calls under way.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long giving up waits for a commit of a pool that is not known to be stuck.
+const LAST_CHANCE: Duration = Duration::from_secs(2);
 
 /// Becomes the service of a known pool; returns when it has ended.
 pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
@@ -63,7 +70,14 @@ fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Fail
     // The pool is ours, so a socket that is there is nobody's.
     let listener = listen(&places.socket(name))?;
     mount(&pool, &known);
-    let owned = Owned { pool: RwLock::new(Some(pool)), running: Mutex::default(), socket: places.socket(name) };
+    let owned = Owned {
+        engine: Arc::downgrade(pool.engine()),
+        name: name.to_owned(),
+        pool: RwLock::new(Some(pool)),
+        running: Mutex::default(),
+        socket: places.socket(name),
+        abandoned: AtomicBool::new(false),
+    };
     Ok((Arc::new(owned), listener))
 }
 
@@ -106,6 +120,11 @@ struct Owned {
     pool: RwLock<Option<OpenPool>>,
     running: Mutex<Vec<Cancel>>,
     socket: PathBuf,
+    /// For what must be possible while calls wait with the pool locked.
+    engine: Weak<Engine>,
+    name: String,
+    /// It was given up, though a call that does not come back has it still.
+    abandoned: AtomicBool,
 }
 
 impl Handler for Owned {
@@ -116,8 +135,10 @@ impl Handler for Owned {
         cancel: Cancel,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Response, Failure> {
-        if let Request::Shutdown { force } = call.request {
-            return self.shut_down(&call.command, force);
+        match call.request {
+            Request::Shutdown { force } => return self.shut_down(&call.command, force),
+            Request::Abandon => return self.abandon(),
+            _ => {}
         }
         let stop = Cancel::default();
         self.running.lock().push(stop.clone());
@@ -130,15 +151,54 @@ impl Handler for Owned {
         result
     }
 
+    fn stalled(&self) -> Option<Failure> {
+        self.refusal()
+    }
+
     fn has_ended(&self) -> bool {
         // Whoever has it locked is a call that uses it, or is still closing it.
-        self.pool.try_read().is_some_and(|pool| pool.is_none())
+        self.abandoned.load(Ordering::Acquire) || self.pool.try_read().is_some_and(|pool| pool.is_none())
     }
 }
 
 impl Owned {
+    /// The refusal of what cannot be done because the pool is suspended, if it is.
+    fn refusal(&self) -> Option<Failure> {
+        refusal(&*self.engine.upgrade()?, &self.name)
+    }
+
+    /// Gives up what cannot be written, and ends. Whoever waits for a device gets an error; whoever does not even notice
+    /// that does not keep the service.
+    fn abandon(&self) -> Result<Response, Failure> {
+        let Some(engine) = self.engine.upgrade() else { return Err(Failure::new("the pool is being closed")) };
+        let is_written = matches!(engine.commit_within(LAST_CHANCE), Ok(Some(_)));
+        let response = if is_written { Response::Done } else { Response::GivenUp(engine.committed().0) };
+        if !is_written {
+            engine.abandon();
+        }
+        drop(engine);
+        self.running.lock().iter().for_each(Cancel::cancel);
+        let guard = self.pool.try_write_for(PATIENCE);
+        self.abandoned.store(true, Ordering::Release);
+        let Some(mut guard) = guard else {
+            self.remove_socket();
+            return Ok(response);
+        };
+        if let Some(pool) = &*guard
+            && let Err(failure) = pool.unmount_all(true)
+        {
+            tracing::warn!("{failure}");
+        }
+        self.remove_socket();
+        if let Some(Err(failure)) = guard.take().map(OpenPool::export) {
+            tracing::warn!("{failure}");
+        }
+        Ok(response)
+    }
+
     /// Unmounts and closes the pool. If unmounting is refused, everything goes on; after that nothing does.
     fn shut_down(&self, command: &str, force: bool) -> Result<Response, Failure> {
+        self.refusal().map_or(Ok(()), Err)?;
         if force {
             self.running.lock().iter().for_each(Cancel::cancel);
         }
@@ -166,6 +226,9 @@ impl Owned {
     /// the process: then the pool is what its last commit left.
     fn close_in_the_end(&self) -> Result<(), Failure> {
         self.running.lock().iter().for_each(Cancel::cancel);
+        if let Some(engine) = self.engine.upgrade().filter(|engine| engine.suspension().is_suspended()) {
+            engine.abandon();
+        }
         let Some(mut guard) = self.pool.try_write_for(PATIENCE) else {
             return Err(Failure::new("a command is still running: the pool is left as its last commit"));
         };

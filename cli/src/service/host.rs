@@ -40,8 +40,9 @@ impl Client {
         match request {
             HostRequest::Create(create) => self.create(&create).map(HostResponse::Layout),
             HostRequest::Destroy { pool, force } => self.destroy(&pool, force).map(|()| HostResponse::Done),
-            HostRequest::Export { pools, force } => {
-                pools.iter().try_for_each(|pool| self.export(pool, force)).map(|()| HostResponse::Done)
+            HostRequest::Export { pools, force, abandon } => {
+                let export = |pool: &String| self.export_or_abandon(pool, force, abandon);
+                pools.iter().try_for_each(export).map(|()| HostResponse::Done)
             }
             HostRequest::Importable { search } => self.importable(&search),
             HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
@@ -113,6 +114,23 @@ impl Client {
             detach_dead_mounts(pool);
         }
         Ok(was_served)
+    }
+
+    fn export_or_abandon(&mut self, pool: &str, force: bool, abandon: bool) -> Result<(), Failure> {
+        self.known(pool)?;
+        let answer = if abandon { self.ask(pool, &Request::Abandon, &mut None, &mut |_| {})? } else { None };
+        match answer {
+            Some(Response::GivenUp(txg)) => {
+                // Without standard error there is nobody to tell.
+                let _ = writeln!(
+                    io::stderr(),
+                    "note: '{pool}' is left as of transaction group {txg}; what came later was given up"
+                );
+                self.registry.remove(pool)
+            }
+            Some(_) => self.registry.remove(pool),
+            None => self.export(pool, force || abandon),
+        }
     }
 
     fn export(&mut self, pool: &str, force: bool) -> Result<(), Failure> {

@@ -17,12 +17,12 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::{JoinHandle, spawn_blocking},
-    time::{sleep, timeout},
+    time::{interval, sleep, timeout},
 };
 
 use super::frame;
 use crate::{
-    execute::Cancel,
+    execute::{Cancel, is_answered_anyway},
     failure::Failure,
     protocol::{Call, Progress, Reply, Request, Response, Stream},
 };
@@ -36,6 +36,9 @@ const REPLIES: usize = 16;
 /// How long calls under way may take to notice that the service ends.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether the calls under way can go on.
+const GLANCE: Duration = Duration::from_millis(250);
+
 /// Carries out calls.
 pub trait Handler: Send + Sync + 'static {
     /// Carries out one call; on a thread that may wait.
@@ -46,6 +49,11 @@ pub trait Handler: Send + Sync + 'static {
         cancel: Cancel,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Response, Failure>;
+
+    /// What a call under way is answered that may wait for ever; it goes on, and its result goes to nobody.
+    fn stalled(&self) -> Option<Failure> {
+        None
+    }
 
     /// Whether there is nothing left to serve: after a call to shut down that went too far to go on, even if it failed.
     fn has_ended(&self) -> bool;
@@ -97,7 +105,7 @@ async fn connection(mut socket: UnixStream, handler: Arc<dyn Handler>, ended: mp
     let served = async {
         admit(&socket)?;
         let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket)).await??;
-        let is_shutdown = matches!(call.request, Request::Shutdown { .. });
+        let is_shutdown = matches!(call.request, Request::Shutdown { .. } | Request::Abandon);
         let carried_out = carry_out(&mut socket, handler.clone(), call, stream).await;
         // Also if the call failed, or its peer has gone.
         let is_end = is_shutdown && handler.has_ended();
@@ -166,14 +174,24 @@ async fn carry_out(
     let cancel = Cancel::default();
     let (tell, mut told) = mpsc::channel(REPLIES);
     let on_thread = cancel.clone();
+    let may_stall = !is_answered_anyway(&call.request);
+    let watched = handler.clone();
+    let mut glance = interval(GLANCE);
     let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
         // Progress that nobody has time to read need not be told.
         let mut progress = |progress| drop(tell.try_send(progress));
         handler.handle(call, stream, on_thread, &mut progress)
     });
+    let mut was_stalled = false;
     loop {
         let broken = select! {
             done = &mut work => return Ok(done.unwrap_or_else(|_| Err(panicked()))),
+            _ = glance.tick(), if may_stall => match watched.stalled() {
+                // What needs no device is done by the next look.
+                Some(failure) if std::mem::replace(&mut was_stalled, true) => return Ok(Err(failure)),
+                Some(_) => None,
+                None => { was_stalled = false; None }
+            },
             Some(progress) = told.recv() => write_reply(socket, &Reply::Progress(progress)).await.err(),
             gone = wait_until_gone(socket) => Some(gone),
         };

@@ -71,6 +71,31 @@ pub(super) fn available_to_head(tx: &Transaction<'_>, id: u64, room: u64) -> Res
     })
 }
 
+/// What refuses a data set more than what [`available_to_head`] says: a quota, or that there is no room but what is set
+/// aside for others.
+fn refusal(tx: &Transaction<'_>, id: u64, room: u64) -> Result<Errno> {
+    let rows = upwards(tx, id)?;
+    let mut left = room.saturating_sub(set_aside(tx, &rows)?);
+    for (at, row) in rows.iter().rev() {
+        let used = row.used().allocated;
+        left = left.saturating_add(row.reservation.saturating_sub(used));
+        let quota = row.quota != 0 && row.quota.saturating_sub(used) < left;
+        let refquota = *at == id && row.refquota != 0 && row.refquota.saturating_sub(row.referenced.allocated) < left;
+        if quota || refquota {
+            return Ok(Errno::DQUOT);
+        }
+    }
+    Ok(Errno::NOSPC)
+}
+
+/// How many bytes reservations of others set aside, which a data set must leave.
+fn set_aside_for_others(tx: &Transaction<'_>, id: u64) -> Result<u64> {
+    let rows = upwards(tx, id)?;
+    let own = rows.iter().map(|(_, row)| row.reservation.saturating_sub(row.used().allocated));
+    let own = own.fold(rows[0].1.reserved_for_head(), u64::saturating_add);
+    Ok(set_aside(tx, &rows)?.saturating_sub(own))
+}
+
 /// Whether anything but the pool's own room limits what is written to a data set.
 fn is_limited(tx: &Transaction<'_>, id: u64) -> Result<bool> {
     let rows = upwards(tx, id)?;
@@ -119,6 +144,10 @@ pub(super) struct Limits {
 struct State {
     /// What may be written beyond what is in the catalogue; `None` if only the pool's room is the limit.
     left: Option<u64>,
+    /// What must be left of the pool's room, whoever else writes meanwhile.
+    others: u64,
+    /// What whoever wants to write more is told.
+    refusal: Option<Errno>,
     /// Admitted since the last sync, and in the one before.
     admitted: [u64; 2],
 }
@@ -141,8 +170,14 @@ impl Limits {
 
     /// Takes what the catalogue says now.
     pub(super) fn set(&self, tx: &Transaction<'_>, room: u64) -> Result<()> {
-        let left = is_limited(tx, self.id)?.then(|| available_to_head(tx, self.id, room)).transpose()?;
-        self.state.lock().left = left;
+        let limited = is_limited(tx, self.id)?;
+        let left = limited.then(|| available_to_head(tx, self.id, room)).transpose()?;
+        let refusal = limited.then(|| refusal(tx, self.id, room)).transpose()?;
+        let others = if limited { set_aside_for_others(tx, self.id)? } else { 0 };
+        let mut state = self.state.lock();
+        state.left = left;
+        state.others = others;
+        state.refusal = refusal;
         Ok(())
     }
 
@@ -161,6 +196,17 @@ impl Limits {
         engine.catalogue().read(|view| look(&Transaction::new(*view, Nanos::default()), room))
     }
 
+    /// Admits what neither a quota refuses nor takes what is set aside for others. What all data sets were admitted
+    /// is no longer available, so many writers together cannot take it either.
+    fn try_admit(&self, bytes: u64) -> bool {
+        let available = self.engine.upgrade().map_or(0, |engine| engine.available());
+        let mut state = self.state.lock();
+        if state.left.is_some() && available < bytes.saturating_add(state.others) {
+            return false;
+        }
+        state.admit(bytes)
+    }
+
     /// Commits twice: what was admitted is written then, or will not be.
     fn settle(&self) -> Result<()> {
         let Some(engine) = self.engine.upgrade() else { return Ok(()) };
@@ -173,13 +219,14 @@ impl Limits {
 
 impl Room for Limits {
     fn admit(&self, bytes: u64) -> Result<(), Errno> {
-        if self.state.lock().admit(bytes) {
+        if self.try_admit(bytes) {
             return Ok(());
         }
-        if self.state.lock().admitted != [0, 0] {
-            self.settle().map_err(|_| Errno::IO)?;
+        self.settle().map_err(|_| Errno::IO)?;
+        match self.try_admit(bytes) {
+            true => Ok(()),
+            false => Err(self.state.lock().refusal.unwrap_or(Errno::NOSPC)),
         }
-        if self.state.lock().admit(bytes) { Ok(()) } else { Err(Errno::DQUOT) }
     }
 
     fn space(&self) -> (u64, u64) {

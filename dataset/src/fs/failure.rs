@@ -67,6 +67,8 @@ pub(super) fn errno(error: &Error) -> Errno {
     match error {
         Error::OutOfSpace => return Errno::NOSPC,
         Error::Closed(_) => return Errno::ROFS,
+        // Said once, when it was suspended.
+        Error::Suspended(_) => return Errno::IO,
         _ => {}
     }
     tracing::error!(%error, "file system operation failed");

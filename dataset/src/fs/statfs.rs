@@ -27,7 +27,7 @@ pub struct StatFs {
 
 /// The limits that a dataset's properties set, which lie above the file system.
 pub trait Room: Send + Sync {
-    /// Asks for room for `bytes` of new data: EDQUOT if a quota refuses it.
+    /// Asks for room for `bytes` of new data: EDQUOT if a quota refuses it, ENOSPC if the rest is set aside for others.
     fn admit(&self, bytes: u64) -> Result<(), Errno>;
 
     /// The bytes that the dataset refers to, and those that may still be added under its quotas.

@@ -26,7 +26,7 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["dnodesize", "overlay", "nbmand", "vscan", "zoned", "mlslabel", "longname", "defaultuserquota"], ALWAYS),
     (&["context", "fscontext", "defcontext", "rootcontext"], "SELinux contexts are not set by mounts of this version"),
     (&["autotrim"], "freed space of images is not punched out in this version"),
-    (&["autoreplace", "failmode", "multihost", "delegation", "bootfs", "listsnapshots"], ALWAYS),
+    (&["autoreplace", "multihost", "delegation", "bootfs", "listsnapshots"], ALWAYS),
     (&["cachefile"], "known pools are kept in Cenote's registry; see 'pool import'"),
     (&["compatibility", "bcloneratio", "bclonesaved", "bcloneused", "load_guid"], VERSIONS),
 ];

@@ -43,6 +43,13 @@ pub static POOL: &[Definition] = &[
         "The power of two of bytes in which space is allocated; 12 is 4K.",
     )),
     settable("comment", "COMMENT", Syntax::Text { longest: 32 }, "", "A text for the administrator."),
+    settable(
+        "failmode",
+        "FAILMODE",
+        Syntax::FailMode,
+        "wait",
+        "What programs meet while the pool is suspended because a device failed: they wait, or get errors (continue).",
+    ),
     computed("expandsize", "EXPANDSZ", Syntax::Bytes, "Space of devices that grew and is not used yet."),
     settable("autoexpand", "EXPAND", ON_OFF, "off", "Whether a pool whose device grew uses the new space."),
     computed("freeing", "FREEING", Syntax::Bytes, "Space of destroyed data sets that is still being freed."),

@@ -11,6 +11,8 @@ use super::size::{format_bytes, format_count, parse_size};
 pub enum Syntax {
     /// One of some words.
     Choice(&'static [&'static str]),
+    /// What to do when a device fails.
+    FailMode,
     /// `on` or `off`; for old scripts the word `sa` means `on`.
     OnOffSa,
     /// A way to compress.
@@ -73,6 +75,11 @@ impl Syntax {
         match self {
             Syntax::Choice(words) if words.contains(&text) => Ok(text.to_owned()),
             Syntax::Choice(_) | Syntax::Word => Err(format!("must be one of {self}")),
+            Syntax::FailMode => match text {
+                "wait" | "continue" => Ok(text.to_owned()),
+                "panic" => Err(format!("must be one of {self}; panic would lose what waits to be written")),
+                _ => Err(format!("must be one of {self}")),
+            },
             Syntax::OnOffSa => match text {
                 "on" | "sa" => Ok("on".to_owned()),
                 "off" => Ok("off".to_owned()),
@@ -151,6 +158,7 @@ impl fmt::Display for Syntax {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Syntax::Choice(words) => f.write_str(&words.join(" | ")),
+            Syntax::FailMode => f.write_str("wait | continue"),
             Syntax::OnOffSa => f.write_str("on | off"),
             Syntax::Compression => f.write_str(Compression::VALUES),
             Syntax::Checksum => f.write_str(Checksum::VALUES),

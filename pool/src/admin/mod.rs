@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! add       new devices for an opened pool
+//! clear     going on after a device has failed
 //! committed the last committed state of an opened pool, beside it
 //! create    labels on every device, then the first commit
 //! open      from labels to the newest committed state, to an engine
@@ -14,6 +15,7 @@
 //! ```
 
 mod add;
+mod clear;
 mod committed;
 mod create;
 mod open;

@@ -83,8 +83,11 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
         ..base.clone()
     };
     let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
-    let written = uberblocks::write_uberblock(&devices, &uberblock)?;
-    if let Some(failure) = written.failures.into_iter().next() {
+    let mut written = uberblocks::write_uberblock(&devices, &uberblock);
+    if written.iter().all(Result::is_err) {
+        return written.swap_remove(0).map(|()| uberblock.txg);
+    }
+    for failure in written.into_iter().filter_map(Result::err) {
         tracing::warn!("going back was not noted on every device: {failure}");
     }
     for device in devices {
@@ -218,7 +221,7 @@ mod tests {
         let pool = opened(&device, &reading(None), 2).unwrap().label().pool;
         let mut liar = uberblocks::read_uberblocks(&*device, pool).unwrap().remove(0);
         (liar.txg, liar.counters) = (newest.next(), vec![(0, 0), (REPEATS, newest.0 + 2)]);
-        uberblocks::write_uberblock(&[&*device], &liar).unwrap();
+        uberblocks::write_uberblock(&[&*device], &liar).remove(0).unwrap();
         assert_eq!(opened(&device, &writing(), 3).err().unwrap().kind(), ErrorKind::Damage);
     }
 }

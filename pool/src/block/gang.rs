@@ -1,8 +1,14 @@
 //! Blocks that find no room in one piece.
 //!
-//! When free space is scattered, or a block is larger than a region, it is stored in pieces, and a header names them.
+//! When free space is scattered, or a block is larger than a region, it is stored in pieces, and a header names them; when
+//! they are too many for one header, headers of headers do. So whatever the sectors that are free, a block as long as all
+//! of them can be stored, but for a few in a hundred that the headers take. Those above the first are not counted to the
+//! data set.
+//!
 //! Data that finds no room even so takes what is kept for metadata: it was admitted, so there is room in all, and a
 //! commit that has begun must not fail for want of a hole that fits.
+
+use std::sync::Arc;
 
 use crate::{
     block::storage::Storage,
@@ -26,11 +32,11 @@ impl Storage {
     ) -> Result<BlockPointer> {
         pointer.gang = true;
         for copy in 0..usize::from(pointer.copies) {
-            let mut pieces = Vec::new();
-            match self.write_gang_copy(txg, class, stored, &mut pieces) {
+            let mut taken = Vec::new();
+            match self.write_gang_copy(txg, class, stored, &mut taken) {
                 Ok(header) => pointer.addresses[copy] = header,
                 Err(error) => {
-                    pieces.iter().try_for_each(|piece| self.space.free(txg, piece.address, piece.bytes))?;
+                    taken.iter().try_for_each(|piece| self.space.free(txg, piece.address, piece.bytes))?;
                     for address in &pointer.addresses[..copy] {
                         self.free_gang_copy(txg, &pointer, *address)?;
                     }
@@ -41,23 +47,38 @@ impl Storage {
         Ok(pointer)
     }
 
-    fn write_gang_copy(&self, txg: Txg, class: Class, stored: &[u8], pieces: &mut Vec<Piece>) -> Result<Address> {
-        let header = self.space.allocate(txg, Class::Metadata, self.sector, 1, &self.vdevs)?.addresses[0];
-        pieces.push(Piece { address: header, bytes: self.sector });
+    /// Writes one copy, and notes what it has `taken`; returns the address of the topmost header.
+    fn write_gang_copy(&self, txg: Txg, class: Class, stored: &[u8], taken: &mut Vec<Piece>) -> Result<Address> {
+        let mut pieces = Vec::new();
         let mut rest = stored;
         while !rest.is_empty() {
             let piece = self.allocate_piece(txg, class, rest.len())?;
+            taken.push(piece);
             pieces.push(piece);
             let (part, others) = rest.split_at(piece.bytes as usize);
-            self.write_run(piece.address, part)?;
+            self.write_run(piece.address, Arc::new(part.to_vec()))?;
             rest = others;
-            // The first is the header itself.
-            if pieces.len() - 1 > gang::max_pieces(self.sector) {
-                return Err(Error::OutOfSpace);
-            }
         }
-        self.write_run(header, &gang::encode(&pieces[1..], self.sector))?;
-        Ok(header)
+        let mut level = 0;
+        loop {
+            pieces = self.write_headers(txg, level, &pieces, taken)?;
+            if let [top] = pieces.as_slice() {
+                return Ok(top.address);
+            }
+            level += 1;
+        }
+    }
+
+    /// Writes the headers that name `below`, and returns where they are and what each covers.
+    fn write_headers(&self, txg: Txg, level: u8, below: &[Piece], taken: &mut Vec<Piece>) -> Result<Vec<Piece>> {
+        let write = |pieces: &[Piece]| {
+            let place = self.space.allocate(txg, Class::Metadata, self.sector, 1, &self.vdevs)?;
+            let address = place.addresses[0];
+            taken.push(Piece { address, bytes: self.sector });
+            self.write_run(address, Arc::new(gang::encode(level, pieces, self.sector)))?;
+            Ok(Piece { address, bytes: pieces.iter().map(|piece| piece.bytes).sum() })
+        };
+        below.chunks(gang::max_pieces(self.sector)).map(write).collect()
     }
 
     /// The largest piece there is, at most `wanted` bytes long.
@@ -82,10 +103,37 @@ impl Storage {
         if !pointer.gang {
             return Ok(vec![Piece { address, bytes: pointer.stored }]);
         }
+        Ok(self.gang(address, pointer.stored)?.pieces)
+    }
+
+    /// The pieces of a copy of `stored` bytes, and the headers that name them.
+    fn gang(&self, address: Address, stored: u32) -> Result<Gang> {
+        let top = Piece { address, bytes: stored };
+        let mut gang = Gang { pieces: vec![top], headers: Vec::new() };
+        let mut expected = None;
+        loop {
+            let mut below = Vec::new();
+            for covered in std::mem::take(&mut gang.pieces) {
+                let header = self.read_header(covered)?;
+                if *expected.get_or_insert(header.level) != header.level {
+                    return Err(Error::damaged("gang block", "headers of different levels stand side by side"));
+                }
+                gang.headers.push(Piece { bytes: self.sector, ..covered });
+                below.extend(header.pieces);
+            }
+            gang.pieces = below;
+            match expected {
+                Some(level) if level > 0 => expected = Some(level - 1),
+                _ => return Ok(gang),
+            }
+        }
+    }
+
+    fn read_header(&self, covered: Piece) -> Result<gang::Header> {
         let mut header = vec![0; self.sector as usize];
-        let (vdev, offset) = self.space.resolve(address, self.sector)?;
+        let (vdev, offset) = self.space.resolve(covered.address, self.sector)?;
         self.vdevs.get(vdev)?.read(offset, &mut header)?;
-        gang::decode(&header, pointer.stored, self.sector).map_err(|error| Error::damaged("gang block", error))
+        gang::decode(&header, covered.bytes, self.sector).map_err(|error| Error::damaged("gang block", error))
     }
 
     /// All the space that a block takes.
@@ -96,10 +144,12 @@ impl Storage {
             sectors: piece.bytes.div_ceil(self.sector),
         };
         let mut extents = Vec::with_capacity(pointer.addresses().len());
-        for (copy, address) in pointer.addresses().iter().enumerate() {
-            extents.extend(self.pieces(pointer, copy)?.iter().map(extent));
+        for &address in pointer.addresses() {
             if pointer.gang {
-                extents.push(extent(&Piece { address: *address, bytes: self.sector }));
+                let gang = self.gang(address, pointer.stored)?;
+                extents.extend(gang.pieces.iter().chain(&gang.headers).map(extent));
+            } else {
+                extents.push(extent(&Piece { address, bytes: pointer.stored }));
             }
         }
         Ok(extents)
@@ -109,13 +159,25 @@ impl Storage {
         pointer.addresses().iter().try_for_each(|address| self.free_gang_copy(txg, pointer, *address))
     }
 
-    /// A copy whose header cannot be read keeps its pieces: space is lost, which the check finds, and nothing worse.
+    /// A copy whose headers cannot be read keeps its pieces: space is lost, which the check finds, and nothing worse.
     fn free_gang_copy(&self, txg: Txg, pointer: &BlockPointer, address: Address) -> Result<()> {
-        let own = BlockPointer { addresses: [address; 3], copies: 1, ..*pointer };
-        match self.pieces(&own, 0) {
-            Ok(pieces) => pieces.iter().try_for_each(|piece| self.space.free(txg, piece.address, piece.bytes))?,
-            Err(error) => tracing::warn!("the pieces of a freed block are lost: {error}"),
+        match self.gang(address, pointer.stored) {
+            Ok(gang) => {
+                let mut parts = gang.pieces.iter().chain(&gang.headers);
+                parts.try_for_each(|part| self.space.free(txg, part.address, part.bytes))
+            }
+            Err(error) => {
+                tracing::warn!("the pieces of a freed block are lost: {error}");
+                self.space.free(txg, address, self.sector)
+            }
         }
-        self.space.free(txg, address, self.sector)
     }
+}
+
+/// One copy of a block in pieces.
+struct Gang {
+    /// The pieces, in order.
+    pieces: Vec<Piece>,
+    /// The headers, one sector each.
+    headers: Vec<Piece>,
 }

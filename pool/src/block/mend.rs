@@ -7,6 +7,8 @@
 //! A gang block is never rewritten in place. Where its pieces lie is said by a header that its own checksum covers and no
 //! pointer: an old version of the sector would verify too, and would lead to what lies there today.
 
+use std::sync::Arc;
+
 use crate::{
     block::storage::Storage,
     error::{Error, ErrorKind, Result},
@@ -61,7 +63,7 @@ impl Storage {
         if pointer.gang {
             return Err(Error::damaged("gang block", "its copies cannot be rewritten in place"));
         }
-        self.write_run(pointer.addresses[copy], good)?;
+        self.write_run(pointer.addresses[copy], Arc::new(good.to_vec()))?;
         self.read_copy(pointer, copy, &mut vec![0; good.len()])
     }
 }

@@ -9,23 +9,32 @@ use crate::{
     error::{Error, Result},
     space::{Space, SpaceIo},
     units::VdevId,
-    vdev::Vdev,
+    vdev::{Suspension, Vdev},
 };
 
 /// The top-level virtual devices of a pool.
 #[derive(Default)]
 pub struct Vdevs {
     vdevs: RwLock<BTreeMap<VdevId, Arc<dyn Vdev>>>,
+    suspension: Arc<Suspension>,
 }
 
 impl Vdevs {
     /// These devices.
     pub fn new(vdevs: impl IntoIterator<Item = Arc<dyn Vdev>>) -> Vdevs {
-        Vdevs { vdevs: RwLock::new(vdevs.into_iter().map(|vdev| (vdev.id(), vdev)).collect()) }
+        let all = Vdevs::default();
+        vdevs.into_iter().for_each(|vdev| all.add(vdev));
+        all
+    }
+
+    /// Whether errors of the devices have suspended the pool.
+    pub fn suspension(&self) -> &Arc<Suspension> {
+        &self.suspension
     }
 
     /// One more device.
     pub fn add(&self, vdev: Arc<dyn Vdev>) {
+        vdev.join(&self.suspension);
         self.vdevs.write().insert(vdev.id(), vdev);
     }
 
@@ -37,7 +46,7 @@ impl Vdevs {
     /// The devices that they are made of.
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         let vdevs = self.all();
-        vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.device().clone()).collect()
+        vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.device()).collect()
     }
 
     /// How many there are.
@@ -58,8 +67,10 @@ impl Vdevs {
 }
 
 impl SpaceIo for Vdevs {
+    /// The space layer reads for those who write: a device that fails is waited for.
     fn read(&self, vdev: VdevId, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.get(vdev)?.read(offset, buf)
+        let vdev = self.get(vdev)?;
+        Suspension::patiently(|| vdev.read(offset, buf))
     }
 
     fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()> {

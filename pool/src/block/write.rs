@@ -97,7 +97,7 @@ impl Storage {
             place => pointer.addresses = place?.addresses,
         }
         for address in pointer.addresses() {
-            self.write_run(*address, stored)?;
+            self.write_run(*address, stored.clone())?;
         }
         Ok(pointer)
     }
@@ -110,10 +110,9 @@ impl Storage {
             let (run, others) = rest.split_at(run);
             rest = others;
             let start = first.pointer.addresses[copy];
-            if let [only] = run {
-                self.write_run(start, &only.stored)?;
-            } else {
-                self.write_run(start, &self.gather(run))?;
+            match run {
+                [only] => self.write_run(start, only.stored.clone())?,
+                run => self.write_run(start, Arc::new(self.gather(run)))?,
             }
         }
         Ok(())
@@ -137,9 +136,9 @@ impl Storage {
         bytes
     }
 
-    pub(super) fn write_run(&self, start: Address, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write_run(&self, start: Address, bytes: Arc<Vec<u8>>) -> Result<()> {
         let (vdev, offset) = self.space.resolve(start, bytes.len() as u32)?;
-        self.vdevs.get(vdev)?.write(offset, bytes)
+        self.vdevs.get(vdev)?.write_shared(offset, bytes)
     }
 
     /// Gives a block's space back, at the end of `txg`.

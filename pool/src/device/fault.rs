@@ -1,4 +1,7 @@
-//! A device that fails on demand: errors, corruption, disappearance.
+//! A device that fails on demand: errors, corruption, silence, disappearance.
+//!
+//! It has a cache in which writes lie until they are flushed, and can lose it ([`FaultDevice::lose_cache`]): as a disk
+//! that was without power, or a system that has forgotten pages it could not write.
 //!
 //! The plan is a list of [`Fault`]s; a test adds to it while the pool runs. Each fault waits for its operation to touch
 //! its range, lets the first `skip` pass, and strikes `times` times. Nothing is random: the same calls meet the same
@@ -13,7 +16,7 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
 use super::Device;
@@ -36,6 +39,8 @@ pub enum Effect {
     Fail(i32),
     /// The bytes read inside the range are exclusive-ored with this mask. On other operations, nothing.
     Corrupt(u8),
+    /// The operation does not return until the device is healed; then it is done.
+    Hang,
 }
 
 /// One thing that goes wrong.
@@ -58,6 +63,11 @@ impl Fault {
     pub fn failing(on: Operation) -> Fault {
         let effect = Effect::Fail(Errno::IO.raw_os_error());
         Fault { on, range: 0..u64::MAX, skip: 0, times: u64::MAX, effect }
+    }
+
+    /// Every `on` everywhere hangs until the device is healed.
+    pub fn hanging(on: Operation) -> Fault {
+        Fault { effect: Effect::Hang, ..Fault::failing(on) }
     }
 
     /// Every byte read from `range` is wrong, for ever.
@@ -86,12 +96,22 @@ pub struct FaultDevice {
     inner: Arc<dyn Device>,
     plan: Mutex<Vec<Fault>>,
     vanished: AtomicBool,
+    /// Ends the hanging of operations when the plan changes.
+    healed: Condvar,
+    /// What stood where something was written since the last flush, oldest first.
+    cache: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
 impl FaultDevice {
     /// Wraps `inner`; nothing goes wrong yet.
     pub fn new(inner: Arc<dyn Device>) -> FaultDevice {
-        FaultDevice { inner, plan: Mutex::default(), vanished: AtomicBool::new(false) }
+        FaultDevice {
+            inner,
+            plan: Mutex::default(),
+            vanished: AtomicBool::new(false),
+            healed: Condvar::new(),
+            cache: Mutex::default(),
+        }
     }
 
     /// Adds a fault to the plan.
@@ -103,6 +123,15 @@ impl FaultDevice {
     pub fn heal(&self) {
         self.plan.lock().clear();
         self.vanished.store(false, Ordering::SeqCst);
+        self.healed.notify_all();
+    }
+
+    /// Everything written since the last flush that succeeded is undone.
+    pub fn lose_cache(&self) {
+        let cache = std::mem::take(&mut *self.cache.lock());
+        for (offset, before) in cache.iter().rev() {
+            self.inner.write_at(*offset, before).expect("the device below takes back what it held");
+        }
     }
 
     /// From now on every operation fails with ENODEV, as if the cable had been pulled.
@@ -116,11 +145,17 @@ impl FaultDevice {
             return Err(Errno::NODEV.into());
         }
         let mut corruptions = Vec::new();
-        for fault in self.plan.lock().iter_mut().filter_map(|fault| fault.strikes(on, &touched).then_some(fault)) {
+        let mut hangs = false;
+        let mut plan = self.plan.lock();
+        for fault in plan.iter_mut().filter_map(|fault| fault.strikes(on, &touched).then_some(fault)) {
             match fault.effect {
                 Effect::Fail(errno) => return Err(io::Error::from_raw_os_error(errno)),
                 Effect::Corrupt(mask) => corruptions.push((fault.range.clone(), mask)),
+                Effect::Hang => hangs = true,
             }
+        }
+        while hangs && !plan.is_empty() {
+            self.healed.wait(&mut plan);
         }
         Ok(corruptions)
     }
@@ -154,12 +189,19 @@ impl Device for FaultDevice {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.meet(Operation::Write, touched(offset, bytes.len()))?;
-        self.inner.write_at(offset, bytes)
+        let mut before = vec![0; bytes.len()];
+        self.inner.read_at(offset, &mut before)?;
+        let mut cache = self.cache.lock();
+        self.inner.write_at(offset, bytes)?;
+        cache.push((offset, before));
+        Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {
         self.meet(Operation::Flush, 0..0)?;
-        self.inner.flush()
+        self.inner.flush()?;
+        self.cache.lock().clear();
+        Ok(())
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -188,6 +230,19 @@ mod tests {
         let error = device.write_at(199, &[1; 10]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
         device.write_at(150, &[1]).unwrap();
+    }
+
+    #[test]
+    fn a_lost_cache_takes_what_was_not_flushed() {
+        let device = device();
+        device.write_at(0, b"kept").unwrap();
+        device.flush().unwrap();
+        device.write_at(2, b"lost").unwrap();
+        device.write_at(0, b"gone").unwrap();
+        device.lose_cache();
+        let mut buf = [0; 6];
+        device.read_at(0, &mut buf).unwrap();
+        assert_eq!(&buf, b"kept\0\0");
     }
 
     #[test]

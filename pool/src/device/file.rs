@@ -10,14 +10,14 @@
 
 use std::{
     fs::{File, Metadata, OpenOptions},
-    io::{self, Seek, SeekFrom},
+    io::{self, IoSliceMut, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
 };
 
 use rustix::{
     fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, major, minor},
-    io::Errno,
+    io::{Errno, ReadWriteFlags, preadv2},
 };
 
 use super::{
@@ -166,10 +166,24 @@ impl Device for FileDevice {
         self.file.read_exact_at(buf, offset)
     }
 
+    fn read_at_once(&self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
+        let len = buf.len();
+        // A kernel or file system that cannot say is asked the long way.
+        Ok(preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) == Ok(len))
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         // Writing past the end would make an image file grow.
         check_range(self.size, offset, bytes.len() as u64)?;
         self.file.write_all_at(bytes, offset)
+    }
+
+    fn is_in_place(&self) -> bool {
+        let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        match (self.file.metadata(), Path::new(&self.name).metadata()) {
+            (Ok(open), Ok(named)) => identity(open) == identity(named),
+            _ => false,
+        }
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -285,6 +299,31 @@ mod tests {
         assert!(buf[..4096].iter().all(|byte| *byte == 0) || buf[..4096].iter().all(|byte| *byte == 7));
         assert!(buf[4096..].iter().all(|byte| *byte == 7));
         device.discard(0, 0).unwrap();
+    }
+
+    #[test]
+    fn an_image_that_was_replaced_is_not_in_place() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        let device = FileDevice::create(&path, MIB).unwrap();
+        assert!(device.is_in_place());
+        std::fs::copy(&path, folder.path().join("copy")).unwrap();
+        std::fs::rename(folder.path().join("copy"), &path).unwrap();
+        assert!(!device.is_in_place());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!device.is_in_place());
+    }
+
+    #[test]
+    fn what_was_just_written_is_read_at_once_or_not_at_all() {
+        let folder = folder();
+        let device = FileDevice::create(&folder.path().join("disk"), MIB).unwrap();
+        device.write_at(100, b"hello").unwrap();
+        let mut buf = [0; 5];
+        if device.read_at_once(100, &mut buf).unwrap() {
+            assert_eq!(&buf, b"hello");
+        }
+        assert!(!device.read_at_once(MIB - 1, &mut buf).unwrap());
     }
 
     #[test]

@@ -7,22 +7,25 @@
 //! - [`FileDevice`]: an image file or a block device, locked against other processes.
 //! - [`MemoryDevice`]: sparse memory, for tests and for what-if runs.
 //! - [`RecordingDevice`]: remembers every write and flush, and shows what a power failure could have left.
-//! - [`FaultDevice`]: fails, corrupts or vanishes on demand.
+//! - [`FaultDevice`]: fails, hangs, corrupts, vanishes and comes back on demand.
+//! - [`DeadlineDevice`]: gives up waiting for another one that does not answer.
 //!
 //! What every device promises:
 //! 1. A read or write is whole or an error; one that reaches past the end is an error and changes nothing.
 //! 2. A write is durable when a later flush has returned, not before; until then it may be lost or torn at 512 bytes.
 //! 3. A discarded range reads as zeros or as before. It is a hint, and not supporting it is not an error.
 
-use std::io;
+use std::{io, sync::Arc};
 
 mod backing;
+mod deadline;
 mod fault;
 mod file;
 mod holder;
 mod memory;
 mod recording;
 
+pub use deadline::DeadlineDevice;
 pub use fault::{Effect, Fault, FaultDevice, Operation};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
@@ -44,6 +47,30 @@ pub trait Device: Send + Sync {
 
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// As [`Device::write_at`], of bytes that the device may hold on to.
+    fn write_shared(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
+        self.write_at(offset, bytes)
+    }
+
+    /// Fills `buf` from `offset` on if that takes no waiting for a device; `false`, with anything in `buf`, if it does or
+    /// nobody knows.
+    fn read_at_once(&self, _offset: u64, _buf: &mut [u8]) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// From now on, waits for no request that does not come back.
+    fn give_up(&self) {}
+
+    /// Requests that were given up and have not come back: what they write may still land.
+    fn outstanding(&self) -> usize {
+        0
+    }
+
+    /// Whether this is what is now found under its name, as far as there is a name: not an image that was replaced.
+    fn is_in_place(&self) -> bool {
+        true
+    }
 
     /// Returns when every write that returned before is durable.
     fn flush(&self) -> io::Result<()>;

@@ -14,9 +14,12 @@
 
 mod stored;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -31,6 +34,9 @@ use crate::{
     format::space::{Class, PhysicalPointer, Span, table::Row},
     units::{ChunkId, Txg, VdevId},
 };
+
+/// How long somebody who only wants to show a chunk waits for it.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// The hint of a chunk whose map is not loaded: anything may fit.
 const UNKNOWN: u32 = u32::MAX;
@@ -321,11 +327,12 @@ impl Chunk {
         released
     }
 
-    /// How many free sectors lie in pieces shorter than `limit`; what is not loaded does not count.
+    /// How many free sectors lie in pieces shorter than `limit`; what is not loaded does not count, nor what is being
+    /// loaded, from a device that may not answer.
     pub(super) fn in_pieces_below(&self, limit: u32) -> u64 {
-        match &self.state.lock().map {
-            Map::Loaded(map) => map.in_pieces_below(limit),
-            Map::Unloaded(_) => 0,
+        match self.state.try_lock_for(GLANCE).as_deref() {
+            Some(State { map: Map::Loaded(map), .. }) => map.in_pieces_below(limit),
+            _ => 0,
         }
     }
 

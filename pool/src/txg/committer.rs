@@ -1,4 +1,7 @@
-//! The thread that commits every few seconds, and at once when much is dirty.
+//! The thread that commits every few seconds, at once when much is dirty, and for everybody who asks.
+//!
+//! While it runs, no other thread commits: should a device keep the commit waiting, only this thread waits with it, and
+//! all others are free to be told so.
 
 use std::{
     sync::Arc,
@@ -21,7 +24,11 @@ impl Committer {
     pub fn spawn(engine: Arc<Engine>, interval: Duration) -> Committer {
         let (stop, stopped) = bounded(0);
         let kicks = engine.kicks();
-        let body = move || run(&engine, interval, &stopped, &kicks);
+        engine.set_committer(true);
+        let body = move || {
+            let _released = Released(&engine);
+            run(&engine, interval, &stopped, &kicks);
+        };
         let thread =
             thread::Builder::new().name("cenote-committer".into()).spawn(body).expect("the system can start threads");
         Committer { stop: Some(stop), thread: Some(thread) }
@@ -39,10 +46,19 @@ fn run(engine: &Engine, interval: Duration, stopped: &Receiver<()>, kicks: &Rece
             return;
         }
         // A failure closes the pool to changes, and everybody who asks is told.
-        if let Err(error) = engine.commit() {
+        if let Err(error) = engine.serve() {
             tracing::error!("cannot commit: {error}");
             return;
         }
+    }
+}
+
+/// However the thread ends: from then on, whoever needs a commit makes it.
+struct Released<'a>(&'a Engine);
+
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        self.0.set_committer(false);
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -33,6 +34,7 @@ use crate::{
         workers::Workers,
     },
     units::{Guid, Txg},
+    vdev::Suspension,
 };
 
 /// The number under which the catalogue is open. No data set has it.
@@ -132,6 +134,20 @@ pub struct Engine {
     failed: OnceLock<String>,
     kick: Sender<()>,
     kicked: Receiver<()>,
+    /// What the committer is asked for, while there is one.
+    orders: Mutex<Orders>,
+    settled: Condvar,
+}
+
+/// Commits that others have asked the committer for. Whoever asks draws a number; a commit that begins later serves all
+/// numbers drawn before.
+#[derive(Default)]
+struct Orders {
+    has_committer: bool,
+    drawn: u64,
+    served: u64,
+    /// One of them wants a commit even if nothing has changed.
+    anyway: bool,
 }
 
 impl Engine {
@@ -168,6 +184,14 @@ impl Engine {
             failed: OnceLock::new(),
             kick,
             kicked,
+            orders: Mutex::default(),
+            settled: Condvar::new(),
+        });
+        let weak = Arc::downgrade(&engine);
+        engine.storage.vdevs.suspension().watch(move || {
+            if let Some(engine) = weak.upgrade() {
+                engine.tell();
+            }
         });
         let catalogue = Head::new(CATALOGUE, Arc::downgrade(&engine), root, uberblock.is_none());
         assert!(engine.catalogue.set(catalogue).is_ok());
@@ -268,29 +292,80 @@ impl Engine {
     }
 
     /// Brings everything done before the call to stable storage. Callers that come together share a commit.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`] if the pool is suspended, or becomes so meanwhile, and nobody is to wait for its end. What was
+    /// done before the call is committed nevertheless when the pool is resumed.
     pub fn commit(&self) -> Result<Txg> {
-        self.commit_if(|| self.touched.load(Ordering::Relaxed))
+        self.commit_if(false)
+    }
+
+    /// As [`Engine::commit`], but waits neither for the end of a suspension nor longer than `patience`: then there is no
+    /// commit, yet.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`] if the pool is suspended, or becomes so meanwhile.
+    pub fn commit_within(&self, patience: Duration) -> Result<Option<Txg>> {
+        let end = Instant::now() + patience;
+        let mut orders = self.orders.lock();
+        orders.drawn += 1;
+        let number = orders.drawn;
+        while orders.has_committer && orders.served < number {
+            self.not_failed()?;
+            if let Some(why) = self.suspension().reason() {
+                return Err(Error::Suspended(why));
+            }
+            let _ = self.kick.try_send(());
+            if self.settled.wait_until(&mut orders, end).timed_out() {
+                return Ok(None);
+            }
+        }
+        let is_served = orders.served >= number;
+        drop(orders);
+        self.not_failed()?;
+        if is_served { Ok(Some(self.committed())) } else { self.commit_here(false).map(Some) }
     }
 
     /// Commits even if nothing has changed: what was freed becomes free for use two commits later.
     pub fn commit_anyway(&self) -> Result<Txg> {
-        self.commit_if(|| true)
+        self.commit_if(true)
     }
 
-    fn commit_if(&self, needed: impl Fn() -> bool) -> Result<Txg> {
+    /// Commits on this thread, or has the committer do it and waits.
+    fn commit_if(&self, anyway: bool) -> Result<Txg> {
+        let mut orders = self.orders.lock();
+        orders.drawn += 1;
+        orders.anyway |= anyway;
+        let number = orders.drawn;
+        while orders.has_committer {
+            if orders.served >= number {
+                return self.not_failed().map(|()| self.committed());
+            }
+            self.not_failed()?;
+            self.not_suspended()?;
+            // A full channel means that the committer has been told.
+            let _ = self.kick.try_send(());
+            self.settled.wait(&mut orders);
+        }
+        drop(orders);
+        self.commit_here(anyway)
+    }
+
+    /// Commits on this thread, whatever else there is.
+    fn commit_here(&self, anyway: bool) -> Result<Txg> {
         let target = *self.gate.read();
         let _syncing = self.syncing.lock();
         if self.committed() >= target || self.read_only {
             return Ok(self.committed());
         }
-        self.writable()?;
-        if !needed() {
+        self.not_failed()?;
+        if !anyway && !self.touched.load(Ordering::Relaxed) {
             return Ok(self.committed());
         }
         assert!(!self.log.is_applying(), "the intent log is put back before anything is committed");
         self.storage.space.ease_holds();
         let unwinding = FailOnPanic(self);
-        let outcome = sync::run(self);
+        let outcome = Suspension::patiently(|| sync::run(self));
         std::mem::forget(unwinding);
         match outcome {
             Ok(txg) => {
@@ -313,6 +388,45 @@ impl Engine {
         let committed = self.committed();
         let hold = self.storage.space.hold(committed);
         Ok((hold, find(committed)?))
+    }
+
+    /// From now on there is, or is no more, a thread that calls [`Engine::serve`] when it is told to.
+    pub(super) fn set_committer(&self, has_committer: bool) {
+        self.orders.lock().has_committer = has_committer;
+        self.tell();
+    }
+
+    /// Makes the commits that were asked for, on the committer's thread.
+    pub(super) fn serve(&self) -> Result<Txg> {
+        let (drawn, anyway) = {
+            let mut orders = self.orders.lock();
+            (orders.drawn, std::mem::take(&mut orders.anyway))
+        };
+        let outcome = self.commit_here(anyway);
+        self.orders.lock().served = drawn;
+        self.tell();
+        outcome
+    }
+
+    /// Has everybody who waits for a commit look again.
+    fn tell(&self) {
+        // Whoever has looked and is about to wait holds the lock.
+        drop(self.orders.lock());
+        self.settled.notify_all();
+    }
+
+    /// Whether errors of the devices have suspended the pool.
+    pub fn suspension(&self) -> &Suspension {
+        self.storage.vdevs.suspension()
+    }
+
+    /// Fails if the pool is suspended and nobody is to wait for its end.
+    fn not_suspended(&self) -> Result<()> {
+        let suspension = self.suspension();
+        match suspension.is_suspended() && !suspension.is_waiting() {
+            true => Err(Error::Suspended(suspension.reason().unwrap_or_default())),
+            false => Ok(()),
+        }
     }
 
     /// Closes the gate, opens the next transaction group, and hands the one that was open and all that changed in it to
@@ -339,11 +453,30 @@ impl Engine {
 
     /// Fails if the pool takes no changes.
     pub fn writable(&self) -> Result<()> {
-        match self.failed.get() {
-            Some(why) => Err(Error::Closed(why.clone())),
-            None if self.read_only => Err(Error::Closed("it was imported read-only".into())),
-            None => Ok(()),
+        if self.read_only {
+            return Err(Error::Closed("it was imported read-only".into()));
         }
+        self.not_failed()?;
+        self.not_suspended()
+    }
+
+    /// Fails if a commit has failed for good.
+    pub(crate) fn not_failed(&self) -> Result<()> {
+        self.failed.get().map_or(Ok(()), |why| Err(Error::Closed(why.clone())))
+    }
+
+    /// Why a commit has failed for good, if one has: then only importing the pool again helps.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
+    /// Gives up what was not committed: whoever waits for a suspended device gets an error, and the pool takes no more
+    /// changes.
+    pub fn abandon(&self) {
+        let _ = self.failed.set("what was not committed was given up".into());
+        self.suspension().abandon();
+        self.storage.vdevs.devices().iter().for_each(|device| device.give_up());
+        self.tell();
     }
 
     /// Takes no more changes. A failed commit leaves the last committed state on the devices and nobody knows how much
@@ -352,6 +485,7 @@ impl Engine {
         tracing::error!("the pool takes no more changes: {error}");
         // If another failure came first, that one is told.
         let _ = self.failed.set(format!("a commit has failed: {error}"));
+        self.tell();
     }
 
     /// Told when a commit should come soon.

@@ -179,7 +179,7 @@ impl Still<'_> {
         let mut sum = LabelsExamined::default();
         for vdev in self.engine.storage().vdevs.all() {
             for leaf in vdev.leaves() {
-                let device = &**leaf.device();
+                let device = &*leaf.device();
                 let parts =
                     [mend::mend_labels(device, write), mend::mend_uberblocks(device, self.engine.guid(), write)];
                 for part in parts {

@@ -28,7 +28,7 @@ use crate::{
         head::{Frozen, Head, OpError, Plain},
     },
     units::Txg,
-    vdev::uberblocks,
+    vdev::{Leaf, uberblocks},
 };
 
 /// How many copies the catalogue's nodes have.
@@ -123,7 +123,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     let mut written = Vec::with_capacity(frozen.len());
     store_records(engine, &frozen)?;
     engine.wait_landed(txg);
-    engine.writable()?;
+    engine.not_failed()?;
     for frozen in frozen {
         written.push(write_tree(engine, txg, frozen, engine.metadata_copies())?);
     }
@@ -147,12 +147,41 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
         log,
         counters: vec![(CATALOGUE_LEVEL, level.into())],
     };
-    let devices = engine.storage.vdevs.devices();
-    let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
-    uberblocks::write_uberblock(&devices, &uberblock)?;
-    engine.storage.vdevs.flush()?;
+    publish(engine, &uberblock)?;
     engine.storage.space.committed(txg);
     Ok(txg)
+}
+
+/// Makes a commit count: its uberblock on the devices, and flushed. A device that does not get it is told in the log, and
+/// is behind until the next commit; only if none gets it, the commit has to wait.
+fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
+    let vdevs = engine.storage.vdevs.all();
+    let leaves: Vec<&Leaf> = vdevs.iter().flat_map(|vdev| vdev.leaves()).collect();
+    let suspension = engine.storage.vdevs.suspension();
+    loop {
+        let era = suspension.era();
+        let devices: Vec<Arc<dyn Device>> = leaves.iter().map(|leaf| leaf.device()).collect();
+        let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+        let (mut reached, mut failures) = (Vec::new(), Vec::new());
+        for (leaf, written) in leaves.iter().zip(uberblocks::write_uberblock(&devices, uberblock)) {
+            leaf.count_uberblock(written.as_ref().err());
+            match written {
+                Ok(()) => reached.push(leaf),
+                Err(error) => failures.push(error),
+            }
+        }
+        if reached.is_empty() {
+            leaves.iter().for_each(|leaf| leaf.note_fault());
+            suspension.hold(era, failures.swap_remove(0))?;
+            continue;
+        }
+        engine.storage.vdevs.flush()?;
+        // A device that was away meanwhile may have lost the uberblock with its cache.
+        if suspension.era() == era {
+            reached.iter().for_each(|leaf| leaf.note_uberblock(uberblock.txg));
+            return Ok(());
+        }
+    }
 }
 
 /// Stores every record that the frozen trees refer to and no worker has taken.

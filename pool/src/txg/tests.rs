@@ -15,6 +15,8 @@ use crate::{
     units::{MIB, Txg},
 };
 
+mod suspension;
+
 const POLICY: Policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 };
 /// Where the test's one tree stands in the catalogue.
 const TREE: Key = Key::new(1, 1, 0);
@@ -41,7 +43,11 @@ fn settings() -> Settings {
 }
 
 fn create(device: Arc<dyn Device>, seed: u64) -> (Arc<Engine>, Arc<Head>) {
-    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    create_with(device, seed, 12)
+}
+
+fn create_with(device: Arc<dyn Device>, seed: u64, ashift: u8) -> (Arc<Engine>, Arc<Head>) {
+    let options = CreateOptions { settings: settings(), ashift, ..CreateOptions::new("tank") };
     let pool = admin::create(vec![device], &options, Arc::new(SeededEnv::new(seed))).unwrap();
     let engine = pool.engine().clone();
     engine.set_client(Arc::new(OneTree));
@@ -180,22 +186,72 @@ fn crash_run(seed: u64) {
     }
 }
 
+/// What does not compress.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// As [`put`], of what does not compress, if there is room.
+fn put_noise(head: &Head, offset: u64, len: usize) -> Result<()> {
+    head.admit(len as u64)?;
+    head.update(|view, batch| -> Result<(), Plain> {
+        let record = head.record(view.txg(), POLICY, noise(offset, len));
+        batch.put(Key::new(7, 0, offset), [], Some(&Block::Pending(record)));
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn delete(head: &Head, offset: u64) {
+    let key = Key::new(7, 0, offset);
+    let delete = |view: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
+        batch.kill(view.get(key)?.unwrap().block().unwrap());
+        batch.delete(key);
+        Ok(())
+    };
+    head.update(delete).unwrap();
+}
+
+/// Every second sector of a full pool becomes free, and records of 128 KiB are written there: each then lies in some 256
+/// pieces, which one header cannot name.
+#[test]
+fn records_are_stored_in_lonely_sectors() {
+    let (engine, head) = create_with(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1, 9);
+    let small = (0..).find(|&offset| put_noise(&head, offset, 512).is_err()).unwrap();
+    engine.commit().unwrap();
+    (0..small).step_by(2).for_each(|offset| delete(&head, offset));
+    let large = small..small + 60;
+    large.clone().for_each(|offset| put_noise(&head, offset, 128 << 10).unwrap());
+    engine.commit().unwrap();
+    let mut scattered = 0;
+    for offset in large.clone() {
+        let entry = head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, offset))?.unwrap()) }).unwrap();
+        let pointer = entry.block().unwrap().pointer().unwrap();
+        assert_eq!(*engine.read_block(&pointer).unwrap(), noise(offset, 128 << 10));
+        scattered += usize::from(engine.storage().extents(&pointer).unwrap().len() > 100);
+    }
+    assert!(scattered > 10, "{scattered} records lie in lonely sectors");
+    assert_eq!(findings(&engine, Some(&head)), []);
+    large.chain((1..small).step_by(2)).for_each(|offset| delete(&head, offset));
+    for _ in 0..4 {
+        engine.commit_anyway().unwrap();
+    }
+    assert_eq!(findings(&engine, Some(&head)), []);
+    let totals = engine.space_totals();
+    assert!(totals.allocated < totals.size / 50, "{totals:?}");
+}
+
 /// Fills the pool with small records, frees every second one, and writes large ones into the holes.
 #[test]
 fn records_without_contiguous_room_are_stored_in_pieces() {
     let (engine, head) = create(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1);
-    // What does not compress, and what the model can tell from its first byte.
-    let noise = |seed: u64, len: usize| -> Vec<u8> {
-        let mut state = seed | 1;
-        (0..len)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state as u8
-            })
-            .collect()
-    };
     let put = |offset: u64, len: usize| -> Result<()> {
         head.admit(len as u64)?;
         head.update(|view, batch| -> Result<(), Plain> {

@@ -218,7 +218,7 @@ mod tests {
         let device = MemoryDevice::new("disk", SIZE);
         device.write_at(0, b"XFSB").unwrap();
         write_new_labels(&device, &sample(900)).unwrap();
-        uberblocks::write_uberblock(&[&device], &uberblock::tests::sample(900, 2, 1, 5)).unwrap();
+        uberblocks::write_uberblock(&[&device], &uberblock::tests::sample(900, 2, 1, 5)).remove(0).unwrap();
         write_new_labels(&device, &sample(1)).unwrap();
         assert_eq!(probe_foreign(&device).unwrap(), None);
         assert_eq!(read_label(&device).unwrap().unwrap().txg, Txg(1));

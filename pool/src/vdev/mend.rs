@@ -119,7 +119,7 @@ mod tests {
         let device = MemoryDevice::new("disk", SIZE);
         labels::write_new_labels(&device, &sample(7)).unwrap();
         for txg in 1..=40 {
-            write_uberblock(&[&device], &uberblock::tests::sample(txg, 1, 0, 0)).unwrap();
+            write_uberblock(&[&device], &uberblock::tests::sample(txg, 1, 0, 0)).remove(0).unwrap();
         }
         device
     }

@@ -4,8 +4,12 @@
 //! only kind is the [`Leaf`], one device. A mirror or a RAID-Z vdev would be a second implementation of the trait that
 //! owns several leaves; nothing above would change, because chunks name a vdev and an offset in it.
 //!
+//! A device that fails suspends the whole pool: see [`Suspension`].
+//!
 //! A vdev does not verify what it reads: checksums are in the pointers, which are known above. Whoever finds a mismatch
 //! tells the vdev with [`Vdev::note_checksum_error`], so that the count stands beside the device that earned it.
+
+use std::sync::Arc;
 
 use crate::{
     error::Result,
@@ -16,10 +20,13 @@ mod counters;
 pub mod labels;
 mod leaf;
 pub mod mend;
+mod suspension;
 pub mod uberblocks;
+mod unflushed;
 
 pub use counters::{Counters, Counts};
-pub use leaf::Leaf;
+pub use leaf::{Health, Leaf};
+pub use suspension::{Era, Suspension};
 
 /// A top-level virtual device.
 pub trait Vdev: Send + Sync {
@@ -29,6 +36,9 @@ pub trait Vdev: Send + Sync {
     /// Its name for life. A leaf's is its device's.
     fn guid(&self) -> Guid;
 
+    /// From now on, errors of the devices below suspend the pool that this is of, if it can be resumed.
+    fn join(&self, suspension: &Arc<Suspension>);
+
     /// What it gives to the pool, in bytes.
     fn size(&self) -> u64;
 
@@ -36,7 +46,12 @@ pub trait Vdev: Send + Sync {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
     /// Writes all of `bytes` at `offset`.
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write_shared(offset, Arc::new(bytes.to_vec()))
+    }
+
+    /// As [`Vdev::write`], without a copy: the bytes are kept until they are durable.
+    fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()>;
 
     /// Returns when every write that returned before is durable.
     fn flush(&self) -> Result<()>;

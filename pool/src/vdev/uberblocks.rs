@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use super::labels::{failed, offsets};
 use crate::{
     device::Device,
-    error::{Error, Result},
+    error::Result,
     format::{
         label::{RING_AT, RING_SIZE, uberblock_offset},
         uberblock::{Epoch, UBERBLOCK_SIZE, Uberblock, slot},
@@ -28,28 +28,11 @@ use crate::{
     units::{Guid, Txg},
 };
 
-/// What became of an uberblock that at least one device got.
-#[derive(Debug)]
-pub struct Written {
-    /// How many devices got it, in at least one of their labels.
-    pub reached: usize,
-    /// The first error of each other device.
-    pub failures: Vec<Error>,
-}
-
-/// Writes an uberblock to its slot in all labels of all devices; all are tried. The caller flushes.
-///
-/// # Errors
-/// The first device's error if no device got it. Then the commit did not happen, unless the devices are lying.
-pub fn write_uberblock(devices: &[&dyn Device], uberblock: &Uberblock) -> Result<Written> {
+/// Writes an uberblock to its slot in all labels of all devices, and tells of each whether it got it. All are tried; the
+/// commit has happened if one got it and the caller's flush succeeds.
+pub fn write_uberblock(devices: &[&dyn Device], uberblock: &Uberblock) -> Vec<Result<()>> {
     let block = uberblock.encode();
-    let results = devices.iter().map(|device| write_to_device(*device, uberblock.txg, &block));
-    let mut failures: Vec<Error> = results.filter_map(Result::err).collect();
-    match devices.len() - failures.len() {
-        0 if failures.is_empty() => Err(Error::Request("a pool without devices cannot commit".to_owned())),
-        0 => Err(failures.swap_remove(0)),
-        reached => Ok(Written { reached, failures }),
-    }
+    devices.iter().map(|device| write_to_device(*device, uberblock.txg, &block)).collect()
 }
 
 /// Succeeds if at least one label got the block.
@@ -215,7 +198,7 @@ mod tests {
     fn the_ring_keeps_the_last_commits_of_this_pool() {
         let device = disk();
         for txg in 1..=50 {
-            write_uberblock(&[&device], &sample(txg, 1, 0, 0)).unwrap();
+            write_uberblock(&[&device], &sample(txg, 1, 0, 0)).remove(0).unwrap();
         }
         let found = read_uberblocks(&device, POOL).unwrap();
         assert_eq!(txgs(&found), (51 - RING_SLOTS..=50).rev().collect::<Vec<_>>());
@@ -237,8 +220,7 @@ mod tests {
         for on in [Operation::Write, Operation::Read] {
             bad.inject(Fault { range: 0..last, ..Fault::failing(on) });
         }
-        let written = write_uberblock(&[&bad], &sample(5, 1, 0, 0)).unwrap();
-        assert_eq!((written.reached, written.failures.len()), (1, 0));
+        write_uberblock(&[&bad], &sample(5, 1, 0, 0)).remove(0).unwrap();
         assert_eq!(txgs(&read_uberblocks(&bad, POOL).unwrap()), [5]);
     }
 
@@ -246,13 +228,11 @@ mod tests {
     fn all_devices_are_tried_and_one_is_enough() {
         let (bad, good) = (FaultDevice::new(Arc::new(disk())), disk());
         bad.vanish();
-        let written = write_uberblock(&[&bad, &good], &sample(5, 1, 0, 0)).unwrap();
-        assert_eq!((written.reached, written.failures.len()), (1, 1));
+        let written = write_uberblock(&[&bad, &good], &sample(5, 1, 0, 0));
+        assert_eq!(written.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true]);
         let ranking = find_uberblocks(&[&bad, &good], POOL).unwrap();
         assert_eq!(ranking.standings, [Standing::Empty, Standing::Current]);
-        assert!(write_uberblock(&[&bad], &sample(6, 1, 0, 0)).is_err());
         assert!(find_uberblocks(&[&bad], POOL).is_err());
-        assert!(write_uberblock(&[], &sample(6, 1, 0, 0)).is_err());
     }
 
     #[test]
@@ -261,7 +241,7 @@ mod tests {
         let devices = [recorder.wrap(disk()), recorder.wrap(disk())];
         let devices: Vec<&dyn Device> = devices.iter().map(|device| device as &dyn Device).collect();
         let commit = |txg| {
-            write_uberblock(&devices, &sample(txg, 1, 0, 0)).unwrap();
+            write_uberblock(&devices, &sample(txg, 1, 0, 0)).into_iter().for_each(Result::unwrap);
             devices.iter().for_each(|device| device.flush().unwrap());
         };
         commit(1);

@@ -192,8 +192,8 @@ fn a_gang_header() {
         Piece { address: address(130, 40), bytes: 100 },
     ];
     let stored = pieces.iter().map(|piece| piece.bytes).sum();
-    let bytes = golden::compare("gang", &gang::encode(&pieces, SECTOR));
-    assert_eq!(gang::decode(&bytes, stored, SECTOR), Ok(pieces.to_vec()));
+    let bytes = golden::compare("gang", &gang::encode(0, &pieces, SECTOR));
+    assert_eq!(gang::decode(&bytes, stored, SECTOR), Ok(gang::Header { level: 0, pieces: pieces.to_vec() }));
 }
 
 #[test]

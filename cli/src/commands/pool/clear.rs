@@ -1,4 +1,4 @@
-//! `pool clear`: the errors of devices are forgotten.
+//! `pool clear`: a pool goes on after its devices have failed, and their errors are forgotten.
 
 use clap::Args;
 
@@ -9,11 +9,15 @@ use crate::protocol::Request;
 
 /// Arguments of `pool clear`.
 #[derive(Args, Debug)]
-#[command(after_help = "The list of damaged files stays: a scrub that does not find them any more clears it.
+#[command(
+    after_help = "A suspended pool goes on where it stood still: nothing is lost that programs were told is written.
+A device that came back as another one, or as an older state of itself, is refused.
+The list of damaged files stays: a scrub that does not find them any more clears it.
 
 Examples:
   pool clear tank
-  pool clear tank /srv/tank.img")]
+  pool clear tank /srv/tank.img"
+)]
 pub struct Arguments {
     /// The pool
     #[arg(value_name = "POOL")]
@@ -25,7 +29,7 @@ pub struct Arguments {
 
 /// Clears.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let pool = pool_name("clear", &arguments.pool)?;
+    let pool = pool_name("clear errors for", &arguments.pool)?;
     context.run(&pool, Request::Clear { device: arguments.device.clone() })?;
     Ok(Exit::Done)
 }

@@ -11,7 +11,7 @@ use crate::protocol::{HostRequest, HostResponse};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   pool export tank
-  pool export -a")]
+  pool export --abandon tank                 without what cannot be written")]
 pub struct Arguments {
     /// All pools
     #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]
@@ -19,6 +19,9 @@ pub struct Arguments {
     /// Unmount what is in use
     #[arg(short = 'f')]
     force: bool,
+    /// Give up what a suspended pool cannot write: it is left as its last commit
+    #[arg(long)]
+    abandon: bool,
     /// The pools
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
@@ -30,7 +33,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         true => context.executor.known_pools()?,
         false => arguments.pools.iter().map(|text| pool_name("export", text)).collect::<Result<_, _>>()?,
     };
-    match context.host(HostRequest::Export { pools, force: arguments.force })? {
+    match context.host(HostRequest::Export { pools, force: arguments.force, abandon: arguments.abandon })? {
         HostResponse::Done => Ok(Exit::Done),
         _ => Err(unexpected_answer()),
     }

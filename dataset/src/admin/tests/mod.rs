@@ -5,6 +5,7 @@ mod concurrency;
 mod crash;
 mod durable;
 mod findings;
+mod full;
 mod limits;
 mod model;
 mod requests;

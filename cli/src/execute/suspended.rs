@@ -1,0 +1,66 @@
+//! A pool whose devices keep a commit waiting: what is refused meanwhile, how it goes on, how it is given up.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::{
+    device::{Access, Device},
+    error::Error,
+    txg::Engine,
+};
+
+use super::{devices, open_pool::OpenPool, refusal::OrRefused};
+use crate::{failure::Failure, protocol::Request};
+
+/// How long resuming waits for the commit that stood still.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The refusal of what cannot be done because the pool is suspended, if it is.
+pub(crate) fn refusal(engine: &Engine, pool: &str) -> Option<Failure> {
+    let why = engine.suspension().reason()?;
+    Some(Failure::engine("use", pool, &Error::Suspended(why)))
+}
+
+/// Whether a request is answered although the pool is suspended: it asks no device, or is about the suspension itself.
+pub(crate) fn is_answered_anyway(request: &Request) -> bool {
+    let about_itself = matches!(request, Request::Clear { .. } | Request::Abandon);
+    about_itself || matches!(request, Request::Ping | Request::Status | Request::IoCounters | Request::Mounts)
+}
+
+/// Whether a request only looks, at what may be in memory.
+fn only_reads(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Pool { .. }
+            | Request::History { .. }
+            | Request::List { .. }
+            | Request::Holds { .. }
+            | Request::Entries { .. }
+            | Request::Read { .. }
+            | Request::CopyOut { .. }
+            | Request::Send { .. }
+    )
+}
+
+impl OpenPool {
+    /// Refuses at once what needs a commit, which would not come.
+    pub(super) fn check_not_suspended(&self, request: &Request) -> Result<(), Failure> {
+        if is_answered_anyway(request) || only_reads(request) {
+            return Ok(());
+        }
+        refusal(self.engine(), self.name().as_str()).map_or(Ok(()), Err)
+    }
+
+    /// Forgets the errors of the devices, or of one of them. Takes the devices of a suspended pool back, resumes it, and
+    /// waits for the commit.
+    pub(super) fn clear(&self, device: Option<&str>) -> Result<(), Failure> {
+        const ACTION: &str = "clear errors for";
+        self.clear_counters(device)?;
+        let reopen = |path: &str| -> pool::error::Result<Arc<dyn Device>> {
+            let access = if self.engine().read_only() { Access::ReadOnly } else { Access::ReadWrite };
+            Ok(devices::open_all(&[path.into()], access)?.remove(0))
+        };
+        self.pool.clear(&reopen).or_refused(ACTION, self.name())?;
+        self.engine().commit_within(PATIENCE).or_refused(ACTION, self.name())?;
+        Ok(())
+    }
+}

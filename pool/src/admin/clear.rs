@@ -1,0 +1,77 @@
+//! Going on after a device has failed.
+//!
+//! A suspended pool stands still in the middle of a commit. To go on, each of its devices must be the one it was: by its
+//! label, and with no older a state than it was given, since what came before that was forgotten here. What its cache may
+//! have lost is written to it again, and whoever was held tries again.
+//!
+//! A device that still has requests under way that were given up cannot be taken back: they could land at any later time,
+//! on top of what was written since.
+
+use std::sync::Arc;
+
+use super::pool::Pool;
+use crate::{
+    device::Device,
+    error::{Error, Result},
+    format::label::{Label, usable_size},
+    vdev::{Leaf, Vdev, labels, uberblocks},
+};
+
+impl Pool {
+    /// Takes all devices back, opened anew by `reopen` where they do not answer as they are, forgets their errors and
+    /// resumes the pool. If one is refused, all is as before.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a device does not answer, [`Error::Request`] if it is not what it was.
+    pub fn clear(&self, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<()> {
+        self.engine().not_failed()?;
+        let label = self.label();
+        let vdevs = self.engine().storage().vdevs.all();
+        let leaves: Vec<&Leaf> = vdevs.iter().flat_map(|vdev| vdev.leaves()).collect();
+        let found: Vec<_> = leaves.iter().map(|leaf| find(&label, leaf, reopen)).collect::<Result<_>>()?;
+        if self.engine().suspension().is_suspended() {
+            leaves.iter().zip(found).try_for_each(|(leaf, device)| leaf.take_back(device))?;
+        }
+        leaves.iter().for_each(|leaf| leaf.counters().clear_errors());
+        self.engine().suspension().resume();
+        Ok(())
+    }
+}
+
+/// The device of a leaf, as it is or opened anew.
+fn find(label: &Label, leaf: &Leaf, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<Arc<dyn Device>> {
+    let present = leaf.device();
+    if present.outstanding() > 0 {
+        let problem = format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
+        return Err(Error::Request(problem));
+    }
+    if present.is_in_place() && verify(label, leaf, &*present).is_ok() {
+        return Ok(present);
+    }
+    // It is locked as long as it is open.
+    drop(present);
+    leaf.let_go();
+    let device = reopen(leaf.name())?;
+    verify(label, leaf, &*device)?;
+    Ok(device)
+}
+
+/// Refuses a device that is not the one it was.
+fn verify(label: &Label, leaf: &Leaf, device: &dyn Device) -> Result<()> {
+    let refused = |problem: &str| Err(Error::Request(format!("{} {problem}", device.name())));
+    let Some(found) = labels::read_label(device)? else { return refused("holds no Cenote pool") };
+    if (found.pool, found.device) != (label.pool, leaf.guid()) {
+        return refused("is not the device that was there: it belongs elsewhere");
+    }
+    if found.epoch != label.epoch {
+        return refused("was imported elsewhere meanwhile, or is older than this import");
+    }
+    if usable_size(device.size()) < leaf.size() {
+        return refused("is smaller than it was");
+    }
+    let newest = uberblocks::read_uberblocks(device, label.pool)?.first().map(|uberblock| uberblock.txg);
+    if newest.unwrap_or_default() < leaf.newest_uberblock() {
+        return refused("is older than what was written to it");
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! A device that gives up waiting for another one.
+//!
+//! A read or write of a file cannot be called back once the system has it: on a file server that is away, or a disk that
+//! has died in its own way, it may take for ever. So requests are carried out by threads of this device, and whoever asked
+//! waits for the answer no longer than the deadline. From then on the device counts as lost, and everything asked of it
+//! fails at once, until the last request that was given up has come back ([`Device::outstanding`]): what it was to write
+//! may land until then.
+//!
+//! What needs no waiting is done by the caller itself: see [`Device::read_at_once`].
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+use super::Device;
+
+/// A device around another one, which must answer in time.
+pub struct DeadlineDevice {
+    inner: Arc<dyn Device>,
+    /// In milliseconds.
+    deadline: AtomicU64,
+    given_up: AtomicBool,
+    crew: Crew,
+    lost: Arc<AtomicUsize>,
+}
+
+/// How long it takes at most until a waiter notices that it is to give up.
+const GLANCE: Duration = Duration::from_millis(100);
+
+impl DeadlineDevice {
+    /// Wraps `inner`, which has `deadline` for each request.
+    pub fn new(inner: Arc<dyn Device>, deadline: Duration) -> DeadlineDevice {
+        DeadlineDevice {
+            inner,
+            deadline: AtomicU64::new(in_millis(deadline)),
+            given_up: AtomicBool::new(false),
+            crew: Crew::default(),
+            lost: Arc::default(),
+        }
+    }
+
+    /// Changes how long a request may take.
+    pub fn set_deadline(&self, deadline: Duration) {
+        self.deadline.store(in_millis(deadline), Ordering::Relaxed);
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        if self.outstanding() > 0 {
+            return Err(late("it has not answered an earlier request"));
+        }
+        let (tell, answer) = bounded(1);
+        let settled = Arc::new(AtomicBool::new(false));
+        let (inner, lost, on_thread) = (self.inner.clone(), self.lost.clone(), settled.clone());
+        self.crew.submit(Box::new(move || {
+            let result = work(&*inner);
+            // Whoever gets the answer may close the device, and open it again at once.
+            drop(inner);
+            // Nobody may be there to hear it.
+            let _ = tell.send(result);
+            if on_thread.swap(true, Ordering::AcqRel) {
+                lost.fetch_sub(1, Ordering::AcqRel);
+            }
+        }));
+        let deadline = Duration::from_millis(self.deadline.load(Ordering::Relaxed));
+        match self.wait(&answer, deadline) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the request was dropped")),
+            Err(RecvTimeoutError::Timeout) => {
+                self.lost.fetch_add(1, Ordering::AcqRel);
+                if !settled.swap(true, Ordering::AcqRel) {
+                    return Err(late(&format!("it has not answered for {} seconds", deadline.as_secs_f32())));
+                }
+                // It came in the last instant.
+                self.lost.fetch_sub(1, Ordering::AcqRel);
+                answer.recv().unwrap_or_else(|_| Err(io::Error::other("the request was dropped")))
+            }
+        }
+    }
+
+    /// The answer, if it comes in time and nobody has given up.
+    fn wait<T>(&self, answer: &Receiver<io::Result<T>>, deadline: Duration) -> Result<io::Result<T>, RecvTimeoutError> {
+        let end = Instant::now() + deadline;
+        loop {
+            let rest = end.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(rest.min(GLANCE)) {
+                Err(RecvTimeoutError::Timeout) if rest > GLANCE && !self.given_up.load(Ordering::Relaxed) => {}
+                answered => return answered,
+            }
+        }
+    }
+}
+
+fn in_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn late(problem: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, problem)
+}
+
+impl Device for DeadlineDevice {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if self.outstanding() == 0 && self.inner.read_at_once(offset, buf)? {
+            return Ok(());
+        }
+        let len = buf.len();
+        let bytes = self.run(move |device| {
+            let mut bytes = vec![0; len];
+            device.read_at(offset, &mut bytes).map(|()| bytes)
+        })?;
+        buf.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_shared(offset, &Arc::new(bytes.to_vec()))
+    }
+
+    fn write_shared(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
+        let bytes = bytes.clone();
+        self.run(move |device| device.write_at(offset, &bytes))
+    }
+
+    fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    fn outstanding(&self) -> usize {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.run(|device| Ok(device.is_in_place())).unwrap_or(false)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.run(|device| device.flush())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.run(move |device| device.discard(offset, len))
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// As many threads as there were requests at a time. They end when this is dropped; one that is lost in the system ends
+/// when the system lets it go.
+struct Crew {
+    jobs: Sender<Job>,
+    queue: Receiver<Job>,
+    idle: Arc<AtomicUsize>,
+}
+
+impl Default for Crew {
+    fn default() -> Crew {
+        let (jobs, queue) = unbounded();
+        Crew { jobs, queue, idle: Arc::default() }
+    }
+}
+
+impl Crew {
+    /// Has a job done by an idle thread, or by a new one. Where no thread can be had, the caller does it.
+    fn submit(&self, job: Job) {
+        let reserve = |idle: usize| idle.checked_sub(1);
+        let reserved = self.idle.fetch_update(Ordering::AcqRel, Ordering::Acquire, reserve).is_ok();
+        if !reserved && self.start().is_err() {
+            return job();
+        }
+        self.jobs.send(job).expect("the crew holds the other end");
+    }
+
+    fn start(&self) -> io::Result<()> {
+        let (queue, idle) = (self.queue.clone(), self.idle.clone());
+        let work = move || {
+            for job in queue {
+                job();
+                idle.fetch_add(1, Ordering::AcqRel);
+            }
+        };
+        thread::Builder::new().name("cenote-device".into()).spawn(work).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Fault, FaultDevice, MemoryDevice, Operation};
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn hanging() -> (Arc<FaultDevice>, DeadlineDevice) {
+        let inner = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("slow", 1 << 20))));
+        (inner.clone(), DeadlineDevice::new(inner, LONG))
+    }
+
+    #[test]
+    fn requests_pass_while_the_device_answers() {
+        let (_, device) = hanging();
+        device.write_at(10, b"hello").unwrap();
+        device.flush().unwrap();
+        device.discard(100, 10).unwrap();
+        let mut buf = [0; 5];
+        device.read_at(10, &mut buf).unwrap();
+        assert_eq!((&buf, device.size(), device.outstanding()), (b"hello", 1 << 20, 0));
+    }
+
+    #[test]
+    fn a_device_that_does_not_answer_is_given_up_until_it_does() {
+        let (inner, device) = hanging();
+        inner.inject(Fault::hanging(Operation::Write));
+        device.set_deadline(Duration::from_millis(20));
+        let error = device.write_at(0, b"late").unwrap_err();
+        assert_eq!((error.kind(), device.outstanding()), (io::ErrorKind::TimedOut, 1));
+        device.set_deadline(LONG);
+        // Nothing else is asked of it, so this takes no time.
+        assert_eq!(device.read_at(0, &mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        inner.heal();
+        while device.outstanding() > 0 {
+            thread::yield_now();
+        }
+        let mut buf = [0; 4];
+        device.read_at(0, &mut buf).unwrap();
+        assert_eq!(&buf, b"late");
+    }
+
+    #[test]
+    fn nobody_waits_after_it_was_given_up() {
+        let (inner, device) = hanging();
+        inner.inject(Fault::hanging(Operation::Flush));
+        let device = Arc::new(device);
+        let waiter = thread::spawn({
+            let device = device.clone();
+            move || device.flush()
+        });
+        device.give_up();
+        assert_eq!(waiter.join().unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        inner.heal();
+    }
+
+    #[test]
+    fn the_device_is_let_go_of_when_its_last_answer_is_there() {
+        let (inner, device) = hanging();
+        for _ in 0..100 {
+            device.flush().unwrap();
+            assert_eq!(Arc::strong_count(&inner), 2);
+        }
+        drop(device);
+        assert_eq!(Arc::strong_count(&inner), 1);
+    }
+}

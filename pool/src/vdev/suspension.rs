@@ -1,0 +1,234 @@
+//! What happens when a device does not do what a commit needs: the pool is suspended, and everybody who writes waits.
+//!
+//! A write or a flush that failed is not reported upwards. Whoever asked for it is held here until somebody has seen to
+//! the device and resumes the pool; then the same write is tried again, and the layers above never learn that it took an
+//! hour. So a commit that cannot be written is neither lost nor half done: it stands still. Only
+//! [giving up](Suspension::abandon) ends it, with an error for all who are held.
+//!
+//! Reading is different: who reads has nothing to lose. A reader is held if it works for a commit
+//! ([`Suspension::patiently`]) or if all are to wait ([`Suspension::set_waiting`]); else it gets the error.
+//!
+//! A pool that nobody could resume (a command that has opened it for itself, a test) is never suspended: see
+//! [`Suspension::enable`]. Its errors go up, as they come.
+
+use std::{
+    cell::Cell,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{Error, Result};
+
+thread_local! {
+    /// Whether this thread works for a commit, and must not come back with an error that waiting may spare it.
+    static PATIENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A number that changes whenever a pool is resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Era(u64);
+
+/// Whether a pool is suspended, and who waits for its end. All its devices share one.
+#[derive(Default)]
+pub struct Suspension {
+    /// There is somebody who can resume. Changes with the state locked.
+    enabled: AtomicBool,
+    /// Readers that cannot be served are held, too.
+    waiting: AtomicBool,
+    /// Mirrors the state, for those who only look.
+    suspended: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+    watcher: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Why it is suspended, if it is.
+    why: Option<String>,
+    era: u64,
+}
+
+impl Suspension {
+    /// From now on errors of devices suspend the pool: somebody is there who will see to it.
+    pub fn enable(&self) {
+        let _state = self.state.lock();
+        self.enabled.store(true, Ordering::Release);
+    }
+
+    /// Whether errors of devices suspend the pool.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
+    }
+
+    /// Whether all who need a suspended device wait, or only those who work for a commit.
+    pub fn set_waiting(&self, waiting: bool) {
+        self.waiting.store(waiting, Ordering::Release);
+        self.tell();
+    }
+
+    /// See [`Suspension::set_waiting`].
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Has `watcher` called whenever the pool was suspended, resumed or given up. Only the first one is.
+    pub fn watch(&self, watcher: impl Fn() + Send + Sync + 'static) {
+        let _ = self.watcher.set(Box::new(watcher));
+    }
+
+    /// Runs `work` of a commit: what it reads waits for a suspended device as what it writes does.
+    pub fn patiently<T>(work: impl FnOnce() -> T) -> T {
+        let before = PATIENT.replace(true);
+        let result = work();
+        PATIENT.set(before);
+        result
+    }
+
+    /// Whether a reader on this thread is to wait.
+    pub(super) fn holds_readers(&self) -> bool {
+        self.is_enabled() && (self.is_waiting() || PATIENT.get())
+    }
+
+    /// Whether the pool is suspended now.
+    pub fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Acquire)
+    }
+
+    /// Why the pool is suspended, if it is.
+    pub fn reason(&self) -> Option<String> {
+        self.state.lock().why.clone()
+    }
+
+    /// To be asked before a device is, for [`Suspension::hold`].
+    pub fn era(&self) -> Era {
+        Era(self.state.lock().era)
+    }
+
+    /// Suspends the pool because of `error`, which a device gave in `era`; one of an earlier era is known already.
+    pub fn suspend(&self, era: Era, error: &Error) {
+        let begins = {
+            let mut state = self.state.lock();
+            let begins = self.is_enabled() && state.era == era.0 && state.why.is_none();
+            if begins {
+                state.why = Some(error.to_string());
+                self.suspended.store(true, Ordering::Release);
+            }
+            begins
+        };
+        if begins {
+            tracing::error!("the pool is suspended: {error}");
+            self.tell();
+        }
+    }
+
+    /// Suspends the pool, and returns when it was resumed and what failed is to be tried again.
+    ///
+    /// # Errors
+    /// `error` itself if nobody can resume the pool, or it was given up.
+    pub fn hold(&self, era: Era, error: Error) -> Result<()> {
+        self.suspend(era, &error);
+        let mut state = self.state.lock();
+        while state.era == era.0 && self.is_enabled() {
+            self.changed.wait(&mut state);
+        }
+        if state.era == era.0 { Err(error) } else { Ok(()) }
+    }
+
+    /// Lets all who are held try again.
+    pub fn resume(&self) {
+        {
+            let mut state = self.state.lock();
+            state.era += 1;
+            state.why = None;
+            self.suspended.store(false, Ordering::Release);
+        }
+        tracing::info!("the pool goes on");
+        self.tell();
+    }
+
+    /// Gives up what could not be written, if the pool is suspended: all who are held get their error. From now on errors
+    /// go up.
+    pub fn abandon(&self) {
+        {
+            let _state = self.state.lock();
+            self.enabled.store(false, Ordering::Release);
+        }
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.changed.notify_all();
+        if let Some(watcher) = self.watcher.get() {
+            watcher();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn error() -> Error {
+        Error::Request("a device failed".into())
+    }
+
+    #[test]
+    fn without_somebody_to_resume_errors_go_up() {
+        let suspension = Suspension::default();
+        assert!(suspension.hold(suspension.era(), error()).is_err());
+        assert!(!suspension.is_suspended());
+    }
+
+    #[test]
+    fn who_is_held_goes_on_after_the_pool_was_resumed() {
+        let suspension = Arc::new(Suspension::default());
+        suspension.enable();
+        let era = suspension.era();
+        let held: Vec<_> = (0..3)
+            .map(|_| {
+                let suspension = suspension.clone();
+                std::thread::spawn(move || suspension.hold(era, error()))
+            })
+            .collect();
+        while !suspension.is_suspended() {
+            std::thread::yield_now();
+        }
+        suspension.resume();
+        held.into_iter().for_each(|held| held.join().unwrap().unwrap());
+        // An error of the era before suspends nothing any more.
+        suspension.hold(era, error()).unwrap();
+        assert!(!suspension.is_suspended());
+    }
+
+    #[test]
+    fn who_is_held_gets_the_error_when_the_pool_is_given_up() {
+        let suspension = Arc::new(Suspension::default());
+        suspension.enable();
+        let era = suspension.era();
+        let held = std::thread::spawn({
+            let suspension = suspension.clone();
+            move || suspension.hold(era, error())
+        });
+        suspension.abandon();
+        assert!(held.join().unwrap().is_err());
+        assert!(suspension.hold(suspension.era(), error()).is_err());
+    }
+
+    #[test]
+    fn patience_is_of_one_thread_and_for_a_time() {
+        let suspension = Suspension::default();
+        suspension.enable();
+        assert!(!suspension.holds_readers());
+        Suspension::patiently(|| assert!(suspension.holds_readers()));
+        assert!(!suspension.holds_readers());
+        suspension.set_waiting(true);
+        assert!(suspension.holds_readers());
+    }
+}

@@ -1,0 +1,119 @@
+//! What was written to a device and may still be lost with its cache.
+//!
+//! A device that goes away takes with it what it was told and had not made durable, and so does one whose flush failed:
+//! the system forgets pages that it could not write, and the next flush succeeds. Therefore every write is kept until a
+//! flush that began after it has succeeded; when the device is back, all of them are written again.
+
+use std::{collections::BTreeMap, io, sync::Arc};
+
+use parking_lot::Mutex;
+
+use crate::device::Device;
+
+/// When so many bytes are kept, it is time to flush.
+const ENOUGH: usize = 32 << 20;
+
+/// The writes of one device since its last flush.
+#[derive(Debug, Default)]
+pub(super) struct Unflushed(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    writes: BTreeMap<u64, Write>,
+    next: u64,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Write {
+    at: u64,
+    bytes: Arc<Vec<u8>>,
+    done: bool,
+}
+
+impl Unflushed {
+    /// Keeps a write that is about to begin; returns its number.
+    pub(super) fn begin(&self, at: u64, bytes: &Arc<Vec<u8>>) -> u64 {
+        let mut state = self.0.lock();
+        let number = state.next;
+        state.next += 1;
+        state.bytes += bytes.len();
+        state.writes.insert(number, Write { at, bytes: bytes.clone(), done: false });
+        number
+    }
+
+    /// Notes that a write was done; `true` if it is time to flush.
+    pub(super) fn done(&self, number: u64) -> bool {
+        let mut state = self.0.lock();
+        if let Some(write) = state.writes.get_mut(&number) {
+            write.done = true;
+        }
+        state.bytes > ENOUGH
+    }
+
+    /// Forgets a write that has failed for good.
+    pub(super) fn forget(&self, number: u64) {
+        self.0.lock().remove(number);
+    }
+
+    /// The writes that a flush beginning now makes durable.
+    pub(super) fn flushing(&self) -> Vec<u64> {
+        let state = self.0.lock();
+        state.writes.iter().filter(|(_, write)| write.done).map(|(&number, _)| number).collect()
+    }
+
+    /// Forgets what a flush has made durable.
+    pub(super) fn flushed(&self, numbers: &[u64]) {
+        let mut state = self.0.lock();
+        numbers.iter().for_each(|&number| state.remove(number));
+    }
+
+    /// Writes everything again, in order.
+    pub(super) fn replay(&self, device: &dyn Device) -> io::Result<()> {
+        let writes: Vec<_> = self.0.lock().writes.values().map(|write| (write.at, write.bytes.clone())).collect();
+        writes.iter().try_for_each(|(at, bytes)| device.write_shared(*at, bytes))
+    }
+}
+
+impl State {
+    fn remove(&mut self, number: u64) {
+        if let Some(write) = self.writes.remove(&number) {
+            self.bytes -= write.bytes.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::MemoryDevice;
+
+    #[test]
+    fn only_what_was_done_before_a_flush_began_is_forgotten_after_it() {
+        let unflushed = Unflushed::default();
+        let begin = |at, byte| unflushed.begin(at, &Arc::new(vec![byte; 2]));
+        let (early, under_way, failed) = (begin(0, 1), begin(10, 2), begin(20, 3));
+        unflushed.done(early);
+        unflushed.forget(failed);
+        let flushing = unflushed.flushing();
+        unflushed.done(under_way);
+        let late = begin(30, 4);
+        unflushed.done(late);
+        unflushed.flushed(&flushing);
+        let device = MemoryDevice::new("disk", 100);
+        unflushed.replay(&device).unwrap();
+        let mut bytes = [0; 40];
+        device.read_at(0, &mut bytes).unwrap();
+        assert_eq!([bytes[0], bytes[10], bytes[20], bytes[30]], [0, 2, 0, 4]);
+    }
+
+    #[test]
+    fn much_that_is_kept_asks_for_a_flush() {
+        let unflushed = Unflushed::default();
+        let bytes = Arc::new(vec![0; ENOUGH / 2 + 1]);
+        assert!(!unflushed.done(unflushed.begin(0, &bytes)));
+        assert!(unflushed.done(unflushed.begin(0, &bytes)));
+        unflushed.flushed(&unflushed.flushing());
+        assert!(!unflushed.done(unflushed.begin(0, &bytes)));
+    }
+}

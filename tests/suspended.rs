@@ -1,0 +1,410 @@
+//! Devices that fail under a mounted pool: it stands still, says so, answers, and goes on without loss.
+//!
+//! Two kinds of device fail here as real ones do, wherever there is FUSE: an image on a file system that has run full, and
+//! an image on the mount of another pool, whose service is killed or stopped.
+
+mod lab;
+
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use insta::{Settings, assert_snapshot};
+use lab::{Lab, Run, can_mount, noise, wait_until};
+
+/// An answer takes less than a second; a machine that is busy with other tests may take longer.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+fn settings() -> Settings {
+    let mut settings = Settings::clone_current();
+    settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
+    settings.add_filter("   +", "  ");
+    settings.add_filter(r"transaction group \d+", "transaction group [TXG]");
+    // How often a device was asked before the pool was suspended depends on who asks.
+    settings.add_filter(r"(FAULTED|UNAVAIL)  +\d+  +\d+  +0", "$1  [READ]  [WRITE]  0");
+    // What a service that is killed leaves its users with: before or after the kernel has noticed.
+    settings.add_filter(r"(Transport endpoint is not|Software caused) connect.* \(os error \d+\)", "[GONE]");
+    settings.add_filter(r"cannot (write|flush|read)[^:]*", "cannot [DO]");
+    settings
+}
+
+/// Runs a program, which must answer at once; says how long it took.
+fn at_once(lab: &Lab, words: &[&str]) -> Run {
+    let begun = Instant::now();
+    let run = lab.run(words[0], &words[1..]);
+    let took = begun.elapsed();
+    #[expect(clippy::print_stdout, reason = "the measured time is part of the test's report")]
+    {
+        println!("{:>6.3} s  {}", took.as_secs_f64(), run.shown);
+    }
+    assert!(took < AT_ONCE, "{} took {took:?}", run.shown);
+    run
+}
+
+/// What a command line prints and how it ends; it must answer at once.
+fn shown(lab: &Lab, line: &str) -> String {
+    let run = at_once(lab, &line.split(' ').collect::<Vec<_>>());
+    format!("$ {line}\n{}{}[exit {}]\n", run.text(), run.stderr, run.code.expect("it ends by itself"))
+}
+
+fn is_suspended(lab: &Lab, pool: &str) -> bool {
+    at_once(lab, &["pool", "status", pool]).text().contains("state: SUSPENDED")
+}
+
+/// A program that writes a file and has it made durable: it ends well when that was acknowledged.
+fn write_durably(path: &Path, bytes: &[u8]) -> Child {
+    let of = format!("of={}", path.display());
+    let mut command = Command::new("dd");
+    command.args(["bs=64k", "iflag=fullblock", "conv=fsync", "status=none", &of]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut input, bytes) = (child.stdin.take().unwrap(), bytes.to_vec());
+    // A writer that fails reads no further.
+    std::thread::spawn(move || drop(input.write_all(&bytes)));
+    child
+}
+
+/// A small file system in memory at `path`, if this user may mount one.
+fn small_file_system(path: &Path, size: &str) -> bool {
+    fs::create_dir(path).unwrap();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(path).status();
+    let mounted = mounted.is_ok_and(|status| status.success());
+    if !mounted {
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("skipped: this user cannot mount a tmpfs");
+        }
+    }
+    mounted
+}
+
+/// A lab with a pool `tank` whose image lies on a file system that has just run full.
+fn full_below() -> Option<Lab> {
+    if !can_mount() {
+        return None;
+    }
+    let lab = Lab::new();
+    if !small_file_system(&lab.path("small"), "90m") {
+        return None;
+    }
+    lab.pool(&["create", "-m", &lab.at("mnt/tank"), "tank", &format!("80M:{}", lab.at("small/tank.img"))]);
+    fs::write(lab.mount("tank/before"), "written before").unwrap();
+    lab.pool(&["sync", "tank"]);
+    let mut filler = fs::File::create(lab.path("small/filler")).unwrap();
+    while filler.write_all(&[1; 1 << 16]).is_ok() {}
+    Some(lab)
+}
+
+#[test]
+fn a_pool_without_room_below_stands_still_and_goes_on() {
+    let (Some(lab), _filters) = (full_below(), settings().bind_to_scope()) else { return };
+    let content = noise(6 << 20, 1);
+    let mut writer = write_durably(&lab.mount("tank/file"), &content);
+    wait_until("the pool is suspended", || is_suspended(&lab, "tank"));
+    assert_snapshot!(shown(&lab, "pool status tank"), @r"
+    $ pool status tank
+      pool: tank
+     state: SUSPENDED
+    status: One or more devices are faulted in response to I/O failures.
+    	[LAB]/small/tank.img: cannot [DO]: No space left on device (os error 28)
+    action: Make sure the affected devices are connected, then run 'pool clear tank'.
+    	To give up what cannot be written, run 'pool export --abandon tank'.
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  SUSPENDED  0  0  0
+    	  [LAB]/small/tank.img  FAULTED  [READ]  [WRITE]  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    let refused: String = [
+        "fs create tank/new",
+        "fs snapshot tank@now",
+        "pool sync tank",
+        "pool set failmode=continue tank",
+        "pool export tank",
+        "pool destroy tank",
+    ]
+    .iter()
+    .map(|line| shown(&lab, line))
+    .collect();
+    assert_snapshot!(refused, @r"
+    $ fs create tank/new
+    fs: cannot use 'tank': pool I/O is currently suspended
+      [LAB]/small/tank.img: cannot [DO]: No space left on device (os error 28)
+      its devices: pool status tank; to go on when they are back: pool clear tank
+      to give up what cannot be written: pool export --abandon tank
+    [exit 1]
+    $ fs snapshot tank@now
+    fs: cannot use 'tank': pool I/O is currently suspended
+      [LAB]/small/tank.img: cannot [DO]: No space left on device (os error 28)
+      its devices: pool status tank; to go on when they are back: pool clear tank
+      to give up what cannot be written: pool export --abandon tank
+    [exit 1]
+    $ pool sync tank
+    pool: cannot use 'tank': pool I/O is currently suspended
+      [LAB]/small/tank.img: cannot [DO]: No space left on device (os error 28)
+      its devices: pool status tank; to go on when they are back: pool clear tank
+      to give up what cannot be written: pool export --abandon tank
+    [exit 1]
+    $ pool set failmode=continue tank
+    pool: cannot use 'tank': pool I/O is currently suspended
+      [LAB]/small/tank.img: cannot [DO]: No space left on device (os error 28)
+      its devices: pool status tank; to go on when they are back: pool clear tank
+      to give up what cannot be written: pool export --abandon tank
+    [exit 1]
+    $ pool export tank
+    pool: cannot use 'tank': pool I/O is currently suspended
+      [LAB]/small/tank.img: cannot [DO]: No space left on device (os error 28)
+      its devices: pool status tank; to go on when they are back: pool clear tank
+      to give up what cannot be written: pool export --abandon tank
+    [exit 1]
+    $ pool destroy tank
+    pool: cannot use 'tank': pool I/O is currently suspended
+      [LAB]/small/tank.img: cannot [DO]: No space left on device (os error 28)
+      its devices: pool status tank; to go on when they are back: pool clear tank
+      to give up what cannot be written: pool export --abandon tank
+    [exit 1]
+    ");
+    assert_snapshot!(shown(&lab, "pool list -H -o name,health tank"), @r"
+    $ pool list -H -o name,health tank
+    tank	SUSPENDED
+    [exit 0]
+    ");
+    assert_snapshot!(shown(&lab, "pool clear tank"), @r"
+    $ pool clear tank
+    pool: cannot clear errors for 'tank': [LAB]/small/tank.img: cannot [DO]: No space left on device (os error 28)
+      look at the path, its permissions and the device itself; then pool status
+    [exit 1]
+    ");
+    assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
+
+    fs::remove_file(lab.path("small/filler")).unwrap();
+    assert_snapshot!(shown(&lab, "pool clear tank"), @r"
+    $ pool clear tank
+    [exit 0]
+    ");
+    assert!(writer.wait().unwrap().success());
+    assert_snapshot!(shown(&lab, "pool status tank"), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/small/tank.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["export", "tank"]);
+    let folder = lab.at("small");
+    lab.pool(&["check", "-d", &folder, "tank"]);
+    lab.pool(&["import", "-d", &folder, "tank"]);
+    assert!(fs::read(lab.mount("tank/file")).unwrap() == content);
+    assert_eq!(fs::read_to_string(lab.mount("tank/before")).unwrap(), "written before");
+}
+
+#[test]
+fn a_pool_that_stands_still_can_be_given_up() {
+    let (Some(lab), _filters) = (full_below(), settings().bind_to_scope()) else { return };
+    let mut writer = write_durably(&lab.mount("tank/file"), &noise(6 << 20, 1));
+    wait_until("the pool is suspended", || is_suspended(&lab, "tank"));
+    assert_snapshot!(shown(&lab, "pool export --abandon tank"), @r"
+    $ pool export --abandon tank
+    note: 'tank' is left as of transaction group [TXG]; what came later was given up
+    [exit 0]
+    ");
+    assert!(!writer.wait().unwrap().success(), "nobody was told that it is written");
+    wait_until("the service has ended", || lab.service("tank").is_none());
+    assert_snapshot!(shown(&lab, "pool status"), @r"
+    $ pool status
+    no pools available
+    [exit 0]
+    ");
+    fs::remove_file(lab.path("small/filler")).unwrap();
+    lab.pool(&["import", "-d", &lab.at("small"), "tank"]);
+    assert_eq!(fs::read_to_string(lab.mount("tank/before")).unwrap(), "written before");
+}
+
+/// A lab with a pool `inner` whose image lies on the mount of a pool `outer`.
+fn nested(failmode: &str) -> Option<Lab> {
+    if !can_mount() {
+        return None;
+    }
+    let lab = Lab::new();
+    lab.create("outer", "400M");
+    let image = format!("100M:{}", lab.at("mnt/outer/inner.img"));
+    let failmode = format!("failmode={failmode}");
+    let mut create = lab.command("pool", &["create", "-o", &failmode, "-m", &lab.at("mnt/inner"), "inner", &image]);
+    assert!(create.env("CENOTE_IO_DEADLINE", "3").status().unwrap().success());
+    fs::write(lab.mount("inner/before"), "written before").unwrap();
+    lab.pool(&["sync", "inner"]);
+    Some(lab)
+}
+
+#[test]
+fn a_device_that_vanishes_and_is_back_loses_nothing() {
+    let (Some(lab), _filters) = (nested("continue"), settings().bind_to_scope()) else { return };
+    let content = noise(3 << 20, 2);
+    fs::write(lab.mount("inner/accepted"), &content).unwrap();
+    lab.kill("outer");
+    assert!(!write_durably(&lab.mount("inner/late"), b"not acknowledged").wait().unwrap().success());
+    wait_until("the pool is suspended", || is_suspended(&lab, "inner"));
+    assert_snapshot!(shown(&lab, "pool status inner"), @r"
+    $ pool status inner
+      pool: inner
+     state: SUSPENDED
+    status: One or more devices are faulted in response to I/O failures.
+    	[LAB]/mnt/outer/inner.img: cannot [DO]: [GONE]
+    action: Make sure the affected devices are connected, then run 'pool clear inner'.
+    	To give up what cannot be written, run 'pool export --abandon inner'.
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	inner  SUSPENDED  0  0  0
+    	  [LAB]/mnt/outer/inner.img  UNAVAIL  [READ]  [WRITE]  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_eq!(fs::read_to_string(lab.mount("inner/before")).unwrap(), "written before");
+    assert!(fs::write(lab.mount("inner/more"), "refused").is_err());
+    assert_snapshot!(shown(&lab, "pool clear inner"), @r"
+    $ pool clear inner
+    pool: cannot clear errors for 'inner': [LAB]/mnt/outer/inner.img: cannot open: [GONE]
+      look at the path, its permissions and the device itself; then pool status
+    [exit 1]
+    ");
+
+    lab.pool(&["import", "outer"]);
+    assert_snapshot!(shown(&lab, "pool clear inner"), @r"
+    $ pool clear inner
+    [exit 0]
+    ");
+    assert_snapshot!(shown(&lab, "pool status inner"), @r"
+    $ pool status inner
+      pool: inner
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	inner  ONLINE  0  0  0
+    	  [LAB]/mnt/outer/inner.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["export", "inner"]);
+    let folder = lab.at("mnt/outer");
+    lab.pool(&["check", "-d", &folder, "inner"]);
+    lab.pool(&["import", "-d", &folder, "inner"]);
+    assert!(fs::read(lab.mount("inner/accepted")).unwrap() == content);
+    lab.pool(&["export", "inner"]);
+}
+
+#[test]
+fn a_device_that_is_older_than_it_was_is_refused() {
+    let (Some(lab), _filters) = (nested("continue"), settings().bind_to_scope()) else { return };
+    let (image, copy) = (lab.mount("outer/inner.img"), lab.mount("outer/copy.img"));
+    fs::copy(&image, &copy).unwrap();
+    fs::write(lab.mount("inner/later"), noise(1 << 20, 3)).unwrap();
+    lab.pool(&["sync", "inner"]);
+    lab.kill("outer");
+    assert!(!write_durably(&lab.mount("inner/late"), b"not acknowledged").wait().unwrap().success());
+    wait_until("the pool is suspended", || is_suspended(&lab, "inner"));
+    lab.pool(&["import", "outer"]);
+    let aside = lab.mount("outer/aside.img");
+    fs::rename(&image, &aside).unwrap();
+    fs::rename(&copy, &image).unwrap();
+    assert_snapshot!(shown(&lab, "pool clear inner"), @r"
+    $ pool clear inner
+    pool: cannot clear errors for 'inner': [LAB]/mnt/outer/inner.img is older than what was written to it
+    [exit 1]
+    ");
+    fs::rename(&aside, &image).unwrap();
+    assert_snapshot!(shown(&lab, "pool clear inner"), @r"
+    $ pool clear inner
+    [exit 0]
+    ");
+    assert_eq!(fs::read(lab.mount("inner/later")).unwrap().len(), 1 << 20);
+    lab.pool(&["export", "inner"]);
+}
+
+/// A process that is stopped now and then, and not left so.
+struct Stopping(u32);
+
+impl Stopping {
+    fn stop(&self) {
+        assert!(self.signal("-STOP"));
+    }
+
+    fn go_on(&self) {
+        assert!(self.signal("-CONT"));
+    }
+
+    fn signal(&self, name: &str) -> bool {
+        Command::new("kill").args([name, &self.0.to_string()]).status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.signal("-CONT");
+    }
+}
+
+#[test]
+fn a_device_that_does_not_answer_keeps_nobody_waiting() {
+    let (Some(lab), _filters) = (nested("wait"), settings().bind_to_scope()) else { return };
+    let outer = Stopping(lab.service("outer").unwrap());
+    outer.stop();
+    let mut writer = write_durably(&lab.mount("inner/late"), b"acknowledged late");
+    wait_until("the pool is suspended", || is_suspended(&lab, "inner"));
+    assert_snapshot!(shown(&lab, "pool status inner"), @r"
+    $ pool status inner
+      pool: inner
+     state: SUSPENDED
+    status: One or more devices are faulted in response to I/O failures.
+    	[LAB]/mnt/outer/inner.img: cannot [DO]: it has not answered for 3 seconds
+    action: Make sure the affected devices are connected, then run 'pool clear inner'.
+    	To give up what cannot be written, run 'pool export --abandon inner'.
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	inner  SUSPENDED  0  0  0
+    	  [LAB]/mnt/outer/inner.img  FAULTED  [READ]  [WRITE]  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_snapshot!(shown(&lab, "fs create inner/new"), @r"
+    $ fs create inner/new
+    fs: cannot use 'inner': pool I/O is currently suspended
+      [LAB]/mnt/outer/inner.img: cannot [DO]: it has not answered for 3 seconds
+      its devices: pool status inner; to go on when they are back: pool clear inner
+      to give up what cannot be written: pool export --abandon inner
+    [exit 1]
+    ");
+    assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
+    outer.go_on();
+    wait_until("the device answers again", || at_once(&lab, &["pool", "clear", "inner"]).code == Some(0));
+    assert!(writer.wait().unwrap().success());
+    assert_eq!(fs::read_to_string(lab.mount("inner/late")).unwrap(), "acknowledged late");
+    outer.stop();
+    let mut writer = write_durably(&lab.mount("inner/lost"), b"never acknowledged");
+    wait_until("the pool is suspended", || is_suspended(&lab, "inner"));
+    assert_snapshot!(shown(&lab, "pool export --abandon inner"), @r"
+    $ pool export --abandon inner
+    note: 'inner' is left as of transaction group [TXG]; what came later was given up
+    [exit 0]
+    ");
+    outer.go_on();
+    assert!(!writer.wait().unwrap().success());
+}
