@@ -146,7 +146,9 @@ fn commit(home: &Path, number: u64) -> io::Result<()> {
     let _ = fs::remove_file(home.join(".git/index.lock"));
     fs::write(home.join("file"), number.to_string())?;
     git(home, &["add", "file"])?;
-    git(home, &["commit", "-q", "-m", &number.to_string()]).map(drop)
+    git(home, &["commit", "-q", "-m", &number.to_string()])?;
+    // Git makes durable what it writes, but not the renaming that commits.
+    File::open(home.join(".git/refs/heads"))?.sync_all()
 }
 
 fn committed(home: &Path) -> u64 {

@@ -22,6 +22,7 @@ use crate::{
     tree::{Block, Entry as Found, LogPart, Record},
     txg::{births::Usage, engine::Engine, head::Head},
     units::Txg,
+    vdev::Suspension,
 };
 
 /// Up to so many bytes of a block travel in the log itself, and are written again by the commit. More are stored where
@@ -208,7 +209,7 @@ impl Engine {
         }
         let entries = self.await_addresses(collected)?;
         if !log::stored_since(&entries, self.committed()).all(log::is_verifiable) {
-            self.storage.vdevs.flush()?;
+            Suspension::hastily(|| self.storage.vdevs.flush())?;
         }
         let id = |sequence| FrameId { pool: self.guid(), epoch: self.ancestry.epoch, sequence };
         let len = encode_frame(id(0), &entries).len();
@@ -216,8 +217,10 @@ impl Engine {
         let mut frame = encode_frame(id(sequence), &entries);
         frame.resize(len.next_multiple_of(self.sector() as usize), 0);
         let (vdev, offset) = self.storage.space.resolve(address, frame.len() as u32)?;
-        self.storage.vdevs.write(vdev, offset, &frame)?;
-        self.storage.vdevs.flush()?;
+        Suspension::hastily(|| {
+            self.storage.vdevs.write(vdev, offset, &frame)?;
+            self.storage.vdevs.flush()
+        })?;
         let mut state = self.log.state.lock();
         state.stats.frames += 1;
         state.stats.bytes += frame.len() as u64;

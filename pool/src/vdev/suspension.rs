@@ -5,6 +5,9 @@
 //! hour. So a commit that cannot be written is neither lost nor half done: it stands still. Only
 //! [giving up](Suspension::abandon) ends it, with an error for all who are held.
 //!
+//! The intent log has another way, a commit, and is not held ([`Suspension::hastily`]): who asked for it waits, or is
+//! refused, as for any commit.
+//!
 //! Reading is different: who reads has nothing to lose. A reader is held if it works for a commit
 //! ([`Suspension::patiently`]) or if all are to wait ([`Suspension::set_waiting`]); else it gets the error.
 //!
@@ -26,6 +29,8 @@ use crate::error::{Error, Result};
 thread_local! {
     /// Whether this thread works for a commit, and must not come back with an error that waiting may spare it.
     static PATIENT: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread has another way if a device fails, and is not to be held.
+    static HASTY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A number that changes whenever a pool is resumed.
@@ -89,6 +94,14 @@ impl Suspension {
         result
     }
 
+    /// Runs `work` that has another way if it fails: an error suspends the pool, but is not waited for.
+    pub fn hastily<T>(work: impl FnOnce() -> T) -> T {
+        let before = HASTY.replace(true);
+        let result = work();
+        HASTY.set(before);
+        result
+    }
+
     /// Whether a reader on this thread is to wait.
     pub(super) fn holds_readers(&self) -> bool {
         self.is_enabled() && (self.is_waiting() || PATIENT.get())
@@ -129,9 +142,12 @@ impl Suspension {
     /// Suspends the pool, and returns when it was resumed and what failed is to be tried again.
     ///
     /// # Errors
-    /// `error` itself if nobody can resume the pool, or it was given up.
+    /// `error` itself if nobody can resume the pool, it was given up, or this thread has [another way](Self::hastily).
     pub fn hold(&self, era: Era, error: Error) -> Result<()> {
         self.suspend(era, &error);
+        if HASTY.get() {
+            return Err(error);
+        }
         let mut state = self.state.lock();
         while state.era == era.0 && self.is_enabled() {
             self.changed.wait(&mut state);
