@@ -116,7 +116,9 @@ impl World {
     }
 }
 
-/// Those of the devices that an import would take: a new one that was not labelled yet belongs to no pool.
+/// Those of the devices that an import would take: the first, on which the pool was made, and of the others those that
+/// are labelled already.
 pub(crate) fn members(devices: impl Iterator<Item = Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
-    devices.filter(|device| matches!(labels::read_label(&**device), Ok(Some(_)))).collect()
+    let belongs = |device: &dyn Device| matches!(labels::read_label(device), Ok(Some(_)));
+    devices.enumerate().filter(|(at, device)| *at == 0 || belongs(&**device)).map(|(_, device)| device).collect()
 }

@@ -346,7 +346,7 @@ impl Life {
             return Ok(None);
         }
         let new = MemoryDevice::new(format!("disk{}", self.devices.len()), DEVICE_SIZE);
-        let new = Arc::new(self.recorder.wrap(new));
+        let new = super::plant::planted(self.recorder.wrap(new), self.plant);
         self.devices.push(new.clone());
         self.expect("pool add", self.world.pool.add(vec![new]))?;
         Ok(Some("add a device".into()))
@@ -358,7 +358,7 @@ impl Life {
         if self.one_in(2) {
             self.expect("export", self.world.pool.export())?;
         }
-        let devices = members(self.devices().into_iter());
+        let devices = members(self.devices.iter().cloned());
         self.actors.iter_mut().for_each(|actor| actor.open.clear());
         self.world = self.expect("import", World::open(devices, self.env.clone()))?;
         self.world.clean_up()?;

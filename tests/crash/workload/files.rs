@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use dataset::fs::{Attr, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, RenameFlags, SetAttr, SetXattr};
 
-use super::Life;
+use super::{Life, plant::Plant};
 use crate::{
     model::{Node, Tree},
     world::Outcome,
@@ -58,6 +58,9 @@ impl Life {
         let (dataset, fs) = self.dataset_of(actor);
         let all: Vec<Ino> = self.model.datasets[&dataset].tree.nodes().map(|(ino, _)| ino).collect();
         let ino = self.pick(&all).unwrap_or(ROOT);
+        if self.plant == Some(Plant::EmptyFsync) {
+            return Ok(Some((format!("an fsync in {dataset} that does nothing"), true)));
+        }
         let what = match (self.below(5), self.model.datasets[&dataset].tree.get(ino).is_dir()) {
             (0, _) => {
                 self.expect("commit", self.world.engine().commit())?;

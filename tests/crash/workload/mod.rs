@@ -7,16 +7,18 @@
 
 mod admin;
 mod files;
+pub(crate) mod plant;
 
 use std::sync::Arc;
 
 use dataset::fs::{FileSystem, Ino};
 use pool::{
-    device::{Device, MemoryDevice, Recorder, RecordingDevice},
+    device::{Device, MemoryDevice, Recorder},
     env::{Env, SeededEnv},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
+use self::plant::Plant;
 use crate::{
     model::{Dataset, Pool},
     observe,
@@ -24,7 +26,7 @@ use crate::{
 };
 
 /// How many steps a life has.
-pub(crate) const STEPS: usize = 70;
+pub(crate) const STEPS: usize = 110;
 /// How many actors take turns.
 const ACTORS: usize = 3;
 
@@ -85,9 +87,11 @@ struct Stream {
 pub(crate) struct Life {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) history: History,
-    devices: Vec<Arc<RecordingDevice>>,
+    devices: Vec<Arc<dyn Device>>,
     world: World,
     env: Arc<SeededEnv>,
+    /// What is wrong on purpose.
+    plant: Option<Plant>,
     model: Pool,
     random: StdRng,
     actors: Vec<Actor>,
@@ -99,7 +103,12 @@ pub(crate) struct Life {
 impl Life {
     /// Makes a pool and lives its whole life.
     pub(crate) fn live(seed: u64, steps: usize) -> Outcome<Life> {
-        let mut life = Life::begin(seed)?;
+        Life::live_with(seed, steps, None)
+    }
+
+    /// As [`Life::live`], with something wrong that the judge has to find.
+    pub(crate) fn live_with(seed: u64, steps: usize, plant: Option<Plant>) -> Outcome<Life> {
+        let mut life = Life::begin(seed, plant)?;
         for _ in 0..steps {
             life.step()?;
         }
@@ -107,9 +116,10 @@ impl Life {
         Ok(life)
     }
 
-    fn begin(seed: u64) -> Outcome<Life> {
+    fn begin(seed: u64, plant: Option<Plant>) -> Outcome<Life> {
         let recorder = Recorder::new();
-        let device = Arc::new(recorder.wrap(MemoryDevice::new("disk0", DEVICE_SIZE)));
+        let device = recorder.wrap(MemoryDevice::new("disk0", DEVICE_SIZE));
+        let device = plant::planted(device, plant);
         let env = Arc::new(SeededEnv::new(seed));
         let world = World::create(vec![device.clone()], env.clone());
         let mut life = Life {
@@ -119,6 +129,7 @@ impl Life {
             model: Pool::default(),
             random: StdRng::seed_from_u64(env.random()),
             env,
+            plant,
             actors: vec![Actor { dataset: POOL.into(), open: Vec::new() }; ACTORS],
             streams: Vec::new(),
             count: 0,
@@ -137,8 +148,8 @@ impl Life {
         let begin = self.recorder.len();
         let actor = self.below(ACTORS);
         let done = match self.below(100) {
-            0..74 => self.touch_files(actor)?,
-            74..82 => self.make_durable(actor)?,
+            0..60 => self.touch_files(actor)?,
+            60..68 => self.make_durable(actor)?,
             _ => self.administer(actor)?,
         };
         if let Some((what, acknowledged)) = done {
@@ -187,9 +198,5 @@ impl Life {
         let name = self.actors[actor].dataset.clone();
         let fs = self.world.fs(&name);
         (name, fs)
-    }
-
-    fn devices(&self) -> Vec<Arc<dyn Device>> {
-        self.devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect()
     }
 }
