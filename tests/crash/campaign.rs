@@ -1,6 +1,7 @@
 //! Many lives on all cores: who gets which seed, what was counted, and what is said about a finding.
 
 use std::{
+    any::Any,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -12,6 +13,7 @@ use std::{
 };
 
 use crate::{
+    damage::judge::{Subject, Tally as Damaged},
     judge::{Counts, Cut, Finding, Point, judge_life, judge_point},
     workload::{Life, STEPS},
 };
@@ -134,11 +136,56 @@ fn guarded(judge: &mut Judging<'_>) -> Result<Counts, Finding> {
     let mut last = None;
     let outcome = catch_unwind(AssertUnwindSafe(|| judge(&mut |point| last = Some(point))));
     outcome.unwrap_or_else(|panic| {
-        let message = panic.downcast_ref::<String>().map(String::as_str);
-        let message = message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
         let point = last.expect("every judging tells where it is before it begins");
-        Err(Finding { point, what: format!("a panic: {message}") })
+        Err(Finding { point, what: format!("a panic: {}", message(&*panic)) })
     })
+}
+
+/// Damages the ends of the lives of these seeds, each `cases` times. Returns whether nothing was found.
+pub(crate) fn damage(seeds: Range<u64>, cases: u64) -> bool {
+    let (next, total, found, since) =
+        (AtomicU64::new(seeds.start), Mutex::new(Damaged::default()), AtomicBool::new(false), Instant::now());
+    on_all_cores(|| {
+        while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end) {
+            if let Err((case, what)) = damage_one(seed, 0..cases, &total) {
+                found.store(true, Ordering::SeqCst);
+                println!("\nFOUND at {seed}:{case}: {what}");
+                println!("replay: cargo test -p dataset --test crash -- damage {seed} {case}\n");
+            }
+        }
+    });
+    let Damaged { cases, hit, survived, partly, refused } = *total.lock().expect("nobody panics with it");
+    let seconds = since.elapsed().as_secs_f64();
+    println!(
+        "damage: {cases} cases, {hit} of them of something in use: {survived} survived, {partly} opened with losses, \
+         {refused} refused, in {seconds:.0} s"
+    );
+    !found.load(Ordering::SeqCst)
+}
+
+/// Judges one case again.
+pub(crate) fn damage_again(seed: u64, case: u64) -> bool {
+    match damage_one(seed, case..case + 1, &Mutex::default()) {
+        Ok(()) => println!("nothing is found at {seed}:{case}"),
+        Err((_, what)) => println!("FOUND at {seed}:{case}: {what}"),
+    }
+    true
+}
+
+fn damage_one(seed: u64, cases: Range<u64>, total: &Mutex<Damaged>) -> Result<(), (u64, String)> {
+    let subject = Life::live(seed, STEPS).and_then(|life| Subject::of(seed, life)).map_err(|what| (0, what))?;
+    let mut tally = Damaged::default();
+    for case in cases {
+        let judged = catch_unwind(AssertUnwindSafe(|| subject.judge(case, &mut tally)));
+        judged.unwrap_or_else(|panic| Err(format!("a panic: {}", message(&*panic)))).map_err(|what| (case, what))?;
+    }
+    total.lock().expect("nobody panics with it").add(tally);
+    Ok(())
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
 fn on_all_cores(work: impl Fn() + Sync) {

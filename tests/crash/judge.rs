@@ -37,7 +37,7 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// The devices as this failure leaves them, and how many operations were not flushed.
-    fn images(self, recorder: &Recorder) -> (Vec<Arc<MemoryDevice>>, usize) {
+    pub(crate) fn images(self, recorder: &Recorder) -> (Vec<Arc<MemoryDevice>>, usize) {
         let mut seeded = Fate::seeded(self.fate ^ (self.at as u64) << 20);
         let mut undecided = 0;
         let mut fate = || {

@@ -13,7 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use dataset::fs::{FileType, Ino, ROOT};
+use dataset::{
+    fs::{FileType, Ino, ROOT},
+    name::Name,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A file, directory or symbolic link.
@@ -204,6 +207,18 @@ impl Pool {
                 format!("{key}\n    expected {}\n    found    {}", shown(expected.get(key)), shown(found.get(key)))
             })
             .collect()
+    }
+
+    /// The files of a data set or snapshot, if it is there.
+    pub(crate) fn tree(&self, name: &Name) -> Option<&Tree> {
+        let dataset = self.datasets.get(name.dataset().as_str())?;
+        match name {
+            Name::Snapshot(name) => {
+                let snapshot = dataset.snapshots.iter().find(|snapshot| snapshot.name == name.snapshot());
+                snapshot.map(|snapshot| &*snapshot.tree)
+            }
+            _ => Some(&dataset.tree),
+        }
     }
 
     /// The data sets that are clones of a snapshot.

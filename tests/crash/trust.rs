@@ -3,18 +3,18 @@
 use pool::device::{Device, Fate};
 
 use crate::{
+    damage::judge::{Subject, Tally},
     judge::judge_life,
-    workload::{
-        Life, STEPS,
-        plant::{PLANTS, Plant},
-    },
+    workload::{Life, STEPS, plant::Plant},
     world::{DEVICE_SIZE, Outcome},
 };
 
 /// Fails unless a life can be replayed and every planted defect is found in a few lives.
 pub(crate) fn check() -> Outcome<()> {
     check_replay(1)?;
-    PLANTS.into_iter().try_for_each(check_plant)
+    check_crashes(Plant::LazyFlush)?;
+    check_crashes(Plant::EmptyFsync)?;
+    check_damage(Plant::NoChecksums)
 }
 
 /// The same seed gives the same steps, and the same bytes on the devices.
@@ -40,10 +40,20 @@ fn contents(life: &Life) -> Vec<Vec<u8>> {
     images.iter().map(|image| content(image)).collect()
 }
 
-fn check_plant(plant: Plant) -> Outcome<()> {
+fn check_crashes(plant: Plant) -> Outcome<()> {
+    check_found(plant, |seed, life| Ok(judge_life(&life, seed, &mut |_| {}).is_err()))
+}
+
+fn check_damage(plant: Plant) -> Outcome<()> {
+    check_found(plant, |seed, life| {
+        let subject = Subject::of(seed, life)?;
+        Ok((0..200).any(|case| subject.judge(case, &mut Tally::default()).is_err()))
+    })
+}
+
+fn check_found(plant: Plant, is_found: impl Fn(u64, Life) -> Outcome<bool>) -> Outcome<()> {
     for seed in 0..4 {
-        let life = Life::live_with(seed, STEPS, Some(plant))?;
-        if judge_life(&life, seed, &mut |_| {}).is_err() {
+        if is_found(seed, Life::live_with(seed, STEPS, Some(plant))?)? {
             return Ok(());
         }
     }

@@ -313,10 +313,15 @@ impl Life {
             _ => ("sim:note", vec![note.as_str()]),
         };
         let value = self.pick(&values).unwrap_or_default();
-        let assignment = Assignment { property: property.into(), value: value.into() };
-        self.expect("set", self.world.datasets.set(&[target(&of)], &[assignment]))?;
-        self.dataset(&of).properties.insert(property.into(), value.into());
+        self.set(&of, property, value)?;
         Ok(Some(format!("{of} has {property}={value}")))
+    }
+
+    pub(super) fn set(&mut self, of: &str, property: &str, value: &str) -> Outcome<()> {
+        let assignment = Assignment { property: property.into(), value: value.into() };
+        self.expect("set", self.world.datasets.set(&[target(of)], &[assignment]))?;
+        self.dataset(of).properties.insert(property.into(), value.into());
+        Ok(())
     }
 
     fn rename_dataset(&mut self) -> Told {

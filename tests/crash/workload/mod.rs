@@ -139,8 +139,21 @@ impl Life {
         life.model.datasets.insert(POOL.into(), root);
         let files = observe::files(&life.world.fs(POOL), &POOL)?;
         life.model.datasets.get_mut(POOL).expect("it was just put there").tree = Arc::new(files);
+        if plant == Some(Plant::NoChecksums) {
+            life.set(POOL, "checksum", "off")?;
+        }
         life.keep("the pool was made".into(), 0, true);
         Ok(life)
+    }
+
+    /// Cleans up and closes the pool, and returns what was done.
+    pub(crate) fn end(mut self) -> Outcome<History> {
+        let begin = self.recorder.len();
+        self.actors.iter_mut().for_each(|actor| actor.open.clear());
+        self.expect("close", self.world.datasets.close_all())?;
+        self.world.clean_up()?;
+        self.keep("the end".into(), begin, true);
+        Ok(self.history)
     }
 
     /// Chooses what to do, does it, and keeps the state after it.

@@ -17,10 +17,9 @@ pub(crate) enum Plant {
     LazyFlush,
     /// An fsync promises, and nothing is written.
     EmptyFsync,
+    /// Data have no checksums, so damage is not seen.
+    NoChecksums,
 }
-
-/// All of them.
-pub(crate) const PLANTS: [Plant; 2] = [Plant::LazyFlush, Plant::EmptyFsync];
 
 /// The device, or one that has the defect.
 pub(super) fn planted(device: RecordingDevice, plant: Option<Plant>) -> Arc<dyn Device> {
