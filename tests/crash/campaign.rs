@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    fmt,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -14,173 +15,178 @@ use std::{
 
 use crate::{
     damage::judge::{Subject, Tally as Damaged},
-    judge::{Counts, Cut, Finding, Point, judge_life, judge_point},
+    judge::{Counts, Point, judge_life, judge_point},
     workload::{Life, STEPS},
+    world::Outcome,
 };
 
+/// What can be done again by the line that is printed with a finding.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    /// A life.
+    Life(u64),
+    /// A life up to a power failure.
+    Point(Point),
+    /// A life up to its end, and the damage of this number.
+    Damage(u64, u64),
+}
+
+impl fmt::Display for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Again::Life(seed) => write!(f, "life {seed}"),
+            Again::Point(point) => write!(f, "crash {point}"),
+            Again::Damage(seed, case) => write!(f, "damage {seed}:{case}"),
+        }
+    }
+}
+
 /// What all threads count.
-#[derive(Default)]
 struct Tally {
+    since: Instant,
     next: AtomicU64,
-    lives: AtomicU64,
-    single: AtomicU64,
-    double: AtomicU64,
-    writes: AtomicU64,
     found: AtomicBool,
-    speaking: Mutex<()>,
+    sums: Mutex<Sums>,
+}
+
+#[derive(Default)]
+struct Sums {
+    lives: u64,
+    operations: u64,
+    crashes: Counts,
+    damaged: Damaged,
 }
 
 impl Tally {
-    fn add(&self, counts: Counts, writes: usize) {
-        self.lives.fetch_add(1, Ordering::Relaxed);
-        self.single.fetch_add(counts.single, Ordering::Relaxed);
-        self.double.fetch_add(counts.double, Ordering::Relaxed);
-        self.writes.fetch_add(writes as u64, Ordering::Relaxed);
+    fn new(first: u64) -> Tally {
+        let (next, found) = (AtomicU64::new(first), AtomicBool::new(false));
+        Tally { since: Instant::now(), next, found, sums: Mutex::default() }
     }
 
-    fn line(&self, since: Instant) -> String {
-        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let (single, double) = (get(&self.single), get(&self.double));
-        format!(
-            "{} crash points ({single} single, {double} double) at {} device operations of {} lives in {:.0} s",
-            single + double,
-            get(&self.writes),
-            get(&self.lives),
-            since.elapsed().as_secs_f64(),
-        )
+    fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn report(&self, finding: &Finding) {
-        let _speaking = self.speaking.lock();
+    fn has_found(&self) -> bool {
+        self.found.load(Ordering::SeqCst)
+    }
+
+    fn add(&self, life: &Sums) {
+        let mut sums = self.sums.lock().expect("nobody panics with it");
+        sums.lives += life.lives;
+        sums.operations += life.operations;
+        sums.crashes.single += life.crashes.single;
+        sums.crashes.double += life.crashes.double;
+        sums.damaged.add(life.damaged);
+    }
+
+    fn report(&self, again: Again, what: &str) {
         self.found.store(true, Ordering::SeqCst);
-        println!("\nFOUND at {}: {}", finding.point, finding.what);
-        println!("replay: cargo test -p dataset --test crash -- replay {}\n", finding.point);
+        let line = format!("replay: cargo test -p dataset --test crash -- {again}");
+        println!("\nFOUND at {again}: {what}\n{line}\n");
+    }
+
+    fn print(&self) {
+        let sums = self.sums.lock().expect("nobody panics with it");
+        let (Sums { lives, operations, crashes, damaged }, seconds) = (&*sums, self.since.elapsed().as_secs());
+        println!(
+            "{} crash points ({} single, {} double) at {operations} device operations of {lives} lives; {} damaged pools \
+             ({} in something in use: {} survived, {} opened with losses, {} refused); {seconds} s",
+            crashes.single + crashes.double,
+            crashes.single,
+            crashes.double,
+            damaged.cases,
+            damaged.hit,
+            damaged.survived,
+            damaged.partly,
+            damaged.refused,
+        );
     }
 }
 
-/// Lives the lives of these seeds and judges all their points. Returns whether nothing was found.
-pub(crate) fn run(seeds: Range<u64>) -> bool {
-    let (tally, since) = (Tally::default(), Instant::now());
-    tally.next.store(seeds.start, Ordering::Relaxed);
+/// Lives the lives of these seeds, judges all their points, and damages the end of each `cases` times. Returns whether
+/// nothing was found in at least `points` crash points.
+pub(crate) fn run(seeds: Range<u64>, cases: u64, points: u64) -> bool {
+    let tally = Tally::new(seeds.start);
     on_all_cores(|| {
-        while let Some(seed) = Some(tally.next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end) {
-            life_of(seed, &tally);
+        while let Some(seed) = Some(tally.next()).filter(|seed| *seed < seeds.end) {
+            live_and_judge(seed, cases, &tally);
         }
     });
-    println!("crash: {}", tally.line(since));
-    !tally.found.load(Ordering::SeqCst)
+    tally.print();
+    let judged = tally.sums.lock().expect("nobody panics with it").crashes;
+    let is_enough = judged.single + judged.double >= points;
+    if !(tally.has_found() || is_enough) {
+        println!("that is less than the {points} crash points that every change has to survive: add lives");
+    }
+    !tally.has_found() && is_enough
 }
 
 /// Goes on with new seeds until something is found.
-pub(crate) fn soak(first: u64) -> bool {
-    let (tally, since) = (Tally::default(), Instant::now());
-    println!("soak: from seed {first} on, until something is found");
-    tally.next.store(first, Ordering::Relaxed);
+pub(crate) fn soak(first: u64, cases: u64) -> bool {
+    println!("from seed {first} on, until something is found");
+    let tally = Tally::new(first);
     on_all_cores(|| {
-        while !tally.found.load(Ordering::SeqCst) {
-            life_of(tally.next.fetch_add(1, Ordering::Relaxed), &tally);
-            println!("soak: {}", tally.line(since));
+        while !tally.has_found() {
+            live_and_judge(tally.next(), cases, &tally);
+            tally.print();
         }
     });
     false
 }
 
-/// Judges one point again, and shows what was done before it.
-pub(crate) fn replay(text: &str) -> bool {
-    let point: Point = match text.parse() {
-        Ok(point) => point,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return false;
+/// One life with everything that may happen to it.
+fn live_and_judge(seed: u64, cases: u64, tally: &Tally) {
+    let mut again = Again::Life(seed);
+    let judged = guarded(|| {
+        let life = Life::live(seed, STEPS)?;
+        let mut sums = Sums { lives: 1, operations: life.recorder.len() as u64, ..Sums::default() };
+        sums.crashes = judge_life(&life, seed, &mut |point| again = Again::Point(point))?;
+        again = Again::Life(seed);
+        let subject = Subject::of(seed, life)?;
+        for case in 0..cases {
+            again = Again::Damage(seed, case);
+            subject.judge(case, &mut sums.damaged)?;
         }
-    };
-    let tally = Tally::default();
-    let judged = guarded(&mut |tell| {
-        tell(point);
-        let life = live(point.seed)?;
-        for (at, step) in life.history.steps.iter().enumerate().filter(|(_, step)| step.begin < point.first.at) {
+        tally.add(&sums);
+        Ok(())
+    });
+    if let Err(what) = judged {
+        tally.report(again, &what);
+    }
+}
+
+/// Lives a life once more, shows what was done up to the power failure if one is given, and judges that.
+pub(crate) fn replay_crash(seed: u64, point: Option<Point>) -> bool {
+    let judged = guarded(|| {
+        let life = Life::live(seed, STEPS)?;
+        let until = point.map_or(usize::MAX, |point| point.first.at);
+        for (at, step) in life.history.steps.iter().enumerate().filter(|(_, step)| step.begin < until) {
             let sign = if step.acknowledged { '!' } else { ' ' };
             println!("{at:4}{sign} {:6}..{:<6} {}", step.begin, step.end, step.what);
         }
-        if point.first.at == 0 { Ok(Counts::default()) } else { judge_point(&life, point).map(|()| Counts::default()) }
+        point.map_or(Ok(()), |point| judge_point(&life, point))
     });
-    match judged {
-        Ok(_) => println!("nothing is found at {point}"),
-        Err(finding) => tally.report(&finding),
+    told(judged)
+}
+
+/// Damages the end of a life once more.
+pub(crate) fn replay_damage(seed: u64, case: u64) -> bool {
+    let subject = guarded(|| Subject::of(seed, Life::live(seed, STEPS)?));
+    told(subject.and_then(|subject| guarded(|| subject.judge(case, &mut Damaged::default()))))
+}
+
+fn told(judged: Outcome<()>) -> bool {
+    match &judged {
+        Ok(()) => println!("nothing is found"),
+        Err(what) => println!("FOUND: {what}"),
     }
-    !tally.found.load(Ordering::SeqCst)
+    judged.is_ok()
 }
 
-fn live(seed: u64) -> Result<Life, Finding> {
-    let nowhere = Point { seed, first: Cut { at: 0, fate: 0 }, second: None };
-    Life::live(seed, STEPS).map_err(|what| Finding { point: nowhere, what })
-}
-
-fn life_of(seed: u64, tally: &Tally) {
-    let judged = guarded(&mut |tell| {
-        tell(Point { seed, first: Cut { at: 0, fate: 0 }, second: None });
-        let life = live(seed)?;
-        let counts = judge_life(&life, seed, tell)?;
-        tally.add(counts, life.recorder.len());
-        Ok(counts)
-    });
-    if let Err(finding) = judged {
-        tally.report(&finding);
-    }
-}
-
-type Judging<'a> = dyn FnMut(&mut dyn FnMut(Point)) -> Result<Counts, Finding> + 'a;
-
-/// Makes a panic a finding at the point that was told last.
-fn guarded(judge: &mut Judging<'_>) -> Result<Counts, Finding> {
-    let mut last = None;
-    let outcome = catch_unwind(AssertUnwindSafe(|| judge(&mut |point| last = Some(point))));
-    outcome.unwrap_or_else(|panic| {
-        let point = last.expect("every judging tells where it is before it begins");
-        Err(Finding { point, what: format!("a panic: {}", message(&*panic)) })
-    })
-}
-
-/// Damages the ends of the lives of these seeds, each `cases` times. Returns whether nothing was found.
-pub(crate) fn damage(seeds: Range<u64>, cases: u64) -> bool {
-    let (next, total, found, since) =
-        (AtomicU64::new(seeds.start), Mutex::new(Damaged::default()), AtomicBool::new(false), Instant::now());
-    on_all_cores(|| {
-        while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end) {
-            if let Err((case, what)) = damage_one(seed, 0..cases, &total) {
-                found.store(true, Ordering::SeqCst);
-                println!("\nFOUND at {seed}:{case}: {what}");
-                println!("replay: cargo test -p dataset --test crash -- damage {seed} {case}\n");
-            }
-        }
-    });
-    let Damaged { cases, hit, survived, partly, refused } = *total.lock().expect("nobody panics with it");
-    let seconds = since.elapsed().as_secs_f64();
-    println!(
-        "damage: {cases} cases, {hit} of them of something in use: {survived} survived, {partly} opened with losses, \
-         {refused} refused, in {seconds:.0} s"
-    );
-    !found.load(Ordering::SeqCst)
-}
-
-/// Judges one case again.
-pub(crate) fn damage_again(seed: u64, case: u64) -> bool {
-    match damage_one(seed, case..case + 1, &Mutex::default()) {
-        Ok(()) => println!("nothing is found at {seed}:{case}"),
-        Err((_, what)) => println!("FOUND at {seed}:{case}: {what}"),
-    }
-    true
-}
-
-fn damage_one(seed: u64, cases: Range<u64>, total: &Mutex<Damaged>) -> Result<(), (u64, String)> {
-    let subject = Life::live(seed, STEPS).and_then(|life| Subject::of(seed, life)).map_err(|what| (0, what))?;
-    let mut tally = Damaged::default();
-    for case in cases {
-        let judged = catch_unwind(AssertUnwindSafe(|| subject.judge(case, &mut tally)));
-        judged.unwrap_or_else(|panic| Err(format!("a panic: {}", message(&*panic)))).map_err(|what| (case, what))?;
-    }
-    total.lock().expect("nobody panics with it").add(tally);
-    Ok(())
+/// Makes a panic an error.
+fn guarded<T>(judge: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| Err(format!("a panic: {}", message(&*panic))))
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

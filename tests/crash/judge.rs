@@ -15,14 +15,14 @@
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc};
 
 use pool::{
-    device::{Fate, MemoryDevice, Recorder},
+    device::{Device, Fate, MemoryDevice, Recorder},
     env::SeededEnv,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     model::Pool,
-    observe,
+    observe::{self, Known},
     workload::{History, Life},
     world::{Outcome, World, members},
 };
@@ -85,12 +85,6 @@ pub(crate) struct Counts {
     pub(crate) double: u64,
 }
 
-/// What was found at which point.
-pub(crate) struct Finding {
-    pub(crate) point: Point,
-    pub(crate) what: String,
-}
-
 /// How many seeded fates a cut gets, beside the one that drops everything.
 const FATES: u64 = 2;
 /// Of so many points one gets second failures,
@@ -99,17 +93,18 @@ const DOUBLED: u64 = 12;
 const SECONDS: usize = 6;
 
 /// Judges all points of a life. `tell` hears of each before it is judged.
-pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) -> Result<Counts, Finding> {
+pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) -> Outcome<Counts> {
     let mut counts = Counts::default();
+    let judge = Judge { life, known: Known::default() };
     for at in life.history.first_cut()..=life.recorder.len() {
         for fate in 0..=FATES {
             let point = Point { seed, first: Cut { at, fate }, second: None };
             let (images, undecided) = point.first.images(&life.recorder);
             tell(point);
-            let came_up = judge_first(life, point, &images)?;
+            let came_up = judge.first(point, &images)?;
             counts.single += 1;
             if point_number(point).is_multiple_of(DOUBLED) {
-                counts.double += judge_seconds(point, &images, &came_up, tell)?;
+                counts.double += judge.seconds(point, &images, &came_up, tell)?;
             }
             if undecided == 0 {
                 // Every other fate is the same.
@@ -121,14 +116,15 @@ pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) ->
 }
 
 /// Judges one point.
-pub(crate) fn judge_point(life: &Life, point: Point) -> Result<(), Finding> {
+pub(crate) fn judge_point(life: &Life, point: Point) -> Outcome<()> {
+    let judge = Judge { life, known: Known::default() };
     let (images, _) = point.first.images(&life.recorder);
-    let came_up = judge_first(life, Point { second: None, ..point }, &images)?;
+    let came_up = judge.first(Point { second: None, ..point }, &images)?;
     let Some(second) = point.second else {
-        return judge_seconds(point, &images, &came_up, &mut |_| {}).map(drop);
+        return judge.seconds(point, &images, &came_up, &mut |_| {}).map(drop);
     };
     let recorder = record_cleaning(point, &images, &came_up)?;
-    judge_second(point, second, &recorder, &came_up)
+    judge.second(point, second, &recorder, &came_up)
 }
 
 /// A number that has nothing to do with the structure of a commit.
@@ -136,21 +132,56 @@ fn point_number(point: Point) -> u64 {
     StdRng::seed_from_u64(point.seed ^ (point.first.at as u64) << 24 ^ point.first.fate << 60).random()
 }
 
-fn judge_first(life: &Life, point: Point, images: &[Arc<MemoryDevice>]) -> Result<Pool, Finding> {
-    let (promised, begun) = life.history.span(point.first.at);
-    let judged = came_up(images, point).and_then(|found| fits(&life.history, promised..=begun, &found).map(|()| found));
-    judged.map_err(|what| Finding { point, what })
+/// Judges the points of a life.
+struct Judge<'a> {
+    life: &'a Life,
+    known: Known,
 }
 
-/// Opens a pool, checks it, and reads all of it. What the opening writes goes to a copy.
-fn came_up(images: &[Arc<MemoryDevice>], point: Point) -> Outcome<Pool> {
-    let copies: Vec<_> = images.iter().map(|image| Arc::new(image.snapshot())).collect();
-    let world = World::import(&copies, point_number(point))?;
-    world.check()?;
-    let listed = world.list()?;
-    let found = observe::pool(&world, &listed)?;
-    world.check_files(&listed)?;
-    Ok(found)
+impl Judge<'_> {
+    fn first(&self, point: Point, images: &[Arc<MemoryDevice>]) -> Outcome<Pool> {
+        let (promised, begun) = self.life.history.span(point.first.at);
+        let found = self.came_up(images, point)?;
+        fits(&self.life.history, promised..=begun, &found).map(|()| found)
+    }
+
+    /// Opens a pool, checks it, and reads all of it. What the opening writes goes to a copy.
+    fn came_up(&self, images: &[Arc<MemoryDevice>], point: Point) -> Outcome<Pool> {
+        let copies: Vec<_> = images.iter().map(|image| Arc::new(image.snapshot())).collect();
+        let world = World::import(&copies, point_number(point))?;
+        world.check()?;
+        let listed = world.list()?;
+        let found = observe::pool_knowing(&world, &listed, &self.known)?;
+        world.check_files(&listed)?;
+        Ok(found)
+    }
+
+    /// Opens and cleans up once more, with every write recorded, and fails half a dozen times meanwhile.
+    fn seconds(
+        &self,
+        point: Point,
+        images: &[Arc<MemoryDevice>],
+        came_up: &Pool,
+        tell: &mut dyn FnMut(Point),
+    ) -> Outcome<u64> {
+        tell(point);
+        let recorder = record_cleaning(point, images, came_up)?;
+        let mut random = StdRng::seed_from_u64(point_number(point));
+        let mut count = 0;
+        for _ in 0..SECONDS.min(recorder.len()) {
+            let second = Cut { at: random.random_range(1..=recorder.len()), fate: random.random_range(0..8) };
+            let point = Point { second: Some(second), ..point };
+            tell(point);
+            self.second(point, second, &recorder, came_up)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn second(&self, point: Point, second: Cut, recorder: &Recorder, first: &Pool) -> Outcome<()> {
+        let (images, _) = second.images(recorder);
+        same(first, &self.came_up(&images, point)?, "a second crash has changed the pool")
+    }
 }
 
 /// Fails unless the pool is in one of the states that it may be in.
@@ -180,48 +211,18 @@ fn fits(history: &History, span: RangeInclusive<usize>, found: &Pool) -> Outcome
     Err(format!("acknowledged was{kept}\nand begun perhaps{}\nbut {but}", steps(perhaps, promised + 1)))
 }
 
-/// Opens and cleans up once more, with every write recorded, and fails half a dozen times meanwhile.
-fn judge_seconds(
-    point: Point,
-    images: &[Arc<MemoryDevice>],
-    came_up: &Pool,
-    tell: &mut dyn FnMut(Point),
-) -> Result<u64, Finding> {
-    tell(point);
-    let recorder = record_cleaning(point, images, came_up)?;
-    let mut random = StdRng::seed_from_u64(point_number(point));
-    let mut count = 0;
-    for _ in 0..SECONDS.min(recorder.len()) {
-        let second = Cut { at: random.random_range(1..=recorder.len()), fate: random.random_range(0..8) };
-        let point = Point { second: Some(second), ..point };
-        tell(point);
-        judge_second(point, second, &recorder, came_up)?;
-        count += 1;
-    }
-    Ok(count)
-}
-
 /// Opens and cleans up with every write recorded. That must go well and change nothing that can be seen.
-fn record_cleaning(point: Point, images: &[Arc<MemoryDevice>], came_up: &Pool) -> Result<Arc<Recorder>, Finding> {
+fn record_cleaning(point: Point, images: &[Arc<MemoryDevice>], came_up: &Pool) -> Outcome<Arc<Recorder>> {
     let recorder = Recorder::new();
     let devices: Vec<_> = images.iter().map(|image| Arc::new(recorder.wrap(image.snapshot()))).collect();
-    let clean = || {
-        let members = members(devices.into_iter().map(|device| device as Arc<dyn pool::device::Device>));
-        let env = Arc::new(SeededEnv::new(point_number(point)));
-        let world = World::open(members, env).map_err(|error| format!("the pool does not open: {error}"))?;
-        world.clean_up()?;
-        world.check()?;
-        let found = observe::pool(&world, &world.list()?)?;
-        same(came_up, &found, "cleaning up after the crash has changed the pool")
-    };
-    clean().map_err(|what| Finding { point, what })?;
+    let members = members(devices.into_iter().map(|device| device as Arc<dyn Device>));
+    let env = Arc::new(SeededEnv::new(point_number(point)));
+    let world = World::open(members, env).map_err(|error| format!("the pool does not open: {error}"))?;
+    world.clean_up()?;
+    world.check()?;
+    let found = observe::pool(&world, &world.list()?)?;
+    same(came_up, &found, "cleaning up after the crash has changed the pool")?;
     Ok(recorder)
-}
-
-fn judge_second(point: Point, second: Cut, recorder: &Recorder, first: &Pool) -> Result<(), Finding> {
-    let (images, _) = second.images(recorder);
-    let judged = came_up(&images, point).and_then(|found| same(first, &found, "a second crash has changed the pool"));
-    judged.map_err(|what| Finding { point, what })
 }
 
 fn same(expected: &Pool, found: &Pool, what: &str) -> Outcome<()> {

@@ -5,10 +5,10 @@
 //! thread, so that whatever is found is found again by the line that is printed with it.
 //!
 //! ```text
-//! cargo test -p dataset --test crash                        the dose for every change: trust, crashes, damage
-//! cargo test -p dataset --test crash -- crash               only the crashes; `damage` only the damage
-//! cargo test -p dataset --test crash -- replay POINT        one point again, with what was done before it
-//! cargo test -p dataset --test crash -- damage SEED CASE    one damaged pool again
+//! cargo test -p dataset --test crash                            the dose for every change
+//! cargo test -p dataset --test crash -- crash POINT             one power failure again, with what was done before it
+//! cargo test -p dataset --test crash -- damage SEED:CASE        one damaged pool again
+//! cargo test -p dataset --test crash -- life SEED               what is done in a life
 //! cargo test --release -p dataset --test crash -- soak [SEED]   new seeds without end, until something is found
 //!
 //! model      what users may expect to find: maps and bytes
@@ -36,7 +36,10 @@ mod world;
 
 use std::{process::ExitCode, time::SystemTime};
 
-/// How many lives every change has to survive.
+use judge::Point;
+
+/// How many crash points every change has to survive, and how many lives that takes.
+const POINTS: u64 = 20_000;
 const LIVES: u64 = 12;
 /// How many times the end of each is damaged.
 const CASES: u64 = 500;
@@ -45,22 +48,23 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let succeeded = match arguments[..] {
-        ["soak"] => campaign::soak(seed_of_the_day()),
-        ["soak", seed] => seed.parse().is_ok_and(campaign::soak),
-        ["replay", point] => campaign::replay(point),
-        ["trust"] => trusted(),
-        ["crash"] => campaign::run(0..LIVES),
-        ["damage"] => campaign::damage(0..LIVES, CASES),
-        ["damage", seed, case] => match (seed.parse(), case.parse()) {
-            (Ok(seed), Ok(case)) => campaign::damage_again(seed, case),
-            _ => false,
-        },
+        ["soak"] => campaign::soak(seed_of_the_day(), CASES),
+        ["soak", seed] => seed.parse().is_ok_and(|seed| campaign::soak(seed, CASES)),
+        ["life", seed] => seed.parse().is_ok_and(|seed| campaign::replay_crash(seed, None)),
+        ["crash", point] => point.parse().is_ok_and(|point: Point| campaign::replay_crash(point.seed, Some(point))),
+        ["damage", case] => damage_case(case).is_some_and(|(seed, case)| campaign::replay_damage(seed, case)),
         // The test harness's own options and filters.
         [.., filter] if !filter.starts_with('-') && !"crash".contains(filter) => true,
         [.., "--list"] => true,
-        _ => trusted() & campaign::run(0..LIVES) & campaign::damage(0..LIVES, CASES),
+        _ => trusted() && campaign::run(0..LIVES, CASES, POINTS),
     };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A seed and the number of a damage, as they are printed.
+fn damage_case(text: &str) -> Option<(u64, u64)> {
+    let (seed, case) = text.split_once(':')?;
+    Some((seed.parse().ok()?, case.parse().ok()?))
 }
 
 fn trusted() -> bool {

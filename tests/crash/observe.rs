@@ -1,6 +1,10 @@
 //! Reading all that can be seen of an opened pool, as a user would, into a [`model`](crate::model) of it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use dataset::{
     admin::Listed,
@@ -17,8 +21,31 @@ use crate::{
 /// The native properties that the simulation sets.
 pub(crate) const NATIVE: [&str; 4] = ["compression", "copies", "recordsize", "checksum"];
 
-/// All that can be seen of a pool.
+/// Trees that were read before, by the checksums of their roots. A root's checksum covers all that hangs under it, so
+/// after a check that has verified every block, a tree that is known need not be read again.
+#[derive(Default)]
+pub(crate) struct Known(RefCell<HashMap<[u8; 32], Arc<Tree>>>);
+
+impl Known {
+    /// The files of a tree: known, or read now.
+    fn files(&self, fs: &FileSystem, of: &impl ToString) -> Outcome<Arc<Tree>> {
+        let root = fs.head().clean_root().map(|(root, _)| root.checksum);
+        if let Some(tree) = root.and_then(|root| self.0.borrow().get(&root).cloned()) {
+            return Ok(tree);
+        }
+        let tree = Arc::new(files(fs, of)?);
+        self.0.borrow_mut().extend(root.map(|root| (root, tree.clone())));
+        Ok(tree)
+    }
+}
+
+/// All that can be seen of a pool, every byte of it read.
 pub(crate) fn pool(world: &World, listed: &[Listed]) -> Outcome<Pool> {
+    pool_knowing(world, listed, &Known::default())
+}
+
+/// All that can be seen of a pool that has just been checked.
+pub(crate) fn pool_knowing(world: &World, listed: &[Listed], known: &Known) -> Outcome<Pool> {
     let failed = |error| format!("the pool's comment cannot be read: {error}");
     let comment = world.datasets.pool_property("comment").map_err(failed)?.unwrap_or_default();
     let mut pool = Pool { comment, ..Pool::default() };
@@ -26,11 +53,11 @@ pub(crate) fn pool(world: &World, listed: &[Listed]) -> Outcome<Pool> {
         match &one.name {
             Name::Dataset(name) => {
                 let opened = world.datasets.open_dataset(name).map_err(|error| format!("{name}: {error}"))?;
-                pool.datasets.insert(name.to_string(), dataset(one, files(opened.fs(), name)?));
+                pool.datasets.insert(name.to_string(), dataset(one, known.files(opened.fs(), name)?));
             }
             Name::Snapshot(name) => {
                 let opened = world.datasets.open_snapshot(name).map_err(|error| format!("{name}: {error}"))?;
-                let tree = Arc::new(files(&opened.fs, name)?);
+                let tree = known.files(&opened.fs, name)?;
                 let snapshot = Snapshot { name: name.snapshot().to_owned(), guid: one.guid(), tree };
                 let dataset = pool.datasets.get_mut(name.dataset().as_str());
                 dataset.ok_or_else(|| format!("{name} is listed before its data set"))?.snapshots.push(snapshot);
@@ -41,13 +68,13 @@ pub(crate) fn pool(world: &World, listed: &[Listed]) -> Outcome<Pool> {
     Ok(pool)
 }
 
-fn dataset(listed: &Listed, tree: Tree) -> Dataset {
+fn dataset(listed: &Listed, tree: Arc<Tree>) -> Dataset {
     let value = |name: &str| listed.value(&Property::of_dataset(name).expect("a native property"));
     let native = NATIVE.iter().filter_map(|name| Some((*name, value(name)?)));
     let user = listed.user_properties().map(|(name, valued)| (name, valued.clone()));
     let local = native.chain(user).filter(|(_, valued)| valued.source == Source::Local);
     Dataset {
-        tree: Arc::new(tree),
+        tree,
         snapshots: Vec::new(),
         origin: value("origin").map(|valued| valued.value),
         properties: local.map(|(name, valued)| (name.to_owned(), valued.value)).collect(),

@@ -38,22 +38,22 @@ fn target(text: &str) -> Name {
 
 impl Life {
     pub(super) fn administer(&mut self, actor: usize) -> Outcome<Option<(String, bool)>> {
-        let told = match self.below(38) {
+        let told = match self.below(46) {
             0..3 => self.create_dataset()?,
-            3..9 => self.snapshot()?,
-            9..12 => self.clone_snapshot()?,
-            12..14 => self.roll_back()?,
-            14..16 => self.promote()?,
-            16..18 => self.destroy_dataset()?,
-            18..21 => self.destroy_snapshot()?,
+            3..13 => self.snapshot()?,
+            13..16 => self.clone_snapshot()?,
+            16..18 => self.roll_back()?,
+            18..20 => self.promote()?,
+            20 => self.destroy_dataset()?,
+            21..24 => self.destroy_snapshot()?,
             // Sending only reads.
-            21..24 => return Ok(self.send()?.map(|what| (what, false))),
-            24..28 => self.receive()?,
-            28..31 => self.set_properties()?,
-            31 => self.rename_dataset()?,
-            32 => self.add_device()?,
-            33 => self.reopen()?,
-            34 => self.work_in_the_background()?,
+            24..28 => return Ok(self.send()?.map(|what| (what, false))),
+            28..34 => self.receive()?,
+            34..37 => self.set_properties()?,
+            37 => self.rename_dataset()?,
+            38 => self.add_device()?,
+            39 => self.reopen()?,
+            40 => self.work_in_the_background()?,
             _ => return self.move_actor(actor),
         };
         Ok(told.map(|what| (what, true)))
@@ -122,9 +122,14 @@ impl Life {
     fn snapshot(&mut self) -> Told {
         let names = self.names_where(|_, dataset| dataset.snapshots.len() < SNAPSHOTS);
         let (Some(first), Some(second)) = (self.pick(&names), self.pick(&names)) else { return Ok(None) };
-        let snapshot = format!("s{}", self.next());
         let mut of = vec![first, second];
         of.dedup();
+        self.snapshot_of(of).map(Some)
+    }
+
+    /// One snapshot of each of these data sets, at one instant.
+    pub(super) fn snapshot_of(&mut self, of: Vec<String>) -> Outcome<String> {
+        let snapshot = format!("s{}", self.next());
         let wanted = of.iter().map(|dataset| snapshot_name(&format!("{dataset}@{snapshot}"))).collect();
         self.expect("snapshot", self.world.datasets.snapshot(wanted, false, Vec::new()))?;
         for dataset in &of {
@@ -134,7 +139,7 @@ impl Life {
             let dataset = self.dataset(dataset);
             dataset.snapshots.push(Snapshot { name: snapshot.clone(), guid, tree: dataset.tree.clone() });
         }
-        Ok(Some(format!("snapshot {of:?} as @{snapshot}")))
+        Ok(format!("snapshot {of:?} as @{snapshot}"))
     }
 
     fn clone_snapshot(&mut self) -> Told {

@@ -4,16 +4,25 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use dataset::fs::{Attr, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, RenameFlags, SetAttr, SetXattr};
 
+use rand::Rng;
+
 use super::{Life, plant::Plant};
 use crate::{
     model::{Node, Tree},
-    world::Outcome,
+    world::{Outcome, POOL},
 };
 
-/// How many files a data set may have: every crash point reads all.
-const FILES: usize = 12;
+/// How many files a data set may have: every crash point looks at all.
+pub(super) const FILES: usize = 16;
+/// How many small ones some lives begin with, and their longest: they stand in the leaves of the tree, which gets many.
+const SMALL_FILES: usize = 120;
+const SMALL: usize = 1000;
 /// The longest file, in bytes.
 const LONGEST: u64 = 160 << 10;
+
+/// The length of the file that some lives begin with, so that deadlists get pages of their own.
+const LARGE: usize = 800 << 10;
+const PART: usize = 200 << 10;
 
 /// What was done and whether it was an acknowledgement; nothing if there was nothing to do it with.
 type Done = Outcome<Option<(String, bool)>>;
@@ -51,6 +60,62 @@ impl Life {
             _ => self.open_or_close(&place, actor, &files)?,
         };
         Ok(done.map(|what| (format!("actor {actor} in {}: {what}", place.dataset), false)))
+    }
+
+    /// Fills the first data set with small files.
+    pub(super) fn fill(&mut self) -> Outcome<()> {
+        for number in 0..SMALL_FILES {
+            let (place, ino) = self.create_first(format!("small{number}").into_bytes())?;
+            self.as_step(false, |life| {
+                let data = life.bytes(SMALL);
+                life.expect("write", place.fs.write(ino, 0, &data, false))?;
+                life.edit(&place, ino, |node| node.content = Arc::new(data))?;
+                Ok(format!("fill {ino}"))
+            })?;
+        }
+        self.most_files += SMALL_FILES;
+        self.as_step(true, |life| life.expect("commit", life.world.engine().commit()).map(|_| "a commit".into()))
+    }
+
+    /// Writes a large file twice, with a snapshot in between: a deadlist gets many blocks at once.
+    pub(super) fn churn(&mut self) -> Outcome<()> {
+        self.as_step(true, |life| life.set(POOL, "recordsize", "4096").map(|()| "small records".into()))?;
+        let (place, ino) = self.create_first(b"large".to_vec())?;
+        self.write_large(&place, ino)?;
+        self.as_step(true, |life| life.snapshot_of(vec![POOL.to_owned()]))?;
+        self.write_large(&place, ino)
+    }
+
+    /// Creates a file in the root of the first data set.
+    fn create_first(&mut self, name: Vec<u8>) -> Outcome<(Place, Ino)> {
+        let fs = self.world.fs(POOL);
+        let place = Place { tree: self.model.datasets[POOL].tree.clone(), dataset: POOL.to_owned(), fs };
+        let mut ino = ROOT;
+        self.as_step(false, |life| {
+            let attr = life.expect("create", place.fs.create(&Caller::default(), ROOT, &name, 0o600, true))?;
+            ino = attr.ino;
+            life.put_new(&place, ROOT, name, &attr, Vec::new())?;
+            Ok(format!("create {ino}"))
+        })?;
+        Ok((place, ino))
+    }
+
+    /// Writes a file from its start to its end, in parts that are each one change of the tree, and commits.
+    fn write_large(&mut self, place: &Place, ino: Ino) -> Outcome<()> {
+        for offset in (0..LARGE).step_by(PART) {
+            self.as_step(false, |life| {
+                let mut data = vec![0; PART];
+                life.random.fill(&mut data[..]);
+                life.expect("write", place.fs.write(ino, offset as u64, &data, false))?;
+                life.edit(place, ino, |node| {
+                    let content = Arc::make_mut(&mut node.content);
+                    content.resize(content.len().max(offset + PART), 0);
+                    content[offset..offset + PART].copy_from_slice(&data);
+                })?;
+                Ok(format!("write {PART} bytes of a large file at {offset}"))
+            })?;
+        }
+        self.as_step(true, |life| life.expect("commit", life.world.engine().commit()).map(|_| "a commit".into()))
     }
 
     /// An fsync of a file or directory, or a commit.
@@ -109,7 +174,8 @@ impl Life {
     /// A directory and a name that is free in it.
     fn vacant(&mut self, place: &Place) -> Option<(Ino, Vec<u8>)> {
         let (dir, name) = (self.directory(place), self.some_name());
-        let is_vacant = place.tree.nodes().count() < FILES && !place.tree.get(dir).entries.contains_key(&name);
+        let is_vacant =
+            place.tree.nodes().count() < self.most_files && !place.tree.get(dir).entries.contains_key(&name);
         is_vacant.then_some((dir, name))
     }
 
@@ -312,7 +378,8 @@ impl Life {
                 Ok(Some(format!("removexattr of {ino}")))
             }
             _ => {
-                let most = if self.one_in(3) { 9_000 } else { 100 };
+                // The middle ones stay in the tree's leaves, so that it gets several.
+                let most = [100, 2_000, 9_000][self.below(3)];
                 let value = self.bytes(most);
                 self.expect("setxattr", place.fs.setxattr(ino, &name, &value, SetXattr::Any))?;
                 self.edit(place, ino, |node| {

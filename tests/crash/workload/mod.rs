@@ -98,6 +98,8 @@ pub(crate) struct Life {
     streams: Vec<Stream>,
     /// Numbers for names, never used twice.
     count: u64,
+    /// How many files a data set may have before none is created any more.
+    most_files: usize,
 }
 
 impl Life {
@@ -133,6 +135,7 @@ impl Life {
             actors: vec![Actor { dataset: POOL.into(), open: Vec::new() }; ACTORS],
             streams: Vec::new(),
             count: 0,
+            most_files: files::FILES,
             world,
         };
         let root = Dataset::default();
@@ -142,7 +145,15 @@ impl Life {
         if plant == Some(Plant::NoChecksums) {
             life.set(POOL, "checksum", "off")?;
         }
+        // Small records make many blocks of little data.
+        let recordsize = ["4096", "4096", "16384", "131072"][life.below(4)];
+        life.set(POOL, "recordsize", recordsize)?;
         life.keep("the pool was made".into(), 0, true);
+        match life.below(10) {
+            0 | 1 => life.fill()?,
+            2 => life.churn()?,
+            _ => {}
+        }
         Ok(life)
     }
 
@@ -168,6 +179,14 @@ impl Life {
         if let Some((what, acknowledged)) = done {
             self.keep(what, begin, acknowledged);
         }
+        Ok(())
+    }
+
+    /// Does something and keeps the state after it.
+    fn as_step(&mut self, acknowledged: bool, act: impl FnOnce(&mut Life) -> Outcome<String>) -> Outcome<()> {
+        let begin = self.recorder.len();
+        let what = act(self)?;
+        self.keep(what, begin, acknowledged);
         Ok(())
     }
 
