@@ -1,6 +1,6 @@
 //! Opening data sets and snapshots.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use pool::{
     block::compression::CompressionChoice,
@@ -62,10 +62,10 @@ pub struct OpenSnapshot {
     pub fs: Arc<FileSystem>,
 }
 
-/// The data sets that are open.
+/// The data sets that are open, by id: work on all of them has the same order in every run.
 #[derive(Default)]
 pub(super) struct OpenTable {
-    datasets: HashMap<u64, Arc<Dataset>>,
+    datasets: BTreeMap<u64, Arc<Dataset>>,
 }
 
 impl OpenTable {

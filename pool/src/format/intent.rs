@@ -91,6 +91,8 @@ pub struct Entry {
     pub tree: u64,
     /// The transaction group that was open.
     pub txg: Txg,
+    /// The newest committed group then. What that one holds the entry need not tell, so it says nothing to an older state.
+    pub base: Txg,
     /// The bytes of blocks that are stored nowhere else yet.
     pub parts: Vec<Part>,
     /// The items, by key; `None` where there is none any more.
@@ -196,6 +198,7 @@ impl Entry {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.tree);
         out.put_varint(self.txg.0);
+        out.put_varint(self.txg.0 - self.base.0);
         out.put_varint(self.parts.len() as u64);
         for part in &self.parts {
             out.put_varint(part.block);
@@ -213,15 +216,17 @@ impl Entry {
         const WHAT: &str = "entry of a frame";
         let tree = reader.varint(WHAT)?;
         let txg = Txg(reader.varint(WHAT)?);
-        if txg >= Txg::LIMIT {
+        let ahead = reader.varint(WHAT)?;
+        let base = txg.0.checked_sub(ahead).map(Txg);
+        let Some(base) = base.filter(|base| txg < Txg::LIMIT && *base <= txg) else {
             return malformed("transaction group of a log entry");
-        }
+        };
         let parts = decode_list(reader, decode_part)?;
         let items = decode_list(reader, decode_item)?;
         if !items.is_sorted_by(|one, two| one.0 < two.0) {
             return malformed("order of a log entry");
         }
-        Ok(Entry { tree, txg, parts, items })
+        Ok(Entry { tree, txg, base, parts, items })
     }
 }
 
@@ -304,10 +309,10 @@ mod tests {
     fn any_entry() -> impl Strategy<Value = Entry> {
         let items = prop::collection::btree_map((any::<u64>(), 0..200u8, any::<u64>()), any_item(), 0..10);
         let parts = prop::collection::vec(any_part(), 0..5);
-        (any::<u64>(), 0..Txg::LIMIT.0, parts, items).prop_map(|(tree, txg, parts, items)| {
+        (any::<u64>(), 0..Txg::LIMIT.0, 0..3u64, parts, items).prop_map(|(tree, txg, ahead, parts, items)| {
             let key = |(object, kind, offset)| Key::new(object, kind, offset);
             let items = items.into_iter().map(|(at, item)| (key(at), item)).collect();
-            Entry { tree, txg: Txg(txg), parts, items }
+            Entry { tree, txg: Txg(txg), base: Txg(txg.saturating_sub(ahead)), parts, items }
         })
     }
 

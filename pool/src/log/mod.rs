@@ -19,6 +19,9 @@
 //! * An uberblock of group N names the place and the number of the first frame that may speak of group N + 1. The place
 //!   is taken while the gate is closed: before, no entry of N + 1 could be collected. Entries of N that come behind it
 //!   are known by their group, and skipped.
+//! * A frame tells what has changed since the frame before, but not what a commit meanwhile has made durable. So it says
+//!   which group was committed when it was made, and is not put back on an older state: on one that is taken because the
+//!   newest uberblocks are damaged.
 //! * The ring before that place is overwritten only once the uberblock is stable. If power fails earlier, the last
 //!   uberblock stands, and from its place on all frames are there, in order.
 //! * An import writes its first frame after its first commit, which holds what it found in the log. If power fails

@@ -21,6 +21,10 @@ pub fn read(storage: &Storage, uberblock: &Uberblock) -> Result<Vec<Entry>> {
     while let Some((frame, end)) = next_frame(storage, &head, position, id)? {
         let decoded = decode_frame(&frame).expect("its checksum was verified");
         let decoded = decoded.map_err(|problem| Error::damaged("intent log", problem))?;
+        // Between the uberblock and this frame lies a commit that is not there, and what it held.
+        if decoded.iter().any(|entry| entry.base > uberblock.txg) {
+            break;
+        }
         frames.push(decoded.into_iter().filter(|entry| entry.txg > uberblock.txg).collect());
         position = end;
         id.sequence += 1;

@@ -44,7 +44,8 @@ impl Space {
         let disk = Disk { layout: &layout, io };
         let checkpoints = layout.chunks.iter().filter_map(|chunk| chunk.checkpoint());
         let start = |pointer: &PhysicalPointer| (pointer.places[0].vdev.0, pointer.places[0].offset);
-        let mut blocks: Vec<PhysicalPointer> = stored.pointers().chain(checkpoints).collect();
+        let mut blocks: Vec<PhysicalPointer> =
+            stored.table_pointers().chain(stored.log_pointers()).chain(checkpoints).collect();
         blocks.retain(|pointer| start(pointer) >= (from.vdev, from.offset));
         blocks.sort_unstable_by_key(start);
         let mut examined = OwnExamined::default();

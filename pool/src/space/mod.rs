@@ -67,7 +67,7 @@ use self::{hold::Holds, io::Disk, layout::Layout, span_set::normalize, sync::Sto
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
     error::Result,
-    format::pointer::Address,
+    format::{pointer::Address, space::PhysicalPointer},
     units::{ChunkId, KIB, Txg, VdevId},
 };
 
@@ -309,13 +309,23 @@ impl Space {
         Ok(extents)
     }
 
-    /// The space layer's own blocks at the end of the last transaction group that was synced, sorted.
-    pub fn own_extents(&self) -> Result<Vec<Extent>> {
+    /// The space layer's own blocks at the end of the last transaction group that was synced.
+    pub fn own_blocks(&self) -> OwnBlocks {
         let stored = self.stored.lock();
         let layout = self.layout.load();
-        let checkpoints = layout.chunks.iter().filter_map(|chunk| chunk.checkpoint());
+        OwnBlocks {
+            table: stored.table_pointers().collect(),
+            checkpoints: layout.chunks.iter().filter_map(|chunk| chunk.checkpoint()).collect(),
+            log: stored.log_pointers().collect(),
+        }
+    }
+
+    /// The extents of all copies of its own blocks, sorted.
+    pub fn own_extents(&self) -> Result<Vec<Extent>> {
+        let OwnBlocks { table, checkpoints, log } = self.own_blocks();
+        let layout = self.layout.load();
         let mut extents = Vec::new();
-        for pointer in stored.pointers().chain(checkpoints) {
+        for pointer in table.into_iter().chain(checkpoints).chain(log) {
             for &place in pointer.places() {
                 let address = layout.address(place)?;
                 let sectors = layout.sectors_for(pointer.len);
@@ -325,6 +335,17 @@ impl Space {
         extents.sort_unstable();
         Ok(extents)
     }
+}
+
+/// The space layer's own blocks, by what they are.
+#[derive(Clone, Debug, Default)]
+pub struct OwnBlocks {
+    /// The chunk table: its root and pages.
+    pub table: Vec<PhysicalPointer>,
+    /// The chunks' checkpoints.
+    pub checkpoints: Vec<PhysicalPointer>,
+    /// The space log.
+    pub log: Vec<PhysicalPointer>,
 }
 
 fn extent(chunk: ChunkId, span: Span) -> Extent {

@@ -69,10 +69,14 @@ impl LogGroup {
 }
 
 impl Stored {
-    /// All blocks but the checkpoints.
-    pub(super) fn pointers(&self) -> impl Iterator<Item = PhysicalPointer> + '_ {
-        let log = self.log.iter().flat_map(|group| group.blocks.iter().copied());
-        self.table.into_iter().chain(self.pages.iter().copied().flatten()).chain(log)
+    /// The blocks of the chunk table.
+    pub(super) fn table_pointers(&self) -> impl Iterator<Item = PhysicalPointer> + '_ {
+        self.table.into_iter().chain(self.pages.iter().copied().flatten())
+    }
+
+    /// The blocks of the log.
+    pub(super) fn log_pointers(&self) -> impl Iterator<Item = PhysicalPointer> + '_ {
+        self.log.iter().flat_map(|group| group.blocks.iter().copied())
     }
 }
 

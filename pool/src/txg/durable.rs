@@ -239,7 +239,8 @@ impl Engine {
 
     /// Says what the items are now, under the tree's lock.
     fn collect(&self, tree: u64, txg: Txg, found: Vec<(Key, Option<Found>)>) -> Collected {
-        let mut entry = Entry { tree, txg, parts: Vec::new(), items: Vec::with_capacity(found.len()) };
+        let mut entry =
+            Entry { tree, txg, base: self.committed(), parts: Vec::new(), items: Vec::with_capacity(found.len()) };
         let mut awaited = Vec::new();
         for (key, found) in found {
             let item = found.map(|found| {

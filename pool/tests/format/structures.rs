@@ -159,6 +159,7 @@ fn a_frame_of_the_intent_log() {
     let entries = vec![Entry {
         tree: 2,
         txg: Txg(4661),
+        base: Txg(4659),
         parts: vec![Part { block: 7, len: 6, at: 4, bytes: b"hi".to_vec() }],
         items: vec![
             (Key::new(5, 0x10, 0), item(b"inode", ItemBlock::None)),

@@ -1,0 +1,208 @@
+//! Many lives on all cores: who gets which seed, what was counted, and what is said about a finding.
+
+use std::{
+    any::Any,
+    fmt,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use crate::{
+    damage::judge::{Subject, Tally as Damaged},
+    judge::{Counts, Point, judge_life, judge_point},
+    workload::{Life, Promise, STEPS},
+    world::Outcome,
+};
+
+/// What can be done again by the line that is printed with a finding.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    /// A life.
+    Life(u64),
+    /// A life up to a power failure.
+    Point(Point),
+    /// A life up to its end, and the damage of this number.
+    Damage(u64, u64),
+}
+
+impl fmt::Display for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Again::Life(seed) => write!(f, "life {seed}"),
+            Again::Point(point) => write!(f, "crash {point}"),
+            Again::Damage(seed, case) => write!(f, "damage {seed}:{case}"),
+        }
+    }
+}
+
+/// What all threads count.
+struct Tally {
+    since: Instant,
+    next: AtomicU64,
+    found: AtomicBool,
+    sums: Mutex<Sums>,
+}
+
+#[derive(Default)]
+struct Sums {
+    lives: u64,
+    operations: u64,
+    crashes: Counts,
+    damaged: Damaged,
+}
+
+impl Tally {
+    fn new(first: u64) -> Tally {
+        let (next, found) = (AtomicU64::new(first), AtomicBool::new(false));
+        Tally { since: Instant::now(), next, found, sums: Mutex::default() }
+    }
+
+    fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn has_found(&self) -> bool {
+        self.found.load(Ordering::SeqCst)
+    }
+
+    fn add(&self, life: &Sums) {
+        let mut sums = self.sums.lock().expect("nobody panics with it");
+        sums.lives += life.lives;
+        sums.operations += life.operations;
+        sums.crashes.single += life.crashes.single;
+        sums.crashes.double += life.crashes.double;
+        sums.damaged.add(life.damaged);
+    }
+
+    fn report(&self, again: Again, what: &str) {
+        self.found.store(true, Ordering::SeqCst);
+        let line = format!("replay: cargo test -p dataset --test crash -- {again}");
+        println!("\nFOUND at {again}: {what}\n{line}\n");
+    }
+
+    fn print(&self) {
+        let sums = self.sums.lock().expect("nobody panics with it");
+        let (Sums { lives, operations, crashes, damaged }, seconds) = (&*sums, self.since.elapsed().as_secs());
+        println!(
+            "{} crash points ({} single, {} double) at {operations} device operations of {lives} lives; {} damaged pools \
+             ({} in something in use: {} survived, {} opened with losses, {} refused); {seconds} s",
+            crashes.single + crashes.double,
+            crashes.single,
+            crashes.double,
+            damaged.cases,
+            damaged.hit,
+            damaged.survived,
+            damaged.partly,
+            damaged.refused,
+        );
+    }
+}
+
+/// Lives the lives of these seeds, judges all their points, and damages the end of each `cases` times. Returns whether
+/// nothing was found in at least `points` crash points.
+pub(crate) fn run(seeds: Range<u64>, cases: u64, points: u64) -> bool {
+    let tally = Tally::new(seeds.start);
+    on_all_cores(|| {
+        while let Some(seed) = Some(tally.next()).filter(|seed| *seed < seeds.end) {
+            live_and_judge(seed, cases, &tally);
+        }
+    });
+    tally.print();
+    let judged = tally.sums.lock().expect("nobody panics with it").crashes;
+    let is_enough = judged.single + judged.double >= points;
+    if !(tally.has_found() || is_enough) {
+        println!("that is less than the {points} crash points that every change has to survive: add lives");
+    }
+    !tally.has_found() && is_enough
+}
+
+/// Goes on with new seeds until something is found.
+pub(crate) fn soak(first: u64, cases: u64) -> bool {
+    println!("from seed {first} on, until something is found");
+    let tally = Tally::new(first);
+    on_all_cores(|| {
+        while !tally.has_found() {
+            live_and_judge(tally.next(), cases, &tally);
+            tally.print();
+        }
+    });
+    false
+}
+
+/// One life with everything that may happen to it.
+fn live_and_judge(seed: u64, cases: u64, tally: &Tally) {
+    let mut again = Again::Life(seed);
+    let judged = guarded(|| {
+        let life = Life::live(seed, STEPS)?;
+        let mut sums = Sums { lives: 1, operations: life.recorder.len() as u64, ..Sums::default() };
+        sums.crashes = judge_life(&life, seed, &mut |point| again = Again::Point(point))?;
+        again = Again::Life(seed);
+        let subject = Subject::of(seed, life)?;
+        for case in 0..cases {
+            again = Again::Damage(seed, case);
+            subject.judge(case, &mut sums.damaged)?;
+        }
+        tally.add(&sums);
+        Ok(())
+    });
+    if let Err(what) = judged {
+        tally.report(again, &what);
+    }
+}
+
+/// Lives a life once more, shows what was done up to the power failure if one is given, and judges that.
+pub(crate) fn replay_crash(seed: u64, point: Option<Point>) -> bool {
+    let judged = guarded(|| {
+        let life = Life::live(seed, STEPS)?;
+        let until = point.map_or(usize::MAX, |point| point.first.at);
+        for (at, step) in life.history.steps.iter().enumerate().filter(|(_, step)| step.begin < until) {
+            let sign = match step.promise {
+                Promise::Nothing => ' ',
+                Promise::Files(_) => '.',
+                Promise::Everything => '!',
+            };
+            println!("{at:4}{sign} {:6}..{:<6} {}", step.begin, step.end, step.what);
+        }
+        point.map_or(Ok(()), |point| judge_point(&life, point))
+    });
+    told(judged)
+}
+
+/// Damages the end of a life once more.
+pub(crate) fn replay_damage(seed: u64, case: u64) -> bool {
+    let subject = guarded(|| Subject::of(seed, Life::live(seed, STEPS)?));
+    told(subject.and_then(|subject| guarded(|| subject.judge(case, &mut Damaged::default()))))
+}
+
+fn told(judged: Outcome<()>) -> bool {
+    match &judged {
+        Ok(()) => println!("nothing is found"),
+        Err(what) => println!("FOUND: {what}"),
+    }
+    judged.is_ok()
+}
+
+/// Makes a panic an error.
+fn guarded<T>(judge: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| Err(format!("a panic: {}", message(&*panic))))
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+}
+
+fn on_all_cores(work: impl Fn() + Sync) {
+    let cores = thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(&work);
+        }
+    });
+}

@@ -1,0 +1,247 @@
+//! One power failure and what comes up after it.
+//!
+//! A *point* is a cut in the record, a choice of what became of the writes that were not flushed, and perhaps a second
+//! failure while the pool is opened and cleaned up after the first. What comes up must
+//!
+//! 1. open by itself,
+//! 2. pass every check: the balance of space, counters, deadlists, names, files; so nothing has leaked,
+//! 3. be a state that the whole pool was in after some step, not before the last one that had returned and promised
+//!    everything; but the files of a data set may be as they were after a later step, and must be if an fsync in it has
+//!    returned,
+//! 4. after a second failure, be the very state that came up after the first,
+//! 5. go on: cleaning up succeeds, changes nothing that can be seen, and passes every check again.
+//!
+//! So a commit is one prefix of what was done in all data sets together, and the intent log goes on from it in each data
+//! set, with a prefix of what was done there.
+
+use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc};
+
+use pool::{
+    device::{Device, Fate, MemoryDevice, Recorder},
+    env::SeededEnv,
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{
+    model::Pool,
+    observe::{self, Known},
+    workload::{History, Life},
+    world::{Outcome, World, members},
+};
+
+/// A power failure: after how many recorded operations, and what became of those that were not flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) at: usize,
+    /// 0 drops everything; any other number is a seed.
+    pub(crate) fate: u64,
+}
+
+impl Cut {
+    /// The devices as this failure leaves them, and how many operations were not flushed.
+    pub(crate) fn images(self, recorder: &Recorder) -> (Vec<Arc<MemoryDevice>>, usize) {
+        let mut seeded = Fate::seeded(self.fate ^ (self.at as u64) << 20);
+        let mut undecided = 0;
+        let mut fate = || {
+            undecided += 1;
+            if self.fate == 0 { Fate::Dropped } else { seeded() }
+        };
+        let images = recorder.images_at(self.at, &mut fate);
+        (images.into_iter().map(Arc::new).collect(), undecided)
+    }
+}
+
+/// Where a life is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) seed: u64,
+    pub(crate) first: Cut,
+    pub(crate) second: Option<Cut>,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.seed, self.first.at, self.first.fate)?;
+        self.second.map_or(Ok(()), |second| write!(f, ":{}:{}", second.at, second.fate))
+    }
+}
+
+impl FromStr for Point {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Point, String> {
+        let numbers: Result<Vec<u64>, _> = text.split(':').map(str::parse).collect();
+        let cut = |at: u64, fate| Cut { at: at as usize, fate };
+        match numbers.map_err(|error| format!("{text}: {error}"))?[..] {
+            [seed, at, fate] => Ok(Point { seed, first: cut(at, fate), second: None }),
+            [seed, at, fate, again, then] => Ok(Point { seed, first: cut(at, fate), second: Some(cut(again, then)) }),
+            _ => Err(format!("{text}: a point is seed:cut:fate or seed:cut:fate:cut:fate")),
+        }
+    }
+}
+
+/// How many points of each kind were judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) single: u64,
+    pub(crate) double: u64,
+}
+
+/// How many seeded fates a cut gets, beside the one that drops everything.
+const FATES: u64 = 2;
+/// Of so many points one gets second failures,
+const DOUBLED: u64 = 12;
+/// and so many of them.
+const SECONDS: usize = 6;
+
+/// Judges all points of a life. `tell` hears of each before it is judged.
+pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) -> Outcome<Counts> {
+    let mut counts = Counts::default();
+    let judge = Judge { life, known: Known::default() };
+    for at in life.history.first_cut()..=life.recorder.len() {
+        for fate in 0..=FATES {
+            let point = Point { seed, first: Cut { at, fate }, second: None };
+            let (images, undecided) = point.first.images(&life.recorder);
+            tell(point);
+            let came_up = judge.first(point, &images)?;
+            counts.single += 1;
+            if point_number(point).is_multiple_of(DOUBLED) {
+                counts.double += judge.seconds(point, &images, &came_up, tell)?;
+            }
+            if undecided == 0 {
+                // Every other fate is the same.
+                break;
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// Judges one point.
+pub(crate) fn judge_point(life: &Life, point: Point) -> Outcome<()> {
+    let judge = Judge { life, known: Known::default() };
+    let (images, _) = point.first.images(&life.recorder);
+    let came_up = judge.first(Point { second: None, ..point }, &images)?;
+    let Some(second) = point.second else {
+        return judge.seconds(point, &images, &came_up, &mut |_| {}).map(drop);
+    };
+    let recorder = record_cleaning(point, &images, &came_up)?;
+    judge.second(point, second, &recorder, &came_up)
+}
+
+/// A number that has nothing to do with the structure of a commit.
+fn point_number(point: Point) -> u64 {
+    StdRng::seed_from_u64(point.seed ^ (point.first.at as u64) << 24 ^ point.first.fate << 60).random()
+}
+
+/// Judges the points of a life.
+struct Judge<'a> {
+    life: &'a Life,
+    known: Known,
+}
+
+impl Judge<'_> {
+    fn first(&self, point: Point, images: &[Arc<MemoryDevice>]) -> Outcome<Pool> {
+        let (promised, begun) = self.life.history.span(point.first.at);
+        let found = self.came_up(images, point)?;
+        fits(&self.life.history, point.first.at, promised..=begun, &found).map(|()| found)
+    }
+
+    /// Opens a pool, checks it, and reads all of it. What the opening writes goes to a copy.
+    fn came_up(&self, images: &[Arc<MemoryDevice>], point: Point) -> Outcome<Pool> {
+        let copies: Vec<_> = images.iter().map(|image| Arc::new(image.snapshot())).collect();
+        let world = World::import(&copies, point_number(point))?;
+        world.check()?;
+        let listed = world.list()?;
+        let found = observe::pool_knowing(&world, &listed, &self.known)?;
+        world.check_files(&listed)?;
+        Ok(found)
+    }
+
+    /// Opens and cleans up once more, with every write recorded, and fails half a dozen times meanwhile.
+    fn seconds(
+        &self,
+        point: Point,
+        images: &[Arc<MemoryDevice>],
+        came_up: &Pool,
+        tell: &mut dyn FnMut(Point),
+    ) -> Outcome<u64> {
+        tell(point);
+        let recorder = record_cleaning(point, images, came_up)?;
+        let mut random = StdRng::seed_from_u64(point_number(point));
+        let mut count = 0;
+        for _ in 0..SECONDS.min(recorder.len()) {
+            let second = Cut { at: random.random_range(1..=recorder.len()), fate: random.random_range(0..8) };
+            let point = Point { second: Some(second), ..point };
+            tell(point);
+            self.second(point, second, &recorder, came_up)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn second(&self, point: Point, second: Cut, recorder: &Recorder, first: &Pool) -> Outcome<()> {
+        let (images, _) = second.images(recorder);
+        same(first, &self.came_up(&images, point)?, "a second crash has changed the pool")
+    }
+}
+
+/// Fails unless the pool is in one of the states that it may be in.
+fn fits(history: &History, cut: usize, span: RangeInclusive<usize>, found: &Pool) -> Outcome<()> {
+    let digest = found.digest();
+    if span.clone().any(|committed| goes_on_from(history, cut, committed..=*span.end(), found)) {
+        return Ok(());
+    }
+    let (promised, begun) = (*span.start(), *span.end());
+    let steps = |range: &[crate::workload::Step], from: usize| {
+        let lines = range.iter().enumerate();
+        lines.map(|(at, step)| format!("\n  {}: {}", from + at, step.what)).collect::<String>()
+    };
+    let other = history.steps.iter().position(|step| step.digest == digest);
+    let but = match other {
+        Some(step) => format!("the pool is as it was after step {step}, which is neither"),
+        None => {
+            let candidates = history.steps[span].iter();
+            let nearest = candidates.map(|step| step.state.differences(found)).min_by_key(Vec::len);
+            format!(
+                "the pool is in no state that it was ever in; the nearest differs in\n  {}",
+                nearest.unwrap_or_default().join("\n  ")
+            )
+        }
+    };
+    let (kept, perhaps) = (steps(&history.steps[promised..=promised], promised), &history.steps[promised + 1..=begun]);
+    Err(format!("committed was{kept}\nand begun perhaps{}\nbut {but}", steps(perhaps, promised + 1)))
+}
+
+/// Whether the pool is as the first step of `span` has left it, but for files as a later one has; and not as before the
+/// last fsync in their data set.
+fn goes_on_from(history: &History, cut: usize, span: RangeInclusive<usize>, found: &Pool) -> bool {
+    let committed = &history.steps[*span.start()].state;
+    committed.frame_digest() == found.frame_digest()
+        && found.datasets.iter().all(|(name, dataset)| {
+            let first = history.promised(name, cut).unwrap_or(0).max(*span.start());
+            let mut states = history.steps[first..=(*span.end()).max(first)].iter().map(|step| &step.state);
+            states.any(|state| state.datasets.get(name).is_some_and(|then| then.tree.digest() == dataset.tree.digest()))
+        })
+}
+
+/// Opens and cleans up with every write recorded. That must go well and change nothing that can be seen.
+fn record_cleaning(point: Point, images: &[Arc<MemoryDevice>], came_up: &Pool) -> Outcome<Arc<Recorder>> {
+    let recorder = Recorder::new();
+    let devices: Vec<_> = images.iter().map(|image| Arc::new(recorder.wrap(image.snapshot()))).collect();
+    let members = members(devices.into_iter().map(|device| device as Arc<dyn Device>));
+    let env = Arc::new(SeededEnv::new(point_number(point)));
+    let world = World::open(members, env).map_err(|error| format!("the pool does not open: {error}"))?;
+    world.clean_up()?;
+    world.check()?;
+    let found = observe::pool(&world, &world.list()?)?;
+    same(came_up, &found, "cleaning up after the crash has changed the pool")?;
+    Ok(recorder)
+}
+
+fn same(expected: &Pool, found: &Pool, what: &str) -> Outcome<()> {
+    match expected.digest() == found.digest() {
+        true => Ok(()),
+        false => Err(format!("{what}:\n  {}", expected.differences(found).join("\n  "))),
+    }
+}

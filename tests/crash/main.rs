@@ -1,0 +1,84 @@
+//! The simulator that shows what survives: random lives of a pool on simulated devices, cut by power failures at every
+//! write, and damaged in every region.
+//!
+//! The real engine and the real data sets run on recording devices, everything from one seed and each life on one
+//! thread, so that whatever is found is found again by the line that is printed with it.
+//!
+//! ```text
+//! cargo test -p dataset --test crash                            the dose for every change
+//! cargo test -p dataset --test crash -- crash POINT             one power failure again, with what was done before it
+//! cargo test -p dataset --test crash -- damage SEED:CASE        one damaged pool again
+//! cargo test -p dataset --test crash -- life SEED               what is done in a life
+//! cargo test --release -p dataset --test crash -- soak [SEED]   new seeds without end, until something is found
+//!
+//! model      what users may expect to find: maps and bytes
+//! world      a pool as its service opens it, and all its checks
+//! observe    reading an opened pool into a model
+//! workload   the random lives
+//! judge      one power failure, and what comes up after it
+//! damage     damage in every region, and what is left then
+//! trust      the simulator's own checks: replays, and planted defects
+//! campaign   many lives on all cores; counting
+//! ```
+//!
+//! It does not use the test harness, which would hide the counts.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program of its own, and reports")]
+
+mod campaign;
+mod damage;
+mod judge;
+mod model;
+mod observe;
+mod trust;
+mod workload;
+mod world;
+
+use std::{process::ExitCode, time::SystemTime};
+
+use judge::Point;
+
+/// How many crash points every change has to survive, and how many lives that takes.
+const POINTS: u64 = 20_000;
+const LIVES: u64 = 12;
+/// How many times the end of each is damaged.
+const CASES: u64 = 500;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let succeeded = match arguments[..] {
+        ["soak"] => campaign::soak(seed_of_the_day(), CASES),
+        ["soak", seed] => seed.parse().is_ok_and(|seed| campaign::soak(seed, CASES)),
+        ["life", seed] => seed.parse().is_ok_and(|seed| campaign::replay_crash(seed, None)),
+        ["crash", point] => point.parse().is_ok_and(|point: Point| campaign::replay_crash(point.seed, Some(point))),
+        ["damage", case] => damage_case(case).is_some_and(|(seed, case)| campaign::replay_damage(seed, case)),
+        // The test harness's own options and filters.
+        [.., filter] if !filter.starts_with('-') && !"crash".contains(filter) => true,
+        [.., "--list"] => true,
+        _ => trusted() && campaign::run(0..LIVES, CASES, POINTS),
+    };
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A seed and the number of a damage, as they are printed.
+fn damage_case(text: &str) -> Option<(u64, u64)> {
+    let (seed, case) = text.split_once(':')?;
+    Some((seed.parse().ok()?, case.parse().ok()?))
+}
+
+fn trusted() -> bool {
+    match trust::check() {
+        Ok(()) => true,
+        Err(problem) => {
+            println!("the simulator cannot be trusted: {problem}");
+            false
+        }
+    }
+}
+
+/// A seed that no run had before.
+fn seed_of_the_day() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() << 16
+}

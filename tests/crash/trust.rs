@@ -1,0 +1,61 @@
+//! Why the simulator can be trusted: a life is the same whenever it is lived, and what is planted is found.
+
+use pool::device::{Device, Fate};
+
+use crate::{
+    damage::judge::{Subject, Tally},
+    judge::judge_life,
+    workload::{Life, STEPS, plant::Plant},
+    world::{DEVICE_SIZE, Outcome},
+};
+
+/// Fails unless a life can be replayed and every planted defect is found in a few lives.
+pub(crate) fn check() -> Outcome<()> {
+    check_replay(1)?;
+    check_crashes(Plant::LazyFlush)?;
+    check_crashes(Plant::EmptyFsync)?;
+    check_damage(Plant::NoChecksums)
+}
+
+/// The same seed gives the same steps, and the same bytes on the devices.
+fn check_replay(seed: u64) -> Outcome<()> {
+    let lives = [Life::live(seed, STEPS)?, Life::live(seed, STEPS)?];
+    let [one, two] = lives.each_ref().map(|life| {
+        let steps = life.history.steps.iter().map(|step| (step.what.clone(), step.begin, step.end, step.digest));
+        steps.collect::<Vec<_>>()
+    });
+    if one != two {
+        return Err(format!("seed {seed} does not do the same twice"));
+    }
+    let [one, two] = lives.map(|life| contents(&life));
+    if one == two { Ok(()) } else { Err(format!("seed {seed} does not write the same twice")) }
+}
+
+fn contents(life: &Life) -> Vec<Vec<u8>> {
+    let images = life.recorder.images_at(life.recorder.len(), &mut || Fate::Kept);
+    let content = |image: &dyn Device| {
+        let mut bytes = vec![0; DEVICE_SIZE as usize];
+        image.read_at(0, &mut bytes).map(|()| bytes).unwrap_or_default()
+    };
+    images.iter().map(|image| content(image)).collect()
+}
+
+fn check_crashes(plant: Plant) -> Outcome<()> {
+    check_found(plant, |seed, life| Ok(judge_life(&life, seed, &mut |_| {}).is_err()))
+}
+
+fn check_damage(plant: Plant) -> Outcome<()> {
+    check_found(plant, |seed, life| {
+        let subject = Subject::of(seed, life)?;
+        Ok((0..200).any(|case| subject.judge(case, &mut Tally::default()).is_err()))
+    })
+}
+
+fn check_found(plant: Plant, is_found: impl Fn(u64, Life) -> Outcome<bool>) -> Outcome<()> {
+    for seed in 0..4 {
+        if is_found(seed, Life::live_with(seed, STEPS, Some(plant))?)? {
+            return Ok(());
+        }
+    }
+    Err(format!("{plant:?} was planted and is not found"))
+}

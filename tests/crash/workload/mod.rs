@@ -1,0 +1,251 @@
+//! A random life of a pool, from one seed: what is done, to the real thing and to the model, step by step.
+//!
+//! Several actors take turns; each works on its own data set for a while and holds files open. Steps are chosen such that
+//! they can succeed, so whatever is refused is a finding. After each step the model's state is kept together with the
+//! place in the recorder's log where the step began and ended, and what it *promised* when it returned: a commit or a
+//! command, that everything up to it survives; an fsync, that all of its data set does. See [`History::span`].
+
+mod admin;
+mod files;
+pub(crate) mod plant;
+
+use std::sync::Arc;
+
+use dataset::fs::{FileSystem, Ino};
+use pool::{
+    device::{Device, MemoryDevice, Recorder},
+    env::{Env, SeededEnv},
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use self::plant::Plant;
+use crate::{
+    model::{Dataset, Pool},
+    observe,
+    world::{DEVICE_SIZE, Outcome, POOL, World},
+};
+
+/// How many steps a life has.
+pub(crate) const STEPS: usize = 110;
+/// How many actors take turns.
+const ACTORS: usize = 3;
+
+/// One thing that was done.
+pub(crate) struct Step {
+    /// In words.
+    pub(crate) what: String,
+    /// How many operations were recorded before it,
+    pub(crate) begin: usize,
+    /// and after it.
+    pub(crate) end: usize,
+    /// What of everything up to it survives.
+    pub(crate) promise: Promise,
+    /// The state after it,
+    pub(crate) state: Pool,
+    /// and that one's digest.
+    pub(crate) digest: u64,
+}
+
+/// What a step that has returned promises to survive, of everything up to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Nothing.
+    Nothing,
+    /// The files of this data set.
+    Files(String),
+    /// All of it.
+    Everything,
+}
+
+/// What was done, and what may be found after a power failure.
+#[derive(Default)]
+pub(crate) struct History {
+    pub(crate) steps: Vec<Step>,
+}
+
+impl History {
+    /// The first and last step after whose completion a power failure at `cut` may have left the pool: not before the
+    /// last one that had returned and promised everything, and not after the last one that had begun to write.
+    pub(crate) fn span(&self, cut: usize) -> (usize, usize) {
+        let promised = self.steps.iter().rposition(|step| step.promise == Promise::Everything && step.end <= cut);
+        let begun = self.steps.iter().rposition(|step| step.begin < cut);
+        let promised = promised.expect("cuts come after the pool was made");
+        (promised, begun.unwrap_or(promised).max(promised))
+    }
+
+    /// The last step that had returned at `cut` and promised the files of a data set.
+    pub(crate) fn promised(&self, dataset: &str, cut: usize) -> Option<usize> {
+        let meant = |promise: &Promise| matches!(promise, Promise::Files(name) if name == dataset);
+        self.steps.iter().rposition(|step| step.end <= cut && meant(&step.promise))
+    }
+
+    /// Where the first cut may fall: the pool is made then.
+    pub(crate) fn first_cut(&self) -> usize {
+        self.steps[0].end
+    }
+}
+
+/// An actor: the data set it works on, and the files it has open.
+#[derive(Clone, Default)]
+struct Actor {
+    dataset: String,
+    open: Vec<Ino>,
+}
+
+/// A stream that was sent and not received yet.
+struct Stream {
+    bytes: Vec<u8>,
+    snapshot: crate::model::Snapshot,
+    /// The guid of the snapshot that it is an increment from.
+    base: Option<u64>,
+}
+
+/// A pool that lives, its model, and the record of both.
+pub(crate) struct Life {
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) history: History,
+    devices: Vec<Arc<dyn Device>>,
+    world: World,
+    env: Arc<SeededEnv>,
+    /// What is wrong on purpose.
+    plant: Option<Plant>,
+    model: Pool,
+    random: StdRng,
+    actors: Vec<Actor>,
+    streams: Vec<Stream>,
+    /// Numbers for names, never used twice.
+    count: u64,
+    /// How many files a data set may have before none is created any more.
+    most_files: usize,
+}
+
+impl Life {
+    /// Makes a pool and lives its whole life.
+    pub(crate) fn live(seed: u64, steps: usize) -> Outcome<Life> {
+        Life::live_with(seed, steps, None)
+    }
+
+    /// As [`Life::live`], with something wrong that the judge has to find.
+    pub(crate) fn live_with(seed: u64, steps: usize, plant: Option<Plant>) -> Outcome<Life> {
+        let mut life = Life::begin(seed, plant)?;
+        for _ in 0..steps {
+            life.step()?;
+        }
+        life.judge_live()?;
+        Ok(life)
+    }
+
+    fn begin(seed: u64, plant: Option<Plant>) -> Outcome<Life> {
+        let recorder = Recorder::new();
+        let device = recorder.wrap(MemoryDevice::new("disk0", DEVICE_SIZE));
+        let device = plant::planted(device, plant);
+        let env = Arc::new(SeededEnv::new(seed));
+        let world = World::create(vec![device.clone()], env.clone());
+        let mut life = Life {
+            recorder,
+            history: History::default(),
+            devices: vec![device],
+            model: Pool::default(),
+            random: StdRng::seed_from_u64(env.random()),
+            env,
+            plant,
+            actors: vec![Actor { dataset: POOL.into(), open: Vec::new() }; ACTORS],
+            streams: Vec::new(),
+            count: 0,
+            most_files: files::FILES,
+            world,
+        };
+        let root = Dataset::default();
+        life.model.datasets.insert(POOL.into(), root);
+        let files = observe::files(&life.world.fs(POOL), &POOL)?;
+        life.model.datasets.get_mut(POOL).expect("it was just put there").tree = Arc::new(files);
+        if plant == Some(Plant::NoChecksums) {
+            life.set(POOL, "checksum", "off")?;
+        }
+        // Small records make many blocks of little data.
+        let recordsize = ["4096", "4096", "16384", "131072"][life.below(4)];
+        life.set(POOL, "recordsize", recordsize)?;
+        life.keep("the pool was made".into(), 0, Promise::Everything);
+        match life.below(10) {
+            0 | 1 => life.fill()?,
+            2 => life.churn()?,
+            _ => {}
+        }
+        Ok(life)
+    }
+
+    /// Cleans up and closes the pool, and returns what was done.
+    pub(crate) fn end(mut self) -> Outcome<History> {
+        let begin = self.recorder.len();
+        self.actors.iter_mut().for_each(|actor| actor.open.clear());
+        self.expect("close", self.world.datasets.close_all())?;
+        self.world.clean_up()?;
+        self.keep("the end".into(), begin, Promise::Everything);
+        Ok(self.history)
+    }
+
+    /// Chooses what to do, does it, and keeps the state after it.
+    fn step(&mut self) -> Outcome<()> {
+        let begin = self.recorder.len();
+        let actor = self.below(ACTORS);
+        let done = match self.below(100) {
+            0..60 => self.touch_files(actor)?,
+            60..68 => self.make_durable(actor)?,
+            _ => self.administer(actor)?,
+        };
+        if let Some((what, promise)) = done {
+            self.keep(what, begin, promise);
+        }
+        Ok(())
+    }
+
+    /// Does something and keeps the state after it.
+    fn as_step(&mut self, promise: Promise, act: impl FnOnce(&mut Life) -> Outcome<String>) -> Outcome<()> {
+        let begin = self.recorder.len();
+        let what = act(self)?;
+        self.keep(what, begin, promise);
+        Ok(())
+    }
+
+    fn keep(&mut self, what: String, begin: usize, promise: Promise) {
+        let (state, digest, end) = (self.model.clone(), self.model.digest(), self.recorder.len());
+        self.history.steps.push(Step { what, begin, end, promise, state, digest });
+    }
+
+    /// Whether what is in memory is what the model says.
+    fn judge_live(&self) -> Outcome<()> {
+        let found = observe::pool(&self.world, &self.world.list()?)?;
+        match self.model.differences(&found) {
+            differences if differences.is_empty() => Ok(()),
+            differences => Err(format!("without any crash the pool is not as the model: {}", differences.join("\n  "))),
+        }
+    }
+
+    /// Fails unless the real thing did what the model says it can.
+    fn expect<T, E: std::fmt::Display>(&self, what: &str, result: Result<T, E>) -> Outcome<T> {
+        result.map_err(|error| format!("step {}: {what} fails: {error}", self.history.steps.len()))
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.random.random_range(0..end)
+    }
+
+    fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, among: &[T]) -> Option<T> {
+        (!among.is_empty()).then(|| among[self.below(among.len())].clone())
+    }
+
+    fn next(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    fn dataset_of(&self, actor: usize) -> (String, Arc<FileSystem>) {
+        let name = self.actors[actor].dataset.clone();
+        let fs = self.world.fs(&name);
+        (name, fs)
+    }
+}

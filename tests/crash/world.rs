@@ -1,0 +1,124 @@
+//! A pool as its service would open it, on simulated devices and on one thread.
+
+use std::sync::Arc;
+
+use dataset::{
+    admin::{Datasets, Error, ListRequest, Listed, Progress},
+    fs, lineage,
+    name::{DatasetName, Name},
+};
+use pool::{
+    admin::{self, CreateOptions, OpenOptions},
+    check::{self, Ledger},
+    device::{Device, MemoryDevice},
+    env::{Env, SeededEnv},
+    txg::{Engine, Settings},
+    units::MIB,
+    vdev::labels,
+};
+
+/// The pool's name.
+pub(crate) const POOL: &str = "tank";
+
+/// The size of every device: the smallest that there may be.
+pub(crate) const DEVICE_SIZE: u64 = 64 * MIB;
+
+/// An opened pool.
+pub(crate) struct World {
+    pub(crate) pool: admin::Pool,
+    pub(crate) datasets: Arc<Datasets>,
+}
+
+/// Why something went wrong, in words: a finding's text.
+pub(crate) type Outcome<T> = Result<T, String>;
+
+fn settings() -> Settings {
+    Settings { cache: 16 * MIB, dirty: 32 * MIB, workers: 0 }
+}
+
+pub(crate) fn name(text: &str) -> DatasetName {
+    text.parse().expect("the simulation uses valid names")
+}
+
+impl World {
+    /// A new pool on these devices.
+    pub(crate) fn create(devices: Vec<Arc<dyn Device>>, env: Arc<dyn Env>) -> World {
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new(POOL) };
+        let pool = admin::create(devices, &options, env).expect("a pool can be made");
+        let datasets = Datasets::create_root(pool.engine().clone(), name(POOL), (0, 0)).expect("it gets a data set");
+        World { pool, datasets }
+    }
+
+    /// Opens the pool that is on these devices.
+    pub(crate) fn open(devices: Vec<Arc<dyn Device>>, env: Arc<dyn Env>) -> Result<World, Error> {
+        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+        let pool = admin::open(devices, &options, env)?;
+        let datasets = Datasets::open(pool.engine().clone(), name(POOL))?;
+        Ok(World { pool, datasets })
+    }
+
+    /// Opens what a power failure has left.
+    pub(crate) fn import(images: &[Arc<MemoryDevice>], seed: u64) -> Outcome<World> {
+        let devices = members(images.iter().map(|image| image.clone() as Arc<dyn Device>));
+        World::open(devices, Arc::new(SeededEnv::new(seed))).map_err(|error| format!("the pool does not open: {error}"))
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        self.pool.engine()
+    }
+
+    pub(crate) fn fs(&self, dataset: &str) -> Arc<fs::FileSystem> {
+        self.datasets.open_dataset(&name(dataset)).expect("the model knows it").fs().clone()
+    }
+
+    /// Everything that there is.
+    pub(crate) fn list(&self) -> Outcome<Vec<Listed>> {
+        let request = ListRequest { depth: None, ..ListRequest::default() };
+        self.datasets.list(&request).map_err(|error| format!("the data sets cannot be listed: {error}"))
+    }
+
+    /// What a service does after it has opened a pool: what was broken off is taken away, and what was destroyed is freed.
+    pub(crate) fn clean_up(&self) -> Outcome<()> {
+        let failed = |error| format!("cleaning up after the crash fails: {error}");
+        self.datasets.destroy_unfinished().map_err(failed)?;
+        for listed in self.list()? {
+            if let Name::Dataset(name) = listed.name {
+                self.datasets.open_dataset(&name).map_err(failed)?;
+            }
+        }
+        while self.datasets.reap_files() {}
+        while self.datasets.background_step().map_err(failed)? == Progress::Worked {}
+        self.engine().commit().map_err(|error| failed(error.into())).map(drop)
+    }
+
+    /// Fails with what the checks of the whole pool find. Nothing may have changed since the last commit.
+    pub(crate) fn check(&self) -> Outcome<()> {
+        let failed = |error: String| format!("the check fails: {error}");
+        let report = lineage::check::check(self.engine()).map_err(|error| failed(error.to_string()))?;
+        let mut ledger = Ledger::default();
+        check::enter_catalogue(self.engine(), &mut ledger);
+        report.enter(&mut ledger);
+        let findings = check::conclude(self.engine(), &mut ledger).map_err(|error| failed(error.to_string()))?;
+        if findings.is_empty() { Ok(()) } else { Err(format!("the check finds {findings:#?}")) }
+    }
+
+    /// Fails with what the checks of the files find.
+    pub(crate) fn check_files(&self, listed: &[Listed]) -> Outcome<()> {
+        for Listed { name, .. } in listed {
+            let Name::Dataset(name) = name else { continue };
+            let dataset = self.datasets.open_dataset(name).map_err(|error| format!("{name}: {error}"))?;
+            let found = fs::check::check(dataset.head()).map_err(|error| format!("{name}: {error}"))?;
+            if !found.is_empty() {
+                return Err(format!("the check of the files of {name} finds {found:#?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Those of the devices that an import would take: the first, on which the pool was made, and of the others those that
+/// are labelled already.
+pub(crate) fn members(devices: impl Iterator<Item = Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
+    let belongs = |device: &dyn Device| matches!(labels::read_label(device), Ok(Some(_)));
+    devices.enumerate().filter(|(at, device)| *at == 0 || belongs(&**device)).map(|(_, device)| device).collect()
+}
