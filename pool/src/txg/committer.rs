@@ -20,8 +20,11 @@ impl Committer {
     /// Starts the thread; it commits at least every `interval`, if anything has changed.
     pub fn spawn(engine: Arc<Engine>, interval: Duration) -> Committer {
         let (stop, stopped) = bounded(0);
-        let kicks = engine.kicks();
-        let body = move || run(&engine, interval, &stopped, &kicks);
+        let kicks = engine.attend();
+        let body = move || {
+            run(&engine, interval, &stopped, &kicks);
+            engine.unattended();
+        };
         let thread =
             thread::Builder::new().name("cenote-committer".into()).spawn(body).expect("the system can start threads");
         Committer { stop: Some(stop), thread: Some(thread) }
