@@ -2,7 +2,11 @@
 //!
 //! The engine never asks the operating system for either, so that a test can replay a run from one seed.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::LazyLock,
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -14,6 +18,12 @@ pub type Nanos = i64;
 pub trait Env: Send + Sync {
     /// The time of day.
     fn now(&self) -> Nanos;
+
+    /// The time since some instant, never going back: to measure how long something takes.
+    fn uptime(&self) -> Duration;
+
+    /// Lets so much time pass.
+    fn sleep(&self, time: Duration);
 
     /// 64 random bits.
     fn random(&self) -> u64;
@@ -29,33 +39,61 @@ impl Env for SystemEnv {
         i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
     }
 
+    fn uptime(&self) -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed()
+    }
+
+    fn sleep(&self, time: Duration) {
+        thread::sleep(time);
+    }
+
     fn random(&self) -> u64 {
         rand::rng().next_u64()
     }
 }
 
 /// A clock that advances by a microsecond whenever it is read, and random numbers from a seed: the same calls see the
-/// same world.
+/// same world. Who sleeps advances it by that, and does not wait; the uptime is the time slept.
 #[derive(Debug)]
 pub struct SeededEnv {
-    state: Mutex<(Nanos, StdRng)>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    now: Nanos,
+    slept: Duration,
+    random: StdRng,
 }
 
 impl SeededEnv {
     /// The world of `seed`. The clock starts at 2026-01-01.
     pub fn new(seed: u64) -> SeededEnv {
-        SeededEnv { state: Mutex::new((1_767_225_600_000_000_000, StdRng::seed_from_u64(seed))) }
+        let state =
+            State { now: 1_767_225_600_000_000_000, slept: Duration::ZERO, random: StdRng::seed_from_u64(seed) };
+        SeededEnv { state: Mutex::new(state) }
     }
 }
 
 impl Env for SeededEnv {
     fn now(&self) -> Nanos {
         let mut state = self.state.lock();
-        state.0 += 1_000;
-        state.0
+        state.now += 1_000;
+        state.now
+    }
+
+    fn uptime(&self) -> Duration {
+        self.state.lock().slept
+    }
+
+    fn sleep(&self, time: Duration) {
+        let mut state = self.state.lock();
+        state.slept += time;
+        state.now = state.now.saturating_add_unsigned(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
     fn random(&self) -> u64 {
-        self.state.lock().1.next_u64()
+        self.state.lock().random.next_u64()
     }
 }

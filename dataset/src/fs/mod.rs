@@ -206,11 +206,22 @@ impl FileSystem {
         if self.options.read().readonly { Err(Errno::ROFS) } else { Ok(()) }
     }
 
+    /// Admits new data, and waits while too much is dirty. Without locks.
     fn admit(&self, bytes: u64) -> Result<(), Errno> {
+        self.take_turn(bytes)?;
+        self.admit_in_turn(bytes)
+    }
+
+    /// The half of it that waits as soon as much is dirty, for who has to take locks for the other half.
+    fn take_turn(&self, bytes: u64) -> Result<(), Errno> {
+        self.head.take_turn(bytes).map_err(|error| failure::errno(&error))
+    }
+
+    fn admit_in_turn(&self, bytes: u64) -> Result<(), Errno> {
         if let Some(room) = &*self.room.read() {
             room.admit(bytes)?;
         }
-        self.head.admit(bytes).map_err(|error| failure::errno(&error))
+        self.head.admit_in_turn(bytes).map_err(|error| failure::errno(&error))
     }
 
     fn read_tree<T>(&self, look: impl FnMut(&View<'_>) -> Result<T, Failure>) -> Result<T, Errno> {

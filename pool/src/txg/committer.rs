@@ -23,7 +23,7 @@ impl Committer {
     /// Starts the thread; it commits at least every `interval`, if anything has changed.
     pub fn spawn(engine: Arc<Engine>, interval: Duration) -> Committer {
         let (stop, stopped) = bounded(0);
-        let kicks = engine.kicks();
+        let kicks = engine.attend();
         engine.set_committer(true);
         let body = move || {
             let _released = Released(&engine);
@@ -58,6 +58,7 @@ struct Released<'a>(&'a Engine);
 
 impl Drop for Released<'_> {
     fn drop(&mut self) {
+        self.0.unattended();
         self.0.set_committer(false);
     }
 }

@@ -137,6 +137,8 @@ pub struct Engine {
     /// What the committer is asked for, while there is one.
     orders: Mutex<Orders>,
     settled: Condvar,
+    /// Whether somebody commits when kicked. Without, writers run free until they have to commit themselves.
+    attended: AtomicBool,
 }
 
 /// Commits that others have asked the committer for. Whoever asks draws a number; a commit that begins later serves all
@@ -186,6 +188,7 @@ impl Engine {
             kicked,
             orders: Mutex::default(),
             settled: Condvar::new(),
+            attended: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&engine);
         engine.storage.vdevs.suspension().watch(move || {
@@ -369,7 +372,7 @@ impl Engine {
         std::mem::forget(unwinding);
         match outcome {
             Ok(txg) => {
-                self.throttle.committed(txg);
+                self.throttle.committed(txg, self.env.uptime());
                 self.committed.store(txg.0, Ordering::Release);
                 self.log.committed(txg);
                 self.heads.lock().values().for_each(|head| head.forget_frozen());
@@ -436,6 +439,7 @@ impl Engine {
         self.touched.store(false, Ordering::Relaxed);
         let txg = *gate;
         let frozen = freeze(txg);
+        self.throttle.syncing(txg, self.env.uptime());
         *gate = txg.next();
         (txg, frozen)
     }
@@ -488,47 +492,81 @@ impl Engine {
         self.tell();
     }
 
-    /// Told when a commit should come soon.
-    pub(super) fn kicks(&self) -> Receiver<()> {
+    /// Told when a commit should come soon. Who asks for this will commit then, until [`Engine::unattended`].
+    pub(super) fn attend(&self) -> Receiver<()> {
+        self.attended.store(true, Ordering::Relaxed);
         self.kicked.clone()
     }
 
-    /// See [`Head::admit`].
+    /// Nobody listens to kicks any more.
+    pub(super) fn unattended(&self) {
+        self.attended.store(false, Ordering::Relaxed);
+    }
+
+    /// See [`Head::take_turn`].
+    pub(super) fn take_turn(&self, bytes: u64) -> Result<()> {
+        self.wait_for_turn(bytes)?;
+        self.throttle.add_work(*self.enter(), bytes);
+        Ok(())
+    }
+
+    /// See [`Head::admit_in_turn`].
     pub(super) fn admit(&self, bytes: u64) -> Result<()> {
         self.writable()?;
         // What the bytes may take: they may not compress, and whole sectors and nodes come on top.
         let bytes = bytes.next_multiple_of(self.sector().into()) + bytes / 64;
         self.wait_for_room(bytes)?;
-        let dirty = self.throttle.dirty() + bytes;
-        if dirty > self.throttle.limit() {
-            self.commit()?;
-        } else if dirty > self.throttle.limit() / 2 {
-            self.kick();
-        }
-        self.throttle.add(*self.enter(), bytes);
+        self.relieve(|| self.throttle.data.is_full(bytes))?;
+        self.throttle.data.add(*self.enter(), bytes);
         Ok(())
     }
 
-    /// Counts nodes that have become dirty in `txg`, in bytes of memory.
-    pub(super) fn count_nodes(&self, txg: Txg, bytes: usize) {
-        self.throttle.add_nodes(txg, bytes as u64 * u64::from(self.metadata_copies()));
+    /// Counts an update in `txg`, with the nodes that it made dirty, in bytes of memory.
+    pub(super) fn count_update(&self, txg: Txg, bytes: usize) {
+        self.throttle.add_update(txg, bytes as u64 * u64::from(self.metadata_copies()));
     }
 
-    /// Commits first when many nodes are dirty: also what frees space changes nodes, and a commit must find room for all
-    /// that it has to write. To be called without locks.
+    /// Slows who changes nodes when many are dirty, and commits first when too many are: also what frees space changes
+    /// nodes, and a commit must find room for all that it has to write. To be called without locks.
     pub(super) fn pace(&self) -> Result<()> {
         if self.log.is_applying() {
             return Ok(());
         }
+        let nodes = &self.throttle.nodes;
         let room = self.storage.space.free_for(Class::Metadata) / 2;
-        let limit = room.min(self.throttle.limit()).max(1 << 20);
-        let nodes = self.throttle.nodes();
-        if nodes > limit {
-            self.commit()?;
-        } else if nodes > limit / 2 {
+        nodes.set_limit(room.min(self.throttle.data.limit()).max(1 << 20));
+        self.wait_for_turn(0)?;
+        self.relieve(|| nodes.is_full(0))
+    }
+
+    /// Has a commit come if much is dirty and, if somebody makes it, waits for the turn of so much work.
+    fn wait_for_turn(&self, work: u64) -> Result<()> {
+        let throttle = &self.throttle;
+        if throttle.is_light() {
+            return Ok(());
+        }
+        if throttle.is_worth_a_commit(*self.enter()) {
             self.kick();
         }
+        if !self.attended.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Some(turn) = throttle.queue(work, self.env.uptime()) else { return Ok(()) };
+        while let Some(wait) = throttle.wait(turn, self.env.uptime()) {
+            self.env.sleep(wait);
+            self.writable()?;
+        }
         Ok(())
+    }
+
+    /// The last resort against too much that is dirty: waits for the commit that is under way and, if that did not help,
+    /// makes one.
+    fn relieve(&self, is_full: impl Fn() -> bool) -> Result<()> {
+        // A commit that is suspended may not end; then it depends on the pool whether writers wait for it.
+        while is_full() && self.syncing.try_lock_for(Duration::from_millis(20)).is_none() {
+            self.writable()?;
+        }
+        if is_full() { self.commit().map(drop) } else { Ok(()) }
     }
 
     /// Asks for a commit soon.
@@ -544,7 +582,7 @@ impl Engine {
                 return Ok(());
             }
             let frees_to_come = self.touched.load(Ordering::Relaxed) || self.storage.space.totals().deferred > 0;
-            if !frees_to_come && self.throttle.dirty() == 0 {
+            if !frees_to_come && self.throttle.data.dirty() == 0 {
                 break;
             }
             self.storage.space.give_up_holds();
@@ -555,7 +593,7 @@ impl Engine {
 
     /// How many bytes of data there is room for, should nothing compress.
     pub fn available(&self) -> u64 {
-        self.storage.space.free_for(Class::Data).saturating_sub(self.throttle.dirty())
+        self.storage.space.free_for(Class::Data).saturating_sub(self.throttle.data.dirty())
     }
 
     /// How many worker threads there are.

@@ -257,7 +257,7 @@ impl Head {
                 untold.add(&keys);
             }
             *dirty = true;
-            engine.count_nodes(txg, grown);
+            engine.count_update(txg, grown);
         }
         Ok(value)
     }
@@ -265,6 +265,19 @@ impl Head {
     /// Admits `bytes` of new data: waits while too much is dirty, and fails with [`Error::OutOfSpace`] if there will be
     /// no room for them. To be called without locks, before the update that brings them.
     pub fn admit(&self, bytes: u64) -> Result<()> {
+        self.take_turn(bytes)?;
+        self.admit_in_turn(bytes)
+    }
+
+    /// The first half of [`Head::admit`], for who has to take locks in between: waits for the turn of who brings `bytes`
+    /// while much is dirty.
+    pub fn take_turn(&self, bytes: u64) -> Result<()> {
+        self.engine().take_turn(bytes)
+    }
+
+    /// The second half of [`Head::admit`]: admits `bytes`, of new data or of old data that comes back into memory to be
+    /// changed, and waits only where too much is dirty and not where much is.
+    pub fn admit_in_turn(&self, bytes: u64) -> Result<()> {
         self.engine().admit(bytes)
     }
 

@@ -26,6 +26,8 @@
 //! workers    the threads that compress, checksum and write
 //! durable    the intent log's side: durable before the next commit
 //! committer  the thread that commits every few seconds
+//! throttle   how much may be dirty
+//! pace       how fast writers may go on when much is
 //! ```
 
 mod births;
@@ -33,6 +35,7 @@ mod committer;
 mod durable;
 mod engine;
 mod head;
+mod pace;
 mod still;
 mod sync;
 mod throttle;

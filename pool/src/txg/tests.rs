@@ -1,6 +1,6 @@
 //! The engine on memory devices: commits, crashes at every write, checks.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     block::compression::CompressionChoice,
     check::{self, Ledger},
     device::{Device, Fate, MemoryDevice, Recorder},
-    env::SeededEnv,
+    env::{Env, SeededEnv},
     error::Result,
     format::{key::Key, pointer::Checksum},
     tree::{Batch, Block, Policy, View},
@@ -147,6 +147,68 @@ fn a_pool_rewritten_over_and_over_never_fills() {
         engine.commit().unwrap();
     }
     assert_eq!(findings(&engine, Some(&head)), []);
+}
+
+/// A device on which each write takes 20 ms of the simulated time.
+struct Slow {
+    memory: MemoryDevice,
+    env: Arc<SeededEnv>,
+}
+
+impl Device for Slow {
+    fn name(&self) -> &str {
+        self.memory.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.memory.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.env.sleep(Duration::from_millis(20));
+        self.memory.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory.discard(offset, len)
+    }
+}
+
+#[test]
+fn writers_are_slowed_only_while_much_is_dirty_and_somebody_commits() {
+    let env = Arc::new(SeededEnv::new(1));
+    let device = Slow { memory: MemoryDevice::new("disk", 64 * MIB), env: env.clone() };
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = admin::create(vec![Arc::new(device)], &options, env.clone()).unwrap();
+    let engine = pool.engine().clone();
+    engine.set_client(Arc::new(OneTree));
+    let head = engine.open_head(1, None);
+    // How long it takes to take in `count` records of 256 KiB: of 8 MiB that may be dirty.
+    let slept = |count: u64| {
+        let before = env.uptime();
+        (0..count).for_each(|offset| put(&head, offset, 1, 256 << 10));
+        env.uptime() - before
+    };
+    assert_eq!(slept(16), Duration::ZERO, "nobody commits");
+    engine.commit().unwrap();
+    let kicks = engine.attend();
+    kicks.try_recv().expect("the commit was asked for");
+    assert_eq!(slept(7), Duration::ZERO, "less than a quarter is not much");
+    assert!(kicks.try_recv().is_err());
+    assert!(slept(6) > Duration::from_millis(1));
+    kicks.try_recv().expect("a commit was asked for");
+    engine.commit().unwrap();
+    assert_eq!(slept(4), Duration::ZERO);
+    engine.unattended();
+    assert_eq!(slept(16), Duration::ZERO);
 }
 
 /// Cuts a workload at every write, with the writes since the last flush kept, dropped or torn by chance; reopens; the

@@ -1,53 +1,168 @@
-//! How much may be dirty.
+//! How much may be dirty, and how writers are slowed when much is.
 //!
 //! Data that was taken in and is not stored yet needs memory and will need space. Every byte is admitted here first:
-//! against the room that is left, and against the bound on dirty memory.
+//! against the room that is left, and against the bound on dirty memory. Nodes are counted beside the data, with a
+//! bound of their own: also what frees space changes nodes, and a commit must find room for all of them.
+//!
+//! The fuller of the two counts. What brings it about is counted as *work*: the bytes that callers bring, and a little for
+//! each update. What comes on top, blocks that had to be read to be changed and nodes, is not: it hits one caller and
+//! spares the next, and makes everybody's work fill memory sooner instead. From empty to full:
+//!
+//! * Up to a quarter nothing happens, and asking costs a few loads.
+//! * When the open group alone is fuller than that, a commit is asked for. Under pressure one follows the other.
+//! * When both groups together are fuller, who brings more waits for its turn: see [`crate::txg::pace`].
+//! * At the limit, the last resort: the engine has the writer wait for the commit under way, or make one.
+//!
+//! Nothing here sleeps or tells the time: the engine does, without any lock.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
-use crate::units::Txg;
+use parking_lot::Mutex;
 
-/// Counts what was admitted and is not committed yet, in the open group and in the one being written.
-pub(crate) struct Throttle {
-    dirty: [AtomicU64; 2],
-    nodes: [AtomicU64; 2],
-    limit: AtomicU64,
+use crate::{
+    txg::pace::{FREE, Load, Pace, Turn},
+    units::Txg,
+};
+
+/// What an update counts as, beside the bytes it brings.
+const UPDATE: u64 = 512;
+
+/// What is dirty and not committed yet, in the open group and in the one being written.
+pub(super) struct Throttle {
+    /// Bytes of data, as admitted.
+    pub(super) data: Gauge,
+    /// Bytes of nodes in memory, with all their copies.
+    pub(super) nodes: Gauge,
+    work: Groups,
+    pace: Mutex<Pace>,
 }
 
 impl Throttle {
-    pub(crate) fn new(limit: u64) -> Throttle {
-        Throttle { dirty: Default::default(), nodes: Default::default(), limit: AtomicU64::new(limit) }
+    pub(super) fn new(limit: u64) -> Throttle {
+        let (data, nodes) = (Gauge::new(limit), Gauge::new(limit));
+        Throttle { data, nodes, work: Groups::default(), pace: Mutex::default() }
     }
 
-    pub(crate) fn set_limit(&self, limit: u64) {
-        self.limit.store(limit, Relaxed);
+    /// Changes what may be dirty.
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.data.set_limit(limit);
+        self.pace.lock().forget_capacity();
     }
 
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit.load(Relaxed)
+    /// Counts an update in the open group `txg` that has made so many bytes of nodes dirty.
+    pub(super) fn add_update(&self, txg: Txg, nodes: u64) {
+        self.add_work(txg, UPDATE);
+        self.nodes.add(txg, nodes);
     }
 
-    /// Bytes admitted and not committed.
-    pub(crate) fn dirty(&self) -> u64 {
-        self.dirty.iter().map(|group| group.load(Relaxed)).sum()
+    /// Counts work in the open group `txg`.
+    pub(super) fn add_work(&self, txg: Txg, work: u64) {
+        self.work.of(txg).fetch_add(work, Relaxed);
     }
 
-    pub(crate) fn add(&self, txg: Txg, bytes: u64) {
-        self.dirty[(txg.0 % 2) as usize].fetch_add(bytes, Relaxed);
+    /// Whether so little is dirty that nobody needs to do anything.
+    pub(super) fn is_light(&self) -> bool {
+        self.data.fullness() <= FREE && self.nodes.fullness() <= FREE
     }
 
-    /// Bytes of nodes that are dirty, with all their copies.
-    pub(crate) fn nodes(&self) -> u64 {
-        self.nodes.iter().map(|group| group.load(Relaxed)).sum()
+    /// Whether the group alone is more than that.
+    pub(super) fn is_worth_a_commit(&self, txg: Txg) -> bool {
+        self.load_of(txg).fullness > FREE
     }
 
-    pub(crate) fn add_nodes(&self, txg: Txg, bytes: u64) {
-        self.nodes[(txg.0 % 2) as usize].fetch_add(bytes, Relaxed);
+    /// A place among those who bring more, unless nobody has to wait: with so much work, or with an update.
+    pub(super) fn queue(&self, work: u64, now: Duration) -> Option<Turn> {
+        self.pace.lock().queue(work.max(UPDATE), self.load(), now)
+    }
+
+    /// How long to sleep before asking again, or nothing if the turn has come.
+    pub(super) fn wait(&self, turn: Turn, now: Duration) -> Option<Duration> {
+        self.pace.lock().wait(turn, self.load(), now)
+    }
+
+    /// The writing of `txg` begins. Only its own sync adds to it any more.
+    pub(super) fn syncing(&self, txg: Txg, now: Duration) {
+        self.pace.lock().syncing(self.load_of(txg), now);
     }
 
     /// The group is committed: nothing of it is dirty.
-    pub(crate) fn committed(&self, txg: Txg) {
-        self.dirty[(txg.0 % 2) as usize].store(0, Relaxed);
-        self.nodes[(txg.0 % 2) as usize].store(0, Relaxed);
+    pub(super) fn committed(&self, txg: Txg, now: Duration) {
+        let mut pace = self.pace.lock();
+        for groups in [&self.data.groups, &self.nodes.groups, &self.work] {
+            groups.of(txg).store(0, Relaxed);
+        }
+        pace.committed(now);
+    }
+
+    fn load(&self) -> Load {
+        Load { work: self.work.sum(), fullness: self.data.fullness().max(self.nodes.fullness()) }
+    }
+
+    fn load_of(&self, txg: Txg) -> Load {
+        Load { work: self.work.get(txg), fullness: self.data.fullness_of(txg).max(self.nodes.fullness_of(txg)) }
+    }
+}
+
+/// Dirty bytes of one kind, and how many there may be.
+pub(super) struct Gauge {
+    groups: Groups,
+    limit: AtomicU64,
+}
+
+impl Gauge {
+    fn new(limit: u64) -> Gauge {
+        Gauge { groups: Groups::default(), limit: AtomicU64::new(limit) }
+    }
+
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Relaxed);
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Bytes that are dirty.
+    pub(super) fn dirty(&self) -> u64 {
+        self.groups.sum()
+    }
+
+    /// Whether `bytes` more would be too many.
+    pub(super) fn is_full(&self, bytes: u64) -> bool {
+        self.dirty() + bytes > self.limit()
+    }
+
+    /// Counts what comes into the open group `txg`.
+    pub(super) fn add(&self, txg: Txg, bytes: u64) {
+        self.groups.of(txg).fetch_add(bytes, Relaxed);
+    }
+
+    fn fullness(&self) -> f64 {
+        self.dirty() as f64 / self.limit() as f64
+    }
+
+    fn fullness_of(&self, txg: Txg) -> f64 {
+        self.groups.get(txg) as f64 / self.limit() as f64
+    }
+}
+
+/// A number for the open group and one for the group being written.
+#[derive(Default)]
+struct Groups([AtomicU64; 2]);
+
+impl Groups {
+    fn of(&self, txg: Txg) -> &AtomicU64 {
+        &self.0[(txg.0 % 2) as usize]
+    }
+
+    fn get(&self, txg: Txg) -> u64 {
+        self.of(txg).load(Relaxed)
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.iter().map(|group| group.load(Relaxed)).sum()
     }
 }

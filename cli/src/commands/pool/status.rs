@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     } else if all.is_empty() && exit == Exit::Done {
         context.print(&all_healthy(&arguments.pools))?;
     } else {
-        let zone = context.zone.clone();
+        let zone = context.zone;
         let render = |status| render(status, arguments.verbose, arguments.exact, zone);
         let parts: Vec<String> = all.iter().map(render).collect();
         context.print(&parts.join("\n"))?;

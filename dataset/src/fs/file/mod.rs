@@ -103,7 +103,7 @@ impl FileSystem {
                 Err(Failure::Need(blocks)) => {
                     for block in blocks {
                         let bytes = self.block_bytes(&block)?;
-                        self.admit(bytes.len() as u64)?;
+                        self.admit_in_turn(bytes.len() as u64)?;
                         fetched.0.push((block, bytes));
                     }
                 }

@@ -105,6 +105,7 @@ impl FileSystem {
         if data.is_empty() {
             return self.read_tree(|view| Ok(check_regular(&load_inode(view, ino)?)?)).map(|()| 0);
         }
+        self.take_turn(data.len() as u64)?;
         let _exclusive = self.locks.of(ino).write();
         let mut written = 0;
         while written < data.len() {
@@ -126,7 +127,7 @@ impl FileSystem {
         let record = record_size(&inode, &options);
         let end = ((offset / record + STEP_RECORDS) * record).min(offset + STEP_BYTES.max(record));
         let data = &data[..data.len().min((end - offset) as usize)];
-        self.admit(data.len() as u64)?;
+        self.admit_in_turn(data.len() as u64)?;
         let mut copies = copy_ahead(offset, data, record);
         let outcome = self.update_content(ino, |change, fetched| {
             let inode = load_content(change, ino)?;

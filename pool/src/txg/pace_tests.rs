@@ -1,0 +1,190 @@
+//! Writers, a committer and a device in virtual time: who waits for how long, with turns and without.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    txg::throttle::Throttle,
+    units::{MIB, Txg},
+};
+
+const LIMIT: u64 = 4 * MIB;
+const WRITE: u64 = 4096;
+const WRITERS: usize = 8;
+/// What a write to the device takes, and how many of them a commit takes beside its data.
+const DEVICE_WRITE: Duration = Duration::from_millis(20);
+const FIXED: u64 = 6;
+/// What a writer does between two writes.
+const THINK: Duration = Duration::from_micros(10);
+const RUN: Duration = Duration::from_secs(60);
+
+/// A thread that writes, writes, and writes.
+#[derive(Clone, Copy)]
+struct Writer {
+    began: Duration,
+    wakes: Duration,
+    turn: Option<Turn>,
+}
+
+/// The engine's part in miniature: two groups, one commit at a time, writers that go on when they are let.
+struct World {
+    throttle: Throttle,
+    paced: bool,
+    now: Duration,
+    open: Txg,
+    /// When the commit under way ends.
+    ends: Option<Duration>,
+    busy: Duration,
+    fullest: u64,
+    waits: Vec<Duration>,
+}
+
+impl World {
+    fn new(paced: bool) -> World {
+        World {
+            throttle: Throttle::new(LIMIT),
+            paced,
+            now: Duration::ZERO,
+            open: Txg(1),
+            ends: None,
+            busy: Duration::ZERO,
+            fullest: 0,
+            waits: Vec::new(),
+        }
+    }
+
+    /// Runs all writers until the end of time.
+    fn run(mut self) -> World {
+        let writer = Writer { began: Duration::ZERO, wakes: Duration::ZERO, turn: None };
+        let mut writers = [writer; WRITERS];
+        while self.now < RUN {
+            let next = (0..WRITERS).min_by_key(|&index| writers[index].wakes).unwrap();
+            match self.ends.filter(|ends| *ends <= writers[next].wakes) {
+                Some(ends) => self.end_commit(ends),
+                None => {
+                    self.now = writers[next].wakes;
+                    self.step(&mut writers[next]);
+                }
+            }
+        }
+        self
+    }
+
+    fn step(&mut self, writer: &mut Writer) {
+        if self.throttle.is_worth_a_commit(self.open) && self.ends.is_none() {
+            self.begin_commit();
+        }
+        if self.paced && writer.turn.is_none() && !self.throttle.is_light() {
+            writer.turn = self.throttle.queue(WRITE, self.now);
+        }
+        if let Some(wait) = writer.turn.and_then(|turn| self.throttle.wait(turn, self.now)) {
+            writer.wakes = self.now + wait;
+        } else if self.throttle.data.is_full(WRITE) {
+            writer.wakes = self.ends.expect("a full group is worth a commit");
+        } else {
+            self.throttle.data.add(self.open, WRITE);
+            self.throttle.add_work(self.open, WRITE);
+            self.throttle.add_update(self.open, 0);
+            self.fullest = self.fullest.max(self.throttle.data.dirty());
+            self.waits.push(self.now - writer.began);
+            let next = self.now + THINK;
+            *writer = Writer { began: next, wakes: next, turn: None };
+        }
+    }
+
+    fn begin_commit(&mut self) {
+        let bytes = self.throttle.data.dirty();
+        self.throttle.syncing(self.open, self.now);
+        self.open = self.open.next();
+        let took = DEVICE_WRITE * (FIXED + bytes.div_ceil(MIB)) as u32;
+        self.ends = Some(self.now + took);
+        self.busy += took;
+    }
+
+    fn end_commit(&mut self, now: Duration) {
+        self.now = now;
+        self.ends = None;
+        self.throttle.committed(self.open.back(1), now);
+    }
+
+    fn wait_at(&self, share: f64) -> Duration {
+        let mut waits = self.waits.clone();
+        waits.sort_unstable();
+        waits[((waits.len() - 1) as f64 * share) as usize]
+    }
+
+    /// What the device takes for as many bytes as may be dirty.
+    fn time_for_the_limit(&self) -> Duration {
+        self.busy.mul_f64(LIMIT as f64 / (self.waits.len() as u64 * WRITE) as f64)
+    }
+}
+
+#[test]
+fn an_overloaded_device_slows_writers_evenly() {
+    let world = World::new(true).run();
+    let (median, p99, max) = (world.wait_at(0.5), world.wait_at(0.99), world.wait_at(1.0));
+    assert!(p99 <= 5 * median, "median {median:?}, 99th percentile {p99:?}");
+    assert!(max <= 2 * world.time_for_the_limit(), "longest {max:?}, the limit takes {:?}", world.time_for_the_limit());
+    assert!(world.fullest <= LIMIT);
+    assert!(world.busy > RUN.mul_f64(0.95), "the device idles: busy for {:?}", world.busy);
+}
+
+#[test]
+fn without_turns_writers_run_and_stop() {
+    let world = World::new(false).run();
+    assert!(world.wait_at(0.5) < Duration::from_millis(1));
+    assert!(world.wait_at(0.99) > 5 * world.wait_at(0.5));
+}
+
+fn load(work: u64) -> Load {
+    Load { work, fullness: work as f64 / LIMIT as f64 }
+}
+
+/// A pace that knows a device of 16 MiB a second.
+fn measured() -> Pace {
+    let mut pace = Pace::default();
+    pace.syncing(load(MIB), Duration::ZERO);
+    pace.committed(Duration::from_secs(1) / 16);
+    pace
+}
+
+#[test]
+fn nobody_waits_while_little_is_dirty_or_nothing_is_known() {
+    let now = Duration::from_secs(2);
+    assert!(measured().queue(WRITE, load(MIB), now).is_none());
+    assert!(Pace::default().queue(WRITE, load(LIMIT), now).is_none());
+}
+
+#[test]
+fn writers_are_slower_the_more_is_dirty() {
+    let last_waits = |dirty: u64| {
+        let (mut pace, now) = (measured(), Duration::from_secs(2));
+        let first = pace.queue(WRITE, load(dirty), now).unwrap();
+        assert!(pace.wait(first, load(dirty), now).is_none(), "the first of a queue goes on at once");
+        let mut last = first;
+        for _ in 0..16 {
+            last = pace.queue(WRITE, load(dirty), now).unwrap();
+        }
+        pace.wait(last, load(dirty), now).unwrap()
+    };
+    let waits = [5 * MIB / 4, 3 * MIB / 2, 7 * MIB / 4].map(last_waits);
+    assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
+}
+
+#[test]
+fn a_commit_that_does_not_end_slows_the_clock() {
+    let mut pace = measured();
+    pace.syncing(load(MIB), Duration::from_secs(2));
+    let speed = |pace: &Pace, at: u64| pace.speed(load(3 * MIB), Duration::from_secs(at)).unwrap();
+    assert!(speed(&pace, 20) < speed(&pace, 4));
+    assert!(speed(&pace, 20) > 0.0);
+}
+
+#[test]
+fn who_waits_goes_on_when_the_pressure_is_gone() {
+    let (mut pace, now) = (measured(), Duration::from_secs(2));
+    let _ = pace.queue(64 * MIB, load(2 * MIB), now).unwrap();
+    let turn = pace.queue(WRITE, load(2 * MIB), now).unwrap();
+    assert!(pace.wait(turn, load(2 * MIB), now).is_some());
+    assert!(pace.wait(turn, load(MIB), now).is_none());
+}
