@@ -303,10 +303,11 @@ fn a_scrub_heals_every_structure_that_has_a_second_copy() {
     assert!(planted > 50, "{planted}");
     let space = {
         let storage = bench.world.engine.storage();
-        for extent in storage.space.own_extents().unwrap().iter().step_by(3) {
-            let address = pool::format::pointer::Address { chunk: extent.chunk, sector: extent.sector };
-            let (vdev, offset) = storage.space.resolve(address, 4096).unwrap();
-            bench.spoil_at(vdev.0 as usize, DATA_START + offset);
+        let own = storage.space.own_blocks();
+        let blocks = own.table.into_iter().chain(own.checkpoints).chain(own.log);
+        for (n, block) in blocks.enumerate().filter(|(_, block)| block.places().len() > 1) {
+            let place = block.places()[n % block.places().len()];
+            bench.spoil_at(place.vdev.0 as usize, DATA_START + place.offset);
         }
         let all = storage.space.mend_own(&storage.vdevs, OwnCursor::default(), u64::MAX, false);
         assert!(!all.bad.is_empty());
