@@ -6,7 +6,10 @@
 //! fails at once, until the last request that was given up has come back ([`Device::outstanding`]): what it was to write
 //! may land until then.
 //!
-//! What needs no waiting is done by the caller itself: see [`Device::read_at_once`].
+//! What needs no waiting is done by the caller itself: see [`Device::read_at_once`]. And so are reads for which nothing
+//! but their reader waits, while the device answers promptly ([`Device::read_trusting`]): asking a thread costs more than
+//! a fast device takes. Should it fall silent just then, these few readers wait for the system, and everybody after them
+//! no longer than the deadline.
 
 use std::{
     io,
@@ -30,10 +33,18 @@ pub struct DeadlineDevice {
     given_up: AtomicBool,
     crew: Crew,
     lost: Arc<AtomicUsize>,
+    /// When the device was made, and after how many milliseconds from then it has last answered promptly; zero for
+    /// never.
+    since: Instant,
+    prompt: AtomicU64,
 }
 
 /// How long it takes at most until a waiter notices that it is to give up.
 const GLANCE: Duration = Duration::from_millis(100);
+/// An answer within this time is prompt,
+const PROMPT: Duration = Duration::from_millis(100);
+/// and so long after it the next one is expected to be so, too.
+const TRUST: Duration = Duration::from_secs(1);
 
 impl DeadlineDevice {
     /// Wraps `inner`, which has `deadline` for each request.
@@ -44,7 +55,22 @@ impl DeadlineDevice {
             given_up: AtomicBool::new(false),
             crew: Crew::default(),
             lost: Arc::default(),
+            since: Instant::now(),
+            prompt: AtomicU64::new(0),
         }
+    }
+
+    /// Notes how long an answer took.
+    fn note_answer(&self, asked: Instant) {
+        if asked.elapsed() < PROMPT {
+            self.prompt.store(in_millis(self.since.elapsed()) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the device has answered promptly a moment ago.
+    fn is_prompt(&self) -> bool {
+        let last = self.prompt.load(Ordering::Relaxed);
+        self.outstanding() == 0 && last > 0 && in_millis(self.since.elapsed()) < last + in_millis(TRUST)
     }
 
     /// Changes how long a request may take.
@@ -73,8 +99,12 @@ impl DeadlineDevice {
             }
         }));
         let deadline = Duration::from_millis(self.deadline.load(Ordering::Relaxed));
+        let asked = Instant::now();
         match self.wait(&answer, deadline) {
-            Ok(result) => result,
+            Ok(result) => {
+                self.note_answer(asked);
+                result
+            }
             Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the request was dropped")),
             Err(RecvTimeoutError::Timeout) => {
                 self.lost.fetch_add(1, Ordering::AcqRel);
@@ -128,6 +158,16 @@ impl Device for DeadlineDevice {
             device.read_at(offset, &mut bytes).map(|()| bytes)
         })?;
         buf.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn read_trusting(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if !self.is_prompt() {
+            return self.read_at(offset, buf);
+        }
+        let asked = Instant::now();
+        self.inner.read_at(offset, buf)?;
+        self.note_answer(asked);
         Ok(())
     }
 
@@ -241,6 +281,19 @@ mod tests {
         let mut buf = [0; 4];
         device.read_at(0, &mut buf).unwrap();
         assert_eq!(&buf, b"late");
+    }
+
+    #[test]
+    fn a_reader_asks_the_device_itself_only_while_it_answers() {
+        let (inner, device) = hanging();
+        assert!(!device.is_prompt());
+        device.read_trusting(0, &mut [0]).unwrap();
+        assert!(device.is_prompt());
+        inner.inject(Fault::hanging(Operation::Write));
+        device.set_deadline(Duration::from_millis(20));
+        device.write_at(0, b"late").unwrap_err();
+        assert_eq!(device.read_trusting(0, &mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        inner.heal();
     }
 
     #[test]

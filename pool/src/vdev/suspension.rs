@@ -102,6 +102,11 @@ impl Suspension {
         result
     }
 
+    /// Whether this thread works for a commit.
+    pub(super) fn is_patient() -> bool {
+        PATIENT.get()
+    }
+
     /// Whether a reader on this thread is to wait.
     pub(super) fn holds_readers(&self) -> bool {
         self.is_enabled() && (self.is_waiting() || PATIENT.get())
