@@ -1,6 +1,7 @@
 //! A service that has little memory: with 100,000 files all of which the kernel holds, it does its work within 256 MiB.
 //!
-//! A million files are for `benches/million.rs`. Which kind of limit was used is said on standard error.
+//! A million files are for `benches/million.rs`. Which kind of limit was used is said on standard error. Where no control
+//! group can be made it is left out: a limit on each process's data counts what was reserved and never used, too.
 
 mod lab;
 
@@ -22,6 +23,9 @@ fn a_service_with_many_files_does_with_little_memory() {
         return;
     }
     let limit = Limit::new(LIMIT);
+    if let Limit::Process(_) = limit {
+        return say("skipped: no memory control group can be made here");
+    }
     say(&format!("{FILES} files in {} MiB by {}", LIMIT >> 20, limit.kind()));
     let mut lab = Lab::new();
     lab.create("tank", "2G");
