@@ -7,7 +7,7 @@
 use crate::{
     block::{checksum::verify, compression::decompress, storage::Storage},
     error::{Error, Result},
-    format::{gang::Piece, pointer::BlockPointer},
+    format::pointer::BlockPointer,
 };
 
 impl Storage {
@@ -53,28 +53,15 @@ impl Storage {
         self.read_copy(pointer, copy, &mut vec![0; pointer.stored as usize])
     }
 
-    /// One copy of a block as it is stored, if it verifies; one that does not is no device's error: it may never have
-    /// been written.
-    pub(crate) fn copy_if_whole(&self, pointer: &BlockPointer, copy: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; pointer.stored as usize];
-        self.read_pieces(&self.pieces(pointer, copy).ok()?, &mut bytes).ok()?;
-        verify(pointer.checksum_kind, &bytes, &pointer.checksum).then_some(bytes)
-    }
-
-    fn read_pieces(&self, pieces: &[Piece], bytes: &mut [u8]) -> Result<()> {
-        let mut rest = bytes;
-        for piece in pieces {
+    pub(super) fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<()> {
+        let pieces = self.pieces(pointer, copy)?;
+        let mut rest = &mut *bytes;
+        for piece in &pieces {
             let (part, others) = rest.split_at_mut(piece.bytes as usize);
             let (id, offset) = self.space.resolve(piece.address, piece.bytes)?;
             self.vdevs.get(id)?.read(offset, part)?;
             rest = others;
         }
-        Ok(())
-    }
-
-    pub(super) fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<()> {
-        let pieces = self.pieces(pointer, copy)?;
-        self.read_pieces(&pieces, bytes)?;
         if verify(pointer.checksum_kind, bytes, &pointer.checksum) {
             return Ok(());
         }

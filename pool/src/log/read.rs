@@ -18,14 +18,12 @@ pub fn read(storage: &Storage, uberblock: &Uberblock) -> Result<Vec<Entry>> {
     let mut frames: Vec<Vec<Entry>> = Vec::new();
     let mut id = FrameId { pool: uberblock.pool, epoch: uberblock.epoch, sequence: head.sequence };
     let mut position = head.position;
-    while let Some((frame, end)) = next_frame(storage, &head, position, id)? {
-        let decoded = decode_frame(&frame).expect("its checksum was verified");
-        let decoded = decoded.map_err(|problem| Error::damaged("intent log", problem))?;
+    while let Some((entries, end)) = next_frame(storage, &head, position, id)? {
         // Between the uberblock and this frame lies a commit that is not there, and what it held.
-        if decoded.iter().any(|entry| entry.base > uberblock.txg) {
+        if entries.iter().any(|entry| entry.base > uberblock.txg) {
             break;
         }
-        frames.push(decoded.into_iter().filter(|entry| entry.txg > uberblock.txg).collect());
+        frames.push(entries.into_iter().filter(|entry| entry.txg > uberblock.txg).collect());
         position = end;
         id.sequence += 1;
     }
@@ -39,23 +37,15 @@ pub fn read(storage: &Storage, uberblock: &Uberblock) -> Result<Vec<Entry>> {
 /// what was promised; the others are written again, to space that belongs to nobody else.
 fn complete(storage: &Storage, entries: &[Entry], committed: Txg) -> bool {
     stored_since(entries, committed).filter(|pointer| is_verifiable(pointer)).all(|pointer| {
-        let copies: Vec<_> =
-            (0..usize::from(pointer.copies)).map(|copy| storage.copy_if_whole(pointer, copy)).collect();
-        let Some(good) = copies.iter().flatten().next() else { return false };
-        for (address, _) in pointer.addresses().iter().zip(&copies).filter(|(_, copy)| copy.is_none()) {
-            if let Err(error) = rewrite(storage, *address, good) {
+        let examined = storage.examine(pointer);
+        let Some(good) = examined.good else { return false };
+        for (copy, _) in examined.bad {
+            if let Err(error) = storage.rewrite_copy(pointer, copy, &good) {
                 tracing::warn!("a copy of a block in the intent log stays bad: {error}");
             }
         }
         true
     })
-}
-
-fn rewrite(storage: &Storage, address: Address, stored: &[u8]) -> Result<()> {
-    let mut bytes = stored.to_vec();
-    bytes.resize(stored.len().next_multiple_of(storage.sector as usize), 0);
-    let (vdev, offset) = storage.space.resolve(address, bytes.len() as u32)?;
-    storage.vdevs.write(vdev, offset, &bytes)
 }
 
 /// The blocks that entries refer to and that were stored after `committed`.
@@ -72,22 +62,23 @@ pub(crate) fn is_verifiable(pointer: &BlockPointer) -> bool {
     pointer.checksum_kind != Checksum::Off && !pointer.gang
 }
 
-/// The frame that is expected at `position`, or at the start of the area if it did not fit there, and where it ends.
-fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> Result<Option<(Vec<u8>, u32)>> {
+/// The entries of the frame that is expected at `position`, or at the start of the area if it did not fit there, and where
+/// it ends.
+fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> Result<Option<(Vec<Entry>, u32)>> {
     for start in [Some(position), (position > 0).then_some(0)].into_iter().flatten() {
         let room = (head.sectors - start) as usize * storage.sector as usize;
         if room == 0 {
             continue;
         }
-        let mut header = read_at(storage, head, start, storage.sector as usize)?;
-        let Some(len) = frame_len(&header, id).filter(|len| *len <= room) else { continue };
+        let mut frame = read_at(storage, head, start, storage.sector as usize)?;
+        let Some(len) = frame_len(&frame, id).filter(|len| *len <= room) else { continue };
         let whole = len.next_multiple_of(storage.sector as usize);
-        if whole > header.len() {
-            header = read_at(storage, head, start, whole)?;
+        if whole > frame.len() {
+            frame = read_at(storage, head, start, whole)?;
         }
-        header.truncate(len);
-        if decode_frame(&header).is_some() {
-            return Ok(Some((header, start + (whole / storage.sector as usize) as u32)));
+        if let Some(entries) = decode_frame(&frame[..len]) {
+            let entries = entries.map_err(|problem| Error::damaged("intent log", problem))?;
+            return Ok(Some((entries, start + (whole / storage.sector as usize) as u32)));
         }
     }
     Ok(None)

@@ -6,14 +6,21 @@
 //!
 //! No lock is held that a commit needs: a commit goes on while frames are written, and frames while a commit is.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 
 use crate::{
     error::{Error, Result},
     format::{
-        intent::{Entry, FrameId, Item, ItemBlock, LogHead, Part, encode_frame},
+        intent::{Entry, FRAME_HEADER, FrameId, Item, ItemBlock, LogHead, Part, encode_frame, encode_payload},
         key::Key,
         pointer::{Address, BlockPointer},
     },
@@ -50,6 +57,8 @@ pub(super) struct Log {
     state: Mutex<State>,
     /// Held by who writes a frame.
     turn: Mutex<()>,
+    /// Whether what was found when the pool was opened still has to be put back. Until then nothing may be committed.
+    applying: AtomicBool,
 }
 
 #[derive(Default)]
@@ -67,15 +76,14 @@ struct State {
     stats: LogStats,
     /// What was found when the pool was opened, until its owner takes it.
     found: Vec<Entry>,
-    /// Whether it still has to be put back. Until then nothing may be committed.
-    applying: bool,
 }
 
 impl Log {
     pub(super) fn new(head: Option<LogHead>, found: Vec<Entry>) -> Log {
         let ring = head.map(|head| Ring::new(head.area, head.sectors));
         Log {
-            state: Mutex::new(State { ring, applying: !found.is_empty(), found, round: 1, ..State::default() }),
+            applying: AtomicBool::new(!found.is_empty()),
+            state: Mutex::new(State { ring, found, round: 1, ..State::default() }),
             turn: Mutex::default(),
         }
     }
@@ -118,7 +126,7 @@ impl Log {
 
     /// Whether what was found when the pool was opened still has to be put back.
     pub(super) fn is_applying(&self) -> bool {
-        self.state.lock().applying
+        self.applying.load(Ordering::Acquire)
     }
 
     fn is_broken(&self) -> bool {
@@ -141,8 +149,7 @@ impl Engine {
 
     /// Everything that [`Engine::take_log`] gave out is put back: commits it.
     pub fn log_applied(&self) -> Result<()> {
-        let applied = std::mem::take(&mut self.log.state.lock().applying);
-        if applied { self.commit_anyway().map(drop) } else { Ok(()) }
+        if self.log.applying.swap(false, Ordering::AcqRel) { self.commit_anyway().map(drop) } else { Ok(()) }
     }
 
     /// What the intent log has done.
@@ -211,10 +218,11 @@ impl Engine {
         if !log::stored_since(&entries, self.committed()).all(log::is_verifiable) {
             Suspension::hastily(|| self.storage.vdevs.flush())?;
         }
-        let id = |sequence| FrameId { pool: self.guid(), epoch: self.ancestry.epoch, sequence };
-        let len = encode_frame(id(0), &entries).len();
+        let payload = encode_payload(&entries);
+        let len = FRAME_HEADER + payload.len();
         let Some(Place { address, sequence }) = self.reserve_frame(len) else { return Ok(false) };
-        let mut frame = encode_frame(id(sequence), &entries);
+        let id = FrameId { pool: self.guid(), epoch: self.ancestry.epoch, sequence };
+        let mut frame = encode_frame(id, &payload);
         frame.resize(len.next_multiple_of(self.sector() as usize), 0);
         let (vdev, offset) = self.storage.space.resolve(address, frame.len() as u32)?;
         Suspension::hastily(|| {

@@ -6,7 +6,9 @@ use pool::{
     format::{
         codec::{Reader, Writer},
         gang::{self, Piece},
-        intent::{Entry, FrameId, Item, ItemBlock, LogHead, Part, decode_frame, encode_frame, frame_len},
+        intent::{
+            Entry, FrameId, Item, ItemBlock, LogHead, Part, decode_frame, encode_frame, encode_payload, frame_len,
+        },
         key::Key,
         label::{BODY_AT, Compatibility, Label, PoolState},
         node::{Header, NodeReader, NodeWriter},
@@ -168,7 +170,7 @@ fn a_frame_of_the_intent_log() {
             (Key::new(6, 0x10, 0), None),
         ],
     }];
-    let bytes = golden::compare("frame", &encode_frame(id, &entries));
+    let bytes = golden::compare("frame", &encode_frame(id, &encode_payload(&entries)));
     assert_eq!(frame_len(&bytes, id), Some(bytes.len()));
     assert_eq!(decode_frame(&bytes), Some(Ok(entries)));
 }
