@@ -182,16 +182,10 @@ impl Head {
     pub fn read<T, E: OpError>(&self, mut operation: impl FnMut(&View<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.engine();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        loop {
-            let attempt = {
-                let tree = self.tree.read();
-                operation(&View::new(&tree.root, &sources, engine.committed().next()))
-            };
-            match attempt {
-                Err(error) if error.miss().is_some() => self.pin(&engine, &sources, &error)?,
-                done => return done,
-            }
-        }
+        self.until_found(&engine, &sources, || {
+            let tree = self.tree.read();
+            operation(&View::new(&tree.root, &sources, engine.committed().next()))
+        })
     }
 
     /// Runs `operation`, which looks at the tree and collects a batch, and applies the batch, as one step. It may run
@@ -208,19 +202,14 @@ impl Head {
             return Err(Error::Closed("the tree was closed or destroyed".into()).into());
         }
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        loop {
+        self.until_found(&engine, &sources, || {
             let gate = engine.enter();
-            match self.attempt(&engine, *gate, &sources, &mut operation) {
-                Err(error) if error.miss().is_some() => {
-                    drop(gate);
-                    self.pin(&engine, &sources, &error)?;
-                }
-                done => {
-                    engine.touch();
-                    return done;
-                }
+            let attempt = self.attempt(&engine, *gate, &sources, &mut operation);
+            if !is_miss(&attempt) {
+                engine.touch();
             }
-        }
+            attempt
+        })
     }
 
     /// As [`Head::update`], in a transaction group that the caller names: for the catalogue, which only sync changes.
@@ -231,12 +220,7 @@ impl Head {
     ) -> Result<T, E> {
         let engine = self.engine();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        loop {
-            match self.attempt(&engine, txg, &sources, &mut operation) {
-                Err(error) if error.miss().is_some() => self.pin(&engine, &sources, &error)?,
-                done => return done,
-            }
-        }
+        self.until_found(&engine, &sources, || self.attempt(&engine, txg, &sources, &mut operation))
     }
 
     fn attempt<T, E: OpError>(
@@ -385,33 +369,22 @@ impl Head {
         let _no_replacing = self.changes.read();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         let mut keys = Vec::new();
-        loop {
+        let told: Result<_, Plain> = self.until_found(engine, &sources, || {
             let gate = engine.enter();
-            let attempt = {
-                let mut tree = self.tree.write();
-                keys.extend(tree.untold.iter_mut().flat_map(Untold::take));
-                keys.sort_unstable();
-                keys.dedup();
-                match keys.len() {
-                    0 => return Ok(Touched::Nothing),
-                    len if len > UNTOLD_MAX => return Ok(Touched::TooMuch),
-                    _ => {}
-                }
-                let view = View::new(&tree.root, &sources, *gate);
-                let found: Result<Vec<_>, Plain> = keys.iter().map(|key| Ok((*key, view.get(*key)?))).collect();
-                found.map(|found| tell(*gate, found))
-            };
-            match attempt {
-                Ok(told) => return Ok(Touched::Items(told)),
-                Err(error) => {
-                    drop(gate);
-                    match error.miss() {
-                        Some(_) => self.pin(engine, &sources, &error)?,
-                        None => return Err(error.into()),
-                    }
-                }
+            let mut tree = self.tree.write();
+            keys.extend(tree.untold.iter_mut().flat_map(Untold::take));
+            keys.sort_unstable();
+            keys.dedup();
+            match keys.len() {
+                0 => return Ok(Touched::Nothing),
+                len if len > UNTOLD_MAX => return Ok(Touched::TooMuch),
+                _ => {}
             }
-        }
+            let view = View::new(&tree.root, &sources, *gate);
+            let found = keys.iter().map(|key| Ok((*key, view.get(*key)?))).collect::<Result<Vec<_>, Plain>>()?;
+            Ok(Touched::Items(tell(*gate, found)))
+        });
+        Ok(told?)
     }
 
     /// The frozen group is committed: the log need not be told of it.
@@ -435,6 +408,22 @@ impl Head {
         self.births.take(txg)
     }
 
+    /// Attempts again and again, each time with the node that the last attempt has missed. An attempt takes the locks that
+    /// it needs, and holds none while the node is read.
+    fn until_found<T, E: OpError>(
+        &self,
+        engine: &Engine,
+        sources: &Sources<'_>,
+        mut attempt: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        loop {
+            match attempt() {
+                Err(error) if error.miss().is_some() => self.pin(engine, sources, &error)?,
+                done => return done,
+            }
+        }
+    }
+
     /// Reads the node that an operation has missed and keeps it for the next attempt.
     fn pin<E: OpError>(&self, engine: &Engine, sources: &Sources<'_>, error: &E) -> Result<(), E> {
         let miss = *error.miss().expect("the caller has looked");
@@ -442,4 +431,8 @@ impl Head {
         sources.pinned.borrow_mut().push((miss.pointer, node));
         Ok(())
     }
+}
+
+fn is_miss<T, E: OpError>(attempt: &Result<T, E>) -> bool {
+    attempt.as_ref().is_err_and(|error| error.miss().is_some())
 }
