@@ -324,16 +324,29 @@ fn destroy_snapshot(
     mounted: &BTreeSet<u64>,
     done: &mut Destroyed,
 ) -> Result<()> {
-    let name = names.of_snapshot(tx, id)?.to_string();
-    let clones = snapshot::clones(tx, id)?;
     let row: SnapshotRow = tx.row(snapshot_key(id))?;
-    if request.defer && (row.holds > 0 || !clones.is_empty()) {
+    if request.defer && (row.holds > 0 || !snapshot::clones(tx, id)?.is_empty()) {
+        let name = names.of_snapshot(tx, id)?.to_string();
         tx.set(snapshot_key(id), &SnapshotRow { deferred: true, ..row })?;
         done.deferred.push(name);
         return Ok(());
     }
+    destroy_now(tx, names, id, request.dependents, mounted, done)
+}
+
+/// Destroys a snapshot that nobody holds, with the clones of it if `dependents` says so.
+pub(super) fn destroy_now(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    id: u64,
+    dependents: bool,
+    mounted: &BTreeSet<u64>,
+    done: &mut Destroyed,
+) -> Result<()> {
+    let name = names.of_snapshot(tx, id)?.to_string();
     check_held(tx, names, id)?;
-    if !clones.is_empty() && !request.dependents {
+    let clones = snapshot::clones(tx, id)?;
+    if !clones.is_empty() && !dependents {
         return Err(has_clones(tx, names, id, &clones)?);
     }
     if !clones.is_empty() {

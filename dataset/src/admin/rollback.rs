@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     datasets::Datasets,
-    destroy::{Destroyed, destroy_datasets},
+    destroy::{Destroyed, destroy_now},
     error::{Error, Result},
     resolve::Names,
 };
@@ -71,7 +71,7 @@ fn roll_back(
     }
     let mut done = Destroyed::default();
     for id in later.into_iter().rev() {
-        destroy_later(tx, names, id, request, mounted, &mut done)?;
+        destroy_now(tx, names, id, request.dependents, mounted, &mut done)?;
     }
     branch::roll_back(tx, dataset)?;
     Ok(RolledBack { dataset, destroyed: done.names })
@@ -95,32 +95,4 @@ fn check_newest(
         return Ok(());
     }
     Err(Error::NotNewest { snapshot: request.snapshot.to_string(), later: lost })
-}
-
-fn destroy_later(
-    tx: &mut Transaction<'_>,
-    names: &Names,
-    id: u64,
-    request: &RollbackRequest,
-    mounted: &BTreeSet<u64>,
-    done: &mut Destroyed,
-) -> Result<()> {
-    let name = names.of_snapshot(tx, id)?.to_string();
-    let row: SnapshotRow = tx.row(snapshot_key(id))?;
-    if row.holds > 0 {
-        let tags = snapshot::holds(tx, id)?.into_iter().map(|hold| hold.name).collect();
-        return Err(Error::Held { snapshot: name, tags });
-    }
-    let clones = snapshot::clones(tx, id)?;
-    if !clones.is_empty() && !request.dependents {
-        return Err(Error::HasClones { snapshot: name, clones: names.of_datasets(tx, &clones)? });
-    }
-    if !clones.is_empty() {
-        destroy_datasets(tx, names, &clones, true, mounted, done)?;
-    }
-    if tx.contains(snapshot_key(id))? {
-        snapshot::destroy(tx, id)?;
-    }
-    done.names.push(name);
-    Ok(())
 }
