@@ -27,11 +27,10 @@ use pool::{
     vdev::{labels, uberblocks},
 };
 
-use crate::golden;
+use crate::{golden, pages};
 
 const IMAGE: &str = "pool-1.pages.zst";
 const SIZE: u64 = 64 * MIB;
-const PAGE: usize = 4096;
 /// The compressed image stays smaller than this, in bytes.
 const MOST: usize = 100_000;
 /// Where the one tree stands in the catalogue: its root's level, and its root.
@@ -116,35 +115,16 @@ fn make() -> MemoryDevice {
     device.snapshot()
 }
 
-/// The pages that are not zero, each after its number, compressed.
-fn pack(device: &MemoryDevice) -> Vec<u8> {
-    let mut pages = Vec::new();
-    let mut page = [0; PAGE];
-    for number in 0..(SIZE / PAGE as u64) as u32 {
-        device.read_at(u64::from(number) * PAGE as u64, &mut page).unwrap();
-        if page != [0; PAGE] {
-            pages.extend(number.to_le_bytes());
-            pages.extend(page);
-        }
-    }
-    zstd::bulk::compress(&pages, 19).unwrap()
-}
-
 fn image() -> MemoryDevice {
-    let device = MemoryDevice::new("disk", SIZE);
-    let pages = zstd::bulk::decompress(&PACKED, SIZE as usize).unwrap();
-    for numbered in pages.chunks_exact(4 + PAGE) {
-        let (number, page) = numbered.split_first_chunk::<4>().unwrap();
-        device.write_at(u64::from(u32::from_le_bytes(*number)) * PAGE as u64, page).unwrap();
-    }
-    device
+    pages::unpack(&PACKED, "disk", SIZE)
 }
 
-/// The committed image, or the one that is committed from now on. Tests run side by side, so it is read once.
+/// The committed image. It is made only if it is missing: one that was committed is never written anew.
+/// Tests run side by side, so it is read once.
 static PACKED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let path = golden::path(IMAGE);
-    if golden::blessing() {
-        fs::write(&path, pack(&make())).unwrap();
+    if golden::blessing() && !path.exists() {
+        fs::write(&path, pages::pack(&make())).unwrap();
     }
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 });
@@ -213,5 +193,5 @@ fn the_image_opens_holds_what_was_put_in_and_checks_clean() {
 
 #[test]
 fn making_the_image_again_gives_the_same_image() {
-    assert!(pack(&make()) == pack(&make()));
+    assert!(pages::pack(&make()) == pages::pack(&make()));
 }

@@ -1,0 +1,182 @@
+//! Pools and streams that an earlier Cenote wrote and that every later one must read.
+//!
+//! The folder `images` holds, for each generation of the format, a pool as it was exported, the same pool as a power failure
+//! left it a little later (with an intent log to replay), three streams sent from it, and beside each a listing of all
+//! that was to be seen in it when it was made. The tests open and receive them with the program of today, and compare.
+//! The script in `script.rs` made them. What it writes today may lie elsewhere and be packed better: that is no part of
+//! the format, so nothing is compared with new images.
+//!
+//! A committed image is never made anew: `CENOTE_BLESS=1 cargo test -p dataset --test golden -- --test-threads 1`
+//! writes those files alone that are missing. CONTRIBUTING.md says when a generation is added.
+
+mod listing;
+#[path = "../../pool/tests/format/pages.rs"]
+mod pages;
+mod script;
+#[path = "../crash/world.rs"]
+mod world;
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use dataset::{
+    admin::{Naming, ReceiveRequest, SendFrom, SendRequest},
+    name::SnapshotName,
+};
+use pool::{device::MemoryDevice, env::SeededEnv};
+use script::STREAMS;
+use world::{DEVICE_SIZE, World};
+
+/// The generations of the format so far.
+const GENERATIONS: &[u32] = &[1];
+/// An image of a device or a stream is smaller than this, in bytes: they are kept for ever.
+const MOST: usize = 300_000;
+/// The devices of the pool.
+const DEVICES: usize = 2;
+
+fn path(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/images").join(file)
+}
+
+/// A committed file; one that is missing is made by `make` if that is what was asked for, by one thread.
+fn committed(file: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    let path = path(file);
+    if !path.exists() && std::env::var_os("CENOTE_BLESS").is_some_and(|value| value == "1") {
+        fs::write(&path, make()).unwrap();
+    }
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The devices of a committed pool: `exported` or `crashed`.
+fn devices(generation: u32, state: &str) -> Vec<Arc<MemoryDevice>> {
+    let device = |at: usize| {
+        let file = format!("{generation}-{state}-{at}.pages.zst");
+        let packed = committed(&file, || pages::pack(&script::make(state)[at]));
+        assert!(packed.len() < MOST, "{file}: {} bytes", packed.len());
+        Arc::new(pages::unpack(&packed, &format!("disk{at}"), DEVICE_SIZE))
+    };
+    (0..DEVICES).map(device).collect()
+}
+
+fn open(generation: u32, state: &str) -> World {
+    World::import(&devices(generation, state), 2).unwrap()
+}
+
+/// Every check that there is, of a pool on which nothing is going on.
+fn check(world: &World) {
+    world.engine().commit().unwrap();
+    world.check().unwrap();
+    world.check_files(&world.list().unwrap()).unwrap();
+}
+
+/// What was to be seen when the image was made.
+fn assert_listed(file: &str, seen: &str) {
+    let listed = committed(file, || seen.as_bytes().to_vec());
+    assert_same(file, seen, std::str::from_utf8(&listed).unwrap());
+}
+
+/// Fails with the first line that differs.
+fn assert_same(what: &str, seen: &str, expected: &str) {
+    for (number, (line, expected)) in seen.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(line, expected, "{what}, line {}", number + 1);
+    }
+    assert_eq!(seen.lines().count(), expected.lines().count(), "{what}: lines");
+}
+
+#[test]
+fn a_pool_that_was_exported_opens_holds_what_it_held_and_checks_clean() {
+    for &generation in GENERATIONS {
+        let world = open(generation, "exported");
+        assert_listed(&format!("{generation}-exported.txt"), &listing::of_pool(&world));
+        check(&world);
+        world.clean_up().unwrap();
+        check(&world);
+    }
+}
+
+#[test]
+fn a_pool_that_lost_power_replays_its_log_holds_what_was_synced_and_checks_clean() {
+    for &generation in GENERATIONS {
+        let world = open(generation, "crashed");
+        let seen = listing::of_pool(&world);
+        assert_listed(&format!("{generation}-crashed.txt"), &seen);
+        assert!(seen.contains(script::ONLY_LOGGED), "what only the log held is there");
+        check(&world);
+        world.clean_up().unwrap();
+        check(&world);
+    }
+}
+
+#[test]
+fn a_pool_of_old_goes_on_and_is_opened_again() {
+    for &generation in GENERATIONS {
+        let images = devices(generation, "exported");
+        let world = World::import(&images, 3).unwrap();
+        world.clean_up().unwrap();
+        script::go_on(&world);
+        check(&world);
+        let seen = listing::of_pool(&world);
+        world.datasets.close_all().unwrap();
+        world.pool.export().unwrap();
+        let world = World::import(&images, 4).unwrap();
+        assert_same("after another import", &listing::of_pool(&world), &seen);
+        check(&world);
+    }
+}
+
+fn receive(world: &World, stream: &[u8], into: &str) {
+    let request = ReceiveRequest {
+        target: into.parse().unwrap(),
+        naming: Naming::Exact,
+        force: false,
+        properties: Vec::new(),
+        exclude: Vec::new(),
+        owner: (0, 0),
+    };
+    let (_, received) = world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {});
+    received.unwrap_or_else(|error| panic!("receive into {into}: {error}"));
+}
+
+fn new_pool() -> World {
+    let devices = (0..DEVICES).map(|at| Arc::new(MemoryDevice::new(format!("new{at}"), DEVICE_SIZE)) as _);
+    World::create(devices.collect(), Arc::new(SeededEnv::new(5)))
+}
+
+#[test]
+fn streams_of_old_are_received() {
+    for &generation in GENERATIONS {
+        let target = new_pool();
+        for stream in STREAMS {
+            let file = format!("{generation}-{}.stream", stream.name);
+            let bytes =
+                committed(&file, || send(&open(generation, "exported"), stream.snapshot, stream.from, stream.package));
+            assert!(bytes.len() < MOST, "{file}: {} bytes", bytes.len());
+            receive(&target, &bytes, stream.into);
+        }
+        assert_listed(&format!("{generation}-received.txt"), &listing::of_files(&target));
+        check(&target);
+    }
+}
+
+#[test]
+fn a_pool_of_old_sends_what_it_holds() {
+    for &generation in GENERATIONS {
+        let (source, target) = (open(generation, "exported"), new_pool());
+        for stream in STREAMS {
+            receive(&target, &send(&source, stream.snapshot, stream.from, stream.package), stream.into);
+        }
+        assert_listed(&format!("{generation}-received.txt"), &listing::of_files(&target));
+    }
+}
+
+fn send(world: &World, snapshot: &str, from: Option<&str>, package: bool) -> Vec<u8> {
+    let request = SendRequest {
+        snapshot: snapshot.parse::<SnapshotName>().unwrap(),
+        from: from.map(|from| SendFrom::Base(from.parse().unwrap())),
+        replicate: package,
+        skip_missing: false,
+        properties: package,
+    };
+    let mut bytes = Vec::new();
+    world.datasets.send(&request, &mut bytes, 0, &mut |_| {}).unwrap();
+    bytes
+}
