@@ -1,5 +1,7 @@
 //! What the benchmarks share: a pool to measure, and the middle of several runs.
 
+mod middle;
+
 use std::sync::Arc;
 
 use dataset::{
@@ -12,8 +14,7 @@ use pool::{
     env::SystemEnv,
 };
 
-/// What any step may fail with; a benchmark stops there.
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+pub(crate) use middle::{Result, median};
 
 /// The pool's name.
 pub(crate) const POOL: &str = "tank";
@@ -39,10 +40,4 @@ pub(crate) fn make_dataset(datasets: &Datasets, dataset: &str, properties: &[(&s
         owner: (0, 0),
     })?;
     Ok(())
-}
-
-/// The middle one of `values`, of an even number the higher one.
-pub(crate) fn median<T: PartialOrd + Copy>(values: &mut [T]) -> T {
-    values.sort_by(|a, b| a.partial_cmp(b).expect("measured values can be compared"));
-    values[values.len() / 2]
 }
