@@ -9,44 +9,19 @@ mod lab;
 use std::fs;
 
 use insta::{Settings, assert_snapshot};
-use lab::Lab;
+use lab::{Lab, Run, told::filters_for_paths};
 
 /// Replaces what differs from run to run.
-fn settings() -> Settings {
-    let mut settings = Settings::clone_current();
-    settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
-    settings.add_filter(r"\b\d{15,20} +-", "[GUID]  -");
-    settings.add_filter(r"\b\d{15,20}\b", "[GUID]");
-    settings.add_filter(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [ \d]\d:\d\d \d{4}", "[DATE]");
-    settings.add_filter(r"\d{4}-\d\d-\d\d[. ]\d\d:\d\d(:\d\d)?", "[DATE]");
+fn filters() -> Settings {
+    let mut settings = lab::told::filters();
+    settings.add_filter(r"\[GUID\] +-", "[GUID]  -");
     settings.add_filter(r#""(txg|createtxg)": "\d+""#, r#""$1": "[TXG]""#);
     settings.add_filter(r"createtxg( +)\d+ +-", "createtxg$1[TXG]  -");
     // Numbers and times are stored in as many bytes as they need.
     settings.add_filter(r"(logical\w+ +)[\d.]+K +-", "$1[SIZE]  -");
     settings.add_filter(r"estimated size is \d+B", "estimated size is [SIZE]");
     settings.add_filter(r"(?m)^(incremental\t.*\t|size\t)\d+$", "$1[SIZE]");
-    settings.add_filter(r"transaction group \d+", "transaction group [TXG]");
     settings
-}
-
-/// The same for tables with paths, whose columns are as wide as the way to the lab is long.
-fn settings_for_paths() -> Settings {
-    let mut settings = settings();
-    settings.add_filter("   +", "  ");
-    settings
-}
-
-/// What one command line prints, and how it ends.
-fn shown(lab: &Lab, line: &str) -> String {
-    let words: Vec<&str> = line.split(' ').collect();
-    let run = lab.run(words[0], &words[1..]);
-    let code = run.code.expect("it ends by itself");
-    format!("{}{}[exit {code}]", run.text(), run.stderr)
-}
-
-/// The same of several command lines, each behind a prompt.
-fn session(lab: &Lab, lines: &[&str]) -> String {
-    lines.iter().map(|line| format!("$ {line}\n{}\n", shown(lab, line))).collect()
 }
 
 /// A lab with a pool `tank`, whose file system `tank/home` has a file, a snapshot, and another file since.
@@ -63,8 +38,8 @@ fn furnished() -> Lab {
 
 #[test]
 fn a_pool_is_made_shown_and_destroyed() {
-    let (lab, _filters) = (Lab::mountless(), settings_for_paths().bind_to_scope());
-    assert_snapshot!(session(&lab, &[
+    let (lab, _filters) = (Lab::mountless(), filters_for_paths().bind_to_scope());
+    assert_snapshot!(lab.session(&[
         "pool create -n tank 64M:tank.img",
         "pool list",
         "pool create -m none tank 64M:tank.img",
@@ -112,7 +87,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     all pools are healthy
     [exit 0]
     ");
-    assert_snapshot!(session(&lab, &[
+    assert_snapshot!(lab.session(&[
         "pool get -H all tank",
         "pool set comment=attic tank",
         "pool get comment,autoexpand tank",
@@ -152,7 +127,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     12
     [exit 0]
     ");
-    assert_snapshot!(session(&lab, &[
+    assert_snapshot!(lab.session(&[
         "pool history tank",
         "pool add -n tank 64M:more.img",
         "pool add tank 64M:more.img",
@@ -218,9 +193,9 @@ fn a_pool_is_made_shown_and_destroyed() {
 
 #[test]
 fn pools_in_json() {
-    let (lab, _filters) = (Lab::mountless(), settings().bind_to_scope());
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     lab.create("tank", "64M");
-    assert_snapshot!(shown(&lab, "pool list -j -o size,health tank"), @r#"
+    assert_snapshot!(lab.shown("pool list -j -o size,health tank"), @r#"
     {
       "output_version": {
         "command": "pool list",
@@ -255,7 +230,7 @@ fn pools_in_json() {
     }
     [exit 0]
     "#);
-    assert_snapshot!(shown(&lab, "pool status -j tank"), @r#"
+    assert_snapshot!(lab.shown("pool status -j tank"), @r#"
     {
       "output_version": {
         "command": "pool status",
@@ -300,7 +275,7 @@ fn pools_in_json() {
     }
     [exit 0]
     "#);
-    assert_snapshot!(shown(&lab, "pool get -j comment,size tank"), @r#"
+    assert_snapshot!(lab.shown("pool get -j comment,size tank"), @r#"
     {
       "output_version": {
         "command": "pool get",
@@ -339,8 +314,8 @@ fn pools_in_json() {
 
 #[test]
 fn data_sets_are_listed() {
-    let (lab, _filters) = (furnished(), settings().bind_to_scope());
-    assert_snapshot!(session(&lab, &[
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
         "fs list",
         "fs list -t all -o name,used,refer,compression,type",
         "fs list -d 0 -o name tank",
@@ -375,7 +350,7 @@ fn data_sets_are_listed() {
     no datasets available
     [exit 0]
     ");
-    assert_snapshot!(shown(&lab, "fs list -j -o name,used tank/home"), @r#"
+    assert_snapshot!(lab.shown("fs list -j -o name,used tank/home"), @r#"
     {
       "output_version": {
         "command": "fs list",
@@ -402,7 +377,7 @@ fn data_sets_are_listed() {
     }
     [exit 0]
     "#);
-    assert_snapshot!(shown(&lab, "fs get -j compression,used tank/home"), @r#"
+    assert_snapshot!(lab.shown("fs get -j compression,used tank/home"), @r#"
     {
       "output_version": {
         "command": "fs get",
@@ -440,8 +415,8 @@ fn data_sets_are_listed() {
 
 #[test]
 fn properties_have_values_and_sources() {
-    let (lab, _filters) = (furnished(), settings().bind_to_scope());
-    assert_snapshot!(shown(&lab, "fs get all tank/home"), @r"
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.shown("fs get all tank/home"), @r"
     NAME       PROPERTY              VALUE                  SOURCE
     tank/home  type                  filesystem             -
     tank/home  creation              [DATE]  -
@@ -484,7 +459,7 @@ fn properties_have_values_and_sources() {
     tank/home  snapshots_changed     [DATE]  -
     [exit 0]
     ");
-    assert_snapshot!(session(&lab, &[
+    assert_snapshot!(lab.session(&[
         "fs create tank/home/ann",
         "fs set atime=off me:backup=daily tank/home",
         "fs get -r -t filesystem atime,compression,me:backup tank",
@@ -551,8 +526,8 @@ fn properties_have_values_and_sources() {
 
 #[test]
 fn wrong_properties_are_refused_by_name() {
-    let (lab, _filters) = (furnished(), settings().bind_to_scope());
-    assert_snapshot!(session(&lab, &[
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
         "fs set recordsize=100 tank/home",
         "fs set compression=rar tank/home",
         "fs set quota=much tank/home",
@@ -622,8 +597,8 @@ fn wrong_properties_are_refused_by_name() {
 
 #[test]
 fn snapshots_are_taken_held_and_destroyed() {
-    let (lab, _filters) = (furnished(), settings().bind_to_scope());
-    assert_snapshot!(session(&lab, &[
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
         "fs snapshot tank/home@monday",
         "fs snapshot tank/home@tuesday",
         "fs diff tank/home@monday",
@@ -752,9 +727,9 @@ fn snapshots_are_taken_held_and_destroyed() {
 
 #[test]
 fn streams_are_announced_and_received() {
-    let (lab, _filters) = (furnished(), settings().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
     lab.fs(&["snapshot", "tank/home@tuesday"]);
-    assert_snapshot!(session(&lab, &[
+    assert_snapshot!(lab.session(&[
         "fs send -n -v tank/home@tuesday",
         "fs send -n -v -i @monday tank/home@tuesday",
         "fs send -n -P -I @monday tank/home@tuesday",
@@ -786,10 +761,7 @@ fn streams_are_announced_and_received() {
     ");
     let stream = lab.run("fs", &["send", "tank/home@monday"]);
     assert_eq!(stream.code, Some(0), "{}", stream.stderr);
-    let receive = |words: &[&str], stream: &[u8]| {
-        let run = lab.feed("fs", words, stream);
-        format!("{}{}[exit {}]\n", run.text(), run.stderr, run.code.expect("it ends by itself"))
-    };
+    let receive = |words: &[&str], stream: &[u8]| lab.feed("fs", words, stream).told() + "\n";
     let mut damaged = stream.stdout.clone();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
@@ -821,7 +793,7 @@ fn streams_are_announced_and_received() {
     [exit 1]
     ");
     assert!(receive(&["receive", "tank/other"], &damaged).ends_with("[exit 1]\n"));
-    assert_snapshot!(shown(&lab, "fs list -H -t all -o name -r tank"), @r"
+    assert_snapshot!(lab.shown("fs list -H -t all -o name -r tank"), @r"
     tank
     tank/copy
     tank/copy@monday
@@ -834,8 +806,8 @@ fn streams_are_announced_and_received() {
 
 #[test]
 fn files_are_copied_and_read_without_a_mount() {
-    let (lab, _filters) = (furnished(), settings().bind_to_scope());
-    assert_snapshot!(session(&lab, &[
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
         "fs ls tank/home",
         "fs ls tank/home@monday:/",
         "fs ls tank/home:/none",
@@ -887,9 +859,9 @@ fn files_are_copied_and_read_without_a_mount() {
 
 #[test]
 fn wrong_requests_say_what_and_where() {
-    let (lab, _filters) = (furnished(), settings().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
     fs::write(lab.path("file"), "no device").unwrap();
-    assert_snapshot!(session(&lab, &[
+    assert_snapshot!(lab.session(&[
         "pool list vault",
         "pool status vault",
         "pool import vault",
@@ -1022,8 +994,8 @@ fn wrong_requests_say_what_and_where() {
 
 #[test]
 fn wrong_command_lines_end_with_two() {
-    let (lab, _filters) = (Lab::mountless(), settings().bind_to_scope());
-    assert_snapshot!(session(&lab, &[
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
         "pool frobnicate",
         "pool create",
         "pool list -Z",
@@ -1082,7 +1054,7 @@ fn wrong_command_lines_end_with_two() {
 
 #[test]
 fn under_their_other_names_the_programs_speak_as_those() {
-    let (lab, _filters) = (furnished(), settings().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
     let other = |program: &str, name: &str, words: &[&str]| {
         let binary = lab.command(program, &[]).get_program().to_owned();
         let link = lab.path(name);
@@ -1096,10 +1068,7 @@ fn under_their_other_names_the_programs_speak_as_those() {
                 None => command.env_remove(name),
             };
         }
-        let output = command.args(words).output().unwrap();
-        let code = output.status.code().expect("it ends by itself");
-        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-        format!("$ {name} {}\n{text}[exit {code}]\n", words.join(" "))
+        Run::of(name, words, command.args(words).output().unwrap()).at_prompt()
     };
     let said = [
         other("pool", "zpool", &["list", "-H", "-o", "name,health"]),

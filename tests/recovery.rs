@@ -18,34 +18,15 @@ use pool::{
 };
 
 /// Replaces what differs from run to run.
-fn settings() -> Settings {
-    let mut settings = Settings::clone_current();
-    settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
-    settings.add_filter(r"\b\d{15,20}\b", "[GUID]");
-    settings.add_filter(r"\d{4}-\d\d-\d\d[. ]\d\d:\d\d(:\d\d)?", "[DATE]");
-    settings.add_filter(r"transaction group \d+", "transaction group [TXG]");
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
     settings.add_filter(r"\b\d+ seconds?", "[TIME]");
     settings.add_filter(r"process \d+", "process [PID]");
     settings.add_filter(r"-T \d+", "-T [TXG]");
     settings.add_filter(r"from \d+ to \d+", "from [TXG] to [TXG]");
     settings.add_filter(r"chunk \d+ sector \d+, born in \d+", "chunk [C] sector [S], born in [TXG]");
     settings.add_filter(r"\b\d+ blocks, [\d.]+[KM]", "[N] blocks, [SIZE]");
-    // Columns are as wide as the way to the lab is long.
-    settings.add_filter("   +", "  ");
     settings
-}
-
-/// What one command line prints, and how it ends.
-fn shown(lab: &Lab, line: &str) -> String {
-    let words: Vec<&str> = line.split(' ').collect();
-    let run = lab.run(words[0], &words[1..]);
-    let code = run.code.expect("it ends by itself");
-    format!("$ {line}\n{}{}[exit {code}]\n", run.text(), run.stderr)
-}
-
-/// The same of several command lines.
-fn session(lab: &Lab, lines: &[&str]) -> String {
-    lines.iter().map(|line| shown(lab, line)).collect()
 }
 
 /// A pool `tank` with a file of each of three days, exported.
@@ -100,11 +81,11 @@ fn hash(path: &Path) -> blake3::Hash {
 
 #[test]
 fn a_newest_state_that_cannot_be_read_is_named_and_gone_back_from_only_when_told_to() {
-    let (lab, _filters) = (three_days(), settings().bind_to_scope());
+    let (lab, _filters) = (three_days(), filters().bind_to_scope());
     let before = states(&lab);
     wreck(&lab, &before[0].catalogue);
     let damaged = hash(&lab.path("tank.img"));
-    assert_snapshot!(session(&lab, &["pool import -d . tank", "pool import -d . -F -n tank"]), @r"
+    assert_snapshot!(lab.session(&["pool import -d . tank", "pool import -d . -F -n tank"]), @r"
     $ pool import -d . tank
     pool: cannot open 'tank': transaction group [TXG] of pool tank cannot be read: damaged block at chunk [C] sector [S], born in [TXG]: its checksum does not match on [LAB]/tank.img
       what going back to an older state would lose: pool import -F -n tank
@@ -119,7 +100,7 @@ fn a_newest_state_that_cannot_be_read_is_named_and_gone_back_from_only_when_told
     [exit 0]
     ");
     assert_eq!(hash(&lab.path("tank.img")), damaged);
-    assert_snapshot!(session(&lab, &["pool import -d . -F tank", "fs ls tank:/", "pool export tank"]), @r"
+    assert_snapshot!(lab.session(&["pool import -d . -F tank", "fs ls tank:/", "pool export tank"]), @r"
     $ pool import -d . -F tank
     pool 'tank' has gone back [TIME]
       newest: transaction group [TXG], of [DATE]
@@ -135,7 +116,7 @@ fn a_newest_state_that_cannot_be_read_is_named_and_gone_back_from_only_when_told
     $ pool export tank
     [exit 0]
     ");
-    assert_snapshot!(session(&lab, &["pool check -d . tank", "pool import -d . -F -n tank"]), @r"
+    assert_snapshot!(lab.session(&["pool check -d . tank", "pool import -d . -F -n tank"]), @r"
     $ pool check -d . tank
     checked pool 'tank' at transaction group [TXG]: 1 data sets and snapshots, [N] blocks, [SIZE]
     no errors found
@@ -150,7 +131,7 @@ fn a_newest_state_that_cannot_be_read_is_named_and_gone_back_from_only_when_told
 
 #[test]
 fn an_older_state_is_looked_at_without_writing_anything() {
-    let (lab, _filters) = (three_days(), settings().bind_to_scope());
+    let (lab, _filters) = (three_days(), filters().bind_to_scope());
     let before = hash(&lab.path("tank.img"));
     let monday = states(&lab).into_iter().map(|state| state.txg.0).find(|txg| {
         let at = txg.to_string();
@@ -161,7 +142,7 @@ fn an_older_state_is_looked_at_without_writing_anything() {
     });
     assert_eq!(hash(&lab.path("tank.img")), before);
     let monday = monday.expect("the state of monday is kept").to_string();
-    assert_snapshot!(session(&lab, &[
+    assert_snapshot!(lab.session(&[
         &format!("pool import -d . -F -n -T {monday} tank"),
         &format!("pool import -d . -F -T {monday} tank"),
         "fs ls tank:/",
@@ -217,7 +198,7 @@ fn an_older_state_is_looked_at_without_writing_anything() {
 
 #[test]
 fn a_state_whose_data_sets_cannot_be_read_is_passed_over() {
-    let (lab, _filters) = (three_days(), settings().bind_to_scope());
+    let (lab, _filters) = (three_days(), filters().bind_to_scope());
     let pool = opened(&lab);
     let datasets = dataset::admin::Datasets::open(pool.engine().clone(), "tank".parse().unwrap()).unwrap();
     let head = datasets.open_dataset(&"tank".parse().unwrap()).unwrap().head().clone();
@@ -232,7 +213,7 @@ fn a_state_whose_data_sets_cannot_be_read_is_passed_over() {
 
 #[test]
 fn a_pool_without_any_readable_state_says_what_is_wrong_with_each() {
-    let (lab, _filters) = (three_days(), settings().bind_to_scope());
+    let (lab, _filters) = (three_days(), filters().bind_to_scope());
     let device = image(&lab);
     device.write_at(DATA_START, &vec![0xee; 32 << 20]).unwrap();
     drop(device);
@@ -309,9 +290,9 @@ fn crashed_elsewhere(lab: &Lab) {
 
 #[test]
 fn a_pool_of_another_host_is_taken_only_by_force() {
-    let (lab, _filters) = (three_days(), settings().bind_to_scope());
+    let (lab, _filters) = (three_days(), filters().bind_to_scope());
     crashed_elsewhere(&lab);
-    assert_snapshot!(session(&lab, &[
+    assert_snapshot!(lab.session(&[
         "pool import -d .",
         "pool import -d . tank",
         "pool import -d . -F tank",
@@ -339,7 +320,7 @@ fn a_pool_of_another_host_is_taken_only_by_force() {
     ");
     // The pool is known here, and the other host takes it behind our back.
     crashed_elsewhere(&lab);
-    assert_snapshot!(session(&lab, &["fs ls tank:/", "pool import -f tank", "fs ls tank:/"]), @r"
+    assert_snapshot!(lab.session(&["fs ls tank:/", "pool import -f tank", "fs ls tank:/"]), @r"
     $ fs ls tank:/
     fs: cannot open 'tank': pool tank may be in use by host elsewhere; export it there, or use -f if that host is gone
     [exit 1]
@@ -529,7 +510,7 @@ fn a_pool_is_verified_while_it_is_written() {
     if !lab::can_mount() {
         return;
     }
-    let (lab, _filters) = (Lab::new(), settings().bind_to_scope());
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     lab.create("tank", "256M");
     lab.fs(&["create", "tank/a"]);
     let (folder, done) = (lab.mount("tank/a"), std::sync::atomic::AtomicBool::new(false));
@@ -569,9 +550,9 @@ fn a_pool_is_verified_while_it_is_written() {
 
 #[test]
 fn what_a_check_finds_has_a_number() {
-    let (lab, _filters) = (three_days(), settings().bind_to_scope());
+    let (lab, _filters) = (three_days(), filters().bind_to_scope());
     lab.pool(&["import", "-d", ".", "tank"]);
-    assert_snapshot!(session(&lab, &["pool check tank"]), @r#"
+    assert_snapshot!(lab.session(&["pool check tank"]), @r#"
     $ pool check tank
     checked pool 'tank' at transaction group [TXG]: 1 data sets and snapshots, [N] blocks, [SIZE]
     no errors found
@@ -588,8 +569,8 @@ fn what_a_check_finds_has_a_number() {
 
 #[test]
 fn structures_are_shown_and_what_is_damaged_is_said_to_be() {
-    let (lab, _filters) = (three_days(), settings_of_structures().bind_to_scope());
-    assert_snapshot!(session(&lab, &["pool debug file -d . tank:/monday", "pool debug file -d . -j tank:/monday"]), @r#"
+    let (lab, _filters) = (three_days(), filters_of_structures().bind_to_scope());
+    assert_snapshot!(lab.session(&["pool debug file -d . tank:/monday", "pool debug file -d . -j tank:/monday"]), @r#"
     $ pool debug file -d . tank:/monday
     file: path /monday, inode 2
     inode: key (2, 16, 0x0), says Inode { file_type: Regular, mode: 420, flags: 0, nlink: 1, uid: [N], gid: [N], project: [N], rdev: 0, size: 6000, bytes: 6000, record_shift: 17, generation: [N], atime: [GUID], mtime: [GUID], ctime: [GUID], crtime: [GUID], parent: Link { dir: 1, offset: [GUID] } }
@@ -640,8 +621,8 @@ fn structures_are_shown_and_what_is_damaged_is_said_to_be() {
 }
 
 /// Replaces what differs in the structures from run to run.
-fn settings_of_structures() -> Settings {
-    let mut settings = settings();
+fn filters_of_structures() -> Settings {
+    let mut settings = filters();
     settings.add_filter(r"(uid|gid|generation|project): \d+", "$1: [N]");
     settings.add_filter(r"(.time|crtime): \d+", "$1: [TIME]");
     settings.add_filter(r"\d+:\d+ \d+/", "[AT] [N]/");
@@ -672,9 +653,9 @@ fn a_pool_in_use_shows_its_labels_and_nothing_that_changes() {
     if !lab::can_mount() {
         return;
     }
-    let (lab, _filters) = (Lab::new(), settings().bind_to_scope());
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     lab.create("tank", "64M");
-    assert_snapshot!(session(&lab, &["pool debug space tank", "pool debug tree tank"]), @r#"
+    assert_snapshot!(lab.session(&["pool debug space tank", "pool debug tree tank"]), @r#"
     $ pool debug space tank
     pool: cannot look into 'tank': it is in use, and changes all the time
       export it first: pool export tank
