@@ -14,81 +14,18 @@
 //!
 //! With `serde` every type travels as its text and is validated again when it arrives.
 
-use std::fmt;
-use std::str::FromStr;
+mod rules;
+mod set;
+
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name, in bytes, with its snapshot or bookmark part.
-pub const MAX_NAME: usize = 255;
-
-/// The deepest nesting of data sets: components in a data set's name.
-pub const MAX_DEPTH: usize = 50;
-
-/// Why a text is not a name, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem} (at character {} of '{name}')", .at + 1)]
-pub struct NameError {
-    /// The text.
-    pub name: String,
-    /// The byte at which the problem begins, from 0.
-    pub at: usize,
-    /// The problem.
-    pub problem: NameProblem,
-}
-
-/// What is wrong with a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameProblem {
-    /// Nothing at all.
-    #[error("the name is empty")]
-    Empty,
-    /// Longer than [`MAX_NAME`].
-    #[error("the name is longer than {MAX_NAME} bytes")]
-    TooLong,
-    /// More components than [`MAX_DEPTH`].
-    #[error("the name has more than {MAX_DEPTH} components")]
-    TooDeep,
-    /// A character that no name may have.
-    #[error("invalid character {0:?} in name")]
-    Character(char),
-    /// Nothing between two delimiters, or after the last one.
-    #[error("empty component in name")]
-    EmptyComponent,
-    /// The name begins with a slash: probably a path.
-    #[error("leading slash in name")]
-    LeadingSlash,
-    /// The name ends with a slash.
-    #[error("trailing slash in name")]
-    TrailingSlash,
-    /// A component `.` or `..`.
-    #[error("'.' and '..' are not components of a name")]
-    Dots,
-    /// A pool's name begins with something else.
-    #[error("the name of a pool begins with a letter")]
-    PoolLetter,
-    /// The pool's name is a word with a meaning where vdevs are named.
-    #[error("the name is reserved")]
-    PoolReserved,
-    /// A second `@` or `#`.
-    #[error("more than one '@' or '#' in name")]
-    SecondDelimiter,
-    /// A snapshot or bookmark where a data set is expected.
-    #[error("a data set's name has no '{0}'")]
-    NotDataset(char),
-    /// No `@` where a snapshot is expected.
-    #[error("a snapshot's name has an '@': data set@snapshot")]
-    NotSnapshot,
-    /// No `#` where a bookmark is expected.
-    #[error("a bookmark's name has a '#': data set#bookmark")]
-    NotBookmark,
-}
-
-impl NameError {
-    fn new(name: &str, at: usize, problem: NameProblem) -> NameError {
-        NameError { name: name.to_owned(), at, problem }
-    }
-}
+use self::rules::{check_dataset, check_length, check_pair};
+pub use self::{
+    rules::{MAX_DEPTH, MAX_NAME, NameError, NameProblem, check_component, check_new_pool},
+    set::{SnapshotSet, SnapshotSpan},
+};
 
 /// The name of a data set; a pool's name is that of its root data set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -235,124 +172,6 @@ impl Name {
     }
 }
 
-/// Some snapshots of one data set: `data set@a,b%c,%d`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct SnapshotSet {
-    /// The data set.
-    pub dataset: DatasetName,
-    /// The parts between the commas; at least one.
-    pub spans: Vec<SnapshotSpan>,
-}
-
-/// One part of a [`SnapshotSet`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SnapshotSpan {
-    /// The snapshot of this name.
-    One(String),
-    /// All snapshots from the first to the last, both included, in the order they were taken; `None` is an open end.
-    Range {
-        /// The oldest.
-        first: Option<String>,
-        /// The newest.
-        last: Option<String>,
-    },
-}
-
-impl SnapshotSet {
-    /// Whether the set is exactly one named snapshot, and which.
-    pub fn single(&self) -> Option<SnapshotName> {
-        match self.spans.as_slice() {
-            [SnapshotSpan::One(name)] => self.dataset.snapshot(name).ok(),
-            _ => None,
-        }
-    }
-}
-
-/// Checks the name of a pool that is about to be created or renamed; existing ones are only [`DatasetName`]s.
-pub fn check_new_pool(name: &str) -> Result<DatasetName, NameError> {
-    let reserved = ["mirror", "raidz", "draid", "spare"].iter().any(|word| name.starts_with(word))
-        || ["log", "cache", "special", "dedup"].contains(&name);
-    if reserved {
-        return Err(NameError::new(name, 0, NameProblem::PoolReserved));
-    }
-    if let Some(at) = name.find(['/', '@', '#']) {
-        let character = name[at..].chars().next().expect("found there");
-        return Err(NameError::new(name, at, NameProblem::Character(character)));
-    }
-    name.parse()
-}
-
-/// Checks the part of the name after the `@` or `#`.
-pub fn check_component(component: &str) -> Result<(), NameError> {
-    component_problem(component).map_or(Ok(()), |(at, problem)| Err(NameError::new(component, at, problem)))
-}
-
-/// The first problem of one component, with its place in it.
-fn component_problem(component: &str) -> Option<(usize, NameProblem)> {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
-    match component {
-        "" => Some((0, NameProblem::EmptyComponent)),
-        "." | ".." => Some((0, NameProblem::Dots)),
-        _ => component.char_indices().find(|(_, c)| !is_allowed(*c)).map(|(at, c)| (at, NameProblem::Character(c))),
-    }
-}
-
-fn check_dataset(text: &str, whole: &str) -> Result<(), NameError> {
-    let fail = |at, problem| Err(NameError::new(whole, at, problem));
-    if text.is_empty() {
-        return fail(0, if whole.is_empty() { NameProblem::Empty } else { NameProblem::EmptyComponent });
-    }
-    if text.starts_with('/') {
-        return fail(0, NameProblem::LeadingSlash);
-    }
-    if text.ends_with('/') {
-        return fail(text.len() - 1, NameProblem::TrailingSlash);
-    }
-    let mut start = 0;
-    for (depth, component) in text.split('/').enumerate() {
-        if depth == MAX_DEPTH {
-            return fail(start, NameProblem::TooDeep);
-        }
-        if let Some((at, problem)) = component_problem(component) {
-            return fail(start + at, problem);
-        }
-        start += component.len() + 1;
-    }
-    if !text.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return fail(0, NameProblem::PoolLetter);
-    }
-    Ok(())
-}
-
-fn check_length(text: &str) -> Result<(), NameError> {
-    if text.len() > MAX_NAME {
-        let at = (0..=MAX_NAME).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        return Err(NameError::new(text, at, NameProblem::TooLong));
-    }
-    Ok(())
-}
-
-/// Checks `data set<delimiter>component` and returns the delimiter's place.
-fn check_pair(text: &str, delimiter: char, missing: NameProblem) -> Result<usize, NameError> {
-    check_length(text)?;
-    let Some(at) = text.find(['@', '#']) else {
-        return Err(NameError::new(text, text.len(), missing));
-    };
-    if !text[at..].starts_with(delimiter) {
-        return Err(NameError::new(text, at, missing));
-    }
-    check_dataset(&text[..at], text)?;
-    let rest = &text[at + 1..];
-    match component_problem(rest) {
-        None => Ok(at),
-        Some((inner, NameProblem::Character('@' | '#'))) => {
-            Err(NameError::new(text, at + 1 + inner, NameProblem::SecondDelimiter))
-        }
-        Some((inner, problem)) => Err(NameError::new(text, at + 1 + inner, problem)),
-    }
-}
-
 impl FromStr for DatasetName {
     type Err = NameError;
 
@@ -394,57 +213,6 @@ impl FromStr for Name {
             Some(b'@') => text.parse().map(Name::Snapshot),
             Some(_) => text.parse().map(Name::Bookmark),
         }
-    }
-}
-
-impl FromStr for SnapshotSet {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        let Some((dataset, list)) = text.split_once('@') else {
-            return Err(NameError::new(text, text.len(), NameProblem::NotSnapshot));
-        };
-        let dataset: DatasetName = dataset.parse()?;
-        let mut start = dataset.as_str().len() + 1;
-        let mut spans = Vec::new();
-        for part in list.split(',') {
-            spans.push(parse_span(part).map_err(|(at, problem)| NameError::new(text, start + at, problem))?);
-            start += part.len() + 1;
-        }
-        Ok(SnapshotSet { dataset, spans })
-    }
-}
-
-fn parse_span(part: &str) -> Result<SnapshotSpan, (usize, NameProblem)> {
-    let named = |component: &str, at: usize| match component_problem(component) {
-        None => Ok(component.to_owned()),
-        Some((inner, problem)) => Err((at + inner, problem)),
-    };
-    let Some((first, last)) = part.split_once('%') else {
-        return named(part, 0).map(SnapshotSpan::One);
-    };
-    let end = |component: &str, at| (!component.is_empty()).then(|| named(component, at)).transpose();
-    Ok(SnapshotSpan::Range { first: end(first, 0)?, last: end(last, first.len() + 1)? })
-}
-
-impl fmt::Display for SnapshotSpan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SnapshotSpan::One(name) => f.write_str(name),
-            SnapshotSpan::Range { first, last } => {
-                write!(f, "{}%{}", first.as_deref().unwrap_or(""), last.as_deref().unwrap_or(""))
-            }
-        }
-    }
-}
-
-impl fmt::Display for SnapshotSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@", self.dataset)?;
-        for (index, span) in self.spans.iter().enumerate() {
-            write!(f, "{}{span}", if index == 0 { "" } else { "," })?;
-        }
-        Ok(())
     }
 }
 
