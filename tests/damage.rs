@@ -12,24 +12,13 @@ use std::{
 use insta::{Settings, assert_snapshot};
 use lab::{Lab, noise};
 
-/// Replaces what differs from run to run: the lab's folder, dates, how long it took.
-fn settings() -> Settings {
-    let mut settings = Settings::clone_current();
-    settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
-    settings.add_filter(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}", "[DATE]");
+/// Replaces what differs from run to run.
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
     settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
     // What was destroyed is freed in the background, sooner or later.
     settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
-    settings.add_filter("   +", "  ");
     settings
-}
-
-/// What one command line prints, and how it ends.
-fn shown(lab: &Lab, line: &str) -> String {
-    let words: Vec<&str> = line.split(' ').collect();
-    let run = lab.run(words[0], &words[1..]);
-    let code = run.code.expect("it ends by itself");
-    format!("{}{}[exit {code}]", run.text(), run.stderr)
 }
 
 /// The content of the file that tests spoil: it is found again in the image, for it does not compress.
@@ -72,10 +61,10 @@ fn reopen(lab: &Lab) {
 
 #[test]
 fn a_scrub_heals_what_has_a_second_copy() {
-    let (lab, _filters) = (furnished("2"), settings().bind_to_scope());
+    let (lab, _filters) = (furnished("2"), filters().bind_to_scope());
     spoil(&lab, 1);
     lab.pool(&["scrub", "-w", "tank"]);
-    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+    assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
     status: One or more devices had errors since the pool was imported. No data is lost.
@@ -93,7 +82,7 @@ fn a_scrub_heals_what_has_a_second_copy() {
     ");
     lab.pool(&["clear", "tank", &lab.at("tank.img")]);
     lab.pool(&["scrub", "-w", "tank"]);
-    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+    assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
       scan: scrub repaired 0B in [TIME] with 0 errors on [DATE]
@@ -106,11 +95,11 @@ fn a_scrub_heals_what_has_a_second_copy() {
     errors: No known data errors
     [exit 0]
     ");
-    assert_snapshot!(shown(&lab, "pool status -x"), @r"
+    assert_snapshot!(lab.shown("pool status -x"), @r"
     all pools are healthy
     [exit 0]
     ");
-    assert_snapshot!(shown(&lab, "pool clear tank nothing"), @r"
+    assert_snapshot!(lab.shown("pool clear tank nothing"), @r"
     pool: cannot clear errors for 'nothing': no such device in pool
     [exit 1]
     ");
@@ -128,12 +117,12 @@ fn reading_heals_what_has_a_second_copy() {
 
 #[test]
 fn what_has_no_good_copy_is_named_until_it_is_gone() {
-    let (lab, _filters) = (furnished("1"), settings().bind_to_scope());
+    let (lab, _filters) = (furnished("1"), filters().bind_to_scope());
     lab.fs(&["snapshot", "tank/home@monday"]);
     spoil(&lab, 1);
     reopen(&lab);
     lab.pool(&["scrub", "-w", "tank"]);
-    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+    assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
     status: Some files are damaged, and there is no good copy of what they have lost.
@@ -151,13 +140,13 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
       tank/home@monday:/spoiled
     [exit 0]
     ");
-    assert_snapshot!(shown(&lab, "fs cat tank/home:/spoiled"), @r"
+    assert_snapshot!(lab.shown("fs cat tank/home:/spoiled"), @r"
     fs: cannot read 'tank/home:/spoiled': Input/output error
     [exit 1]
     ");
     assert_eq!(lab.run("fs", &["cat", "tank/home:/good"]).stdout, noise(100_000, 8));
     reopen(&lab);
-    assert_snapshot!(shown(&lab, "pool status tank"), @r"
+    assert_snapshot!(lab.shown("pool status tank"), @r"
       pool: tank
      state: ONLINE
     status: Some files are damaged, and there is no good copy of what they have lost.
@@ -174,7 +163,7 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     ");
     lab.fs(&["rollback", "tank/home@monday"]);
     lab.fs(&["destroy", "-r", "tank/home"]);
-    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+    assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
     status: Some files are damaged, and there is no good copy of what they have lost.
@@ -193,7 +182,7 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     [exit 0]
     ");
     lab.pool(&["scrub", "-w", "tank"]);
-    assert_snapshot!(shown(&lab, "pool status -v tank"), @r"
+    assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
       scan: scrub repaired 0B in [TIME] with 0 errors on [DATE]
@@ -210,13 +199,13 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
 
 #[test]
 fn a_scrub_is_paused_resumed_and_stopped() {
-    let (lab, _filters) = (furnished("1"), settings().bind_to_scope());
-    assert_snapshot!(shown(&lab, "pool scrub -p tank"), @r"
+    let (lab, _filters) = (furnished("1"), filters().bind_to_scope());
+    assert_snapshot!(lab.shown("pool scrub -p tank"), @r"
     pool: cannot scrub 'tank': there is no active scrub
       pool scrub begins one
     [exit 1]
     ");
-    assert_snapshot!(shown(&lab, "pool scrub -s -w tank"), @r"
+    assert_snapshot!(lab.shown("pool scrub -s -w tank"), @r"
     error: the argument '-s' cannot be used with '-w'
 
     Usage: pool scrub -s <POOL>...

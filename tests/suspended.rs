@@ -19,11 +19,9 @@ use lab::{Lab, Run, can_mount, noise, wait_until};
 /// An answer takes less than a second; a machine that is busy with other tests may take longer.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-fn settings() -> Settings {
-    let mut settings = Settings::clone_current();
-    settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
-    settings.add_filter("   +", "  ");
-    settings.add_filter(r"transaction group \d+", "transaction group [TXG]");
+/// Replaces what differs from run to run.
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
     // How often a device was asked before the pool was suspended depends on who asks.
     settings.add_filter(r"(FAULTED|UNAVAIL)  +\d+  +\d+  +0", "$1  [READ]  [WRITE]  0");
     // What a service that is killed leaves its users with: before or after the kernel has noticed.
@@ -32,27 +30,26 @@ fn settings() -> Settings {
     settings
 }
 
-/// Runs a program, which must answer at once; says how long it took.
-fn at_once(lab: &Lab, words: &[&str]) -> Run {
+/// Runs a command line, which must be answered at once; says how long it took.
+fn at_once(lab: &Lab, line: &str) -> Run {
     let begun = Instant::now();
-    let run = lab.run(words[0], &words[1..]);
+    let run = lab.enter(line);
     let took = begun.elapsed();
     #[expect(clippy::print_stdout, reason = "the measured time is part of the test's report")]
     {
-        println!("{:>6.3} s  {}", took.as_secs_f64(), run.shown);
+        println!("{:>6.3} s  {line}", took.as_secs_f64());
     }
-    assert!(took < AT_ONCE, "{} took {took:?}", run.shown);
+    assert!(took < AT_ONCE, "{line} took {took:?}");
     run
 }
 
-/// What a command line prints and how it ends; it must answer at once.
+/// What a command line tells that is answered at once.
 fn shown(lab: &Lab, line: &str) -> String {
-    let run = at_once(lab, &line.split(' ').collect::<Vec<_>>());
-    format!("$ {line}\n{}{}[exit {}]\n", run.text(), run.stderr, run.code.expect("it ends by itself"))
+    at_once(lab, line).at_prompt()
 }
 
 fn is_suspended(lab: &Lab, pool: &str) -> bool {
-    at_once(lab, &["pool", "status", pool]).text().contains("state: SUSPENDED")
+    at_once(lab, &format!("pool status {pool}")).text().contains("state: SUSPENDED")
 }
 
 /// A program that writes a file and has it made durable: it ends well when that was acknowledged.
@@ -101,7 +98,7 @@ fn full_below() -> Option<Lab> {
 
 #[test]
 fn a_pool_without_room_below_stands_still_and_goes_on() {
-    let (Some(lab), _filters) = (full_below(), settings().bind_to_scope()) else { return };
+    let (Some(lab), _filters) = (full_below(), filters().bind_to_scope()) else { return };
     let content = noise(6 << 20, 1);
     let mut writer = write_durably(&lab.mount("tank/file"), &content);
     wait_until("the pool is suspended", || is_suspended(&lab, "tank"));
@@ -213,7 +210,7 @@ fn a_pool_without_room_below_stands_still_and_goes_on() {
 
 #[test]
 fn a_pool_that_stands_still_can_be_given_up() {
-    let (Some(lab), _filters) = (full_below(), settings().bind_to_scope()) else { return };
+    let (Some(lab), _filters) = (full_below(), filters().bind_to_scope()) else { return };
     let mut writer = write_durably(&lab.mount("tank/file"), &noise(6 << 20, 1));
     wait_until("the pool is suspended", || is_suspended(&lab, "tank"));
     assert_snapshot!(shown(&lab, "pool export --abandon tank"), @r"
@@ -251,7 +248,7 @@ fn nested(failmode: &str) -> Option<Lab> {
 
 #[test]
 fn a_device_that_vanishes_and_is_back_loses_nothing() {
-    let (Some(lab), _filters) = (nested("continue"), settings().bind_to_scope()) else { return };
+    let (Some(lab), _filters) = (nested("continue"), filters().bind_to_scope()) else { return };
     let content = noise(3 << 20, 2);
     fs::write(lab.mount("inner/accepted"), &content).unwrap();
     lab.kill("outer");
@@ -311,7 +308,7 @@ fn a_device_that_vanishes_and_is_back_loses_nothing() {
 
 #[test]
 fn a_device_that_is_older_than_it_was_is_refused() {
-    let (Some(lab), _filters) = (nested("continue"), settings().bind_to_scope()) else { return };
+    let (Some(lab), _filters) = (nested("continue"), filters().bind_to_scope()) else { return };
     let (image, copy) = (lab.mount("outer/inner.img"), lab.mount("outer/copy.img"));
     fs::copy(&image, &copy).unwrap();
     fs::write(lab.mount("inner/later"), noise(1 << 20, 3)).unwrap();
@@ -362,7 +359,7 @@ impl Drop for Stopping {
 
 #[test]
 fn a_device_that_does_not_answer_keeps_nobody_waiting() {
-    let (Some(lab), _filters) = (nested("wait"), settings().bind_to_scope()) else { return };
+    let (Some(lab), _filters) = (nested("wait"), filters().bind_to_scope()) else { return };
     let outer = Stopping(lab.service("outer").unwrap());
     outer.stop();
     let mut writer = write_durably(&lab.mount("inner/late"), b"acknowledged late");
@@ -394,7 +391,7 @@ fn a_device_that_does_not_answer_keeps_nobody_waiting() {
     ");
     assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
     outer.go_on();
-    wait_until("the device answers again", || at_once(&lab, &["pool", "clear", "inner"]).code == Some(0));
+    wait_until("the device answers again", || at_once(&lab, "pool clear inner").code == Some(0));
     assert!(writer.wait().unwrap().success());
     assert_eq!(fs::read_to_string(lab.mount("inner/late")).unwrap(), "acknowledged late");
     outer.stop();

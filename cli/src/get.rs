@@ -1,9 +1,12 @@
-//! `get` of both programs: one line for each property of each owner.
+//! `get` of both programs: one line for each property of each owner, or an object of JSON for each owner.
 
 use dataset::property::{Property, Source};
+use serde_json::{Map, Value};
 
-use crate::args::common::Lookup;
+use crate::args::common::{Format, Lookup};
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};
 use crate::output::value::Style;
 use crate::protocol::PropertyRecord;
@@ -26,7 +29,7 @@ pub enum Field {
 }
 
 /// The columns to print.
-pub fn fields(asked: &[Field]) -> Vec<Field> {
+fn fields(asked: &[Field]) -> Vec<Field> {
     match asked {
         [] => vec![Field::Name, Field::Property, Field::Value, Field::Source],
         asked if asked.contains(&Field::All) => {
@@ -111,13 +114,43 @@ impl Wanted {
     }
 }
 
+/// An owner's name, and the properties that are shown of it.
+pub type Shown = (String, Vec<(Property, PropertyRecord)>);
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    /// As a table or as JSON, for people or for scripts.
+    pub format: &'a Format,
+    /// The columns that were asked for.
+    pub fields: &'a [Field],
+    /// What JSON calls the owners together.
+    pub owners: &'static str,
+}
+
+impl Layout<'_> {
+    /// Prints what is `shown` of each of the records, which `encode` puts into JSON.
+    pub fn print<R>(
+        self,
+        context: &mut Context<'_>,
+        records: &[R],
+        shown: impl Fn(&R) -> Shown,
+        encode: impl Fn(&Encoder, &R, &[(Property, PropertyRecord)]) -> Value,
+    ) -> Result<(), Failure> {
+        let shown = records.iter().map(shown);
+        if self.format.json {
+            let encoder = context.encoder(self.format);
+            let entry = |(record, (name, properties)): (&R, Shown)| (name, encode(&encoder, record, &properties));
+            let content: Map<String, Value> = records.iter().zip(shown).map(entry).collect();
+            return context.print_json("get", self.owners, Value::Object(content));
+        }
+        let style = context.style(self.format);
+        context.print(&render(&shown.collect::<Vec<_>>(), &fields(self.fields), &style, self.format.scripted))
+    }
+}
+
 /// The table of all owners.
-pub fn render(
-    owners: &[(String, Vec<(Property, PropertyRecord)>)],
-    fields: &[Field],
-    style: &Style,
-    scripted: bool,
-) -> String {
+fn render(owners: &[Shown], fields: &[Field], style: &Style, scripted: bool) -> String {
     let title = |field: &Field| Column::left(format!("{field:?}").to_ascii_uppercase());
     let mut table = Table::new(fields.iter().map(title).collect());
     for (owner, properties) in owners {

@@ -7,6 +7,7 @@
 pub(crate) mod crowd;
 pub(crate) mod forest;
 pub(crate) mod limit;
+pub(crate) mod told;
 
 use std::{
     ffi::OsString,
@@ -28,13 +29,24 @@ pub(crate) struct Lab {
 /// What a command has said and how it ended.
 #[derive(Debug)]
 pub(crate) struct Run {
-    pub(crate) shown: String,
+    /// The program and its words.
+    pub(crate) line: String,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
     pub(crate) code: Option<i32>,
 }
 
 impl Run {
+    /// What a program with these words has left when it ended.
+    pub(crate) fn of(program: &str, words: &[&str], output: Output) -> Run {
+        Run {
+            line: format!("{program} {}", words.join(" ")),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        }
+    }
+
     /// Its output as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
@@ -43,14 +55,14 @@ impl Run {
     /// Its output, if it has succeeded.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{}\n{}{}", self.shown, self.text(), self.stderr);
+        assert_eq!(self.code, Some(0), "{}\n{}{}", self.line, self.text(), self.stderr);
         self.text()
     }
 
     /// What it said on standard error, if it ended with this code.
     #[track_caller]
     pub(crate) fn fails(self, code: i32) -> String {
-        assert_eq!(self.code, Some(code), "{}\n{}{}", self.shown, self.text(), self.stderr);
+        assert_eq!(self.code, Some(code), "{}\n{}{}", self.line, self.text(), self.stderr);
         self.stderr
     }
 }
@@ -121,7 +133,7 @@ impl Lab {
 
     /// Runs a program to its end.
     pub(crate) fn run(&self, program: &str, words: &[&str]) -> Run {
-        finish(program, words, self.command(program, words).output().unwrap())
+        Run::of(program, words, self.command(program, words).output().unwrap())
     }
 
     /// Runs a program with these bytes on its standard input.
@@ -134,7 +146,7 @@ impl Lab {
         let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
-        finish(program, words, output)
+        Run::of(program, words, output)
     }
 
     /// `pool …`, which must succeed.
@@ -208,15 +220,6 @@ impl Drop for Lab {
             // What is left after a failed test must not keep the folder from being removed.
             let _ = Command::new("umount").args(["-l", place]).status();
         }
-    }
-}
-
-fn finish(program: &str, words: &[&str], output: Output) -> Run {
-    Run {
-        shown: format!("{program} {}", words.join(" ")),
-        stdout: output.stdout,
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        code: output.status.code(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! open_pool   the pool: engine, data sets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, snapshot, stream, files       one family of requests each
-//! mounts      which data sets are mounted where
+//! mounts      which data sets are mounted where, and keeping mounts in step with changes
 //! background  freeing what was destroyed           scrub       verifying and mending
 //! job         progress, cancelling, the stream beside a request
 //! suspended   going on after a device has failed, or giving up

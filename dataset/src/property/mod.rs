@@ -13,6 +13,8 @@
 
 mod absent;
 mod dataset;
+mod definition;
+mod error;
 mod pool;
 pub mod setting;
 pub mod size;
@@ -21,10 +23,10 @@ mod syntax;
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 pub use self::absent::reason_for_absence;
 pub use self::dataset::DATASET;
+pub use self::definition::{Align, Definition, Kinds, Nature};
+pub use self::error::PropertyError;
 pub use self::pool::POOL;
 pub use self::source::Source;
 pub use self::syntax::{Precision, Syntax};
@@ -34,108 +36,6 @@ pub const MAX_USER_VALUE: usize = 8192;
 
 /// The longest name of a user property, in bytes.
 pub const MAX_USER_NAME: usize = 255;
-
-/// What a property can belong to; a set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kinds(u8);
-
-impl Kinds {
-    /// Nothing.
-    pub const NONE: Kinds = Kinds(0);
-    /// File systems.
-    pub const FILESYSTEM: Kinds = Kinds(1);
-    /// Snapshots.
-    pub const SNAPSHOT: Kinds = Kinds(2);
-    /// Bookmarks.
-    pub const BOOKMARK: Kinds = Kinds(4);
-    /// Pools.
-    pub const POOL: Kinds = Kinds(8);
-    /// File systems, snapshots and bookmarks.
-    pub const ALL_DATASETS: Kinds = Kinds(7);
-
-    /// Both sets together.
-    pub const fn with(self, other: Kinds) -> Kinds {
-        Kinds(self.0 | other.0)
-    }
-
-    /// Whether all of `other` is in this set.
-    pub const fn contains(self, other: Kinds) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether the sets share a member.
-    pub const fn intersects(self, other: Kinds) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Whether nothing is in this set.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-}
-
-/// Who may change a property, and whether the data sets below follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
-    /// Computed; never set.
-    ReadOnly,
-    /// Set on one data set or pool, for it alone.
-    Settable,
-    /// Set on a data set, for it and those below that do not set it themselves.
-    Inheritable,
-    /// Set when its owner is created, and fixed from then on.
-    SetOnce,
-}
-
-/// Where a table puts a column's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// Words.
-    Left,
-    /// Numbers.
-    Right,
-}
-
-/// One property.
-#[derive(Debug)]
-pub struct Definition {
-    /// Its name.
-    pub name: &'static str,
-    /// The head of its column. In lower case it is an alias of the name, as in ZFS: `avail`, `refer`, `compress`.
-    pub column: &'static str,
-    /// What has it.
-    pub kinds: Kinds,
-    /// Who may change it.
-    pub nature: Nature,
-    /// How its values are written.
-    pub syntax: Syntax,
-    /// Its canonical value where none is set; `None` if that is computed, or there is none.
-    pub default: Option<&'static str>,
-    /// One sentence for the reference.
-    pub help: &'static str,
-}
-
-impl Definition {
-    /// Whether a user can set it at all.
-    pub fn is_settable(&self) -> bool {
-        self.nature != Nature::ReadOnly
-    }
-
-    /// Where its column's values stand.
-    pub fn align(&self) -> Align {
-        self.syntax.align()
-    }
-
-    fn answers_to(&self, name: &str) -> bool {
-        self.name == name || self.column.eq_ignore_ascii_case(name)
-    }
-}
-
-impl PartialEq for Definition {
-    fn eq(&self, other: &Definition) -> bool {
-        self.name == other.name && self.kinds == other.kinds
-    }
-}
 
 /// A property that was asked for by name: from a table, or of the user's own making.
 #[derive(Clone, Debug, PartialEq)]
@@ -282,90 +182,6 @@ fn check_user_name(name: &str) -> Result<(), PropertyError> {
         return Err(PropertyError::UserName { name: name.to_owned() });
     }
     Ok(())
-}
-
-/// Why a property or its value is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PropertyError {
-    /// No property has this name.
-    #[error("invalid property '{name}'")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// ZFS has it, this version of Cenote does not.
-    #[error("property '{name}' is not supported: {reason}")]
-    Absent {
-        /// The name.
-        name: String,
-        /// Why, and what there is instead.
-        reason: &'static str,
-    },
-    /// Nobody sets it.
-    #[error("'{name}' is readonly")]
-    ReadOnly {
-        /// The name.
-        name: String,
-    },
-    /// It can be set at creation time only.
-    #[error("'{name}' can only be set at creation time")]
-    SetOnce {
-        /// The name.
-        name: String,
-    },
-    /// The value does not fit the property.
-    #[error("bad value '{value}' for '{name}': {problem}")]
-    Value {
-        /// The property.
-        name: &'static str,
-        /// What was given.
-        value: String,
-        /// What is wrong with it.
-        problem: String,
-        /// What would be right.
-        expected: String,
-    },
-    /// A user property's name has a character it may not have.
-    #[error("invalid character {character:?} in the name of user property '{name}'")]
-    UserCharacter {
-        /// The name.
-        name: String,
-        /// The first such character.
-        character: char,
-    },
-    /// A user property's name is too long or begins with a dash.
-    #[error("invalid user property '{name}': at most {MAX_USER_NAME} bytes, and not beginning with '-'")]
-    UserName {
-        /// The name.
-        name: String,
-    },
-    /// A user property's value is too long.
-    #[error("the value of '{name}' has {length} bytes, at most {MAX_USER_VALUE} are allowed")]
-    TooLong {
-        /// The property.
-        name: String,
-        /// The value's length in bytes.
-        length: usize,
-    },
-}
-
-impl PropertyError {
-    /// What to do about it, where something can be said.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            PropertyError::Unknown { .. } => {
-                Some("user properties have a colon in their name, as in 'me:backup'".into())
-            }
-            // A problem that says what the value must be needs no list of values.
-            PropertyError::Value { problem, expected, .. } if !problem.starts_with("must be") => {
-                Some(format!("values: {expected}"))
-            }
-            PropertyError::UserCharacter { .. } => {
-                Some("lower-case letters, digits and the characters : + . _ - are allowed".into())
-            }
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@
 //! * After the second flush: the new state stands.
 //!
 //! ```text
-//! engine     an opened pool: what its parts share; reading, admitting, committing
+//! engine     an opened pool: what its parts share; opening, reading, admitting, committing
 //! head       one tree and its life through the groups
 //! births     what a tree's records take, group by group
 //! sync       the second and third step

@@ -2,13 +2,13 @@
 
 use clap::Args;
 use dataset::property::{Kinds, Property};
-use serde_json::{Map, Value};
 
 use super::select::{Selection, collect};
 use crate::args::common::{Format, Recursion, kinds};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
-use crate::get::{Field, SourceFilter, Wanted, fields, render};
+use crate::get::{Field, Layout, SourceFilter, Wanted};
+use crate::output::json::Encoder;
 use crate::protocol::DatasetRecord;
 
 /// Arguments of `fs get`.
@@ -51,19 +51,12 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         properties: wanted.names(),
     };
     let (records, exit) = collect(&selection, context)?;
-    let select = |record: &DatasetRecord| {
-        let name = record.name.as_str();
-        wanted.select(name, &record.properties, Property::of_dataset, &arguments.sources)
+    let shown = |record: &DatasetRecord| {
+        let name = record.name.to_string();
+        let properties = wanted.select(&name, &record.properties, Property::of_dataset, &arguments.sources);
+        (name, properties)
     };
-    if arguments.format.json {
-        let encoder = context.encoder(&arguments.format);
-        let entry = |record: &DatasetRecord| (record.name.to_string(), encoder.dataset(record, &select(record)));
-        let content: Map<String, Value> = records.iter().map(entry).collect();
-        context.print_json("get", "datasets", Value::Object(content))?;
-    } else {
-        let owners: Vec<_> = records.iter().map(|record| (record.name.to_string(), select(record))).collect();
-        let style = context.style(&arguments.format);
-        context.print(&render(&owners, &fields(&arguments.fields), &style, arguments.format.scripted))?;
-    }
+    let layout = Layout { format: &arguments.format, fields: &arguments.fields, owners: "datasets" };
+    layout.print(context, &records, shown, Encoder::dataset)?;
     Ok(exit)
 }

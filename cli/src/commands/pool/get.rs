@@ -2,13 +2,13 @@
 
 use clap::Args;
 use dataset::property::Property;
-use serde_json::{Map, Value};
 
 use super::list::records;
 use crate::args::common::Format;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
-use crate::get::{Field, SourceFilter, Wanted, fields, render};
+use crate::get::{Field, Layout, SourceFilter, Wanted};
+use crate::output::json::Encoder;
 use crate::protocol::PoolRecord;
 
 /// Arguments of `pool get`.
@@ -41,17 +41,11 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     // A pool has no type; its number stands for "nothing but the name".
     names.iter_mut().filter(|name| *name == "type").for_each(|name| *name = "guid".to_owned());
     let (records, exit) = records(&arguments.pools, &names, false, context)?;
-    let select =
-        |record: &PoolRecord| wanted.select(&record.name, &record.properties, Property::of_pool, &arguments.sources);
-    if arguments.format.json {
-        let encoder = context.encoder(&arguments.format);
-        let entry = |record: &PoolRecord| (record.name.clone(), encoder.pool(record, &select(record)));
-        let content: Map<String, Value> = records.iter().map(entry).collect();
-        context.print_json("get", "pools", Value::Object(content))?;
-    } else {
-        let owners: Vec<_> = records.iter().map(|record| (record.name.clone(), select(record))).collect();
-        let style = context.style(&arguments.format);
-        context.print(&render(&owners, &fields(&arguments.fields), &style, arguments.format.scripted))?;
-    }
+    let shown = |record: &PoolRecord| {
+        let properties = wanted.select(&record.name, &record.properties, Property::of_pool, &arguments.sources);
+        (record.name.clone(), properties)
+    };
+    let layout = Layout { format: &arguments.format, fields: &arguments.fields, owners: "pools" };
+    layout.print(context, &records, shown, Encoder::pool)?;
     Ok(exit)
 }

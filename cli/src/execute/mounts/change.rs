@@ -1,0 +1,103 @@
+//! Mounts that follow what is changed behind their backs: files, snapshots, properties.
+//!
+//! A change of files may take the directories away that other data sets are mounted on, and the kernel then ends those
+//! mounts: they are made again.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use dataset::name::DatasetName;
+use fuse_mount::Mount;
+
+use super::Mounts;
+use crate::failure::Failure;
+
+impl Mounts {
+    /// Runs `change`, which may replace anything in the files of a data set without its mount knowing, and has the mount
+    /// follow.
+    pub(crate) fn around_change<T>(&self, id: u64, change: impl FnOnce() -> T) -> T {
+        self.around_changes(|other, _| other == id, change, |_| vec![id])
+    }
+
+    /// The same for the data set `top` and those below it in name, of which `changed` says which were.
+    pub(crate) fn around_changes_within<T>(
+        &self,
+        top: &DatasetName,
+        change: impl FnOnce() -> T,
+        changed: impl FnOnce(&T) -> Vec<u64>,
+    ) -> T {
+        self.around_changes(|_, name| name.is_within(top), change, changed)
+    }
+
+    fn around_changes<T>(
+        &self,
+        chosen: impl Fn(u64, &DatasetName) -> bool,
+        change: impl FnOnce() -> T,
+        changed: impl FnOnce(&T) -> Vec<u64>,
+    ) -> T {
+        self.drop_ended();
+        let mounts: Vec<(u64, Arc<Mount>)> = {
+            let table = self.table.lock();
+            let chosen = table.iter().filter(|(id, active)| chosen(**id, &active.name));
+            chosen.map(|(id, active)| (*id, active.mount.clone())).collect()
+        };
+        let announced: Vec<_> = mounts.iter().map(|(id, mount)| (*id, mount.begin_change())).collect();
+        let value = change();
+        let changed = changed(&value);
+        let below = self.mounted_below(mounts.iter().filter(|(id, _)| changed.contains(id)).map(|(_, mount)| mount));
+        announced.into_iter().filter(|(id, _)| changed.contains(id)).for_each(|(_, announced)| announced.finish());
+        self.mount_lost(below);
+        value
+    }
+
+    /// What is mounted inside of any of `mounts`, those above first.
+    fn mounted_below<'a>(&self, mounts: impl Iterator<Item = &'a Arc<Mount>>) -> Vec<(PathBuf, u64)> {
+        let tops: Vec<&Path> = mounts.map(|mount| mount.mountpoint()).collect();
+        let is_inside = |path: &Path| tops.iter().any(|top| path != *top && path.starts_with(top));
+        let table = self.table.lock();
+        let inside = table.iter().filter(|(_, active)| is_inside(active.mount.mountpoint()));
+        let inside = inside.filter(|(_, active)| active.mount.is_mounted());
+        let mut below: Vec<_> = inside.map(|(id, active)| (active.mount.mountpoint().to_owned(), *id)).collect();
+        below.sort();
+        below
+    }
+
+    /// Mounts again those of `below` whose directories a change has taken away, and their mounts with them.
+    fn mount_lost(&self, below: Vec<(PathBuf, u64)>) {
+        let lost = below.into_iter().filter(|(_, id)| self.mount_of(*id).is_some_and(|mount| !mount.is_mounted()));
+        let names: Vec<DatasetName> = lost.filter_map(|(_, id)| Some(self.forget(id)?.name.clone())).collect();
+        for name in names {
+            if let Err(failure) = self.mount(&name, &[]) {
+                tracing::warn!("{failure}");
+            }
+        }
+    }
+
+    /// Has every mount look again which snapshots there are; of those in `gone` nothing is served any more.
+    pub(crate) fn snapshots_changed(&self, gone: &[String]) {
+        let mounts: Vec<(DatasetName, Arc<Mount>)> = {
+            let table = self.table.lock();
+            table.values().map(|active| (active.name.clone(), active.mount.clone())).collect()
+        };
+        for (name, mount) in mounts {
+            let own = gone.iter().filter_map(|gone| gone.strip_prefix(name.as_str())?.strip_prefix('@'));
+            own.for_each(|snapshot| mount.close_snapshot(snapshot));
+            mount.snapshots_changed();
+        }
+    }
+
+    /// Has mounts of a data set and those below it follow their properties, as far as a mount can while it is in use.
+    pub(crate) fn options_changed(&self, top: &DatasetName) -> Result<(), Failure> {
+        for plan in self.plans(top)? {
+            if let Some(mount) = self.mount_of(plan.id) {
+                mount.set_snapdir(plan.options.snapdir);
+                mount.remount(&plan.options).map_err(|error| {
+                    Failure::cannot("remount", &plan.name, error).hint("it follows when it is mounted again")
+                })?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! The mount table: which data sets of the pool this process has mounted, and where.
+//!
+//! A data set's place is what its `mountpoint` says, below the user's home for those who are not root and set nothing,
+//! and below `altroot` if the pool has one. Mount points are made as needed, and a directory that is not empty is not
+//! hidden by a mount. Data sets above are mounted before those below, and unmounted after them.
+//!
+//! A mount may end without us: root may unmount it. Every look at the table first drops those that have.
+//!
+//! ```text
+//! places      where data sets are mounted              plan        what properties say about mounting
+//! unmount     unmounting, and mount points that go     change      mounts that follow changes of what they show
+//! snapshots   what `.zfs` shows
+//! ```
+
+mod change;
+mod places;
+mod plan;
+mod snapshots;
+mod unmount;
+
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+
+use dataset::{
+    admin::{Datasets, Mount as Note},
+    fs::FileSystem,
+    name::DatasetName,
+    property::Source,
+};
+use fuse_mount::Mount;
+use parking_lot::Mutex;
+
+pub(crate) use self::places::Places;
+use self::{plan::Plan, snapshots::SnapshotsOf};
+use super::refusal::OrRefused;
+use crate::{
+    failure::Failure,
+    protocol::{Assignment, MountRecord},
+};
+
+/// A data set that is mounted.
+struct Active {
+    name: DatasetName,
+    mount: Arc<Mount>,
+    /// Whether the mount point goes with the mount: nobody chose it.
+    by_default: bool,
+}
+
+/// The mounts of one pool.
+pub(crate) struct Mounts {
+    datasets: Arc<Datasets>,
+    places: Places,
+    read_only: bool,
+    table: Mutex<BTreeMap<u64, Active>>,
+}
+
+impl Mounts {
+    /// An empty table.
+    pub(crate) fn new(datasets: Arc<Datasets>, places: Places, read_only: bool) -> Mounts {
+        Mounts { datasets, places, read_only, table: Mutex::default() }
+    }
+
+    /// What is mounted, by name.
+    pub(crate) fn list(&self) -> Vec<MountRecord> {
+        self.drop_ended();
+        let table = self.table.lock();
+        let record = |active: &Active| MountRecord {
+            dataset: active.name.clone(),
+            mountpoint: active.mount.mountpoint().to_owned().into(),
+        };
+        let mut records: Vec<MountRecord> = table.values().map(record).collect();
+        records.sort_by(|a, b| a.dataset.cmp(&b.dataset));
+        records
+    }
+
+    /// Mounts a data set by name, for as long as the mount lives with `temporary` values.
+    pub(crate) fn mount(&self, name: &DatasetName, temporary: &[Assignment]) -> Result<(), Failure> {
+        self.drop_ended();
+        let refused = |why: &str| Failure::cannot("mount", name, why);
+        let plan = self.plan(name)?;
+        if self.table.lock().contains_key(&plan.id) {
+            return Err(refused("filesystem already mounted"));
+        }
+        match (plan.mountpoint.as_str(), plan.canmount.as_str()) {
+            (_, "off") => Err(refused("'canmount' property is set to 'off'")),
+            ("none", _) => Err(refused("no mountpoint set").hint(format!("fs set mountpoint=PATH {name}"))),
+            ("legacy", _) => {
+                Err(refused("legacy mountpoint").hint("a data set with mountpoint=legacy is not mounted here"))
+            }
+            _ => self.mount_planned(plan, temporary),
+        }
+    }
+
+    /// Mounts all data sets that their properties want mounted, in `names` or in the pool. Goes on after a failure and
+    /// tells the first.
+    pub(crate) fn mount_all(&self, names: Option<&[DatasetName]>, temporary: &[Assignment]) -> Result<(), Failure> {
+        self.drop_ended();
+        let mut plans = match names {
+            Some(names) => names.iter().map(|name| self.plan(name)).collect::<Result<Vec<_>, _>>()?,
+            None => self.plans(&self.datasets.pool_name())?,
+        };
+        plans.retain(|plan| plan.canmount == "on" && plan.path().is_some());
+        plans.sort_by(|a, b| a.mountpoint.cmp(&b.mountpoint));
+        let mut first = Ok(());
+        for plan in plans {
+            if self.table.lock().contains_key(&plan.id) {
+                continue;
+            }
+            let mounted = self.mount_planned(plan, temporary);
+            match (&first, mounted) {
+                (Ok(()), mounted) => first = mounted,
+                (Err(_), Err(other)) => tracing::error!("{other}"),
+                (Err(_), Ok(())) => {}
+            }
+        }
+        first
+    }
+
+    fn mount_planned(&self, plan: Plan, temporary: &[Assignment]) -> Result<(), Failure> {
+        let path = plan.path().expect("a plan to be mounted has a path");
+        let refused = |why: String| Failure::cannot("mount", &plan.name, why);
+        let dataset = self.datasets.open_dataset(&plan.name).or_refused("mount", &plan.name)?;
+        // A directory that was not there until now holds nothing, and no mount that nobody serves any more.
+        if fs::create_dir(&path).is_err() {
+            // Such a mount is in the way of its successor.
+            fuse_mount::detach_dead(&path).map_err(|error| refused(error.to_string()))?;
+            prepare(&path).map_err(|why| refused(format!("{}: {why}", path.display())))?;
+        }
+        let values = temporary.iter().map(|a| (a.name.clone(), a.value.clone())).collect();
+        self.datasets.note_mount(plan.id, Some(Note { path: plan.mountpoint.clone(), temporary: values }));
+        let mounted = self.start(&plan, dataset.fs(), &path, !temporary.is_empty());
+        if mounted.is_err() {
+            self.datasets.note_mount(plan.id, None);
+        }
+        mounted
+    }
+
+    fn start(&self, plan: &Plan, fs: &Arc<FileSystem>, path: &Path, is_temporary: bool) -> Result<(), Failure> {
+        // Temporary values count from when the mount is noted.
+        let plan = if is_temporary { self.plan(&plan.name)? } else { plan.clone() };
+        let snapshots = Arc::new(SnapshotsOf { datasets: self.datasets.clone(), id: plan.id });
+        let mount =
+            Mount::new(fs.clone(), snapshots, path, &plan.options).map_err(|error| Failure::new(error.to_string()))?;
+        let by_default = !matches!(self.value(&plan.name, "mountpoint")?.source, Source::Local);
+        self.table.lock().insert(plan.id, Active { name: plan.name, mount: Arc::new(mount), by_default });
+        Ok(())
+    }
+
+    /// The mount of a data set, if it is mounted.
+    pub(crate) fn mount_of(&self, id: u64) -> Option<Arc<Mount>> {
+        self.table.lock().get(&id).map(|active| active.mount.clone())
+    }
+
+    /// Closes snapshots that nobody looks at any more.
+    pub(crate) fn reap(&self) {
+        self.drop_ended();
+        let mounts: Vec<Arc<Mount>> = self.table.lock().values().map(|active| active.mount.clone()).collect();
+        mounts.iter().for_each(|mount| mount.reap());
+    }
+
+    fn drop_ended(&self) {
+        let ended: Vec<u64> = {
+            let table = self.table.lock();
+            table.iter().filter(|(_, active)| active.mount.has_ended()).map(|(id, _)| *id).collect()
+        };
+        ended.into_iter().for_each(|id| drop(self.forget(id)));
+    }
+
+    fn forget(&self, id: u64) -> Option<Active> {
+        self.datasets.note_mount(id, None);
+        self.table.lock().remove(&id)
+    }
+}
+
+/// Makes a mount point, and refuses one that holds something.
+fn prepare(path: &Path) -> Result<(), String> {
+    fs::create_dir_all(path).map_err(|error| error.to_string())?;
+    let mut entries = fs::read_dir(path).map_err(|error| error.to_string())?;
+    match entries.next() {
+        None => Ok(()),
+        Some(_) => Err("directory is not empty".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_hides_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        assert_eq!(prepare(&path), Ok(()));
+        assert_eq!(prepare(&path), Ok(()));
+        fs::write(path.join("file"), "").unwrap();
+        assert!(prepare(&path).unwrap_err().contains("not empty"));
+    }
+}

@@ -1,0 +1,124 @@
+//! Unmounting: what is chosen, the deepest first, and all of it or nothing.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use dataset::name::DatasetName;
+use fuse_mount::Unmount;
+
+use super::{Active, Mounts};
+use crate::failure::Failure;
+
+/// What becomes of mount points that nobody chose, when their data sets are unmounted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Directories {
+    /// They go: the data set is going to be elsewhere, or nowhere.
+    Removed,
+    /// Those that lie in another data set stay: it may be read-only when they are needed again.
+    KeptInside,
+}
+
+impl Mounts {
+    /// Unmounts a data set, and what is mounted below it.
+    pub(crate) fn unmount(&self, name: &DatasetName, force: bool) -> Result<(), Failure> {
+        self.drop_ended();
+        let path = {
+            let table = self.table.lock();
+            let active = table.values().find(|active| active.name == *name);
+            active.map(|active| active.mount.mountpoint().to_owned())
+        };
+        match path {
+            Some(path) => {
+                let chosen = |_, active: &Active| active.mount.mountpoint().starts_with(&path);
+                self.take_down(chosen, force, Directories::KeptInside).map(drop)
+            }
+            None => Err(Failure::cannot("unmount", name, "not currently mounted")),
+        }
+    }
+
+    /// Unmounts whatever is mounted at `path`.
+    pub(crate) fn unmount_at(&self, path: &Path, force: bool) -> Result<(), Failure> {
+        self.drop_ended();
+        let name = {
+            let table = self.table.lock();
+            let active = table.values().find(|active| active.mount.mountpoint() == path);
+            active.map(|active| active.name.clone())
+        };
+        match name {
+            Some(name) => self.unmount(&name, force),
+            None => Err(Failure::cannot("unmount", path.display(), "not currently mounted")),
+        }
+    }
+
+    /// Unmounts everything.
+    pub(crate) fn unmount_all(&self, force: bool) -> Result<(), Failure> {
+        self.drop_ended();
+        self.take_down(|_, _| true, force, Directories::KeptInside).map(drop)
+    }
+
+    /// Unmounts those data sets, by name, and says which were mounted; mount points that nobody chose are removed.
+    pub(crate) fn unmount_these(&self, names: &[DatasetName], force: bool) -> Result<Vec<DatasetName>, Failure> {
+        self.drop_ended();
+        self.take_down(|_, active| names.contains(&active.name), force, Directories::Removed)
+    }
+
+    /// Unmounts the data set and those below it in name, and says which were mounted.
+    pub(crate) fn unmount_within(&self, top: &DatasetName, force: bool) -> Result<Vec<DatasetName>, Failure> {
+        self.drop_ended();
+        self.take_down(|_, active| active.name.is_within(top), force, Directories::Removed)
+    }
+
+    /// Unmounts what is chosen, the deepest first. If one cannot be unmounted, those that were are mounted again.
+    fn take_down(
+        &self,
+        chosen: impl Fn(u64, &Active) -> bool,
+        force: bool,
+        directories: Directories,
+    ) -> Result<Vec<DatasetName>, Failure> {
+        let how = if force { Unmount::Force } else { Unmount::Normal };
+        let mut doomed: Vec<(PathBuf, u64)> = {
+            let table = self.table.lock();
+            let chosen = table.iter().filter(|(id, active)| chosen(**id, active));
+            chosen.map(|(id, active)| (active.mount.mountpoint().to_owned(), *id)).collect()
+        };
+        doomed.sort();
+        let mut done = Vec::new();
+        for (path, id) in doomed.into_iter().rev() {
+            let Some(mount) = self.mount_of(id) else { continue };
+            if let Err(error) = mount.unmount(how) {
+                self.mount_again(&done);
+                return Err(Failure::new(error.to_string()));
+            }
+            drop(mount);
+            if let Some(active) = self.forget(id) {
+                if directories == Directories::Removed || !self.is_inside_another(&path) {
+                    remove_mountpoint(&active, &path);
+                }
+                done.push(active.name);
+            }
+        }
+        done.reverse();
+        Ok(done)
+    }
+
+    fn is_inside_another(&self, path: &Path) -> bool {
+        self.table.lock().values().any(|active| path.starts_with(active.mount.mountpoint()))
+    }
+
+    fn mount_again(&self, names: &[DatasetName]) {
+        if let Err(failure) = self.mount_all(Some(names), &[]) {
+            tracing::warn!("{failure}");
+        }
+    }
+}
+
+/// Removes the directory of a mount that was there by default; one that is in use stays.
+fn remove_mountpoint(active: &Active, path: &Path) {
+    if active.by_default
+        && let Err(error) = fs::remove_dir(path)
+    {
+        tracing::debug!("{} stays: {error}", path.display());
+    }
+}

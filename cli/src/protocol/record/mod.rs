@@ -1,0 +1,17 @@
+//! The data in requests and responses.
+//!
+//! Times are seconds since 1970 UTC, sizes bytes, modes those of `stat(2)`.
+//!
+//! ```text
+//! pool      pools and their devices: state, scrubs, history, counters
+//! found     what is found on devices: pools to import, states to go back to, damage
+//! dataset   data sets, their properties, snapshots and streams
+//! file      paths and files
+//! ```
+
+mod dataset;
+mod file;
+mod found;
+mod pool;
+
+pub use self::{dataset::*, file::*, found::*, pool::*};

@@ -1,0 +1,179 @@
+//! Pools and their devices.
+
+use dataset::catalogue::ScrubState;
+use serde::{Deserialize, Serialize};
+
+use super::{PathBytes, PropertyRecord};
+
+/// A device to be given to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VdevSpec {
+    /// The absolute path of an image file or block device.
+    pub path: PathBytes,
+    /// If there: the image is to be created sparse with this size, and must not exist.
+    pub create: Option<u64>,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRecord {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub guid: u64,
+    /// Its state, `ONLINE` if all is well.
+    pub state: String,
+    /// The newest committed transaction group.
+    pub txg: u64,
+    /// The properties asked for, in the order asked for.
+    pub properties: Vec<PropertyRecord>,
+    /// Its devices, if they were asked for.
+    pub vdevs: Vec<VdevRecord>,
+}
+
+/// A device of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VdevRecord {
+    /// Its path.
+    pub path: String,
+    /// Its number.
+    pub guid: u64,
+    /// Its state: `ONLINE`, `UNAVAIL`, `FAULTED`.
+    pub state: String,
+    /// Its space.
+    pub size: u64,
+    /// What is allocated of it.
+    pub allocated: u64,
+    /// The part of its free space that is in small pieces, of a hundred.
+    pub fragmentation: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Blocks that were not what had been written.
+    pub checksum_errors: u64,
+}
+
+/// A pool's state in full.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub guid: u64,
+    /// Its state.
+    pub state: String,
+    /// The newest committed transaction group.
+    pub txg: u64,
+    /// What is wrong, if anything is.
+    pub status: Option<String>,
+    /// What to do about it.
+    pub action: Option<String>,
+    /// The scrub that runs, or the last one.
+    pub scan: Option<ScanRecord>,
+    /// What else runs in the background, such as the freeing of destroyed data sets.
+    pub activity: Option<String>,
+    /// Its devices.
+    pub vdevs: Vec<VdevRecord>,
+    /// What is damaged for good: files, by `data set:path`, or metadata by what it is.
+    pub damaged: Vec<String>,
+}
+
+/// How a scrub stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScanState {
+    /// At work.
+    Scanning,
+    /// Waiting to be resumed.
+    Paused,
+    /// Done.
+    Finished,
+    /// Stopped before its end.
+    Canceled,
+}
+
+impl From<ScrubState> for ScanState {
+    fn from(state: ScrubState) -> ScanState {
+        match state {
+            ScrubState::Running => ScanState::Scanning,
+            ScrubState::Paused => ScanState::Paused,
+            ScrubState::Finished => ScanState::Finished,
+            ScrubState::Stopped => ScanState::Canceled,
+        }
+    }
+}
+
+/// A scrub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanRecord {
+    /// How it stands.
+    pub state: ScanState,
+    /// When it began.
+    pub start: i64,
+    /// When it ended or was paused; 0 while it runs.
+    pub end: i64,
+    /// How many seconds it has worked.
+    pub seconds: u64,
+    /// How many bytes there were when it began.
+    pub total: u64,
+    /// How many of them it has read.
+    pub examined: u64,
+    /// How many bytes it has written over bad copies.
+    pub repaired: u64,
+    /// How many blocks it found without a good copy.
+    pub errors: u64,
+}
+
+/// The devices of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// The pool's name.
+    pub pool: String,
+    /// The devices' paths.
+    pub vdevs: Vec<String>,
+}
+
+/// One line of a pool's history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryRecord {
+    /// When.
+    pub time: i64,
+    /// The transaction group.
+    pub txg: u64,
+    /// The command line, or what the engine did.
+    pub text: String,
+    /// Whether the engine did it by itself.
+    pub internal: bool,
+    /// Who: the user's number and the host.
+    pub user: Option<(u32, String)>,
+}
+
+/// Counters of a pool and its devices since import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoSample {
+    /// Nanoseconds since import.
+    pub elapsed: u64,
+    /// The whole pool, under its name.
+    pub pool: IoCounts,
+    /// Each device, under its path.
+    pub vdevs: Vec<IoCounts>,
+}
+
+/// Counters of one device, or all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoCounts {
+    /// The pool or the device.
+    pub name: String,
+    /// Space allocated now.
+    pub allocated: u64,
+    /// Space free now.
+    pub free: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}

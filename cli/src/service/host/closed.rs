@@ -1,0 +1,122 @@
+//! What is done with a pool that nobody has open: going back to an older state, looking into its structures, verifying it.
+
+use std::path::PathBuf;
+
+use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, units::Txg};
+
+use super::{find_one, import::devices_now, on_or_off};
+use crate::{
+    context::unexpected_answer,
+    execute::{Job, OrRefused, check, devices, inspect, rewind},
+    failure::Failure,
+    protocol::{
+        HostResponse, ImportPool, Inspect, OnProgress, PathBytes, PoolSelector, Request, Response, Rewind, RewindReport,
+    },
+    service::{client::Client, registry::DevicePath},
+};
+
+impl Client {
+    /// Imports a pool after going back to an older state if need be, or says what that would lose. To be read only, the
+    /// pool is shown at that state, and nothing is written.
+    pub(super) fn rewind(&mut self, import: &ImportPool) -> Result<RewindReport, Failure> {
+        let (Some(which), Some(rewind)) = (&import.which, import.rewind) else {
+            return Err(Failure::usage("only one pool at a time can go back: name it"));
+        };
+        let (name, paths) = self.closed_pool(which, import)?;
+        let writes = !rewind.dry_run && on_or_off(&import.assignments, "readonly") != Some(true);
+        let lock = self.lock(&name)?;
+        let access = if writes { Access::ReadWrite } else { Access::ReadOnly };
+        let devices = devices::open_all(&paths, access).or_refused("open", &name)?;
+        let report = rewind::choose(&name, &devices, rewind.to, import.force || !writes)?;
+        if rewind.dry_run {
+            return Ok(report);
+        }
+        if writes && report.taken != report.newest {
+            let options = OpenOptions { force: import.force, host: devices::host(), ..OpenOptions::default() };
+            let to = Txg(report.taken.txg);
+            pool::admin::rewind(&devices, to, &options, &SystemEnv).or_refused("rewind", &name)?;
+        }
+        drop((devices, lock));
+        let at = Rewind { to: Some(report.taken.txg).filter(|_| !writes), ..rewind };
+        match self.import(&ImportPool { rewind: Some(at), ..import.clone() }) {
+            Ok(_) => Ok(RewindReport { dry_run: false, ..report }),
+            Err(failure) if report.taken == report.newest => Err(failure),
+            Err(failure) => {
+                Err(failure.hint(format!("the pool has gone back to transaction group {}", report.taken.txg)))
+            }
+        }
+    }
+
+    /// The name and the devices of a pool that is known or found, and that nobody serves.
+    fn closed_pool(&self, which: &PoolSelector, import: &ImportPool) -> Result<(String, Vec<PathBuf>), Failure> {
+        let (name, devices) = match self.find_known(which)? {
+            Some(known) if self.is_served(known.name.as_str()) => {
+                let hint = format!("export it first: pool export {}", known.name);
+                return Err(Failure::cannot("rewind", &known.name, "it is imported").hint(hint));
+            }
+            Some(known) => (known.name.to_string(), devices_now(&known, import)?),
+            None => {
+                let found = find_one(which, &import.search)?;
+                found.complete()?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        Ok((name, devices.iter().map(DevicePath::to_path).collect()))
+    }
+
+    /// Looks into a pool that nobody has open, or at what every device says of itself.
+    pub(in crate::service) fn look_into(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
+        let (which, search) = match what {
+            Inspect::Labels(path) => return inspect::labels(path, sink),
+            Inspect::Uberblocks(path) => return inspect::uberblocks(path, sink),
+            Inspect::Pool { pool, search, .. } => (pool, search),
+        };
+        let known = self.find_known(which)?;
+        if let Some(served) = known.as_ref().filter(|known| self.is_served(known.name.as_str())) {
+            let hint = format!("export it first: pool export {}", served.name);
+            return Err(Failure::cannot("look into", &served.name, "it is in use, and changes all the time").hint(hint));
+        }
+        let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
+        let (name, devices) = match known {
+            Some(known) => (known.name.to_string(), known.devices),
+            None => {
+                let found = find_one(which, search)?;
+                found.complete()?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        let paths: Vec<PathBuf> = devices.iter().map(DevicePath::to_path).collect();
+        let done = inspect::pool(&name, &paths, what, sink);
+        drop(lock);
+        done
+    }
+
+    pub(super) fn check(
+        &self,
+        which: &PoolSelector,
+        search: &[PathBytes],
+        progress: OnProgress<'_>,
+    ) -> Result<HostResponse, Failure> {
+        let known = self.find_known(which)?;
+        if let Some(known) = &known {
+            match self.ask(known.name.as_str(), &Request::Check, &mut None, progress)? {
+                Some(Response::Checked(report)) => return Ok(HostResponse::Checked(report)),
+                Some(_) => return Err(unexpected_answer()),
+                None => {}
+            }
+        }
+        // Nobody serves it; what is known and not served is not changed while this command has its turn.
+        let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
+        let (name, devices) = match known {
+            Some(known) => (known.name.to_string(), known.devices),
+            None => {
+                let found = find_one(which, search)?;
+                (found.label.pool_name.clone(), found.in_order())
+            }
+        };
+        let paths: Vec<PathBuf> = devices.iter().map(DevicePath::to_path).collect();
+        let checked = check::check(&name, &paths, &mut Job::new(Vec::new(), progress));
+        drop(lock);
+        checked.map(HostResponse::Checked)
+    }
+}

@@ -1,0 +1,156 @@
+//! How pools come to this machine: what is found on devices, and what is known and not served, is imported.
+
+use dataset::name::DatasetName;
+
+use super::{altroot, find_one, leave::detach_dead_mounts, on_or_off};
+use crate::{
+    execute::{
+        OpenPool, Opening,
+        devices::{self, Found},
+    },
+    failure::Failure,
+    protocol::{HostResponse, ImportPool, PathBytes},
+    service::{
+        client::Client,
+        registry::{DevicePath, KnownPool},
+    },
+};
+
+impl Client {
+    pub(super) fn importable(&self, search: &[PathBytes]) -> Result<HostResponse, Failure> {
+        let mut found = devices::find(search)?;
+        let known = self.known_guids()?;
+        found.retain(|pool| !known.contains(&pool.label.pool.0) && pool.holder().is_none());
+        Ok(HostResponse::Importable(found.iter().map(Found::describe).collect()))
+    }
+
+    fn known_guids(&self) -> Result<Vec<u64>, Failure> {
+        let known = self.registry.names()?.into_iter().filter_map(|name| self.registry.get(&name).transpose());
+        known.map(|known| known.map(|known| known.guid)).collect()
+    }
+
+    pub(super) fn import(&mut self, import: &ImportPool) -> Result<Vec<String>, Failure> {
+        match &import.which {
+            None => self.import_all(import),
+            Some(which) => match self.find_known(which)? {
+                Some(known) => self.import_known(&known, import).map(|()| vec![known.name.to_string()]),
+                None => self.import_found(&find_one(which, &import.search)?, import).map(|name| vec![name]),
+            },
+        }
+    }
+
+    /// Brings every known pool back whose service ended, and imports all that are found. One that fails does not keep the
+    /// others.
+    fn import_all(&mut self, import: &ImportPool) -> Result<Vec<String>, Failure> {
+        let mut imported = Vec::new();
+        let mut first = Ok(());
+        let mut note = |name: String, result: Result<(), Failure>| match result {
+            Ok(()) => imported.push(name),
+            Err(failure) if first.is_ok() => first = Err(failure),
+            Err(_) => {}
+        };
+        for name in self.registry.names()? {
+            let known = self.known(&name);
+            let result =
+                known.and_then(|known| self.import_known(&known, &ImportPool { new_name: None, ..import.clone() }));
+            note(name, result);
+        }
+        let known = self.known_guids().unwrap_or_default();
+        for found in devices::find(&import.search)? {
+            if !known.contains(&found.label.pool.0) && found.holder().is_none() {
+                let name = found.label.pool_name.clone();
+                note(name, self.import_found(&found, import).map(drop));
+            }
+        }
+        first.map(|()| imported)
+    }
+
+    /// A pool that is known: it is imported; what may be missing is its service, or its devices where they were.
+    fn import_known(&mut self, known: &KnownPool, import: &ImportPool) -> Result<(), Failure> {
+        let name = known.name.as_str();
+        if self.is_served(name) || import.new_name.is_some() {
+            // As in ZFS: to import all is content with what is there.
+            let is_one = import.which.is_some();
+            let exists = Failure::cannot("import", name, "a pool with that name is already imported");
+            return if is_one { Err(exists) } else { Ok(()) };
+        }
+        detach_dead_mounts(name);
+        let known = KnownPool {
+            devices: devices_now(known, import)?,
+            read_only: on_or_off(&import.assignments, "readonly").unwrap_or(known.read_only),
+            no_mount: import.no_mount,
+            altroot: altroot(&import.assignments).or_else(|| known.altroot.clone()),
+            state: shown_state(import)
+                .or(known.state.filter(|_| on_or_off(&import.assignments, "readonly") != Some(false))),
+            ..known.clone()
+        };
+        self.registry.put(&known)?;
+        if import.force {
+            // The service that is started then finds it to be this host's.
+            let _lock = self.lock(known.name.as_str())?;
+            OpenPool::open(&known, &Opening { force: true, ..Opening::default() })?.close()?;
+        } else if self.can_mount().is_err() {
+            // Whether the pool can be opened is to be known now.
+            self.open(known.clone())?;
+        }
+        self.bring_up(&known)
+    }
+
+    /// A pool that was found on devices.
+    fn import_found(&mut self, found: &Found, import: &ImportPool) -> Result<String, Failure> {
+        let old = found.label.pool_name.as_str();
+        let refused = |why: String| Failure::cannot("import", old, why);
+        let name: DatasetName = match &import.new_name {
+            Some(name) => name.clone(),
+            None => old.parse().map_err(|error| Failure::name("import", &error))?,
+        };
+        if self.registry.get(name.as_str())?.is_some() {
+            let hint = format!("give it another name: pool import {} NEWNAME", found.label.pool);
+            return Err(refused(format!("a pool named '{name}' is already imported")).hint(hint));
+        }
+        found.complete()?;
+        let known = KnownPool {
+            guid: found.label.pool.0,
+            devices: found.in_order(),
+            read_only: on_or_off(&import.assignments, "readonly").unwrap_or(false),
+            no_mount: import.no_mount,
+            altroot: altroot(&import.assignments),
+            state: shown_state(import),
+            name,
+        };
+        let lock = self.lock(known.name.as_str())?;
+        let opening = Opening { force: import.force, rename: import.new_name.is_some(), mounting: false };
+        let pool = OpenPool::open(&known, &opening)?;
+        pool.record(&self.command);
+        pool.close()?;
+        drop(lock);
+        self.registry.put(&known)?;
+        self.bring_up(&known).or_else(|failure| self.forget_unserved(&known, failure))?;
+        Ok(known.name.to_string())
+    }
+
+    /// Forgets a pool that was found just now and that no service could open, such as when another process was faster: it
+    /// is not imported. One whose service runs is, whatever could not be mounted.
+    fn forget_unserved(&self, known: &KnownPool, failure: Failure) -> Result<(), Failure> {
+        if !self.is_served(known.name.as_str()) {
+            self.registry.remove(known.name.as_str())?;
+        }
+        Err(failure)
+    }
+}
+
+/// The older state that a pool is imported at, to be read only.
+fn shown_state(import: &ImportPool) -> Option<u64> {
+    let read_only = on_or_off(&import.assignments, "readonly") == Some(true);
+    import.rewind.and_then(|rewind| rewind.to).filter(|_| read_only)
+}
+
+/// Where the devices of a known pool are: where it was said to look for them, or where they were.
+pub(super) fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<DevicePath>, Failure> {
+    if import.which.is_none() || import.search.is_empty() {
+        return Ok(known.devices.clone());
+    }
+    let found = devices::find(&import.search)?.into_iter().find(|found| found.label.pool.0 == known.guid);
+    let Some(found) = found else { return Ok(known.devices.clone()) };
+    found.complete().map(|()| found.in_order())
+}

@@ -1,0 +1,151 @@
+//! How pools come and go on this machine: create, destroy, import, export, check.
+//!
+//! The order of steps is chosen such that a failure between two of them loses nothing: a pool is on its devices before it
+//! is known, and it is forgotten only after it was closed.
+//!
+//! ```text
+//! import   pools that are found or known come in       leave   export, giving up, destroy
+//! closed   what is done with a pool that nobody has open
+//! ```
+
+mod closed;
+mod import;
+mod leave;
+
+use std::io::{self, Write};
+
+use super::{
+    client::Client,
+    registry::{DevicePath, KnownPool},
+};
+use crate::{
+    execute::{
+        MountPlaces, OpenPool,
+        devices::{self, Found, NewDevices, check_new},
+        texts,
+    },
+    failure::Failure,
+    protocol::{
+        Assignment, CreatePool, HostRequest, HostResponse, Layout, OnProgress, PathBytes, PoolSelector, Request,
+    },
+};
+
+impl Client {
+    /// Carries out a request about the pools of this machine.
+    pub(super) fn carry_out(
+        &mut self,
+        request: HostRequest,
+        progress: OnProgress<'_>,
+    ) -> Result<HostResponse, Failure> {
+        match request {
+            HostRequest::Create(create) => self.create(&create).map(HostResponse::Layout),
+            HostRequest::Destroy { pool, force } => self.destroy(&pool, force).map(|()| HostResponse::Done),
+            HostRequest::Export { pools, force, abandon } => {
+                let export = |pool: &String| self.export_or_abandon(pool, force, abandon);
+                pools.iter().try_for_each(export).map(|()| HostResponse::Done)
+            }
+            HostRequest::Importable { search } => self.importable(&search),
+            HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
+            HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
+            HostRequest::Check { pool, search } => self.check(&pool, &search, progress),
+        }
+    }
+
+    fn create(&mut self, create: &CreatePool) -> Result<Layout, Failure> {
+        const ACTION: &str = "create";
+        let name = create.name.as_str();
+        if self.registry.get(name)?.is_some() {
+            return Err(Failure::cannot(ACTION, name, "pool already exists"));
+        }
+        if !create.force && self.can_mount().is_ok() {
+            let places = MountPlaces::of_this_user(altroot(&create.pool_assignments).as_deref());
+            places.check_root(&create.name, &create.root_assignments)?;
+        }
+        let layout = Layout { pool: name.to_owned(), vdevs: texts(&create.vdevs) };
+        if create.dry_run {
+            return check_new(&create.vdevs, ACTION, name, create.force).map(|()| layout);
+        }
+        let taken = NewDevices::take(&create.vdevs, ACTION, name, create.force)?;
+        let (pool_assignments, root_assignments) = (&create.pool_assignments, &create.root_assignments);
+        let pool = OpenPool::create(&create.name, taken.devices(), pool_assignments, root_assignments)?;
+        let known = KnownPool {
+            name: create.name.clone(),
+            guid: pool.guid(),
+            devices: create.vdevs.iter().map(|vdev| DevicePath::from(vdev.path.clone())).collect(),
+            read_only: false,
+            no_mount: false,
+            altroot: altroot(pool_assignments),
+            state: None,
+        };
+        pool.record(&self.command);
+        pool.close()?;
+        self.registry.put(&known)?;
+        taken.keep();
+        self.bring_up(&known)?;
+        Ok(layout)
+    }
+
+    /// Starts the service of a known pool where mounting is possible, and says so where it is not.
+    fn bring_up(&mut self, known: &KnownPool) -> Result<(), Failure> {
+        match self.can_mount() {
+            Ok(()) if known.no_mount => self.start_service(known.name.as_str()),
+            Ok(()) => self.start_mounted(known),
+            Err(None) => Ok(()),
+            Err(Some(reason)) => {
+                let note = format!("note: '{}' is not mounted: {reason}; its files: fs ls, fs cat, fs cp", known.name);
+                // Without standard error there is nobody to tell.
+                let _ = writeln!(io::stderr(), "{note}");
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts the service and has it mount what is to be mounted. What cannot be mounted is told; the pool stays imported.
+    fn start_mounted(&mut self, known: &KnownPool) -> Result<(), Failure> {
+        self.start_without_mounting(known)?;
+        let mount = Request::Mount { name: None, options: Vec::new() };
+        self.ask(known.name.as_str(), &mount, &mut None, &mut |_| {}).map(drop)
+    }
+
+    fn find_known(&self, which: &PoolSelector) -> Result<Option<KnownPool>, Failure> {
+        match which {
+            PoolSelector::Name(name) => self.registry.get(name),
+            PoolSelector::Guid(guid) => {
+                let mut known =
+                    self.registry.names()?.into_iter().filter_map(|name| self.registry.get(&name).transpose());
+                known.find(|known| known.as_ref().is_ok_and(|known| known.guid == *guid)).transpose()
+            }
+        }
+    }
+}
+
+fn altroot(assignments: &[Assignment]) -> Option<String> {
+    assignments.iter().find(|a| a.name == "altroot" && !a.value.is_empty()).map(|a| a.value.clone())
+}
+
+/// What a switch was set to, if it was.
+fn on_or_off(assignments: &[Assignment], property: &str) -> Option<bool> {
+    assignments.iter().find(|a| a.name == property).map(|a| a.value == "on")
+}
+
+/// Finds one pool by its name or number.
+fn find_one(which: &PoolSelector, search: &[PathBytes]) -> Result<Found, Failure> {
+    let (text, hint) = match which {
+        PoolSelector::Name(name) => (name.clone(), "look elsewhere: pool import -d DIR"),
+        PoolSelector::Guid(guid) => (guid.to_string(), "look elsewhere: pool import -d DIR"),
+    };
+    let is_it = |found: &Found| match which {
+        PoolSelector::Name(name) => found.label.pool_name == *name,
+        PoolSelector::Guid(guid) => found.label.pool.0 == *guid,
+    };
+    let mut matching: Vec<Found> = devices::find(search)?.into_iter().filter(is_it).collect();
+    match matching.len() {
+        0 => Err(Failure::cannot("import", text, "no such pool available").hint(hint)),
+        1 => Ok(matching.remove(0)),
+        _ => {
+            let guids: Vec<String> = matching.iter().map(|found| found.label.pool.to_string()).collect();
+            let hint = format!("use one of their numbers: {}", guids.join(", "));
+            Err(Failure::cannot("import", text, "more than one matching pool").hint(hint))
+        }
+    }
+}

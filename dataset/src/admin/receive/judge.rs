@@ -1,0 +1,212 @@
+//! Whether a stream fits what is there, and what becomes of it.
+//!
+//! A judgement reads the catalogue and changes nothing. It is made when a stream begins, so that one that does not fit is
+//! refused early, and again at its end in the transaction that lands it: that one counts.
+
+use pool::{format::pointer::BlockPointer, units::Guid};
+
+use crate::{
+    admin::{
+        datasets::Datasets,
+        error::{Error, Result},
+        resolve::{self, Names},
+        send::LAYOUT,
+    },
+    catalogue::{DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    lineage::{arrival, branch, dataset},
+    name::SnapshotName,
+    stream::Begin,
+};
+
+/// What becomes of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// A new data set; of a clone's stream the clone of this snapshot.
+    Create { origin: Option<u64> },
+    /// The next state of a data set, after this snapshot.
+    Continue { target: u64, base: u64 },
+    /// The first state of a data set that has none that counts.
+    Overwrite { target: u64 },
+    /// It is here already.
+    Skip,
+}
+
+impl Plan {
+    /// The snapshot that the hidden data set begins as.
+    pub(super) fn base(self) -> Option<u64> {
+        match self {
+            Plan::Create { origin } => origin,
+            Plan::Continue { base, .. } => Some(base),
+            Plan::Overwrite { .. } | Plan::Skip => None,
+        }
+    }
+
+    /// The data set that gets another tree.
+    pub(super) fn target(self) -> Option<u64> {
+        match self {
+            Plan::Continue { target, .. } | Plan::Overwrite { target } => Some(target),
+            Plan::Create { .. } | Plan::Skip => None,
+        }
+    }
+}
+
+/// Decides whether a stream fits what is there, at its beginning and at its end.
+pub(super) struct Judge {
+    pub(super) names: Names,
+    pub(super) name: SnapshotName,
+    pub(super) begin: Begin,
+    force: bool,
+    /// Whether it is the only stream. Of several those that are here already are passed over.
+    alone: bool,
+    /// The root of the data set, if it was only read since its newest snapshot.
+    only_read: Option<BlockPointer>,
+}
+
+impl Judge {
+    pub(super) fn new(names: Names, name: SnapshotName, begin: Begin, force: bool, alone: bool) -> Judge {
+        Judge { names, name, begin, force, alone, only_read: None }
+    }
+
+    /// Looks whether the data set was only read since its newest snapshot, if that matters. It must be kept still.
+    pub(super) fn look(&mut self, datasets: &Datasets) -> Result<()> {
+        if self.begin.base.is_some() && !self.force {
+            self.only_read = datasets.only_read(&self.name.dataset())?;
+        }
+        Ok(())
+    }
+
+    fn is_modified(&self, tx: &Transaction<'_>, target: u64) -> Result<bool> {
+        let (_, root) = tx.row_and_block::<DatasetRow>(dataset_key(target))?;
+        Ok(arrival::is_modified(tx, target)? && (root.is_none() || root != self.only_read))
+    }
+
+    pub(super) fn plan(&self, tx: &Transaction<'_>) -> Result<Plan> {
+        if self.begin.layout != LAYOUT {
+            let problem =
+                format!("its files are laid out by version {}, and this is version {LAYOUT}", self.begin.layout);
+            return self.refuse(problem, "use a newer program");
+        }
+        let found = self.names.find(tx, &self.name.dataset())?;
+        if let Some(target) = found
+            && arrival::snapshot_with(tx, target, self.begin.guid)?.is_some()
+        {
+            return match self.alone {
+                true => self.refuse("this very snapshot is here already".into(), "nothing is to be done"),
+                false => Ok(Plan::Skip),
+            };
+        }
+        match (found, &self.begin.base) {
+            (Some(target), Some(base)) => self.plan_next(tx, target, base.guid),
+            (Some(target), None) => self.plan_overwrite(tx, target),
+            (None, Some(base)) if self.begin.clone => {
+                let origin = origin(tx, base.guid)?;
+                match origin {
+                    Some(_) => self.plan_create(tx, origin),
+                    None => self.refuse(
+                        format!("it is a clone of {}, which is not in this pool", base.name),
+                        "receive the origin first, or a full stream",
+                    ),
+                }
+            }
+            (None, Some(base)) => self.refuse(
+                format!("it is an increment from {}, and there is no such data set", base.name),
+                "receive a full stream first",
+            ),
+            (None, None) => self.plan_create(tx, None),
+        }
+    }
+
+    fn plan_create(&self, tx: &Transaction<'_>, origin: Option<u64>) -> Result<Plan> {
+        self.names.parent(tx, &self.name.dataset(), "received")?;
+        Ok(Plan::Create { origin })
+    }
+
+    fn plan_next(&self, tx: &Transaction<'_>, target: u64, base: Guid) -> Result<Plan> {
+        let row: DatasetRow = tx.row(dataset_key(target))?;
+        let newest = match row.newest {
+            0 => None,
+            newest => Some(tx.row::<SnapshotRow>(snapshot_key(newest))?).filter(|newest| newest.dataset == target),
+        };
+        match newest {
+            Some(newest) if newest.guid == base => {}
+            Some(newest) => {
+                let problem = format!("it is an increment, and not from the newest snapshot here, @{}", newest.name);
+                return self.refuse(problem, "roll back to the increment's base, or receive the increments in between");
+            }
+            None => {
+                return self
+                    .refuse("it is an increment, and there is no snapshot here".into(), "receive a full stream");
+            }
+        }
+        if !self.force && self.is_modified(tx, target)? {
+            let problem = "the data set was modified since its newest snapshot".into();
+            return self.refuse(problem, "roll it back to that, or use -F to do so on receiving");
+        }
+        self.vacant(tx, target)?;
+        Ok(Plan::Continue { target, base: row.newest })
+    }
+
+    fn plan_overwrite(&self, tx: &Transaction<'_>, target: u64) -> Result<Plan> {
+        let row: DatasetRow = tx.row(dataset_key(target))?;
+        if !self.force {
+            return self.refuse("the data set exists".into(), "use -F to overwrite it, or another name");
+        }
+        if row.newest != 0 {
+            return self
+                .refuse("the data set has snapshots".into(), "destroy them to overwrite it, or use another name");
+        }
+        Ok(Plan::Overwrite { target })
+    }
+
+    fn vacant(&self, tx: &Transaction<'_>, target: u64) -> Result<()> {
+        match dataset::snapshot_named(tx, target, self.name.snapshot())? {
+            Some(_) => Err(Error::exists("snapshot", &self.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the hidden data set what the plan says, and takes the snapshot. Returns the data set's id.
+    pub(super) fn land(&self, tx: &mut Transaction<'_>, plan: Plan, hidden: u64) -> Result<u64> {
+        let row = tx.find::<DatasetRow>(dataset_key(hidden))?.map(|(row, _)| row);
+        let fits = row.is_some_and(|row| row.hidden && row.origin == plan.base().unwrap_or(0));
+        if plan == Plan::Skip || !fits {
+            return self.refuse("things have changed here while it was received".into(), "send and receive it again");
+        }
+        let dataset = match plan {
+            Plan::Create { .. } => {
+                let name = self.name.dataset();
+                arrival::show(tx, hidden, self.names.parent(tx, &name, "received")?, name.leaf())?;
+                hidden
+            }
+            Plan::Continue { target, .. } => {
+                if arrival::is_modified(tx, target)? {
+                    branch::roll_back(tx, target)?;
+                }
+                arrival::replace(tx, target, hidden)?;
+                target
+            }
+            Plan::Overwrite { target } => {
+                arrival::overwrite(tx, target, hidden)?;
+                target
+            }
+            Plan::Skip => unreachable!("it was refused"),
+        };
+        let Begin { guid, creation, .. } = self.begin;
+        arrival::take_snapshot(tx, dataset, self.name.snapshot(), guid, creation)?;
+        Ok(dataset)
+    }
+
+    fn refuse<T>(&self, problem: String, remedy: &'static str) -> Result<T> {
+        Err(Error::NotReceived { name: self.name.to_string(), problem, remedy })
+    }
+}
+
+/// The snapshot with this guid, wherever in the pool it is.
+fn origin(tx: &Transaction<'_>, guid: Guid) -> Result<Option<u64>> {
+    for dataset in resolve::subtree(tx, ROOT)? {
+        if let Some(found) = arrival::snapshot_with(tx, dataset, guid)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}

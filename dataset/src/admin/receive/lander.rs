@@ -1,0 +1,182 @@
+//! Landing the streams of one package: each begins as a hidden data set, and ends as a snapshot, or leaves nothing.
+
+use std::sync::Arc;
+
+use pool::{env::Nanos, error::Error as PoolError};
+
+use super::{
+    Arrived, ArrivedSnapshot, Naming, ReceiveRequest,
+    judge::{Judge, Plan},
+};
+use crate::{
+    admin::{
+        create::CreateRequest,
+        datasets::Datasets,
+        destroy::DestroyRequest,
+        error::{Error, Result},
+        limits,
+        property::{self, Assignment},
+    },
+    catalogue::{Transaction, Value, kind},
+    lineage::arrival,
+    name::{DatasetName, SnapshotName},
+    property::Property,
+    stream::{Begin, Ground, Landing, Start, Totals},
+};
+
+/// Lands the streams of one package.
+pub(super) struct Lander<'a> {
+    datasets: &'a Arc<Datasets>,
+    request: ReceiveRequest,
+    current: Option<Current>,
+    /// What was created above the data sets in the package, the topmost first.
+    parents: Vec<DatasetName>,
+    /// What has arrived until now.
+    pub(super) arrived: Arrived,
+}
+
+/// The stream that is landing.
+struct Current {
+    hidden: u64,
+    snapshot: SnapshotName,
+    started: Nanos,
+}
+
+impl Landing for Lander<'_> {
+    type Error = Error;
+
+    fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
+        let snapshot = self.request.name(start, begin)?;
+        let engine = self.datasets.engine();
+        // What was changed lately is in the catalogue then, and is seen as a change.
+        engine.commit()?;
+        let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
+        let force = self.request.force || self.arrived.has(&snapshot);
+        let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force, start.streams == 1);
+        let parents = self.request.naming != Naming::Exact;
+        if parents && let Some(parent) = snapshot.dataset().parent() {
+            let request = CreateRequest { name: parent, parents, properties: Vec::new(), owner };
+            self.parents.extend(self.datasets.create(request)?);
+        }
+        let open = self.datasets.open_target(&judge)?;
+        let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self.datasets)?;
+        let hidden = self.datasets.run(move |tx| match judge.plan(tx)? {
+            Plan::Skip => Ok(None),
+            plan => arrival::begin(tx, plan.base(), guid).map(Some),
+        })?;
+        drop(quiet);
+        let Some(hidden) = hidden else { return Ok(None) };
+        self.current = Some(Current { hidden, snapshot, started: self.datasets.now() });
+        let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
+        let copies = self.copies()?;
+        Ok(Some(Ground { head: engine.open_head(hidden, Some((root, level))), copies }))
+    }
+
+    fn finish(&mut self, begin: &Begin, totals: &Totals) -> Result<()> {
+        let Some(Current { hidden, snapshot, started }) = &self.current else {
+            unreachable!("a stream ends after it began")
+        };
+        let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
+        let force = self.request.force || self.arrived.has(&name);
+        let names = self.datasets.names();
+        let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true);
+        // A data set that is in use is held still, so that what it shows changes at one instant.
+        let open = self.datasets.open_target(&judge)?;
+        let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self.datasets)?;
+        let (own, exclude) = (self.request.properties.clone(), self.request.exclude.clone());
+        let engine = self.datasets.engine().clone();
+        let target = self.datasets.run(move |tx| {
+            let plan = judge.plan(tx)?;
+            let dataset = judge.land(tx, plan, hidden)?;
+            // In the syncing context, all that was received is written.
+            let room = engine.available();
+            take_properties(tx, &judge, dataset, &exclude, room)?;
+            property::assign_all(tx, &judge.names, dataset, &own, true, room)?;
+            limits::check_landed(tx, &judge.names, dataset, room)?;
+            Ok(plan.target())
+        })?;
+        if let Some(dataset) = &open {
+            dataset.fs().tree_replaced().map_err(|errno| PoolError::damaged(name.as_str(), errno))?;
+        }
+        drop(quiet);
+        self.current = None;
+        self.arrived.replaced.extend(target);
+        let sent = begin.dataset.parse::<DatasetName>()?.snapshot(&begin.snapshot)?;
+        let (incremental, time) = (begin.base.is_some(), self.datasets.now() - started);
+        self.arrived.snapshots.push(ArrivedSnapshot { sent, name, incremental, totals: *totals, time });
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        let Some(Current { hidden, .. }) = self.current.take() else { return };
+        // The next import tries again.
+        if let Err(error) = self.datasets.run(move |tx| arrival::abandon(tx, hidden)) {
+            tracing::warn!("cannot destroy what a broken-off receive has left: {error}");
+            self.datasets.engine().close_head(hidden);
+        }
+    }
+}
+
+impl<'a> Lander<'a> {
+    pub(super) fn new(datasets: &'a Arc<Datasets>, request: ReceiveRequest) -> Lander<'a> {
+        Lander { datasets, request, current: None, parents: Vec::new(), arrived: Arrived::default() }
+    }
+
+    /// Destroys what was created above data sets that did not come, the lowest first. One that something has come below,
+    /// or that somebody uses, stays.
+    pub(super) fn destroy_parents(&mut self) {
+        while let Some(name) = self.parents.pop() {
+            let request = DestroyRequest { name: name.clone(), recursive: false, dependents: false };
+            if let Err(error) = self.datasets.destroy(request, false) {
+                tracing::debug!(%name, "stays, though it was created for a stream that did not come: {error}");
+            }
+        }
+    }
+
+    /// How many copies the blocks of the stream get: what the data set says, or the nearest one above it.
+    fn copies(&self) -> Result<u8> {
+        let Some(current) = &self.current else { return Ok(1) };
+        let names = self.datasets.names();
+        let set =
+            self.request.properties.iter().rev().find(|own| own.property == "copies").map(|own| own.value.clone());
+        let value = match set {
+            Some(value) => Some(value),
+            None => self.datasets.read(|tx| {
+                let mut at = Some(current.snapshot.dataset());
+                while let Some(name) = at {
+                    if let Some(id) = names.find(tx, &name)? {
+                        return Ok(property::effective(tx, &names, id)?.remove("copies").map(|valued| valued.value));
+                    }
+                    at = name.parent();
+                }
+                Ok(None)
+            })?,
+        };
+        Ok(value.and_then(|value| value.parse().ok()).unwrap_or(1).clamp(1, 3))
+    }
+}
+
+/// Keeps the properties that came with a stream, as received. One that this program does not know, or a limit that
+/// cannot be kept here, is left out: the data are worth more.
+fn take_properties(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64, exclude: &[String], room: u64) -> Result<()> {
+    for (name, value) in judge.begin.properties.iter().flatten() {
+        let Ok(property) = Property::of_dataset(name) else { continue };
+        let Ok(canonical) = property.parse_value(value, true) else { continue };
+        if exclude.iter().any(|excluded| excluded == name) {
+            continue;
+        }
+        if property::is_limit(property.name()) {
+            let own = Assignment { property: name.clone(), value: canonical };
+            match property::assign_all(tx, &judge.names, dataset, &[own], true, room) {
+                Err(Error::Limit { .. }) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+        } else {
+            let row = Value { name: property.name().to_owned(), value: Some(canonical) };
+            tx.put_named(dataset, kind::RECEIVED, &row)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Receiving: where a stream lands, whether it fits, and what it becomes.
+//!
+//! A stream fills a hidden data set ([`arrival`]). One request at its end, with the stream verified, makes it a data set
+//! or the new tree of one, takes the snapshot and sets what properties came along: so all of it is visible or nothing.
+//! What was checked at the beginning is checked again then, for much may have happened in between.
+//!
+//! ```text
+//! naming   what the data sets in a stream are called here
+//! judge    whether a stream fits what is there, and what becomes of it
+//! lander   landing the streams of one package, each at its beginning and at its end
+//! ```
+
+mod judge;
+mod lander;
+mod naming;
+
+use std::{io::Read, sync::Arc};
+
+use pool::env::Nanos;
+
+pub use self::naming::Naming;
+use self::{judge::Judge, lander::Lander};
+use super::{datasets::Datasets, error::Result, open::Dataset, property::Assignment};
+use crate::{
+    lineage::arrival,
+    name::{Name, SnapshotName},
+    stream::{self, Received, Totals},
+};
+
+/// What to receive into.
+#[derive(Clone, Debug)]
+pub struct ReceiveRequest {
+    /// The data set, or the snapshot if it is to be called otherwise than it was.
+    pub target: Name,
+    /// How names are made.
+    pub naming: Naming,
+    /// Whether to roll a data set back that was changed since its newest snapshot, or to overwrite one that has none.
+    pub force: bool,
+    /// Properties to set, whatever comes in the stream.
+    pub properties: Vec<Assignment>,
+    /// Properties in the stream not to take.
+    pub exclude: Vec<String>,
+    /// Who owns the root directories of data sets that are created above the target: user and group.
+    pub owner: (u32, u32),
+}
+
+/// What was received.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// The snapshots, in order.
+    pub snapshots: Vec<ArrivedSnapshot>,
+    /// Data sets that have another tree now: what a mount of one has cached is void.
+    pub replaced: Vec<u64>,
+    /// How much the stream held.
+    pub received: Received,
+}
+
+/// A snapshot that was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrivedSnapshot {
+    /// Its name where it was sent.
+    pub sent: SnapshotName,
+    /// Its name here.
+    pub name: SnapshotName,
+    /// Whether it came as an increment.
+    pub incremental: bool,
+    /// How much the stream held.
+    pub totals: Totals,
+    /// How long it took, in nanoseconds.
+    pub time: Nanos,
+}
+
+impl Datasets {
+    /// Receives a stream, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
+    /// were read. That some files of a data set were read since its newest snapshot is no reason to refuse an increment.
+    /// Says what arrived and whether that is all.
+    ///
+    /// # Errors
+    /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
+    /// leave: then nothing of it is visible, nor any data set that was made above it. Of several in a package those before
+    /// the one in question stay, and have arrived.
+    pub fn receive(
+        self: &Arc<Self>,
+        request: ReceiveRequest,
+        input: &mut dyn Read,
+        verifiers: usize,
+        progress: &mut dyn FnMut(u64),
+    ) -> (Arrived, Result<()>) {
+        let mut lander = Lander::new(self, request);
+        let received = stream::receive(input, &mut lander, verifiers, progress);
+        if received.is_err() {
+            lander.destroy_parents();
+        }
+        let mut arrived = lander.arrived;
+        let reloaded = if arrived.replaced.is_empty() { Ok(()) } else { self.reload_options() };
+        let result = received.and_then(|received| {
+            arrived.received = received;
+            reloaded
+        });
+        (arrived, result)
+    }
+
+    /// Reads the head of a stream and says what its first snapshot would be called, if it fits: a dry run.
+    pub fn plan_receive(&self, request: &ReceiveRequest, input: &mut dyn Read) -> Result<SnapshotName> {
+        let (start, begin) = stream::identify(input)?;
+        let name = request.name(&start, &begin)?;
+        let mut judge = Judge::new(self.names(), name.clone(), begin, request.force, start.streams == 1);
+        if !self.engine().read_only() {
+            self.engine().commit()?;
+        }
+        let open = self.open_target(&judge)?;
+        let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
+        judge.look(self)?;
+        self.read(|tx| judge.plan(tx))?;
+        Ok(name)
+    }
+
+    /// Destroys what receives have left that a crash or a failure broke off. To be called after an import, while nothing
+    /// is being received. Returns how many there were.
+    pub fn destroy_unfinished(&self) -> Result<usize> {
+        let unfinished = self.read(arrival::hidden)?;
+        for id in unfinished.clone() {
+            self.run(move |tx| arrival::abandon(tx, id))?;
+        }
+        Ok(unfinished.len())
+    }
+
+    /// Opens the data set that a stream is for, if it is there.
+    fn open_target(&self, judge: &Judge) -> Result<Option<Arc<Dataset>>> {
+        let name = judge.name.dataset();
+        match self.read(|tx| judge.names.find(tx, &name))? {
+            // A data set whose tree is damaged cannot be opened; then there is nobody to keep out.
+            Some(_) => Ok(self.open_dataset(&name).ok()),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Arrived {
+    /// Whether this package has brought the data set here, so that nobody else can have changed it on purpose.
+    fn has(&self, name: &SnapshotName) -> bool {
+        self.snapshots.iter().any(|snapshot| snapshot.name.dataset() == name.dataset())
+    }
+}

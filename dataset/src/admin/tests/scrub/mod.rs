@@ -1,0 +1,166 @@
+//! Damage is planted on the devices of a pool in use, and healed or named.
+
+mod names;
+mod readers;
+mod scrubs;
+
+use std::sync::Arc;
+
+use pool::{
+    device::{Device, MemoryDevice},
+    format::{key::Key, label::DATA_START, pointer::BlockPointer},
+    tree::{Event, Walker},
+    units::{MIB, Txg},
+    vdev::Counts,
+};
+use rustix::io::Errno;
+
+use crate::{
+    admin::{Assignment, Progress, ScrubStatus, Target, tests::world::World},
+    catalogue::{DatasetRow, dataset_key},
+    fs::{
+        ROOT,
+        key::{EXTENT, Ino},
+    },
+    lineage::{self, nodes},
+};
+
+const SIZE: u64 = 128 * MIB;
+/// Small, so that every scrub takes many steps.
+const BUDGET: u64 = 64 << 10;
+
+/// Nodes with their levels.
+type Nodes = Vec<(u8, BlockPointer)>;
+/// Blocks of items with their keys.
+type Items = Vec<(Key, BlockPointer)>;
+
+/// A pool and its devices.
+struct Bench {
+    world: World,
+    disks: Vec<Arc<MemoryDevice>>,
+}
+
+impl Bench {
+    /// A pool on so many devices; with two, nodes have two copies.
+    fn new(devices: usize, seed: u64) -> Bench {
+        let disks: Vec<_> = (0..devices).map(|n| Arc::new(MemoryDevice::new(format!("disk{n}"), SIZE))).collect();
+        let world = World::over(disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect(), seed);
+        Bench { world, disks }
+    }
+
+    fn set(&self, dataset: &str, property: &str, value: &str) {
+        let given = [Assignment { property: property.into(), value: value.into() }];
+        self.world.datasets.set(&[dataset.parse().unwrap()], &given).unwrap();
+    }
+
+    /// Spoils some bytes of a copy of a block.
+    fn spoil(&self, pointer: &BlockPointer, copy: usize) {
+        let storage = self.world.engine.storage();
+        let (vdev, offset) = storage.space.resolve(pointer.addresses[copy], pointer.stored).unwrap();
+        self.spoil_at(vdev.0 as usize, DATA_START + offset);
+        self.world.engine.cache().clear();
+    }
+
+    fn spoil_at(&self, disk: usize, at: u64) {
+        let mut bytes = [0; 16];
+        self.disks[disk].read_at(at, &mut bytes).unwrap();
+        self.disks[disk].write_at(at, &bytes.map(|byte| byte ^ 0x5a)).unwrap();
+    }
+
+    fn id(&self, name: &str) -> u64 {
+        match self.world.datasets.resolve(&name.parse().unwrap()).unwrap() {
+            Target::Dataset(id) | Target::Snapshot(id) => id,
+            Target::Bookmark(..) => unreachable!("nobody asks for one"),
+        }
+    }
+
+    fn ino(&self, dataset: &str, file: &str) -> Ino {
+        self.world.fs(dataset).lookup(ROOT, file.as_bytes()).unwrap().ino
+    }
+
+    /// The blocks of a data set as it is committed: its nodes with their levels, and its items' blocks with their keys.
+    fn blocks(&self, dataset: &str) -> (Nodes, Items) {
+        let id = self.id(dataset);
+        self.world.engine.commit().unwrap();
+        let (row, root) = self.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
+        let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
+        let (mut found, mut data) = (Vec::new(), Vec::new());
+        while let Some(event) = walker.next(|place| self.world.engine.load_node(place)).unwrap() {
+            let Event::Enter(place, node) = event else { continue };
+            found.push((place.level, place.pointer));
+            data.extend(nodes::items(&node).filter_map(|(leaf, item)| Some((item.key(), leaf.pointer(item)?))));
+        }
+        (found, data)
+    }
+
+    /// A block of a file's data.
+    fn data(&self, dataset: &str, file: &str) -> BlockPointer {
+        let ino = self.ino(dataset, file);
+        let is_its = |(key, _): &&(Key, BlockPointer)| (key.object, key.kind) == (ino, EXTENT);
+        self.blocks(dataset).1.iter().find(is_its).expect("the file has a block").1
+    }
+
+    fn read(&self, dataset: &str, file: &str) -> Result<Vec<u8>, Errno> {
+        let fs = self.world.fs(dataset);
+        let mut content = Vec::new();
+        fs.read(self.ino(dataset, file), 0, 1 << 20, &mut content)?;
+        Ok(content)
+    }
+
+    fn mend(&self) {
+        while self.world.datasets.mend_step().unwrap() == Progress::Worked {}
+    }
+
+    fn scrub(&self) -> ScrubStatus {
+        self.world.datasets.start_scrub().unwrap();
+        self.finish()
+    }
+
+    fn finish(&self) -> ScrubStatus {
+        while self.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
+        self.status()
+    }
+
+    fn status(&self) -> ScrubStatus {
+        self.world.datasets.scrub_status().unwrap().expect("there was a scrub")
+    }
+
+    /// The errors of all devices.
+    fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for vdev in self.world.engine.storage().vdevs.all() {
+            for counts in vdev.leaves().iter().map(|leaf| leaf.counters().snapshot()) {
+                sum.read_errors += counts.read_errors;
+                sum.write_errors += counts.write_errors;
+                sum.checksum_errors += counts.checksum_errors;
+            }
+        }
+        sum
+    }
+
+    fn clear(&self) {
+        for vdev in self.world.engine.storage().vdevs.all() {
+            vdev.leaves().iter().for_each(|leaf| leaf.counters().clear_errors());
+        }
+    }
+
+    /// Spoils one copy of everything that has more than one, another each time. Returns how many.
+    fn spoil_everything(&self) -> usize {
+        self.world.engine.commit().unwrap();
+        let report = lineage::check::check(&self.world.engine).unwrap();
+        let mut blocks: Vec<BlockPointer> = report.blocks.into_values().collect();
+        let (root, level) = self.world.engine.catalogue().clean_root().unwrap();
+        let mut walker = Walker::new(nodes::root(root, level), Key::MIN, Txg::ZERO);
+        while let Some(event) = walker.next(|place| self.world.engine.load_node(place)).unwrap() {
+            if let Event::Enter(place, _) = event {
+                blocks.push(place.pointer);
+            }
+        }
+        blocks.sort_by_key(|block| (block.addresses[0].chunk, block.addresses[0].sector));
+        blocks.retain(|block| block.copies > 1);
+        for (n, block) in blocks.iter().enumerate() {
+            self.spoil(block, n % usize::from(block.copies));
+        }
+        blocks.len()
+    }
+}

@@ -1,0 +1,208 @@
+//! Scrubs: they find everything, whatever happens to the pool meanwhile, and go on where they were.
+
+use std::sync::Arc;
+
+use pool::{
+    device::Device,
+    format::label::{BODY_AT, DATA_START, label_offsets, uberblock_offset},
+    space::OwnCursor,
+    vdev::Counts,
+};
+
+use super::{BUDGET, Bench, SIZE};
+use crate::{
+    admin::{
+        Error, Progress,
+        tests::world::{World, noise},
+    },
+    catalogue::{ScrubPosition, ScrubState},
+    fs::ROOT,
+};
+
+#[test]
+fn a_scrub_heals_every_structure_that_has_a_second_copy() {
+    let bench = Bench::new(2, 6);
+    bench.world.create("tank/a").unwrap();
+    bench.set("tank/a", "copies", "2");
+    bench.set("tank/a", "compression", "off");
+    for n in 0..300 {
+        bench.world.write("tank/a", &format!("a file with a name that takes some room {n}"), &noise(n + 1, 3000));
+    }
+    bench.world.snapshot("tank/a@one").unwrap();
+    bench.world.write("tank/a", "large", &noise(7, 1 << 20));
+    // Enough groups for checkpoints and a log of some length.
+    for n in 0..40 {
+        bench.world.write("tank", &format!("{n}"), &noise(n + 1, 9000));
+        bench.world.engine.commit().unwrap();
+    }
+    let planted = bench.spoil_everything();
+    assert!(planted > 50, "{planted}");
+    let space = {
+        let storage = bench.world.engine.storage();
+        let own = storage.space.own_blocks();
+        let blocks = own.table.into_iter().chain(own.checkpoints).chain(own.log);
+        for (n, block) in blocks.enumerate().filter(|(_, block)| block.places().len() > 1) {
+            let place = block.places()[n % block.places().len()];
+            bench.spoil_at(place.vdev.0 as usize, DATA_START + place.offset);
+        }
+        let all = storage.space.mend_own(&storage.vdevs, OwnCursor::default(), u64::MAX, false);
+        assert!(!all.bad.is_empty());
+        all.bad.len()
+    };
+    let committed = bench.world.engine.committed();
+    let [l0, l1, l2, l3] = label_offsets(SIZE);
+    for (disk, at) in [(0, l0 + BODY_AT + 40), (0, l2 + BODY_AT + 40), (1, l1 + BODY_AT + 40)] {
+        bench.spoil_at(disk, at);
+    }
+    bench.spoil_at(0, uberblock_offset(l1, committed) + 40);
+    bench.spoil_at(1, uberblock_offset(l3, committed) + 40);
+    bench.clear();
+    let status = bench.scrub();
+    assert_eq!((status.state, status.errors), (ScrubState::Finished, 0));
+    assert!(status.repaired > 5 * 4096, "{status:?}");
+    assert!(status.examined > 4 << 20, "{status:?}");
+    let found = bench.counts().checksum_errors;
+    assert!(found >= (planted + space) as u64, "{found} of {planted} and {space}");
+    bench.clear();
+    bench.world.judge();
+    let again = bench.scrub();
+    assert_eq!((again.repaired, again.errors), (0, 0));
+    assert_eq!(bench.counts(), Counts::default());
+}
+
+#[test]
+fn a_scrub_finds_everything_while_the_pool_changes() {
+    for seed in 1..=12 {
+        let bench = Bench::new(2, seed);
+        bench.world.create("tank/a").unwrap();
+        bench.world.create("tank/z").unwrap();
+        for name in ["tank/a", "tank/z"] {
+            bench.set(name, "copies", "2");
+            for n in 0..40 {
+                bench.world.write(name, &format!("file{n}"), &noise(n + 1, 9000));
+            }
+            bench.world.snapshot(&format!("{name}@0")).unwrap();
+            for n in 0..10 {
+                bench.world.remove(name, &format!("file{n}"));
+                bench.world.write(name, &format!("file{n}"), &noise(n + 99, 9000));
+            }
+        }
+        bench.world.clone("tank/a@0", "tank/b").unwrap();
+        bench.world.work();
+        bench.spoil_everything();
+        bench.world.datasets.start_scrub().unwrap();
+        let mut random = noise(seed, 4000).into_iter();
+        let mut next = || usize::from(random.next().expect("there is enough for all steps"));
+        let mut step = 0;
+        while bench.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {
+            step += 1;
+            assert!(step < 2000, "seed {seed}: the scrub does not end");
+            if step > 120 {
+                // Promotions that go on for ever would send it back for ever.
+                continue;
+            }
+            let name = ["tank/a", "tank/b", "tank/z"][next() % 3];
+            // Requests that are refused, because there is nothing to destroy or to promote, are part of it.
+            match next() % 7 {
+                0 => bench.world.snapshot(&format!("{name}@{step}")).unwrap(),
+                1 => bench.world.write(name, &format!("new{step}"), &noise(step, 20_000)),
+                2 => drop(bench.world.fs(name).unlink(ROOT, format!("file{}", next() % 40).as_bytes())),
+                3 => drop(bench.world.destroy(&format!("{name}@0"), false, false)),
+                4 => drop(bench.world.destroy(&format!("{name}@{}", next() as u64 % (step + 1)), false, false)),
+                5 => drop(bench.world.datasets.promote(&name.parse().unwrap())),
+                _ => drop(bench.world.rollback(&format!("{name}@0"), true, false)),
+            }
+            bench.world.engine.commit_anyway().unwrap();
+        }
+        assert!(step > 20, "seed {seed}: {step} steps");
+        assert_eq!(bench.status().errors, 0, "seed {seed}");
+        bench.world.work();
+        bench.world.judge();
+    }
+}
+
+#[test]
+fn a_paused_scrub_stays_so_over_export_and_goes_on_where_it_was() {
+    let mut bench = Bench::new(1, 7);
+    bench.world.write("tank", "large", &noise(1, 1 << 20));
+    let refused = |result: crate::admin::Result<()>| matches!(result, Err(Error::Scrub { .. }));
+    assert!(refused(bench.world.datasets.pause_scrub()));
+    assert!(refused(bench.world.datasets.stop_scrub()));
+    bench.world.datasets.start_scrub().unwrap();
+    assert!(refused(bench.world.datasets.start_scrub()));
+    for _ in 0..8 {
+        bench.world.datasets.scrub_step(BUDGET).unwrap();
+    }
+    bench.world.datasets.pause_scrub().unwrap();
+    let paused = bench.status();
+    assert_eq!((paused.state, paused.examined > 0), (ScrubState::Paused, true));
+    assert_eq!(bench.world.datasets.scrub_step(BUDGET).unwrap(), Progress::Idle);
+    bench.world.reopen();
+    assert_eq!(bench.status(), paused);
+    bench.world.datasets.start_scrub().unwrap();
+    assert_eq!((bench.status().examined, bench.status().start), (paused.examined, paused.start));
+    let whole = bench.finish();
+    assert_eq!(whole.state, ScrubState::Finished);
+    let again = bench.scrub();
+    assert!(again.start >= whole.end);
+    // The catalogue has become no smaller.
+    assert!(again.examined + (64 << 10) >= whole.examined, "{again:?} {whole:?}");
+    bench.world.datasets.start_scrub().unwrap();
+    bench.world.datasets.stop_scrub().unwrap();
+    assert_eq!(bench.status().state, ScrubState::Stopped);
+    bench.world.reopen();
+    assert_eq!(bench.status().state, ScrubState::Stopped);
+}
+
+#[test]
+fn a_crash_costs_a_scrub_what_came_after_it_was_saved() {
+    let bench = Bench::new(1, 8);
+    bench.set("tank", "copies", "2");
+    bench.world.write("tank", "large", &noise(1, 1 << 20));
+    bench.spoil_everything();
+    bench.world.datasets.start_scrub().unwrap();
+    for _ in 0..8 {
+        bench.world.datasets.scrub_step(BUDGET).unwrap();
+    }
+    bench.world.datasets.save_scrub().unwrap();
+    let saved = bench.status();
+    for _ in 0..4 {
+        bench.world.datasets.scrub_step(BUDGET).unwrap();
+    }
+    assert!(bench.status().examined > saved.examined);
+    let disks: Vec<_> = bench.disks.iter().map(|disk| Arc::new(disk.snapshot())).collect();
+    let world = World::open_all(disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect(), 9).unwrap();
+    let after = Bench { world, disks };
+    assert_eq!(after.status(), saved);
+    let done = after.finish();
+    assert_eq!((done.state, done.errors), (ScrubState::Finished, 0));
+    after.world.judge();
+}
+
+#[test]
+fn a_snapshot_that_goes_while_it_is_examined_leaves_nothing_unexamined() {
+    let bench = Bench::new(1, 14);
+    bench.world.create("tank/a").unwrap();
+    bench.set("tank/a", "copies", "2");
+    for n in 0..60 {
+        bench.world.write("tank/a", &format!("file{n}"), &noise(n + 1, 9000));
+    }
+    bench.world.snapshot("tank/a@1").unwrap();
+    // Where the first snapshot has been examined already when it goes, the second has blocks of its own.
+    (0..5).for_each(|n| bench.world.write("tank/a", &format!("file{n}"), &noise(n + 99, 9000)));
+    bench.world.snapshot("tank/a@2").unwrap();
+    bench.spoil_everything();
+    let (first, passed) = (bench.id("tank/a@1"), bench.ino("tank/a", "file5"));
+    bench.world.datasets.start_scrub().unwrap();
+    let is_in_the_midst = || match bench.status().position {
+        ScrubPosition::Datasets { member, cursor, .. } => member == first && cursor.0 > passed,
+        _ => false,
+    };
+    while !is_in_the_midst() {
+        assert_eq!(bench.world.datasets.scrub_step(BUDGET).unwrap(), Progress::Worked);
+    }
+    bench.world.destroy("tank/a@1", false, false).unwrap();
+    assert_eq!(bench.finish().errors, 0);
+    bench.world.work();
+    bench.world.judge();
+}

@@ -1,0 +1,345 @@
+//! The names of pools, data sets, snapshots and bookmarks.
+//!
+//! ```text
+//! tank                 a pool, and the data set at its root
+//! tank/home/ann        a data set
+//! tank/home@monday     a snapshot of it
+//! tank/home#monday     a bookmark of it
+//! tank/home@a%c,x      some of its snapshots: from a to c, and x
+//! ```
+//!
+//! The rules are those of ZFS: a component consists of letters, digits and `_ . : -`, is neither `.` nor `..`, the whole
+//! name has at most [`MAX_NAME`] bytes, and a pool's name begins with a letter and is no word of the vdev language.
+//! A value of one of these types is a valid name; nothing here knows whether it exists.
+//!
+//! With `serde` every type travels as its text and is validated again when it arrives.
+
+mod rules;
+mod set;
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use self::rules::{check_dataset, check_length, check_pair};
+pub use self::{
+    rules::{MAX_DEPTH, MAX_NAME, NameError, NameProblem, check_component, check_new_pool},
+    set::{SnapshotSet, SnapshotSpan},
+};
+
+/// The name of a data set; a pool's name is that of its root data set.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DatasetName(String);
+
+impl DatasetName {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The pool: the first component.
+    pub fn pool(&self) -> &str {
+        self.components().next().expect("a name has a component")
+    }
+
+    /// The components, the pool first.
+    pub fn components(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/')
+    }
+
+    /// The last component.
+    pub fn leaf(&self) -> &str {
+        self.components().last().expect("a name has a component")
+    }
+
+    /// Whether this is the root data set of its pool.
+    pub fn is_pool(&self) -> bool {
+        !self.0.contains('/')
+    }
+
+    /// The data set above, if this is not the root.
+    pub fn parent(&self) -> Option<DatasetName> {
+        self.0.rsplit_once('/').map(|(parent, _)| DatasetName(parent.to_owned()))
+    }
+
+    /// The data set of that name below this one.
+    pub fn child(&self, component: &str) -> Result<DatasetName, NameError> {
+        format!("{self}/{component}").parse()
+    }
+
+    /// Whether this is `other` or lies below it.
+    pub fn is_within(&self, other: &DatasetName) -> bool {
+        self.0.strip_prefix(&other.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// The name of a snapshot of this data set.
+    pub fn snapshot(&self, snapshot: &str) -> Result<SnapshotName, NameError> {
+        format!("{self}@{snapshot}").parse()
+    }
+
+    /// The name of a bookmark of this data set.
+    pub fn bookmark(&self, bookmark: &str) -> Result<BookmarkName, NameError> {
+        format!("{self}#{bookmark}").parse()
+    }
+}
+
+/// The name of a snapshot: `data set@snapshot`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SnapshotName {
+    text: String,
+    at: usize,
+}
+
+impl SnapshotName {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The data set it was taken of.
+    pub fn dataset(&self) -> DatasetName {
+        DatasetName(self.text[..self.at].to_owned())
+    }
+
+    /// The part after the `@`.
+    pub fn snapshot(&self) -> &str {
+        &self.text[self.at + 1..]
+    }
+}
+
+/// The name of a bookmark: `data set#bookmark`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BookmarkName {
+    text: String,
+    at: usize,
+}
+
+impl BookmarkName {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The data set it belongs to.
+    pub fn dataset(&self) -> DatasetName {
+        DatasetName(self.text[..self.at].to_owned())
+    }
+
+    /// The part after the `#`.
+    pub fn bookmark(&self) -> &str {
+        &self.text[self.at + 1..]
+    }
+}
+
+/// Any name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Name {
+    /// A data set.
+    Dataset(DatasetName),
+    /// A snapshot.
+    Snapshot(SnapshotName),
+    /// A bookmark.
+    Bookmark(BookmarkName),
+}
+
+impl Name {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Name::Dataset(name) => name.as_str(),
+            Name::Snapshot(name) => name.as_str(),
+            Name::Bookmark(name) => name.as_str(),
+        }
+    }
+
+    /// The data set, or the one the snapshot or bookmark belongs to.
+    pub fn dataset(&self) -> DatasetName {
+        match self {
+            Name::Dataset(name) => name.clone(),
+            Name::Snapshot(name) => name.dataset(),
+            Name::Bookmark(name) => name.dataset(),
+        }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &str {
+        let text = self.as_str();
+        &text[..text.find(['/', '@', '#']).unwrap_or(text.len())]
+    }
+}
+
+impl FromStr for DatasetName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        check_length(text)?;
+        if let Some(at) = text.find(['@', '#']) {
+            let delimiter = text[at..].chars().next().expect("found there");
+            return Err(NameError::new(text, at, NameProblem::NotDataset(delimiter)));
+        }
+        check_dataset(text, text)?;
+        Ok(DatasetName(text.to_owned()))
+    }
+}
+
+impl FromStr for SnapshotName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let at = check_pair(text, '@', NameProblem::NotSnapshot)?;
+        Ok(SnapshotName { text: text.to_owned(), at })
+    }
+}
+
+impl FromStr for BookmarkName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let at = check_pair(text, '#', NameProblem::NotBookmark)?;
+        Ok(BookmarkName { text: text.to_owned(), at })
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        match text.find(['@', '#']).map(|at| text.as_bytes()[at]) {
+            None => text.parse().map(Name::Dataset),
+            Some(b'@') => text.parse().map(Name::Snapshot),
+            Some(_) => text.parse().map(Name::Bookmark),
+        }
+    }
+}
+
+/// The conversions that every name type shares: to and from its text.
+macro_rules! text_conversions {
+    ($($type:ident),*) => {$(
+        impl TryFrom<String> for $type {
+            type Error = NameError;
+
+            fn try_from(text: String) -> Result<Self, NameError> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.to_string()
+            }
+        }
+    )*};
+}
+
+text_conversions!(DatasetName, SnapshotName, BookmarkName, Name, SnapshotSet);
+
+/// `Display` for the types that are their text.
+macro_rules! display_text {
+    ($($type:ident),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    )*};
+}
+
+display_text!(DatasetName, SnapshotName, BookmarkName, Name);
+
+impl From<DatasetName> for Name {
+    fn from(name: DatasetName) -> Name {
+        Name::Dataset(name)
+    }
+}
+
+impl From<SnapshotName> for Name {
+    fn from(name: SnapshotName) -> Name {
+        Name::Snapshot(name)
+    }
+}
+
+impl From<BookmarkName> for Name {
+    fn from(name: BookmarkName) -> Name {
+        Name::Bookmark(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem<T: FromStr<Err = NameError> + fmt::Debug>(text: &str) -> (usize, NameProblem) {
+        let error = text.parse::<T>().unwrap_err();
+        (error.at, error.problem)
+    }
+
+    #[test]
+    fn a_dataset_knows_its_parts() {
+        let name: DatasetName = "tank/home/ann".parse().unwrap();
+        assert_eq!((name.pool(), name.leaf(), name.is_pool()), ("tank", "ann", false));
+        assert_eq!(name.parent().unwrap().as_str(), "tank/home");
+        assert_eq!(name.snapshot("a").unwrap().dataset(), name);
+        let home: DatasetName = "tank/home".parse().unwrap();
+        let homes: DatasetName = "tank/homes".parse().unwrap();
+        assert!(name.is_within(&home) && home.is_within(&home));
+        assert!(!homes.is_within(&home));
+    }
+
+    #[test]
+    fn errors_say_what_and_where() {
+        assert_eq!(problem::<DatasetName>(""), (0, NameProblem::Empty));
+        assert_eq!(problem::<DatasetName>("/tank"), (0, NameProblem::LeadingSlash));
+        assert_eq!(problem::<DatasetName>("tank/"), (4, NameProblem::TrailingSlash));
+        assert_eq!(problem::<DatasetName>("tank//a"), (5, NameProblem::EmptyComponent));
+        assert_eq!(problem::<DatasetName>("tank/a b"), (6, NameProblem::Character(' ')));
+        assert_eq!(problem::<DatasetName>("tank/.."), (5, NameProblem::Dots));
+        assert_eq!(problem::<DatasetName>("1tank"), (0, NameProblem::PoolLetter));
+        assert_eq!(problem::<DatasetName>("tank@a"), (4, NameProblem::NotDataset('@')));
+        assert_eq!(problem::<DatasetName>(&"a".repeat(256)), (255, NameProblem::TooLong));
+        assert_eq!(problem::<SnapshotName>("tank"), (4, NameProblem::NotSnapshot));
+        assert_eq!(problem::<SnapshotName>("tank#a"), (4, NameProblem::NotSnapshot));
+        assert_eq!(problem::<SnapshotName>("tank@a@b"), (6, NameProblem::SecondDelimiter));
+        assert_eq!(problem::<SnapshotName>("tank@a/b"), (6, NameProblem::Character('/')));
+        assert_eq!(problem::<BookmarkName>("tank#"), (5, NameProblem::EmptyComponent));
+        let text = "tank/a!b".parse::<DatasetName>().unwrap_err().to_string();
+        assert_eq!(text, "invalid character '!' in name (at character 7 of 'tank/a!b')");
+    }
+
+    #[test]
+    fn words_of_the_vdev_language_name_no_pool() {
+        for name in ["mirror", "mirror0", "raidz2", "draid", "spares", "log", "cache", "special"] {
+            assert_eq!(check_new_pool(name).unwrap_err().problem, NameProblem::PoolReserved, "{name}");
+        }
+        assert!(check_new_pool("logs").is_ok());
+        assert_eq!(check_new_pool("tank/a").unwrap_err().at, 4);
+    }
+
+    #[test]
+    fn snapshot_sets_print_as_they_were_read() {
+        for text in ["tank/a@x", "tank@a%b", "tank@a%,x,%b", "tank@%"] {
+            assert_eq!(text.parse::<SnapshotSet>().unwrap().to_string(), text);
+        }
+        assert_eq!("tank@x".parse::<SnapshotSet>().unwrap().single().unwrap().as_str(), "tank@x");
+        assert_eq!("tank@x%".parse::<SnapshotSet>().unwrap().single(), None);
+        assert_eq!(problem::<SnapshotSet>("tank@a,"), (7, NameProblem::EmptyComponent));
+        assert_eq!(problem::<SnapshotSet>("tank@a%b%c"), (8, NameProblem::Character('%')));
+    }
+
+    proptest::proptest! {
+        /// Whatever is accepted prints as it was read, and nothing panics.
+        #[test]
+        fn any_text_is_a_name_or_an_error(text in "[a-z/@#%,. \u{e4}!]{0,12}") {
+            if let Ok(name) = text.parse::<Name>() {
+                proptest::prop_assert_eq!(name.to_string(), text.clone());
+                proptest::prop_assert!(name.as_str().starts_with(name.pool()));
+            }
+            if let Ok(set) = text.parse::<SnapshotSet>() {
+                proptest::prop_assert_eq!(set.to_string(), text);
+            }
+        }
+    }
+}

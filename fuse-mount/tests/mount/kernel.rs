@@ -1,0 +1,138 @@
+//! What the kernel asks, and what it remembers.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File, OpenOptions},
+    io::{ErrorKind, Write},
+};
+
+use dataset::fs::{Caller, ROOT};
+use fuse_mount::{Opcode, SnapDir};
+
+use crate::{names, support::Mounted};
+
+#[test]
+fn opening_and_closing_need_no_request() {
+    let Some(mounted) = Mounted::new() else { return };
+    let counters = mounted.mount.counters();
+    for i in 0..10 {
+        let path = mounted.path().join(format!("f{i}"));
+        fs::write(&path, b"x").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+        names(mounted.path());
+    }
+    for opcode in [Opcode::Open, Opcode::OpenDir, Opcode::Flush] {
+        assert!(counters.get(opcode) <= 1, "{}: {:?}", opcode.name(), counters.seen());
+    }
+    assert_eq!(counters.get(Opcode::Release), 0, "{:?}", counters.seen());
+    assert_eq!(counters.get(Opcode::Create), 10);
+}
+
+#[test]
+fn absent_names_and_listings_are_remembered() {
+    let Some(mounted) = Mounted::new() else { return };
+    let counters = mounted.mount.counters();
+    let path = mounted.path().join("absent");
+    assert!(!path.exists());
+    let lookups = counters.get(Opcode::Lookup);
+    assert!(!path.exists());
+    assert_eq!(counters.get(Opcode::Lookup), lookups);
+    fs::write(&path, b"x").unwrap();
+    assert!(path.exists());
+    for _ in 0..2 {
+        assert_eq!(names(mounted.path()), ["absent"]);
+    }
+    let listings = counters.get(Opcode::ReadDir) + counters.get(Opcode::ReadDirPlus);
+    assert_eq!(names(mounted.path()), ["absent"]);
+    assert_eq!(counters.get(Opcode::ReadDir) + counters.get(Opcode::ReadDirPlus), listings);
+    fs::remove_file(&path).unwrap();
+    assert!(names(mounted.path()).is_empty());
+}
+
+#[test]
+fn large_directories_are_listed_once_and_whole() {
+    let Some(mounted) = Mounted::with(|options| options.snapdir = SnapDir::Visible) else { return };
+    let expected: HashSet<String> = (0..3000).map(|i| format!("a rather long file name {i}")).collect();
+    for name in &expected {
+        File::create(mounted.path().join(name)).unwrap();
+    }
+    let listed = names(mounted.path());
+    assert_eq!(listed.len(), 3001);
+    assert_eq!(listed[0], ".zfs");
+    assert_eq!(listed.into_iter().skip(1).collect::<HashSet<_>>(), expected);
+}
+
+#[test]
+fn a_changed_file_system_is_seen_at_once() {
+    let Some(mounted) = Mounted::new() else { return };
+    let root = mounted.path();
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/kept"), b"before").unwrap();
+    fs::write(root.join("d/deleted"), b"x").unwrap();
+    fs::rename(root.join("d"), root.join("before")).unwrap();
+    let before = mounted.remember();
+    fs::rename(root.join("before"), root.join("d")).unwrap();
+    fs::write(root.join("d/kept"), b"after it").unwrap();
+    fs::remove_file(root.join("d/deleted")).unwrap();
+    assert!(!root.join("d/deleted").exists());
+    fs::write(root.join("d/new"), b"x").unwrap();
+    let mut open = OpenOptions::new().read(true).write(true).open(root.join("d/new")).unwrap();
+    names(root);
+    names(&root.join("d"));
+
+    let change = mounted.mount.begin_change();
+    mounted.roll_back(before);
+    change.finish();
+
+    assert_eq!(names(root), ["before"]);
+    assert_eq!(names(&root.join("before")), ["deleted", "kept"]);
+    assert_eq!(fs::read(root.join("before/kept")).unwrap(), b"before");
+    assert_eq!(fs::read(root.join("before/deleted")).unwrap(), b"x");
+    assert!(!root.join("before/new").exists());
+    assert!(!root.join("d").exists());
+    let stale = open.write(b"into a file that is gone").unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::StaleNetworkFileHandle);
+    // May take over the number of the file that is gone.
+    fs::write(root.join("before/newer"), b"untouched").unwrap();
+    assert!(open.write(b"into a file that is gone").is_err());
+    assert_eq!(fs::read(root.join("before/newer")).unwrap(), b"untouched");
+}
+
+#[test]
+fn a_change_leaves_mounts_below_where_they_are() {
+    let Some(mounted) = Mounted::new() else { return };
+    let Some(inner) = Mounted::new() else { return };
+    let root = mounted.path();
+    fs::create_dir_all(root.join("a/b")).unwrap();
+    fs::write(root.join("a/kept"), b"before").unwrap();
+    let before = mounted.remember();
+    fs::write(root.join("a/kept"), b"after it").unwrap();
+    fs::write(root.join("a/new"), b"x").unwrap();
+    let Ok(()) = rustix::mount::mount_bind(inner.path(), root.join("a/b")) else { return };
+    fs::write(root.join("a/b/inner"), b"x").unwrap();
+    names(&root.join("a"));
+
+    let change = mounted.mount.begin_change();
+    mounted.roll_back(before);
+    change.finish();
+
+    let seen = (names(&root.join("a")), names(&root.join("a/b")), fs::read(root.join("a/kept")).unwrap());
+    rustix::mount::unmount(root.join("a/b"), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(seen, (vec!["b".to_owned(), "kept".to_owned()], vec!["inner".to_owned()], b"before".to_vec()));
+    assert!(!root.join("a/new").exists());
+    assert!(mounted.mount.is_mounted());
+}
+
+#[test]
+fn changes_made_by_others_can_be_announced() {
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path().join("f");
+    assert!(!path.exists());
+    let attr = mounted.file_system.create(&Caller { uid: 0, gid: 0 }, ROOT, b"f", 0o644, true).unwrap();
+    mounted.file_system.write(attr.ino, 0, b"one", false).unwrap();
+    mounted.mount.entry_changed(ROOT, b"f");
+    assert_eq!(fs::read(&path).unwrap(), b"one");
+    mounted.file_system.write(attr.ino, 0, b"other", false).unwrap();
+    mounted.mount.object_changed(attr.ino);
+    assert_eq!(fs::read(&path).unwrap(), b"other");
+}

@@ -1,0 +1,17 @@
+//! A real mount: what programs see, what the kernel asks and what it keeps.
+
+mod files;
+mod kernel;
+mod mounting;
+mod snapshots;
+mod support;
+
+use std::{fs, path::Path};
+
+/// The names in a directory, sorted.
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

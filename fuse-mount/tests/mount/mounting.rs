@@ -1,0 +1,72 @@
+//! Mounts as such: what the mount table says of one, and how one ends.
+
+use std::{
+    fs::{self, File},
+    io::{ErrorKind, Write},
+    os::unix::fs::MetadataExt,
+    process::Command,
+    time::Duration,
+};
+
+use fuse_mount::{Error, FS_TYPE, Unmount, detach_dead, mounts};
+
+use crate::{names, support::Mounted};
+
+#[test]
+fn space_and_source_are_shown() {
+    let Some(mounted) = Mounted::new() else { return };
+    let stat = rustix::fs::statvfs(mounted.path()).unwrap();
+    assert!(stat.f_blocks >= stat.f_bfree && stat.f_bfree >= stat.f_bavail && stat.f_bavail > 0);
+    assert_eq!(stat.f_namemax, 255);
+    let output = Command::new("df").arg("-T").arg(mounted.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let fields: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(fields[..2], ["tank/home", FS_TYPE]);
+    let found = mounts().unwrap().into_iter().find(|listed| listed.mountpoint == mounted.path()).unwrap();
+    assert_eq!(found.dataset, "tank/home");
+    assert!(!detach_dead(mounted.path()).unwrap(), "it is alive");
+}
+
+#[test]
+fn a_busy_mount_is_refused_and_can_be_forced() {
+    let Some(mounted) = Mounted::new() else { return };
+    let mut file = File::create(mounted.path().join("f")).unwrap();
+    assert!(matches!(mounted.mount.unmount(Unmount::Normal), Err(Error::Busy { .. })));
+    file.write_all(b"it still works").unwrap();
+    mounted.mount.unmount(Unmount::Force).unwrap();
+    assert!(mounted.mount.has_ended());
+    assert_eq!(file.write_all(b"x").unwrap_err().kind(), ErrorKind::NotConnected);
+    assert!(names(mounted.path()).is_empty(), "the bare directory");
+}
+
+#[test]
+fn unmounting_gives_everything_back() {
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path().join("f");
+    let file = File::create(&path).unwrap();
+    let ino = file.metadata().unwrap().ino();
+    fs::remove_file(&path).unwrap();
+    assert!(mounted.file_system.getattr(ino).is_ok());
+    mounted.mount.unmount(Unmount::Force).unwrap();
+    assert!(mounted.file_system.getattr(ino).is_err());
+    mounted.mount.unmount(Unmount::Normal).unwrap();
+}
+
+#[test]
+fn an_unmount_by_somebody_else_is_noticed() {
+    let Some(mounted) = Mounted::new() else { return };
+    assert!(!mounted.mount.wait(Duration::from_millis(10)));
+    let status = Command::new("umount").arg(mounted.path()).status().unwrap();
+    assert!(status.success());
+    assert!(mounted.mount.wait(Duration::from_secs(5)));
+    mounted.mount.unmount(Unmount::Normal).unwrap();
+}
+
+#[test]
+fn a_read_only_mount_refuses_changes() {
+    let Some(mounted) = Mounted::with(|options| options.readonly = true) else { return };
+    let refused = fs::write(mounted.path().join("f"), b"x").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    let listed = mounts().unwrap().into_iter().find(|listed| listed.mountpoint == mounted.path()).unwrap();
+    assert!(listed.flags.split(',').any(|flag| flag == "ro"));
+}

@@ -1,0 +1,99 @@
+//! Admission: how much may be dirty, how fast writers may go on, and whether there is room for what they bring.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use super::Engine;
+use crate::{
+    error::{Error, Result},
+    space::Class,
+    units::Txg,
+};
+
+impl Engine {
+    /// See [`Head::take_turn`](crate::txg::Head::take_turn).
+    pub(in crate::txg) fn take_turn(&self, bytes: u64) -> Result<()> {
+        self.wait_for_turn(bytes)?;
+        self.throttle.add_work(*self.enter(), bytes);
+        Ok(())
+    }
+
+    /// See [`Head::admit_in_turn`](crate::txg::Head::admit_in_turn).
+    pub(in crate::txg) fn admit(&self, bytes: u64) -> Result<()> {
+        self.writable()?;
+        // What the bytes may take: they may not compress, and whole sectors and nodes come on top.
+        let bytes = bytes.next_multiple_of(self.sector().into()) + bytes / 64;
+        self.wait_for_room(bytes)?;
+        self.relieve(|| self.throttle.data.is_full(bytes))?;
+        self.throttle.data.add(*self.enter(), bytes);
+        Ok(())
+    }
+
+    /// Counts an update in `txg`, with the nodes that it made dirty, in bytes of memory.
+    pub(in crate::txg) fn count_update(&self, txg: Txg, bytes: usize) {
+        self.throttle.add_update(txg, bytes as u64 * u64::from(self.metadata_copies()));
+    }
+
+    /// Slows who changes nodes when many are dirty, and commits first when too many are: also what frees space changes
+    /// nodes, and a commit must find room for all that it has to write. To be called without locks.
+    pub(in crate::txg) fn pace(&self) -> Result<()> {
+        if self.log.is_applying() {
+            return Ok(());
+        }
+        let nodes = &self.throttle.nodes;
+        let room = self.storage.space.free_for(Class::Metadata) / 2;
+        nodes.set_limit(room.min(self.throttle.data.limit()).max(1 << 20));
+        self.wait_for_turn(0)?;
+        self.relieve(|| nodes.is_full(0))
+    }
+
+    /// Has a commit come if much is dirty and, if somebody makes it, waits for the turn of so much work.
+    fn wait_for_turn(&self, work: u64) -> Result<()> {
+        let throttle = &self.throttle;
+        if throttle.is_light() {
+            return Ok(());
+        }
+        if throttle.is_worth_a_commit(*self.enter()) {
+            self.kick();
+        }
+        if !self.attended.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Some(turn) = throttle.queue(work, self.env.uptime()) else { return Ok(()) };
+        while let Some(wait) = throttle.wait(turn, self.env.uptime()) {
+            self.env.sleep(wait);
+            self.writable()?;
+        }
+        Ok(())
+    }
+
+    /// The last resort against too much that is dirty: waits for the commit that is under way and, if that did not help,
+    /// makes one.
+    fn relieve(&self, is_full: impl Fn() -> bool) -> Result<()> {
+        // A commit that is suspended may not end; then it depends on the pool whether writers wait for it.
+        while is_full() && self.syncing.try_lock_for(Duration::from_millis(20)).is_none() {
+            self.writable()?;
+        }
+        if is_full() { self.commit().map(drop) } else { Ok(()) }
+    }
+
+    /// Space that was freed becomes free for use only some commits later; before the pool is called full, they are made.
+    fn wait_for_room(&self, bytes: u64) -> Result<()> {
+        for _ in 0..4 {
+            if self.available() >= bytes {
+                return Ok(());
+            }
+            let frees_to_come = self.touched.load(Ordering::Relaxed) || self.storage.space.totals().deferred > 0;
+            if !frees_to_come && self.throttle.data.dirty() == 0 {
+                break;
+            }
+            self.storage.space.give_up_holds();
+            self.commit_anyway()?;
+        }
+        if self.available() >= bytes { Ok(()) } else { Err(Error::OutOfSpace) }
+    }
+
+    /// How many bytes of data there is room for, should nothing compress.
+    pub fn available(&self) -> u64 {
+        self.storage.space.free_for(Class::Data).saturating_sub(self.throttle.data.dirty())
+    }
+}

@@ -1,0 +1,188 @@
+//! Commits: who makes them, who waits for them, and what follows from one that failed.
+//!
+//! Whoever needs a commit makes it, and those who come meanwhile share the next. Where a committer runs, it is the one who
+//! makes them, and the others wait for it.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::Receiver;
+
+use super::Engine;
+use crate::{
+    error::{Error, Result},
+    space::Hold,
+    txg::sync,
+    units::Txg,
+    vdev::Suspension,
+};
+
+/// Commits that others have asked the committer for. Whoever asks draws a number; a commit that begins later serves all
+/// numbers drawn before.
+#[derive(Default)]
+pub(super) struct Orders {
+    has_committer: bool,
+    drawn: u64,
+    served: u64,
+    /// One of them wants a commit even if nothing has changed.
+    anyway: bool,
+}
+
+impl Engine {
+    /// The newest committed transaction group.
+    pub fn committed(&self) -> Txg {
+        Txg(self.committed.load(Ordering::Acquire))
+    }
+
+    /// Brings everything done before the call to stable storage. Callers that come together share a commit.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`] if the pool is suspended, or becomes so meanwhile, and nobody is to wait for its end. What was
+    /// done before the call is committed nevertheless when the pool is resumed.
+    pub fn commit(&self) -> Result<Txg> {
+        self.commit_if(false)
+    }
+
+    /// As [`Engine::commit`], but waits neither for the end of a suspension nor longer than `patience`: then there is no
+    /// commit, yet.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`] if the pool is suspended, or becomes so meanwhile.
+    pub fn commit_within(&self, patience: Duration) -> Result<Option<Txg>> {
+        let end = Instant::now() + patience;
+        let mut orders = self.orders.lock();
+        orders.drawn += 1;
+        let number = orders.drawn;
+        while orders.has_committer && orders.served < number {
+            self.not_failed()?;
+            if let Some(why) = self.suspension().reason() {
+                return Err(Error::Suspended(why));
+            }
+            let _ = self.kick.try_send(());
+            if self.settled.wait_until(&mut orders, end).timed_out() {
+                return Ok(None);
+            }
+        }
+        let is_served = orders.served >= number;
+        drop(orders);
+        self.not_failed()?;
+        if is_served { Ok(Some(self.committed())) } else { self.commit_here(false).map(Some) }
+    }
+
+    /// Commits even if nothing has changed: what was freed becomes free for use two commits later.
+    pub fn commit_anyway(&self) -> Result<Txg> {
+        self.commit_if(true)
+    }
+
+    /// Commits on this thread, or has the committer do it and waits.
+    fn commit_if(&self, anyway: bool) -> Result<Txg> {
+        let mut orders = self.orders.lock();
+        orders.drawn += 1;
+        orders.anyway |= anyway;
+        let number = orders.drawn;
+        while orders.has_committer {
+            if orders.served >= number {
+                return self.not_failed().map(|()| self.committed());
+            }
+            self.not_failed()?;
+            self.not_suspended()?;
+            // A full channel means that the committer has been told.
+            let _ = self.kick.try_send(());
+            self.settled.wait(&mut orders);
+        }
+        drop(orders);
+        self.commit_here(anyway)
+    }
+
+    /// Commits on this thread, whatever else there is.
+    fn commit_here(&self, anyway: bool) -> Result<Txg> {
+        let target = *self.gate.read();
+        let _syncing = self.syncing.lock();
+        if self.committed() >= target || self.read_only {
+            return Ok(self.committed());
+        }
+        self.not_failed()?;
+        if !anyway && !self.touched.load(Ordering::Relaxed) {
+            return Ok(self.committed());
+        }
+        assert!(!self.log.is_applying(), "the intent log is put back before anything is committed");
+        self.storage.space.ease_holds();
+        let unwinding = FailOnPanic(self);
+        let outcome = Suspension::patiently(|| sync::run(self));
+        std::mem::forget(unwinding);
+        match outcome {
+            Ok(txg) => {
+                self.throttle.committed(txg, self.env.uptime());
+                self.committed.store(txg.0, Ordering::Release);
+                self.log.committed(txg);
+                self.heads.lock().values().for_each(|head| head.forget_frozen());
+                Ok(txg)
+            }
+            Err(error) => {
+                self.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Holds the last committed state, and has `find` look for what it needs of it while nobody commits.
+    pub(crate) fn hold_committed<T>(&self, find: impl FnOnce(Txg) -> Result<T>) -> Result<(Arc<Hold>, T)> {
+        let _syncing = self.syncing.lock();
+        let committed = self.committed();
+        let hold = self.storage.space.hold(committed);
+        Ok((hold, find(committed)?))
+    }
+
+    /// From now on there is, or is no more, a thread that calls [`Engine::serve`] when it is told to.
+    pub(in crate::txg) fn set_committer(&self, has_committer: bool) {
+        self.orders.lock().has_committer = has_committer;
+        self.tell();
+    }
+
+    /// Makes the commits that were asked for, on the committer's thread.
+    pub(in crate::txg) fn serve(&self) -> Result<Txg> {
+        let (drawn, anyway) = {
+            let mut orders = self.orders.lock();
+            (orders.drawn, std::mem::take(&mut orders.anyway))
+        };
+        let outcome = self.commit_here(anyway);
+        self.orders.lock().served = drawn;
+        self.tell();
+        outcome
+    }
+
+    /// Has everybody who waits for a commit look again.
+    pub(super) fn tell(&self) {
+        // Whoever has looked and is about to wait holds the lock.
+        drop(self.orders.lock());
+        self.settled.notify_all();
+    }
+
+    /// Told when a commit should come soon. Who asks for this will commit then, until [`Engine::unattended`].
+    pub(in crate::txg) fn attend(&self) -> Receiver<()> {
+        self.attended.store(true, Ordering::Relaxed);
+        self.kicked.clone()
+    }
+
+    /// Nobody listens to kicks any more.
+    pub(in crate::txg) fn unattended(&self) {
+        self.attended.store(false, Ordering::Relaxed);
+    }
+
+    /// Asks for a commit soon.
+    pub(in crate::txg) fn kick(&self) {
+        // A full channel means that the committer has been told.
+        let _ = self.kick.try_send(());
+    }
+}
+
+/// A group whose sync panicked is lost: its changes are in no tree that a later commit would write. None may follow.
+struct FailOnPanic<'a>(&'a Engine);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.fail(&Error::Closed("the thread that committed has panicked".into()));
+    }
+}

@@ -1,0 +1,51 @@
+//! Records that workers store while their group is open or has just been frozen, so that less is left for sync.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::{space::Class, tree::Record, units::Txg};
+
+impl Engine {
+    /// See [`Head::submit`](crate::txg::Head::submit).
+    pub(in crate::txg) fn submit(self: &Arc<Self>, record: &Arc<Record>) {
+        if !self.take_off(record.txg()) {
+            return;
+        }
+        let Some(bytes) = record.seal() else { return self.land(record.txg()) };
+        let (engine, record) = (self.clone(), record.clone());
+        self.workers.spawn(move || {
+            engine.store_early(&record, bytes);
+            engine.land(record.txg());
+        });
+    }
+
+    fn store_early(&self, record: &Record, bytes: Arc<Vec<u8>>) {
+        match self.storage.write_blocks(record.txg(), Class::Data, &[record.payload(bytes)]) {
+            Ok(pointers) => record.stored(pointers[0], self.sector()),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Counts a record that a worker will store, unless its group is frozen: then sync stores what is left of it.
+    fn take_off(&self, txg: Txg) -> bool {
+        let gate = self.enter();
+        let open = *gate == txg;
+        if open {
+            self.in_flight.lock()[(txg.0 % 2) as usize] += 1;
+        }
+        open
+    }
+
+    fn land(&self, txg: Txg) {
+        self.in_flight.lock()[(txg.0 % 2) as usize] -= 1;
+        self.landed.notify_all();
+    }
+
+    /// Waits until no worker stores a record of `txg`, which must be frozen.
+    pub(in crate::txg) fn wait_landed(&self, txg: Txg) {
+        let mut in_flight = self.in_flight.lock();
+        while in_flight[(txg.0 % 2) as usize] > 0 {
+            self.landed.wait(&mut in_flight);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! An opened pool: what its parts share.
+//!
+//! The engine owns the devices, the cache, the catalogue and the open trees. Its gate holds the number of the open
+//! transaction group: whoever changes anything holds it shared for as long as the change takes, and quiescing closes it
+//! for an instant.
+//!
+//! ```text
+//! opening     what it takes to open one
+//! commit      who makes commits, and who waits for them
+//! admission   how much may be dirty, and whether there is room
+//! reading     blocks and nodes, through the cache
+//! early       records that are stored before sync
+//! ```
+
+mod admission;
+mod commit;
+mod early;
+mod opening;
+mod reading;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use crossbeam_channel::{Receiver, Sender};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+
+use self::commit::Orders;
+pub(super) use self::opening::CATALOGUE_LEVEL;
+pub use self::opening::{Ancestry, Opening, Settings};
+pub(crate) use self::opening::{REPEATS, state_of};
+use crate::{
+    block::{cache::BlockCache, storage::Storage},
+    env::Env,
+    error::{Error, Result},
+    format::pointer::BlockPointer,
+    space::SpaceTotals,
+    tree::Root,
+    txg::{durable::Log, head::Head, still::Suspects, sync::SyncClient, throttle::Throttle, workers::Workers},
+    units::{Guid, Txg},
+    vdev::Suspension,
+};
+
+/// The number under which the catalogue is open. No data set has it.
+pub const CATALOGUE: u64 = 0;
+
+/// An opened pool: devices, space, cache, transaction groups and the catalogue.
+pub struct Engine {
+    guid: Guid,
+    pub(super) storage: Storage,
+    cache: BlockCache,
+    env: Arc<dyn Env>,
+    pub(super) workers: Workers,
+    pub(super) throttle: Throttle,
+    pub(super) log: Log,
+    read_only: bool,
+    pub(super) ancestry: Ancestry,
+    /// The open transaction group. Changes hold it shared; quiescing takes it.
+    gate: RwLock<Txg>,
+    /// Whether anything has happened in the open group that a commit must write.
+    touched: AtomicBool,
+    committed: AtomicU64,
+    pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
+    catalogue: OnceLock<Arc<Head>>,
+    client: OnceLock<Arc<dyn SyncClient>>,
+    /// Held by whoever is committing, or keeps others from it.
+    pub(super) syncing: Mutex<()>,
+    pub(super) suspects: Suspects,
+    /// Held by whoever writes labels.
+    pub(crate) labelling: Mutex<()>,
+    /// Records that workers are storing, by the parity of their group.
+    pub(super) in_flight: Mutex<[usize; 2]>,
+    /// Told when records have got their addresses.
+    pub(super) landed: Condvar,
+    /// Why the pool takes no changes any more.
+    failed: OnceLock<String>,
+    kick: Sender<()>,
+    kicked: Receiver<()>,
+    /// What the committer is asked for, while there is one.
+    orders: Mutex<Orders>,
+    settled: Condvar,
+    /// Whether somebody commits when kicked. Without, writers run free until they have to commit themselves.
+    attended: AtomicBool,
+}
+
+impl Engine {
+    /// Names who takes part in each sync. To be called once, before anything is changed.
+    pub fn set_client(&self, client: Arc<dyn SyncClient>) {
+        assert!(self.client.set(client).is_ok(), "an engine has one client");
+    }
+
+    pub(super) fn client(&self) -> Option<&Arc<dyn SyncClient>> {
+        self.client.get()
+    }
+
+    /// The pool's guid.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// The clock and randomness that the pool was opened with.
+    pub fn env(&self) -> &dyn Env {
+        &*self.env
+    }
+
+    /// The devices and their space.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// The unit of allocation, in bytes.
+    pub fn sector(&self) -> u32 {
+        self.storage.sector
+    }
+
+    /// How many copies a data set's nodes have: two if they can lie on different devices.
+    pub fn metadata_copies(&self) -> u8 {
+        if self.storage.vdevs.count() > 1 { 2 } else { 1 }
+    }
+
+    /// Whether the pool was opened to be read only.
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The cache of nodes and data.
+    pub fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    /// Changes the bounds of cache and dirty data, in bytes.
+    pub fn tune(&self, cache: u64, dirty: u64) {
+        self.cache.set_capacity(cache);
+        self.throttle.set_limit(dirty);
+    }
+
+    /// The catalogue. Anybody may read it; only sync changes it.
+    pub fn catalogue(&self) -> &Arc<Head> {
+        self.catalogue.get().expect("the catalogue is opened with the engine")
+    }
+
+    /// Opens the tree at `root`, or an empty one that the open transaction group makes, under a number that no other
+    /// open tree has. What changes in it is written with each commit.
+    pub fn open_head(self: &Arc<Self>, id: u64, root: Option<(BlockPointer, u8)>) -> Arc<Head> {
+        let gate = self.enter();
+        let dirty = root.is_none();
+        let root = root.map_or_else(|| Root::empty(*gate), |(pointer, level)| Root::stored(pointer, level));
+        let head = Head::new(id, Arc::downgrade(self), root, dirty);
+        let before = self.heads.lock().insert(id, head.clone());
+        assert!(before.is_none(), "tree {id} is open already");
+        self.touched.fetch_or(dirty, Ordering::Relaxed);
+        head
+    }
+
+    /// Opens a tree that never changes: a snapshot's.
+    pub fn open_frozen(self: &Arc<Self>, id: u64, root: BlockPointer, level: u8) -> Arc<Head> {
+        Head::new(id, Arc::downgrade(self), Root::stored(root, level), false)
+    }
+
+    /// Closes a tree: who still has it cannot change it any more. What has changed since the last commit is lost, so the
+    /// tree's owner excludes changes and commits first, or has dropped the tree.
+    pub fn close_head(&self, id: u64) {
+        if let Some(head) = self.heads.lock().remove(&id) {
+            head.close();
+        }
+    }
+
+    /// Runs `f` while the open transaction group stays open, and has the group committed even if nothing else changes.
+    pub fn with_open_txg<T>(&self, f: impl FnOnce(Txg) -> T) -> T {
+        let gate = self.enter();
+        self.touch();
+        f(*gate)
+    }
+
+    /// How many worker threads there are.
+    pub fn worker_count(&self) -> usize {
+        self.workers.count()
+    }
+
+    /// The devices' space.
+    pub fn space_totals(&self) -> SpaceTotals {
+        self.storage.space.totals()
+    }
+
+    /// Closes the gate, opens the next transaction group, and hands the one that was open and all that changed in it to
+    /// `freeze`, which must not wait for anything.
+    pub(super) fn quiesce<T>(&self, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
+        let mut gate = self.gate.write();
+        self.touched.store(false, Ordering::Relaxed);
+        let txg = *gate;
+        let frozen = freeze(txg);
+        self.throttle.syncing(txg, self.env.uptime());
+        *gate = txg.next();
+        (txg, frozen)
+    }
+
+    /// Keeps the open transaction group open.
+    pub(super) fn enter(&self) -> RwLockReadGuard<'_, Txg> {
+        self.gate.read()
+    }
+
+    pub(super) fn touch(&self) {
+        if !self.touched.load(Ordering::Relaxed) {
+            self.touched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether errors of the devices have suspended the pool.
+    pub fn suspension(&self) -> &Suspension {
+        self.storage.vdevs.suspension()
+    }
+
+    /// Fails if the pool is suspended and nobody is to wait for its end.
+    fn not_suspended(&self) -> Result<()> {
+        let suspension = self.suspension();
+        match suspension.is_suspended() && !suspension.is_waiting() {
+            true => Err(Error::Suspended(suspension.reason().unwrap_or_default())),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails if the pool takes no changes.
+    pub fn writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::Closed("it was imported read-only".into()));
+        }
+        self.not_failed()?;
+        self.not_suspended()
+    }
+
+    /// Fails if a commit has failed for good.
+    pub(crate) fn not_failed(&self) -> Result<()> {
+        self.failed.get().map_or(Ok(()), |why| Err(Error::Closed(why.clone())))
+    }
+
+    /// Why a commit has failed for good, if one has: then only importing the pool again helps.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
+    /// Gives up what was not committed: whoever waits for a suspended device gets an error, and the pool takes no more
+    /// changes.
+    pub fn abandon(&self) {
+        let _ = self.failed.set("what was not committed was given up".into());
+        self.suspension().abandon();
+        self.storage.vdevs.devices().iter().for_each(|device| device.give_up());
+        self.tell();
+    }
+
+    /// Takes no more changes. A failed commit leaves the last committed state on the devices and nobody knows how much
+    /// of the next: going on from memory would promise what may not be kept.
+    pub(super) fn fail(&self, error: &Error) {
+        tracing::error!("the pool takes no more changes: {error}");
+        // If another failure came first, that one is told.
+        let _ = self.failed.set(format!("a commit has failed: {error}"));
+        self.tell();
+    }
+}

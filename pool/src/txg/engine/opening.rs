@@ -1,0 +1,139 @@
+//! Opening an engine: what it takes, and what an uberblock says beside where the catalogue is.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU64},
+};
+
+use crossbeam_channel::bounded;
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::{CATALOGUE, Engine};
+use crate::{
+    block::{cache::BlockCache, storage::Storage},
+    env::Env,
+    format::{
+        intent::Entry,
+        uberblock::{Epoch, Uberblock},
+    },
+    tree::Root,
+    txg::{durable::Log, head::Head, still::Suspects, throttle::Throttle, workers::Workers},
+    units::{Guid, Txg},
+};
+
+/// What an operator may tune.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The bound of the cache, in bytes.
+    pub cache: u64,
+    /// The bound of dirty data, in bytes.
+    pub dirty: u64,
+    /// Worker threads; 0 has everything run on the caller's thread.
+    pub workers: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let workers = std::thread::available_parallelism().map_or(2, usize::from);
+        Settings { cache: 256 << 20, dirty: 128 << 20, workers }
+    }
+}
+
+/// Which import of a pool commits, and which state it opened: see [`crate::format::uberblock`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ancestry {
+    /// The import that commits.
+    pub epoch: Epoch,
+    /// The import whose state it opened.
+    pub parent: Epoch,
+    /// The transaction group of that state.
+    pub forked_at: Txg,
+}
+
+/// The kind of the uberblock's counter that holds the level of the catalogue's root.
+pub(in crate::txg) const CATALOGUE_LEVEL: u8 = 0;
+
+/// The kind of the uberblock's counter that holds the transaction group whose state it repeats, if that is not its own: a
+/// pool that went back, see [`crate::admin::rewind`].
+pub(crate) const REPEATS: u8 = 1;
+
+/// The transaction group that wrote the state that an uberblock stands for.
+pub(crate) fn state_of(uberblock: &Uberblock) -> Txg {
+    match uberblock.counter(REPEATS) {
+        0 => uberblock.txg,
+        earlier => Txg(earlier),
+    }
+}
+
+/// All that it takes to open an engine.
+pub struct Opening {
+    /// The pool's guid.
+    pub guid: Guid,
+    /// The devices and their space.
+    pub storage: Storage,
+    /// The newest uberblock; `None` for a pool that is just being made.
+    pub uberblock: Option<Uberblock>,
+    /// Where the states committed from now on descend from.
+    pub ancestry: Ancestry,
+    /// The transaction group to begin with: above every one that was ever used.
+    pub first: Txg,
+    /// Whether nothing may be written at all.
+    pub read_only: bool,
+    /// What the intent log holds beyond the uberblock's state.
+    pub log: Vec<Entry>,
+}
+
+impl Engine {
+    /// Opens an engine. A pool that is just being made gets an empty catalogue and needs a first commit.
+    pub fn open(opening: Opening, env: Arc<dyn Env>, settings: Settings) -> Arc<Engine> {
+        let Opening { guid, storage, uberblock, ancestry, first, read_only, log } = opening;
+        let committed = uberblock.as_ref().map_or(first.back(1), |uberblock| uberblock.txg);
+        let root = match &uberblock {
+            Some(uberblock) => Root::stored(uberblock.catalogue, catalogue_level(uberblock)),
+            None => Root::empty(first),
+        };
+        let (kick, kicked) = bounded(1);
+        let engine = Arc::new(Engine {
+            guid,
+            storage,
+            cache: BlockCache::new(settings.cache),
+            env,
+            workers: Workers::new(settings.workers),
+            throttle: Throttle::new(settings.dirty),
+            log: Log::new(uberblock.as_ref().and_then(|uberblock| uberblock.log), log),
+            read_only,
+            ancestry,
+            gate: RwLock::new(first),
+            touched: AtomicBool::new(uberblock.is_none()),
+            committed: AtomicU64::new(committed.0),
+            heads: Mutex::default(),
+            catalogue: OnceLock::new(),
+            client: OnceLock::new(),
+            syncing: Mutex::default(),
+            suspects: Suspects::default(),
+            labelling: Mutex::default(),
+            in_flight: Mutex::default(),
+            landed: Condvar::new(),
+            failed: OnceLock::new(),
+            kick,
+            kicked,
+            orders: Mutex::default(),
+            settled: Condvar::new(),
+            attended: AtomicBool::new(false),
+        });
+        let weak = Arc::downgrade(&engine);
+        engine.storage.vdevs.suspension().watch(move || {
+            if let Some(engine) = weak.upgrade() {
+                engine.tell();
+            }
+        });
+        let catalogue = Head::new(CATALOGUE, Arc::downgrade(&engine), root, uberblock.is_none());
+        assert!(engine.catalogue.set(catalogue).is_ok());
+        engine
+    }
+}
+
+/// A level too high to be one, from an uberblock that lies, is refused when the root is read.
+fn catalogue_level(uberblock: &Uberblock) -> u8 {
+    u8::try_from(uberblock.counter(CATALOGUE_LEVEL)).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,67 @@
+//! Reading blocks and nodes: through the cache, verified, and with bad copies noted where an open tree refers to them.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::{
+    error::{Error, Result},
+    format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
+    tree::{Miss, Node, verify_place},
+    txg::still::{Place, Suspect},
+};
+
+impl Engine {
+    /// The content of a block, verified and decompressed, through the cache.
+    pub fn read_block(&self, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+        if let Some(bytes) = self.cache.data(pointer) {
+            return Ok(bytes);
+        }
+        let bytes = Arc::new(self.storage.read_block(pointer)?);
+        self.cache.keep_data(pointer, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// The same for a block that belongs to an item of an open tree: a bad copy will be looked at again.
+    pub(in crate::txg) fn read_item(&self, tree: u64, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+        if let Some(bytes) = self.cache.data(pointer) {
+            return Ok(bytes);
+        }
+        let suspect = Suspect { tree, place: Place::Item(key), pointer: *pointer };
+        let bytes = Arc::new(self.storage.read_block_noting(pointer, || self.suspects.add(suspect))?);
+        self.cache.keep_data(pointer, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// The bytes of a block as they are stored, verified.
+    pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
+        self.storage.read_stored(pointer)
+    }
+
+    /// Reads a node that is not in memory.
+    pub fn load_node(&self, miss: &Miss) -> Result<Arc<Node>> {
+        self.load_node_noting(miss, || {})
+    }
+
+    /// The same for a node of an open tree: a bad copy will be looked at again.
+    pub(in crate::txg) fn load_node_of(&self, tree: u64, miss: &Miss) -> Result<Arc<Node>> {
+        let suspect = Suspect { tree, place: Place::of(miss), pointer: miss.pointer };
+        self.load_node_noting(miss, || self.suspects.add(suspect))
+    }
+
+    fn load_node_noting(&self, miss: &Miss, bad: impl FnMut()) -> Result<Arc<Node>> {
+        if let Some(node) = self.cache.node(&miss.pointer) {
+            // A pointer that lies may lead to a node that is here by right, in another place.
+            verify_place(&node, miss.pointer.birth, miss).map_err(|problem| Error::damaged("tree node", problem))?;
+            return Ok(node);
+        }
+        if miss.pointer.logical as usize > NODE_MAX {
+            return Err(Error::damaged("tree node", format!("it is said to have {} bytes", miss.pointer.logical)));
+        }
+        let bytes = self.storage.read_block_noting(&miss.pointer, bad)?;
+        let decoded = Node::decode(&bytes);
+        let placed = decoded.and_then(|(node, txg)| verify_place(&node, txg, miss).map(|()| node));
+        let node = Arc::new(placed.map_err(|problem| Error::damaged("tree node", problem))?);
+        self.cache.keep_node(&miss.pointer, node.clone());
+        Ok(node)
+    }
+}

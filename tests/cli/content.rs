@@ -1,0 +1,137 @@
+//! What goes into a pool and comes out of it without a mount: streams, and single files.
+
+use insta::assert_snapshot;
+
+use crate::{filters, furnished};
+
+#[test]
+fn streams_are_announced_and_received() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.fs(&["snapshot", "tank/home@tuesday"]);
+    assert_snapshot!(lab.session(&[
+        "fs send -n -v tank/home@tuesday",
+        "fs send -n -v -i @monday tank/home@tuesday",
+        "fs send -n -P -I @monday tank/home@tuesday",
+        "fs send tank/home@never",
+        "fs send -i @never tank/home@tuesday",
+        "fs send tank/home",
+    ]), @r"
+    $ fs send -n -v tank/home@tuesday
+    full send of tank/home@tuesday estimated size is [SIZE]
+    total estimated size is [SIZE]
+    [exit 0]
+    $ fs send -n -v -i @monday tank/home@tuesday
+    send from @monday to tank/home@tuesday estimated size is [SIZE]
+    total estimated size is [SIZE]
+    [exit 0]
+    $ fs send -n -P -I @monday tank/home@tuesday
+    incremental	monday	tank/home@tuesday	[SIZE]
+    size	[SIZE]
+    [exit 0]
+    $ fs send tank/home@never
+    fs: cannot open 'tank/home@never': dataset does not exist
+    [exit 1]
+    $ fs send -i @never tank/home@tuesday
+    fs: cannot open 'tank/home@never': dataset does not exist
+    [exit 1]
+    $ fs send tank/home
+    fs: cannot send 'tank/home': a snapshot's name has an '@': data set@snapshot (at character 10 of 'tank/home')
+    [exit 1]
+    ");
+    let stream = lab.run("fs", &["send", "tank/home@monday"]);
+    assert_eq!(stream.code, Some(0), "{}", stream.stderr);
+    let receive = |words: &[&str], stream: &[u8]| lab.feed("fs", words, stream).told() + "\n";
+    let mut damaged = stream.stdout.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    let said = [
+        receive(&["receive", "tank/copy"], b""),
+        receive(&["receive", "tank/copy"], b"no stream"),
+        receive(&["receive", "tank/home"], &stream.stdout),
+        receive(&["receive", "tank/none/copy"], &stream.stdout),
+        receive(&["receive", "-n", "-v", "tank/copy"], &stream.stdout),
+        receive(&["receive", "tank/copy"], &stream.stdout),
+        receive(&["receive", "tank/copy"], &stream.stdout),
+    ];
+    assert_snapshot!(said.concat(), @r"
+    fs: cannot receive into 'tank/copy': the stream ends too early, at byte 0 in record 0: send it again
+    [exit 1]
+    fs: cannot receive into 'tank/copy': this is not a Cenote stream: give the output of 'fs send'
+    [exit 1]
+    fs: cannot receive 'tank/home@monday': this very snapshot is here already
+      nothing is to be done
+    [exit 1]
+    fs: cannot receive into 'tank/none/copy': parent does not exist
+      use -p to create the data sets above it
+    [exit 1]
+    would receive full stream of tank/copy@monday into tank/copy@monday
+    [exit 0]
+    [exit 0]
+    fs: cannot receive 'tank/copy@monday': this very snapshot is here already
+      nothing is to be done
+    [exit 1]
+    ");
+    assert!(receive(&["receive", "tank/other"], &damaged).ends_with("[exit 1]\n"));
+    assert_snapshot!(lab.shown("fs list -H -t all -o name -r tank"), @r"
+    tank
+    tank/copy
+    tank/copy@monday
+    tank/home
+    tank/home@monday
+    tank/home@tuesday
+    [exit 0]
+    ");
+}
+
+#[test]
+fn files_are_copied_and_read_without_a_mount() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
+        "fs ls tank/home",
+        "fs ls tank/home@monday:/",
+        "fs ls tank/home:/none",
+        "fs cat tank/home:/none",
+        "fs cat tank/home:/",
+        "fs cp none tank/home:/",
+        "fs cp text text",
+        "fs cp tank/home:/first tank/home@monday:/third",
+        "fs cp -r state tank/home:/state",
+        "fs ls tank/home:/state",
+        "fs cat tank/none:/first",
+    ]), @r"
+    $ fs ls tank/home
+    first
+    second
+    [exit 0]
+    $ fs ls tank/home@monday:/
+    first
+    [exit 0]
+    $ fs ls tank/home:/none
+    fs: cannot list 'tank/home:/none': No such file or directory
+    [exit 1]
+    $ fs cat tank/home:/none
+    fs: cannot read 'tank/home:/none': No such file or directory
+    [exit 1]
+    $ fs cat tank/home:/
+    fs: cannot read 'tank/home:/': Is a directory
+    [exit 1]
+    $ fs cp none tank/home:/
+    fs: cannot copy '[LAB]/none': No such file or directory
+    [exit 1]
+    $ fs cp text text
+    fs: one side of a copy is in a pool (DATASET:/PATH), the other on this machine
+      between data sets: fs send | fs receive, or copy out and in
+    [exit 2]
+    $ fs cp tank/home:/first tank/home@monday:/third
+    fs: cannot copy to 'tank/home@monday': it is read-only
+    [exit 1]
+    $ fs cp -r state tank/home:/state
+    [exit 0]
+    $ fs ls tank/home:/state
+    pools
+    [exit 0]
+    $ fs cat tank/none:/first
+    fs: cannot open 'tank/none': dataset does not exist
+    [exit 1]
+    ");
+}

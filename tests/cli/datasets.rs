@@ -1,0 +1,217 @@
+//! Data sets in lists, and the values and sources of their properties; the same in JSON.
+
+use insta::assert_snapshot;
+
+use crate::{filters, furnished};
+
+#[test]
+fn data_sets_are_listed() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
+        "fs list",
+        "fs list -t all -o name,used,refer,compression,type",
+        "fs list -d 0 -o name tank",
+        "fs list -H -p -t snapshot -o name,referenced",
+        "fs list -S name -o name",
+        "fs list -t bookmark",
+    ]), @r"
+    $ fs list
+    NAME       USED  AVAIL  REFER  MOUNTPOINT
+    tank        20K  53.3M     4K  none
+    tank/home   16K  53.3M    12K  none
+    [exit 0]
+    $ fs list -t all -o name,used,refer,compression,type
+    NAME              USED  REFER  COMPRESS  TYPE
+    tank               20K     4K  on        filesystem
+    tank/home          16K    12K  zstd-3    filesystem
+    tank/home@monday    4K     8K  -         snapshot
+    [exit 0]
+    $ fs list -d 0 -o name tank
+    NAME
+    tank
+    [exit 0]
+    $ fs list -H -p -t snapshot -o name,referenced
+    tank/home@monday	8192
+    [exit 0]
+    $ fs list -S name -o name
+    NAME
+    tank/home
+    tank
+    [exit 0]
+    $ fs list -t bookmark
+    no datasets available
+    [exit 0]
+    ");
+    assert_snapshot!(lab.shown("fs list -j -o name,used tank/home"), @r#"
+    {
+      "output_version": {
+        "command": "fs list",
+        "vers_major": 0,
+        "vers_minor": 1
+      },
+      "datasets": {
+        "tank/home": {
+          "name": "tank/home",
+          "type": "FILESYSTEM",
+          "pool": "tank",
+          "createtxg": "[TXG]",
+          "properties": {
+            "used": {
+              "value": "16K",
+              "source": {
+                "type": "NONE",
+                "data": "-"
+              }
+            }
+          }
+        }
+      }
+    }
+    [exit 0]
+    "#);
+    assert_snapshot!(lab.shown("fs get -j compression,used tank/home"), @r#"
+    {
+      "output_version": {
+        "command": "fs get",
+        "vers_major": 0,
+        "vers_minor": 1
+      },
+      "datasets": {
+        "tank/home": {
+          "name": "tank/home",
+          "type": "FILESYSTEM",
+          "pool": "tank",
+          "createtxg": "[TXG]",
+          "properties": {
+            "compression": {
+              "value": "zstd-3",
+              "source": {
+                "type": "LOCAL",
+                "data": "-"
+              }
+            },
+            "used": {
+              "value": "16K",
+              "source": {
+                "type": "NONE",
+                "data": "-"
+              }
+            }
+          }
+        }
+      }
+    }
+    [exit 0]
+    "#);
+}
+
+#[test]
+fn properties_have_values_and_sources() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.shown("fs get all tank/home"), @r"
+    NAME       PROPERTY              VALUE                  SOURCE
+    tank/home  type                  filesystem             -
+    tank/home  creation              [DATE]  -
+    tank/home  used                  16K                    -
+    tank/home  available             53.3M                  -
+    tank/home  referenced            12K                    -
+    tank/home  compressratio         1.86x                  -
+    tank/home  mounted               no                     -
+    tank/home  quota                 none                   default
+    tank/home  reservation           none                   default
+    tank/home  recordsize            128K                   default
+    tank/home  mountpoint            none                   inherited from tank
+    tank/home  checksum              on                     default
+    tank/home  compression           zstd-3                 local
+    tank/home  atime                 on                     default
+    tank/home  devices               on                     default
+    tank/home  exec                  on                     default
+    tank/home  setuid                on                     default
+    tank/home  readonly              off                    default
+    tank/home  snapdir               hidden                 default
+    tank/home  acltype               off                    default
+    tank/home  createtxg             [TXG]  -
+    tank/home  canmount              on                     default
+    tank/home  xattr                 on                     default
+    tank/home  copies                1                      default
+    tank/home  refquota              none                   default
+    tank/home  refreservation        none                   default
+    tank/home  guid                  [GUID]  -
+    tank/home  usedbysnapshots       4K                     -
+    tank/home  usedbydataset         12K                    -
+    tank/home  usedbychildren        0B                     -
+    tank/home  usedbyrefreservation  0B                     -
+    tank/home  objsetid              3                      -
+    tank/home  sync                  standard               default
+    tank/home  refcompressratio      2.47x                  -
+    tank/home  written               8K                     -
+    tank/home  logicalused           [SIZE]  -
+    tank/home  logicalreferenced     [SIZE]  -
+    tank/home  relatime              on                     default
+    tank/home  snapshots_changed     [DATE]  -
+    [exit 0]
+    ");
+    assert_snapshot!(lab.session(&[
+        "fs create tank/home/ann",
+        "fs set atime=off me:backup=daily tank/home",
+        "fs get -r -t filesystem atime,compression,me:backup tank",
+        "fs get -s local all tank/home",
+        "fs inherit compression tank/home",
+        "fs inherit me:backup tank/home",
+        "fs get -H compression,me:backup tank/home",
+        "fs inherit quota tank/home",
+        "fs set quota=20M refquota=10M tank/home",
+        "fs get -p quota,refquota tank/home",
+        "fs set quota=1K tank/home",
+        "fs get checksum tank/home@monday",
+    ]), @r"
+    $ fs create tank/home/ann
+    [exit 0]
+    $ fs set atime=off me:backup=daily tank/home
+    [exit 0]
+    $ fs get -r -t filesystem atime,compression,me:backup tank
+    NAME           PROPERTY     VALUE   SOURCE
+    tank           atime        on      default
+    tank           compression  on      default
+    tank           me:backup    -       -
+    tank/home      atime        off     local
+    tank/home      compression  zstd-3  local
+    tank/home      me:backup    daily   local
+    tank/home/ann  atime        off     inherited from tank/home
+    tank/home/ann  compression  zstd-3  inherited from tank/home
+    tank/home/ann  me:backup    daily   inherited from tank/home
+    [exit 0]
+    $ fs get -s local all tank/home
+    NAME       PROPERTY     VALUE   SOURCE
+    tank/home  compression  zstd-3  local
+    tank/home  atime        off     local
+    tank/home  me:backup    daily   local
+    [exit 0]
+    $ fs inherit compression tank/home
+    [exit 0]
+    $ fs inherit me:backup tank/home
+    [exit 0]
+    $ fs get -H compression,me:backup tank/home
+    tank/home	compression	on	default
+    tank/home	me:backup	-	-
+    [exit 0]
+    $ fs inherit quota tank/home
+    fs: 'quota' property cannot be inherited
+      to be without it: fs set quota=none DATASET
+    [exit 2]
+    $ fs set quota=20M refquota=10M tank/home
+    [exit 0]
+    $ fs get -p quota,refquota tank/home
+    NAME       PROPERTY  VALUE     SOURCE
+    tank/home  quota     20971520  local
+    tank/home  refquota  10485760  local
+    [exit 0]
+    $ fs set quota=1K tank/home
+    fs: cannot set quota of 'tank/home' to 1024: 20480 bytes are used or reserved
+    [exit 1]
+    $ fs get checksum tank/home@monday
+    NAME              PROPERTY  VALUE  SOURCE
+    tank/home@monday  checksum  -      -
+    [exit 0]
+    ");
+}

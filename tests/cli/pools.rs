@@ -1,0 +1,284 @@
+//! A pool from its making to its end: what is listed, its state, its properties and its history; the same in JSON.
+
+use insta::assert_snapshot;
+
+use crate::{
+    filters,
+    lab::{Lab, told::filters_for_paths},
+};
+
+#[test]
+fn a_pool_is_made_shown_and_destroyed() {
+    let (lab, _filters) = (Lab::mountless(), filters_for_paths().bind_to_scope());
+    assert_snapshot!(lab.session(&[
+        "pool create -n tank 64M:tank.img",
+        "pool list",
+        "pool create -m none tank 64M:tank.img",
+        "pool list",
+        "pool list -H -p -o name,size,health",
+        "pool list -v tank",
+        "pool status",
+        "pool status -x",
+    ]), @r"
+    $ pool create -n tank 64M:tank.img
+    would create 'tank' with the following layout:
+
+    	tank
+    	  [LAB]/tank.img
+    [exit 0]
+    $ pool list
+    no pools available
+    [exit 0]
+    $ pool create -m none tank 64M:tank.img
+    [exit 0]
+    $ pool list
+    NAME  SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG  CAP  DEDUP  HEALTH  ALTROOT
+    tank  62M  624K  61.4M  -  -  0%  0%  1.00x  ONLINE  -
+    [exit 0]
+    $ pool list -H -p -o name,size,health
+    tank	65011712	ONLINE
+    [exit 0]
+    $ pool list -v tank
+    NAME  SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG  CAP  DEDUP  HEALTH  ALTROOT
+    tank  62M  624K  61.4M  -  -  0%  0%  1.00x  ONLINE  -
+      [LAB]/tank.img  62M  600K  61.4M  -  -  0%  0.9%  -  ONLINE  -
+    [exit 0]
+    $ pool status
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/tank.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    $ pool status -x
+    all pools are healthy
+    [exit 0]
+    ");
+    assert_snapshot!(lab.session(&[
+        "pool get -H all tank",
+        "pool set comment=attic tank",
+        "pool get comment,autoexpand tank",
+        "pool get -H -o value ashift tank",
+    ]), @r"
+    $ pool get -H all tank
+    tank	size	62M	-
+    tank	capacity	0%	-
+    tank	altroot	-	-
+    tank	health	ONLINE	-
+    tank	guid	[GUID]	-
+    tank	version	-	-
+    tank	dedupratio	1.00x	-
+    tank	free	61.4M	-
+    tank	allocated	624K	-
+    tank	readonly	off	default
+    tank	ashift	12	local
+    tank	comment	-	default
+    tank	failmode	wait	default
+    tank	expandsize	-	-
+    tank	autoexpand	off	default
+    tank	freeing	0B	-
+    tank	leaked	0B	-
+    tank	checkpoint	-	-
+    tank	fragmentation	0%	-
+    tank	cache_size	256M	default
+    tank	dirty_limit	128M	default
+    [exit 0]
+    $ pool set comment=attic tank
+    [exit 0]
+    $ pool get comment,autoexpand tank
+    NAME  PROPERTY  VALUE  SOURCE
+    tank  comment  attic  local
+    tank  autoexpand  off  default
+    [exit 0]
+    $ pool get -H -o value ashift tank
+    12
+    [exit 0]
+    ");
+    assert_snapshot!(lab.session(&[
+        "pool history tank",
+        "pool add -n tank 64M:more.img",
+        "pool add tank 64M:more.img",
+        "pool list -H -o name,size",
+        "pool sync",
+        "pool export tank",
+        "pool list",
+        "pool import -d .",
+        "pool check -d . tank",
+        "pool import -d . tank attic",
+        "pool destroy attic",
+        "pool list",
+    ]), @r"
+    $ pool history tank
+    History for 'tank':
+    [DATE] pool create -m none tank 64M:tank.img
+    [DATE] pool set comment=attic tank
+
+    [exit 0]
+    $ pool add -n tank 64M:more.img
+    would update 'tank' to the following configuration:
+
+    	tank
+    	  [LAB]/tank.img
+    	  [LAB]/more.img
+    [exit 0]
+    $ pool add tank 64M:more.img
+    [exit 0]
+    $ pool list -H -o name,size
+    tank	124M
+    [exit 0]
+    $ pool sync
+    [exit 0]
+    $ pool export tank
+    [exit 0]
+    $ pool list
+    no pools available
+    [exit 0]
+    $ pool import -d .
+      pool: tank
+      id: [GUID]
+     state: ONLINE
+    action: The pool can be imported using its name or numeric identifier.
+    config:
+
+    	tank  ONLINE
+    	  [LAB]/tank.img  ONLINE
+    	  [LAB]/more.img  ONLINE
+    [exit 0]
+    $ pool check -d . tank
+    checked pool 'tank' at transaction group [TXG]: 1 data sets and snapshots, 2 blocks, 4K
+    no errors found
+    [exit 0]
+    $ pool import -d . tank attic
+    [exit 0]
+    $ pool destroy attic
+    [exit 0]
+    $ pool list
+    no pools available
+    [exit 0]
+    ");
+}
+
+#[test]
+fn pools_in_json() {
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    lab.create("tank", "64M");
+    assert_snapshot!(lab.shown("pool list -j -o size,health tank"), @r#"
+    {
+      "output_version": {
+        "command": "pool list",
+        "vers_major": 0,
+        "vers_minor": 1
+      },
+      "pools": {
+        "tank": {
+          "name": "tank",
+          "type": "POOL",
+          "state": "ONLINE",
+          "pool_guid": "[GUID]",
+          "txg": "[TXG]",
+          "properties": {
+            "size": {
+              "value": "62M",
+              "source": {
+                "type": "NONE",
+                "data": "-"
+              }
+            },
+            "health": {
+              "value": "ONLINE",
+              "source": {
+                "type": "NONE",
+                "data": "-"
+              }
+            }
+          }
+        }
+      }
+    }
+    [exit 0]
+    "#);
+    assert_snapshot!(lab.shown("pool status -j tank"), @r#"
+    {
+      "output_version": {
+        "command": "pool status",
+        "vers_major": 0,
+        "vers_minor": 1
+      },
+      "pools": {
+        "tank": {
+          "name": "tank",
+          "state": "ONLINE",
+          "pool_guid": "[GUID]",
+          "txg": "[TXG]",
+          "status": null,
+          "action": null,
+          "activity": null,
+          "scan_stats": null,
+          "vdevs": {
+            "tank": {
+              "name": "tank",
+              "vdev_type": "root",
+              "state": "ONLINE",
+              "vdevs": {
+                "[LAB]/tank.img": {
+                  "name": "[LAB]/tank.img",
+                  "vdev_type": "disk",
+                  "guid": "[GUID]",
+                  "path": "[LAB]/tank.img",
+                  "state": "ONLINE",
+                  "total_space": "65011712",
+                  "alloc_space": "614400",
+                  "read_errors": "0",
+                  "write_errors": "0",
+                  "checksum_errors": "0"
+                }
+              }
+            }
+          },
+          "error_count": "0",
+          "errlist": []
+        }
+      }
+    }
+    [exit 0]
+    "#);
+    assert_snapshot!(lab.shown("pool get -j comment,size tank"), @r#"
+    {
+      "output_version": {
+        "command": "pool get",
+        "vers_major": 0,
+        "vers_minor": 1
+      },
+      "pools": {
+        "tank": {
+          "name": "tank",
+          "type": "POOL",
+          "state": "ONLINE",
+          "pool_guid": "[GUID]",
+          "txg": "[TXG]",
+          "properties": {
+            "comment": {
+              "value": "-",
+              "source": {
+                "type": "DEFAULT",
+                "data": "-"
+              }
+            },
+            "size": {
+              "value": "62M",
+              "source": {
+                "type": "NONE",
+                "data": "-"
+              }
+            }
+          }
+        }
+      }
+    }
+    [exit 0]
+    "#);
+}

@@ -1,0 +1,57 @@
+//! What the programs tell, as somebody at a terminal sees it: standard output, standard error and how it ended.
+//!
+//! Tests compare it with inline snapshots, word for word. What differs from run to run on any machine is replaced by
+//! [`filters`]; a test that shows more of that kind adds filters of its own.
+
+use insta::Settings;
+
+use super::{Lab, Run};
+
+impl Run {
+    /// What it said, and how it ended.
+    pub(crate) fn told(&self) -> String {
+        let code = self.code.expect("it ends by itself");
+        format!("{}{}[exit {code}]", self.text(), self.stderr)
+    }
+
+    /// The same behind a prompt, as a part of a session.
+    pub(crate) fn at_prompt(&self) -> String {
+        format!("$ {}\n{}\n", self.line, self.told())
+    }
+}
+
+impl Lab {
+    /// Runs a command line, whose words are separated by single spaces.
+    pub(crate) fn enter(&self, line: &str) -> Run {
+        let words: Vec<&str> = line.split(' ').collect();
+        self.run(words[0], &words[1..])
+    }
+
+    /// What one command line tells.
+    pub(crate) fn shown(&self, line: &str) -> String {
+        self.enter(line).told()
+    }
+
+    /// What several command lines tell, each behind a prompt.
+    pub(crate) fn session(&self, lines: &[&str]) -> String {
+        lines.iter().map(|line| self.enter(line).at_prompt()).collect()
+    }
+}
+
+/// Replaces what differs from run to run: the lab's folder, numbers of pools and data sets, dates, transaction groups.
+pub(crate) fn filters() -> Settings {
+    let mut settings = Settings::clone_current();
+    settings.add_filter(r"/\S*/cenote-lab-\w+", "[LAB]");
+    settings.add_filter(r"\b\d{15,20}\b", "[GUID]");
+    settings.add_filter(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [ \d]\d:\d\d(:\d\d)? \d{4}", "[DATE]");
+    settings.add_filter(r"\d{4}-\d\d-\d\d[. ]\d\d:\d\d(:\d\d)?", "[DATE]");
+    settings.add_filter(r"transaction group \d+", "transaction group [TXG]");
+    settings
+}
+
+/// The same for tables with paths, whose columns are as wide as the way to the lab is long.
+pub(crate) fn filters_for_paths() -> Settings {
+    let mut settings = filters();
+    settings.add_filter("   +", "  ");
+    settings
+}

@@ -1,0 +1,134 @@
+//! What a file has beside its bytes: mode, owner, times and extended attributes, and who may change them.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown, lchown, symlink},
+        process::CommandExt,
+    },
+    process::Command,
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags},
+    io::Errno,
+};
+
+use crate::{is_root, lab::noise, mode, on_a_mount, sh};
+
+#[test]
+fn modes_owners_and_set_id_bits() {
+    on_a_mount(|lab, place| {
+        let at = |name: &str| place.join(name);
+        sh(place, "umask 027; touch file; mkdir dir; umask 0; touch open");
+        assert_eq!((mode(&at("file")), mode(&at("dir")), mode(&at("open"))), (0o640, 0o750, 0o666));
+        fs::set_permissions(at("file"), Permissions::from_mode(0o4711)).unwrap();
+        assert_eq!(mode(&at("file")), 0o4711);
+        if !is_root() {
+            return;
+        }
+        // Others must be able to reach the mount.
+        fs::set_permissions(lab.path(""), Permissions::from_mode(0o711)).unwrap();
+        chown(at("dir"), Some(0), Some(50)).unwrap();
+        fs::set_permissions(at("dir"), Permissions::from_mode(0o2777)).unwrap();
+        sh(place, "umask 022; touch dir/file; mkdir dir/sub");
+        assert_eq!(fs::metadata(at("dir/file")).unwrap().gid(), 50);
+        assert_eq!((fs::metadata(at("dir/sub")).unwrap().gid(), mode(&at("dir/sub"))), (50, 0o2755));
+
+        let tool = at("tool");
+        let as_nobody = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).current_dir(place).uid(65534).gid(65534).stderr(std::process::Stdio::null());
+            command.status().unwrap().success()
+        };
+        let reset = || {
+            fs::write(&tool, "tool").unwrap();
+            chown(&tool, Some(0), Some(0)).unwrap();
+            fs::set_permissions(&tool, Permissions::from_mode(0o6777)).unwrap();
+        };
+        reset();
+        assert!(as_nobody("echo changed >> tool"));
+        assert_eq!(mode(&tool), 0o777, "a write by another takes the set-id bits");
+        reset();
+        assert!(as_nobody(": > tool"));
+        assert_eq!(mode(&tool), 0o777, "so does a truncation");
+        reset();
+        chown(&tool, Some(1), Some(1)).unwrap();
+        assert_eq!(mode(&tool), 0o777, "and a change of owner");
+
+        fs::write(at("secret"), "mine").unwrap();
+        fs::set_permissions(at("secret"), Permissions::from_mode(0o600)).unwrap();
+        assert!(!as_nobody("cat secret"));
+        assert!(!as_nobody("chmod 777 secret"));
+        assert!(!as_nobody("touch in-the-root"));
+        fs::set_permissions(at("dir"), Permissions::from_mode(0o1777)).unwrap();
+        assert!(as_nobody("touch dir/mine && rm dir/mine"));
+        assert!(!as_nobody("rm -f dir/file"), "the sticky bit protects what belongs to others");
+        symlink("secret", at("link")).unwrap();
+        lchown(at("link"), Some(7), Some(8)).unwrap();
+        let link = fs::symlink_metadata(at("link")).unwrap();
+        assert_eq!((link.uid(), link.gid(), fs::metadata(at("secret")).unwrap().uid()), (7, 8, 0));
+    });
+}
+
+#[test]
+fn times_are_kept_to_the_nanosecond() {
+    on_a_mount(|_, place| {
+        let path = place.join("file");
+        fs::write(&path, "text").unwrap();
+        let at = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+        let set = |last_access, last_modification| {
+            let times = Timestamps { last_access, last_modification };
+            rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
+            fs::metadata(&path).unwrap()
+        };
+        let found = set(at(1_000_000_000, 123_456_789), at(-5, 999_999_999));
+        assert_eq!((found.atime(), found.atime_nsec()), (1_000_000_000, 123_456_789));
+        assert_eq!((found.mtime(), found.mtime_nsec()), (-5, 999_999_999));
+        let changed = (found.ctime(), found.ctime_nsec());
+        let found = set(at(0, rustix::fs::UTIME_OMIT), at(9_000_000_000, 1));
+        assert_eq!((found.atime(), found.mtime(), found.mtime_nsec()), (1_000_000_000, 9_000_000_000, 1));
+        assert!((found.ctime(), found.ctime_nsec()) > changed);
+        let found = set(at(0, rustix::fs::UTIME_NOW), at(0, rustix::fs::UTIME_OMIT));
+        assert!(found.atime() > 1_600_000_000 && found.mtime() == 9_000_000_000);
+
+        let before = fs::metadata(place).unwrap();
+        fs::write(place.join("more"), "").unwrap();
+        let after = fs::metadata(place).unwrap();
+        assert!((after.mtime(), after.mtime_nsec()) > (before.mtime(), before.mtime_nsec()));
+    });
+}
+
+#[test]
+fn extended_attributes() {
+    on_a_mount(|_, place| {
+        let path = place.join("file");
+        fs::write(&path, "").unwrap();
+        let set = |name: &str, value: &[u8], flags| rustix::fs::setxattr(&path, name, value, flags);
+        let get = |name: &str| {
+            let mut value = vec![0; 65536];
+            let length = rustix::fs::getxattr(&path, name, &mut value[..])?;
+            value.truncate(length);
+            Ok::<_, Errno>(value)
+        };
+        let large = noise(60_000, 2);
+        set("user.small", b"value", XattrFlags::empty()).unwrap();
+        set("user.large", &large, XattrFlags::empty()).unwrap();
+        set("user.empty", b"", XattrFlags::empty()).unwrap();
+        assert_eq!(get("user.small").unwrap(), b"value");
+        assert_eq!(get("user.large").unwrap(), large);
+        assert_eq!(get("user.empty").unwrap(), b"");
+        assert_eq!(get("user.none"), Err(Errno::NODATA));
+        assert_eq!(set("user.small", b"x", XattrFlags::CREATE), Err(Errno::EXIST));
+        assert_eq!(set("user.none", b"x", XattrFlags::REPLACE), Err(Errno::NODATA));
+        set("user.small", b"other", XattrFlags::REPLACE).unwrap();
+        let mut list = vec![0; 4096];
+        let length = rustix::fs::listxattr(&path, &mut list[..]).unwrap();
+        let mut found: Vec<&[u8]> = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+        found.sort_unstable();
+        assert_eq!(found, [&b"user.empty"[..], b"user.large", b"user.small"]);
+        assert_eq!(rustix::fs::getxattr(&path, "user.large", &mut [0; 10][..]), Err(Errno::RANGE));
+        rustix::fs::removexattr(&path, "user.large").unwrap();
+        assert_eq!(rustix::fs::removexattr(&path, "user.large"), Err(Errno::NODATA));
+    });
+}

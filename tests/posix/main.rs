@@ -1,0 +1,72 @@
+//! What programs expect of a Linux file system, asked of a real mount.
+//!
+//! Each test makes a pool of its own, and has it checked at the end. What needs root is asked only as root.
+//!
+//! ```text
+//! names        directories: renames, links, special files, names of any kind, inode numbers
+//! content      bytes and space: holes, appending, locks, direct input and output
+//! attributes   modes, owners, times, extended attributes
+//! ```
+
+#[path = "../lab/mod.rs"]
+mod lab;
+
+mod attributes;
+mod content;
+mod names;
+
+use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
+
+use lab::{Lab, can_mount};
+
+/// Runs a test in a mounted data set of a new pool, which must be in order afterwards.
+fn on_a_mount(test: impl FnOnce(&Lab, &Path)) {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "256M");
+    test(&lab, &lab.mount("tank"));
+    lab.check("tank");
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+fn sh(folder: &Path, script: &str) -> String {
+    let output = Command::new("sh").args(["-ec", script]).current_dir(folder).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn git_works_on_it() {
+    on_a_mount(|lab, place| {
+        let planted = place.join("origin");
+        fs::create_dir(&planted).unwrap();
+        lab::plant(&planted);
+        let git = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a \
+                   GIT_COMMITTER_EMAIL=a";
+        sh(
+            &planted,
+            &format!("{git}; git init -q; git add .; git commit -qm one; git rm -qr dir-0; git commit -qm two"),
+        );
+        sh(place, &format!("{git}; git clone -q origin clone; cd clone; git gc -q; git fsck --strict; git status"));
+        assert_eq!(sh(place, "cd clone; git log --oneline | wc -l; git status --porcelain").trim(), "2");
+        lab.fs(&["snapshot", "tank@repository"]);
+        sh(&place.join("clone"), &format!("{git}; git checkout -q HEAD~1; git -c gc.auto=0 repack -qad; git fsck"));
+    });
+}

@@ -1,0 +1,96 @@
+//! What is left when something is broken, and who may touch it: going back to an older state, reading without writing,
+//! verifying, and two owners for one pool.
+//!
+//! The images are damaged here by the engine's own knowledge of where things lie.
+//!
+//! ```text
+//! rewind      going back to an older state of a pool
+//! readonly    reading a pool without writing a byte of it
+//! owners      several that want one pool
+//! check       what a verification says, of a pool in use too
+//! debug       the structures of a pool as `pool debug` shows them, whole and damaged
+//! ```
+
+#[path = "../lab/mod.rs"]
+mod lab;
+
+mod check;
+mod debug;
+mod owners;
+mod readonly;
+mod rewind;
+
+use std::{fs, path::Path};
+
+use insta::Settings;
+use lab::Lab;
+use pool::{
+    admin::{OpenOptions, Pool, open},
+    device::{Access, Device, FileDevice},
+    env::SystemEnv,
+    format::{label::DATA_START, pointer::BlockPointer, uberblock::Uberblock},
+    vdev::{labels::read_label, uberblocks::read_uberblocks},
+};
+
+/// Replaces what differs from run to run.
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
+    settings.add_filter(r"\b\d+ seconds?", "[TIME]");
+    settings.add_filter(r"process \d+", "process [PID]");
+    settings.add_filter(r"-T \d+", "-T [TXG]");
+    settings.add_filter(r"from \d+ to \d+", "from [TXG] to [TXG]");
+    settings.add_filter(r"chunk \d+ sector \d+, born in \d+", "chunk [C] sector [S], born in [TXG]");
+    settings.add_filter(r"\b\d+ blocks, [\d.]+[KM]", "[N] blocks, [SIZE]");
+    settings
+}
+
+/// A pool `tank` with a file of each of three days, exported.
+fn three_days() -> Lab {
+    let lab = Lab::mountless();
+    lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
+    for day in ["monday", "tuesday", "wednesday"] {
+        fs::write(lab.path("text"), day.repeat(1000)).unwrap();
+        lab.fs(&["cp", "text", &format!("tank:/{day}")]);
+    }
+    lab.pool(&["export", "tank"]);
+    lab
+}
+
+/// The image of `tank`, as nobody's.
+fn image(lab: &Lab) -> FileDevice {
+    FileDevice::open(&lab.path("tank.img"), Access::ReadWrite).unwrap()
+}
+
+/// The states that the image of `tank` keeps, newest first.
+fn states(lab: &Lab) -> Vec<Uberblock> {
+    let device = image(lab);
+    let label = read_label(&device).unwrap().unwrap();
+    read_uberblocks(&device, label.pool).unwrap()
+}
+
+/// `tank`, opened behind the back of all commands.
+fn opened(lab: &Lab) -> Pool {
+    let device = FileDevice::open(&lab.path("tank.img"), Access::ReadOnly).unwrap();
+    let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
+    open(vec![std::sync::Arc::new(device)], &options, std::sync::Arc::new(SystemEnv)).unwrap()
+}
+
+/// Overwrites all copies of a block of `tank`.
+fn wreck(lab: &Lab, block: &BlockPointer) {
+    let pool = opened(lab);
+    let places: Vec<u64> = block
+        .addresses()
+        .iter()
+        .map(|at| pool.engine().storage().space.resolve(*at, block.stored).unwrap().1)
+        .collect();
+    drop(pool);
+    let device = image(lab);
+    for place in places {
+        device.write_at(DATA_START + place, &[0xee; 64]).unwrap();
+    }
+}
+
+/// What a file's content is recognized by.
+fn hash(path: &Path) -> blake3::Hash {
+    blake3::hash(&fs::read(path).unwrap())
+}
