@@ -32,6 +32,30 @@ fn a_quota_bounds_what_lies_below() {
 }
 
 #[test]
+fn a_quota_bounds_what_all_below_write_at_once() {
+    let world = World::new(25);
+    world.create("tank/a").unwrap();
+    let below = ["tank/a/b", "tank/a/c", "tank/a/d"];
+    below.iter().for_each(|dataset| drop(world.create(dataset).unwrap()));
+    world.set("tank/a", "quota", "4M").unwrap();
+    for dataset in below {
+        world.write(dataset, "one", &noise(1, 1 << 20));
+    }
+    // Nothing was committed in between.
+    for dataset in below {
+        assert_eq!(world.try_write(dataset, "two", &noise(2, 3 << 20)), Err(Errno::DQUOT), "{dataset}");
+        world.remove(dataset, "two");
+    }
+    assert!(world.number("tank/a", "used") <= 4 << 20);
+    world.set("tank/a", "quota", "8M").unwrap();
+    world.write("tank/a/c", "two", &noise(2, 3 << 20));
+    assert_eq!(world.try_write("tank/a/d", "two", &noise(2, 3 << 20)), Err(Errno::DQUOT));
+    world.set("tank/a", "quota", "none").unwrap();
+    world.write("tank/a/d", "two", &noise(2, 3 << 20));
+    world.judge();
+}
+
+#[test]
 fn a_refquota_does_not_count_snapshots() {
     let world = World::new(22);
     world.create("tank/a").unwrap();
