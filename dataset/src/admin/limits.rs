@@ -212,6 +212,15 @@ impl Limits {
         admitted
     }
 
+    /// Whether the catalogue can be expected to say the same after more commits: nothing that was admitted is left to be
+    /// written, nothing has changed, and nothing is about to become free for use. Those who try again and again where
+    /// there is no room would otherwise have the pool commit without end.
+    fn is_settled(&self) -> bool {
+        let is_at_rest = self.engine.upgrade().is_none_or(|engine| engine.is_at_rest());
+        let state = self.state.lock();
+        is_at_rest && state.admitted.sum() == 0 && !self.quotas.any_admitted(&state.above)
+    }
+
     /// Commits twice: what was admitted is written then, or will not be.
     fn settle(&self) -> Result<()> {
         let Some(engine) = self.engine.upgrade() else { return Ok(()) };
@@ -227,11 +236,13 @@ impl Room for Limits {
         if self.try_admit(bytes) {
             return Ok(());
         }
-        self.settle().map_err(|_| Errno::IO)?;
-        match self.try_admit(bytes) {
-            true => Ok(()),
-            false => Err(self.state.lock().refusal.unwrap_or(Errno::NOSPC)),
+        if !self.is_settled() {
+            self.settle().map_err(|_| Errno::IO)?;
+            if self.try_admit(bytes) {
+                return Ok(());
+            }
         }
+        Err(self.state.lock().refusal.unwrap_or(Errno::NOSPC))
     }
 
     fn space(&self) -> (u64, u64) {

@@ -72,6 +72,12 @@ impl Quotas {
         admitted
     }
 
+    /// Whether anything admitted under one of these quotas may not be counted as used yet.
+    pub(super) fn any_admitted(&self, ids: &[u64]) -> bool {
+        let quotas = self.0.lock();
+        ids.iter().filter_map(|id| quotas.get(id)).any(|quota| quota.admitted.sum() > 0)
+    }
+
     /// A group was synced. To be called when all that is left has been [set](Quotas::set): the other way round, what
     /// the group wrote would count neither as admitted nor as used for a moment.
     pub(super) fn turn(&self) {

@@ -3,7 +3,10 @@
 use rustix::io::Errno;
 
 use super::world::{World, name, noise, refusal};
-use crate::admin::{Assignment, Error};
+use crate::{
+    admin::{Assignment, Error},
+    fs::ROOT,
+};
 
 impl World {
     fn set(&self, dataset: &str, property: &str, value: &str) -> Result<(), Error> {
@@ -52,6 +55,23 @@ fn a_quota_bounds_what_all_below_write_at_once() {
     assert_eq!(world.try_write("tank/a/d", "two", &noise(2, 3 << 20)), Err(Errno::DQUOT));
     world.set("tank/a", "quota", "none").unwrap();
     world.write("tank/a/d", "two", &noise(2, 3 << 20));
+    world.judge();
+}
+
+#[test]
+fn what_is_refused_again_costs_no_commits() {
+    let world = World::new(26);
+    world.create("tank/a").unwrap();
+    world.set("tank/a", "quota", "4M").unwrap();
+    world.write("tank/a", "file", &noise(1, 3 << 20));
+    let fs = world.fs("tank/a");
+    let file = fs.lookup(ROOT, b"file").unwrap().ino;
+    let (before, more) = (world.engine.committed(), noise(2, 2 << 20));
+    for _ in 0..50 {
+        assert_eq!(fs.write(file, 3 << 20, &more, false).err(), Some(Errno::DQUOT));
+    }
+    let commits = world.engine.committed().0 - before.0;
+    assert!((2..8).contains(&commits), "{commits} commits");
     world.judge();
 }
 
