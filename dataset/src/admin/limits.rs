@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::{
     error::{Error, Result},
+    quotas::{Admitted, Quotas},
     resolve::Names,
 };
 use crate::{
@@ -88,6 +89,12 @@ fn refusal(tx: &Transaction<'_>, id: u64, room: u64) -> Result<Errno> {
     Ok(Errno::NOSPC)
 }
 
+/// The quotas that a data set is under, its own first: whose it is, and how much of it is left.
+fn quotas_of(tx: &Transaction<'_>, id: u64) -> Result<Vec<(u64, u64)>> {
+    let rows = upwards(tx, id)?.into_iter().filter(|(_, row)| row.quota != 0);
+    Ok(rows.map(|(id, row)| (id, row.quota.saturating_sub(row.used().allocated))).collect())
+}
+
 /// How many bytes reservations of others set aside, which a data set must leave.
 fn set_aside_for_others(tx: &Transaction<'_>, id: u64) -> Result<u64> {
     let rows = upwards(tx, id)?;
@@ -137,6 +144,8 @@ pub(super) fn check_landed(tx: &Transaction<'_>, names: &Names, id: u64, room: u
 pub(super) struct Limits {
     id: u64,
     engine: Weak<Engine>,
+    /// What others below the same quotas were admitted counts as well.
+    quotas: Arc<Quotas>,
     state: Mutex<State>,
 }
 
@@ -148,24 +157,14 @@ struct State {
     others: u64,
     /// What whoever wants to write more is told.
     refusal: Option<Errno>,
-    /// Admitted since the last sync, and in the one before.
-    admitted: [u64; 2],
-}
-
-impl State {
-    fn admit(&mut self, bytes: u64) -> bool {
-        let Some(left) = self.left else { return true };
-        let all = self.admitted[0] + self.admitted[1] + bytes;
-        if all <= left {
-            self.admitted[0] += bytes;
-        }
-        all <= left
-    }
+    admitted: Admitted,
+    /// The quotas that it is under.
+    above: Vec<u64>,
 }
 
 impl Limits {
-    pub(super) fn new(id: u64, engine: &Arc<Engine>) -> Arc<Limits> {
-        Arc::new(Limits { id, engine: Arc::downgrade(engine), state: Mutex::default() })
+    pub(super) fn new(id: u64, engine: &Arc<Engine>, quotas: Arc<Quotas>) -> Arc<Limits> {
+        Arc::new(Limits { id, engine: Arc::downgrade(engine), quotas, state: Mutex::default() })
     }
 
     /// Takes what the catalogue says now.
@@ -174,7 +173,10 @@ impl Limits {
         let left = limited.then(|| available_to_head(tx, self.id, room)).transpose()?;
         let refusal = limited.then(|| refusal(tx, self.id, room)).transpose()?;
         let others = if limited { set_aside_for_others(tx, self.id)? } else { 0 };
+        let above = quotas_of(tx, self.id)?;
+        above.iter().for_each(|&(quota, left)| self.quotas.set(quota, left));
         let mut state = self.state.lock();
+        state.above = above.into_iter().map(|(quota, _)| quota).collect();
         state.left = left;
         state.others = others;
         state.refusal = refusal;
@@ -184,8 +186,7 @@ impl Limits {
     /// As [`Limits::set`], at the end of a sync.
     pub(super) fn renew(&self, tx: &Transaction<'_>, room: u64) -> Result<()> {
         self.set(tx, room)?;
-        let mut state = self.state.lock();
-        state.admitted = [0, state.admitted[0]];
+        self.state.lock().admitted.turn();
         Ok(())
     }
 
@@ -201,10 +202,23 @@ impl Limits {
     fn try_admit(&self, bytes: u64) -> bool {
         let available = self.engine.upgrade().map_or(0, |engine| engine.available());
         let mut state = self.state.lock();
-        if state.left.is_some() && available < bytes.saturating_add(state.others) {
-            return false;
+        let Some(left) = state.left else { return true };
+        let admitted = available >= bytes.saturating_add(state.others)
+            && state.admitted.fits(bytes, left)
+            && self.quotas.admit(&state.above, bytes);
+        if admitted {
+            state.admitted.add(bytes);
         }
-        state.admit(bytes)
+        admitted
+    }
+
+    /// Whether the catalogue can be expected to say the same after more commits: nothing that was admitted is left to be
+    /// written, nothing has changed, and nothing is about to become free for use. Those who try again and again where
+    /// there is no room would otherwise have the pool commit without end.
+    fn is_settled(&self) -> bool {
+        let is_at_rest = self.engine.upgrade().is_none_or(|engine| engine.is_at_rest());
+        let state = self.state.lock();
+        is_at_rest && state.admitted.sum() == 0 && !self.quotas.any_admitted(&state.above)
     }
 
     /// Commits twice: what was admitted is written then, or will not be.
@@ -222,11 +236,13 @@ impl Room for Limits {
         if self.try_admit(bytes) {
             return Ok(());
         }
-        self.settle().map_err(|_| Errno::IO)?;
-        match self.try_admit(bytes) {
-            true => Ok(()),
-            false => Err(self.state.lock().refusal.unwrap_or(Errno::NOSPC)),
+        if !self.is_settled() {
+            self.settle().map_err(|_| Errno::IO)?;
+            if self.try_admit(bytes) {
+                return Ok(());
+            }
         }
+        Err(self.state.lock().refusal.unwrap_or(Errno::NOSPC))
     }
 
     fn space(&self) -> (u64, u64) {
@@ -239,7 +255,7 @@ impl Room for Limits {
             (0, 0)
         });
         let state = self.state.lock();
-        let admitted = if state.left.is_some() { state.admitted[0] + state.admitted[1] } else { 0 };
+        let admitted = if state.left.is_some() { state.admitted.sum() } else { 0 };
         (referenced, available.saturating_sub(admitted))
     }
 }

@@ -14,7 +14,7 @@
 //! create, destroy, rename, snapshot, rollback, clone, hold, bookmark
 //! property   setting, inheriting; where a value comes from
 //! list, value     what there is, and the value of each property
-//! limits     quotas and reservations
+//! limits, quotas  what a data set may use, and what those below a quota may use together
 //! send, receive   what goes into a stream, and what becomes of one
 //! modified   whether a data set was changed or only read
 //! compare    which files differ between two snapshots
@@ -42,6 +42,7 @@ mod list;
 mod modified;
 mod open;
 mod property;
+mod quotas;
 mod receive;
 mod rename;
 mod replay;

@@ -16,6 +16,7 @@ use super::{
     error::{Error, Result},
     limits::Limits,
     property::{self, Effective},
+    quotas::Quotas,
     resolve::Names,
 };
 use crate::{
@@ -66,6 +67,7 @@ pub struct OpenSnapshot {
 #[derive(Default)]
 pub(super) struct OpenTable {
     datasets: BTreeMap<u64, Arc<Dataset>>,
+    quotas: Arc<Quotas>,
 }
 
 impl OpenTable {
@@ -88,6 +90,7 @@ impl OpenTable {
         for dataset in self.datasets.values() {
             sync.catalogue(|view, _| dataset.limits.renew(&Transaction::new(*view, now), room))?;
         }
+        self.quotas.turn();
         Ok(())
     }
 }
@@ -112,7 +115,7 @@ impl Datasets {
             self.engine().close_head(id);
             unreadable(name.as_str(), errno)
         })?;
-        let limits = Limits::new(id, self.engine());
+        let limits = Limits::new(id, self.engine(), table.quotas.clone());
         let room = self.engine().available();
         self.read(|tx| limits.set(tx, room))?;
         fs.set_room(limits.clone());

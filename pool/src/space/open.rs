@@ -45,6 +45,7 @@ impl Space {
         let (pages, rows) = read_table(root, &disk)?;
         let log = read_log(root, txg, &disk)?;
         let sectors = layout.chunk_sectors();
+        let count = rows.len();
         let chunks = apply_log(rows, &log, sectors)?;
         check_places(&chunks, &layout)?;
         if chunks.iter().map(|chunk| u64::from(chunk.allocated)).sum::<u64>() != root.allocated {
@@ -53,7 +54,7 @@ impl Space {
         add_chunks(&mut layout, chunks);
         let history = log.iter().rev().take(DEFERRED_GROUPS).rev().map(|(group, _)| group.txg).collect();
         let log: VecDeque<_> = log.into_iter().map(|(group, _)| group).collect();
-        Ok(Space::assemble(layout, Stored { txg, table: Some(root.table), pages, log }, history))
+        Ok(Space::assemble(layout, Stored { txg, table: Some(root.table), pages, rows: count, log }, history))
     }
 }
 
@@ -67,7 +68,7 @@ fn bare_layout(sector: u32, region: u64, vdevs: &[(VdevId, u64)]) -> Layout {
     layout
 }
 
-fn read_table(root: &SpaceRoot, disk: &Disk<'_>) -> Result<(Vec<Option<PhysicalPointer>>, Vec<Row>)> {
+fn read_table(root: &SpaceRoot, disk: &Disk<'_>) -> Result<(Vec<PhysicalPointer>, Vec<Row>)> {
     const WHAT: &str = "chunk table";
     let table = TableRoot::decode(&disk.read(&root.table, WHAT)?).map_err(|error| Error::damaged(WHAT, error))?;
     let mut rows = Vec::new();
@@ -77,7 +78,7 @@ fn read_table(root: &SpaceRoot, disk: &Disk<'_>) -> Result<(Vec<Option<PhysicalP
     if rows.len() != table.chunks as usize || table.chunks != root.next_chunk {
         return Err(Error::damaged(WHAT, "it has another number of rows than it says"));
     }
-    Ok((table.pages.into_iter().map(Some).collect(), rows))
+    Ok((table.pages, rows))
 }
 
 fn page_error(error: PageError) -> Error {

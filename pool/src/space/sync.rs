@@ -5,18 +5,20 @@
 //! places, so until the uberblock is written a crash finds the former root whole; and what it refers to is freed in N,
 //! hence not reused before N+2 is committed.
 //!
-//! The log is bounded: while it is longer than [`CALM_GROUPS`] or [`CALM_BYTES`], each group checkpoints a share of the
-//! chunks that the log speaks about, those first whose entries are oldest, and its tail follows. It always keeps the
-//! last three groups: the frees of two of them are still deferred when the pool is opened.
+//! Only the log must be stored, and its blocks are as small as a sector if need be: so a commit succeeds where no two
+//! free sectors lie in a row, as long as enough are left. Checkpoints and table only shorten the log. Where one of them
+//! finds no room, none is written ([`describe`]): the former ones with the longer log say the same.
+//!
+//! The log is bounded otherwise: while it is long, each group checkpoints a share of the chunks that the log speaks
+//! about, those first whose entries are oldest, and its tail follows. It always keeps the last three groups: the frees of
+//! two of them are still deferred when the pool is opened.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+mod describe;
+
+use std::collections::VecDeque;
 
 use super::{
     Allocation, Space,
-    chunk::Chunk,
     io::{Disk, SpaceIo},
     layout::Layout,
 };
@@ -25,17 +27,10 @@ use crate::{
     format::space::{
         PhysicalPointer, SpaceRoot,
         log::{ChunkChanges, LogBlock, MAX_LOG_HEAD, encode_changes},
-        table::{ROWS_PER_PAGE, TableRoot, encode_page},
     },
-    units::{KIB, MIB, Txg},
+    units::{KIB, Txg},
 };
 
-/// A log of at most so many groups needs no checkpoints.
-const CALM_GROUPS: usize = 16;
-/// A log of at most so many bytes needs no checkpoints.
-const CALM_BYTES: u64 = MIB;
-/// From this length on, in bytes, the log is shortened in a hurry.
-const HURRY_BYTES: u64 = 4 * MIB;
 /// The largest block of the log, in bytes.
 const MAX_LOG_BLOCK: u32 = 128 * KIB as u32;
 /// Room for the entries of a log block's own allocation.
@@ -49,7 +44,9 @@ pub(super) struct Stored {
     /// The transaction group.
     pub(super) txg: Txg,
     pub(super) table: Option<PhysicalPointer>,
-    pub(super) pages: Vec<Option<PhysicalPointer>>,
+    pub(super) pages: Vec<PhysicalPointer>,
+    /// How many chunks the table describes.
+    pub(super) rows: usize,
     /// The log, oldest group first.
     pub(super) log: VecDeque<LogGroup>,
 }
@@ -71,7 +68,7 @@ impl LogGroup {
 impl Stored {
     /// The blocks of the chunk table.
     pub(super) fn table_pointers(&self) -> impl Iterator<Item = PhysicalPointer> + '_ {
-        self.table.into_iter().chain(self.pages.iter().copied().flatten())
+        self.table.into_iter().chain(self.pages.iter().copied())
     }
 
     /// The blocks of the log.
@@ -88,8 +85,7 @@ impl Space {
         assert!(stored.txg < txg, "transaction group {txg} is synced out of turn");
         let layout = self.layout.load_full();
         let writer = Writer { space: self, txg, disk: Disk { layout: &layout, io } };
-        writer.write_checkpoints(&stored)?;
-        let table = writer.write_table(&mut stored)?;
+        let table = writer.describe(&mut stored)?;
         writer.trim_log(&mut stored)?;
         let group = writer.write_log(&stored)?;
         let log_head = *group.blocks.last().expect("the log of a group has a block");
@@ -115,66 +111,6 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn layout(&self) -> &Layout {
         self.disk.layout
-    }
-
-    fn write_checkpoints(&self, stored: &Stored) -> Result<()> {
-        let bytes: u64 = stored.log.iter().map(LogGroup::bytes).sum();
-        if stored.log.len() <= CALM_GROUPS && bytes <= CALM_BYTES {
-            return Ok(());
-        }
-        let chunks = &self.layout().chunks;
-        let mut logged: Vec<(Txg, &Arc<Chunk>)> =
-            chunks.iter().filter_map(|chunk| Some((chunk.oldest_logged()?, chunk))).collect();
-        logged.sort_by_key(|&(oldest, _)| oldest);
-        let share = if bytes > HURRY_BYTES { logged.len() / 4 } else { logged.len() / 16 };
-        for (_, chunk) in logged.into_iter().take(share + 1) {
-            self.write_checkpoint(chunk)?;
-        }
-        Ok(())
-    }
-
-    fn write_checkpoint(&self, chunk: &Chunk) -> Result<()> {
-        let checkpoint = match chunk.describe(self.txg.back(1), &self.disk) {
-            Ok(checkpoint) => checkpoint,
-            Err(error) => {
-                // The old checkpoint and the log stay, and with them whatever can be said about the chunk.
-                tracing::warn!(chunk = chunk.id.0, %error, "a chunk cannot be checkpointed");
-                return Ok(());
-            }
-        };
-        let pointer = match chunk.logged() {
-            0 => None,
-            _ => match self.store(&checkpoint.encode()) {
-                // The log may stay longer than it should while there is no room.
-                Err(Error::OutOfSpace) => return Ok(()),
-                stored => Some(stored?),
-            },
-        };
-        self.discard(chunk.set_checkpoint(self.txg.back(1), pointer))
-    }
-
-    /// Writes the pages whose rows changed, and the root if any did.
-    fn write_table(&self, stored: &mut Stored) -> Result<PhysicalPointer> {
-        let groups = self.layout().chunks.chunks(ROWS_PER_PAGE);
-        let mut changed = stored.table.is_none();
-        stored.pages.resize(groups.len(), None);
-        for (page, chunks) in stored.pages.iter_mut().zip(groups) {
-            // A row that changes from here on, by the next group, is written again by the next sync.
-            let dirty = chunks.iter().fold(false, |dirty, chunk| chunk.row_changed.swap(false, Relaxed) | dirty);
-            if dirty || page.is_none() {
-                let rows: Vec<_> = chunks.iter().map(|chunk| chunk.row()).collect();
-                let new = self.store(&encode_page(&rows))?;
-                self.discard(page.replace(new))?;
-                changed = true;
-            }
-        }
-        if changed {
-            let pages = stored.pages.iter().copied().flatten().collect();
-            let root = TableRoot { chunks: self.layout().chunks.len() as u32, pages };
-            let new = self.store(&root.encode())?;
-            self.discard(stored.table.replace(new))?;
-        }
-        Ok(stored.table.expect("the table was written"))
     }
 
     /// Frees the log that no chunk needs any more.
@@ -255,6 +191,16 @@ impl Writer<'_> {
         pointer.checksum = *blake3::hash(bytes).as_bytes();
         self.disk.write(&pointer, bytes.to_vec())?;
         Ok(pointer)
+    }
+
+    /// Undoes [`Writer::store`].
+    fn take_back(&self, pointer: &PhysicalPointer) -> Result<()> {
+        for &place in pointer.places() {
+            let address = self.layout().address(place)?;
+            let (chunk, span) = self.layout().locate(address, pointer.len)?;
+            chunk.untake(self.txg, span);
+        }
+        Ok(())
     }
 
     /// Frees a block of an earlier group.

@@ -297,6 +297,53 @@ fn metadata_uses_all_but_the_last_resort() {
     space.sync(Txg(1), &memory).unwrap();
 }
 
+/// Allocates blocks of one sector for metadata until there is no room.
+fn fill_with_sectors(space: &Space, txg: Txg, memory: &Memory) -> Vec<Address> {
+    std::iter::from_fn(|| match space.allocate(txg, Class::Metadata, 1, 1, memory) {
+        Ok(allocation) => Some(allocation.addresses[0]),
+        Err(Error::OutOfSpace) => None,
+        Err(error) => panic!("{error}"),
+    })
+    .collect()
+}
+
+#[test]
+fn groups_are_stored_where_no_two_sectors_in_a_row_are_free() {
+    let vdevs = [(VdevId(0), 64 * REGION)];
+    let (space, memory) = one_device(64);
+    let mut txg = Txg(1);
+    let mut sync = |space: &Space, txg: &mut Txg| {
+        let root =
+            space.sync(*txg, &memory).unwrap_or_else(|error| panic!("{error} in {txg} with {:?}", space.totals()));
+        let opened = Space::open(&root, SECTOR, REGION, &vdevs, *txg, &memory).unwrap();
+        assert_eq!(opened.allocated_extents(&memory).unwrap(), space.allocated_extents(&memory).unwrap());
+        space.committed(*txg);
+        *txg = txg.next();
+    };
+    let mut blocks = Vec::new();
+    for round in 0..60 {
+        blocks.extend(fill_with_sectors(&space, txg, &memory));
+        // Now and then every second one goes, and what is between them stays: more and more in every chunk, until the
+        // space layer's own has been broken up as well.
+        if round % 4 == 0 {
+            let (gone, stay): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|address| address.sector % 2 == 0);
+            gone.into_iter().for_each(|address| space.free(txg, address, SECTOR).unwrap());
+            blocks = stay;
+        }
+        sync(&space, &mut txg);
+    }
+    let whole = space.layout.load().chunks.iter().filter(|chunk| chunk.largest_hint() > 1).count();
+    assert_eq!(whole, 0, "chunks have room for more than a sector");
+    assert!(space.stored.lock().log.len() > 40, "the log was shortened");
+
+    blocks.into_iter().for_each(|address| space.free(txg, address, SECTOR).unwrap());
+    for _ in 0..80 {
+        sync(&space, &mut txg);
+    }
+    assert!(space.stored.lock().log.len() < 40, "the log was not shortened");
+    assert!(space.allocate(txg, Class::Data, REGION as u32, 1, &memory).is_ok());
+}
+
 #[test]
 fn a_failed_allocation_leaves_no_trace() {
     let (space, memory) = one_device(16);

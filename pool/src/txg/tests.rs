@@ -9,7 +9,7 @@ use crate::{
     check::{self, Ledger},
     device::{Device, Fate, MemoryDevice, Recorder},
     env::{Env, SeededEnv},
-    error::Result,
+    error::{Error, Result},
     format::{key::Key, pointer::Checksum},
     tree::{Batch, Block, Policy, View},
     units::{MIB, Txg},
@@ -302,6 +302,55 @@ fn records_are_stored_in_lonely_sectors() {
     assert!(scattered > 10, "{scattered} records lie in lonely sectors");
     assert_eq!(findings(&engine, Some(&head)), []);
     large.chain((1..small).step_by(2)).for_each(|offset| delete(&head, offset));
+    for _ in 0..4 {
+        engine.commit_anyway().unwrap();
+    }
+    assert_eq!(findings(&engine, Some(&head)), []);
+    let totals = engine.space_totals();
+    assert!(totals.allocated < totals.size / 50, "{totals:?}");
+}
+
+/// As before, but all of the lonely sectors are filled, and freed and filled again, until no commit finds two in a row.
+/// What is refused then costs no commits, which would need room themselves; and everything can be deleted.
+#[test]
+fn a_pool_of_lonely_sectors_that_is_full_goes_on() {
+    let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));
+    let (engine, head) = create_with(device.clone(), 1, 9);
+    let fill = |from: u64| (from..).find(|&offset| put_noise(&head, offset, 512).is_err()).unwrap();
+    let mut kept: Vec<u64> = Vec::new();
+    let mut end = 0;
+    for _ in 0..6 {
+        let from = end;
+        end = fill(from);
+        engine.commit().unwrap();
+        let (gone, stay): (Vec<u64>, Vec<u64>) = kept.into_iter().chain(from..end).partition(|offset| offset % 2 == 0);
+        gone.into_iter().for_each(|offset| delete(&head, offset));
+        kept = stay;
+        engine.commit().unwrap();
+        let large = (end..).find(|&offset| put_noise(&head, offset, 128 << 10).is_err()).unwrap();
+        kept.extend(end..large);
+        end = large;
+        engine.commit().unwrap();
+    }
+    for _ in 0..4 {
+        engine.commit_anyway().unwrap();
+    }
+    let before = engine.committed();
+    for _ in 0..100 {
+        assert!(matches!(head.admit(engine.available() + 1), Err(Error::OutOfSpace)));
+    }
+    assert!(engine.committed().0 - before.0 <= 4, "{before} {}", engine.committed());
+    assert_eq!(findings(&engine, Some(&head)), []);
+    drop((engine, head));
+
+    let (engine, head) = open(device).unwrap();
+    let head = head.unwrap();
+    for (count, offset) in kept.into_iter().enumerate() {
+        delete(&head, offset);
+        if count % 1000 == 0 {
+            engine.commit().unwrap();
+        }
+    }
     for _ in 0..4 {
         engine.commit_anyway().unwrap();
     }

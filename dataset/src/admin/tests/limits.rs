@@ -3,7 +3,10 @@
 use rustix::io::Errno;
 
 use super::world::{World, name, noise, refusal};
-use crate::admin::{Assignment, Error};
+use crate::{
+    admin::{Assignment, Error},
+    fs::ROOT,
+};
 
 impl World {
     fn set(&self, dataset: &str, property: &str, value: &str) -> Result<(), Error> {
@@ -28,6 +31,47 @@ fn a_quota_bounds_what_lies_below() {
     assert!(matches!(refusal(world.set("tank/a", "quota", "1M")), Error::Limit { .. }));
     world.set("tank/a", "quota", "none").unwrap();
     world.write("tank/a/b", "three", &noise(3, 6 << 20));
+    world.judge();
+}
+
+#[test]
+fn a_quota_bounds_what_all_below_write_at_once() {
+    let world = World::new(25);
+    world.create("tank/a").unwrap();
+    let below = ["tank/a/b", "tank/a/c", "tank/a/d"];
+    below.iter().for_each(|dataset| drop(world.create(dataset).unwrap()));
+    world.set("tank/a", "quota", "4M").unwrap();
+    for dataset in below {
+        world.write(dataset, "one", &noise(1, 1 << 20));
+    }
+    // Nothing was committed in between.
+    for dataset in below {
+        assert_eq!(world.try_write(dataset, "two", &noise(2, 3 << 20)), Err(Errno::DQUOT), "{dataset}");
+        world.remove(dataset, "two");
+    }
+    assert!(world.number("tank/a", "used") <= 4 << 20);
+    world.set("tank/a", "quota", "8M").unwrap();
+    world.write("tank/a/c", "two", &noise(2, 3 << 20));
+    assert_eq!(world.try_write("tank/a/d", "two", &noise(2, 3 << 20)), Err(Errno::DQUOT));
+    world.set("tank/a", "quota", "none").unwrap();
+    world.write("tank/a/d", "two", &noise(2, 3 << 20));
+    world.judge();
+}
+
+#[test]
+fn what_is_refused_again_costs_no_commits() {
+    let world = World::new(26);
+    world.create("tank/a").unwrap();
+    world.set("tank/a", "quota", "4M").unwrap();
+    world.write("tank/a", "file", &noise(1, 3 << 20));
+    let fs = world.fs("tank/a");
+    let file = fs.lookup(ROOT, b"file").unwrap().ino;
+    let (before, more) = (world.engine.committed(), noise(2, 2 << 20));
+    for _ in 0..50 {
+        assert_eq!(fs.write(file, 3 << 20, &more, false).err(), Some(Errno::DQUOT));
+    }
+    let commits = world.engine.committed().0 - before.0;
+    assert!((2..8).contains(&commits), "{commits} commits");
     world.judge();
 }
 

@@ -62,7 +62,7 @@ impl Chunk {
         Ok(Checkpoint { chunk: self.id, described: txg, sectors: self.sectors, free })
     }
 
-    /// Puts the row on a new checkpoint of the end of `txg`, and returns the old one.
+    /// Puts the row on a new checkpoint of the end of `txg`, as the table says by now, and returns the old one.
     pub(in crate::space) fn set_checkpoint(
         &self,
         txg: Txg,
@@ -73,8 +73,12 @@ impl Chunk {
         state.allocated_then = state.logged;
         // What later groups changed is noted as logged when their log is written.
         state.oldest_logged = None;
-        self.row_changed.store(true, Relaxed);
         std::mem::replace(&mut state.checkpoint, checkpoint)
+    }
+
+    /// The row as it will be on a new checkpoint of the end of `txg`, which must be the last one that was synced.
+    pub(in crate::space) fn row_on(&self, txg: Txg, checkpoint: Option<PhysicalPointer>) -> Row {
+        Row { described: txg, allocated: self.logged(), checkpoint, ..self.row() }
     }
 
     /// The chunk's row of the table.

@@ -82,14 +82,20 @@ impl Engine {
             if self.available() >= bytes {
                 return Ok(());
             }
-            let frees_to_come = self.touched.load(Ordering::Relaxed) || self.storage.space.totals().deferred > 0;
-            if !frees_to_come && self.throttle.data.dirty() == 0 {
+            if self.is_at_rest() {
                 break;
             }
             self.storage.space.give_up_holds();
             self.commit_anyway()?;
         }
         if self.available() >= bytes { Ok(()) } else { Err(Error::OutOfSpace) }
+    }
+
+    /// Whether more commits would leave as much room as there is: nothing has changed since the last one, and nothing
+    /// that was freed waits until it can be allocated.
+    pub fn is_at_rest(&self) -> bool {
+        let has_changed = self.touched.load(Ordering::Relaxed) || self.throttle.data.dirty() > 0;
+        !has_changed && self.storage.space.totals().deferred == 0
     }
 
     /// How many bytes of data there is room for, should nothing compress.

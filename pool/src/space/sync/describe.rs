@@ -1,0 +1,159 @@
+//! What shortens the log: checkpoints of chunks, and the table that names them.
+//!
+//! They are *drafted* first: stored, with nothing that stands changed. When all of the draft is stored it is adopted,
+//! and what it replaces is freed. When a block finds no room, the draft is taken back. A group without a draft is as good
+//! as one with it: a row that stays behind has its old checkpoint, the log since then, and a class that is no more than a
+//! preference. Only a table that misses chunks must be written, and new chunks bring room for it.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use super::{LogGroup, Stored, Writer};
+use crate::{
+    error::{Error, Result},
+    format::space::{
+        PhysicalPointer,
+        table::{ROWS_PER_PAGE, Row, TableRoot, encode_page},
+    },
+    space::chunk::Chunk,
+    units::{MIB, Txg},
+};
+
+/// A log of at most so many groups needs no checkpoints.
+const CALM_GROUPS: usize = 16;
+/// A log of at most so many bytes needs no checkpoints.
+const CALM_BYTES: u64 = MIB;
+/// From this length on, in bytes, the log is shortened in a hurry.
+const HURRY_BYTES: u64 = 4 * MIB;
+/// What is stored for a group, and not in force yet.
+#[derive(Default)]
+struct Draft<'a> {
+    /// New checkpoints; none for a chunk that is empty.
+    checkpoints: Vec<(&'a Chunk, Option<PhysicalPointer>)>,
+    /// The places in the table of the pages that change.
+    changed: Vec<usize>,
+    /// The new pages, in this order.
+    pages: Vec<PhysicalPointer>,
+    /// The new root, if there are new pages.
+    root: Option<PhysicalPointer>,
+}
+
+impl Writer<'_> {
+    /// Checkpoints some chunks and writes the pages of the table that changed, or nothing; returns the table's root.
+    pub(super) fn describe(&self, stored: &mut Stored) -> Result<PhysicalPointer> {
+        let mut draft = Draft::default();
+        match self.draft(stored, &mut draft) {
+            Ok(()) => self.adopt(stored, draft)?,
+            Err(Error::OutOfSpace) if stored.rows == self.layout().chunks.len() => self.abandon(draft)?,
+            Err(error) => return Err(error),
+        }
+        Ok(stored.table.expect("the table was written"))
+    }
+
+    fn draft<'a>(&'a self, stored: &Stored, draft: &mut Draft<'a>) -> Result<()> {
+        for chunk in self.to_checkpoint(stored) {
+            self.draft_checkpoint(chunk, draft)?;
+        }
+        self.draft_table(stored, draft)
+    }
+
+    /// The chunks whose turn it is.
+    fn to_checkpoint(&self, stored: &Stored) -> Vec<&Arc<Chunk>> {
+        let bytes: u64 = stored.log.iter().map(LogGroup::bytes).sum();
+        if stored.log.len() <= CALM_GROUPS && bytes <= CALM_BYTES {
+            return Vec::new();
+        }
+        let chunks = &self.layout().chunks;
+        let mut logged: Vec<(Txg, &Arc<Chunk>)> =
+            chunks.iter().filter_map(|chunk| Some((chunk.oldest_logged()?, chunk))).collect();
+        logged.sort_by_key(|&(oldest, _)| oldest);
+        let share = if bytes > HURRY_BYTES { logged.len() / 4 } else { logged.len() / 16 };
+        logged.into_iter().take(share + 1).map(|(_, chunk)| chunk).collect()
+    }
+
+    fn draft_checkpoint<'a>(&self, chunk: &'a Chunk, draft: &mut Draft<'a>) -> Result<()> {
+        let checkpoint = match chunk.describe(self.txg.back(1), &self.disk) {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => {
+                // The old checkpoint and the log stay, and with them whatever can be said about the chunk.
+                tracing::warn!(chunk = chunk.id.0, %error, "a chunk cannot be checkpointed");
+                return Ok(());
+            }
+        };
+        let pointer = match chunk.logged() {
+            0 => None,
+            _ => match self.store(&checkpoint.encode()) {
+                // Another one may be smaller.
+                Err(Error::OutOfSpace) => return Ok(()),
+                stored => Some(stored?),
+            },
+        };
+        draft.checkpoints.push((chunk, pointer));
+        Ok(())
+    }
+
+    /// Drafts the pages whose rows change, and the root if any does.
+    fn draft_table(&self, stored: &Stored, draft: &mut Draft<'_>) -> Result<()> {
+        let chunks = &self.layout().chunks;
+        let mut rows: Vec<Option<Row>> = vec![None; chunks.len()];
+        for &(chunk, checkpoint) in &draft.checkpoints {
+            rows[chunk.id.0 as usize] = Some(chunk.row_on(self.txg.back(1), checkpoint));
+        }
+        let mut pages = stored.pages.clone();
+        for (index, (rows, chunks)) in rows.chunks(ROWS_PER_PAGE).zip(chunks.chunks(ROWS_PER_PAGE)).enumerate() {
+            // A row that changes from here on, by the next group, is written again by the next sync.
+            let dirty = chunks.iter().fold(false, |dirty, chunk| chunk.row_changed.swap(false, Relaxed) | dirty);
+            if !dirty && rows.iter().all(Option::is_none) && index < pages.len() {
+                continue;
+            }
+            draft.changed.push(index);
+            let row = |(row, chunk): (&Option<Row>, &Arc<Chunk>)| row.clone().unwrap_or_else(|| chunk.row());
+            let page = self.store(&encode_page(&rows.iter().zip(chunks).map(row).collect::<Vec<_>>()))?;
+            draft.pages.push(page);
+            put(&mut pages, index, page);
+        }
+        if !draft.pages.is_empty() {
+            let root = TableRoot { chunks: chunks.len() as u32, pages };
+            draft.root = Some(self.store(&root.encode())?);
+        }
+        Ok(())
+    }
+
+    /// Puts a draft into force.
+    fn adopt(&self, stored: &mut Stored, draft: Draft<'_>) -> Result<()> {
+        for (chunk, checkpoint) in draft.checkpoints {
+            self.discard(chunk.set_checkpoint(self.txg.back(1), checkpoint))?;
+        }
+        for (index, page) in draft.changed.into_iter().zip(draft.pages) {
+            self.discard(put(&mut stored.pages, index, page))?;
+        }
+        if let Some(root) = draft.root {
+            self.discard(stored.table.replace(root))?;
+            stored.rows = self.layout().chunks.len();
+        }
+        Ok(())
+    }
+
+    /// Takes back what of a draft was stored.
+    fn abandon(&self, draft: Draft<'_>) -> Result<()> {
+        let checkpoints = draft.checkpoints.iter().filter_map(|(_, checkpoint)| checkpoint.as_ref());
+        for pointer in checkpoints.chain(&draft.pages).chain(&draft.root) {
+            self.take_back(pointer)?;
+        }
+        for page in draft.changed {
+            self.layout().chunks[page * ROWS_PER_PAGE].row_changed.store(true, Relaxed);
+        }
+        tracing::debug!(txg = self.txg.0, "no room to shorten the space log");
+        Ok(())
+    }
+}
+
+/// Puts a page at its place, which may be the first one that is new; returns the one before.
+fn put(pages: &mut Vec<PhysicalPointer>, index: usize, page: PhysicalPointer) -> Option<PhysicalPointer> {
+    match pages.get_mut(index) {
+        Some(place) => Some(std::mem::replace(place, page)),
+        None => {
+            pages.push(page);
+            None
+        }
+    }
+}
