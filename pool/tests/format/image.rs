@@ -13,7 +13,7 @@ use pool::{
     admin::{self, CreateOptions, OpenOptions},
     block::compression::CompressionChoice,
     check::{self, Ledger},
-    device::{Device, MemoryDevice},
+    device::MemoryDevice,
     env::SeededEnv,
     error::Result,
     format::{
