@@ -312,7 +312,7 @@ fn groups_are_stored_where_no_two_sectors_in_a_row_are_free() {
     let vdevs = [(VdevId(0), 64 * REGION)];
     let (space, memory) = one_device(64);
     let mut txg = Txg(1);
-    let mut sync = |space: &Space, txg: &mut Txg| {
+    let sync = |space: &Space, txg: &mut Txg| {
         let root =
             space.sync(*txg, &memory).unwrap_or_else(|error| panic!("{error} in {txg} with {:?}", space.totals()));
         let opened = Space::open(&root, SECTOR, REGION, &vdevs, *txg, &memory).unwrap();
