@@ -103,7 +103,10 @@ fn structures(seeds: &mut Seeds) {
 /// The items of trees, alone and as edits of a data set.
 fn items(seeds: &mut Seeds) {
     let world = World::new();
-    for (key, body) in entries(world.datasets.engine().catalogue()) {
+    for (number, (key, body)) in entries(world.datasets.engine().catalogue()).into_iter().enumerate() {
+        if let (Ok(number), Ok(len)) = (u8::try_from(number), u8::try_from(body.len())) {
+            seeds.add("catalogue", format!("row-{number}"), &[&[number, len], &body]);
+        }
         if let Some(row) = row_number(key.kind) {
             seeds.add("item", format!("row-{row}-{:x}-{:x}", key.object, key.offset), &[&[row], &body]);
         }

@@ -1,24 +1,19 @@
 //! A file system whose items lie. The input edits items of a real data set, behind all checksums; then everything that a
 //! mount can ask for is asked for. Any answer is right, as long as there is one, and as long as no sector is lost or
 //! freed twice.
-//!
-//! ```text
-//! edit := number of an existing item (1), or 255, object (1), kind (1), offset (8);  length of the body (1), body
-//! ```
 
 use std::collections::BTreeSet;
 
 use dataset::fs::{self, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, RenameFlags, SetAttr, SetXattr, Whence};
-use pool::{
-    format::key::Key,
-    tree::Miss,
-    txg::{Head, Plain},
+use pool::txg::{Head, Plain};
+
+use super::{
+    edit,
+    world::{HOME, World},
 };
 
-use super::world::{HOME, World};
-
-/// The number that stands for a new item.
-pub(crate) const NEW: u8 = 0xff;
+/// The numbers below this, counted from the root's, have been files.
+const KNOWN: Ino = 16;
 /// How many files are visited: a hostile tree is no tree.
 const VISITS: usize = 64;
 /// More steps than freeing what there is can take.
@@ -34,20 +29,11 @@ pub(super) fn run(input: &[u8]) -> bool {
     edits > 0
 }
 
-/// The keys of a data set's items, in order.
-pub(crate) fn keys(head: &Head) -> Vec<Key> {
-    let all = head.read(|view| -> Result<Vec<Key>, Plain> {
-        let entries = view.range(Key::MIN..Key::MAX).collect::<Result<Vec<_>, Miss>>()?;
-        Ok(entries.iter().map(pool::tree::Entry::key).collect())
-    });
-    all.expect("memory does not fail")
-}
-
 /// Puts the bodies of the input into the tree; an item that has a block keeps it. Returns how many there were.
 fn apply(head: &Head, mut input: &[u8]) -> usize {
-    let known = keys(head);
+    let known = edit::keys(head);
     let mut edits = 0;
-    while let Some((key, body)) = take_edit(&mut input, &known) {
+    while let Some((key, body)) = edit::take(&mut input, &known) {
         head.admit(1 << 16).expect("there is room");
         let put = head.update(|view, batch| -> Result<(), Plain> {
             let block = view.get(key)?.and_then(|entry| entry.block());
@@ -58,18 +44,6 @@ fn apply(head: &Head, mut input: &[u8]) -> usize {
         edits += 1;
     }
     edits
-}
-
-fn take_edit<'a>(input: &mut &'a [u8], known: &[Key]) -> Option<(Key, &'a [u8])> {
-    let key = match *input.split_off_first()? {
-        NEW => {
-            let [object, kind, offset @ ..] = *input.split_off(..10)?.first_chunk::<10>()?;
-            Key::new(object.into(), kind, u64::from_le_bytes(offset))
-        }
-        number => known[usize::from(number) % known.len()],
-    };
-    let len = usize::from(*input.split_off_first()?);
-    Some((key, input.split_off(..len)?)).filter(|(key, _)| *key < Key::MAX)
 }
 
 /// Looks at every file that can be reached, and at those numbers that the data set began with.
@@ -92,7 +66,7 @@ pub(super) fn visit_all(fs: &FileSystem) {
 }
 
 fn reachable(fs: &FileSystem) -> BTreeSet<Ino> {
-    let mut seen: BTreeSet<Ino> = (ROOT..ROOT + 8).collect();
+    let mut seen: BTreeSet<Ino> = (ROOT..ROOT + KNOWN).collect();
     let mut to_list: Vec<Ino> = seen.iter().copied().collect();
     while let Some(dir) = to_list.pop() {
         let mut names = 0;

@@ -10,7 +10,9 @@
 //! Two programs run these functions: `fuzzer` with inputs that libFuzzer makes up, and `cargo test` with the committed
 //! corpus. Nothing here knows of either.
 
-pub(crate) mod files;
+mod catalogue;
+mod edit;
+mod files;
 mod intent;
 mod item;
 mod label;
@@ -47,6 +49,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "stream", run: stream::run },
     Target { name: "socket", run: socket::run },
     Target { name: "files", run: files::run },
+    Target { name: "catalogue", run: catalogue::run },
     Target { name: "receive", run: stream::receive },
 ];
 

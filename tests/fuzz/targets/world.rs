@@ -3,10 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use dataset::{
-    admin::{CreateRequest, Datasets},
+    admin::{Assignment, CreateRequest, Datasets, Error},
     fs::{Caller, Errno, FallocateFlags, FileSystem, ROOT, SetXattr},
     lineage,
-    name::DatasetName,
+    name::{DatasetName, Name},
 };
 use pool::{
     admin::{self, CreateOptions, OpenOptions},
@@ -23,13 +23,16 @@ const SIZE: u64 = 64 * MIB;
 /// The pool's one data set beside its root.
 pub(crate) const HOME: &str = "tank/home";
 
+/// A clone of one of its snapshots.
+pub(crate) const CLONE: &str = "tank/clone";
+
 /// The image that every input begins with.
 static IMAGE: LazyLock<MemoryDevice> = LazyLock::new(|| make().expect("a pool can be made in memory"));
 
 /// An open pool.
 pub(crate) struct World {
-    /// Closes the pool last.
-    _pool: admin::Pool,
+    device: Arc<MemoryDevice>,
+    pool: admin::Pool,
     pub(crate) datasets: Arc<Datasets>,
 }
 
@@ -44,11 +47,21 @@ pub(crate) fn name(text: &str) -> DatasetName {
 impl World {
     /// The pool as it was made, on a device of its own.
     pub(crate) fn new() -> World {
+        World::on(Arc::new(IMAGE.snapshot())).expect("the image opens")
+    }
+
+    fn on(device: Arc<MemoryDevice>) -> Result<World, Error> {
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
-        let pool = admin::open(vec![Arc::new(IMAGE.snapshot())], &options, Arc::new(SeededEnv::new(2)));
-        let pool = pool.expect("the image opens");
-        let datasets = Datasets::open(pool.engine().clone(), name("tank")).expect("its data sets open");
-        World { _pool: pool, datasets }
+        let pool = admin::open(vec![device.clone()], &options, Arc::new(SeededEnv::new(2)))?;
+        let datasets = Datasets::open(pool.engine().clone(), name("tank"))?;
+        Ok(World { device, pool, datasets })
+    }
+
+    /// Closes the pool and opens it again, as far as it lets itself.
+    pub(crate) fn reopened(self) -> Result<World, Error> {
+        self.datasets.close_all()?;
+        self.pool.export()?;
+        World::on(self.device)
     }
 
     /// The files of a data set.
@@ -69,8 +82,8 @@ impl World {
     }
 }
 
-/// A pool with files of every kind, and a snapshot of them.
-fn make() -> Result<MemoryDevice, dataset::admin::Error> {
+/// A pool with files of every kind, and one of each thing that the catalogue knows. The newest snapshot of [`HOME`] is `a`.
+fn make() -> Result<MemoryDevice, Error> {
     let device = Arc::new(MemoryDevice::new("disk", SIZE));
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let pool = admin::create(vec![device.clone()], &options, Arc::new(SeededEnv::new(1)))?;
@@ -78,15 +91,33 @@ fn make() -> Result<MemoryDevice, dataset::admin::Error> {
     let request = CreateRequest { name: name(HOME), parents: false, properties: Vec::new(), owner: (0, 0) };
     datasets.create(request)?;
     let fs = datasets.open_dataset(&name(HOME))?.fs().clone();
-    fill(&fs).expect("there is room for a few files");
-    datasets.snapshot(vec![name(HOME).snapshot("a").expect("a valid name")], false, Vec::new())?;
+    let [older, old, newest] = ["older", "old", "a"].map(|snapshot| name(HOME).snapshot(snapshot).expect("valid"));
+    for snapshot in [&older, &old, &newest] {
+        fill(&fs).expect("there is room for a few files");
+        datasets.snapshot(vec![snapshot.clone()], false, Vec::new())?;
+    }
+    datasets.clone_snapshot(&old, &name(CLONE), false, Vec::new(), (0, 0))?;
+    datasets.bookmark(&Name::Snapshot(older.clone()), &name(HOME).bookmark("mark").expect("valid"))?;
+    datasets.hold("keep", &[older], false)?;
+    let quota = Assignment { property: "quota".into(), value: "60M".into() };
+    let note = Assignment { property: "test:note".into(), value: "hers".into() };
+    datasets.set(&[Name::Dataset(name(HOME))], &[quota, note])?;
+    datasets.record("fs set", "ann", "well")?;
+    datasets.start_scrub()?;
+    datasets.pause_scrub()?;
     datasets.close_all()?;
     pool.export()?;
     Ok(device.snapshot())
 }
 
+/// Makes the files, or makes them anew.
 fn fill(fs: &FileSystem) -> Result<(), Errno> {
     let caller = Caller::default();
+    if let Ok(dir) = fs.lookup(ROOT, b"dir") {
+        [b"small", b"again"].iter().try_for_each(|name| fs.unlink(dir.ino, *name))?;
+        [b"file", b"link"].iter().try_for_each(|name| fs.unlink(ROOT, *name))?;
+        fs.rmdir(ROOT, b"dir")?;
+    }
     let dir = fs.mkdir(&caller, ROOT, b"dir", 0o755)?.ino;
     let small = fs.create(&caller, dir, b"small", 0o644, true)?.ino;
     fs.write(small, 0, b"a few bytes", false)?;
