@@ -1,8 +1,10 @@
 //! What there is: a walk over data sets, snapshots and bookmarks.
 
+use std::collections::BTreeSet;
+
 use super::{
     datasets::{Datasets, Mount},
-    error::Result,
+    error::{Error, Result},
     limits,
     property::{self, Effective},
     resolve::{Names, Target},
@@ -65,7 +67,8 @@ impl Datasets {
         let mounts = self.mounts.lock().clone();
         let room = self.engine().available();
         self.read(|tx| {
-            let mut walk = Walk { tx, names: &names, request, mounts: &mounts, room, found: Vec::new() };
+            let mut walk =
+                Walk { tx, names: &names, request, mounts: &mounts, room, known: BTreeSet::new(), found: Vec::new() };
             roots.iter().try_for_each(|root| walk.root(root))?;
             Ok(walk.found)
         })
@@ -78,6 +81,8 @@ struct Walk<'a, 'v> {
     request: &'a ListRequest,
     mounts: &'a std::collections::HashMap<u64, Mount>,
     room: u64,
+    /// The data sets below one root: rows that lie could lead in a circle, or on many ways to one.
+    known: BTreeSet<u64>,
     found: Vec<Listed>,
 }
 
@@ -89,6 +94,7 @@ impl Walk<'_, '_> {
     fn root(&mut self, name: &Name) -> Result<()> {
         match self.names.target(self.tx, name)? {
             Target::Dataset(id) => {
+                self.known = BTreeSet::from([id]);
                 let effective = property::effective(self.tx, self.names, id)?;
                 self.dataset(id, name.dataset(), &effective, 0)
             }
@@ -126,6 +132,9 @@ impl Walk<'_, '_> {
             }
         }
         for (component, child) in dataset::children(self.tx, id)? {
+            if !self.known.insert(child) {
+                return Err(Error::damaged(child, "a data set that stands below two others, or below itself"));
+            }
             if self.tx.row::<DatasetRow>(dataset_key(child))?.hidden {
                 continue;
             }

@@ -109,15 +109,16 @@ impl Datasets {
             return Ok(dataset.clone());
         }
         let root = root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?;
+        let limits = Limits::new(id, self.engine(), table.quotas.clone());
+        let room = self.engine().available();
+        self.read(|tx| limits.set(tx, room))?;
+        // From here on a failure closes the tree again.
         let head = self.engine().open_head(id, Some((root, row.level)));
         head.keep_log();
         let fs = FileSystem::open(head.clone(), options).map_err(|errno| {
             self.engine().close_head(id);
             unreadable(name.as_str(), errno)
         })?;
-        let limits = Limits::new(id, self.engine(), table.quotas.clone());
-        let room = self.engine().available();
-        self.read(|tx| limits.set(tx, room))?;
         fs.set_room(limits.clone());
         let dataset = Arc::new(Dataset { id, head, fs, limits });
         table.datasets.insert(id, dataset.clone());

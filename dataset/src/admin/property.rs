@@ -16,7 +16,7 @@ use super::{
 use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
     lineage::charge,
-    name::{DatasetName, Name},
+    name::{DatasetName, MAX_DEPTH, Name},
     property::{DATASET, Definition, Kinds, Nature, Property, Source},
 };
 
@@ -211,12 +211,15 @@ fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, val
 pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Effective> {
     let mut path = vec![id];
     let mut row: DatasetRow = tx.row(dataset_key(id))?;
+    // The name is short of the pool's depth limit, so the path is.
+    let name = names.of_dataset(tx, id)?;
     while row.parent != 0 {
+        if path.len() > MAX_DEPTH {
+            return Err(Error::damaged(id, "data sets are nested too deep"));
+        }
         path.push(row.parent);
         row = tx.row(dataset_key(row.parent))?;
     }
-    // The name is short of the pool's depth limit, so the path is.
-    let name = names.of_dataset(tx, id)?;
     let above = std::iter::successors(Some(name), DatasetName::parent);
     let steps: Vec<(u64, DatasetName)> = path.into_iter().zip(above).collect();
     let mut values = defaults(steps.last().map(|(_, pool)| pool));

@@ -1,5 +1,7 @@
 //! From names to ids and back.
 
+use std::collections::BTreeSet;
+
 use super::{
     datasets::Datasets,
     error::{Error, Result},
@@ -144,11 +146,15 @@ impl Names {
     }
 }
 
-/// A data set and everything below it, each after its parent, children by name.
+/// A data set and everything below it, each after its parent, children by name. Fails where the rows name one twice: they
+/// may lead in a circle.
 pub(super) fn subtree(tx: &Transaction<'_>, id: u64) -> Result<Vec<u64>> {
-    let mut found = vec![id];
+    let (mut found, mut known) = (vec![id], BTreeSet::from([id]));
     let mut todo: Vec<u64> = children(tx, id)?;
     while let Some(next) = todo.pop() {
+        if !known.insert(next) {
+            return Err(Error::damaged(next, "a data set that stands below two others, or below itself"));
+        }
         found.push(next);
         todo.extend(children(tx, next)?);
     }

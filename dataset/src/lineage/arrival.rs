@@ -62,7 +62,9 @@ pub fn is_modified(tx: &Transaction<'_>, id: u64) -> Result<bool> {
 pub fn replace(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()> {
     let new: DatasetRow = tx.row(dataset_key(hidden))?;
     let old: DatasetRow = tx.row(dataset_key(target))?;
-    assert!(new.origin == old.newest && new.snapshots == 0, "the caller has looked");
+    if new.origin != old.newest || new.snapshots != 0 {
+        return Err(Error::damaged(hidden, "a received data set is no clone of its target"));
+    }
     let lost = deadlist::space_from(tx, new.deadlist, old.origin_txg)?;
     let root = take_apart(tx, hidden, &new)?;
     branch::remove_clone(tx, new.origin, hidden)?;
@@ -80,7 +82,9 @@ pub fn replace(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()>
 pub fn overwrite(tx: &mut Transaction<'_>, target: u64, hidden: u64) -> Result<()> {
     let new: DatasetRow = tx.row(dataset_key(hidden))?;
     let (old, old_root) = tx.row_and_block::<DatasetRow>(dataset_key(target))?;
-    assert!(new.origin == 0 && old.newest == 0, "the caller has looked");
+    if new.origin != 0 || old.newest != 0 {
+        return Err(Error::damaged(hidden, "a received data set cannot be put in the place of its target"));
+    }
     let root = take_apart(tx, hidden, &new)?;
     if let Some(old_root) = old_root {
         work::free_tree(tx, old_root, old.level, Txg::ZERO, old.used_head)?;

@@ -18,7 +18,9 @@ use crate::{
 pub fn roll_back(tx: &mut Transaction<'_>, dataset: u64) -> Result<()> {
     let (row, old_root) = tx.row_and_block::<DatasetRow>(dataset_key(dataset))?;
     let (target, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(row.newest))?;
-    assert_eq!(target.dataset, dataset, "the caller has looked");
+    if target.dataset != dataset {
+        return Err(Error::damaged(dataset, "the newest snapshot of a data set belongs to another"));
+    }
     let root = root.ok_or_else(|| Error::damaged(row.newest, "a snapshot without a tree"))?;
     let lost = row.unique();
     let back = deadlist::space_from(tx, row.deadlist, row.origin_txg)?;

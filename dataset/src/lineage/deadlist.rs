@@ -71,7 +71,8 @@ pub fn merge(tx: &mut Transaction<'_>, dataset: u64, from: u64, into: u64) -> Re
     for (key, bucket) in buckets {
         tx.delete(key);
         // Blocks of the bucket are born after its start and not after the next snapshot.
-        let start = bucket_of(tx, dataset, Txg(key.offset).next())?;
+        let born = key.offset.checked_add(1).ok_or_else(|| Error::damaged(dataset, "a bucket behind all groups"))?;
+        let start = bucket_of(tx, dataset, Txg(born))?;
         let known = merged.remove(&start).unwrap_or_default();
         let joined = join(tx, &known, &bucket);
         merged.insert(start, joined);

@@ -25,13 +25,14 @@ pub struct Member {
 
 /// The first data set whose id is above `id`.
 pub fn next_dataset(tx: &Transaction<'_>, id: u64) -> Result<Option<u64>> {
-    let mut object = id.saturating_add(1);
+    let mut above = id.checked_add(1);
     // Snapshots and lists have ids among those of data sets: each is passed with one look.
-    while let Some(key) = tx.first_key(Key::new(object, 0, 0)..Key::MAX)? {
+    while let Some(object) = above {
+        let Some(key) = tx.first_key(Key::new(object, 0, 0)..Key::MAX)? else { break };
         if tx.contains(dataset_key(key.object))? {
             return Ok(Some(key.object));
         }
-        object = key.object.saturating_add(1);
+        above = key.object.checked_add(1);
     }
     Ok(None)
 }
@@ -47,10 +48,15 @@ pub fn done_before(tx: &Transaction<'_>, dataset: u64) -> Result<Txg> {
 
 /// The first member of a data set's line that was taken after `done`; none if the data set is gone.
 pub fn next_member(tx: &Transaction<'_>, dataset: u64, done: Txg) -> Result<Option<Member>> {
-    if let Some(key) = tx.first_key(keys_from(dataset, kind::SNAPSHOT_TXG, done.next().0))? {
+    let next = match done.0.checked_add(1) {
+        Some(after) => tx.first_key(keys_from(dataset, kind::SNAPSHOT_TXG, after))?,
+        None => None,
+    };
+    if let Some(key) = next {
         let id = tx.row::<Named>(key)?.id;
         if let (row, Some(root)) = tx.row_and_block::<SnapshotRow>(snapshot_key(id))? {
-            return Ok(Some(Member { id, root, level: row.level, taken: Some(row.createtxg) }));
+            // When it was taken is where it stands: a row that says something else must not lead back.
+            return Ok(Some(Member { id, root, level: row.level, taken: Some(Txg(key.offset)) }));
         }
     }
     let found = tx.find::<DatasetRow>(dataset_key(dataset))?;

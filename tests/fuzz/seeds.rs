@@ -1,0 +1,305 @@
+//! What fuzzing begins with: real encodings of every structure, in the form that the targets take.
+//!
+//! The structures of the pool come from its golden files, the rest is taken from a pool in memory.
+
+use std::{fs, path::Path};
+
+use cli::{
+    failure::Failure,
+    protocol::{Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, ScrubAction, VdevSpec},
+    service::frame::{self, MAX_CALL},
+};
+use dataset::{
+    admin::{SendFrom, SendRequest},
+    catalogue::kind,
+    fs::{Caller, ROOT, key},
+    name::{Name, SnapshotName},
+    property::{DATASET, Definition, Kinds, POOL, Source},
+};
+use pool::{
+    block::checksum::verify,
+    format::{
+        key::Key,
+        pointer::Checksum,
+        space::log::{LogBlock, decode_changes, encode_changes},
+        uberblock::Uberblock,
+    },
+    tree::Miss,
+    txg::{Head, Plain},
+};
+
+use super::targets::world::{HOME, World, name};
+
+/// An input.
+pub(super) struct Seed {
+    pub(super) target: &'static str,
+    pub(super) name: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// All of them.
+pub(super) fn all() -> Vec<Seed> {
+    let mut seeds = Seeds(Vec::new());
+    structures(&mut seeds);
+    items(&mut seeds);
+    texts(&mut seeds);
+    messages(&mut seeds);
+    streams(&mut seeds);
+    seeds.0
+}
+
+struct Seeds(Vec<Seed>);
+
+impl Seeds {
+    fn add(&mut self, target: &'static str, name: impl Into<String>, parts: &[&[u8]]) {
+        self.0.push(Seed { target, name: name.into(), bytes: parts.concat() });
+    }
+}
+
+/// A golden file of the pool's format: lines of an offset and bytes, all in hexadecimal; the last is the length.
+fn golden(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pool/tests/golden").join(format!("{name}.hex"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut bytes = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace().map(|word| usize::from_str_radix(word, 16).unwrap());
+        bytes.resize(words.next().unwrap(), 0);
+        bytes.extend(words.map(|byte| byte as u8));
+    }
+    bytes
+}
+
+/// What stands between the head of a label or an uberblock and the zeros behind it.
+fn payload(block: &[u8]) -> &[u8] {
+    let len = u32::from_le_bytes(*block[12..].first_chunk().unwrap()) as usize;
+    &block[16..16 + len]
+}
+
+fn structures(seeds: &mut Seeds) {
+    seeds.add("label", "one-device", &[payload(&golden("label"))]);
+    let uberblock = golden("uberblock");
+    seeds.add("uberblock", "plain", &[payload(&uberblock)]);
+    for pointer in ["pointer-plain", "pointer-full"] {
+        seeds.add("pointer", pointer, &[&[0], &golden(pointer)]);
+    }
+    let (gang, pieces) = (golden("gang"), 9 * 512 + 100u32);
+    seeds.add("pointer", "gang", &[&[9], &pieces.to_le_bytes(), &gang[..gang.len() - 32]]);
+    for node in ["leaf", "interior"] {
+        seeds.add("node", node, &[&golden(node)]);
+    }
+    seeds.add("space", "root", &[&[0], &Uberblock::decode(&uberblock).unwrap().space]);
+    seeds.add("space", "table-root", &[&[1], &golden("table-root")]);
+    seeds.add("space", "table-page", &[&[2], &golden("table-page")]);
+    let log = golden("log-block");
+    let changes = decode_changes(&LogBlock::decode(&log).unwrap().piece).unwrap();
+    seeds.add("space", "log-block", &[&[3], &log]);
+    seeds.add("space", "log-changes", &[&[4], &encode_changes(&changes)]);
+    for checkpoint in ["checkpoint-spans", "checkpoint-bitmap"] {
+        seeds.add("space", checkpoint, &[&[5], &256u16.to_le_bytes(), &golden(checkpoint)]);
+    }
+    seeds.add("intent", "frame", &[&golden("frame")[pool::format::intent::FRAME_HEADER..]]);
+}
+
+/// The items of trees, alone and as edits of a data set.
+fn items(seeds: &mut Seeds) {
+    let world = World::new();
+    for (number, (key, body)) in entries(world.datasets.engine().catalogue()).into_iter().enumerate() {
+        if let (Ok(number), Ok(len)) = (u8::try_from(number), u8::try_from(body.len())) {
+            seeds.add("catalogue", format!("row-{number}"), &[&[number, len], &body]);
+        }
+        if let Some(row) = row_number(key.kind) {
+            seeds.add("item", format!("row-{row}-{:x}-{:x}", key.object, key.offset), &[&[row], &body]);
+        }
+    }
+    for (number, (key, body)) in entries(world.fs(HOME).head()).into_iter().enumerate() {
+        let Ok(len) = u8::try_from(body.len()) else { continue };
+        seeds.add("files", format!("item-{number}"), &[&[number as u8, len], &body]);
+        if let Some(item) = item_number(key.kind) {
+            seeds.add("item", format!("item-{number}"), &[&[item], &body]);
+        }
+    }
+}
+
+fn entries(head: &Head) -> Vec<(Key, Vec<u8>)> {
+    let all = head.read(|view| -> Result<_, Plain> {
+        let entries = view.range(Key::MIN..Key::MAX).collect::<Result<Vec<_>, Miss>>()?;
+        Ok(entries.iter().map(|entry| (entry.key(), entry.body().to_vec())).collect())
+    });
+    all.unwrap()
+}
+
+/// The number by which the target knows a row.
+fn row_number(of: u8) -> Option<u8> {
+    Some(match of {
+        kind::MASTER => 0,
+        kind::DATASET => 1,
+        kind::CHILD | kind::SNAPSHOT_NAME | kind::SNAPSHOT_TXG => 2,
+        kind::PROPERTY | kind::RECEIVED => 3,
+        kind::SNAPSHOT => 4,
+        kind::HOLD => 5,
+        kind::BOOKMARK => 6,
+        kind::DEADLIST => 7,
+        kind::LINK => 8,
+        kind::HISTORY => 9,
+        kind::WORK => 10,
+        kind::SCRUB => 11,
+        kind::DAMAGE => 12,
+        kind::PAGE => 13,
+        _ => return None,
+    })
+}
+
+/// The number by which the target knows an item of a file system.
+fn item_number(of: u8) -> Option<u8> {
+    Some(match of {
+        key::INODE => 16,
+        key::DIRENT => 17,
+        key::XATTR => 18,
+        key::EXTENT => 19,
+        key::MASTER => 20,
+        key::PARENT => 21,
+        _ => return None,
+    })
+}
+
+fn texts(seeds: &mut Seeds) {
+    let names =
+        ["tank", "tank/home/ann", "tank/home@monday", "tank/home#mark", "tank@a,b%c,%d,e%", "tank/home:/a b:/c"];
+    for (number, text) in names.iter().enumerate() {
+        seeds.add("name", number.to_string(), &[text.as_bytes()]);
+    }
+    for Definition { name, default, .. } in DATASET.iter().chain(POOL).filter(|property| property.is_settable()) {
+        let Some(default) = default else { continue };
+        seeds.add("property", *name, &[name.as_bytes(), b"=", default.as_bytes()]);
+    }
+    for (name, text) in [
+        ("user", "backup:by=ann"),
+        ("zstd", "compression=zstd-19"),
+        ("gzip", "compress=gzip-9"),
+        ("path", "mountpoint=/srv/a b"),
+        ("size", "1.5TiB"),
+        ("bytes", "1023B"),
+    ] {
+        seeds.add("property", name, &[text.as_bytes()]);
+    }
+}
+
+fn messages(seeds: &mut Seeds) {
+    let assignments = vec![Assignment { name: "compression".into(), value: "lz4".into() }];
+    let location = || Location { name: "tank/home@a".parse().unwrap(), path: "/dir/small".into() };
+    let snapshot = || "tank/home@a".parse::<SnapshotName>().unwrap();
+    let requests = [
+        ("ping", Request::Ping),
+        ("scrub", Request::Scrub { action: ScrubAction::Pause }),
+        ("set", Request::Set { name: "tank".parse().unwrap(), assignments: assignments.clone(), no_mount: true }),
+        (
+            "list",
+            Request::List {
+                root: Some("tank#b".parse().unwrap()),
+                depth: Some(3),
+                kinds: Kinds::ALL_DATASETS,
+                properties: vec!["used".into()],
+            },
+        ),
+        (
+            "destroy",
+            Request::DestroySnapshots {
+                set: "tank@a,b%".parse().unwrap(),
+                recursive: true,
+                dependents: false,
+                defer: false,
+                dry_run: true,
+            },
+        ),
+        (
+            "add",
+            Request::AddVdevs {
+                vdevs: vec![VdevSpec { path: "/disks/1".into(), create: Some(1 << 30) }],
+                force: false,
+                dry_run: true,
+            },
+        ),
+        ("snapshot", Request::Snapshot { names: vec![snapshot()], recursive: true, assignments }),
+        ("hold", Request::Hold { tag: "keep".into(), names: vec![snapshot()], recursive: false }),
+        ("diff", Request::Diff { from: snapshot(), to: "tank/home".parse().unwrap() }),
+        ("read", Request::Read { location: location() }),
+        ("copy", Request::CopyOut { sources: vec![location()], to: "/tmp".into(), recursive: true }),
+    ];
+    for (name, request) in requests {
+        let call = Call { command: format!("fs {name}"), request };
+        seeds.add("socket", format!("call-{name}"), &[&frame::encode(&call, MAX_CALL).unwrap()]);
+    }
+    let property = PropertyRecord {
+        name: "quota".into(),
+        value: "0".into(),
+        source: Source::Inherited("tank".into()),
+        received: Some("5".into()),
+    };
+    let record =
+        cli::protocol::DatasetRecord { name: "tank#b".parse().unwrap(), createtxg: 7, properties: vec![property] };
+    let replies = [
+        ("progress", Reply::Progress(Progress { what: "sending".into(), done: 1, total: None })),
+        ("datasets", Reply::Done(Response::Datasets(vec![record]))),
+        ("failed", Reply::Failed(Failure::new("no such pool").hint("pool list"))),
+    ];
+    for (name, reply) in replies {
+        seeds.add("socket", format!("reply-{name}"), &[&frame::encode(&reply, MAX_CALL).unwrap()]);
+    }
+}
+
+/// A full stream of the world's snapshot, and an increment on it.
+fn streams(seeds: &mut Seeds) {
+    let world = World::new();
+    let fs = world.fs(HOME);
+    let file = fs.lookup(ROOT, b"file").unwrap().ino;
+    fs.write(file, 140_000, b"later", false).unwrap();
+    fs.unlink(ROOT, b"link").unwrap();
+    fs.mkdir(&Caller::default(), ROOT, b"new", 0o700).unwrap();
+    let [old, new] = ["a", "b"].map(|snapshot| name(HOME).snapshot(snapshot).unwrap());
+    world.datasets.snapshot(vec![new.clone()], false, Vec::new()).unwrap();
+    let full = send(&world, &old, None);
+    let increment = send(&world, &new, Some(SendFrom::Base(Name::Snapshot(old))));
+    seeds.add("stream", "raw", &[&full]);
+    for (number, name, stream) in [(0, "full", full), (1, "increment", increment)] {
+        let records = records(&stream);
+        seeds.add("stream", name, &[&records]);
+        seeds.add("receive", name, &[&[number], &records]);
+    }
+}
+
+fn send(world: &World, snapshot: &SnapshotName, from: Option<SendFrom>) -> Vec<u8> {
+    let request =
+        SendRequest { snapshot: snapshot.clone(), from, replicate: false, skip_missing: false, properties: true };
+    let mut stream = Vec::new();
+    world.datasets.send(&request, &mut stream, 0, &mut |_| {}).unwrap();
+    stream
+}
+
+/// A stream's records without checksums, up to its end: what the targets take.
+fn records(stream: &[u8]) -> Vec<u8> {
+    const PREAMBLE: usize = 16;
+    const SUM: usize = 32;
+    const BLOCK: u8 = 4;
+    const FINISH: u8 = 6;
+    let (mut out, mut rest) = (Vec::new(), &stream[PREAMBLE..]);
+    while rest[0] != FINISH {
+        let kind = rest[0];
+        let len = u32::from_le_bytes(*rest[4..].first_chunk().unwrap()) as usize;
+        let payload = &rest[8..8 + len];
+        let payload = match payload.split_first_chunk::<SUM>() {
+            Some((sum, data)) if kind == BLOCK => [&[checksum_kind(sum, data)], data].concat(),
+            _ => payload.to_vec(),
+        };
+        out.push(kind);
+        out.extend_from_slice(&(payload.len() as u32).to_le_bytes()[..3]);
+        out.extend_from_slice(&payload);
+        rest = &rest[8 + len + SUM..];
+    }
+    out
+}
+
+/// How a block's checksum was made.
+fn checksum_kind(sum: &[u8; 32], data: &[u8]) -> u8 {
+    let kinds = [Checksum::Blake3, Checksum::Xxh3, Checksum::Sha256];
+    kinds.into_iter().find(|kind| verify(*kind, data, sum)).map_or(1, |kind| kind as u8)
+}
