@@ -6,7 +6,8 @@
 //! time. The requests are those that the commands make, without their process, socket and mount around them.
 //!
 //! Numbers are medians, but of what can be done only once. Reads and writes are those of the device behind the labels; import reads the labels too, which
-//! is the same for every pool. Only what destroying a data set leaves to be freed grows with its size: that is done in the
+//! is the same for every pool. The import after a crash finds an intent log that is nearly full, twice what a running pool lets
+//! it become, with changes of files that lie all over the tree, and puts them back. Only what destroying a data set leaves to be freed grows with its size: that is done in the
 //! background, in small steps, and its row says what all of it took.
 //!
 //! `cargo bench --bench flat` measures up to 100,000 files, with `-- --full` a million. Run in any other way (as a test)
@@ -47,12 +48,16 @@ const FILE: usize = 512;
 const PER_DIRECTORY: usize = 1000;
 /// How many files are changed before an operation that is about a change.
 const CHANGED: usize = 10;
+/// The bytes of the intent log that the import after a crash finds; there is room for 16 MiB.
+const LOGGED: u64 = 15 * MIB;
+/// The bytes of a file that are written between two fsyncs.
+const LOGGED_FILE: usize = 4 << 10;
 
 const DATA: &str = "tank/data";
 const CLONE: &str = "tank/clone";
 
 /// The operations, in the order in which they are printed. Each is measured by [`Bench::step`].
-const OPERATIONS: [&str; 9] = [
+const OPERATIONS: [&str; 10] = [
     "snapshot",
     "clone",
     "destroy clone",
@@ -60,9 +65,12 @@ const OPERATIONS: [&str; 9] = [
     "rollback",
     "destroy snapshot",
     "import",
+    IMPORT_CRASHED,
     "destroy data set*",
     "free data set*",
 ];
+
+const IMPORT_CRASHED: &str = "import, full log";
 
 /// What an operation took.
 #[derive(Clone, Copy)]
@@ -118,7 +126,11 @@ impl Bench {
     fn measure(mut self, runs: usize) -> Result<Column> {
         for _ in 0..runs {
             self.run()?;
-            self = self.import()?;
+            self = self.import("import", close)?;
+        }
+        for _ in 0..runs {
+            self.fill_log()?;
+            self = self.import(IMPORT_CRASHED, crash)?;
         }
         let request = DestroyRequest { name: name(DATA), recursive: true, dependents: false };
         self.step("destroy data set*", |bench| Ok(bench.datasets.destroy(request.clone(), false).map(|_| 0)?))?;
@@ -167,17 +179,17 @@ impl Bench {
         self.column.costs.entry(operation).or_default().push(cost);
     }
 
-    /// Closes the pool and measures opening it, with the data set.
-    fn import(self) -> Result<Bench> {
+    /// Lets go of the pool in this way and measures opening it, with the data set.
+    fn import(self, operation: &'static str, leave: fn(Arc<Datasets>) -> Result<()>) -> Result<Bench> {
         let Bench { image, datasets, column, round } = self;
-        close(datasets)?;
+        leave(datasets)?;
         let start = Instant::now();
         let device = Arc::new(FileDevice::open(&image, Access::ReadWrite)?);
         let pool = open(vec![device], &OpenOptions::default(), Arc::new(SystemEnv))?;
         let datasets = Datasets::open(pool.engine().clone(), name(POOL)).expect("the pool opens");
         let mut bench = Bench { image, datasets, column, round };
         bench.fs(DATA)?;
-        bench.note("import", Cost { time: start.elapsed(), device: bench.counts(), stream: 0 });
+        bench.note(operation, Cost { time: start.elapsed(), device: bench.counts(), stream: 0 });
         Ok(bench)
     }
 
@@ -218,12 +230,32 @@ impl Bench {
 
     /// Writes ten files anew, spread over all.
     fn change(&mut self, dataset: &str) -> Result<()> {
-        self.round = self.round.wrapping_add(1);
         let fs = self.fs(dataset)?;
+        self.write_spread(&fs, FILE)
+    }
+
+    fn write_spread(&mut self, fs: &FileSystem, bytes: usize) -> Result<()> {
+        self.round = self.round.wrapping_add(1);
         for index in 0..CHANGED {
-            let file = find(&fs, index * self.column.files / CHANGED)?;
-            fs.write(file, 0, &[self.round; FILE], false)?;
+            let file = find(fs, index * self.column.files / CHANGED)?;
+            fs.write(file, 0, &vec![self.round; bytes], false)?;
         }
+        Ok(())
+    }
+
+    /// Changes files all over the tree, each time followed by an fsync and never by a commit, until the log is full.
+    fn fill_log(&mut self) -> Result<()> {
+        // The log of an opened pool begins with its first commit.
+        self.change(DATA)?;
+        self.engine().commit()?;
+        let before = self.engine().log_stats();
+        let fs = self.fs(DATA)?;
+        let full = |bytes: u64| bytes - before.bytes >= LOGGED;
+        while !full(self.engine().log_stats().bytes) {
+            self.write_spread(&fs, LOGGED_FILE)?;
+            fs.fsync(ROOT)?;
+        }
+        assert_eq!(self.engine().log_stats().commits, before.commits, "the log took every change");
         Ok(())
     }
 
@@ -238,6 +270,12 @@ impl Bench {
 fn close(datasets: Arc<Datasets>) -> Result<()> {
     datasets.close_all()?;
     datasets.engine().commit()?;
+    Ok(())
+}
+
+/// Leaves the pool as a service does that is killed: without the commit that closing it makes.
+fn crash(datasets: Arc<Datasets>) -> Result<()> {
+    datasets.engine().abandon();
     Ok(())
 }
 
