@@ -53,6 +53,8 @@ struct Tally {
 struct Sums {
     lives: u64,
     operations: u64,
+    /// How often a pool was suspended and went on.
+    suspensions: u64,
     crashes: Counts,
     damaged: Damaged,
 }
@@ -75,6 +77,7 @@ impl Tally {
         let mut sums = self.sums.lock().expect("nobody panics with it");
         sums.lives += life.lives;
         sums.operations += life.operations;
+        sums.suspensions += life.suspensions;
         sums.crashes.single += life.crashes.single;
         sums.crashes.double += life.crashes.double;
         sums.damaged.add(life.damaged);
@@ -88,9 +91,11 @@ impl Tally {
 
     fn print(&self) {
         let sums = self.sums.lock().expect("nobody panics with it");
-        let (Sums { lives, operations, crashes, damaged }, seconds) = (&*sums, self.since.elapsed().as_secs());
+        let (Sums { lives, operations, suspensions, crashes, damaged }, seconds) =
+            (&*sums, self.since.elapsed().as_secs());
         println!(
-            "{} crash points ({} single, {} double) at {operations} device operations of {lives} lives; {} damaged pools \
+            "{} crash points ({} single, {} double) at {operations} device operations of {lives} lives, suspended {suspensions} \
+             times; {} damaged pools \
              ({} in something in use: {} survived, {} opened with losses, {} refused); {seconds} s",
             crashes.single + crashes.double,
             crashes.single,
@@ -140,7 +145,8 @@ fn live_and_judge(seed: u64, cases: u64, tally: &Tally) {
     let mut again = Again::Life(seed);
     let judged = guarded(|| {
         let life = Life::live(seed, STEPS)?;
-        let mut sums = Sums { lives: 1, operations: life.recorder.len() as u64, ..Sums::default() };
+        let (operations, suspensions) = (life.recorder.len() as u64, life.operator.calls());
+        let mut sums = Sums { lives: 1, operations, suspensions, ..Sums::default() };
         sums.crashes = judge_life(&life, seed, &mut |point| again = Again::Point(point))?;
         again = Again::Life(seed);
         let subject = Subject::of(seed, life)?;

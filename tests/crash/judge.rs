@@ -187,7 +187,7 @@ impl Judge<'_> {
 }
 
 /// Fails unless the pool is in one of the states that it may be in.
-fn fits(history: &History, cut: usize, span: RangeInclusive<usize>, found: &Pool) -> Outcome<()> {
+pub(crate) fn fits(history: &History, cut: usize, span: RangeInclusive<usize>, found: &Pool) -> Outcome<()> {
     let digest = found.digest();
     if span.clone().any(|committed| goes_on_from(history, cut, committed..=*span.end(), found)) {
         return Ok(());

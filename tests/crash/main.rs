@@ -14,7 +14,7 @@
 //! model      what users may expect to find: maps and bytes
 //! world      a pool as its service opens it, and all its checks
 //! observe    reading an opened pool into a model
-//! workload   the random lives
+//! workload   the random lives, with devices that fail for a while
 //! judge      one power failure, and what comes up after it
 //! damage     damage in every region, and what is left then
 //! trust      the simulator's own checks: replays, and planted defects

@@ -14,6 +14,7 @@ pub(crate) fn check() -> Outcome<()> {
     check_replay(1)?;
     check_crashes(Plant::LazyFlush)?;
     check_crashes(Plant::EmptyFsync)?;
+    check_crashes(Plant::ForgetfulClear)?;
     check_damage(Plant::NoChecksums)
 }
 
@@ -53,7 +54,9 @@ fn check_damage(plant: Plant) -> Outcome<()> {
 
 fn check_found(plant: Plant, is_found: impl Fn(u64, Life) -> Outcome<bool>) -> Outcome<()> {
     for seed in 0..4 {
-        if is_found(seed, Life::live_with(seed, STEPS, Some(plant))?)? {
+        // Some defects are seen by those who go on living with them.
+        let Ok(life) = Life::live_with(seed, STEPS, Some(plant)) else { return Ok(()) };
+        if is_found(seed, life)? {
             return Ok(());
         }
     }

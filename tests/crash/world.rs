@@ -25,7 +25,7 @@ pub(crate) const DEVICE_SIZE: u64 = 64 * MIB;
 
 /// An opened pool.
 pub(crate) struct World {
-    pub(crate) pool: admin::Pool,
+    pub(crate) pool: Arc<admin::Pool>,
     pub(crate) datasets: Arc<Datasets>,
 }
 
@@ -46,7 +46,7 @@ impl World {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new(POOL) };
         let pool = admin::create(devices, &options, env).expect("a pool can be made");
         let datasets = Datasets::create_root(pool.engine().clone(), name(POOL), (0, 0)).expect("it gets a data set");
-        World { pool, datasets }
+        World { pool: Arc::new(pool), datasets }
     }
 
     /// Opens the pool that is on these devices.
@@ -54,7 +54,7 @@ impl World {
         let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
         let pool = admin::open(devices, &options, env)?;
         let datasets = Datasets::open(pool.engine().clone(), name(POOL))?;
-        Ok(World { pool, datasets })
+        Ok(World { pool: Arc::new(pool), datasets })
     }
 
     /// Opens what a power failure has left.

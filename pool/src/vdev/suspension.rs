@@ -17,7 +17,7 @@
 use std::{
     cell::Cell,
     sync::{
-        OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -48,7 +48,7 @@ pub struct Suspension {
     suspended: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
-    watcher: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    watchers: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
 #[derive(Default)]
@@ -81,9 +81,10 @@ impl Suspension {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Has `watcher` called whenever the pool was suspended, resumed or given up. Only the first one is.
+    /// Has `watcher` called whenever the pool was suspended, resumed or given up, on the thread that did it and after those
+    /// that came before it. It may resume the pool itself: whoever was about to be held is not then.
     pub fn watch(&self, watcher: impl Fn() + Send + Sync + 'static) {
-        let _ = self.watcher.set(Box::new(watcher));
+        self.watchers.lock().push(Arc::new(watcher));
     }
 
     /// Runs `work` of a commit: what it reads waits for a suspended device as what it writes does.
@@ -184,16 +185,13 @@ impl Suspension {
 
     fn tell(&self) {
         self.changed.notify_all();
-        if let Some(watcher) = self.watcher.get() {
-            watcher();
-        }
+        let watchers = self.watchers.lock().clone();
+        watchers.iter().for_each(|watcher| watcher());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn error() -> Error {
@@ -240,6 +238,21 @@ mod tests {
         suspension.abandon();
         assert!(held.join().unwrap().is_err());
         assert!(suspension.hold(suspension.era(), error()).is_err());
+    }
+
+    #[test]
+    fn a_watcher_may_resume_before_anybody_is_held() {
+        let suspension = Arc::new(Suspension::default());
+        suspension.enable();
+        let watched = Arc::downgrade(&suspension);
+        suspension.watch(move || {
+            let suspension = watched.upgrade().unwrap();
+            if suspension.is_suspended() {
+                suspension.resume();
+            }
+        });
+        suspension.hold(suspension.era(), error()).unwrap();
+        assert!(!suspension.is_suspended());
     }
 
     #[test]

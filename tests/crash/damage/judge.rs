@@ -83,6 +83,7 @@ impl Subject {
         let world = World::import(&copies(&whole), seed)?;
         let newest = world.engine().committed();
         let plan = Plan::of(&world, &whole, newest)?;
+        plan.check_copies(&whole)?;
         Ok(Subject { seed, whole, history, life: recorder, state, plan, newest })
     }
 

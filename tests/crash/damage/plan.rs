@@ -146,6 +146,18 @@ impl Plan {
         self.things.iter().filter(|thing| thing.region == region).collect()
     }
 
+    /// Fails unless all copies of a block are the same.
+    pub(super) fn check_copies(&self, devices: &[Arc<MemoryDevice>]) -> Outcome<()> {
+        // A label tells in each copy where it lies.
+        for thing in self.things.iter().filter(|thing| thing.region != Region::Label) {
+            let first = thing.copies[0].content(devices);
+            if thing.copies.iter().any(|copy| copy.content(devices) != first) {
+                return Err(format!("without any damage the copies of a block differ: {thing:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// The things of which no copy is as it was.
     pub(super) fn lost(&self, before: &[Arc<MemoryDevice>], after: &[Arc<MemoryDevice>]) -> Vec<&Thing> {
         let is_whole = |copy: &Extent| copy.content(before) == copy.content(after);

@@ -13,7 +13,7 @@ use dataset::{
 };
 use pool::device::MemoryDevice;
 
-use super::{Life, Promise, Stream};
+use super::{Life, Promise, Stream, Told};
 use crate::{
     model::{Dataset, Snapshot},
     world::{DEVICE_SIZE, Outcome, POOL, World, members, name},
@@ -26,8 +26,6 @@ const DEVICES: usize = 2;
 /// How many streams are kept to be received.
 const STREAMS: usize = 4;
 
-type Told = Outcome<Option<String>>;
-
 fn snapshot_name(text: &str) -> SnapshotName {
     text.parse().expect("the simulation uses valid names")
 }
@@ -38,7 +36,7 @@ fn target(text: &str) -> Name {
 
 impl Life {
     pub(super) fn administer(&mut self, actor: usize) -> Outcome<Option<(String, Promise)>> {
-        let told = match self.below(46) {
+        let told = match self.below(52) {
             0..3 => self.create_dataset()?,
             3..13 => self.snapshot()?,
             13..16 => self.clone_snapshot()?,
@@ -54,6 +52,8 @@ impl Life {
             38 => self.add_device()?,
             39 => self.reopen()?,
             40 => self.work_in_the_background()?,
+            41..46 => return Ok(Some((self.let_a_device_fail(), Promise::Nothing))),
+            46 => self.give_up()?,
             _ => return self.move_actor(actor),
         };
         Ok(told.map(|what| (what, Promise::Everything)))
@@ -356,7 +356,9 @@ impl Life {
             return Ok(None);
         }
         let new = MemoryDevice::new(format!("disk{}", self.devices.len()), DEVICE_SIZE);
-        let new = super::plant::planted(self.recorder.wrap(new), self.plant);
+        // A device that fails while it is added is refused.
+        self.operator.heal(false);
+        let new = self.operator.take_in(super::plant::planted(self.recorder.wrap(new), self.plant));
         self.devices.push(new.clone());
         self.expect("pool add", self.world.pool.add(vec![new]))?;
         Ok(Some("add a device".into()))
@@ -364,15 +366,24 @@ impl Life {
 
     /// Exports the pool, or only drops it after a commit, and opens it again.
     fn reopen(&mut self) -> Told {
+        // Nobody waits for a device that fails while a pool is exported or opened.
+        self.operator.heal(false);
         self.expect("close", self.world.datasets.close_all())?;
         if self.one_in(2) {
             self.expect("export", self.world.pool.export())?;
         }
-        let devices = members(self.devices.iter().cloned());
         self.actors.iter_mut().for_each(|actor| actor.open.clear());
+        self.open_anew()?;
+        Ok(Some("close and open the pool".into()))
+    }
+
+    /// Opens the pool that is on the devices.
+    pub(super) fn open_anew(&mut self) -> Outcome<()> {
+        let devices = members(self.devices.iter().cloned());
         self.world = self.expect("import", World::open(devices, self.env.clone()))?;
         self.world.clean_up()?;
-        Ok(Some("close and open the pool".into()))
+        self.operator.attend(&self.world.pool);
+        Ok(())
     }
 
     fn work_in_the_background(&mut self) -> Told {

@@ -6,6 +6,7 @@
 //! command, that everything up to it survives; an fsync, that all of its data set does. See [`History::span`].
 
 mod admin;
+pub(crate) mod faults;
 mod files;
 pub(crate) mod plant;
 
@@ -18,7 +19,7 @@ use pool::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use self::plant::Plant;
+use self::{faults::Operator, plant::Plant};
 use crate::{
     model::{Dataset, Pool},
     observe,
@@ -56,6 +57,9 @@ pub(crate) enum Promise {
     /// All of it.
     Everything,
 }
+
+/// What an administrator did, if there was anything to do it with.
+type Told = Outcome<Option<String>>;
 
 /// What was done, and what may be found after a power failure.
 #[derive(Default)]
@@ -107,6 +111,7 @@ pub(crate) struct Life {
     devices: Vec<Arc<dyn Device>>,
     world: World,
     env: Arc<SeededEnv>,
+    pub(crate) operator: Arc<Operator>,
     /// What is wrong on purpose.
     plant: Option<Plant>,
     model: Pool,
@@ -138,9 +143,11 @@ impl Life {
     fn begin(seed: u64, plant: Option<Plant>) -> Outcome<Life> {
         let recorder = Recorder::new();
         let device = recorder.wrap(MemoryDevice::new("disk0", DEVICE_SIZE));
-        let device = plant::planted(device, plant);
+        let operator = Operator::new(plant);
+        let device = operator.take_in(plant::planted(device, plant));
         let env = Arc::new(SeededEnv::new(seed));
         let world = World::create(vec![device.clone()], env.clone());
+        operator.attend(&world.pool);
         let mut life = Life {
             recorder,
             history: History::default(),
@@ -148,6 +155,7 @@ impl Life {
             model: Pool::default(),
             random: StdRng::seed_from_u64(env.random()),
             env,
+            operator,
             plant,
             actors: vec![Actor { dataset: POOL.into(), open: Vec::new() }; ACTORS],
             streams: Vec::new(),

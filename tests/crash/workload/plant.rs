@@ -17,6 +17,8 @@ pub(crate) enum Plant {
     LazyFlush,
     /// An fsync promises, and nothing is written.
     EmptyFsync,
+    /// A device that was away is not told again what it may have lost.
+    ForgetfulClear,
     /// Data have no checksums, so damage is not seen.
     NoChecksums,
 }

@@ -1,0 +1,164 @@
+//! Devices that fail for a while, and the operator who sees to them.
+//!
+//! A step arms a fault: sooner or later a write or a flush fails, in the middle of whatever is done then. The pool is
+//! suspended, and at that very instant, on the same thread, the operator is called: the devices work again, having lost
+//! perhaps all that was not flushed, and the pool is cleared. So the step that was under way must succeed as if nothing
+//! had happened, and keep its promise.
+//!
+//! Another step gives up: a commit fails while nobody can resume the pool, which is then opened anew from what the devices
+//! hold. That must be a state that a power failure might have left. Then a scrub makes good what was done without: a block
+//! of which a device refuses one copy is stored as long as it takes another.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use dataset::admin::Progress;
+use parking_lot::Mutex;
+use pool::{
+    admin::Pool,
+    device::{Device, Effect, Fault, FaultDevice, Operation},
+    error::Error,
+};
+use rustix::io::Errno;
+
+use super::{Life, Told, plant::Plant};
+use crate::{
+    judge::fits,
+    observe,
+    world::{Outcome, POOL},
+};
+
+/// How many writes or flushes may pass before the fault strikes: about two commits of them.
+const PASSING: usize = 24;
+/// How often it strikes at most, if it is met again.
+const STRIKES: usize = 3;
+
+/// The bytes that a scrub reads in a step.
+const SCRUB_STEP: u64 = 1 << 20;
+
+/// Who sees to the devices of a life.
+#[derive(Default)]
+pub(crate) struct Operator {
+    devices: Mutex<Vec<Arc<FaultDevice>>>,
+    /// Whether devices that have failed come back without what was not flushed.
+    loses: AtomicBool,
+    /// Lets the pool go on without clearing it: a defect.
+    forgetful: bool,
+    /// How often the pool was suspended.
+    calls: AtomicU64,
+}
+
+impl Operator {
+    pub(super) fn new(plant: Option<Plant>) -> Arc<Operator> {
+        Arc::new(Operator { forgetful: plant == Some(Plant::ForgetfulClear), ..Operator::default() })
+    }
+
+    /// How often the operator was called.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// A device that can fail from now on.
+    pub(super) fn take_in(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        let device = Arc::new(FaultDevice::new(device));
+        self.devices.lock().push(device.clone());
+        device
+    }
+
+    /// Sees to an opened pool.
+    pub(super) fn attend(self: &Arc<Operator>, pool: &Arc<Pool>) {
+        let suspension = pool.engine().suspension();
+        let (operator, pool) = (self.clone(), Arc::downgrade(pool));
+        suspension.watch(move || operator.see_to(&pool));
+        suspension.enable();
+    }
+
+    fn see_to(&self, pool: &Weak<Pool>) {
+        let Some(pool) = pool.upgrade().filter(|pool| pool.engine().suspension().is_suspended()) else { return };
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.heal(self.loses.load(Ordering::Relaxed));
+        if self.forgetful {
+            return pool.engine().suspension().resume();
+        }
+        let reopen = |name: &str| Err(Error::Request(format!("{name} is in its place and must be taken as it is")));
+        pool.clear(&reopen).expect("devices that work are taken back");
+    }
+
+    /// Every device works again.
+    pub(super) fn heal(&self, lose_cache: bool) {
+        for device in self.devices.lock().iter() {
+            device.heal();
+            if lose_cache {
+                device.lose_cache();
+            }
+        }
+    }
+}
+
+impl Life {
+    /// Arms a fault for some later step.
+    pub(super) fn let_a_device_fail(&mut self) -> String {
+        let loses = self.one_in(2);
+        self.operator.loses.store(loses, Ordering::Relaxed);
+        let times = 1 + self.below(STRIKES) as u64;
+        self.arm(PASSING, times)
+    }
+
+    fn arm(&mut self, passing: usize, times: u64) -> String {
+        let devices = self.operator.devices.lock().clone();
+        let device = self.pick(&devices).expect("a pool has a device");
+        let on = if self.one_in(3) { Operation::Flush } else { Operation::Write };
+        let skip = self.below(if on == Operation::Flush { passing / 4 } else { passing }) as u64;
+        device.inject(Fault { on, range: 0..u64::MAX, skip, times, effect: Effect::Fail(Errno::IO.raw_os_error()) });
+        format!("{} will fail {times} times: {on:?}, after {skip}", device.name())
+    }
+
+    /// Commits on a device that fails for good, gives up, and opens what is there.
+    pub(super) fn give_up(&mut self) -> Told {
+        self.world.engine().suspension().abandon();
+        let armed = self.arm(PASSING / 2, u64::MAX);
+        let committed = self.world.engine().commit_anyway().is_ok();
+        self.world.engine().abandon();
+        self.actors.iter_mut().for_each(|actor| actor.open.clear());
+        let loses = self.one_in(2);
+        self.operator.heal(loses);
+        let cut = self.recorder.len();
+        self.open_anew()?;
+        let found = observe::pool(&self.world, &self.world.list()?)?;
+        if committed {
+            match self.model.differences(&found) {
+                differences if differences.is_empty() => {}
+                differences => return Err(format!("a commit was lost:\n  {}", differences.join("\n  "))),
+            }
+        } else {
+            self.judge_given_up(cut, &found)?;
+        }
+        self.scrub()?;
+        self.model = found;
+        for actor in &mut self.actors {
+            if !self.model.datasets.contains_key(&actor.dataset) {
+                actor.dataset = POOL.into();
+            }
+        }
+        Ok(Some(format!("{armed}; committed: {committed}, cache lost: {loses}; given up and opened again")))
+    }
+
+    /// Makes good what commits have done without while a device refused it: a copy of what has others.
+    fn scrub(&mut self) -> Outcome<()> {
+        let datasets = &self.world.datasets;
+        self.expect("start a scrub", datasets.start_scrub())?;
+        while self.expect("scrub", datasets.scrub_step(SCRUB_STEP))? == Progress::Worked {}
+        let status = self.expect("the scrub's result", datasets.scrub_status())?;
+        match status.ok_or("a scrub that has ended is not known")?.errors {
+            0 => Ok(()),
+            errors => Err(format!("a scrub finds {errors} blocks without a whole copy")),
+        }
+    }
+
+    fn judge_given_up(&self, cut: usize, found: &crate::model::Pool) -> Outcome<()> {
+        let (promised, begun) = self.history.span(cut);
+        fits(&self.history, cut, promised..=begun, found)
+    }
+}
