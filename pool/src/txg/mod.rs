@@ -45,7 +45,7 @@ pub(crate) use births::Births;
 pub use births::Usage;
 pub use committer::Committer;
 pub use durable::LogStats;
-pub use engine::{Ancestry, CATALOGUE, Engine, Opening, Settings};
+pub use engine::{Ancestry, CATALOGUE, Engine, Opening, SETTLING_COMMITS, Settings};
 pub(crate) use engine::{REPEATS, state_of};
 pub use head::{Head, OpError, Plain, Quiet};
 pub use still::{Place, Still, Suspect, Verdict};
