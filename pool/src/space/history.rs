@@ -13,7 +13,10 @@ use std::collections::VecDeque;
 use crate::units::Txg;
 
 /// What a group frees can be allocated again when so many more groups were committed.
-pub const DEFERRED_GROUPS: usize = 2;
+pub const DEFERRED_GROUPS: usize = 3;
+
+/// Of so many states, the newest among them, nothing was overwritten.
+pub const SAFE_STATES: usize = DEFERRED_GROUPS + 1;
 
 /// The groups committed last, and how far frees have got.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@
 //!
 //! # What must hold
 //!
-//! 1. Whatever one of the last three committed states refers to is not overwritten: what transaction group N frees is
-//!    allocated again only after N and two more groups were committed.
+//! 1. Whatever one of the last [`SAFE_STATES`] committed states refers to is not overwritten: what transaction group N
+//!    frees is allocated again only after N and [`DEFERRED_GROUPS`] more groups were committed.
 //! 2. What is stored for group N is exactly what N's tree refers to, although allocations for N+1 go on meanwhile:
 //!    every change is filed under its own group.
 //! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied, and metadata leaves some to
@@ -56,14 +56,14 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use self::{history::History, hold::Holds, io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 pub use self::{
-    history::DEFERRED_GROUPS,
+    history::{DEFERRED_GROUPS, SAFE_STATES},
     hold::Hold,
     io::SpaceIo,
     layout::region_size,
     mend::{OwnCursor, OwnExamined},
 };
-use self::{history::History, hold::Holds, io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
     error::Result,
@@ -196,7 +196,7 @@ impl Space {
         Ok((place.vdev, place.offset))
     }
 
-    /// Tells that `txg` is committed: what was freed two commits before it can be allocated again, and is returned.
+    /// Tells that `txg` is committed: what was freed [`DEFERRED_GROUPS`] commits before it can be allocated again, and is returned.
     pub fn committed(&self, txg: Txg) -> Vec<Extent> {
         let release = self.history.lock().commit(txg, |due| self.holds.limit(due));
         let layout = self.layout.load();
@@ -213,7 +213,7 @@ impl Space {
         self.holds.add(txg)
     }
 
-    /// Gives up all holds: what they kept becomes free for use two commits later at most.
+    /// Gives up all holds: what they kept becomes free for use [`DEFERRED_GROUPS`] commits later at most.
     pub fn give_up_holds(&self) {
         if self.holds.give_up() {
             tracing::info!("a state that was being read is given up: its space is needed");
