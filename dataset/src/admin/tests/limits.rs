@@ -112,6 +112,44 @@ fn reservations_are_taken_from_the_others() {
     assert!(world.number("tank/b", "available") > after + (40 << 20));
 }
 
+/// Writes files until there is no room.
+fn fill(world: &World, dataset: &str) -> usize {
+    let is_written = |count: &usize| world.try_write(dataset, &format!("f{count}"), &noise(3, 1 << 20)).is_ok();
+    (0..1000).take_while(is_written).count()
+}
+
+fn clear(world: &World, dataset: &str, count: usize) {
+    (0..count).for_each(|file| world.remove(dataset, &format!("f{file}")));
+    // Of the one that was refused there may be a part.
+    let _ = world.fs(dataset).unlink(ROOT, format!("f{count}").as_bytes());
+}
+
+#[test]
+fn what_was_deleted_makes_room_at_once_beside_a_reservation() {
+    let world = World::new(27);
+    world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    world.set("tank/b", "reservation", "1M").unwrap();
+    for round in 0..3 {
+        let count = fill(&world, "tank/a");
+        assert!(count > 200, "round {round}: {count} files");
+        world.engine.commit().unwrap();
+        clear(&world, "tank/a", count);
+    }
+    world.judge();
+}
+
+#[test]
+fn what_was_deleted_can_be_reserved_at_once() {
+    let world = World::new(28);
+    world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    let count = fill(&world, "tank/a");
+    clear(&world, "tank/a", count);
+    world.set("tank/b", "reservation", "150M").unwrap();
+    world.judge();
+}
+
 #[test]
 fn moving_a_data_set_respects_quotas() {
     let world = World::new(24);

@@ -183,13 +183,6 @@ impl World {
         lineage::check::check(&self.engine).unwrap().findings
     }
 
-    /// Commits until all that was freed can be used.
-    pub(super) fn rest(&self) {
-        while !self.engine.is_at_rest() {
-            self.engine.commit_anyway().unwrap();
-        }
-    }
-
     /// Commits, and fails if the check finds anything.
     pub(super) fn judge(&self) {
         self.engine.commit().unwrap();
