@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::world::{World, name, noise, refusal};
 use crate::{
     admin::{Assignment, Error},
-    fs::ROOT,
+    fs::{Caller, FallocateFlags, ROOT},
 };
 
 impl World {
@@ -147,6 +147,18 @@ fn what_was_deleted_can_be_reserved_at_once() {
     let count = fill(&world, "tank/a");
     clear(&world, "tank/a", count);
     world.set("tank/b", "reservation", "150M").unwrap();
+    world.judge();
+}
+
+#[test]
+fn what_was_deleted_can_be_preallocated_at_once() {
+    let world = World::new(29);
+    let count = fill(&world, "tank");
+    clear(&world, "tank", count);
+    let fs = world.fs("tank");
+    let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, false).unwrap().ino;
+    fs.fallocate(file, FallocateFlags::default(), 0, 150 << 20).unwrap();
+    assert_eq!(fs.fallocate(file, FallocateFlags::default(), 0, 1 << 30), Err(Errno::NOSPC));
     world.judge();
 }
 
