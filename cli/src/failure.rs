@@ -96,6 +96,13 @@ impl Failure {
                 let hint = format!("what going back to an older state would lose: pool import -F -n {pool}");
                 return Failure::cannot(action, what, error).hint(hint);
             }
+            Error::Shrunk { device, needed, .. } => {
+                let hint = format!(
+                    "it was cut short, or is a shorter copy: make it as large as it was, and what is not lost is there;\n\
+                     an image file: truncate -s {needed} {device}"
+                );
+                return Failure::cannot(action, what, error).hint(hint);
+            }
             Error::Suspended(why) => return Failure::suspended(action, &what.to_string(), why),
             _ => {}
         }

@@ -81,6 +81,16 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
+    /// A device of the pool is smaller than it was: it was cut short, or is a shorter copy.
+    #[error("{device} has {size} bytes, but its label says {needed}")]
+    Shrunk {
+        /// The device's path or name.
+        device: String,
+        /// How large it is, in bytes.
+        size: u64,
+        /// How large it must be at least.
+        needed: u64,
+    },
     /// The newest committed state cannot be read.
     #[error("transaction group {txg} of pool {pool} cannot be read: {problem}")]
     Unreadable {
@@ -103,7 +113,9 @@ impl Error {
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Device { .. } | Error::Missing { .. } | Error::Suspended(_) => ErrorKind::Device,
+            Error::Device { .. } | Error::Missing { .. } | Error::Shrunk { .. } | Error::Suspended(_) => {
+                ErrorKind::Device
+            }
             Error::Busy { .. } => ErrorKind::Busy,
             Error::Request(_) | Error::Closed(_) => ErrorKind::Request,
             Error::OutOfSpace => ErrorKind::Space,

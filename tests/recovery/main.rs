@@ -8,6 +8,7 @@
 //! readonly    reading a pool without writing a byte of it
 //! owners      several that want one pool
 //! check       what a verification says, of a pool in use too
+//! size        devices that are not as large as they were
 //! debug       the structures of a pool as `pool debug` shows them, whole and damaged
 //! ```
 
@@ -19,6 +20,7 @@ mod debug;
 mod owners;
 mod readonly;
 mod rewind;
+mod size;
 
 use std::{fs, path::Path};
 

@@ -13,7 +13,10 @@ use pool::{
     admin::{MIN_DEVICE, probe::probe_foreign},
     device::{Access, DeadlineDevice, Device, FileDevice},
     error::{Error, ErrorKind, Result},
-    format::label::{Label, PoolState},
+    format::{
+        label::{Label, PoolState, usable_size},
+        vdev_config::LeafConfig,
+    },
     units::Guid,
     vdev::labels::read_label,
 };
@@ -227,16 +230,25 @@ impl Found {
     /// What a user is told of it.
     pub(crate) fn describe(&self) -> ImportablePool {
         let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
-        let vdevs = leaves.map(|leaf| match self.paths.get(&leaf.guid) {
-            Some(path) => (path.display().to_string(), "ONLINE".to_owned()),
-            None => (leaf.path.clone(), "UNAVAIL".to_owned()),
-        });
+        let vdevs: Vec<_> = leaves
+            .map(|leaf| match self.paths.get(&leaf.guid) {
+                Some(path) if is_cut_short(leaf, path) => (path.display().to_string(), "UNAVAIL".to_owned()),
+                Some(path) => (path.display().to_string(), "ONLINE".to_owned()),
+                None => (leaf.path.clone(), "UNAVAIL".to_owned()),
+            })
+            .collect();
         let elsewhere = self.label.state == PoolState::Active && self.label.host_id != host().0;
         let (state, status, action) = if !self.missing().is_empty() {
             (
                 "UNAVAIL",
                 Some("One or more devices are missing from the system.".to_owned()),
                 "The pool cannot be imported. Attach the missing devices and try again.",
+            )
+        } else if vdevs.iter().any(|(_, state)| state == "UNAVAIL") {
+            (
+                "UNAVAIL",
+                Some("One or more devices are smaller than they were.".to_owned()),
+                "The pool cannot be imported. Make these devices as large as they were and try again.",
             )
         } else if elsewhere {
             let status = format!("The pool was last used by host '{}'.", self.label.host_name);
@@ -250,9 +262,14 @@ impl Found {
             state: state.to_owned(),
             status,
             action: action.to_owned(),
-            vdevs: vdevs.collect(),
+            vdevs,
         }
     }
+}
+
+/// Whether a device is smaller than its pool needs it.
+fn is_cut_short(leaf: &LeafConfig, path: &Path) -> bool {
+    FileDevice::open(path, Access::Glance).is_ok_and(|device| usable_size(device.size()) < leaf.size)
 }
 
 /// Finds the pools on the devices in `search`, or in the usual place, those that somebody has open among them. What cannot

@@ -4,12 +4,17 @@
 //! reservation sets room aside for it and those below, a refreservation for it alone. Used space is known exactly when a
 //! transaction group is written. Until then what was admitted counts in full: it may have been written by the next
 //! group, so it is remembered for two. Where that would refuse a write, the groups are committed first and the write is
-//! judged by what is really used.
+//! judged by what is really used. Where reservations leave too little room, commits go on until all that was freed can be
+//! used again.
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use pool::{env::Nanos, error::Error as PoolError, txg::Engine};
+use pool::{
+    env::Nanos,
+    error::Error as PoolError,
+    txg::{Engine, SETTLING_COMMITS},
+};
 use rustix::io::Errno;
 
 use super::{
@@ -22,6 +27,9 @@ use crate::{
     fs::Room,
     name::MAX_DEPTH,
 };
+
+/// After so many commits, all that was admitted before them is counted as used, or was never written.
+const COUNTED_AFTER: usize = 2;
 
 /// A data set and those above it, itself first: ids and rows.
 fn upwards(tx: &Transaction<'_>, id: u64) -> Result<Vec<(u64, DatasetRow)>> {
@@ -221,13 +229,26 @@ impl Limits {
         is_at_rest && state.admitted.sum() == 0 && !self.quotas.any_admitted(&state.above)
     }
 
-    /// Commits twice: what was admitted is written then, or will not be.
-    fn settle(&self) -> Result<()> {
+    /// Commits, and takes what there is then.
+    fn commit(&self) -> Result<()> {
         let Some(engine) = self.engine.upgrade() else { return Ok(()) };
-        for _ in 0..2 {
-            engine.commit_anyway()?;
+        if self.state.lock().refusal == Some(Errno::NOSPC) {
+            engine.storage().space.give_up_holds();
         }
-        Ok(())
+        engine.commit_anyway()?;
+        self.look_again()
+    }
+
+    /// Takes what there is now. What a sync has told was before its commit released anything.
+    fn look_again(&self) -> Result<()> {
+        self.read(|tx, room| self.set(tx, room))
+    }
+
+    /// Whether another commit could make room, after so many.
+    fn could_gain(&self, commits: usize) -> bool {
+        // By then all that was admitted is counted as used, and a quota does not wait for space to be released.
+        let is_used_up = commits >= COUNTED_AFTER && self.state.lock().refusal == Some(Errno::DQUOT);
+        !is_used_up && !self.is_settled()
     }
 }
 
@@ -236,11 +257,15 @@ impl Room for Limits {
         if self.try_admit(bytes) {
             return Ok(());
         }
-        if !self.is_settled() {
-            self.settle().map_err(|_| Errno::IO)?;
+        self.look_again().map_err(|_| Errno::IO)?;
+        for commits in 0..=SETTLING_COMMITS {
             if self.try_admit(bytes) {
                 return Ok(());
             }
+            if commits == SETTLING_COMMITS || !self.could_gain(commits) {
+                break;
+            }
+            self.commit().map_err(|_| Errno::IO)?;
         }
         Err(self.state.lock().refusal.unwrap_or(Errno::NOSPC))
     }

@@ -42,8 +42,18 @@ pub struct Valued {
 pub(super) type Effective = BTreeMap<String, Valued>;
 
 impl Datasets {
-    /// Sets properties of data sets or snapshots.
+    /// Sets properties of data sets or snapshots. A reservation may take what was freed a moment ago.
     pub fn set(&self, targets: &[Name], assignments: &[Assignment]) -> Result<()> {
+        match self.set_with_room(targets, assignments) {
+            Err(Error::Limit { .. }) if !self.engine().is_at_rest() => {
+                self.engine().settle()?;
+                self.set_with_room(targets, assignments)
+            }
+            other => other,
+        }
+    }
+
+    fn set_with_room(&self, targets: &[Name], assignments: &[Assignment]) -> Result<()> {
         let (names, targets, assignments) = (self.names(), targets.to_vec(), assignments.to_vec());
         let room = self.engine().available();
         self.run(move |tx| {

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::pool::Pool;
+use super::{open::shrunk, pool::Pool};
 use crate::{
     device::Device,
     error::{Error, Result},
@@ -67,7 +67,7 @@ fn verify(label: &Label, leaf: &Leaf, device: &dyn Device) -> Result<()> {
         return refused("was imported elsewhere meanwhile, or is older than this import");
     }
     if usable_size(device.size()) < leaf.size() {
-        return refused("is smaller than it was");
+        return Err(shrunk(device, leaf.size()));
     }
     let newest = uberblocks::read_uberblocks(device, label.pool)?.first().map(|uberblock| uberblock.txg);
     if newest.unwrap_or_default() < leaf.newest_uberblock() {

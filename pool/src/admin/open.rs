@@ -12,7 +12,7 @@ use crate::{
         codec::Reader,
         intent::Entry,
         key::Key,
-        label::{Label, PoolState},
+        label::{Label, PoolState, device_size, usable_size},
         uberblock::{Epoch, Uberblock, slot},
         vdev_config::VdevConfig,
     },
@@ -235,14 +235,23 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
     Ok(())
 }
 
-/// The pool's vdevs with their devices; every one must be there.
+/// The pool's vdevs with their devices; every one must be there, and be as large as its label says: what lies behind the
+/// end of one that was cut short is lost, and its last labels are not where they were.
 pub(super) fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig, Arc<dyn Device>)>> {
     let member = |config: &VdevConfig| {
         let leaf = &config.tree.leaves()[0];
         let missing = || Error::Missing { device: leaf.guid, path: leaf.path.clone(), pool: label.pool_name.clone() };
-        Ok((config.clone(), by_guid.get(&leaf.guid).ok_or_else(missing)?.clone()))
+        let device = by_guid.get(&leaf.guid).ok_or_else(missing)?.clone();
+        match usable_size(device.size()) < leaf.size {
+            true => Err(shrunk(&*device, leaf.size)),
+            false => Ok((config.clone(), device)),
+        }
     };
     label.vdevs.iter().map(member).collect()
+}
+
+pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
+    Error::Shrunk { device: device.name().to_owned(), size: device.size(), needed: device_size(usable) }
 }
 
 pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -> Result<Storage> {

@@ -16,8 +16,8 @@
 //! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
 //! as they could still be found.
 //!
-//! Of the last [`SAFE_STATES`] states nothing was overwritten: what a group frees is used again only after it and two more
-//! were committed. Older ones may have lost any block, and whoever takes one must have read all of it.
+//! Of the last [`SAFE_STATES`] states nothing was overwritten, so that going back three groups always works: what a group
+//! frees is used again only after it and three more were committed. Older ones may have lost any block, and whoever takes one must have read all of it.
 
 use std::sync::Arc;
 
@@ -32,9 +32,7 @@ use crate::{
     vdev::uberblocks,
 };
 
-/// Of so many states, the newest among them, nothing was overwritten.
-pub const SAFE_STATES: usize = 3;
-
+pub use crate::space::SAFE_STATES;
 /// A committed state that the rings still name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptState {

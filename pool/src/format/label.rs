@@ -82,6 +82,11 @@ pub fn usable_size(size: u64) -> u64 {
     (size - size % LABEL_SIZE).saturating_sub(DATA_START + BACK_LABELS)
 }
 
+/// How large a device must be to give `usable` bytes to the pool.
+pub fn device_size(usable: u64) -> u64 {
+    usable.saturating_add(DATA_START + BACK_LABELS)
+}
+
 /// Where the uberblock of a transaction group stands in the label at `label`, in bytes from the start of the device.
 pub fn uberblock_offset(label: u64, txg: Txg) -> u64 {
     label + RING_AT + slot(txg) * UBERBLOCK_SIZE as u64

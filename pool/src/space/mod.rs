@@ -8,8 +8,8 @@
 //!
 //! # What must hold
 //!
-//! 1. Whatever one of the last three committed states refers to is not overwritten: what transaction group N frees is
-//!    allocated again only after N and two more groups were committed.
+//! 1. Whatever one of the last [`SAFE_STATES`] committed states refers to is not overwritten: what transaction group N
+//!    frees is allocated again only after N and [`DEFERRED_GROUPS`] more groups were committed.
 //! 2. What is stored for group N is exactly what N's tree refers to, although allocations for N+1 go on meanwhile:
 //!    every change is filed under its own group.
 //! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied, and metadata leaves some to
@@ -32,11 +32,13 @@
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole
+//! history    how long what was freed stays as it is
 //! ```
 
 mod allocator;
 mod chunk;
 mod free_map;
+mod history;
 mod hold;
 mod io;
 mod layout;
@@ -49,21 +51,19 @@ mod wheel;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use self::{history::History, hold::Holds, io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 pub use self::{
+    history::{DEFERRED_GROUPS, SAFE_STATES},
     hold::Hold,
     io::SpaceIo,
     layout::region_size,
     mend::{OwnCursor, OwnExamined},
 };
-use self::{hold::Holds, io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
     error::Result,
@@ -149,8 +149,7 @@ pub struct Space {
     wheels: [Mutex<Wheel>; 2],
     /// Held while a chunk for a class is looked for.
     choosing: [Mutex<()>; 2],
-    /// The transaction groups committed last, oldest first: at most two.
-    history: Mutex<VecDeque<Txg>>,
+    history: Mutex<History>,
     holds: Holds,
     stored: Mutex<Stored>,
 }
@@ -160,10 +159,10 @@ impl Space {
     pub fn create(sector: u32, region: u64, vdevs: &[(VdevId, u64)]) -> Space {
         let empty = Layout::new(sector, region);
         let layout = vdevs.iter().fold(empty, |layout, &(vdev, size)| layout.with_vdev(vdev, size));
-        Space::assemble(layout, Stored::default(), VecDeque::new())
+        Space::assemble(layout, Stored::default(), History::default())
     }
 
-    fn assemble(layout: Layout, stored: Stored, history: VecDeque<Txg>) -> Space {
+    fn assemble(layout: Layout, stored: Stored, history: History) -> Space {
         Space {
             layout: ArcSwap::from_pointee(layout),
             wheels: Default::default(),
@@ -197,9 +196,9 @@ impl Space {
         Ok((place.vdev, place.offset))
     }
 
-    /// Tells that `txg` is committed: what was freed two commits before it can be allocated again, and is returned.
+    /// Tells that `txg` is committed: what was freed [`DEFERRED_GROUPS`] commits before it can be allocated again, and is returned.
     pub fn committed(&self, txg: Txg) -> Vec<Extent> {
-        let release = self.note_commit(txg);
+        let release = self.history.lock().commit(txg, |due| self.holds.limit(due));
         let layout = self.layout.load();
         let mut released = Vec::new();
         for chunk in &layout.chunks {
@@ -209,21 +208,12 @@ impl Space {
         released
     }
 
-    /// Up to which group the frees are now reusable.
-    fn note_commit(&self, txg: Txg) -> Option<Txg> {
-        let mut history = self.history.lock();
-        assert!(history.back().is_none_or(|&last| last < txg), "transaction group {txg} is committed out of turn");
-        history.push_back(txg);
-        let release = if history.len() > 2 { history.pop_front() } else { None };
-        release.map(|release| self.holds.limit(release))
-    }
-
     /// Keeps the state of `txg`, the last group that was committed, from being overwritten.
     pub fn hold(&self, txg: Txg) -> Arc<Hold> {
         self.holds.add(txg)
     }
 
-    /// Gives up all holds: what they kept becomes free for use two commits later at most.
+    /// Gives up all holds: what they kept becomes free for use [`DEFERRED_GROUPS`] commits later at most.
     pub fn give_up_holds(&self) {
         if self.holds.give_up() {
             tracing::info!("a state that was being read is given up: its space is needed");
@@ -235,6 +225,13 @@ impl Space {
         if self.holds.any() && self.totals().deferred > self.free_for(Class::Data) {
             self.give_up_holds();
         }
+    }
+
+    /// Whether more commits would leave what was freed up to `txg` as it is: it can be allocated again, or is kept by a
+    /// [hold](Space::hold).
+    pub fn is_settled(&self, txg: Txg) -> bool {
+        let is_through = |held| self.history.lock().is_through(txg, held);
+        is_through(false) || is_through(self.holds.any()) || self.totals().deferred == 0
     }
 
     /// The counts. Cheap: no lock is taken.

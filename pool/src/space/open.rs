@@ -9,8 +9,9 @@ use std::{
 };
 
 use super::{
-    Space,
+    DEFERRED_GROUPS, Space,
     chunk::{Chunk, Counters, Loaded, Replay},
+    history::History,
     io::{Disk, SpaceIo},
     layout::{Layout, Vdev},
     span_set::{SpanSet, total},
@@ -25,9 +26,6 @@ use crate::{
     },
     units::{ChunkId, Txg, VdevId},
 };
-
-/// The frees of so many groups, the newest, are not reusable yet when the pool is opened.
-const DEFERRED_GROUPS: usize = 2;
 
 impl Space {
     /// The space of a pool as transaction group `txg` committed it. `sector`, `region` and the devices with their
@@ -54,7 +52,11 @@ impl Space {
         add_chunks(&mut layout, chunks);
         let history = log.iter().rev().take(DEFERRED_GROUPS).rev().map(|(group, _)| group.txg).collect();
         let log: VecDeque<_> = log.into_iter().map(|(group, _)| group).collect();
-        Ok(Space::assemble(layout, Stored { txg, table: Some(root.table), pages, rows: count, log }, history))
+        Ok(Space::assemble(
+            layout,
+            Stored { txg, table: Some(root.table), pages, rows: count, log },
+            History::after(history),
+        ))
     }
 }
 
@@ -128,6 +130,7 @@ fn read_log(root: &SpaceRoot, txg: Txg, disk: &Disk<'_>) -> Result<VecDeque<(Log
 /// Every chunk's counts and what is left to apply to its checkpoint.
 fn apply_log(rows: Vec<Row>, log: &VecDeque<(LogGroup, Vec<ChunkChanges>)>, sectors: u32) -> Result<Vec<Loaded>> {
     let mut chunks: Vec<Tally> = rows.into_iter().map(Tally::new).collect();
+    // The frees of the newest groups are not reusable yet.
     let first_deferred = log.len().saturating_sub(DEFERRED_GROUPS);
     for (index, (group, changes)) in log.iter().enumerate() {
         for change in changes {

@@ -3,22 +3,22 @@
 //! In this order, for group N: checkpoints of some chunks (of the end of N-1), the table's changed pages and root, then
 //! the log of N with everything that was allocated and freed up to here, and its own blocks. Everything goes to new
 //! places, so until the uberblock is written a crash finds the former root whole; and what it refers to is freed in N,
-//! hence not reused before N+2 is committed.
+//! hence not reused before [`DEFERRED_GROUPS`] more groups are committed.
 //!
 //! Only the log must be stored, and its blocks are as small as a sector if need be: so a commit succeeds where no two
 //! free sectors lie in a row, as long as enough are left. Checkpoints and table only shorten the log. Where one of them
 //! finds no room, none is written ([`describe`]): the former ones with the longer log say the same.
 //!
 //! The log is bounded otherwise: while it is long, each group checkpoints a share of the chunks that the log speaks
-//! about, those first whose entries are oldest, and its tail follows. It always keeps the last three groups: the frees of
-//! two of them are still deferred when the pool is opened.
+//! about, those first whose entries are oldest, and its tail follows. It always keeps the last [`DEFERRED_GROUPS`] and
+//! the one before: their frees are still deferred when the pool is opened.
 
 mod describe;
 
 use std::collections::VecDeque;
 
 use super::{
-    Allocation, Space,
+    Allocation, DEFERRED_GROUPS, Space,
     io::{Disk, SpaceIo},
     layout::Layout,
 };
@@ -116,7 +116,7 @@ impl Writer<'_> {
     /// Frees the log that no chunk needs any more.
     fn trim_log(&self, stored: &mut Stored) -> Result<()> {
         let needed = self.layout().chunks.iter().filter_map(|chunk| chunk.oldest_logged()).min().unwrap_or(self.txg);
-        while stored.log.len() > 2 && stored.log.front().is_some_and(|group| group.txg < needed) {
+        while stored.log.len() > DEFERRED_GROUPS && stored.log.front().is_some_and(|group| group.txg < needed) {
             for block in stored.log.pop_front().into_iter().flat_map(|group| group.blocks) {
                 self.discard(Some(block))?;
             }

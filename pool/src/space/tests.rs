@@ -2,7 +2,8 @@
 //!
 //! The model is the list of all blocks ever allocated, with the groups in which they were born and died. Every block's
 //! content is stamped on a device in memory, so that anything overwritten too early shows when a state that refers to
-//! it is checked. A crash is opening one of the last three committed roots on the devices as they are by then.
+//! it is checked. A crash is opening one of the last [`SAFE_STATES`] committed roots on the
+//! devices as they are by then.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -65,7 +66,7 @@ struct Simulation {
     blocks: Vec<Block>,
     /// Sectors that nobody else may get.
     taken: BTreeSet<(ChunkId, u32)>,
-    /// The last three commits.
+    /// The last [`SAFE_STATES`] commits.
     commits: VecDeque<(Txg, SpaceRoot)>,
     /// The group that will be synced next; the one after it takes changes already.
     txg: Txg,
@@ -157,11 +158,11 @@ impl Simulation {
         assert_eq!(SpaceRoot::decode(&mut Reader::new(&coded)).unwrap(), root);
         let released: BTreeSet<_> = self.space.committed(self.txg).into_iter().flat_map(sectors).collect();
         self.commits.push_back((self.txg, root));
-        if self.commits.len() > 3 {
+        if self.commits.len() > SAFE_STATES {
             self.commits.pop_front();
         }
         let oldest = self.commits[0].0;
-        if self.commits.len() == 3 {
+        if self.commits.len() == SAFE_STATES {
             for block in self.blocks.extract_if(.., |block| block.died.is_some_and(|died| died <= oldest)) {
                 for sector in sectors(block.extent) {
                     assert!(released.contains(&sector) || !self.taken.contains(&sector), "{sector:?} is not released");
@@ -213,7 +214,7 @@ impl Simulation {
         Space::open(root, SECTOR, REGION, &self.vdevs, txg, &self.memory).unwrap()
     }
 
-    /// Goes back to one of the last three commits; the transaction groups go on above all that were used.
+    /// Goes back to one of the last commits; the transaction groups go on above all that were used.
     fn crash(&mut self) {
         let back = self.random.random_range(1..=self.commits.len());
         self.commits.truncate(back);
@@ -276,7 +277,7 @@ fn a_full_pool_refuses_data_but_can_be_emptied() {
         space.committed(txg);
         txg = txg.next();
     }
-    for _ in 0..3 {
+    for _ in 0..SAFE_STATES {
         space.sync(txg, &memory).unwrap();
         space.committed(txg);
         txg = txg.next();

@@ -1,5 +1,8 @@
 //! The thread that commits every few seconds, at once when much is dirty, and for everybody who asks.
 //!
+//! When nothing changes any more, it makes the few commits after which what was freed last is free for use; then it does
+//! nothing.
+//!
 //! While it runs, no other thread commits: should a device keep the commit waiting, only this thread waits with it, and
 //! all others are free to be told so.
 
@@ -20,7 +23,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Starts the thread; it commits at least every `interval`, if anything has changed.
+    /// Starts the thread; it commits at least every `interval`, if anything has changed or freed space waits for commits.
     pub fn spawn(engine: Arc<Engine>, interval: Duration) -> Committer {
         let (stop, stopped) = bounded(0);
         let kicks = engine.attend();
@@ -37,16 +40,16 @@ impl Committer {
 
 fn run(engine: &Engine, interval: Duration, stopped: &Receiver<()>, kicks: &Receiver<()>) {
     loop {
-        crossbeam_channel::select! {
+        let serve = crossbeam_channel::select! {
             recv(stopped) -> _ => return,
-            recv(kicks) -> _ => {}
-            default(interval) => {}
-        }
+            recv(kicks) -> _ => Engine::serve,
+            default(interval) => Engine::tick,
+        };
         if let Err(RecvTimeoutError::Disconnected) = stopped.recv_timeout(Duration::ZERO) {
             return;
         }
         // A failure closes the pool to changes, and everybody who asks is told.
-        if let Err(error) = engine.serve() {
+        if let Err(error) = serve(engine) {
             tracing::error!("cannot commit: {error}");
             return;
         }

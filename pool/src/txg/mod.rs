@@ -12,7 +12,7 @@
 //! Power may fail at any of these instants:
 //!
 //! * Before or during the first flush: the last uberblock stands, and with it a state no byte of which was touched: what
-//!   was written went to space that was free in it and in the two states before.
+//!   was written went to space that was free in it and in the three states before.
 //! * While the uberblock is written: its slot held the uberblock of 32 groups ago. It is torn and fails its checksum, and
 //!   the last one stands; or it is whole on some label of some device, and then everything it refers to is stable.
 //! * After the second flush: the new state stands.
@@ -45,7 +45,7 @@ pub(crate) use births::Births;
 pub use births::Usage;
 pub use committer::Committer;
 pub use durable::LogStats;
-pub use engine::{Ancestry, CATALOGUE, Engine, Opening, Settings};
+pub use engine::{Ancestry, CATALOGUE, Engine, Opening, SETTLING_COMMITS, Settings};
 pub(crate) use engine::{REPEATS, state_of};
 pub use head::{Head, OpError, Plain, Quiet};
 pub use still::{Place, Still, Suspect, Verdict};

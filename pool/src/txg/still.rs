@@ -1,7 +1,7 @@
 //! Holding a pool still: as long as it lasts no commit completes, so whatever the last committed state refers to lies
 //! where it lies. That makes it safe to write over a bad copy in place.
 //!
-//! What transaction group N frees can be allocated again only when N and two more groups were committed. A pointer that
+//! What transaction group N frees can be allocated again only when N and three more groups were committed. A pointer that
 //! stands in the last committed state is freed by the open group at the earliest, so its space is nobody else's while no
 //! commit completes: [`Still`] holds the lock that every commit needs. Whoever has a pointer from before (a reader, a
 //! scrub) does not know whether it still stands, so [`Still::mend`] looks for it first, on the way down from the root that

@@ -69,13 +69,22 @@ fn open(device: Arc<dyn Device>) -> Result<(Arc<Engine>, Option<Arc<Head>>)> {
 
 /// Puts a record of `len` bytes of `byte`, and kills the one that was there.
 fn put(head: &Head, offset: u64, byte: u8, len: usize) {
+    put_with(head, POLICY, offset, byte, len);
+}
+
+/// As [`put`], a megabyte that takes as much space.
+fn put_whole(head: &Head, offset: u64) {
+    put_with(head, Policy { compression: CompressionChoice::Off, ..POLICY }, offset, 1, 1 << 20);
+}
+
+fn put_with(head: &Head, policy: Policy, offset: u64, byte: u8, len: usize) {
     head.admit(len as u64).unwrap();
     let key = Key::new(7, 0, offset);
     head.update(|view, batch| -> Result<(), Plain> {
         if let Some(block) = view.get(key)?.and_then(|entry| entry.block()) {
             batch.kill(block);
         }
-        let record = head.record(view.txg(), POLICY, vec![byte; len]);
+        let record = head.record(view.txg(), policy, vec![byte; len]);
         batch.put(key, [byte], Some(&Block::Pending(record)));
         Ok(())
     })
@@ -135,6 +144,57 @@ fn a_commit_with_nothing_to_do_does_nothing() {
     put(&head, 1, 1, 10);
     let txg = engine.commit().unwrap();
     assert_eq!(engine.commit().unwrap(), txg);
+}
+
+/// Does what the committer does when nobody asks it to.
+fn tick(engine: &Engine, times: usize) {
+    for _ in 0..times {
+        engine.tick().unwrap();
+    }
+}
+
+#[test]
+fn what_was_freed_comes_back_while_nothing_happens_and_then_nothing_is_written() {
+    let recorder = Recorder::new();
+    let (engine, head) = create(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), 1);
+    let empty = engine.available();
+    (0..20).for_each(|offset| put_whole(&head, offset));
+    tick(&engine, 1);
+    (0..20).for_each(|offset| put(&head, offset, offset as u8, 1000));
+    tick(&engine, SETTLING_COMMITS);
+    assert!(engine.available() + MIB > empty, "{} of {empty}", engine.available());
+    assert!(engine.is_at_rest());
+    let written = recorder.len();
+    tick(&engine, 100);
+    assert_eq!(recorder.len(), written);
+}
+
+#[test]
+fn a_pool_long_in_use_comes_to_rest_although_its_log_is_trimmed_in_each_group() {
+    let (engine, head) = create(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1);
+    for round in 0..60 {
+        put(&head, 1, round, 1000);
+        tick(&engine, 1);
+    }
+    let last = engine.committed();
+    tick(&engine, 50);
+    assert!(engine.is_at_rest());
+    assert!(engine.committed().0 - last.0 <= SETTLING_COMMITS as u64);
+}
+
+#[test]
+fn while_a_state_is_held_the_pool_rests_and_afterwards_its_space_comes_back() {
+    let (engine, head) = create(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1);
+    (0..20).for_each(|offset| put_whole(&head, offset));
+    let full = engine.commit().map(|_| engine.available()).unwrap();
+    let (hold, ()) = engine.hold_committed(|_| Ok(())).unwrap();
+    (0..20).for_each(|offset| put(&head, offset, offset as u8, 1000));
+    tick(&engine, 50);
+    assert!(engine.is_at_rest() && engine.available() <= full && !hold.is_lost());
+    drop(hold);
+    assert!(!engine.is_at_rest());
+    tick(&engine, 1);
+    assert!(engine.is_at_rest() && engine.available() >= full + 19 * MIB);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::world::{World, name, noise, refusal};
 use crate::{
     admin::{Assignment, Error},
-    fs::ROOT,
+    fs::{Caller, FallocateFlags, ROOT},
 };
 
 impl World {
@@ -110,6 +110,56 @@ fn reservations_are_taken_from_the_others() {
     world.work();
     world.judge();
     assert!(world.number("tank/b", "available") > after + (40 << 20));
+}
+
+/// Writes files until there is no room.
+fn fill(world: &World, dataset: &str) -> usize {
+    let is_written = |count: &usize| world.try_write(dataset, &format!("f{count}"), &noise(3, 1 << 20)).is_ok();
+    (0..1000).take_while(is_written).count()
+}
+
+fn clear(world: &World, dataset: &str, count: usize) {
+    (0..count).for_each(|file| world.remove(dataset, &format!("f{file}")));
+    // Of the one that was refused there may be a part.
+    let _ = world.fs(dataset).unlink(ROOT, format!("f{count}").as_bytes());
+}
+
+#[test]
+fn what_was_deleted_makes_room_at_once_beside_a_reservation() {
+    let world = World::new(27);
+    world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    world.set("tank/b", "reservation", "1M").unwrap();
+    for round in 0..3 {
+        let count = fill(&world, "tank/a");
+        assert!(count > 200, "round {round}: {count} files");
+        world.engine.commit().unwrap();
+        clear(&world, "tank/a", count);
+    }
+    world.judge();
+}
+
+#[test]
+fn what_was_deleted_can_be_reserved_at_once() {
+    let world = World::new(28);
+    world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    let count = fill(&world, "tank/a");
+    clear(&world, "tank/a", count);
+    world.set("tank/b", "reservation", "150M").unwrap();
+    world.judge();
+}
+
+#[test]
+fn what_was_deleted_can_be_preallocated_at_once() {
+    let world = World::new(29);
+    let count = fill(&world, "tank");
+    clear(&world, "tank", count);
+    let fs = world.fs("tank");
+    let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, false).unwrap().ino;
+    fs.fallocate(file, FallocateFlags::default(), 0, 150 << 20).unwrap();
+    assert_eq!(fs.fallocate(file, FallocateFlags::default(), 0, 1 << 30), Err(Errno::NOSPC));
+    world.judge();
 }
 
 #[test]

@@ -10,5 +10,6 @@ mod limits;
 mod model;
 mod requests;
 mod scrub;
+mod states;
 mod streams;
 mod world;

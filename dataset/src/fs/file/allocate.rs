@@ -50,11 +50,20 @@ impl FileSystem {
 
     fn check_room(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Errno> {
         let size = self.getattr(ino)?.size;
-        let available = match &*self.room.read() {
+        let wanted = end.saturating_sub(size.max(offset));
+        let engine = self.head.engine();
+        if wanted > self.available() && !engine.is_at_rest() {
+            // What was freed a moment ago counts as well.
+            engine.settle().map_err(|_| Errno::IO)?;
+        }
+        if wanted > self.available() { Err(Errno::NOSPC) } else { Ok(()) }
+    }
+
+    fn available(&self) -> u64 {
+        match &*self.room.read() {
             Some(room) => room.space().1,
             None => self.head.engine().available(),
-        };
-        if end.saturating_sub(size.max(offset)) > available { Err(Errno::NOSPC) } else { Ok(()) }
+        }
     }
 
     fn extend(&self, ino: Ino, end: u64, keep_size: bool) -> Result<(), Errno> {

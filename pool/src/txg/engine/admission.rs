@@ -5,9 +5,13 @@ use std::{sync::atomic::Ordering, time::Duration};
 use super::Engine;
 use crate::{
     error::{Error, Result},
-    space::Class,
+    space::{Class, DEFERRED_GROUPS},
     units::Txg,
 };
+
+/// After so many commits all that was freed before them can be allocated again: the group that frees, those that its frees
+/// wait for, and one for what the first of them still had to do.
+pub const SETTLING_COMMITS: usize = DEFERRED_GROUPS + 2;
 
 impl Engine {
     /// See [`Head::take_turn`](crate::txg::Head::take_turn).
@@ -78,24 +82,37 @@ impl Engine {
 
     /// Space that was freed becomes free for use only some commits later; before the pool is called full, they are made.
     fn wait_for_room(&self, bytes: u64) -> Result<()> {
-        for _ in 0..4 {
+        for _ in 0..SETTLING_COMMITS {
             if self.available() >= bytes {
                 return Ok(());
             }
+            self.storage.space.give_up_holds();
             if self.is_at_rest() {
                 break;
             }
-            self.storage.space.give_up_holds();
             self.commit_anyway()?;
         }
         if self.available() >= bytes { Ok(()) } else { Err(Error::OutOfSpace) }
     }
 
-    /// Whether more commits would leave as much room as there is: nothing has changed since the last one, and nothing
-    /// that was freed waits until it can be allocated.
+    /// Makes the commits after which what was freed until now can be allocated again, but for what is kept for readers of
+    /// an older state.
+    pub fn settle(&self) -> Result<()> {
+        for _ in 0..SETTLING_COMMITS {
+            if self.is_at_rest() {
+                break;
+            }
+            self.commit_anyway()?;
+        }
+        Ok(())
+    }
+
+    /// Whether more commits would leave as much room as there is: nothing has changed since the last one, and what was
+    /// freed up to the last change can be allocated again or is kept for whoever reads an older state. What commits that
+    /// change nothing free themselves does not count: the next would free as much.
     pub fn is_at_rest(&self) -> bool {
         let has_changed = self.touched.load(Ordering::Relaxed) || self.throttle.data.dirty() > 0;
-        !has_changed && self.storage.space.totals().deferred == 0
+        !has_changed && self.storage.space.is_settled(Txg(self.changed.load(Ordering::Relaxed)))
     }
 
     /// How many bytes of data there is room for, should nothing compress.

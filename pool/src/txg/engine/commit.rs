@@ -71,7 +71,7 @@ impl Engine {
         if is_served { Ok(Some(self.committed())) } else { self.commit_here(false).map(Some) }
     }
 
-    /// Commits even if nothing has changed: what was freed becomes free for use two commits later.
+    /// Commits even if nothing has changed: what was freed becomes free for use only some commits later.
     pub fn commit_anyway(&self) -> Result<Txg> {
         self.commit_if(true)
     }
@@ -139,6 +139,13 @@ impl Engine {
     pub(in crate::txg) fn set_committer(&self, has_committer: bool) {
         self.orders.lock().has_committer = has_committer;
         self.tell();
+    }
+
+    /// As [`Engine::serve`], when nobody has asked for a while: commits also if nothing has changed, as long as that makes
+    /// freed space free for use. A pool that is at rest is left alone.
+    pub(in crate::txg) fn tick(&self) -> Result<Txg> {
+        self.orders.lock().anyway |= !self.is_at_rest();
+        self.serve()
     }
 
     /// Makes the commits that were asked for, on the committer's thread.

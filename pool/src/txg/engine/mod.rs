@@ -29,6 +29,7 @@ use std::{
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 
+pub use self::admission::SETTLING_COMMITS;
 use self::commit::Orders;
 pub(super) use self::opening::CATALOGUE_LEVEL;
 pub use self::opening::{Ancestry, Opening, Settings};
@@ -63,6 +64,8 @@ pub struct Engine {
     gate: RwLock<Txg>,
     /// Whether anything has happened in the open group that a commit must write.
     touched: AtomicBool,
+    /// The last group in which anything had happened when it was closed.
+    changed: AtomicU64,
     committed: AtomicU64,
     pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
     catalogue: OnceLock<Arc<Head>>,
@@ -190,8 +193,10 @@ impl Engine {
     /// `freeze`, which must not wait for anything.
     pub(super) fn quiesce<T>(&self, freeze: impl FnOnce(Txg) -> T) -> (Txg, T) {
         let mut gate = self.gate.write();
-        self.touched.store(false, Ordering::Relaxed);
         let txg = *gate;
+        if self.touched.swap(false, Ordering::Relaxed) {
+            self.changed.store(txg.0, Ordering::Relaxed);
+        }
         let frozen = freeze(txg);
         self.throttle.syncing(txg, self.env.uptime());
         *gate = txg.next();

@@ -105,6 +105,7 @@ impl Engine {
             ancestry,
             gate: RwLock::new(first),
             touched: AtomicBool::new(uberblock.is_none()),
+            changed: AtomicU64::new(uberblock.as_ref().map_or(Txg::ZERO, state_of).0),
             committed: AtomicU64::new(committed.0),
             heads: Mutex::default(),
             catalogue: OnceLock::new(),
