@@ -177,6 +177,8 @@ pub enum Request {
         name: Option<DatasetName>,
         /// Temporary property values, from options such as `ro` and `noatime`.
         options: Vec<Assignment>,
+        /// Also on directories that hold something.
+        overlay: bool,
     },
     /// Unmount a file system and those mounted below it, or all. `Done`
     Unmount {

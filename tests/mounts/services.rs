@@ -1,0 +1,1 @@
+//! Pools whose service is gone, or stands still.
