@@ -7,6 +7,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -18,6 +21,9 @@ use crate::error::{Error, Result};
 pub(crate) const SUBTYPE: &str = "cenote";
 /// The type under which datasets are mounted, as `df -T` shows it.
 pub const FS_TYPE: &str = "fuse.cenote";
+
+/// How long a server may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 const MOUNT_INFO: &str = "/proc/self/mountinfo";
 
@@ -116,9 +122,17 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<()> {
     }
 }
 
-/// Whether the mount's server is gone. A request that the kernel never answers from its cache tells.
-fn is_dead(mountpoint: &Path) -> bool {
-    matches!(rustix::fs::statfs(mountpoint), Err(Errno::NOTCONN | Errno::CONNABORTED))
+/// Whether the mount's server is gone. A request that the kernel never answers from its cache tells. A server that is
+/// there and does not answer is not waited for long: it is not dead.
+pub fn is_dead(mountpoint: &Path) -> bool {
+    let (tell, told) = mpsc::channel();
+    let path = mountpoint.to_owned();
+    let asking = thread::Builder::new().name("statfs".into()).spawn(move || {
+        // Nobody listens any more if it took too long.
+        let _ = tell.send(rustix::fs::statfs(path).map(drop));
+    });
+    let answer = asking.ok().and_then(|_| told.recv_timeout(PATIENCE).ok());
+    matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED)))
 }
 
 fn refused(mountpoint: &Path, cause: std::io::Error) -> Error {

@@ -313,6 +313,12 @@ impl Request {
     pub fn needs_stream(&self) -> bool {
         matches!(self, Request::Send { dry_run: false, .. } | Request::Receive(_) | Request::Read { .. })
     }
+
+    /// Whether somebody looks at a glance: who is asked and says nothing is left, and the others are asked.
+    pub fn is_quick(&self) -> bool {
+        let whole = matches!(self, Request::Ping | Request::Pool { .. } | Request::Status | Request::IoCounters);
+        whole || matches!(self, Request::Mounts | Request::List { .. } | Request::History { .. })
+    }
 }
 
 /// What a scrub is to do.

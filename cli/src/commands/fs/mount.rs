@@ -70,17 +70,22 @@ fn mount_all(options: &[Assignment], overlay: bool, context: &mut Context<'_>) -
 
 fn show(as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut mounts = Vec::new();
+    let mut exit = Exit::Done;
     for pool in context.executor.known_pools()? {
-        match context.call(&pool, Request::Mounts)? {
-            Response::Mounts(found) => mounts.extend(found),
-            _ => return Err(unexpected_answer()),
+        match context.call(&pool, Request::Mounts) {
+            Ok(Response::Mounts(found)) => mounts.extend(found),
+            Ok(_) => return Err(unexpected_answer()),
+            Err(failure) => {
+                context.report(&failure)?;
+                exit = Exit::Failed;
+            }
         }
     }
     match as_json {
         true => context.print_json("mount", "datasets", encode(&mounts))?,
         false => context.print(&render(&mounts))?,
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// The temporary property value that a mount option stands for.

@@ -132,7 +132,10 @@ impl Mounts {
         if fs::create_dir(&path).is_err() {
             clear_way(&path).map_err(|error| refused(error.to_string()).hint(elsewhere(&plan.name)))?;
             prepare(&path, how.overlay).map_err(|why| {
-                let hint = (why == NOT_EMPTY).then(|| format!("to hide what it holds: fs mount -O {}", plan.name));
+                let hint = match why == NOT_EMPTY {
+                    true => Some(format!("to hide what it holds: fs mount -O {}", plan.name)),
+                    false => unserved_at(&path).map(Failure::unserved),
+                };
                 Failure { hint, ..refused(format!("{}: {why}", path.display())) }
             })?;
         }
@@ -207,6 +210,13 @@ fn elsewhere(name: &DatasetName) -> String {
 }
 
 const NOT_EMPTY: &str = "directory is not empty";
+
+/// The pool whose service has died and was to serve the mount that `path` lies in.
+pub(super) fn unserved_at(path: &Path) -> Option<String> {
+    let inside = fuse_mount::mounts().ok()?.into_iter().filter(|mounted| path.starts_with(&mounted.mountpoint));
+    let nearest = inside.max_by_key(|mounted| mounted.mountpoint.as_os_str().len())?;
+    fuse_mount::is_dead(&nearest.mountpoint).then(|| nearest.dataset.split('/').next().unwrap_or_default().to_owned())
+}
 
 /// Makes a mount point, and refuses one that holds something, unless that may be hidden.
 fn prepare(path: &Path, overlay: bool) -> Result<(), String> {
