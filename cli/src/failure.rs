@@ -73,6 +73,13 @@ impl Failure {
         Failure::cannot("open", pool, "no such pool").hint("known pools: pool list; others: pool import")
     }
 
+    /// What to say of a pool whose service has died, or was never started, where there should be one.
+    pub fn unserved(pool: impl Display) -> String {
+        format!(
+            "the service of '{pool}' is not running, so nothing of it is mounted: pool import {pool} brings it back"
+        )
+    }
+
     /// The command line is wrong.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure { exit: Exit::Usage, ..Failure::new(message) }

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::tz::TimeZone;
 
+use crate::args::absent;
 use crate::args::fs::FsCli;
 use crate::args::pool::PoolCli;
 use crate::commands;
@@ -76,7 +78,7 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
     let command = command(program, context.program);
     let matches = match command.clone().try_get_matches_from(words) {
         Ok(matches) => matches,
-        Err(error) => return answer_of_the_parser(&error, context),
+        Err(error) => return absent(program, words, &error).map_or_else(|| answer_of_the_parser(&error, context), Err),
     };
     match program {
         Program::Pool => {
@@ -88,6 +90,26 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
             commands::fs::run(&cli.command, command, context)
         }
     }
+}
+
+/// The refusal of something that ZFS has and Cenote does not.
+fn absent(program: Program, words: &[OsString], error: &clap::Error) -> Option<Failure> {
+    let given = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (what, reason) = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let name = given(ContextKind::InvalidSubcommand)?;
+            (name.to_owned(), absent::subcommand(program, name)?)
+        }
+        ErrorKind::UnknownArgument => {
+            let (option, of) = (given(ContextKind::InvalidArg)?, words.get(1)?.to_str()?);
+            (format!("{of} {option}"), absent::option(program, of, option)?)
+        }
+        _ => return None,
+    };
+    Some(Failure::usage(format!("'{what}' is not supported: {reason}")))
 }
 
 /// Help and version are asked for and go to standard output; anything else is a wrong command line.
@@ -124,8 +146,14 @@ fn name_of(program: Program, words: &[OsString]) -> &'static str {
 
 /// The command line as it goes into a history.
 fn history_line(program: Program, words: &[OsString]) -> String {
-    let arguments = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+    // A line of history is one line, whatever a word holds.
+    let shown = |word: &OsString| word.to_string_lossy().chars().map(visible).collect::<String>();
+    let arguments = words.iter().skip(1).map(shown);
     std::iter::once(name_of(program, words).to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+fn visible(c: char) -> String {
+    if c.is_control() { c.escape_default().to_string() } else { c.to_string() }
 }
 
 #[cfg(test)]

@@ -45,6 +45,22 @@ pub enum Error {
         /// Where.
         mountpoint: PathBuf,
     },
+    /// A path reaches what is mounted over it, and would unmount that.
+    #[error("cannot reach {}: {by} is mounted over it (unmount that first)", .mountpoint.display())]
+    Covered {
+        /// Where.
+        mountpoint: PathBuf,
+        /// What is mounted there.
+        by: String,
+    },
+    /// A second dataset would hide the first.
+    #[error("{} is where '{dataset}' is mounted", .mountpoint.display())]
+    Taken {
+        /// Where.
+        mountpoint: PathBuf,
+        /// Which dataset is there.
+        dataset: String,
+    },
     /// The kernel or `fusermount3` refused to unmount.
     #[error("cannot unmount {}: {cause}", .mountpoint.display())]
     Unmount {

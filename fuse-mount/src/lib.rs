@@ -47,6 +47,6 @@ pub use control::{SnapshotEntry, Snapshots};
 pub use counters::{Counters, Opcode};
 pub use device::available;
 pub use error::{Error, Result};
-pub use mounts::{FS_TYPE, Mounted, detach_dead, mounts};
+pub use mounts::{FS_TYPE, Mounted, detach_dead, is_dead, mounted_at, mounts};
 pub use options::{MountOptions, SnapDir};
 pub use session::{Change, Mount, Unmount};

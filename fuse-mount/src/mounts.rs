@@ -7,6 +7,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -18,6 +21,9 @@ use crate::error::{Error, Result};
 pub(crate) const SUBTYPE: &str = "cenote";
 /// The type under which datasets are mounted, as `df -T` shows it.
 pub const FS_TYPE: &str = "fuse.cenote";
+
+/// How long a server may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 const MOUNT_INFO: &str = "/proc/self/mountinfo";
 
@@ -34,31 +40,77 @@ pub struct Mounted {
     pub flags: String,
 }
 
+/// Anything mounted, by whomever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    mountpoint: PathBuf,
+    device: (u32, u32),
+    flags: String,
+    fs_type: String,
+    source: String,
+}
+
 /// Every mounted dataset, in the order they were mounted.
 pub fn mounts() -> Result<Vec<Mounted>> {
+    Ok(all()?.into_iter().filter_map(Place::dataset).collect())
+}
+
+/// Every mount, in the order they were made.
+fn all() -> Result<Vec<Place>> {
     let table = fs::read(MOUNT_INFO).map_err(Error::List)?;
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
 /// Where anything at all is mounted, by whomever, below the directory `top`: the paths from there.
 pub(crate) fn mountpoints_below(top: &Path) -> Result<Vec<PathBuf>> {
-    let table = fs::read(MOUNT_INFO).map_err(Error::List)?;
-    let places = table.split(|&byte| byte == b'\n').filter_map(|line| line.split(|&byte| byte == b' ').nth(4));
-    let below = places.filter_map(|place| {
-        let place = PathBuf::from(OsString::from_vec(unescaped(place)));
-        place.strip_prefix(top).ok().map(Path::to_owned)
-    });
+    let places = all()?.into_iter().map(|place| place.mountpoint);
+    let below = places.filter_map(|place| place.strip_prefix(top).ok().map(Path::to_owned));
     Ok(below.filter(|path| !path.as_os_str().is_empty()).collect())
 }
 
-/// Detaches the mount on `mountpoint` if it is a dataset's and nobody serves it any more. True if it did.
-pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
-    let listed = mounts()?.iter().any(|mounted| mounted.mountpoint == mountpoint);
-    if !listed || !is_dead(mountpoint) {
-        return Ok(false);
+/// The dataset whose mount is what a look at the directory `mountpoint` shows.
+pub fn mounted_at(mountpoint: &Path) -> Result<Option<Mounted>> {
+    let Some(top) = all()?.into_iter().rfind(|place| place.mountpoint == mountpoint) else { return Ok(None) };
+    Ok(mounts()?.into_iter().find(|mounted| mounted.device == top.device && mounted.mountpoint == mountpoint))
+}
+
+/// How one mount stands in the tree of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is reached by its path.
+    Reached,
+    /// Something else, which this describes, is mounted over it or over a directory above it.
+    Covered(String),
+    /// It is not in the tree.
+    Gone,
+}
+
+/// How the mount of `device` on `mountpoint` stands.
+pub(crate) fn standing(device: (u32, u32), mountpoint: &Path) -> Result<Standing> {
+    Ok(standing_in(all()?, device, mountpoint))
+}
+
+/// What is mounted later on the same directory, or on one above it, hides a mount.
+fn standing_in(all: Vec<Place>, device: (u32, u32), mountpoint: &Path) -> Standing {
+    let mut later = all.into_iter().skip_while(|place| place.device != device || place.mountpoint != mountpoint);
+    if later.next().is_none() {
+        return Standing::Gone;
     }
-    detach(mountpoint)?;
-    Ok(true)
+    match later.filter(|place| mountpoint.starts_with(&place.mountpoint)).last() {
+        Some(place) => Standing::Covered(format!("{} ({})", place.source, place.fs_type)),
+        None => Standing::Reached,
+    }
+}
+
+/// Detaches the mount on `mountpoint` if it is a dataset's and nobody serves it any more, and such mounts below it. True
+/// if it did.
+pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
+    let mut detached = false;
+    while mounted_at(mountpoint)?.is_some() && is_dead(mountpoint) {
+        detach(mountpoint)?;
+        detached = true;
+    }
+    Ok(detached)
 }
 
 /// Takes the mount out of the tree of names. What is still open in it stays usable.
@@ -70,28 +122,43 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<()> {
     }
 }
 
-/// Whether the mount's server is gone. A request that the kernel never answers from its cache tells.
-fn is_dead(mountpoint: &Path) -> bool {
-    matches!(rustix::fs::statfs(mountpoint), Err(Errno::NOTCONN | Errno::CONNABORTED))
+/// Whether the mount's server is gone. A request that the kernel never answers from its cache tells. A server that is
+/// there and does not answer is not waited for long: it is not dead.
+pub fn is_dead(mountpoint: &Path) -> bool {
+    let (tell, told) = mpsc::channel();
+    let path = mountpoint.to_owned();
+    let asking = thread::Builder::new().name("statfs".into()).spawn(move || {
+        // Nobody listens any more if it took too long.
+        let _ = tell.send(rustix::fs::statfs(path).map(drop));
+    });
+    let answer = asking.ok().and_then(|_| told.recv_timeout(PATIENCE).ok());
+    matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED)))
 }
 
 fn refused(mountpoint: &Path, cause: std::io::Error) -> Error {
     Error::Unmount { mountpoint: mountpoint.to_owned(), cause }
 }
 
-/// One line: `36 35 0:45 / /mnt rw,relatime shared:1 - fuse.cenote tank/home rw,user_id=0`. `None` unless it is ours.
-fn parse(line: &[u8]) -> Option<Mounted> {
+impl Place {
+    /// The dataset that is mounted here, if one is.
+    fn dataset(self) -> Option<Mounted> {
+        let Place { mountpoint, device, flags, fs_type, source } = self;
+        (fs_type == FS_TYPE).then_some(Mounted { mountpoint, dataset: source, device, flags })
+    }
+}
+
+/// One line: `36 35 0:45 / /mnt rw,relatime shared:1 - fuse.cenote tank/home rw,user_id=0`.
+fn parse(line: &[u8]) -> Option<Place> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let separator = fields.iter().position(|field| *field == b"-")?;
-    if *fields.get(separator + 1)? != FS_TYPE.as_bytes() {
-        return None;
-    }
+    let text = |at: usize| Some(String::from_utf8_lossy(&unescaped(fields.get(at)?)).into_owned());
     let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
-    Some(Mounted {
+    Some(Place {
         mountpoint: PathBuf::from(OsString::from_vec(unescaped(fields.get(4)?))),
-        dataset: String::from_utf8_lossy(&unescaped(fields.get(separator + 2)?)).into_owned(),
         device: (major.parse().ok()?, minor.parse().ok()?),
-        flags: String::from_utf8_lossy(fields.get(5)?).into_owned(),
+        flags: text(5)?,
+        fs_type: text(separator + 1)?,
+        source: text(separator + 2)?,
     })
 }
 
@@ -126,7 +193,7 @@ mod tests {
     fn ours_are_recognised() {
         let line =
             br"36 35 0:45 / /mnt/my\040files\134x rw,relatime shared:1 master:2 - fuse.cenote tank/home rw,user_id=0";
-        let mounted = parse(line).unwrap();
+        let mounted = parse(line).and_then(Place::dataset).unwrap();
         assert_eq!(mounted.mountpoint, Path::new(r"/mnt/my files\x"));
         assert_eq!(mounted.dataset, "tank/home");
         assert_eq!(mounted.device, (0, 45));
@@ -143,8 +210,28 @@ mod tests {
             b"- fuse.cenote tank",
             b"",
         ] {
-            assert_eq!(parse(line), None, "{}", String::from_utf8_lossy(line));
+            assert_eq!(parse(line).and_then(Place::dataset), None, "{}", String::from_utf8_lossy(line));
         }
+    }
+
+    #[test]
+    fn a_mount_is_covered_by_what_comes_later_and_stands_above() {
+        let standing = |later: &[(&str, u32)]| {
+            let place = |(path, minor): &(&str, u32)| Place {
+                mountpoint: path.into(),
+                device: (0, *minor),
+                flags: "rw".into(),
+                fs_type: "tmpfs".into(),
+                source: "none".into(),
+            };
+            let all = [("/", 1), ("/mnt/a", 2), ("/mnt/a", 7)];
+            standing_in(all.iter().chain(later).map(place).collect(), (0, 7), Path::new("/mnt/a"))
+        };
+        assert_eq!(standing(&[]), Standing::Reached);
+        assert_eq!(standing(&[("/mnt/a/b", 8), ("/mnt/ab", 9)]), Standing::Reached);
+        assert_eq!(standing(&[("/mnt/a", 8)]), Standing::Covered("none (tmpfs)".into()));
+        assert_eq!(standing(&[("/mnt", 8)]), Standing::Covered("none (tmpfs)".into()));
+        assert_eq!(standing_in(Vec::new(), (0, 7), Path::new("/mnt/a")), Standing::Gone);
     }
 
     #[test]

@@ -7,8 +7,9 @@
 //!
 //! A mount can disappear without us: root may unmount it at any time. [`Mount::has_ended`] and [`Mount::wait`] tell.
 //!
-//! Unmounting by path could hit another mount on the same directory. Before it, the list of mounts is asked whether the
-//! one on top is still ours, by device number.
+//! Unmounting by path could hit another mount on the same directory. Before it, the list of mounts is asked whether ours
+//! is what the path reaches, by device number; one that is covered stays until that is gone. For the same reason no
+//! dataset is mounted where another one is.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,7 +32,7 @@ use crate::counters::Counters;
 use crate::device::{self, fusermount};
 use crate::error::{Error, Result};
 use crate::known::Known;
-use crate::mounts::{detach, mountpoints_below, mounts};
+use crate::mounts::{Standing, detach, mounted_at, mountpoints_below, mounts, standing};
 use crate::node::{Control, Node};
 use crate::options::{MountOptions, SnapDir};
 use crate::server::Server;
@@ -79,6 +80,9 @@ impl Mount {
     ) -> Result<Mount> {
         let mountpoint =
             mountpoint.canonicalize().map_err(|cause| Error::Mount { mountpoint: mountpoint.to_owned(), cause })?;
+        if let Some(other) = mounted_at(&mountpoint)? {
+            return Err(Error::Taken { mountpoint, dataset: other.dataset });
+        }
         let failed = |cause: io::Error| Error::Session { mountpoint: mountpoint.clone(), cause };
         let server = Server::new(file_system, snapshots, options.snapdir).map_err(|errno| failed(errno.into()))?;
         let server = Arc::new(server);
@@ -116,6 +120,9 @@ impl Mount {
     /// Has the kernel follow options that have changed, while the mount is in use. The kernel lets only root do so; the
     /// mounts of others follow when they are made again.
     pub fn remount(&self, options: &MountOptions) -> Result<()> {
+        if !self.is_reached()? {
+            return Ok(());
+        }
         match rustix::mount::mount_remount(&self.mountpoint, options.flags(), "") {
             Ok(()) | Err(Errno::PERM) => Ok(()),
             Err(errno) => Err(Error::Mount { mountpoint: self.mountpoint.clone(), cause: errno.into() }),
@@ -214,7 +221,7 @@ impl Mount {
     }
 
     fn unmount_unused(&self) -> Result<()> {
-        if !self.is_on_top()? {
+        if !self.is_reached()? {
             return Ok(());
         }
         match unmount(&self.mountpoint, UnmountFlags::NOFOLLOW) {
@@ -222,7 +229,7 @@ impl Mount {
             Err(Errno::BUSY) => Err(self.busy()),
             Err(Errno::PERM) => match fusermount(&["-u"], &self.mountpoint) {
                 Ok(()) => Ok(()),
-                Err(_) if self.is_on_top()? && !self.has_ended() => Err(self.busy()),
+                Err(_) if self.is_reached()? && !self.has_ended() => Err(self.busy()),
                 Err(cause) => Err(Error::Unmount { mountpoint: self.mountpoint.clone(), cause }),
             },
             Err(errno) => Err(Error::Unmount { mountpoint: self.mountpoint.clone(), cause: errno.into() }),
@@ -234,8 +241,9 @@ impl Mount {
         if self.has_ended() {
             return Ok(());
         }
+        let is_reached = self.is_reached()?;
         self.write_back();
-        if self.is_on_top()? {
+        if is_reached {
             match unmount(&self.mountpoint, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(_) => detach(&self.mountpoint)?,
@@ -256,10 +264,13 @@ impl Mount {
         }
     }
 
-    /// Whether the topmost mount on the mountpoint is this one.
-    fn is_on_top(&self) -> Result<bool> {
-        let here = mounts()?.into_iter().rfind(|mounted| mounted.mountpoint == self.mountpoint);
-        Ok(here.is_some_and(|mounted| mounted.device == self.device))
+    /// Whether the mountpoint leads to this mount, which may be gone from there. That something covers it is an error.
+    fn is_reached(&self) -> Result<bool> {
+        match standing(self.device, &self.mountpoint)? {
+            Standing::Reached => Ok(true),
+            Standing::Gone => Ok(false),
+            Standing::Covered(by) => Err(Error::Covered { mountpoint: self.mountpoint.clone(), by }),
+        }
     }
 
     fn busy(&self) -> Error {
@@ -317,6 +328,8 @@ impl Drop for Mount {
     fn drop(&mut self) {
         if let Err(error) = self.unmount(Unmount::Force) {
             tracing::warn!(%error, "a mount is left behind");
+            self.abort();
+            self.wait(ENDING);
         }
     }
 }

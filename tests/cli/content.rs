@@ -62,7 +62,7 @@ fn streams_are_announced_and_received() {
       nothing is to be done
     [exit 1]
     fs: cannot receive into 'tank/none/copy': parent does not exist
-      use -p to create the data sets above it
+      create it first: fs create -p tank/none
     [exit 1]
     would receive full stream of tank/copy@monday into tank/copy@monday
     [exit 0]

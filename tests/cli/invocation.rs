@@ -120,3 +120,117 @@ fn under_their_other_names_the_programs_speak_as_those() {
     [exit 2]
     ");
 }
+
+#[test]
+fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
+        "pool remove tank a.img",
+        "pool replace tank a.img",
+        "pool upgrade",
+        "fs allow ann create tank",
+        "fs userspace tank",
+        "fs create -V 1G tank/volume",
+        "fs send -t token",
+        "fs recv -s tank/a",
+    ]), @r"
+    $ pool remove tank a.img
+    pool: 'remove' is not supported: this version takes no devices out of a pool; copy it to another one: fs send -R | fs receive
+    [exit 2]
+    $ pool replace tank a.img
+    pool: 'replace' is not supported: pools have no mirrors in this version, so no device can be done without
+    [exit 2]
+    $ pool upgrade
+    pool: 'upgrade' is not supported: there is one version of the format, and nothing to upgrade
+    [exit 2]
+    $ fs allow ann create tank
+    fs: 'allow' is not supported: a pool is administered by the user whose service has it, and by root
+    [exit 2]
+    $ fs userspace tank
+    fs: 'userspace' is not supported: space is not counted per user; 'quota' limits a file system
+    [exit 2]
+    $ fs create -V 1G tank/volume
+    fs: 'create -V' is not supported: this version of Cenote has file systems, and no block volumes
+    [exit 2]
+    $ fs send -t token
+    fs: 'send -t' is not supported: a stream that was cut off leaves nothing, and is sent again from its beginning
+    [exit 2]
+    $ fs recv -s tank/a
+    fs: 'recv -s' is not supported: a stream that was cut off leaves nothing, and is sent again from its beginning
+    [exit 2]
+    ");
+}
+
+#[test]
+fn ways_out_lead_out() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let stream = lab.fs_bytes(&["send", "tank/home@monday"]);
+    assert_snapshot!(lab.feed("fs", &["receive", "tank/no/home"], &stream).told(), @r"
+    fs: cannot receive into 'tank/no/home': parent does not exist
+      create it first: fs create -p tank/no
+    [exit 1]
+    ");
+    lab.fs(&["snapshot", "tank/home@tuesday"]);
+    lab.fs(&["hold", "keep", "tank/home@tuesday"]);
+    assert_snapshot!(lab.session(&[
+        "fs rollback -r tank/home@monday",
+        "fs inherit canmount tank/home",
+        "fs inherit quota tank/home",
+        "pool set me:note=x tank",
+    ]), @r"
+    $ fs rollback -r tank/home@monday
+    fs: cannot rollback to 'tank/home@monday': 'tank/home@tuesday' is held: keep
+      release the holds: fs holds, fs release
+    [exit 1]
+    $ fs inherit canmount tank/home
+    fs: 'canmount' property cannot be inherited
+      back to its default: fs set canmount=on DATASET
+    [exit 2]
+    $ fs inherit quota tank/home
+    fs: 'quota' property cannot be inherited
+      back to its default: fs set quota=none DATASET
+    [exit 2]
+    $ pool set me:note=x tank
+    pool: cannot set property for 'tank': invalid property 'me:note'
+      pools have no properties of users; file systems do: fs set
+    [exit 1]
+    ");
+    lab.fs(&["release", "keep", "tank/home@tuesday"]);
+}
+
+#[test]
+fn what_is_set_stays_in_its_line() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let told = |program: &str, words: &[&str]| lab.run(program, words).told();
+    assert_snapshot!(told("pool", &["set", "comment=a\nb", "tank"]), @r"
+    pool: cannot set property for 'tank': bad value 'a\nb' for 'comment': must be without control characters
+    [exit 1]
+    ");
+    assert_snapshot!(told("fs", &["set", "me:note=a\tb", "tank/home"]), @r"
+    fs: cannot set property for 'tank/home': the value of 'me:note' has the control character '\t'
+    [exit 1]
+    ");
+    let _ = told("fs", &["snapshot", "-o", "me:note=fine", "tank/home@x"]);
+    let _ = told("fs", &["create", "-o", "mountpoint=/a\nb", "tank/odd"]);
+    let history = lab.pool(&["history", "tank"]);
+    assert!(history.lines().skip(1).all(|line| line.is_empty() || line.starts_with("20")), "{history}");
+}
+
+#[test]
+fn help_fits_into_eighty_columns() {
+    let lab = Lab::mountless();
+    for program in ["pool", "fs"] {
+        let text = lab.run(program, &["--help"]).ok();
+        let names =
+            text.lines().skip_while(|line| *line != "Commands:").skip(1).map_while(|line| line.strip_prefix("  "));
+        let names: Vec<&str> =
+            names.filter_map(|line| line.split(' ').next()).filter(|name| !name.is_empty()).collect();
+        assert!(names.len() > 15, "{names:?}");
+        for name in names.into_iter().filter(|name| *name != "help") {
+            let output = lab.command(program, &[name, "--help"]).env("COLUMNS", "80").output().unwrap();
+            let help = Run::of(program, &[name, "--help"], output).ok();
+            let wide = help.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{program} {name}");
+        }
+    }
+}

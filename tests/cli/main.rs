@@ -10,6 +10,7 @@
 //! snapshots    snapshots, and what hangs on them
 //! content      streams, and files without a mount
 //! refusals     requests that cannot be done
+//! unchanged    what they leave: nothing
 //! invocation   command lines that are not understood, and the programs' other names
 //! ```
 
@@ -22,6 +23,7 @@ mod invocation;
 mod pools;
 mod refusals;
 mod snapshots;
+mod unchanged;
 
 use std::fs;
 

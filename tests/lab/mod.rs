@@ -161,6 +161,14 @@ impl Lab {
         self.run("fs", words).ok()
     }
 
+    /// The bytes that `fs …` prints, which must succeed.
+    #[track_caller]
+    pub(crate) fn fs_bytes(&self, words: &[&str]) -> Vec<u8> {
+        let run = self.run("fs", words);
+        assert_eq!(run.code, Some(0), "{}\n{}", run.line, run.stderr);
+        run.stdout
+    }
+
     /// A new pool of one image, mounted in the lab.
     #[track_caller]
     pub(crate) fn create(&self, name: &str, size: &str) {

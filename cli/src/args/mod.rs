@@ -3,6 +3,7 @@
 //! The arguments of one subcommand stand with what it does, under [`crate::commands`]. From these definitions come the
 //! parser, `--help`, the manual pages and the completions.
 
+pub mod absent;
 pub mod common;
 pub mod fs;
 pub mod pool;

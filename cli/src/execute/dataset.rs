@@ -9,7 +9,7 @@ use dataset::{
 };
 
 use super::{
-    mounts::Mounts,
+    mounts::{Manner, Mounts},
     open_pool::{OpenPool, given_to_datasets, owner},
     refusal::OrRefused,
 };
@@ -73,26 +73,35 @@ impl OpenPool {
     }
 
     fn would_create(&self, name: &DatasetName, parents: bool) -> Result<Vec<DatasetName>, Failure> {
-        let is_there = |name: &DatasetName| self.datasets.resolve(&Name::Dataset(name.clone())).is_ok();
-        if is_there(name) {
+        if self.is_there(name) {
             let refused = Failure::cannot("create", name, "dataset already exists");
             return if parents { Ok(Vec::new()) } else { Err(refused) };
         }
-        let above = std::iter::successors(name.parent(), DatasetName::parent);
-        let mut missing: Vec<DatasetName> = above.take_while(|name| !is_there(name)).collect();
+        let mut missing = self.missing_above(name);
         if !parents && !missing.is_empty() {
             return Err(Failure::cannot("create", name, "parent does not exist")
                 .hint("use -p to create the data sets above it"));
         }
-        missing.reverse();
         missing.push(name.clone());
         Ok(missing)
+    }
+
+    fn is_there(&self, name: &DatasetName) -> bool {
+        self.datasets.resolve(&Name::Dataset(name.clone())).is_ok()
+    }
+
+    /// The data sets above `name` that do not exist, the topmost first.
+    pub(super) fn missing_above(&self, name: &DatasetName) -> Vec<DatasetName> {
+        let above = std::iter::successors(name.parent(), DatasetName::parent);
+        let mut missing: Vec<DatasetName> = above.take_while(|name| !self.is_there(name)).collect();
+        missing.reverse();
+        missing
     }
 
     /// Mounts what was just created. That it was created stands, whatever becomes of the mount.
     pub(super) fn mount_new(&self, created: &[DatasetName]) -> Result<(), Failure> {
         let Some(mounts) = &self.mounts else { return Ok(()) };
-        mounts.mount_all(Some(created), &[]).map_err(|failure| {
+        mounts.mount_all(Some(created), &Manner::default()).map_err(|failure| {
             let message = format!("filesystem successfully created, but not mounted: {}", failure.message);
             Failure { message, ..failure }
         })
@@ -157,7 +166,7 @@ impl OpenPool {
 
     /// Mounts again what was unmounted for something that did not come about.
     pub(super) fn mount_back(&self, names: &[DatasetName]) {
-        let mounted = self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(Some(names), &[]));
+        let mounted = self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(Some(names), &Manner::default()));
         if let Err(failure) = mounted {
             tracing::warn!("{failure}");
         }
@@ -204,25 +213,31 @@ impl OpenPool {
         no_mount: bool,
         force: bool,
     ) -> Result<(), Failure> {
-        let mounted = match &self.mounts {
-            Some(mounts) => mounts.unmount_within(from, force)?,
-            None => Vec::new(),
+        let rename = || self.datasets.rename(from, to, parents, owner()).or_refused("rename", from);
+        let mounts = match &self.mounts {
+            Some(mounts) if !no_mount => mounts,
+            Some(mounts) => return rename().map(|renamed| mounts.renamed(&renamed.datasets)),
+            None => return rename().map(drop),
         };
-        let renamed = self.datasets.rename(from, to, parents, owner()).or_refused("rename", from);
-        renamed.inspect_err(|_| self.mount_back(&mounted))?;
+        let created = if parents { self.missing_above(to) } else { Vec::new() };
+        let mounted = mounts.unmount_within(from, force)?;
+        rename().inspect_err(|_| self.mount_back(&mounted))?;
         let moved = |name: &DatasetName| format!("{to}{}", &name.as_str()[from.as_str().len()..]).parse().ok();
-        let names: Vec<DatasetName> = mounted.iter().filter_map(moved).collect();
-        match &self.mounts {
-            Some(mounts) if !no_mount => mounts.mount_all(Some(&names), &[]),
-            _ => Ok(()),
-        }
+        let names: Vec<DatasetName> = created.into_iter().chain(mounted.iter().filter_map(moved)).collect();
+        mounts.mount_all(Some(&names), &Manner::default())
     }
 
-    pub(super) fn mount(&self, name: Option<&DatasetName>, options: &[Assignment]) -> Result<(), Failure> {
+    pub(super) fn mount(
+        &self,
+        name: Option<&DatasetName>,
+        options: &[Assignment],
+        overlay: bool,
+    ) -> Result<(), Failure> {
         let mounts = self.mount_table()?;
+        let how = Manner { temporary: options, overlay };
         match name {
-            Some(name) => mounts.mount(name, options),
-            None => mounts.mount_all(None, options),
+            Some(name) => mounts.mount(name, &how),
+            None => mounts.mount_all(None, &how),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::FileTypeExt,
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -77,6 +77,7 @@ pub(crate) struct NewDevices {
 impl NewDevices {
     /// Makes or opens and locks what is asked for. Without `force` a device that holds something is refused by name.
     pub(crate) fn take(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<NewDevices, Failure> {
+        check_distinct(specs).map_err(|why| Failure::cannot(action, pool, why))?;
         let mut taken = NewDevices { devices: Vec::new(), made: Vec::new() };
         for spec in specs {
             let device = take(spec, force).map_err(|refusal| refusal.failure(action, pool))?;
@@ -110,6 +111,7 @@ impl Drop for NewDevices {
 
 /// Looks whether devices could be taken, and changes nothing.
 pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<(), Failure> {
+    check_distinct(specs).map_err(|why| Failure::cannot(action, pool, why))?;
     for spec in specs {
         let checked = match spec.create {
             Some(size) => check_size(spec, size).and_then(|()| match path_of(spec).symlink_metadata() {
@@ -119,6 +121,45 @@ pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: boo
             None => take(spec, force).map(drop),
         };
         checked.map_err(|refusal| refusal.failure(action, pool))?;
+    }
+    Ok(())
+}
+
+/// What two paths to one device have in common.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    /// A file: its file system and its inode.
+    File(u64, u64),
+    /// A block device's number.
+    Block(u64),
+    /// Something that is not there yet.
+    Path(PathBuf),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Identity {
+        match path.metadata() {
+            Ok(metadata) if metadata.file_type().is_block_device() => Identity::Block(metadata.rdev()),
+            Ok(metadata) => Identity::File(metadata.dev(), metadata.ino()),
+            Err(_) => {
+                let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+                Identity::Path(parent.zip(path.file_name()).map_or(path.to_owned(), |(parent, name)| parent.join(name)))
+            }
+        }
+    }
+}
+
+/// Refuses one device under two names, or twice under one.
+fn check_distinct(specs: &[VdevSpec]) -> Result<(), String> {
+    let mut seen: Vec<(PathBuf, Identity)> = Vec::new();
+    for spec in specs {
+        let path = path_of(spec);
+        let identity = Identity::of(&path);
+        match seen.iter().find(|(_, other)| *other == identity) {
+            Some((other, _)) if *other == path => return Err(format!("{} is given twice", path.display())),
+            Some((other, _)) => return Err(format!("{} and {} are one device", other.display(), path.display())),
+            None => seen.push((path, identity)),
+        }
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ impl OpenPool {
                 self.rename(&from, &to, parents, recursive, no_mount, force).map(done)
             }
             Request::Mounts => Ok(Response::Mounts(self.mounts.as_ref().map(|m| m.list()).unwrap_or_default())),
-            Request::Mount { name, options } => self.mount(name.as_ref(), &options).map(done),
+            Request::Mount { name, options, overlay } => self.mount(name.as_ref(), &options, overlay).map(done),
             Request::Unmount { target, force } => self.unmount(target.as_ref(), force).map(done),
             Request::Snapshot { names, recursive, assignments } => {
                 self.snapshot(names, recursive, &assignments).map(done)

@@ -25,7 +25,7 @@ use pool::{
 use super::{
     background::Background,
     devices, memory,
-    mounts::{Mounts, Places},
+    mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
     scrub::Scrubbing,
     stream::Sending,
@@ -202,7 +202,7 @@ impl OpenPool {
 
     /// Mounts what the properties want mounted. A pool without a mount table mounts nothing.
     pub fn mount_all(&self) -> Result<(), Failure> {
-        self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(None, &[]))
+        self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(None, &Manner::default()))
     }
 
     /// Unmounts everything; with `force` also what is in use. If it is refused, all is mounted as before.

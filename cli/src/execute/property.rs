@@ -3,7 +3,7 @@
 use dataset::name::{DatasetName, Name};
 
 use super::{
-    mounts::Mounts,
+    mounts::{Manner, Mounts},
     open_pool::{OpenPool, given_to_datasets},
     refusal::OrRefused,
 };
@@ -60,7 +60,7 @@ impl OpenPool {
         if !names.contains(dataset) {
             names.push(dataset.clone());
         }
-        mounts.mount_all(Some(&names), &[]).map_err(|failure| {
+        mounts.mount_all(Some(&names), &Manner::default()).map_err(|failure| {
             let message = format!("property set, but the filesystem is not mounted: {}", failure.message);
             Failure { message, ..failure }
         })

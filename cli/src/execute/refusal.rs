@@ -21,9 +21,20 @@ pub(crate) fn refused(action: &str, what: impl Display, error: &Error) -> Failur
         Error::Limit { .. } | Error::Misplaced { .. } | Error::NotReceived { .. } => Failure::new(error.to_string()),
         other => Failure::cannot(action, what, other),
     };
-    match error.remedy() {
+    match way_out(action, error).or_else(|| error.remedy()) {
         Some(remedy) => failure.hint(remedy),
         None => failure,
+    }
+}
+
+/// What to do about an error where the usual remedy is none.
+fn way_out(action: &str, error: &Error) -> Option<String> {
+    match (action, error) {
+        ("receive into", Error::NotFound { what: "parent", name }) => {
+            Some(format!("create it first: fs create -p {name}"))
+        }
+        ("rollback to", Error::Held { .. }) => Some("release the holds: fs holds, fs release".to_owned()),
+        _ => None,
     }
 }
 
@@ -57,6 +68,8 @@ mod tests {
         assert_eq!(exists.message, "cannot create 'tank/a': dataset already exists");
         let orphan = refused("create", "tank/a/b", &Error::not_found("parent", "tank/a"));
         assert_eq!(orphan.message, "cannot create 'tank/a/b': parent does not exist");
-        assert!(orphan.hint.is_some());
+        assert_eq!(orphan.hint.as_deref(), Some("use -p to create the data sets above it"));
+        let orphan = refused("receive into", "tank/a/b", &Error::not_found("parent", "tank/a"));
+        assert_eq!(orphan.hint.as_deref(), Some("create it first: fs create -p tank/a"));
     }
 }

@@ -100,8 +100,10 @@ impl OpenPool {
         no_mount: bool,
     ) -> Result<(), Failure> {
         let properties = given_to_datasets(assignments);
+        let mut created = if parents { self.missing_above(to) } else { Vec::new() };
+        created.push(to.clone());
         self.datasets.clone_snapshot(from, to, parents, properties, owner()).or_refused("create", to)?;
-        if no_mount { Ok(()) } else { self.mount_new(std::slice::from_ref(to)) }
+        if no_mount { Ok(()) } else { self.mount_new(&created) }
     }
 
     pub(super) fn promote(&self, name: &DatasetName) -> Result<(), Failure> {

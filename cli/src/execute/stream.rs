@@ -151,11 +151,12 @@ impl OpenPool {
         Ok(arrived.snapshots.into_iter().map(|snapshot| record(snapshot, bytes)).collect())
     }
 
-    /// Has mounts show the snapshots that were received, and mounts what is new.
+    /// Has mounts show the snapshots that were received, and mounts what is new, the data sets above included.
     fn follow_arrival(&self, arrived: &Arrived, no_mount: bool) -> Result<(), Failure> {
         let Some(mounts) = &self.mounts else { return Ok(()) };
         mounts.snapshots_changed(&[]);
-        let mut names: Vec<DatasetName> = arrived.snapshots.iter().map(|snapshot| snapshot.name.dataset()).collect();
+        let received = arrived.snapshots.iter().map(|snapshot| snapshot.name.dataset());
+        let mut names: Vec<DatasetName> = arrived.parents.iter().cloned().chain(received).collect();
         names.sort();
         names.dedup();
         if no_mount { Ok(()) } else { self.mount_new(&names) }

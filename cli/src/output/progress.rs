@@ -1,8 +1,10 @@
 //! Progress of long commands: on standard error, only on a terminal, only after a quarter of a second.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use dataset::property::size::format_bytes;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::protocol::Progress;
 
@@ -50,8 +52,18 @@ impl Drop for Meter {
 
 fn style(has_total: bool) -> ProgressStyle {
     let template = match has_total {
-        true => "{msg}  {binary_bytes}/{binary_total_bytes}  {percent}%  {binary_bytes_per_sec}  {eta} left",
-        false => "{msg}  {binary_bytes}  {binary_bytes_per_sec}",
+        true => "{msg}  {done}/{all}  {percent}%  {speed}/s  {eta} left",
+        false => "{msg}  {done}  {speed}/s",
     };
-    ProgressStyle::with_template(template).expect("the template is well formed")
+    // Sizes look as they do everywhere else.
+    let style = ProgressStyle::with_template(template).expect("the template is well formed");
+    style
+        .with_key("done", |state: &ProgressState, to: &mut dyn Write| put(to, state.pos()))
+        .with_key("all", |state: &ProgressState, to: &mut dyn Write| put(to, state.len().unwrap_or_default()))
+        .with_key("speed", |state: &ProgressState, to: &mut dyn Write| put(to, state.per_sec() as u64))
+}
+
+fn put(to: &mut dyn Write, bytes: u64) {
+    // A line of progress that cannot be put together is not drawn.
+    let _ = to.write_str(&format_bytes(bytes));
 }

@@ -53,11 +53,13 @@ pub struct Call {
     pub request: Request,
 }
 
-/// One frame of an answer: any number of `Progress`, then one `Done` or `Failed`.
+/// One frame of an answer: any number of `Progress` and `Alive`, then one `Done` or `Failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// Still at it.
     Progress(Progress),
+    /// Still alive: said now and then, whatever is asked.
+    Alive,
     /// The request was carried out.
     Done(Response),
     /// It was not, and nothing was changed.

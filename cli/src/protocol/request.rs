@@ -177,6 +177,8 @@ pub enum Request {
         name: Option<DatasetName>,
         /// Temporary property values, from options such as `ro` and `noatime`.
         options: Vec<Assignment>,
+        /// Also on directories that hold something.
+        overlay: bool,
     },
     /// Unmount a file system and those mounted below it, or all. `Done`
     Unmount {
@@ -310,6 +312,12 @@ impl Request {
     /// Whether a descriptor goes with the request.
     pub fn needs_stream(&self) -> bool {
         matches!(self, Request::Send { dry_run: false, .. } | Request::Receive(_) | Request::Read { .. })
+    }
+
+    /// Whether somebody looks at a glance: who is asked and says nothing is left, and the others are asked.
+    pub fn is_quick(&self) -> bool {
+        let whole = matches!(self, Request::Ping | Request::Pool { .. } | Request::Status | Request::IoCounters);
+        whole || matches!(self, Request::Mounts | Request::List { .. } | Request::History { .. })
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! A service is started where mounts are wanted and possible: by creating and importing pools, and by `fs mount`.
 
+use std::io::{self, Write};
+
 use pool::inspect::Sink;
 
 use super::{
@@ -18,7 +20,7 @@ use super::{
 use crate::{
     execute::{Job, OpenPool, Opening},
     failure::Failure,
-    protocol::{Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, Request, Response, Stream},
+    protocol::{Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, PoolStatus, Request, Response, Stream},
 };
 
 /// Set to anything but nothing and `0`: nothing is mounted and no service is started.
@@ -142,8 +144,23 @@ impl Client {
             }
         }
         let command = self.command.clone();
+        let is_about_mounts = matches!(request, Request::Mount { .. } | Request::Unmount { .. });
+        let shows_pool = matches!(request, Request::Mounts | Request::Pool { .. });
+        let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;
-        opened.execute(&command, request, stream, &mut Job::new(Vec::new(), progress))
+        let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), progress));
+        match answer {
+            answer if !lacks_service => answer,
+            Ok(Response::Status(status)) => Ok(Response::Status(without_service(status))),
+            Err(failure) if is_about_mounts => Err(failure.hint(Failure::unserved(pool))),
+            answer => {
+                if shows_pool && answer.is_ok() {
+                    // Without standard error there is nobody to tell.
+                    let _ = writeln!(io::stderr(), "note: {}", Failure::unserved(pool));
+                }
+                answer
+            }
+        }
     }
 
     /// Starts a service for `fs mount`, which then mounts what it was asked for and nothing else.
@@ -160,6 +177,14 @@ impl Client {
         let devices = layout.iter().map(|path| std::path::PathBuf::from(path).into()).collect();
         self.registry.put(&KnownPool { devices, ..known })
     }
+}
+
+/// The state of a pool that has no service, where it should have one.
+fn without_service(mut status: PoolStatus) -> PoolStatus {
+    let join = |old: Option<String>, line: String| Some(old.map_or(line.clone(), |old| format!("{old}\n{line}")));
+    status.status = join(status.status, "The service of the pool is not running: nothing of it is mounted.".to_owned());
+    status.action = join(status.action, format!("Bring it back with 'pool import {}'.", status.name));
+    status
 }
 
 impl Executor for Client {

@@ -2,7 +2,7 @@
 //!
 //! One connection carries one call, the progress of it, and one result. Whoever connects must be the owner of the
 //! service or root. A connection that says nothing is dropped after a while; one that goes away while its call is
-//! carried out cancels it.
+//! carried out cancels it. Whoever waits for a result hears every second that the service is alive.
 //!
 //! Waiting for many peers is all that happens asynchronously here. Calls are carried out by a [`Handler`], on threads of
 //! their own, by synchronous code.
@@ -17,7 +17,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::{JoinHandle, spawn_blocking},
-    time::{interval, sleep, timeout},
+    time::{Instant, interval, interval_at, sleep, timeout},
 };
 
 use super::frame;
@@ -35,6 +35,9 @@ const REPLIES: usize = 16;
 
 /// How long calls under way may take to notice that the service ends.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often whoever waits for an answer is told that there is still somebody.
+const BEAT: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether the calls under way can go on.
 const GLANCE: Duration = Duration::from_millis(250);
@@ -177,6 +180,7 @@ async fn carry_out(
     let may_stall = !is_answered_anyway(&call.request);
     let watched = handler.clone();
     let mut glance = interval(GLANCE);
+    let mut beat = interval_at(Instant::now() + BEAT, BEAT);
     let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
         // Progress that nobody has time to read need not be told.
         let mut progress = |progress| drop(tell.try_send(progress));
@@ -192,6 +196,7 @@ async fn carry_out(
                 Some(_) => None,
                 None => { was_stalled = false; None }
             },
+            _ = beat.tick() => write_reply(socket, &Reply::Alive).await.err(),
             Some(progress) = told.recv() => write_reply(socket, &Reply::Progress(progress)).await.err(),
             gone = wait_until_gone(socket) => Some(gone),
         };

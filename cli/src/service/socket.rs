@@ -4,7 +4,10 @@ use std::{
     io,
     os::{fd::AsFd, unix::net::UnixStream},
     path::Path,
+    time::Duration,
 };
+
+use rustix::net::sockopt::socket_peercred;
 
 use super::frame;
 use crate::{
@@ -22,6 +25,20 @@ pub fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
     }
 }
 
+/// How long a service may be silent that says every second that it is alive.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// The failure of a service that is there and says nothing.
+fn silence(socket: &UnixStream, pool: &str) -> Failure {
+    let process = socket_peercred(socket).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
+    Failure::cannot("open", pool, format!("its service (process {process}) does not answer"))
+        .hint(format!("if the process was stopped, this has it go on: kill -CONT {process}"))
+}
+
 /// Asks the service of `pool`, and passes on what it says until the result.
 pub fn ask(
     socket: &mut UnixStream,
@@ -34,13 +51,19 @@ pub fn ask(
         Failure::new(format!("lost the service of pool '{pool}': {error}"))
             .hint(format!("whether it was done is not known; bring the service back: pool import {pool}"))
     };
+    if call.request.is_quick() {
+        socket.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
+    }
+    let silent = silence(socket, pool);
     let bytes = frame::encode(call, frame::MAX_CALL).map_err(|error| Failure::new(error.to_string()))?;
     frame::send(socket, &bytes, stream.as_ref().map(AsFd::as_fd)).map_err(lost)?;
     // The service's copy is the last one: a reader behind a pipe sees the end when the service is done.
     drop(stream);
     loop {
-        match frame::read(socket, frame::MAX_REPLY).map_err(lost)? {
+        let reply = frame::read(socket, frame::MAX_REPLY);
+        match reply.map_err(|error| if is_timeout(&error) { silent.clone() } else { lost(error) })? {
             Some(Reply::Progress(how_far)) => progress(how_far),
+            Some(Reply::Alive) => {}
             Some(Reply::Done(response)) => return Ok(response),
             Some(Reply::Failed(failure)) => return Err(failure),
             None => return Err(lost(io::ErrorKind::UnexpectedEof.into())),

@@ -184,12 +184,22 @@ impl Datasets {
     }
 
     /// Notes that a data set is mounted, or with `None` that it is not any more: for the properties that say so.
+    ///
+    /// Values that hold for one mount only reach the open file system here, and leave it here.
     pub fn note_mount(&self, id: u64, mount: Option<Mount>) {
-        let mut mounts = self.mounts.lock();
-        match mount {
-            Some(mount) => mounts.insert(id, mount),
-            None => mounts.remove(&id),
-        };
+        let is_temporary = |mount: Option<&Mount>| mount.is_some_and(|mount| !mount.temporary.is_empty());
+        let mut concerned = is_temporary(mount.as_ref());
+        {
+            let mut mounts = self.mounts.lock();
+            let before = match mount {
+                Some(mount) => mounts.insert(id, mount),
+                None => mounts.remove(&id),
+            };
+            concerned |= is_temporary(before.as_ref());
+        }
+        if concerned && let Err(error) = self.reload_options_of(id) {
+            tracing::warn!("data set {id} keeps the options it had: {error}");
+        }
     }
 
     /// Whether a data set is noted as mounted, and how.

@@ -215,6 +215,15 @@ impl Datasets {
         Ok(())
     }
 
+    /// Has one data set, if it is open, follow its properties.
+    pub(super) fn reload_options_of(&self, id: u64) -> Result<()> {
+        let names = self.names();
+        let table = self.table().lock();
+        let Some(dataset) = table.datasets.get(&id) else { return Ok(()) };
+        dataset.fs.set_options(self.read(|tx| self.options(tx, &names, id))?);
+        Ok(())
+    }
+
     pub(super) fn options(&self, tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Options> {
         let mut effective = property::effective(tx, names, id)?;
         if let Some(mount) = self.mount_of(id) {

@@ -32,7 +32,7 @@ pub enum PropertyError {
         name: String,
     },
     /// The value does not fit the property.
-    #[error("bad value '{value}' for '{name}': {problem}")]
+    #[error("bad value '{}' for '{name}': {problem}", on_one_line(.value))]
     Value {
         /// The property.
         name: &'static str,
@@ -47,6 +47,14 @@ pub enum PropertyError {
     #[error("invalid character {character:?} in the name of user property '{name}'")]
     UserCharacter {
         /// The name.
+        name: String,
+        /// The first such character.
+        character: char,
+    },
+    /// A user property's value would break the lines it is shown in.
+    #[error("the value of '{name}' has the control character {character:?}")]
+    Control {
+        /// The property.
         name: String,
         /// The first such character.
         character: char,
@@ -67,10 +75,18 @@ pub enum PropertyError {
     },
 }
 
+/// A text that does not break the line of a message.
+fn on_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
 impl PropertyError {
     /// What to do about it, where something can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
+            PropertyError::Unknown { name } if name.contains(':') => {
+                Some("pools have no properties of users; file systems do: fs set".into())
+            }
             PropertyError::Unknown { .. } => {
                 Some("user properties have a colon in their name, as in 'me:backup'".into())
             }

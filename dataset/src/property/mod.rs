@@ -126,7 +126,10 @@ impl Property {
             Property::User(name) if text.len() > MAX_USER_VALUE => {
                 Err(PropertyError::TooLong { name: name.clone(), length: text.len() })
             }
-            Property::User(_) => Ok(text.to_owned()),
+            Property::User(name) => match text.chars().find(|c| c.is_control()) {
+                Some(character) => Err(PropertyError::Control { name: name.clone(), character }),
+                None => Ok(text.to_owned()),
+            },
             Property::Feature(name) => Err(PropertyError::ReadOnly { name: name.clone() }),
         }
     }

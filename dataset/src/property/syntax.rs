@@ -104,6 +104,9 @@ impl Syntax {
             Syntax::Limit | Syntax::Bytes => size(text).map(|bytes| bytes.to_string()),
             Syntax::Mountpoint => mountpoint(text),
             Syntax::Text { longest } if text.len() > longest => Err(format!("must have at most {longest} bytes")),
+            Syntax::Text { .. } if text.contains(char::is_control) => {
+                Err("must be without control characters".to_owned())
+            }
             Syntax::Text { .. } => Ok(text.to_owned()),
             Syntax::Count | Syntax::Identifier | Syntax::Percent | Syntax::Date => {
                 text.parse::<u64>().map(|value| value.to_string()).map_err(|_| "is not a whole number".to_owned())

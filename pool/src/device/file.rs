@@ -9,7 +9,7 @@
 //! The lock keeps out other processes of Cenote on this machine; against a second machine see the host id in the label.
 
 use std::{
-    fs::{File, Metadata, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, IoSliceMut, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
@@ -83,7 +83,8 @@ impl FileDevice {
         FileDevice::locked(name, file, access)
     }
 
-    /// Makes a new, sparse image file of `size` bytes, and locks it for writing. Never overwrites anything.
+    /// Makes a new, sparse image file of `size` bytes, and locks it for writing. Never overwrites anything, and leaves
+    /// nothing behind if it fails.
     ///
     /// # Errors
     /// [`Error::Device`], also if there is something under this path already.
@@ -91,8 +92,12 @@ impl FileDevice {
         let name = path.display().to_string();
         let failed = |source| Error::Device { device: name.clone(), action: "create", source };
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(failed)?;
-        file.set_len(size).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path)).map_err(failed)?;
-        FileDevice::locked(name, file, Access::ReadWrite)
+        let made = file.set_len(size).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
+        let device = made.map_err(failed).and_then(|()| FileDevice::locked(name.clone(), file, Access::ReadWrite));
+        device.inspect_err(|_| {
+            // What cannot be removed either is an empty file, which its next use names.
+            let _ = fs::remove_file(path);
+        })
     }
 
     /// Who has the device open, as far as that can be told: nobody is kept out by asking.
@@ -234,6 +239,16 @@ mod tests {
         std::fs::write(&path, "precious").unwrap();
         assert_eq!(FileDevice::create(&path, MIB).unwrap_err().kind(), ErrorKind::Device);
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_made_leaves_nothing() {
+        let path = folder().path().join("disk");
+        assert!(FileDevice::create(&path, MIB).is_err(), "its folder is gone");
+        let folder = folder();
+        let path = folder.path().join("disk");
+        assert_eq!(FileDevice::create(&path, 1 << 63).unwrap_err().kind(), ErrorKind::Device);
+        assert!(!path.exists());
     }
 
     #[test]

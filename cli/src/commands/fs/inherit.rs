@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dataset::name::Name;
-use dataset::property::Property;
+use dataset::property::{Precision, Property};
 
 use crate::args::common::name;
 use crate::context::Context;
@@ -53,7 +53,14 @@ fn checked(text: &str, received: bool) -> Result<String, Failure> {
     match property.is_inheritable() || received && settable {
         true => Ok(property.name().to_owned()),
         false if !settable => Err(Failure::usage(format!("'{property}' is readonly"))),
-        false => Err(Failure::usage(format!("'{property}' property cannot be inherited"))
-            .hint(format!("to be without it: fs set {property}=none DATASET"))),
+        false => {
+            let default = match &property {
+                Property::Native(definition) => definition.default.unwrap_or("none"),
+                _ => "none",
+            };
+            let default = property.syntax().print(default, Precision::Human);
+            Err(Failure::usage(format!("'{property}' property cannot be inherited"))
+                .hint(format!("back to its default: fs set {property}={default} DATASET")))
+        }
     }
 }

@@ -67,20 +67,52 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// Names alone are printed byte for byte, whatever they are.
+/// A name as a terminal can show it, which does what control characters say: they are written as ls -b writes them.
+fn visible(name: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => text += "\\\\",
+                '\n' => text += "\\n",
+                '\t' => text += "\\t",
+                '\r' => text += "\\r",
+                c if c.is_control() => text.extend(c.to_string().bytes().map(octal)),
+                c => text.push(c),
+            }
+        }
+        text.extend(chunk.invalid().iter().copied().map(octal));
+    }
+    text
+}
+
+fn octal(byte: u8) -> String {
+    format!("\\{byte:03o}")
+}
+
+/// Names alone are printed byte for byte, whatever they are, but to a terminal.
 fn print(entries: &[EntryRecord], arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
     if arguments.long {
-        let text = long(entries, arguments.exact, context.zone);
+        let shown = if context.console.terminals.output { visible } else { lossy };
+        let text = long(entries, arguments.exact, context.zone, shown);
         return context.print(&text);
     }
     for entry in entries {
+        if context.console.terminals.output {
+            context.print(&(visible(&entry.name.0) + "\n"))?;
+            continue;
+        }
         context.console.output.write_all(&entry.name.0)?;
         context.console.output.write_all(b"\n")?;
     }
     Ok(())
 }
 
-fn long(entries: &[EntryRecord], exact: bool, zone: Zone) -> String {
+fn lossy(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn long(entries: &[EntryRecord], exact: bool, zone: Zone, shown: fn(&[u8]) -> String) -> String {
     let head = ["", "", "", "", "", "", ""];
     let right = |index: usize| matches!(index, 1..=4);
     let column =
@@ -92,7 +124,7 @@ fn long(entries: &[EntryRecord], exact: bool, zone: Zone) -> String {
             None if exact => entry.size.to_string(),
             None => format_bytes(entry.size),
         };
-        let target = entry.target.as_ref().map(|target| format!(" -> {}", target.to_text())).unwrap_or_default();
+        let target = entry.target.as_ref().map(|target| format!(" -> {}", shown(&target.0))).unwrap_or_default();
         let modified = match exact {
             true => format!("{}.{:09}", entry.modified.0, entry.modified.1),
             false => time::listing(entry.modified.0, zone),
@@ -104,7 +136,7 @@ fn long(entries: &[EntryRecord], exact: bool, zone: Zone) -> String {
             entry.gid.to_string(),
             size,
             modified,
-            entry.name.to_text() + &target,
+            shown(&entry.name.0) + &target,
         ]);
     }
     // There is no head: the first line is empty.
@@ -162,6 +194,14 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_terminal_is_shown_names_and_does_not_obey_them() {
+        let shown =
+            ["plain name", "a\nb\tc", "\u{1b}[2J", "back\\slash", "ä\u{85}"].map(|name| visible(name.as_bytes()));
+        assert_eq!(shown, ["plain name", r"a\nb\tc", r"\033[2J", r"back\\slash", r"ä\302\205"]);
+        assert_eq!(visible(b"\xff-"), r"\377-");
+    }
+
     fn entry(name: &str, kind: FileKind, mode: u32, size: u64) -> EntryRecord {
         EntryRecord {
             name: name.into(),
@@ -188,7 +228,7 @@ mod tests {
             entry("link", FileKind::Symlink, 0o777, 6),
             entry("sda1", FileKind::Block, 0o660, 0),
         ];
-        insta::assert_snapshot!(long(&entries, false, || TimeZone::UTC), @r"
+        insta::assert_snapshot!(long(&entries, false, || TimeZone::UTC, visible), @r"
         drwxrwxrwt  1  0  1000     3B  2025-11-07 09:05  dir
         -rwsr-xr-x  1  0  1000  1.50K  2025-11-07 09:05  file
         -rw-r-S---  1  0  1000     0B  2025-11-07 09:05  secret

@@ -17,7 +17,12 @@ use crate::protocol::{Assignment, MountRecord, Request, Response};
   fs mount                                   show what is mounted
   fs mount tank/home
   fs mount -o ro,noatime tank/home           until it is unmounted
-  fs mount -a                                everything")]
+  fs mount -a                                everything
+
+A directory that holds something is refused without -O: files that somebody put
+there while the file system was not mounted would be hidden and forgotten. ZFS
+on Linux mounts over them by default. Where another file system of a pool is
+mounted, nothing is mounted, with -O neither.")]
 pub struct Arguments {
     /// Everything that canmount and mountpoint allow
     #[arg(short = 'a', conflicts_with = "name")]
@@ -25,6 +30,9 @@ pub struct Arguments {
     /// Options until it is unmounted: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
+    /// Also on a directory that holds something, which the mount hides
+    #[arg(short = 'O')]
+    overlay: bool,
     /// Print JSON
     #[arg(short = 'j', long, conflicts_with_all = ["all", "name"])]
     json: bool,
@@ -40,18 +48,19 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         Some(text) => {
             let name: DatasetName = name("mount", text)?;
             let pool = name.pool().to_owned();
-            context.run(&pool, Request::Mount { name: Some(name), options })?;
+            context.run(&pool, Request::Mount { name: Some(name), options, overlay: arguments.overlay })?;
             Ok(Exit::Done)
         }
-        None if arguments.all => mount_all(&options, context),
+        None if arguments.all => mount_all(&options, arguments.overlay, context),
         None => show(arguments.json, context),
     }
 }
 
-fn mount_all(options: &[Assignment], context: &mut Context<'_>) -> Result<Exit, Failure> {
+fn mount_all(options: &[Assignment], overlay: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     for pool in context.executor.known_pools()? {
-        if let Err(failure) = context.run(&pool, Request::Mount { name: None, options: options.to_vec() }) {
+        let request = Request::Mount { name: None, options: options.to_vec(), overlay };
+        if let Err(failure) = context.run(&pool, request) {
             context.report(&failure)?;
             exit = Exit::Failed;
         }
@@ -61,17 +70,22 @@ fn mount_all(options: &[Assignment], context: &mut Context<'_>) -> Result<Exit, 
 
 fn show(as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut mounts = Vec::new();
+    let mut exit = Exit::Done;
     for pool in context.executor.known_pools()? {
-        match context.call(&pool, Request::Mounts)? {
-            Response::Mounts(found) => mounts.extend(found),
-            _ => return Err(unexpected_answer()),
+        match context.call(&pool, Request::Mounts) {
+            Ok(Response::Mounts(found)) => mounts.extend(found),
+            Ok(_) => return Err(unexpected_answer()),
+            Err(failure) => {
+                context.report(&failure)?;
+                exit = Exit::Failed;
+            }
         }
     }
     match as_json {
         true => context.print_json("mount", "datasets", encode(&mounts))?,
         false => context.print(&render(&mounts))?,
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// The temporary property value that a mount option stands for.

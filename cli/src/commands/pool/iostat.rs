@@ -48,6 +48,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let mut before = vec![None; context.pools(&schedule.pools)?.len()];
     let mut left = schedule.count;
     let mut skip = arguments.skip_first && schedule.interval.is_some();
+    let mut page = Page::default();
     loop {
         let samples = samples(&schedule.pools, context)?;
         let rates: Vec<Rates> = samples
@@ -56,7 +57,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
             .map(|(index, now)| Rates::between(before.get(index).and_then(Option::as_ref), now))
             .collect();
         if !skip {
-            print(&rates, arguments, context)?;
+            print(&rates, arguments, &mut page, context)?;
             left = left.map(|left| left - 1);
         }
         skip = false;
@@ -146,15 +147,41 @@ fn per_second(now: &IoCounts, before: Option<&IoCounts>, nanoseconds: u64) -> Io
     }
 }
 
-fn print(rates: &[Rates], arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
+/// Where a head stands above the rows, which is repeated when it has gone from the screen.
+#[derive(Default)]
+struct Page {
+    /// The widths of the columns, of names and of numbers, and the rows below them.
+    head: Option<(usize, usize, usize)>,
+}
+
+/// The lines of a screen.
+const SCREEN: usize = 24;
+
+impl Page {
+    /// The widths for these rows, and whether they need a head; one with wider columns does.
+    fn add(&mut self, names: usize, numbers: usize, rows: usize) -> (usize, usize, bool) {
+        match self.head {
+            Some((n, m, below)) if names <= n && numbers <= m && below + rows <= SCREEN => {
+                self.head = Some((n, m, below + rows));
+                (n, m, false)
+            }
+            _ => {
+                self.head = Some((names, numbers, rows));
+                (names, numbers, true)
+            }
+        }
+    }
+}
+
+fn print(rates: &[Rates], arguments: &Arguments, page: &mut Page, context: &mut Context<'_>) -> Result<(), Failure> {
     if arguments.json {
         return context.print_json("iostat", "pools", encode(rates));
     }
-    context.print(&render(rates, arguments.verbose, arguments.exact, arguments.scripted))?;
+    context.print(&render(rates, arguments.verbose, arguments.exact, arguments.scripted, page))?;
     Ok(context.console.output.flush()?)
 }
 
-fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool) -> String {
+fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool, page: &mut Page) -> String {
     let mut rows = Vec::new();
     for pool in rates {
         rows.push(cells(&pool.pool, "", exact));
@@ -167,8 +194,10 @@ fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool) -> String
         return rows.iter().map(|row| row.join("\t") + "\n").collect();
     }
     let width = |index: usize| rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0);
-    let names = width(0).max(10);
-    let numbers = (1..7).map(width).max().unwrap_or(0).max(5);
+    // A table of several rows stands between rules each time.
+    let is_table = rows.len() > 1;
+    let (names, numbers) = (width(0).max(10), (1..7).map(width).max().unwrap_or(0).max(5));
+    let (names, numbers, has_head) = page.add(names, numbers, rows.len() + usize::from(is_table));
     let group = 2 * numbers + 2;
     let rule = format!("{}{}\n", "-".repeat(names), format!("  {}", "-".repeat(numbers)).repeat(6));
     let mut text =
@@ -180,8 +209,13 @@ fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool) -> String
     };
     text += &line(&head);
     text += &rule;
+    if !has_head {
+        text.clear();
+    }
     text.extend(rows.iter().map(line));
-    text += &rule;
+    if is_table {
+        text += &rule;
+    }
     text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
@@ -243,7 +277,7 @@ mod tests {
         assert_eq!((rates.pool.reads, rates.pool.writes), (100, 200));
         let first = Rates::between(None, &sample(2_000_000_000, 100));
         assert_eq!(first.pool.reads, 50);
-        insta::assert_snapshot!(render(&[rates], true, false, false), @r"
+        insta::assert_snapshot!(render(&[rates], true, false, false, &mut Page::default()), @r"
                            capacity     operations    bandwidth
         pool             alloc   free   read  write   read  write
         ---------------  -----  -----  -----  -----  -----  -----
@@ -251,6 +285,20 @@ mod tests {
           /srv/tank.img  1.50G    10G    100    200  12.5M    25M
         ---------------  -----  -----  -----  -----  -----  -----
         ");
+    }
+
+    #[test]
+    fn the_head_stands_once_on_a_screen() {
+        let mut page = Page::default();
+        let mut shown = |reads| {
+            let rates = Rates::between(None, &sample(1_000_000_000, reads));
+            render(&[rates], false, true, false, &mut page).lines().count()
+        };
+        assert_eq!(shown(100), 4, "a head of three lines, and no rule below a single pool");
+        assert!((1..SCREEN).all(|_| shown(100) == 1));
+        assert_eq!(shown(100), 4, "the next screen");
+        assert_eq!(shown(100), 1);
+        assert_eq!(shown(1 << 40), 4, "wider columns");
     }
 
     #[test]

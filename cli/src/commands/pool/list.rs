@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(short = 'v')]
     verbose: bool,
     /// The columns: names of properties
-    #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS)]
+    #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS, hide_default_value = true)]
     columns: String,
     /// The pools; without one, all
     #[arg(value_name = "POOL")]

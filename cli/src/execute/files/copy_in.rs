@@ -15,7 +15,7 @@ use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTi
 use rustix::fs::{Mode, OFlags};
 
 use super::{
-    CHUNK, encode_device,
+    CHUNK, cannot_here, encode_device,
     host::{self, Meta, Spot},
     reason,
     resolve::{Place, place, resolve},
@@ -38,7 +38,6 @@ pub(super) fn copy_in(
     let mut copy = CopyIn {
         fs,
         job,
-        recursive,
         keeps_owners: uid.is_root(),
         caller: Caller { uid: uid.as_raw(), gid: gid.as_raw() },
         linked: HashMap::new(),
@@ -46,10 +45,25 @@ pub(super) fn copy_in(
         done: CopyRecord::default(),
     };
     let target = Target::find(fs, to, sources.len())?;
+    if !recursive {
+        sources.iter().try_for_each(|source| refuse_directory(&source.0))?;
+    }
     for source in sources {
         copy.source(&source.0, &target)?;
     }
     Ok(copy.done)
+}
+
+/// A copy that does not go into directories refuses them before it has changed anything.
+fn refuse_directory(source: &[u8]) -> Result<(), Failure> {
+    let path = Path::new(OsStr::from_bytes(source));
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => {
+            Err(Failure::cannot("copy", path.display(), "it is a directory").hint("copy directories too: -r"))
+        }
+        // What is wrong otherwise is told when it is read.
+        _ => Ok(()),
+    }
 }
 
 /// What the last argument means.
@@ -75,7 +89,6 @@ impl Target {
 struct CopyIn<'a, 'j> {
     fs: &'a FileSystem,
     job: &'a mut Job<'j>,
-    recursive: bool,
     keeps_owners: bool,
     caller: Caller,
     /// The copies of files that have several names.
@@ -170,11 +183,6 @@ impl CopyIn<'_, '_> {
 
     /// Copies a directory's entries into `to`, and then its attributes, for its times change with each entry.
     fn directory(&mut self, from: &Spot<'_>, meta: &Meta, to: Ino) -> Result<(), Failure> {
-        if !self.recursive {
-            return Err(
-                Failure::cannot("copy", from.path.display(), "it is a directory").hint("copy directories too: -r")
-            );
-        }
         self.done.directories += 1;
         let dir = from.open_directory().map_err(|errno| failed(from.path, errno))?;
         let names = host::names(&dir).map_err(|errno| failed(from.path, errno))?;
@@ -268,5 +276,5 @@ fn write_all(fs: &FileSystem, to: Ino, mut at: u64, mut bytes: &[u8]) -> Result<
 }
 
 fn failed(path: &Path, errno: Errno) -> Failure {
-    Failure::cannot("copy", path.display(), reason(errno))
+    cannot_here("copy", path, errno)
 }

@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 
 use super::{
-    CHUNK, decode_device,
+    CHUNK, cannot_here, decode_device,
     host::{self, Spot},
     next_data, reason,
     resolve::resolve,
@@ -48,12 +48,14 @@ pub(super) fn copy_out(
     if !is_directory && (sources.len() > 1 || to.as_os_str().as_bytes().ends_with(b"/")) && !recursive {
         return Err(Failure::cannot("copy to", to.display(), "it is not a directory"));
     }
+    if !recursive {
+        sources.iter().try_for_each(refuse_directory)?;
+    }
     let mut done = CopyRecord::default();
     for source in sources {
         let mut copy = CopyOut {
             fs: source.fs,
             job,
-            recursive,
             is_root: rustix::process::geteuid().is_root(),
             linked: HashMap::new(),
             buffer: Vec::with_capacity(CHUNK),
@@ -65,10 +67,20 @@ pub(super) fn copy_out(
     Ok(done)
 }
 
+/// A copy that does not go into directories refuses them before it has changed anything.
+fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
+    match resolve(source.fs, source.path, false) {
+        Ok(attr) if attr.file_type == FileType::Directory => {
+            Err(Failure::cannot("copy", &source.shown, "it is a directory").hint("copy directories too: -r"))
+        }
+        // What is wrong otherwise is told when it is read.
+        _ => Ok(()),
+    }
+}
+
 struct CopyOut<'a, 'j> {
     fs: &'a FileSystem,
     job: &'a mut Job<'j>,
-    recursive: bool,
     is_root: bool,
     /// Where the files that have several names were first copied to.
     linked: HashMap<Ino, PathBuf>,
@@ -134,10 +146,6 @@ impl CopyOut<'_, '_> {
 
     /// Copies a directory's entries, and then its attributes, for its times change with each entry.
     fn directory(&mut self, from: &Attr, to: &Spot<'_>) -> Result<(), Failure> {
-        if !self.recursive {
-            return Err(Failure::cannot("copy to", to.path.display(), "the source is a directory")
-                .hint("copy directories too: -r"));
-        }
         self.done.directories += 1;
         let dir = to.open_directory().map_err(|errno| failed(to.path, errno))?;
         for (name, attr) in self.entries(from.ino).map_err(|errno| failed(to.path, errno))? {
@@ -242,5 +250,5 @@ fn make_way(at: &Spot<'_>) -> Result<(), Errno> {
 }
 
 fn failed(path: &Path, errno: Errno) -> Failure {
-    Failure::cannot("copy to", path.display(), reason(errno))
+    cannot_here("copy to", path, errno)
 }

@@ -17,7 +17,7 @@ mod list;
 mod requests;
 mod resolve;
 
-use std::io::Write;
+use std::{io::Write, path::Path};
 
 use dataset::fs::{Attr, Errno, FileSystem, FileType, Whence};
 
@@ -25,7 +25,10 @@ pub(crate) use list::kind;
 
 use resolve::resolve;
 
-use super::job::{Job, JobStream};
+use super::{
+    job::{Job, JobStream},
+    mounts::unserved_at,
+};
 use crate::failure::Failure;
 
 /// The bytes moved in one step: some records of the default size.
@@ -40,6 +43,15 @@ pub(super) fn find(fs: &FileSystem, path: &[u8]) -> Result<Attr, Errno> {
 pub(crate) fn reason(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// The failure of something with a file of this machine.
+fn cannot_here(action: &str, path: &Path, errno: Errno) -> Failure {
+    let failure = Failure::cannot(action, path.display(), reason(errno));
+    match unserved_at(path).filter(|_| errno == Errno::NOTCONN) {
+        Some(pool) => failure.hint(Failure::unserved(pool)),
+        None => failure,
+    }
 }
 
 /// A device's number as file systems keep it, from major and minor.

@@ -11,7 +11,7 @@ use std::{
 use dataset::name::DatasetName;
 use fuse_mount::Mount;
 
-use super::Mounts;
+use super::{Manner, Mounts};
 use crate::failure::Failure;
 
 impl Mounts {
@@ -69,7 +69,7 @@ impl Mounts {
         let lost = below.into_iter().filter(|(_, id)| self.mount_of(*id).is_some_and(|mount| !mount.is_mounted()));
         let names: Vec<DatasetName> = lost.filter_map(|(_, id)| Some(self.forget(id)?.name.clone())).collect();
         for name in names {
-            if let Err(failure) = self.mount(&name, &[]) {
+            if let Err(failure) = self.mount(&name, &Manner::default()) {
                 tracing::warn!("{failure}");
             }
         }

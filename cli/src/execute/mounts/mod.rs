@@ -45,6 +45,15 @@ struct Active {
     by_default: bool,
 }
 
+/// How data sets are mounted, beside what their properties say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner<'a> {
+    /// Values that hold as long as the mount lives.
+    pub(crate) temporary: &'a [Assignment],
+    /// Also on a directory that holds something, which is hidden meanwhile.
+    pub(crate) overlay: bool,
+}
+
 /// The mounts of one pool.
 pub(crate) struct Mounts {
     datasets: Arc<Datasets>,
@@ -72,8 +81,8 @@ impl Mounts {
         records
     }
 
-    /// Mounts a data set by name, for as long as the mount lives with `temporary` values.
-    pub(crate) fn mount(&self, name: &DatasetName, temporary: &[Assignment]) -> Result<(), Failure> {
+    /// Mounts a data set by name.
+    pub(crate) fn mount(&self, name: &DatasetName, how: &Manner<'_>) -> Result<(), Failure> {
         self.drop_ended();
         let refused = |why: &str| Failure::cannot("mount", name, why);
         let plan = self.plan(name)?;
@@ -86,13 +95,13 @@ impl Mounts {
             ("legacy", _) => {
                 Err(refused("legacy mountpoint").hint("a data set with mountpoint=legacy is not mounted here"))
             }
-            _ => self.mount_planned(plan, temporary),
+            _ => self.mount_planned(plan, how),
         }
     }
 
     /// Mounts all data sets that their properties want mounted, in `names` or in the pool. Goes on after a failure and
     /// tells the first.
-    pub(crate) fn mount_all(&self, names: Option<&[DatasetName]>, temporary: &[Assignment]) -> Result<(), Failure> {
+    pub(crate) fn mount_all(&self, names: Option<&[DatasetName]>, how: &Manner<'_>) -> Result<(), Failure> {
         self.drop_ended();
         let mut plans = match names {
             Some(names) => names.iter().map(|name| self.plan(name)).collect::<Result<Vec<_>, _>>()?,
@@ -105,7 +114,7 @@ impl Mounts {
             if self.table.lock().contains_key(&plan.id) {
                 continue;
             }
-            let mounted = self.mount_planned(plan, temporary);
+            let mounted = self.mount_planned(plan, how);
             match (&first, mounted) {
                 (Ok(()), mounted) => first = mounted,
                 (Err(_), Err(other)) => tracing::error!("{other}"),
@@ -115,19 +124,24 @@ impl Mounts {
         first
     }
 
-    fn mount_planned(&self, plan: Plan, temporary: &[Assignment]) -> Result<(), Failure> {
+    fn mount_planned(&self, plan: Plan, how: &Manner<'_>) -> Result<(), Failure> {
         let path = plan.path().expect("a plan to be mounted has a path");
         let refused = |why: String| Failure::cannot("mount", &plan.name, why);
         let dataset = self.datasets.open_dataset(&plan.name).or_refused("mount", &plan.name)?;
         // A directory that was not there until now holds nothing, and no mount that nobody serves any more.
         if fs::create_dir(&path).is_err() {
-            // Such a mount is in the way of its successor.
-            fuse_mount::detach_dead(&path).map_err(|error| refused(error.to_string()))?;
-            prepare(&path).map_err(|why| refused(format!("{}: {why}", path.display())))?;
+            clear_way(&path).map_err(|error| refused(error.to_string()).hint(elsewhere(&plan.name)))?;
+            prepare(&path, how.overlay).map_err(|why| {
+                let hint = match why == NOT_EMPTY {
+                    true => Some(format!("to hide what it holds: fs mount -O {}", plan.name)),
+                    false => unserved_at(&path).map(Failure::unserved),
+                };
+                Failure { hint, ..refused(format!("{}: {why}", path.display())) }
+            })?;
         }
-        let values = temporary.iter().map(|a| (a.name.clone(), a.value.clone())).collect();
+        let values = how.temporary.iter().map(|a| (a.name.clone(), a.value.clone())).collect();
         self.datasets.note_mount(plan.id, Some(Note { path: plan.mountpoint.clone(), temporary: values }));
-        let mounted = self.start(&plan, dataset.fs(), &path, !temporary.is_empty());
+        let mounted = self.start(&plan, dataset.fs(), &path, !how.temporary.is_empty());
         if mounted.is_err() {
             self.datasets.note_mount(plan.id, None);
         }
@@ -148,6 +162,16 @@ impl Mounts {
     /// The mount of a data set, if it is mounted.
     pub(crate) fn mount_of(&self, id: u64) -> Option<Arc<Mount>> {
         self.table.lock().get(&id).map(|active| active.mount.clone())
+    }
+
+    /// Notes the new names of data sets whose mounts stay where they are.
+    pub(crate) fn renamed(&self, names: &[(u64, DatasetName)]) {
+        let mut table = self.table.lock();
+        for (id, name) in names {
+            if let Some(active) = table.get_mut(id) {
+                active.name = name.clone();
+            }
+        }
     }
 
     /// Closes snapshots that nobody looks at any more.
@@ -171,13 +195,39 @@ impl Mounts {
     }
 }
 
-/// Makes a mount point, and refuses one that holds something.
-fn prepare(path: &Path) -> Result<(), String> {
+/// Takes away the mount on `path` of a service that has died, and refuses a place where another data set is mounted.
+fn clear_way(path: &Path) -> fuse_mount::Result<()> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    fuse_mount::detach_dead(&path)?;
+    match fuse_mount::mounted_at(&path)? {
+        Some(other) => Err(fuse_mount::Error::Taken { mountpoint: path, dataset: other.dataset }),
+        None => Ok(()),
+    }
+}
+
+fn elsewhere(name: &DatasetName) -> String {
+    format!("give it another place: fs set mountpoint=PATH {name}")
+}
+
+const NOT_EMPTY: &str = "directory is not empty";
+
+/// The pool whose service has died and was to serve the mount that `path` lies in.
+pub(super) fn unserved_at(path: &Path) -> Option<String> {
+    let inside = fuse_mount::mounts().ok()?.into_iter().filter(|mounted| path.starts_with(&mounted.mountpoint));
+    let nearest = inside.max_by_key(|mounted| mounted.mountpoint.as_os_str().len())?;
+    fuse_mount::is_dead(&nearest.mountpoint).then(|| nearest.dataset.split('/').next().unwrap_or_default().to_owned())
+}
+
+/// Makes a mount point, and refuses one that holds something, unless that may be hidden.
+fn prepare(path: &Path, overlay: bool) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|error| error.to_string())?;
+    if overlay {
+        return Ok(());
+    }
     let mut entries = fs::read_dir(path).map_err(|error| error.to_string())?;
     match entries.next() {
         None => Ok(()),
-        Some(_) => Err("directory is not empty".to_owned()),
+        Some(_) => Err(NOT_EMPTY.to_owned()),
     }
 }
 
@@ -189,9 +239,10 @@ mod tests {
     fn a_mount_hides_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
-        assert_eq!(prepare(&path), Ok(()));
-        assert_eq!(prepare(&path), Ok(()));
+        assert_eq!(prepare(&path, false), Ok(()));
+        assert_eq!(prepare(&path, false), Ok(()));
         fs::write(path.join("file"), "").unwrap();
-        assert!(prepare(&path).unwrap_err().contains("not empty"));
+        assert!(prepare(&path, false).unwrap_err().contains("not empty"));
+        assert_eq!(prepare(&path, true), Ok(()));
     }
 }

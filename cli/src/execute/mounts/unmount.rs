@@ -8,7 +8,7 @@ use std::{
 use dataset::name::DatasetName;
 use fuse_mount::Unmount;
 
-use super::{Active, Mounts};
+use super::{Active, Manner, Mounts};
 use crate::failure::Failure;
 
 /// What becomes of mount points that nobody chose, when their data sets are unmounted.
@@ -108,7 +108,7 @@ impl Mounts {
     }
 
     fn mount_again(&self, names: &[DatasetName]) {
-        if let Err(failure) = self.mount_all(Some(names), &[]) {
+        if let Err(failure) = self.mount_all(Some(names), &Manner::default()) {
             tracing::warn!("{failure}");
         }
     }

@@ -80,6 +80,10 @@ impl Client {
 
     pub(super) fn destroy(&mut self, pool: &str, force: bool) -> Result<(), Failure> {
         let known = self.known(pool)?;
+        if known.read_only {
+            let hint = format!("export it and import it to be written: pool export {pool}; pool import {pool}");
+            return Err(Failure::cannot("destroy", pool, "it is imported read-only").hint(hint));
+        }
         self.shut_down(pool, force)?;
         if let Err(failure) = self.open(known.clone()) {
             return self.forget_lost(&known, force, failure);

@@ -103,7 +103,7 @@ impl Client {
     /// Starts the service and has it mount what is to be mounted. What cannot be mounted is told; the pool stays imported.
     fn start_mounted(&mut self, known: &KnownPool) -> Result<(), Failure> {
         self.start_without_mounting(known)?;
-        let mount = Request::Mount { name: None, options: Vec::new() };
+        let mount = Request::Mount { name: None, options: Vec::new(), overlay: false };
         self.ask(known.name.as_str(), &mount, &mut None, &mut |_| {}).map(drop)
     }
 

@@ -127,12 +127,20 @@ impl<'a> Lander<'a> {
     /// Destroys what was created above data sets that did not come, the lowest first. One that something has come below,
     /// or that somebody uses, stays.
     pub(super) fn destroy_parents(&mut self) {
+        let mut staying = Vec::new();
         while let Some(name) = self.parents.pop() {
             let request = DestroyRequest { name: name.clone(), recursive: false, dependents: false };
             if let Err(error) = self.datasets.destroy(request, false) {
                 tracing::debug!(%name, "stays, though it was created for a stream that did not come: {error}");
+                staying.insert(0, name);
             }
         }
+        self.parents = staying;
+    }
+
+    /// What has arrived, in the end.
+    pub(super) fn take(self) -> Arrived {
+        Arrived { parents: self.parents, ..self.arrived }
     }
 
     /// How many copies the blocks of the stream get: what the data set says, or the nearest one above it.

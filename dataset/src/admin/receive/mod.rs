@@ -23,7 +23,7 @@ use self::{judge::Judge, lander::Lander};
 use super::{datasets::Datasets, error::Result, open::Dataset, property::Assignment};
 use crate::{
     lineage::arrival,
-    name::{Name, SnapshotName},
+    name::{DatasetName, Name, SnapshotName},
     stream::{self, Received, Totals},
 };
 
@@ -51,6 +51,8 @@ pub struct Arrived {
     pub snapshots: Vec<ArrivedSnapshot>,
     /// Data sets that have another tree now: what a mount of one has cached is void.
     pub replaced: Vec<u64>,
+    /// Data sets that were created above those in the stream, the topmost first.
+    pub parents: Vec<DatasetName>,
     /// How much the stream held.
     pub received: Received,
 }
@@ -91,7 +93,7 @@ impl Datasets {
         if received.is_err() {
             lander.destroy_parents();
         }
-        let mut arrived = lander.arrived;
+        let mut arrived = lander.take();
         let reloaded = if arrived.replaced.is_empty() { Ok(()) } else { self.reload_options() };
         let result = received.and_then(|received| {
             arrived.received = received;

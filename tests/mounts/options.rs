@@ -1,0 +1,49 @@
+//! What holds for one mount only, and mounts that stay while names change.
+
+use std::fs::{self, File};
+
+use crate::{mounted, mounts_on};
+
+#[test]
+fn what_holds_for_one_mount_ends_with_it() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let file = lab.mount("tank").join("file");
+    lab.fs(&["unmount", "tank"]);
+    lab.fs(&["mount", "-o", "ro", "tank"]);
+    assert!(fs::write(&file, "refused").is_err());
+    lab.fs(&["set", "compression=lz4", "tank"]);
+    assert!(fs::write(&file, "refused").is_err());
+    lab.fs(&["unmount", "tank"]);
+    lab.fs(&["mount", "tank"]);
+    fs::write(&file, "taken").unwrap();
+    lab.fs(&["unmount", "tank"]);
+    lab.fs(&["set", "readonly=on", "tank"]);
+    lab.fs(&["mount", "-o", "rw", "tank"]);
+    fs::write(&file, "taken").unwrap();
+    lab.fs(&["unmount", "tank"]);
+    lab.fs(&["mount", "tank"]);
+    assert!(fs::write(&file, "refused").is_err());
+}
+
+#[test]
+fn mounts_stay_where_they_are_if_a_renaming_is_to_leave_them() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    lab.fs(&["create", "-p", "tank/old/below"]);
+    let folder = lab.mount("tank/old");
+    let open = File::create(folder.join("file")).unwrap();
+    lab.fs(&["rename", "-u", "tank/old", "tank/new"]);
+    assert_eq!(mounts_on(&folder).len(), 1);
+    open.set_len(3).unwrap();
+    drop(open);
+    let shown = lab.fs(&["mount"]);
+    let line = shown.lines().find(|line| line.starts_with("tank/new ")).unwrap();
+    assert!(line.ends_with(&folder.display().to_string()), "{shown}");
+    assert!(shown.contains("tank/new/below"), "{shown}");
+    lab.fs(&["snapshot", "tank/new@a"]);
+    assert!(folder.join(".zfs/snapshot/a/file").exists());
+    lab.fs(&["unmount", "tank/new"]);
+    assert!(mounts_on(&folder).is_empty());
+    lab.fs(&["mount", "tank/new"]);
+    assert!(lab.mount("tank/new").join("file").exists());
+    lab.pool(&["export", "tank"]);
+}

@@ -1,0 +1,131 @@
+//! One place for one data set; what is mounted over it by others is theirs.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use crate::{lab::Lab, mounted, mounts_on};
+
+const OURS: &str = "fuse.cenote";
+
+/// Something foreign that is mounted over a directory until it is dropped. Where that cannot be, there is none.
+struct Foreign(PathBuf);
+
+impl Foreign {
+    fn over(path: PathBuf) -> Option<Foreign> {
+        let status = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&path).output().ok()?.status;
+        status.success().then(|| Foreign(path))
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // A test that unmounts it by itself has nothing left here.
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_data_set_is_not_mounted_over_another() {
+    let Some(lab) = mounted(&["tank", "pond"]) else { return };
+    let same = lab.path("same");
+    let place = format!("mountpoint={}", same.display());
+    lab.fs(&["create", "-o", &place, "tank/a"]);
+    for other in ["tank/b", "pond/b"] {
+        let said = lab.run("fs", &["create", "-o", &place, other]).fails(1);
+        assert!(said.contains("is where 'tank/a' is mounted"), "{said}");
+        let said = lab.run("fs", &["mount", "-O", other]).fails(1);
+        assert!(said.contains("is where 'tank/a' is mounted"), "{said}");
+    }
+    lab.fs(&["create", "tank/c"]);
+    let said = lab.run("fs", &["set", &place, "tank/c"]).fails(1);
+    assert!(said.contains("is where 'tank/a' is mounted"), "{said}");
+    assert_eq!(mounts_on(&same), [OURS]);
+    // By another way to it, too.
+    std::os::unix::fs::symlink(&same, lab.path("link")).unwrap();
+    let said = lab.run("fs", &["set", &format!("mountpoint={}", lab.at("link")), "tank/c"]).fails(1);
+    assert!(said.contains("is where 'tank/a' is mounted"), "{said}");
+    lab.fs(&["unmount", "tank/a"]);
+    assert!(mounts_on(&same).is_empty());
+    lab.fs(&["mount", "pond/b"]);
+    lab.pool(&["export", "pond"]);
+    lab.pool(&["export", "tank"]);
+    assert!(mounts_on(&same).is_empty());
+}
+
+#[test]
+fn what_is_mounted_over_a_data_set_stays_and_is_named() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let top = lab.mount("tank");
+    for (covered, data_set) in [(top.clone(), "tank"), (top.join("a"), "tank/a")] {
+        lab.fs(&["create", "-p", "tank/a"]);
+        let Some(foreign) = Foreign::over(covered.clone()) else { return };
+        for words in [&["unmount", data_set][..], &["unmount", "-f", data_set], &["destroy", "tank/a"]] {
+            let said = lab.run("fs", words).fails(1);
+            assert!(said.contains("none (tmpfs) is mounted over it"), "{said}");
+        }
+        lab.run("pool", &["export", "-f", "tank"]).fails(1);
+        assert_eq!(mounts_on(&covered), [OURS, "tmpfs"]);
+        drop(foreign);
+        fs::write(covered.join("file"), "still served").unwrap();
+        lab.fs(&["destroy", "tank/a"]);
+    }
+    lab.pool(&["export", "tank"]);
+    assert!(mounts_on(&top).is_empty());
+}
+
+#[test]
+fn a_directory_that_holds_something_is_hidden_only_on_request() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    lab.fs(&["create", "-o", "canmount=noauto", "tank/a"]);
+    let folder = lab.mount("tank/a");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("below"), "").unwrap();
+    let said = lab.run("fs", &["mount", "tank/a"]).fails(1);
+    assert!(said.contains("directory is not empty") && said.contains("fs mount -O"), "{said}");
+    lab.fs(&["mount", "-O", "tank/a"]);
+    assert_eq!(mounts_on(&folder), [OURS]);
+    assert!(!folder.join("below").exists());
+    lab.fs(&["unmount", "tank/a"]);
+    assert!(folder.join("below").exists());
+}
+
+/// Sends `pond/x/y@1`, with contents, into a new `tank`.
+fn arriving(lab: &Lab, words: &[&str]) {
+    lab.fs(&["create", "-p", "pond/x/y"]);
+    fs::write(lab.mount("pond/x/y").join("file"), "text").unwrap();
+    lab.fs(&["snapshot", "pond/x/y@1"]);
+    let stream = lab.fs_bytes(&["send", "pond/x/y@1"]);
+    let words: Vec<&str> = std::iter::once("receive").chain(words.iter().copied()).collect();
+    lab.feed("fs", &words, &stream).ok();
+}
+
+#[test]
+fn what_is_created_above_an_arrival_is_mounted_with_it() {
+    let Some(lab) = mounted(&["tank", "pond"]) else { return };
+    arriving(&lab, &["-d", "tank"]);
+    for name in ["tank/x", "tank/x/y"] {
+        assert_eq!(mounts_on(&lab.mount(name)), [OURS], "{name}");
+    }
+    assert_eq!(fs::read_to_string(lab.mount("tank/x/y/file")).unwrap(), "text");
+    lab.fs(&["snapshot", "tank/x@a"]);
+    lab.fs(&["clone", "-p", "tank/x@a", "tank/p/q/clone"]);
+    lab.fs(&["rename", "-p", "tank/p/q/clone", "tank/r/s/clone"]);
+    for name in ["tank/p", "tank/p/q", "tank/r", "tank/r/s", "tank/r/s/clone"] {
+        assert_eq!(mounts_on(&lab.mount(name)), [OURS], "{name}");
+    }
+    lab.check("tank");
+    lab.fs(&["mount", "-a"]);
+    assert_eq!(fs::read_to_string(lab.mount("tank/x/y/file")).unwrap(), "text");
+}
+
+#[test]
+fn an_arrival_below_what_is_not_mounted_by_itself_is_mounted_at_every_import() {
+    let Some(lab) = mounted(&["tank", "pond"]) else { return };
+    lab.fs(&["create", "-o", "canmount=noauto", "tank/quiet"]);
+    arriving(&lab, &["-d", "tank/quiet"]);
+    for _ in 0..2 {
+        assert!(mounts_on(&lab.mount("tank/quiet")).is_empty());
+        assert_eq!(mounts_on(&lab.mount("tank/quiet/x")), [OURS]);
+        assert_eq!(fs::read_to_string(lab.mount("tank/quiet/x/y/file")).unwrap(), "text");
+        lab.check("tank");
+    }
+}

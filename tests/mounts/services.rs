@@ -1,0 +1,103 @@
+//! Pools whose service is gone, or stands still.
+
+use std::process::Command;
+
+use crate::{
+    lab::{self, Lab, Run, wait_until},
+    mounted, mounts_on,
+};
+
+const GONE: &str = "the service of 'tank' is not running";
+const BACK: &str = "pool import tank brings it back";
+
+#[track_caller]
+fn says(said: &str, parts: &[&str]) {
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+}
+
+#[test]
+fn a_service_that_died_is_missed_by_name() {
+    let Some(lab) = mounted(&["tank", "pond"]) else { return };
+    std::fs::write(lab.mount("tank").join("file"), "text").unwrap();
+    let whole = lab.pool(&["status", "-x"]);
+    says(&whole, &["all pools are healthy"]);
+    lab.fs(&["create", "tank/a"]);
+    lab.kill("tank");
+    for words in [&["status"][..], &["status", "-x"], &["status", "tank"]] {
+        says(&lab.pool(words), &["status: The service of the pool is not running", "'pool import tank'"]);
+    }
+    let listed = lab.run("pool", &["list", "-H", "-o", "name,health"]);
+    assert_eq!((listed.text().as_str(), listed.code), ("pond\tONLINE\ntank\tONLINE\n", Some(0)));
+    says(&listed.stderr, &[GONE, BACK]);
+    assert!(!listed.stderr.contains("pond"), "{}", listed.stderr);
+    says(&lab.run("fs", &["mount"]).stderr, &[GONE, BACK]);
+    says(&lab.run("fs", &["unmount", "tank"]).fails(1), &[GONE, BACK]);
+    let source = lab.mount("tank").join("file").display().to_string();
+    says(&lab.run("fs", &["cp", &source, "pond:/"]).fails(1), &[GONE, BACK]);
+    let below = format!("mountpoint={}", lab.mount("tank").join("pond").display());
+    says(&lab.run("fs", &["create", "-o", &below, "pond/a"]).fails(1), &[GONE, BACK]);
+    lab.pool(&["import", "tank"]);
+    assert_eq!(mounts_on(&lab.mount("tank")).len(), 1);
+    assert_eq!(mounts_on(&lab.mount("tank/a")).len(), 1);
+    says(&lab.pool(&["status", "-x"]), &["all pools are healthy"]);
+    assert_eq!(lab.run("pool", &["list"]).stderr, "");
+}
+
+/// A service that stands still until this is dropped.
+struct Stopped(String);
+
+impl Stopped {
+    fn new(lab: &Lab, pool: &str) -> Stopped {
+        let pid = lab.service(pool).unwrap().to_string();
+        assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-CONT", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_service_that_stands_still_does_not_keep_others_from_being_shown() {
+    let Some(lab) = mounted(&["tank", "pond"]) else { return };
+    let stopped = Stopped::new(&lab, "tank");
+    let silent = format!("cannot open 'tank': its service (process {}) does not answer", stopped.0);
+    let check = |run: Run, shown: &str| {
+        says(&run.text(), &[shown]);
+        says(&run.fails(1), &[&silent, &format!("kill -CONT {}", stopped.0)]);
+    };
+    check(lab.run("pool", &["list", "-H", "-o", "name"]), "pond\n");
+    check(lab.run("fs", &["mount"]), "pond");
+    // Nor somebody else's pool of the same name from being used.
+    let other = Lab::mountless();
+    other.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
+    other.pool(&["export", "tank"]);
+    drop(stopped);
+    wait_until("it answers", || lab.run("pool", &["list"]).code == Some(0));
+}
+
+#[test]
+fn a_pool_imported_to_be_read_only_is_not_destroyed() {
+    let lab = Lab::mountless();
+    lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", ".", "-o", "readonly=on", "tank"]);
+    for words in [&["destroy", "tank"][..], &["destroy", "-f", "tank"]] {
+        let said = lab.run("pool", words).fails(1);
+        says(&said, &["cannot destroy 'tank': it is imported read-only", "pool export tank; pool import tank"]);
+    }
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", ".", "tank"]);
+    lab.pool(&["destroy", "tank"]);
+}
+
+#[test]
+fn nothing_is_said_of_services_where_nothing_can_be_mounted() {
+    let lab = lab::Lab::mountless();
+    lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
+    says(&lab.pool(&["status", "-x"]), &["all pools are healthy"]);
+    assert_eq!(lab.run("pool", &["list"]).stderr, "");
+}
