@@ -8,6 +8,7 @@ mod findings;
 mod full;
 mod limits;
 mod model;
+mod replicas;
 mod requests;
 mod scrub;
 mod streams;
