@@ -16,10 +16,9 @@ use crate::{
         datasets::Datasets,
         destroy::DestroyRequest,
         error::{Error, Result},
-        limits,
-        property::{self, Assignment},
+        limits, property,
     },
-    catalogue::{Transaction, Value, kind},
+    catalogue::Transaction,
     lineage::arrival,
     name::{DatasetName, SnapshotName},
     property::Property,
@@ -228,8 +227,7 @@ fn stays(top: &DatasetName, error: Error) -> Error {
     }
 }
 
-/// Keeps the properties that came with a stream, as received. One that this program does not know, or a limit that
-/// cannot be kept here, is left out: the data are worth more.
+/// Keeps the properties that came with a stream, as received. One that this program does not know is left out.
 fn take_properties(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64, exclude: &[String], room: u64) -> Result<()> {
     for (name, value) in judge.begin.properties.iter().flatten() {
         let Ok(property) = Property::of_dataset(name) else { continue };
@@ -237,16 +235,7 @@ fn take_properties(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64, exclud
         if exclude.iter().any(|excluded| excluded == name) {
             continue;
         }
-        if property::is_limit(property.name()) {
-            let own = Assignment { property: name.clone(), value: canonical };
-            match property::assign_all(tx, &judge.names, dataset, &[own], true, room) {
-                Err(Error::Limit { .. }) | Ok(()) => {}
-                Err(error) => return Err(error),
-            }
-        } else {
-            let row = Value { name: property.name().to_owned(), value: Some(canonical) };
-            tx.put_named(dataset, kind::RECEIVED, &row)?;
-        }
+        property::take_received(tx, &judge.names, dataset, &property, canonical, room)?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod findings;
 mod full;
 mod limits;
 mod model;
+mod properties;
 mod replicas;
 mod requests;
 mod scrub;
