@@ -1,5 +1,7 @@
 //! What goes into a pool and comes out of it without a mount: streams, and single files.
 
+use std::fs;
+
 use insta::assert_snapshot;
 
 use crate::{filters, furnished};
@@ -64,7 +66,7 @@ fn streams_are_announced_and_received() {
     fs: cannot receive into 'tank/none/copy': parent does not exist
       create it first: fs create -p tank/none
     [exit 1]
-    would receive full stream of tank/copy@monday into tank/copy@monday
+    would receive full stream of tank/home@monday into tank/copy@monday
     [exit 0]
     [exit 0]
     fs: cannot receive 'tank/copy@monday': this very snapshot is here already
@@ -81,6 +83,39 @@ fn streams_are_announced_and_received() {
     tank/home@tuesday
     [exit 0]
     ");
+}
+
+#[test]
+fn each_member_of_a_package_is_named() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.fs(&["set", "quota=20M", "tank/home"]);
+    lab.fs(&["create", "tank/home/below"]);
+    lab.fs(&["snapshot", "-r", "tank/home@tuesday"]);
+    lab.fs(&["create", "tank/to"]);
+    let package = lab.run("fs", &["send", "-R", "tank/home@tuesday"]).stdout;
+    let receive = |words: &[&str], stream: &[u8]| lab.feed("fs", words, stream).told() + "\n";
+    let cut = package.len() - 60;
+    let said = [
+        receive(&["receive", "-nv", "-d", "tank/to"], &package),
+        receive(&["receive", "-nv", "-e", "tank/to"], &package),
+        receive(&["receive", "-nv", "tank/to/copy"], &package[..cut]),
+        receive(&["receive", "tank/to/copy"], &package[..cut]),
+        receive(&["receive", "-F", "tank/to/copy"], &package),
+        lab.session(&["fs get -o all quota tank/to/copy", "fs set quota=30M tank/to/copy"]),
+        lab.session(&["fs get -o all quota tank/to/copy", "fs inherit -S quota tank/to/copy"]),
+        lab.session(&["fs get -H -o value,source quota tank/to/copy", "fs rename tank/to/copy@tuesday friday"]),
+        lab.session(&["fs get -Hp -o property,value written@monday,written@never tank/to/copy@friday"]),
+    ];
+    assert_snapshot!(said.concat(), @"");
+    // More than nothing, though the files are so small that they are stored in the tree.
+    lab.fs(&["create", "tank/small"]);
+    fs::write(lab.path("little"), "a line").unwrap();
+    lab.fs(&["cp", "little", "tank/small:/little"]);
+    lab.fs(&["snapshot", "tank/small@a"]);
+    let small = lab.run("fs", &["send", "tank/small@a"]).stdout;
+    let said = receive(&["receive", "-v", "tank/to/small"], &small);
+    assert!(said.contains("receiving full stream of tank/small@a into tank/to/small@a\nreceived "), "{said}");
+    assert!(!said.contains("received 0B"), "{said}");
 }
 
 #[test]

@@ -163,6 +163,22 @@ fn a_pool_is_made_shown_and_destroyed() {
 }
 
 #[test]
+fn an_import_sets_what_can_be_set_and_refuses_the_rest() {
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    lab.create("tank", "64M");
+    lab.pool(&["export", "tank"]);
+    assert_snapshot!(lab.session(&[
+        "pool import -d . -o ashift=12 tank",
+        "pool import -d . -o comment=mine -o readonly=on tank",
+        "pool import -d . -o comment=mine -o failmode=continue tank",
+        "pool get -H -o value,source comment,failmode tank",
+        "pool import -o comment=yours tank",
+        "pool get -H -o value comment tank",
+        "pool get feature@extensible_dataset tank",
+    ]), @"");
+}
+
+#[test]
 fn pools_in_json() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     lab.create("tank", "64M");

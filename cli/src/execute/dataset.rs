@@ -29,7 +29,9 @@ impl OpenPool {
         let what = root.as_ref().map_or_else(|| self.name().to_string(), Name::to_string);
         let depth = depth.map(|depth| depth as usize);
         let request = ListRequest { roots: root.into_iter().collect(), depth, kinds };
-        let listed = self.datasets.list(&request).or_refused("open", what)?;
+        let since = |name: &String| Property::of_dataset(name).ok()?.written_since().map(str::to_owned);
+        let since: Vec<String> = properties.iter().filter_map(since).collect();
+        let listed = self.datasets.list_since(&request, &since).or_refused("open", what)?;
         Ok(listed.iter().map(|listed| self.dataset_record(listed, properties)).collect())
     }
 
@@ -47,7 +49,7 @@ impl OpenPool {
         if name == "readonly" && self.engine().read_only() {
             valued = Valued { value: "on".to_owned(), source: Source::Temporary };
         }
-        let received = (valued.source == Source::Received).then(|| valued.value.clone());
+        let received = listed.received(&property).map(str::to_owned);
         let value = if name == "mountpoint" { self.places.shown(&valued) } else { valued.value };
         Some(PropertyRecord { name, value, source: valued.source, received })
     }

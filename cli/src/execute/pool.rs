@@ -3,6 +3,7 @@
 use dataset::property::{self, Nature, POOL, Source};
 use pool::{
     block::storage::Vdevs,
+    format::label::KNOWN_FEATURES,
     space::SpaceTotals,
     vdev::{Health, Vdev},
 };
@@ -29,8 +30,7 @@ impl OpenPool {
         let all: Vec<String>;
         let names = match names {
             [] => {
-                let features =
-                    self.pool.label().features.keys().map(|name| format!("feature@{name}")).collect::<Vec<_>>();
+                let features = KNOWN_FEATURES.iter().map(|name| format!("feature@{name}"));
                 all = POOL.iter().map(|definition| definition.name.to_owned()).chain(features).collect();
                 &all
             }
@@ -102,7 +102,7 @@ impl OpenPool {
         Ok(Some(number.to_string()))
     }
 
-    pub(super) fn set_pool(&self, assignments: &[Assignment]) -> Result<(), Failure> {
+    pub(crate) fn set_pool(&self, assignments: &[Assignment]) -> Result<(), Failure> {
         for Assignment { name, .. } in assignments {
             if matches!(name.as_str(), "altroot" | "readonly") {
                 let problem = format!("property '{name}' can only be set at import");

@@ -6,7 +6,7 @@
 use std::{io, thread};
 
 use dataset::{
-    admin::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest, SendFrom, SendRequest},
+    admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, SendFrom, SendRequest, Target},
     name::{DatasetName, Name, SnapshotName},
 };
 
@@ -19,6 +19,9 @@ use crate::{
     failure::Failure,
     protocol::{ReceiveNaming, ReceiveSpec, ReceivedRecord, SendSpec, SentRecord, Stream},
 };
+
+/// The most names that a failure lists.
+const MOST_NAMES: usize = 16;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -124,17 +127,19 @@ impl OpenPool {
         job: &mut Job<'_>,
     ) -> Result<Vec<ReceivedRecord>, Failure> {
         let request = receive_request(spec);
+        let total = length(&stream);
+        let what = format!("receiving {}", spec.target);
         let mut input = io::BufReader::with_capacity(1 << 20, job.stream(stream));
         if spec.dry_run {
-            let received = self.datasets.plan_receive(&request, &mut input).or_refused("receive into", &spec.target)?;
-            let record =
-                ReceivedRecord { sent: received.clone(), received, incremental: false, bytes: 0, milliseconds: 0 };
-            return Ok(vec![record]);
+            let mut progress = |bytes| job.tell(&what, bytes, total);
+            let planned = self.datasets.plan_receive(&request, &mut input, helpers(), &mut progress);
+            return Ok(planned.or_refused("receive into", &spec.target)?.into_iter().map(record).collect());
         }
-        let what = format!("receiving {}", spec.target);
+        let mut unmounted = Vec::new();
         let receive = || {
-            let mut progress = |bytes| job.tell(&what, bytes, None);
-            self.datasets.receive(request, &mut input, helpers(), &mut progress)
+            let mut progress = |bytes| job.tell(&what, bytes, total);
+            let mut leaving = |names: &[String]| self.leave(names, &mut unmounted);
+            self.datasets.receive_beside(request, &mut input, helpers(), &mut progress, &mut leaving)
         };
         let (arrived, received) = match &self.mounts {
             Some(mounts) => {
@@ -143,18 +148,35 @@ impl OpenPool {
             None => receive(),
         };
         // What came before a failure stays, and mounts follow that too.
+        self.mount_back(&self.names_now(&unmounted));
         let followed = self.follow_arrival(&arrived, spec.no_mount);
         self.background.free();
-        received.or_refused("receive into", &spec.target)?;
+        received.or_refused("receive into", &spec.target).map_err(|failure| with_arrived(failure, &arrived))?;
         followed?;
-        let bytes = arrived.received.bytes;
-        Ok(arrived.snapshots.into_iter().map(|snapshot| record(snapshot, bytes)).collect())
+        Ok(arrived.snapshots.into_iter().map(record).collect())
+    }
+
+    /// Unmounts those of `names` that are data sets, for they are about to be destroyed or renamed, and notes which were.
+    fn leave(&self, names: &[String], unmounted: &mut Vec<u64>) -> dataset::admin::Result<()> {
+        let busy = |failure: Failure| Error::Busy { name: names.join(", "), holder: failure.to_string() };
+        self.check_not_sending(names).map_err(busy)?;
+        for name in self.unmount_named(names, false).map_err(busy)? {
+            if let Target::Dataset(id) = self.datasets.resolve(&Name::Dataset(name))? {
+                unmounted.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// What data sets are called now, without those that are gone.
+    fn names_now(&self, ids: &[u64]) -> Vec<DatasetName> {
+        ids.iter().filter_map(|id| self.datasets.dataset_name(*id).ok()).collect()
     }
 
     /// Has mounts show the snapshots that were received, and mounts what is new, the data sets above included.
     fn follow_arrival(&self, arrived: &Arrived, no_mount: bool) -> Result<(), Failure> {
         let Some(mounts) = &self.mounts else { return Ok(()) };
-        mounts.snapshots_changed(&[]);
+        mounts.snapshots_changed(&arrived.destroyed);
         let received = arrived.snapshots.iter().map(|snapshot| snapshot.name.dataset());
         let mut names: Vec<DatasetName> = arrived.parents.iter().cloned().chain(received).collect();
         names.sort();
@@ -207,13 +229,38 @@ fn receive_request(spec: &ReceiveSpec) -> ReceiveRequest {
     }
 }
 
-fn record(arrived: ArrivedSnapshot, all: u64) -> ReceivedRecord {
-    let ArrivedSnapshot { sent, name, incremental, totals, time } = arrived;
+/// How much there is to read, if the stream is a file: from where it stands to its end.
+fn length(stream: &Stream) -> Option<u64> {
+    let stat = rustix::fs::fstat(stream).ok()?;
+    let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+    let at = if is_file { rustix::fs::tell(stream).ok()? } else { return None };
+    u64::try_from(stat.st_size).ok()?.checked_sub(at)
+}
+
+/// A failure that says what has been received, or destroyed for it, all the same.
+fn with_arrived(failure: Failure, arrived: &Arrived) -> Failure {
+    let list = |names: Vec<String>| match names.len() {
+        0..=MOST_NAMES => names.join(", "),
+        all => format!("{}, and {} more", names[..MOST_NAMES].join(", "), all - MOST_NAMES),
+    };
+    let mut message = failure.message.clone();
+    if !arrived.snapshots.is_empty() {
+        let names = arrived.snapshots.iter().map(|snapshot| snapshot.name.to_string()).collect();
+        message += &format!("; received before that, and kept: {}", list(names));
+    }
+    if !arrived.destroyed.is_empty() {
+        message += &format!("; destroyed before that: {}", list(arrived.destroyed.clone()));
+    }
+    Failure { message, ..failure }
+}
+
+fn record(arrived: ArrivedSnapshot) -> ReceivedRecord {
+    let ArrivedSnapshot { sent, name, incremental, bytes, time } = arrived;
     ReceivedRecord {
         sent,
         received: name,
         incremental,
-        bytes: totals.stored.min(all),
+        bytes,
         milliseconds: u64::try_from(time / NANOS_PER_MILLI).unwrap_or(0),
     }
 }

@@ -18,10 +18,14 @@ use crate::protocol::{DatasetRecord, PoolRecord, PropertyRecord};
 
 /// The envelope around what a command prints.
 pub fn envelope(command: &str, key: &str, content: Value) -> Value {
-    let mut object = Map::new();
-    object.insert("output_version".into(), json!({ "command": command, "vers_major": 0, "vers_minor": 1 }));
-    object.insert(key.into(), content);
-    Value::Object(object)
+    let mut object = output_version(command);
+    object[key] = content;
+    object
+}
+
+/// What an envelope begins with. Of output that is an object a line, it is the first line.
+pub fn output_version(command: &str) -> Value {
+    json!({ "output_version": { "command": command, "vers_major": 0, "vers_minor": 1 } })
 }
 
 /// How values become JSON.

@@ -1,10 +1,13 @@
 //! Progress of long commands: on standard error, only on a terminal, only after a quarter of a second.
+//!
+//! The rate is that since the beginning: what is told first was done in the time before, and a rate of the last moment would
+//! be absurd then.
 
-use std::fmt::Write;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use dataset::property::size::format_bytes;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::protocol::Progress;
 
@@ -52,18 +55,48 @@ impl Drop for Meter {
 
 fn style(has_total: bool) -> ProgressStyle {
     let template = match has_total {
-        true => "{msg}  {done}/{all}  {percent}%  {speed}/s  {eta} left",
-        false => "{msg}  {done}  {speed}/s",
+        true => "{msg}  {done}/{all}  {percent}%  {rate}  {left} left",
+        false => "{msg}  {done}  {rate}",
     };
-    // Sizes look as they do everywhere else.
     let style = ProgressStyle::with_template(template).expect("the template is well formed");
+    // Sizes look as they do everywhere else.
     style
-        .with_key("done", |state: &ProgressState, to: &mut dyn Write| put(to, state.pos()))
-        .with_key("all", |state: &ProgressState, to: &mut dyn Write| put(to, state.len().unwrap_or_default()))
-        .with_key("speed", |state: &ProgressState, to: &mut dyn Write| put(to, state.per_sec() as u64))
+        .with_key("done", |state: &ProgressState, out: &mut dyn fmt::Write| put(out, state.pos()))
+        .with_key("all", |state: &ProgressState, out: &mut dyn fmt::Write| put(out, state.len().unwrap_or_default()))
+        .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let _ = write!(out, "{}/s", format_bytes(rate(state.pos(), state.elapsed())));
+        })
+        .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let left = left(state.pos(), state.len().unwrap_or(0), state.elapsed());
+            let _ = write!(out, "{}", HumanDuration(Duration::from_secs(left)));
+        })
 }
 
-fn put(to: &mut dyn Write, bytes: u64) {
+fn put(out: &mut dyn fmt::Write, bytes: u64) {
     // A line of progress that cannot be put together is not drawn.
-    let _ = to.write_str(&format_bytes(bytes));
+    let _ = out.write_str(&format_bytes(bytes));
+}
+
+/// Bytes a second since the beginning.
+fn rate(done: u64, elapsed: Duration) -> u64 {
+    let millis = elapsed.as_millis().max(1);
+    u64::try_from(u128::from(done) * 1000 / millis).unwrap_or(u64::MAX)
+}
+
+/// The seconds that are left at that rate.
+fn left(done: u64, total: u64, elapsed: Duration) -> u64 {
+    total.saturating_sub(done).div_ceil(rate(done, elapsed).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_since_the_beginning() {
+        let second = Duration::from_secs(1);
+        assert_eq!((rate(100, second), rate(100, second / 4)), (100, 400));
+        assert_eq!((left(100, 100, second), left(100, 300, second), left(100, 301, second)), (0, 2, 3));
+        assert_eq!((rate(u64::MAX, Duration::ZERO), left(0, 5, second), left(9, 5, second)), (u64::MAX, 5, 0));
+    }
 }

@@ -242,6 +242,15 @@ fn gather(tx: &Transaction<'_>, names: &Names, tops: &[u64], dependents: bool) -
     Ok(doomed)
 }
 
+/// Fails if a snapshot is held or has clones.
+pub(super) fn check_free(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<()> {
+    check_held(tx, names, id)?;
+    match snapshot::clones(tx, id)?.as_slice() {
+        [] => Ok(()),
+        clones => Err(has_clones(tx, names, id, clones)?),
+    }
+}
+
 fn check_held(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<()> {
     if tx.row::<SnapshotRow>(snapshot_key(id))?.holds == 0 {
         return Ok(());

@@ -1,6 +1,6 @@
 //! What there is: a walk over data sets, snapshots and bookmarks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     datasets::{Datasets, Mount},
@@ -11,8 +11,12 @@ use super::{
 };
 use crate::{
     catalogue::{Bookmark, DatasetRow, SnapshotRow, Space, Transaction, dataset_key, keys, kind, snapshot_key},
-    lineage::{dataset, snapshot},
-    name::{DatasetName, Name},
+    lineage::{
+        dataset,
+        since::{Member, written_since},
+        snapshot,
+    },
+    name::{DatasetName, Name, SnapshotName},
     property::Kinds,
 };
 
@@ -45,6 +49,10 @@ pub struct Listed {
     pub id: u64,
     pub(super) facts: Facts,
     pub(super) effective: Effective,
+    /// What it received, by name.
+    pub(super) received: BTreeMap<String, String>,
+    /// For each snapshot that was asked about, the bytes written since.
+    pub(super) written_since: BTreeMap<String, u64>,
 }
 
 /// What the catalogue says about it.
@@ -59,6 +67,11 @@ impl Datasets {
     /// Lists what there is: each data set, then its snapshots in the order in which they were taken, its bookmarks, and
     /// the data sets below it by name.
     pub fn list(&self, request: &ListRequest) -> Result<Vec<Listed>> {
+        self.list_since(request, &[])
+    }
+
+    /// The same, with what was written since each of the snapshots that `since` names, for who wants `written@SNAPSHOT`.
+    pub fn list_since(&self, request: &ListRequest, since: &[String]) -> Result<Vec<Listed>> {
         let names = self.names();
         let roots = match request.roots.as_slice() {
             [] => vec![Name::Dataset(self.pool_name())],
@@ -67,8 +80,8 @@ impl Datasets {
         let mounts = self.mounts.lock().clone();
         let room = self.engine().available();
         self.read(|tx| {
-            let mut walk =
-                Walk { tx, names: &names, request, mounts: &mounts, room, known: BTreeSet::new(), found: Vec::new() };
+            let (known, found) = (BTreeSet::new(), Vec::new());
+            let mut walk = Walk { tx, names: &names, request, since, mounts: &mounts, room, known, found };
             roots.iter().try_for_each(|root| walk.root(root))?;
             Ok(walk.found)
         })
@@ -79,6 +92,7 @@ struct Walk<'a, 'v> {
     tx: &'a Transaction<'v>,
     names: &'a Names,
     request: &'a ListRequest,
+    since: &'a [String],
     mounts: &'a std::collections::HashMap<u64, Mount>,
     room: u64,
     /// The data sets below one root: rows that lie could lead in a circle, or on many ways to one.
@@ -158,7 +172,9 @@ impl Walk<'_, '_> {
             property::overlay(&mut effective, mount);
         }
         let facts = Facts::Dataset { row: Box::new(row.clone()), available, origin, mount };
-        self.found.push(Listed { name: Name::Dataset(name.clone()), kind: Kinds::FILESYSTEM, id, facts, effective });
+        let (name, kind) = (Name::Dataset(name.clone()), Kinds::FILESYSTEM);
+        let (received, written_since) = (property::received(self.tx, id)?, self.written_since(&name, row.into())?);
+        self.found.push(Listed { name, kind, id, facts, effective, received, written_since });
         Ok(())
     }
 
@@ -175,13 +191,39 @@ impl Walk<'_, '_> {
         };
         let effective = property::of_snapshot(self.tx, self.names, id, dataset)?;
         let written = row.referenced - (before - row.dead);
+        let (received, written_since) = (property::received(self.tx, id)?, self.written_since(&name, (&row).into())?);
         let facts = Facts::Snapshot { row: Box::new(row), unique, written, clones };
-        self.found.push(Listed { name, kind: Kinds::SNAPSHOT, id, facts, effective });
+        self.found.push(Listed { name, kind: Kinds::SNAPSHOT, id, facts, effective, received, written_since });
         Ok(())
+    }
+
+    /// For each snapshot asked about that is one before this, what was written since.
+    fn written_since(&self, of: &Name, member: Member) -> Result<BTreeMap<String, u64>> {
+        let mut written = BTreeMap::new();
+        for since in self.since {
+            let Some(name) = snapshot_name(&of.dataset(), since) else { continue };
+            let base = match self.names.snapshot(self.tx, &name) {
+                Err(Error::NotFound { .. }) => continue,
+                found => found?,
+            };
+            if let Some(space) = written_since(self.tx, member, base)? {
+                written.insert(since.clone(), space.allocated);
+            }
+        }
+        Ok(written)
     }
 
     fn bookmark(&mut self, id: u64, name: Name, row: Bookmark) {
         let facts = Facts::Bookmark(row);
-        self.found.push(Listed { name, kind: Kinds::BOOKMARK, id, facts, effective: Effective::new() });
+        let (effective, received, written_since) = (Effective::new(), BTreeMap::new(), BTreeMap::new());
+        self.found.push(Listed { name, kind: Kinds::BOOKMARK, id, facts, effective, received, written_since });
+    }
+}
+
+/// The snapshot that `written@TEXT` of a data set is about: one of its own by its short name, or any by its full one.
+fn snapshot_name(of: &DatasetName, text: &str) -> Option<SnapshotName> {
+    match text.contains('@') {
+        true => text.parse().ok(),
+        false => of.snapshot(text).ok(),
     }
 }

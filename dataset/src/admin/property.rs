@@ -3,7 +3,9 @@
 //! A value set on a data set wins over one that was received, and that over what the data set above has; if nobody set
 //! it, the default counts. Inheriting a property takes the set value away, and hides a received one.
 //!
-//! Quotas and reservations are numbers of the data set's own row, so that writing and accounting need no look-up.
+//! Quotas and reservations are numbers of the data set's own row, so that writing and accounting need no look-up. The rows
+//! of their values say only where the number comes from, and what it would be if it were received. A number without such
+//! a row was set here by an older program.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +40,7 @@ pub struct Valued {
     pub source: Source,
 }
 
-/// The values of all properties of one data set or snapshot that can be set, by name, but for limits.
+/// The values of all properties of one data set or snapshot that can be set, by name; of limits those that have rows.
 pub(super) type Effective = BTreeMap<String, Valued>;
 
 impl Datasets {
@@ -74,6 +76,7 @@ impl Datasets {
         if !property.is_inheritable() && !received {
             return Err(Error::NotInheritable { property: property.name().to_owned() });
         }
+        let room = self.engine().available();
         self.run(move |tx| {
             for target in &targets {
                 let id = owner(tx, &names, target)?;
@@ -81,6 +84,9 @@ impl Datasets {
                 let ids = if recursive && is_dataset { resolve::subtree(tx, id)? } else { vec![id] };
                 for id in ids {
                     inherit(tx, id, property.name(), received)?;
+                    if let Some(limit) = limit_of(property.name()) {
+                        follow_rows(tx, &names, id, property.name(), limit, room)?;
+                    }
                 }
             }
             Ok(())
@@ -92,7 +98,8 @@ impl Datasets {
     pub fn get(&self, target: &Name, property: &str) -> Result<Option<Valued>> {
         let property = Property::of_dataset(property)?;
         let request = super::ListRequest { roots: vec![target.clone()], ..Default::default() };
-        Ok(self.list(&request)?.first().and_then(|listed| listed.value(&property)))
+        let since: Vec<String> = property.written_since().into_iter().map(str::to_owned).collect();
+        Ok(self.list_since(&request, &since)?.first().and_then(|listed| listed.value(&property)))
     }
 
     /// A value kept for the pool as a whole.
@@ -144,15 +151,50 @@ pub(super) fn assign_all(
             return Err(Error::NotApplicable { property: property.name().to_owned(), what, name });
         }
         let value = property.parse_value(&assignment.value, creating)?;
-        match limit_of(property.name()) {
-            Some(limit) => set_limit(tx, names, id, limit, value.parse().unwrap_or(0), room)?,
-            None => {
-                let row = Value { name: property.name().to_owned(), value: Some(value) };
-                tx.put_named(id, kind::PROPERTY, &row)?;
-            }
+        if let Some(limit) = limit_of(property.name()) {
+            set_limit(tx, names, id, limit, value.parse().unwrap_or(0), room)?;
         }
+        let row = Value { name: property.name().to_owned(), value: Some(value) };
+        tx.put_named(id, kind::PROPERTY, &row)?;
     }
     Ok(())
+}
+
+/// Keeps a value that came with a stream. What was set here goes on to count. A limit that cannot be kept here is left
+/// out: the data are worth more.
+pub(super) fn take_received(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    id: u64,
+    property: &Property,
+    value: String,
+    room: u64,
+) -> Result<()> {
+    let (name, row) = (property.name(), Value { name: property.name().to_owned(), value: Some(value) });
+    let Some(limit) = limit_of(name) else { return tx.put_named(id, kind::RECEIVED, &row) };
+    let before = tx.find_named::<Value>(id, kind::RECEIVED, name)?;
+    let number = limit.of(&tx.row(dataset_key(id))?);
+    if number != 0 && before.is_none() && tx.find_named::<Value>(id, kind::PROPERTY, name)?.is_none() {
+        let own = Value { name: name.to_owned(), value: Some(number.to_string()) };
+        tx.put_named(id, kind::PROPERTY, &own)?;
+    }
+    tx.put_named(id, kind::RECEIVED, &row)?;
+    match follow_rows(tx, names, id, name, limit, room) {
+        Err(Error::Limit { .. }) => match before {
+            Some((_, before)) => tx.put_named(id, kind::RECEIVED, &before),
+            None => tx.delete_named::<Value>(id, kind::RECEIVED, name).map(drop),
+        },
+        done => done,
+    }
+}
+
+/// Sets a limit to what its rows say.
+fn follow_rows(tx: &mut Transaction<'_>, names: &Names, id: u64, name: &str, limit: Limit, room: u64) -> Result<()> {
+    let value = match tx.find_named::<Value>(id, kind::PROPERTY, name)? {
+        Some((_, own)) => own.value,
+        None => tx.find_named::<Value>(id, kind::RECEIVED, name)?.and_then(|(_, received)| received.value),
+    };
+    set_limit(tx, names, id, limit, value.and_then(|value| value.parse().ok()).unwrap_or(0), room)
 }
 
 fn inherit(tx: &mut Transaction<'_>, id: u64, name: &str, received: bool) -> Result<()> {
@@ -171,9 +213,25 @@ enum Limit {
     Refreservation,
 }
 
-/// Whether a property is a limit: a number of the data set's own row.
-pub(super) fn is_limit(property: &str) -> bool {
-    limit_of(property).is_some()
+impl Limit {
+    fn of(self, row: &DatasetRow) -> u64 {
+        match self {
+            Limit::Quota => row.quota,
+            Limit::Refquota => row.refquota,
+            Limit::Reservation => row.reservation,
+            Limit::Refreservation => row.refreservation,
+        }
+    }
+}
+
+/// What a limit is now, if the property is one: a number of the data set's own row.
+pub(super) fn limit(row: &DatasetRow, property: &str) -> Option<u64> {
+    limit_of(property).map(|limit| limit.of(row))
+}
+
+/// The values that one data set has received, by name.
+pub(super) fn received(tx: &Transaction<'_>, id: u64) -> Result<BTreeMap<String, String>> {
+    Ok(rows(tx, id, kind::RECEIVED)?.into_iter().filter_map(|row| Some((row.name, row.value?))).collect())
 }
 
 fn limit_of(property: &str) -> Option<Limit> {

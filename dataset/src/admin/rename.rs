@@ -53,13 +53,28 @@ impl Datasets {
                 if dataset::snapshot_named(tx, row.dataset, &to)?.is_some() {
                     return Err(Error::exists("snapshot", new));
                 }
-                tx.delete_named::<Named>(row.dataset, kind::SNAPSHOT_NAME, &row.name)?;
-                tx.put_named(row.dataset, kind::SNAPSHOT_NAME, &Named { name: to.clone(), id })?;
-                tx.set(snapshot_key(id), &SnapshotRow { name: to.clone(), ..row })?;
+                rename_snapshots(tx, row.dataset, &[(id, to.clone())])?;
             }
             Ok(())
         })
     }
+}
+
+/// Gives snapshots of one data set other names, all at once: one may get what was another's.
+pub(super) fn rename_snapshots(tx: &mut Transaction<'_>, dataset: u64, new_names: &[(u64, String)]) -> Result<()> {
+    for (id, _) in new_names {
+        let row: SnapshotRow = tx.row(snapshot_key(*id))?;
+        tx.delete_named::<Named>(dataset, kind::SNAPSHOT_NAME, &row.name)?;
+    }
+    for (id, name) in new_names {
+        if dataset::snapshot_named(tx, dataset, name)?.is_some() {
+            return Err(Error::exists("snapshot", name));
+        }
+        let row: SnapshotRow = tx.row(snapshot_key(*id))?;
+        tx.put_named(dataset, kind::SNAPSHOT_NAME, &Named { name: name.clone(), id: *id })?;
+        tx.set(snapshot_key(*id), &SnapshotRow { name: name.clone(), ..row })?;
+    }
+    Ok(())
 }
 
 fn check_place(tx: &Transaction<'_>, names: &Names, from: &DatasetName, to: &DatasetName) -> Result<()> {
@@ -81,7 +96,7 @@ fn check_place(tx: &Transaction<'_>, names: &Names, from: &DatasetName, to: &Dat
 }
 
 /// The new names of a moved data set and all below. Fails if one has become too long, with its snapshots.
-fn renamed(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Renamed> {
+pub(super) fn renamed(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Renamed> {
     let mut datasets = Vec::new();
     for moved in resolve::subtree(tx, id)? {
         let name: DatasetName = names.text_of(tx, moved)?.parse()?;

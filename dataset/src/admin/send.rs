@@ -19,7 +19,7 @@ use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
     lineage::{dataset, snapshot},
     name::{Name, SnapshotName},
-    stream::{self, Base, Begin, Package, Sent, Source},
+    stream::{self, Base, Begin, Census, Counted, Package, Sent, Source},
 };
 
 /// The layout of the items in a file system's tree that streams carry: see [`crate::fs`].
@@ -91,8 +91,11 @@ impl Datasets {
     fn package(&self, request: &SendRequest) -> Result<Package> {
         let names = self.names();
         let root = request.snapshot.dataset().to_string();
-        let sources = self.read(|tx| Packer { tx, names: &names, request }.sources())?;
-        Ok(Package { root, replicate: request.replicate, sources })
+        self.read(|tx| {
+            let packer = Packer { tx, names: &names, request };
+            let (sources, census) = (packer.sources()?, packer.census()?);
+            Ok(Package { root: root.clone(), replicate: request.replicate, census, sources })
+        })
     }
 }
 
@@ -155,6 +158,24 @@ impl Packer<'_, '_> {
             waiting = others;
         }
         Ok(ordered)
+    }
+
+    /// What there is altogether, for who receives an increment of a replication.
+    fn census(&self) -> Result<Option<Census>> {
+        if !self.request.replicate || self.request.from.is_none() {
+            return Ok(None);
+        }
+        let top = self.names.dataset(self.tx, &self.request.snapshot.dataset())?;
+        let mut census = Census::default();
+        for id in resolve::subtree(self.tx, top)? {
+            if self.tx.row::<DatasetRow>(dataset_key(id))?.hidden {
+                continue;
+            }
+            let rows = snapshot::line(self.tx, id)?.into_iter().map(|of| self.tx.row::<SnapshotRow>(snapshot_key(of)));
+            let snapshots = rows.map(|row| row.map(|row| (row.guid, row.name))).collect::<Result<_>>()?;
+            census.datasets.push(Counted { dataset: self.names.of_dataset(self.tx, id)?.to_string(), snapshots });
+        }
+        Ok(Some(census))
     }
 
     /// All that is sent of one data set in a replication.

@@ -4,7 +4,7 @@ use pool::env::Nanos;
 
 use super::{
     list::{Facts, Listed},
-    property::Valued,
+    property::{Valued, limit},
 };
 use crate::{
     catalogue::{Bookmark, DatasetRow, SnapshotRow, Space},
@@ -21,10 +21,14 @@ impl Listed {
             "type" => return computed(self.type_name().to_owned()),
             _ => {}
         }
+        if let Some(since) = property.written_since() {
+            return self.written_since.get(since).and_then(|bytes| computed(bytes.to_string()));
+        }
         if let Facts::Dataset { row, .. } = &self.facts
             && let Some(limit) = limit(row, name)
         {
-            let source = if limit == 0 { Source::Default } else { Source::Local };
+            let unsaid = if limit == 0 { Source::Default } else { Source::Local };
+            let source = self.effective.get(name).map_or(unsaid, |valued| valued.source.clone());
             return Some(Valued { value: limit.to_string(), source });
         }
         let text = match &self.facts {
@@ -45,6 +49,11 @@ impl Listed {
             Facts::Bookmark(row) => of_bookmark(row, name),
         };
         text.and_then(computed).or_else(|| self.effective.get(name).cloned())
+    }
+
+    /// The canonical value that it received of a property, whether that counts or not.
+    pub fn received(&self, property: &Property) -> Option<&str> {
+        self.received.get(property.name()).map(String::as_str)
     }
 
     /// `filesystem`, `snapshot` or `bookmark`.
@@ -78,16 +87,6 @@ impl Listed {
             Facts::Snapshot { row, .. } => row.createtxg.0,
             Facts::Bookmark(row) => row.createtxg.0,
         }
-    }
-}
-
-fn limit(row: &DatasetRow, name: &str) -> Option<u64> {
-    match name {
-        "quota" => Some(row.quota),
-        "refquota" => Some(row.refquota),
-        "reservation" => Some(row.reservation),
-        "refreservation" => Some(row.refreservation),
-        _ => None,
     }
 }
 

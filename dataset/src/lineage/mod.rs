@@ -23,6 +23,7 @@
 //! deadlist   buckets: finding, adding, linking, summing
 //! written    a changed tree: its births and the blocks it dropped
 //! snapshot   taking, destroying; holds
+//! since      what was written between two members of a line
 //! branch     cloning, promoting, rolling back
 //! arrival    where a stream lands
 //! dataset    creating, moving, destroying a data set
@@ -42,6 +43,7 @@ pub mod dataset;
 pub mod deadlist;
 pub mod difference;
 pub mod nodes;
+pub mod since;
 pub mod snapshot;
 pub mod work;
 pub mod written;

@@ -7,9 +7,9 @@ const SHARING: &str = "share the mounted directory with the tools of your NFS or
 const ONE_LOG: &str = "writes that must be durable are committed with their transaction group";
 const CACHING: &str = "the cache is one for the pool; its bound is the pool property 'cache_size'";
 const CLASSES: &str = "all devices of a pool are of one class in this version";
-const ACL: &str = "only POSIX permissions and ACLs are known (acltype)";
+const ACL: &str = "permissions are those of the mode; there are no ACLs yet";
 const LIMITS: &str = "counts of data sets are not limited in this version; 'quota' limits their space";
-const VERSIONS: &str = "features are enabled one by one and listed as feature@...";
+const VERSIONS: &str = "a pool names the features it needs one by one, as feature@...; there are none yet";
 const ALWAYS: &str = "it is not adjustable in this version";
 
 const ABSENT: &[(&[&str], &str)] = &[

@@ -79,7 +79,7 @@ pub static DATASET: &[Definition] = &[
     inherited("setuid", "SETUID", ON_OFF, "on", "Whether the set-user-id and set-group-id bits act."),
     inherited("readonly", "RDONLY", ON_OFF, "off", "Whether it refuses changes."),
     inherited("snapdir", "SNAPDIR", Syntax::Choice(&["hidden", "visible"]), "hidden", "Whether .zfs is listed."),
-    inherited("acltype", "ACLTYPE", Syntax::Choice(&["off", "posix"]), "off", "Whether POSIX ACLs act."),
+    inherited("acltype", "ACLTYPE", Syntax::AclType, "off", "Which ACLs act: none yet."),
     computed("createtxg", "CREATETXG", ALL, Syntax::Identifier, "The transaction group that created it."),
     own(
         "canmount",
@@ -88,7 +88,7 @@ pub static DATASET: &[Definition] = &[
         "on",
         "Whether it is mounted: with all, never, or only by name.",
     ),
-    inherited("xattr", "XATTR", Syntax::OnOffSa, "on", "Whether extended attributes can be used."),
+    inherited("xattr", "XATTR", Syntax::Xattr, "on", "Whether extended attributes can be used: always, yet."),
     inherited("copies", "COPIES", Syntax::Integer { least: 1, most: 3 }, "1", "How many copies of data are stored."),
     own("refquota", "REFQUOTA", Syntax::Limit, "0", "The most space that it may reference, those below not counted."),
     own(

@@ -3,7 +3,8 @@
 //! A [`Definition`] says a property's name, what it applies to, who may change it, how its values are written and what
 //! it does. Parsing, printing, the columns of `list`, the order of `get all` and the reference documentation all read
 //! the two tables, [`DATASET`] and [`POOL`]. Properties of ZFS that are not here yet are known by name ([`absent`]), so
-//! that a request for one is refused with a reason instead of called unknown.
+//! that a request for one is refused with a reason instead of called unknown. The features of a pool, `feature@name`, are
+//! those that this program knows: none yet.
 //!
 //! Values are stored, compared and sent as *canonical text*: sizes as exact bytes, dates as seconds, ratios as `1.50`.
 //! [`parse_value`] makes it from what a user wrote and [`Syntax::print`] makes what a user reads. The typed settings
@@ -23,6 +24,8 @@ mod syntax;
 
 use std::fmt;
 
+use ::pool::format::label::KNOWN_FEATURES;
+
 pub use self::absent::reason_for_absence;
 pub use self::dataset::DATASET;
 pub use self::definition::{Align, Definition, Kinds, Nature};
@@ -30,6 +33,9 @@ pub use self::error::PropertyError;
 pub use self::pool::POOL;
 pub use self::source::Source;
 pub use self::syntax::{Precision, Syntax};
+
+/// What the names of properties begin with that tell what was written since a snapshot.
+const WRITTEN_SINCE: &str = "written@";
 
 /// The longest value of a user property, in bytes.
 pub const MAX_USER_VALUE: usize = 8192;
@@ -46,11 +52,16 @@ pub enum Property {
     User(String),
     /// A pool's feature, `feature@name`: read-only here.
     Feature(String),
+    /// What was written since a snapshot, `written@snapshot`: computed.
+    Written(String),
 }
 
 impl Property {
     /// Finds a property of data sets, snapshots and bookmarks by its name or alias.
     pub fn of_dataset(name: &str) -> Result<Property, PropertyError> {
+        if name.strip_prefix(WRITTEN_SINCE).is_some_and(|snapshot| !snapshot.is_empty()) {
+            return Ok(Property::Written(name.to_owned()));
+        }
         if name.contains(':') {
             return check_user_name(name).map(|()| Property::User(name.to_owned()));
         }
@@ -60,7 +71,7 @@ impl Property {
     /// Finds a property of pools by its name or alias.
     pub fn of_pool(name: &str) -> Result<Property, PropertyError> {
         match name.strip_prefix("feature@") {
-            Some(feature) if !feature.is_empty() => Ok(Property::Feature(name.to_owned())),
+            Some(feature) if KNOWN_FEATURES.contains(&feature) => Ok(Property::Feature(name.to_owned())),
             _ => find(POOL, name),
         }
     }
@@ -69,7 +80,15 @@ impl Property {
     pub fn name(&self) -> &str {
         match self {
             Property::Native(definition) => definition.name,
-            Property::User(name) | Property::Feature(name) => name,
+            Property::User(name) | Property::Feature(name) | Property::Written(name) => name,
+        }
+    }
+
+    /// The snapshot since which it tells what was written: a short name, or a full one.
+    pub fn written_since(&self) -> Option<&str> {
+        match self {
+            Property::Written(name) => name.strip_prefix(WRITTEN_SINCE),
+            _ => None,
         }
     }
 
@@ -77,7 +96,7 @@ impl Property {
     pub fn column(&self) -> String {
         match self {
             Property::Native(definition) => definition.column.to_owned(),
-            Property::User(name) | Property::Feature(name) => name.to_ascii_uppercase(),
+            Property::User(name) | Property::Feature(name) | Property::Written(name) => name.to_ascii_uppercase(),
         }
     }
 
@@ -86,6 +105,7 @@ impl Property {
         match self {
             Property::Native(definition) => definition.align(),
             Property::User(_) | Property::Feature(_) => Align::Left,
+            Property::Written(_) => Align::Right,
         }
     }
 
@@ -94,6 +114,7 @@ impl Property {
         match self {
             Property::Native(definition) => definition.syntax,
             Property::User(_) | Property::Feature(_) => Syntax::Text { longest: MAX_USER_VALUE },
+            Property::Written(_) => Syntax::Bytes,
         }
     }
 
@@ -102,7 +123,7 @@ impl Property {
         match self {
             Property::Native(definition) => definition.nature == Nature::Inheritable,
             Property::User(_) => true,
-            Property::Feature(_) => false,
+            Property::Feature(_) | Property::Written(_) => false,
         }
     }
 
@@ -110,7 +131,7 @@ impl Property {
     pub fn applies_to(&self, kinds: Kinds) -> bool {
         match self {
             Property::Native(definition) => definition.kinds.intersects(kinds),
-            Property::User(_) => kinds.intersects(Kinds::FILESYSTEM.with(Kinds::SNAPSHOT)),
+            Property::User(_) | Property::Written(_) => kinds.intersects(Kinds::FILESYSTEM.with(Kinds::SNAPSHOT)),
             Property::Feature(_) => kinds.intersects(Kinds::POOL),
         }
     }
@@ -130,7 +151,7 @@ impl Property {
                 Some(character) => Err(PropertyError::Control { name: name.clone(), character }),
                 None => Ok(text.to_owned()),
             },
-            Property::Feature(name) => Err(PropertyError::ReadOnly { name: name.clone() }),
+            Property::Feature(name) | Property::Written(name) => Err(PropertyError::ReadOnly { name: name.clone() }),
         }
     }
 }
@@ -232,7 +253,8 @@ mod tests {
         for (alias, name) in [("alloc", "allocated"), ("cap", "capacity"), ("frag", "fragmentation")] {
             assert_eq!(Property::of_pool(alias).unwrap().name(), name);
         }
-        assert!(matches!(Property::of_pool("feature@inline"), Ok(Property::Feature(_))));
+        assert!(matches!(Property::of_dataset("written@a:b"), Ok(Property::Written(_))));
+        assert_eq!(Property::of_dataset("written@tank@a").unwrap().written_since(), Some("tank@a"));
         assert!(matches!(Property::of_dataset("me:backup"), Ok(Property::User(_))));
     }
 
@@ -243,6 +265,11 @@ mod tests {
         assert!(matches!(canonical("nosuch", "on"), Err(PropertyError::Unknown { .. })));
         assert!(matches!(canonical("Me:x", "on"), Err(PropertyError::UserCharacter { character: 'M', .. })));
         assert!(matches!(canonical("used", "1"), Err(PropertyError::ReadOnly { .. })));
+        assert!(matches!(canonical("written@a", "1"), Err(PropertyError::ReadOnly { .. })));
+        assert!(matches!(canonical("written@", "1"), Err(PropertyError::Unknown { .. })));
+        for feature in ["feature@", "feature@extensible_dataset"] {
+            assert!(matches!(Property::of_pool(feature), Err(PropertyError::Unknown { .. })), "{feature}");
+        }
         let pool = Property::of_pool("ashift").unwrap();
         assert_eq!(pool.parse_value("12", true).unwrap(), "12");
         assert!(matches!(pool.parse_value("12", false), Err(PropertyError::SetOnce { .. })));
@@ -256,6 +283,7 @@ mod tests {
             ("quota", "10G", "10737418240"),
             ("quota", "none", "0"),
             ("xattr", "sa", "on"),
+            ("acltype", "noacl", "off"),
             ("mountpoint", "/srv/data/", "/srv/data"),
             ("mountpoint", "none", "none"),
             ("copies", "2", "2"),
@@ -280,6 +308,9 @@ mod tests {
             ("mountpoint", "/a/../b"),
             ("copies", "4"),
             ("readonly", "yes"),
+            ("xattr", "off"),
+            ("acltype", "posix"),
+            ("acltype", "nfsv4"),
             ("canmount", ""),
         ] {
             let error = canonical(name, text).unwrap_err();

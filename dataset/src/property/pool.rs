@@ -30,7 +30,12 @@ pub static POOL: &[Definition] = &[
     computed("altroot", "ALTROOT", Syntax::Word, "Always '-': mount points are not put under another directory."),
     computed("health", "HEALTH", Syntax::Word, "Whether all devices answer and nothing is damaged: ONLINE if so."),
     computed("guid", "GUID", Syntax::Identifier, "The number that identifies it."),
-    computed("version", "VERSION", Syntax::Word, "Always '-': features are enabled one by one."),
+    computed(
+        "version",
+        "VERSION",
+        Syntax::Word,
+        "Always '-': pools name the features they need, feature@NAME; there are none yet.",
+    ),
     computed("dedupratio", "DEDUP", Syntax::Ratio, "Always 1.00: nothing is deduplicated."),
     computed("free", "FREE", Syntax::Bytes, "The space that is not allocated."),
     computed("allocated", "ALLOC", Syntax::Bytes, "The space that is allocated."),

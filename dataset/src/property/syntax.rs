@@ -13,8 +13,10 @@ pub enum Syntax {
     Choice(&'static [&'static str]),
     /// What to do when a device fails.
     FailMode,
-    /// `on` or `off`; for old scripts the word `sa` means `on`.
-    OnOffSa,
+    /// `on`, for which old scripts say `sa`: extended attributes cannot be turned off yet.
+    Xattr,
+    /// `off`: there are no ACLs yet.
+    AclType,
     /// A way to compress.
     Compression,
     /// A way to check.
@@ -80,10 +82,16 @@ impl Syntax {
                 "panic" => Err(format!("must be one of {self}; panic would lose what waits to be written")),
                 _ => Err(format!("must be one of {self}")),
             },
-            Syntax::OnOffSa => match text {
+            Syntax::Xattr => match text {
                 "on" | "sa" => Ok("on".to_owned()),
-                "off" => Ok("off".to_owned()),
+                "off" => Err("is not there yet: extended attributes cannot be turned off".to_owned()),
+                "dir" => Err("is not there: extended attributes are stored with their file".to_owned()),
                 _ => Err(format!("must be one of {self}")),
+            },
+            Syntax::AclType => match text {
+                "off" | "noacl" => Ok("off".to_owned()),
+                "posix" | "posixacl" | "nfsv4" => Err("is not there yet: permissions are those of the mode".to_owned()),
+                _ => Err(format!("must be {self}")),
             },
             Syntax::Compression => parse_setting::<Compression>(text),
             Syntax::Checksum => parse_setting::<Checksum>(text),
@@ -162,7 +170,8 @@ impl fmt::Display for Syntax {
         match self {
             Syntax::Choice(words) => f.write_str(&words.join(" | ")),
             Syntax::FailMode => f.write_str("wait | continue"),
-            Syntax::OnOffSa => f.write_str("on | off"),
+            Syntax::Xattr => f.write_str("on | sa"),
+            Syntax::AclType => f.write_str("off"),
             Syntax::Compression => f.write_str(Compression::VALUES),
             Syntax::Checksum => f.write_str(Checksum::VALUES),
             Syntax::PowerOfTwo { least, most } => {

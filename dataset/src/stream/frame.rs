@@ -47,12 +47,13 @@ pub(super) enum Kind {
     Finish = 6,
     Index = 7,
     Trailer = 8,
+    Census = 9,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
-        use Kind::{Begin, Block, End, Finish, Index, Range, Start, Trailer};
-        [Start, Begin, Range, Block, End, Finish, Index, Trailer].into_iter().find(|kind| *kind as u8 == code)
+        use Kind::{Begin, Block, Census, End, Finish, Index, Range, Start, Trailer};
+        [Start, Begin, Range, Block, End, Finish, Index, Trailer, Census].into_iter().find(|kind| *kind as u8 == code)
     }
 
     fn longest(self) -> usize {

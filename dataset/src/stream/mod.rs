@@ -11,6 +11,7 @@
 //! verify   reads it as receiving does, without a pool
 //! crew     threads that read, or verify, ahead         parser    which record may follow which
 //! records  what a stream is                            range     what stands in a range of keys
+//! census   what the sender of a replication has
 //! index    where in the file what lies                 frame     records on the wire: bounded and chained
 //! ```
 //!
@@ -24,6 +25,7 @@
 //! data sets, who join in through [`Source`] and [`Landing`].
 
 mod apply;
+mod census;
 mod crew;
 mod error;
 mod frame;
@@ -36,6 +38,7 @@ mod send;
 mod steps;
 mod verify;
 
+pub use census::{Census, Counted};
 pub use error::{Error, Result};
 pub use receive::{Ground, Landing, Received, receive};
 pub use records::{Base, Begin, Start, Totals};

@@ -1,7 +1,7 @@
 //! The grammar of a stream: which record may follow which, and what each must be.
 //!
 //! ```text
-//! package  = START stream* FINISH INDEX+ TRAILER
+//! package  = START CENSUS* stream* FINISH INDEX+ TRAILER
 //! stream   = BEGIN (RANGE BLOCK*)* END
 //! ```
 //!
@@ -16,6 +16,7 @@ use pool::{
 };
 
 use super::{
+    census::MOST_RECORDS,
     error::Result,
     frame::{Frame, FrameReader, Kind, Place, SUM},
     index::{Index, Trailer},
@@ -83,6 +84,8 @@ pub(super) struct Parser<'a> {
     frames: FrameReader<'a>,
     start: Start,
     begun: u64,
+    /// How many records of the census came.
+    counted: usize,
     index: Index,
     state: State,
 }
@@ -96,7 +99,7 @@ impl<'a> Parser<'a> {
             return Err(frame.place.damaged("it stands where a package starts"));
         }
         let start = Start::decode(&frame.payload).map_err(frame.place.malformed())?;
-        Ok(Parser { frames, start, begun: 0, index: Index::default(), state: State::Between })
+        Ok(Parser { frames, start, begun: 0, counted: 0, index: Index::default(), state: State::Between })
     }
 
     /// What the package is.
@@ -112,7 +115,7 @@ impl<'a> Parser<'a> {
     /// The next event. Nothing comes after [`Event::Finish`].
     pub(super) fn next(&mut self) -> Result<Event> {
         assert!(!matches!(self.state, State::Finished), "a package ends once");
-        let frame = self.frames.next()?;
+        let frame = self.past_census()?;
         let place = frame.place;
         match (frame.kind, &mut self.state) {
             (Kind::Begin, State::Between) if self.begun < self.start.streams => self.begin(&frame),
@@ -131,6 +134,19 @@ impl<'a> Parser<'a> {
                 Ok(Event::End(totals))
             }
             (kind, _) => Err(place.damaged(format!("a record of kind {kind:?} must not stand here"))),
+        }
+    }
+
+    /// The next record that is not of the census, which stands before the first stream.
+    fn past_census(&mut self) -> Result<Frame> {
+        loop {
+            let frame = self.frames.next()?;
+            if frame.kind != Kind::Census || self.begun > 0 || self.counted == MOST_RECORDS {
+                return Ok(frame);
+            }
+            self.counted += 1;
+            let census = self.start.census.get_or_insert_default();
+            census.extend(&frame.payload).map_err(frame.place.malformed())?;
         }
     }
 

@@ -13,7 +13,7 @@
 //!
 //! Data are verified on several threads while this one reads on and applies in order; how far it reads ahead is bounded.
 
-use std::{io::Read, sync::Arc};
+use std::{io::Read, ops, sync::Arc};
 
 use pool::txg::Head;
 
@@ -42,12 +42,12 @@ pub trait Landing {
     /// If it does not fit what is there.
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>, Self::Error>;
 
-    /// The stream that began last is whole and verified, and all of it (`totals` says how much) is in the tree: makes it visible, in one
+    /// The stream that began last is whole and verified, and all of its `bytes` are in the tree: makes it visible, in one
     /// transaction group, and returns when that is committed.
     ///
     /// # Errors
     /// If it cannot be committed, or no longer fits.
-    fn finish(&mut self, begin: &Begin, totals: &Totals) -> Result<(), Self::Error>;
+    fn finish(&mut self, begin: &Begin, bytes: u64) -> Result<(), Self::Error>;
 
     /// Nothing comes of the stream that began last: drops its tree.
     fn abandon(&mut self);
@@ -108,15 +108,18 @@ struct Open {
     ground: Option<Ground>,
     steps: Steps,
     totals: Totals,
+    /// Where in the package it starts and ends.
+    place: ops::Range<u64>,
 }
 
 impl<L: Landing> Receiving<'_, L> {
     fn run(&mut self, parser: &mut Parser<'_>, progress: &mut dyn FnMut(u64)) -> Result<Received, L::Error> {
         loop {
+            let before = parser.offset();
             match parser.next()? {
                 Event::Begin(begin) => {
                     self.finish()?;
-                    self.begin(parser.start(), begin)?;
+                    self.begin(parser.start(), begin, before)?;
                 }
                 Event::Range(place, range) => self.open().steps.range(place, range),
                 Event::Block(data) => {
@@ -125,6 +128,7 @@ impl<L: Landing> Receiving<'_, L> {
                 }
                 Event::End(totals) => {
                     self.open().totals = totals;
+                    self.open().place.end = parser.offset();
                     self.open().drain(0)?;
                 }
                 Event::Finish => {
@@ -145,9 +149,9 @@ impl<L: Landing> Receiving<'_, L> {
         self.open.as_mut().expect("the grammar has these records only in streams")
     }
 
-    fn begin(&mut self, start: &Start, begin: Begin) -> Result<(), L::Error> {
+    fn begin(&mut self, start: &Start, begin: Begin, at: u64) -> Result<(), L::Error> {
         let ground = self.landing.begin(start, &begin)?;
-        self.open = Some(Open { begin, ground, steps: Steps::default(), totals: Totals::default() });
+        self.open = Some(Open { begin, ground, steps: Steps::default(), totals: Totals::default(), place: at..at });
         Ok(())
     }
 
@@ -155,7 +159,7 @@ impl<L: Landing> Receiving<'_, L> {
     fn finish(&mut self) -> Result<(), L::Error> {
         let Some(open) = &self.open else { return Ok(()) };
         if open.ground.is_some() {
-            self.landing.finish(&open.begin, &open.totals)?;
+            self.landing.finish(&open.begin, open.place.end - open.place.start)?;
             self.received.streams += 1;
         }
         self.received.totals += open.totals;

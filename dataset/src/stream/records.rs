@@ -11,7 +11,10 @@ use pool::{
     units::{Guid, Txg},
 };
 
-use super::range::{BlockInfo, Range};
+use super::{
+    census::Census,
+    range::{BlockInfo, Range},
+};
 
 /// The first record: what the package is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub struct Start {
     pub replicate: bool,
     /// How many streams follow; at least one.
     pub streams: u64,
+    /// What the sender has, if the package says so, in records of its own.
+    pub census: Option<Census>,
 }
 
 /// What an increment is made from.
@@ -94,7 +99,7 @@ impl Start {
             return malformed("flags of a package");
         }
         let root = name(&mut reader, "name of a package")?;
-        let start = Start { root, replicate: flags & REPLICATE != 0, streams: reader.varint(WHAT)? };
+        let start = Start { root, replicate: flags & REPLICATE != 0, streams: reader.varint(WHAT)?, census: None };
         reader.finish(WHAT)?;
         if start.streams == 0 { malformed("number of streams") } else { Ok(start) }
     }
@@ -265,7 +270,7 @@ mod tests {
 
         #[test]
         fn starts_and_ends_round_trip(root in "[a-z]{1,9}", replicate: bool, counts: [u64; 5]) {
-            let start = Start { root, replicate, streams: counts[0].max(1) };
+            let start = Start { root, replicate, streams: counts[0].max(1), census: None };
             prop_assert_eq!(Start::decode(&start.encode()), Ok(start));
             let [ranges, items, blocks, stored, logical] = counts;
             let totals = Totals { ranges, items, blocks, stored, logical };

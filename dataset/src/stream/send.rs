@@ -27,6 +27,7 @@ use pool::{
 };
 
 use super::{
+    census::Census,
     crew::{Crew, Ticket},
     error::Result,
     frame::{FrameWriter, Kind, SUM},
@@ -56,6 +57,8 @@ pub struct Package {
     pub root: String,
     /// Whether everything below it is sent too.
     pub replicate: bool,
+    /// What the sender has altogether, if receivers are to know. It is left out if it is too long.
+    pub census: Option<Census>,
     /// The snapshots; at least one.
     pub sources: Vec<Source>,
 }
@@ -103,8 +106,11 @@ pub fn send(
         progress,
     };
     let streams = package.sources.len() as u64;
-    let start = Start { root: package.root.clone(), replicate: package.replicate, streams };
+    let start = Start { root: package.root.clone(), replicate: package.replicate, streams, census: None };
     sending.frames.put(Kind::Start, &start.encode())?;
+    for payload in package.census.as_ref().and_then(Census::encode).unwrap_or_default() {
+        sending.frames.put(Kind::Census, &payload)?;
+    }
     let mut all = Totals::default();
     for source in &package.sources {
         all += sending.stream(source)?;

@@ -58,7 +58,7 @@ impl Landing for Nowhere {
         Ok(None)
     }
 
-    fn finish(&mut self, _: &Begin, _: &Totals) -> Result<()> {
+    fn finish(&mut self, _: &Begin, _: u64) -> Result<()> {
         Ok(())
     }
 

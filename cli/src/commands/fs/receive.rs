@@ -15,16 +15,22 @@ use crate::protocol::{ReceiveNaming, ReceiveSpec, ReceivedRecord, Request, Respo
 /// Arguments of `fs receive`.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "A stream is received whole or not at all: a damaged or cut one leaves nothing behind.
+#[command(
+    after_help = "A snapshot is received whole or not at all: a damaged or cut stream leaves nothing of the one it breaks in.
+Of a package with several, those before that one have been received, and are named.
+
+With -F, a replicated increment (fs send -R -i or -I) destroys data sets and snapshots that the sender does not have
+any more, and later snapshots than the increment's base go.
 
 Examples:
   fs receive backup/home < home.stream
-  fs receive -F backup/home < increment      drop local changes first
+  fs receive -F backup/home < increment      drop local changes and later snapshots first
   fs receive -d backup < home.stream         as backup/home
   fs receive -u -o readonly=on -x mountpoint backup/home < home.stream
-  fs receive -nv backup/home < home.stream   only say what is in it")]
+  fs receive -nv backup/home < home.stream   only say what is in it"
+)]
 pub struct Arguments {
-    /// Drop what was changed since the newest snapshot; replicating, what the sender does not have
+    /// Go back to the increment's base; replicating, destroy what the sender does not have
     #[arg(short = 'F')]
     force: bool,
     /// Receive nothing, only say what would be

@@ -30,7 +30,7 @@ pub struct Arguments {
     force: bool,
     /// The old name
     from: String,
-    /// The new name; of a snapshot, '@NAME' is enough
+    /// The new name; of a snapshot, '@NAME' or 'NAME' is enough
     to: String,
 }
 
@@ -56,10 +56,11 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 /// Both names, found to fit each other.
 fn names(from: &str, to: &str) -> Result<(Name, Name), Failure> {
     let old: Name = name("rename", from)?;
-    let short_form = to.starts_with('@');
-    let new: Name = match short_form {
-        true => name("rename to", &format!("{}{to}", old.dataset()))?,
-        false => name("rename to", to)?,
+    let new: Name = match &old {
+        _ if to.starts_with('@') => name("rename to", &format!("{}{to}", old.dataset()))?,
+        // No file system has such a name, and no snapshot a longer one.
+        Name::Snapshot(_) if !to.contains(['@', '/', '#']) => name("rename to", &format!("{}@{to}", old.dataset()))?,
+        _ => name("rename to", to)?,
     };
     let refuse = |why: &str| Err(Failure::cannot("rename", from, why));
     match (&old, &new) {
@@ -85,7 +86,9 @@ mod tests {
     fn names_must_fit_each_other() {
         let renamed = |from, to| names(from, to).map(|(_, to)| to.to_string()).map_err(|failure| failure.message);
         assert_eq!(renamed("tank/a", "tank/b/c").as_deref(), Ok("tank/b/c"));
-        assert_eq!(renamed("tank/a@x", "@y").as_deref(), Ok("tank/a@y"));
+        for short in ["@y", "y", "tank/a@y"] {
+            assert_eq!(renamed("tank/a@x", short).as_deref(), Ok("tank/a@y"));
+        }
         for (from, to) in [
             ("tank/a", "tank/a/b"),
             ("tank/a", "pond/a"),

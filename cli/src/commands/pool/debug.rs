@@ -11,20 +11,22 @@ use super::import::selector;
 use crate::args::common::{absolute, location, name};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::output::json::output_version;
 use crate::protocol::{Inspect, InspectPart, PoolSelector};
 
 /// Arguments of `pool debug`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Nothing is changed. What is damaged is said to be, and what lies behind it is read all the same where it can be. The
-formats are in pool/FORMAT.md and dataset/FORMAT.md of the source.
+formats are in pool/FORMAT.md and dataset/FORMAT.md of the source. The first object of -j says which version of the output
+follows.
 
 Examples:
   pool debug label /srv/tank.img             also while it is in use
   pool debug uberblocks /srv/tank.img | grep txg
   pool debug catalogue -d /srv tank
   pool debug file -d /srv tank/home:/ann/notes
-  pool debug tree -d /srv -T 1234 -j tank/home | jq .key"
+  pool debug tree -d /srv -T 1234 -j tank/home | jq 'select(.key).key'"
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -124,8 +126,15 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         }
     };
     let Context { executor, console, .. } = context;
+    let mut begun = !json;
     let render = if json { encode } else { render };
-    executor.inspect(&what, &mut |item| console.output.write_all(render(&item).as_bytes()))?;
+    executor.inspect(&what, &mut |item| {
+        if !begun {
+            begun = true;
+            console.output.write_all(format!("{}\n", output_version("pool debug")).as_bytes())?;
+        }
+        console.output.write_all(render(&item).as_bytes())
+    })?;
     Ok(Exit::Done)
 }
 

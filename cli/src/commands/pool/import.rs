@@ -48,7 +48,7 @@ pub struct Arguments {
     /// With -F: go back to the state of this transaction group
     #[arg(short = 'T', value_name = "TXG", requires = "rewind")]
     txg: Option<u64>,
-    /// Set a property of the pool for as long as it is imported: readonly=on
+    /// Set a property of the pool; readonly=on holds for as long as it is imported
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     properties: Vec<(String, String)>,
     /// Print JSON: without a pool, or with -F -n

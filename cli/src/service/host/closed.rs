@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, units::Txg};
 
-use super::{find_one, import::devices_now, on_or_off};
+use super::{
+    find_one,
+    import::{check_assignments, devices_now},
+    on_or_off,
+};
 use crate::{
     context::unexpected_answer,
     execute::{Job, OrRefused, check, devices, inspect, rewind},
@@ -22,6 +26,7 @@ impl Client {
         let (Some(which), Some(rewind)) = (&import.which, import.rewind) else {
             return Err(Failure::usage("only one pool at a time can go back: name it"));
         };
+        check_assignments(import)?;
         let (name, paths) = self.closed_pool(which, import)?;
         let writes = !rewind.dry_run && on_or_off(&import.assignments, "readonly") != Some(true);
         let lock = self.lock(&name)?;

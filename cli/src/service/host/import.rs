@@ -1,6 +1,9 @@
 //! How pools come to this machine: what is found on devices, and what is known and not served, is imported.
 
-use dataset::name::DatasetName;
+use dataset::{
+    name::DatasetName,
+    property::{self, Nature, POOL},
+};
 
 use super::{altroot, find_one, leave::detach_dead_mounts, on_or_off};
 use crate::{
@@ -9,7 +12,7 @@ use crate::{
         devices::{self, Found},
     },
     failure::Failure,
-    protocol::{HostResponse, ImportPool, PathBytes},
+    protocol::{Assignment, HostResponse, ImportPool, PathBytes, PoolSelector},
     service::{
         client::Client,
         registry::{DevicePath, KnownPool},
@@ -30,6 +33,7 @@ impl Client {
     }
 
     pub(super) fn import(&mut self, import: &ImportPool) -> Result<Vec<String>, Failure> {
+        check_assignments(import)?;
         match &import.which {
             None => self.import_all(import),
             Some(which) => match self.find_known(which)? {
@@ -85,10 +89,13 @@ impl Client {
             ..known.clone()
         };
         self.registry.put(&known)?;
-        if import.force {
+        if import.force || to_keep(import).next().is_some() {
             // The service that is started then finds it to be this host's.
             let _lock = self.lock(known.name.as_str())?;
-            OpenPool::open(&known, &Opening { force: true, ..Opening::default() })?.close()?;
+            let pool = OpenPool::open(&known, &Opening { force: import.force, ..Opening::default() })?;
+            let kept = keep(&pool, import);
+            pool.close()?;
+            kept?;
         } else if self.can_mount().is_err() {
             // Whether the pool can be opened is to be known now.
             self.open(known.clone())?;
@@ -122,7 +129,9 @@ impl Client {
         let opening = Opening { force: import.force, rename: import.new_name.is_some(), mounting: false };
         let pool = OpenPool::open(&known, &opening)?;
         pool.record(&self.command);
+        let kept = keep(&pool, import);
         pool.close()?;
+        kept?;
         drop(lock);
         self.registry.put(&known)?;
         self.bring_up(&known).or_else(|failure| self.forget_unserved(&known, failure))?;
@@ -137,6 +146,40 @@ impl Client {
         }
         Err(failure)
     }
+}
+
+/// What holds for as long as a pool is imported, and is not kept in it.
+const OF_THE_IMPORT: &[&str] = &["readonly", "altroot"];
+
+/// The properties to set in the pool itself.
+fn to_keep(import: &ImportPool) -> impl Iterator<Item = &Assignment> {
+    import.assignments.iter().filter(|given| !OF_THE_IMPORT.contains(&given.name.as_str()))
+}
+
+fn keep(pool: &OpenPool, import: &ImportPool) -> Result<(), Failure> {
+    let assignments: Vec<Assignment> = to_keep(import).cloned().collect();
+    if assignments.is_empty() { Ok(()) } else { pool.set_pool(&assignments) }
+}
+
+/// Refuses a property that an import cannot set.
+pub(super) fn check_assignments(import: &ImportPool) -> Result<(), Failure> {
+    let read_only = on_or_off(&import.assignments, "readonly") == Some(true);
+    let name = match &import.which {
+        Some(PoolSelector::Name(name)) => name.clone(),
+        Some(PoolSelector::Guid(guid)) => guid.to_string(),
+        None => "all".to_owned(),
+    };
+    for given in to_keep(import) {
+        let refused = |why: String| Err(Failure::cannot("import", &name, why));
+        let settable = property::definition(POOL, &given.name).is_some_and(|d| d.nature == Nature::Settable);
+        if !settable {
+            return refused(format!("property '{}' cannot be set by an import", given.name));
+        }
+        if read_only {
+            return refused(format!("property '{}' cannot be set in a pool that is imported read-only", given.name));
+        }
+    }
+    Ok(())
 }
 
 /// The older state that a pool is imported at, to be read only.

@@ -8,12 +8,13 @@ use pool::{format::pointer::BlockPointer, units::Guid};
 use crate::{
     admin::{
         datasets::Datasets,
+        destroy,
         error::{Error, Result},
         resolve::{self, Names},
         send::LAYOUT,
     },
     catalogue::{DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, snapshot_key},
-    lineage::{arrival, branch, dataset},
+    lineage::{arrival, branch, dataset, snapshot},
     name::SnapshotName,
     stream::Begin,
 };
@@ -122,28 +123,44 @@ impl Judge {
     }
 
     fn plan_next(&self, tx: &Transaction<'_>, target: u64, base: Guid) -> Result<Plan> {
-        let row: DatasetRow = tx.row(dataset_key(target))?;
-        let newest = match row.newest {
-            0 => None,
-            newest => Some(tx.row::<SnapshotRow>(snapshot_key(newest))?).filter(|newest| newest.dataset == target),
+        let Some(newest) = snapshot::line(tx, target)?.pop() else {
+            let problem = "it is an increment, and there is no snapshot here".into();
+            return self.refuse(problem, "receive a full stream");
         };
-        match newest {
-            Some(newest) if newest.guid == base => {}
-            Some(newest) => {
-                let problem = format!("it is an increment, and not from the newest snapshot here, @{}", newest.name);
-                return self.refuse(problem, "roll back to the increment's base, or receive the increments in between");
-            }
-            None => {
-                return self
-                    .refuse("it is an increment, and there is no snapshot here".into(), "receive a full stream");
-            }
+        let Some(base) = arrival::snapshot_with(tx, target, base)? else {
+            let newest: SnapshotRow = tx.row(snapshot_key(newest))?;
+            let problem =
+                format!("it is an increment from a snapshot that is not here; the newest one is @{}", newest.name);
+            return self.refuse(problem, "receive the increments in between, or a full stream under another name");
+        };
+        let later = later(tx, target, base)?;
+        if !self.force && base != newest {
+            let newest: SnapshotRow = tx.row(snapshot_key(newest))?;
+            let problem = format!("it is an increment, and not from the newest snapshot here, @{}", newest.name);
+            return self.refuse(problem, "use -F to destroy what is later than the increment's base");
         }
         if !self.force && self.is_modified(tx, target)? {
             let problem = "the data set was modified since its newest snapshot".into();
             return self.refuse(problem, "roll it back to that, or use -F to do so on receiving");
         }
-        self.vacant(tx, target)?;
-        Ok(Plan::Continue { target, base: row.newest })
+        for id in &later {
+            match destroy::check_free(tx, &self.names, *id) {
+                Err(error @ (Error::Held { .. } | Error::HasClones { .. })) => {
+                    let problem = format!("a snapshot that is later than the increment's base has to go: {error}");
+                    return self.refuse(problem, "release the holds, and destroy or promote the clones");
+                }
+                other => other?,
+            }
+        }
+        self.vacant(tx, target, &later)?;
+        Ok(Plan::Continue { target, base })
+    }
+
+    /// The names of the snapshots that a plan destroys.
+    pub(super) fn doomed(&self, tx: &Transaction<'_>, plan: Plan) -> Result<Vec<String>> {
+        let Plan::Continue { target, base } = plan else { return Ok(Vec::new()) };
+        let names = later(tx, target, base)?.into_iter().map(|id| Ok(self.names.of_snapshot(tx, id)?.to_string()));
+        names.collect()
     }
 
     fn plan_overwrite(&self, tx: &Transaction<'_>, target: u64) -> Result<Plan> {
@@ -158,10 +175,10 @@ impl Judge {
         Ok(Plan::Overwrite { target })
     }
 
-    fn vacant(&self, tx: &Transaction<'_>, target: u64) -> Result<()> {
+    fn vacant(&self, tx: &Transaction<'_>, target: u64, doomed: &[u64]) -> Result<()> {
         match dataset::snapshot_named(tx, target, self.name.snapshot())? {
-            Some(_) => Err(Error::exists("snapshot", &self.name)),
-            None => Ok(()),
+            Some(id) if !doomed.contains(&id) => Err(Error::exists("snapshot", &self.name)),
+            _ => Ok(()),
         }
     }
 
@@ -178,7 +195,10 @@ impl Judge {
                 arrival::show(tx, hidden, self.names.parent(tx, &name, "received")?, name.leaf())?;
                 hidden
             }
-            Plan::Continue { target, .. } => {
+            Plan::Continue { target, base } => {
+                for id in later(tx, target, base)?.into_iter().rev() {
+                    snapshot::destroy(tx, id)?;
+                }
                 if arrival::is_modified(tx, target)? {
                     branch::roll_back(tx, target)?;
                 }
@@ -199,6 +219,12 @@ impl Judge {
     fn refuse<T>(&self, problem: String, remedy: &'static str) -> Result<T> {
         Err(Error::NotReceived { name: self.name.to_string(), problem, remedy })
     }
+}
+
+/// The snapshots of a data set after `base`, which is one, oldest first.
+fn later(tx: &Transaction<'_>, dataset: u64, base: u64) -> Result<Vec<u64>> {
+    let line = snapshot::line(tx, dataset)?;
+    Ok(line.into_iter().skip_while(|id| *id != base).skip(1).collect())
 }
 
 /// The snapshot with this guid, wherever in the pool it is.

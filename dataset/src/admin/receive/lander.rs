@@ -1,11 +1,13 @@
 //! Landing the streams of one package: each begins as a hidden data set, and ends as a snapshot, or leaves nothing.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use pool::{env::Nanos, error::Error as PoolError};
 
 use super::{
     Arrived, ArrivedSnapshot, Naming, ReceiveRequest,
+    census::{Departed, Sender, Tree},
+    follow::Follow,
     judge::{Judge, Plan},
 };
 use crate::{
@@ -14,14 +16,13 @@ use crate::{
         datasets::Datasets,
         destroy::DestroyRequest,
         error::{Error, Result},
-        limits,
-        property::{self, Assignment},
+        limits, property,
     },
-    catalogue::{Transaction, Value, kind},
+    catalogue::Transaction,
     lineage::arrival,
     name::{DatasetName, SnapshotName},
     property::Property,
-    stream::{Begin, Ground, Landing, Start, Totals},
+    stream::{Begin, Ground, Landing, Start},
 };
 
 /// Lands the streams of one package.
@@ -31,6 +32,10 @@ pub(super) struct Lander<'a> {
     current: Option<Current>,
     /// What was created above the data sets in the package, the topmost first.
     parents: Vec<DatasetName>,
+    /// What the sender has, if the package says so.
+    sender: Option<Arc<Sender>>,
+    /// Told before data sets are destroyed or renamed, or snapshots destroyed.
+    leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
     /// What has arrived until now.
     pub(super) arrived: Arrived,
 }
@@ -58,6 +63,9 @@ impl Landing for Lander<'_> {
             let request = CreateRequest { name: parent, parents, properties: Vec::new(), owner };
             self.parents.extend(self.datasets.create(request)?);
         }
+        if start.replicate {
+            self.be_as_sender(start, begin, &snapshot.dataset())?;
+        }
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
@@ -73,7 +81,7 @@ impl Landing for Lander<'_> {
         Ok(Some(Ground { head: engine.open_head(hidden, Some((root, level))), copies }))
     }
 
-    fn finish(&mut self, begin: &Begin, totals: &Totals) -> Result<()> {
+    fn finish(&mut self, begin: &Begin, bytes: u64) -> Result<()> {
         let Some(Current { hidden, snapshot, started }) = &self.current else {
             unreachable!("a stream ends after it began")
         };
@@ -87,6 +95,10 @@ impl Landing for Lander<'_> {
         judge.look(self.datasets)?;
         let (own, exclude) = (self.request.properties.clone(), self.request.exclude.clone());
         let engine = self.datasets.engine().clone();
+        let doomed = self.datasets.read(|tx| judge.doomed(tx, judge.plan(tx)?))?;
+        if !doomed.is_empty() {
+            (self.leaving)(&doomed)?;
+        }
         let target = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
@@ -103,9 +115,10 @@ impl Landing for Lander<'_> {
         drop(quiet);
         self.current = None;
         self.arrived.replaced.extend(target);
+        self.arrived.destroyed.extend(doomed);
         let sent = begin.dataset.parse::<DatasetName>()?.snapshot(&begin.snapshot)?;
         let (incremental, time) = (begin.base.is_some(), self.datasets.now() - started);
-        self.arrived.snapshots.push(ArrivedSnapshot { sent, name, incremental, totals: *totals, time });
+        self.arrived.snapshots.push(ArrivedSnapshot { sent, name, incremental, bytes, time });
         Ok(())
     }
 
@@ -120,8 +133,52 @@ impl Landing for Lander<'_> {
 }
 
 impl<'a> Lander<'a> {
-    pub(super) fn new(datasets: &'a Arc<Datasets>, request: ReceiveRequest) -> Lander<'a> {
-        Lander { datasets, request, current: None, parents: Vec::new(), arrived: Arrived::default() }
+    pub(super) fn new(
+        datasets: &'a Arc<Datasets>,
+        request: ReceiveRequest,
+        leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
+    ) -> Lander<'a> {
+        let (parents, arrived) = (Vec::new(), Arrived::default());
+        Lander { datasets, request, current: None, parents, sender: None, leaving, arrived }
+    }
+
+    /// Does what was done at the sender besides: before the first stream all that is to be destroyed, if that is wanted,
+    /// and before each the renaming of its data set.
+    fn be_as_sender(&mut self, start: &Start, begin: &Begin, place: &DatasetName) -> Result<()> {
+        let (names, top) = (self.datasets.names(), self.request.top(start)?);
+        if let (None, Some(census)) = (&self.sender, &start.census) {
+            let sender = Arc::new(Sender::new(census));
+            self.sender = Some(sender.clone());
+            let tree = Tree { sender, names: names.clone(), top: top.clone(), sent: start.root.parse()? };
+            if self.request.force {
+                self.run_apart(&top, move |tx, mounted| tree.reconcile(tx, mounted))?;
+            }
+        }
+        let (sender, place, begin, highest) = (self.sender.clone(), place.clone(), begin.clone(), top.clone());
+        self.run_apart(&top, move |tx, mounted| {
+            let sender = sender.as_deref();
+            Follow { names: &names, sender, top: &highest, place: &place, begin: &begin }.run(tx, mounted)
+        })
+    }
+
+    /// Runs a request after what it destroys or renames was left by those who use it, if it is anything at all.
+    fn run_apart<F>(&mut self, top: &DatasetName, mut request: F) -> Result<()>
+    where
+        F: FnMut(&mut Transaction<'_>, &BTreeSet<u64>) -> Result<Departed> + Send + 'static,
+    {
+        let departing = self.datasets.dry_run(|tx| request(tx, &BTreeSet::new())).map_err(|error| stays(top, error))?;
+        let doomed = [departing.destroyed, departing.renamed].concat();
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        (self.leaving)(&doomed)?;
+        let mounted = self.datasets.mounted();
+        let open = self.datasets.open_among(&doomed)?;
+        // Nothing may be written to what goes: nobody would know of it.
+        let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
+        let departed = self.datasets.run(move |tx| request(tx, &mounted))?;
+        self.arrived.destroyed.extend(departed.destroyed);
+        Ok(())
     }
 
     /// Destroys what was created above data sets that did not come, the lowest first. One that something has come below,
@@ -166,8 +223,19 @@ impl<'a> Lander<'a> {
     }
 }
 
-/// Keeps the properties that came with a stream, as received. One that this program does not know, or a limit that
-/// cannot be kept here, is left out: the data are worth more.
+/// Why something cannot go that the sender does not have any more.
+fn stays(top: &DatasetName, error: Error) -> Error {
+    match error {
+        error @ (Error::Held { .. } | Error::HasClones { .. }) => Error::NotReceived {
+            name: top.to_string(),
+            problem: format!("the sender does not have it any more, and it cannot be destroyed: {error}"),
+            remedy: "release the holds, and destroy or promote the clones",
+        },
+        other => other,
+    }
+}
+
+/// Keeps the properties that came with a stream, as received. One that this program does not know is left out.
 fn take_properties(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64, exclude: &[String], room: u64) -> Result<()> {
     for (name, value) in judge.begin.properties.iter().flatten() {
         let Ok(property) = Property::of_dataset(name) else { continue };
@@ -175,16 +243,7 @@ fn take_properties(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64, exclud
         if exclude.iter().any(|excluded| excluded == name) {
             continue;
         }
-        if property::is_limit(property.name()) {
-            let own = Assignment { property: name.clone(), value: canonical };
-            match property::assign_all(tx, &judge.names, dataset, &[own], true, room) {
-                Err(Error::Limit { .. }) | Ok(()) => {}
-                Err(error) => return Err(error),
-            }
-        } else {
-            let row = Value { name: property.name().to_owned(), value: Some(canonical) };
-            tx.put_named(dataset, kind::RECEIVED, &row)?;
-        }
+        property::take_received(tx, &judge.names, dataset, &property, canonical, room)?;
     }
     Ok(())
 }

@@ -5,26 +5,32 @@
 //! What was checked at the beginning is checked again then, for much may have happened in between.
 //!
 //! ```text
-//! naming   what the data sets in a stream are called here
-//! judge    whether a stream fits what is there, and what becomes of it
-//! lander   landing the streams of one package, each at its beginning and at its end
+//! naming     what the data sets in a stream are called here
+//! judge      whether a stream fits what is there, and what becomes of it
+//! census     destroying here what the sender of a replication does not have any more
+//! follow     renaming here what was renamed there
+//! lander     landing the streams of one package, each at its beginning and at its end
+//! rehearsal  a dry run
 //! ```
 
+mod census;
+mod follow;
 mod judge;
 mod lander;
 mod naming;
+mod rehearsal;
 
 use std::{io::Read, sync::Arc};
 
 use pool::env::Nanos;
 
 pub use self::naming::Naming;
-use self::{judge::Judge, lander::Lander};
+use self::{judge::Judge, lander::Lander, rehearsal::Rehearsal};
 use super::{datasets::Datasets, error::Result, open::Dataset, property::Assignment};
 use crate::{
     lineage::arrival,
     name::{DatasetName, Name, SnapshotName},
-    stream::{self, Received, Totals},
+    stream::{self, Received},
 };
 
 /// What to receive into.
@@ -34,7 +40,8 @@ pub struct ReceiveRequest {
     pub target: Name,
     /// How names are made.
     pub naming: Naming,
-    /// Whether to roll a data set back that was changed since its newest snapshot, or to overwrite one that has none.
+    /// Whether to roll a data set back to an increment's base, with all later snapshots destroyed, or to overwrite one that
+    /// has none; and for an increment of a replication, to destroy what the sender does not have any more.
     pub force: bool,
     /// Properties to set, whatever comes in the stream.
     pub properties: Vec<Assignment>,
@@ -53,6 +60,8 @@ pub struct Arrived {
     pub replaced: Vec<u64>,
     /// Data sets that were created above those in the stream, the topmost first.
     pub parents: Vec<DatasetName>,
+    /// The names of data sets and snapshots that were destroyed for it.
+    pub destroyed: Vec<String>,
     /// How much the stream held.
     pub received: Received,
 }
@@ -66,8 +75,8 @@ pub struct ArrivedSnapshot {
     pub name: SnapshotName,
     /// Whether it came as an increment.
     pub incremental: bool,
-    /// How much the stream held.
-    pub totals: Totals,
+    /// How long its stream was, in bytes.
+    pub bytes: u64,
     /// How long it took, in nanoseconds.
     pub time: Nanos,
 }
@@ -88,7 +97,23 @@ impl Datasets {
         verifiers: usize,
         progress: &mut dyn FnMut(u64),
     ) -> (Arrived, Result<()>) {
-        let mut lander = Lander::new(self, request);
+        self.receive_beside(request, input, verifiers, progress, &mut |_| Ok(()))
+    }
+
+    /// The same beside others who use the pool: `leaving` is told the names of data sets and snapshots that are about to
+    /// be destroyed, and of data sets that are about to be renamed. Those must not be mounted any more when it returns.
+    ///
+    /// # Errors
+    /// As before, and if `leaving` fails.
+    pub fn receive_beside(
+        self: &Arc<Self>,
+        request: ReceiveRequest,
+        input: &mut dyn Read,
+        verifiers: usize,
+        progress: &mut dyn FnMut(u64),
+        leaving: &mut dyn FnMut(&[String]) -> Result<()>,
+    ) -> (Arrived, Result<()>) {
+        let mut lander = Lander::new(self, request, leaving);
         let received = stream::receive(input, &mut lander, verifiers, progress);
         if received.is_err() {
             lander.destroy_parents();
@@ -102,19 +127,23 @@ impl Datasets {
         (arrived, result)
     }
 
-    /// Reads the head of a stream and says what its first snapshot would be called, if it fits: a dry run.
-    pub fn plan_receive(&self, request: &ReceiveRequest, input: &mut dyn Read) -> Result<SnapshotName> {
-        let (start, begin) = stream::identify(input)?;
-        let name = request.name(&start, &begin)?;
-        let mut judge = Judge::new(self.names(), name.clone(), begin, request.force, start.streams == 1);
+    /// Reads and verifies a package, and says what would arrive, if all of it fits: a dry run.
+    ///
+    /// # Errors
+    /// If anything is wrong with it, or it does not fit.
+    pub fn plan_receive(
+        self: &Arc<Self>,
+        request: &ReceiveRequest,
+        input: &mut dyn Read,
+        verifiers: usize,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Vec<ArrivedSnapshot>> {
         if !self.engine().read_only() {
             self.engine().commit()?;
         }
-        let open = self.open_target(&judge)?;
-        let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
-        judge.look(self)?;
-        self.read(|tx| judge.plan(tx))?;
-        Ok(name)
+        let mut rehearsal = Rehearsal::new(self, request);
+        stream::receive(input, &mut rehearsal, verifiers, progress)?;
+        rehearsal.conclude()
     }
 
     /// Destroys what receives have left that a crash or a failure broke off. To be called after an import, while nothing

@@ -20,18 +20,22 @@ pub enum Naming {
 }
 
 impl ReceiveRequest {
+    /// What the topmost data set of a package is called here.
+    pub(super) fn top(&self, start: &Start) -> Result<DatasetName> {
+        let (root, target): (DatasetName, _) = (start.root.parse()?, self.target.dataset());
+        Ok(match self.naming {
+            Naming::Exact => target,
+            Naming::WithoutPool => format!("{target}{}", &root.as_str()[root.pool().len()..]).parse()?,
+            Naming::LastPart => format!("{target}/{}", root.leaf()).parse()?,
+        })
+    }
+
     /// What the snapshot of a stream is to be called here.
     pub(super) fn name(&self, start: &Start, begin: &Begin) -> Result<SnapshotName> {
         let (sent, root): (DatasetName, DatasetName) = (begin.dataset.parse()?, start.root.parse()?);
         let sent_snapshot = sent.snapshot(&begin.snapshot)?;
         let below = sent.as_str().strip_prefix(root.as_str()).unwrap_or_default();
         let outside = !sent.is_within(&root);
-        let target = self.target.dataset();
-        let rest = match self.naming {
-            Naming::Exact => below.to_owned(),
-            Naming::WithoutPool => sent.as_str()[sent.pool().len()..].to_owned(),
-            Naming::LastPart => format!("/{}{below}", root.leaf()),
-        };
         if outside || matches!(self.target, Name::Bookmark(_)) {
             return Err(Error::NotReceived {
                 name: sent_snapshot.to_string(),
@@ -45,7 +49,7 @@ impl ReceiveRequest {
             }
             _ => begin.snapshot.clone(),
         };
-        let dataset: DatasetName = format!("{target}{rest}").parse()?;
+        let dataset: DatasetName = format!("{}{below}", self.top(start)?).parse()?;
         Ok(dataset.snapshot(&snapshot)?)
     }
 }

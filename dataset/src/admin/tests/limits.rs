@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl World {
-    fn set(&self, dataset: &str, property: &str, value: &str) -> Result<(), Error> {
+    pub(super) fn set(&self, dataset: &str, property: &str, value: &str) -> Result<(), Error> {
         let assignment = Assignment { property: property.into(), value: value.into() };
         self.datasets.set(&[dataset.parse().unwrap()], &[assignment])
     }

@@ -8,6 +8,8 @@ mod findings;
 mod full;
 mod limits;
 mod model;
+mod properties;
+mod replicas;
 mod requests;
 mod scrub;
 mod states;

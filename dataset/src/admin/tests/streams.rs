@@ -7,7 +7,12 @@ use crate::{
 };
 
 impl World {
-    fn send(&self, snapshot: &str, from: Option<&str>, change: impl FnOnce(&mut SendRequest)) -> Result<Vec<u8>> {
+    pub(super) fn send(
+        &self,
+        snapshot: &str,
+        from: Option<&str>,
+        change: impl FnOnce(&mut SendRequest),
+    ) -> Result<Vec<u8>> {
         let from = from.map(|from| SendFrom::Base(from.parse().unwrap()));
         let mut request = SendRequest {
             snapshot: snapshot.parse().unwrap(),
@@ -25,11 +30,16 @@ impl World {
         Ok(out)
     }
 
-    fn receive(&self, target: &str, stream: &[u8], force: bool) -> Result<Arrived> {
+    pub(super) fn receive(&self, target: &str, stream: &[u8], force: bool) -> Result<Arrived> {
         self.receive_with(target, stream, |request| request.force = force)
     }
 
-    fn receive_with(&self, target: &str, stream: &[u8], change: impl FnOnce(&mut ReceiveRequest)) -> Result<Arrived> {
+    pub(super) fn receive_with(
+        &self,
+        target: &str,
+        stream: &[u8],
+        change: impl FnOnce(&mut ReceiveRequest),
+    ) -> Result<Arrived> {
         let mut request = ReceiveRequest {
             target: target.parse().unwrap(),
             naming: Naming::Exact,
@@ -45,7 +55,7 @@ impl World {
 }
 
 /// Some files, of which a round changes some.
-fn change(world: &World, dataset: &str, round: u64) {
+pub(super) fn change(world: &World, dataset: &str, round: u64) {
     for file in 0..12 {
         let len = 1 + (file * 7919 + round * 104_729) as usize % 90_000;
         if (file + round).is_multiple_of(3) {

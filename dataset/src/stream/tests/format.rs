@@ -20,7 +20,7 @@ use crate::stream::{
 fn example() -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut frames = FrameWriter::new(&mut out)?;
-    let start = Start { root: "tank".into(), replicate: false, streams: 1 };
+    let start = Start { root: "tank".into(), replicate: false, streams: 1, census: None };
     frames.put(Kind::Start, &start.encode())?;
     let mut index = Index::default();
     index.begin(frames.offset(), frames.chain());

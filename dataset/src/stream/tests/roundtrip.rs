@@ -170,7 +170,7 @@ fn a_package_holds_several_streams_and_says_so() {
     let second = here.snapshot(&head, "b");
     let mut sources = vec![source(&first, None), source(&second, Some(&first))];
     sources[0].begin.properties = Some(vec![("compression".into(), "zstd".into())]);
-    let package = Package { root: "tank/home".into(), replicate: true, sources };
+    let package = Package { root: "tank/home".into(), replicate: true, census: None, sources };
     let mut stream = Vec::new();
     let sent = send(&here.engine, &package, &mut stream, 0, &mut |_| {}).unwrap();
 

@@ -22,9 +22,7 @@ use pool::{
     units::{Guid, MIB, Txg},
 };
 
-use crate::stream::{
-    Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, Totals, receive, send,
-};
+use crate::stream::{Base, Begin, Error, Ground, Landing, Package, Received, Result, Source, Start, receive, send};
 
 /// Keeps the roots of all trees, and what they dropped; frees nothing, so that every state stays readable.
 #[derive(Default)]
@@ -176,7 +174,8 @@ impl World {
 
     /// The stream of a snapshot.
     pub(super) fn stream(&self, to: &Snapshot, from: Option<&Snapshot>, readers: usize) -> Vec<u8> {
-        let package = Package { root: "tank/home".into(), replicate: false, sources: vec![source(to, from)] };
+        let package =
+            Package { root: "tank/home".into(), replicate: false, census: None, sources: vec![source(to, from)] };
         let mut out = Vec::new();
         let sent = send(&self.engine, &package, &mut out, readers, &mut |_| {}).unwrap();
         assert_eq!(sent.bytes, out.len() as u64);
@@ -223,7 +222,7 @@ impl Landing for Lander {
         Ok(Some(Ground { head: self.head.clone(), copies: 1 }))
     }
 
-    fn finish(&mut self, _: &Begin, _: &Totals) -> Result<(), Error> {
+    fn finish(&mut self, _: &Begin, _: u64) -> Result<(), Error> {
         self.finished += 1;
         self.head.engine().commit()?;
         Ok(())

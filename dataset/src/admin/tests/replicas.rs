@@ -1,0 +1,261 @@
+//! Receiving with `-F`, and replications that follow what was destroyed and renamed at the sender.
+
+use super::{
+    streams::change,
+    world::{World, name, refusal},
+};
+use crate::admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, Result, SendRequest};
+
+/// A tree of data sets in one pool, and its copy in another.
+struct Pair {
+    here: World,
+    there: World,
+}
+
+impl Pair {
+    /// `tank/a` with the children `x`, `y` and `z`, replicated as `tank/b` with the snapshot `1`.
+    fn new(seed: u64) -> Pair {
+        let pair = Pair { here: World::new(seed), there: World::new(seed + 100) };
+        for name in ["tank/a", "tank/a/x", "tank/a/y", "tank/a/z"] {
+            pair.here.create(name).unwrap();
+            change(&pair.here, name, name.len() as u64);
+        }
+        pair.snapshot("1");
+        let all = pair.package("1", None);
+        pair.there.receive("tank/b", &all, false).unwrap();
+        pair
+    }
+
+    fn snapshot(&self, name: &str) {
+        self.here.datasets.snapshot(vec![format!("tank/a@{name}").parse().unwrap()], true, Vec::new()).unwrap();
+    }
+
+    fn package(&self, to: &str, from: Option<&str>) -> Vec<u8> {
+        let from = from.map(|from| format!("tank/a@{from}"));
+        let all = |request: &mut SendRequest| request.replicate = true;
+        self.here.send(&format!("tank/a@{to}"), from.as_deref(), all).unwrap()
+    }
+
+    /// Sends all that is new since `from` as `to`, and receives it.
+    fn follow(&self, from: &str, to: &str, force: bool) -> Result<Arrived> {
+        self.snapshot(to);
+        self.there.receive("tank/b", &self.package(to, Some(from)), force)
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        self.here.datasets.rename(&name(from), &name(to), false, (0, 0)).unwrap();
+    }
+
+    /// The copy has the same names with the same files, and is sound.
+    fn assert_same(&self) {
+        let named = |world: &World, top: &str| -> Vec<String> {
+            let names = world.names().into_iter().filter(|name| name.starts_with(top));
+            names.map(|name| name.replacen(top, "tank/_", 1)).collect()
+        };
+        assert_eq!(named(&self.there, "tank/b"), named(&self.here, "tank/a"));
+        for name in named(&self.here, "tank/a") {
+            let (here, there) = (name.replacen('_', "a", 1), name.replacen('_', "b", 1));
+            assert_eq!(self.there.files(&there), self.here.files(&here), "{name}");
+        }
+        self.there.work();
+        self.there.judge();
+    }
+}
+
+fn not_received<T: std::fmt::Debug>(result: Result<T>, what: &[&str]) {
+    let error = refusal(result);
+    let said = error.to_string();
+    assert!(matches!(error, Error::NotReceived { .. }), "{said}");
+    what.iter().for_each(|what| assert!(said.contains(what), "{said}"));
+}
+
+#[test]
+fn force_goes_back_to_the_base_and_destroys_what_is_later() {
+    let (here, there) = (World::new(40), World::new(41));
+    here.create("tank/home").unwrap();
+    change(&here, "tank/home", 0);
+    here.snapshot("tank/home@a").unwrap();
+    let full = here.send("tank/home@a", None, |_| ()).unwrap();
+    change(&here, "tank/home", 1);
+    here.snapshot("tank/home@b").unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap();
+    there.receive("tank/copy", &full, false).unwrap();
+    for own in ["own1", "own2", "b"] {
+        there.write("tank/copy", own, b"my own");
+        there.snapshot(&format!("tank/copy@{own}")).unwrap();
+    }
+    there.write("tank/copy", "mine", b"not in any snapshot");
+    not_received(there.receive("tank/copy", &more, false), &["@b"]);
+    let own: crate::name::SnapshotName = "tank/copy@own1".parse().unwrap();
+    there.datasets.hold("keep", std::slice::from_ref(&own), false).unwrap();
+    not_received(there.receive("tank/copy", &more, true), &["tank/copy@own1", "keep"]);
+    there.datasets.release("keep", &[own], false).unwrap();
+    there.clone("tank/copy@own2", "tank/clone").unwrap();
+    not_received(there.receive("tank/copy", &more, true), &["tank/copy@own2", "tank/clone"]);
+    assert_eq!(there.files("tank/copy")["mine"], b"not in any snapshot");
+    there.destroy("tank/clone", false, false).unwrap();
+    let arrived = there.receive("tank/copy", &more, true).unwrap();
+    assert_eq!(arrived.destroyed, ["tank/copy@own1", "tank/copy@own2", "tank/copy@b"]);
+    assert_eq!(there.names(), ["tank", "tank/copy", "tank/copy@a", "tank/copy@b"]);
+    assert_eq!(there.files("tank/copy"), here.files("tank/home@b"));
+    assert_eq!(there.files("tank/copy@a"), here.files("tank/home@a"));
+    there.work();
+    there.judge();
+}
+
+#[test]
+fn a_forced_replication_destroys_what_the_sender_does_not_have() {
+    let pair = Pair::new(42);
+    pair.snapshot("2");
+    pair.there.receive("tank/b", &pair.package("2", Some("1")), false).unwrap();
+    // Gone at the sender: a snapshot, and a data set whose name something else has now.
+    pair.here.destroy("tank/a/x@1", false, false).unwrap();
+    pair.here.destroy("tank/a/y", true, false).unwrap();
+    pair.here.create("tank/a/y").unwrap();
+    pair.here.datasets.rename_snapshot(&"tank/a/z@1".parse().unwrap(), "first", false).unwrap();
+    // Never there.
+    pair.there.create("tank/b/own").unwrap();
+    pair.there.create("tank/b/own/below").unwrap();
+    pair.there.snapshot("tank/b/z@mine").unwrap();
+    let own: crate::name::SnapshotName = "tank/b/z@mine".parse().unwrap();
+    pair.there.datasets.hold("keep", std::slice::from_ref(&own), false).unwrap();
+    not_received(pair.follow("2", "3", true), &["tank/b/z@mine", "keep"]);
+    assert!(pair.there.names().contains(&"tank/b/own/below".to_owned()), "nothing was destroyed");
+    pair.there.datasets.release("keep", &[own], false).unwrap();
+    let mut told = Vec::new();
+    let request = ReceiveRequest {
+        target: "tank/b".parse().unwrap(),
+        naming: Naming::Exact,
+        force: true,
+        properties: Vec::new(),
+        exclude: Vec::new(),
+        owner: (0, 0),
+    };
+    let package = pair.package("3", Some("2"));
+    let mut leaving = |names: &[String]| {
+        told.extend_from_slice(names);
+        Ok(())
+    };
+    let (arrived, done) = pair.there.datasets.receive_beside(request, &mut &package[..], 0, &mut |_| {}, &mut leaving);
+    done.unwrap();
+    for gone in ["tank/b/x@1", "tank/b/y", "tank/b/own", "tank/b/own/below", "tank/b/z@mine"] {
+        assert!(arrived.destroyed.iter().any(|name| name == gone), "{gone}: {:?}", arrived.destroyed);
+        assert!(told.iter().any(|name| name == gone), "{gone}: {told:?}");
+    }
+    pair.assert_same();
+}
+
+#[test]
+fn without_force_nothing_is_destroyed() {
+    let pair = Pair::new(43);
+    pair.here.destroy("tank/a/x", true, false).unwrap();
+    pair.there.create("tank/b/own").unwrap();
+    pair.follow("1", "2", false).unwrap();
+    let names = pair.there.names();
+    for stays in ["tank/b/x@1", "tank/b/own", "tank/b/y@2"] {
+        assert!(names.iter().any(|name| name == stays), "{stays}");
+    }
+    pair.there.judge();
+}
+
+#[test]
+fn data_sets_that_were_renamed_are_followed() {
+    for force in [false, true] {
+        let pair = Pair::new(44);
+        change(&pair.here, "tank/a/x", 3);
+        pair.rename("tank/a/x", "tank/a/new");
+        pair.follow("1", "2", force).unwrap();
+        pair.assert_same();
+        // Two change names, and one goes below one that the receiver has not seen yet.
+        pair.rename("tank/a/y", "tank/a/tmp");
+        pair.rename("tank/a/z", "tank/a/y");
+        pair.rename("tank/a/tmp", "tank/a/z");
+        pair.here.create("tank/a/above").unwrap();
+        pair.rename("tank/a/new", "tank/a/above/new");
+        pair.follow("2", "3", force).unwrap();
+        pair.assert_same();
+        // What was above is below.
+        pair.rename("tank/a/above/new", "tank/a/new");
+        pair.rename("tank/a/above", "tank/a/new/above");
+        pair.follow("3", "4", force).unwrap();
+        pair.assert_same();
+    }
+}
+
+#[test]
+fn what_was_below_a_destroyed_data_set_and_clones_that_were_promoted_stay() {
+    let pair = Pair::new(45);
+    pair.here.create("tank/a/x/below").unwrap();
+    change(&pair.here, "tank/a/x/below", 1);
+    pair.here.clone("tank/a/z@1", "tank/a/clone").unwrap();
+    pair.follow("1", "2", true).unwrap();
+    pair.assert_same();
+    pair.rename("tank/a/x/below", "tank/a/below");
+    pair.here.destroy("tank/a/x", true, false).unwrap();
+    pair.here.datasets.promote(&name("tank/a/clone")).unwrap();
+    pair.here.destroy("tank/a/z", true, false).unwrap();
+    pair.follow("2", "3", true).unwrap();
+    pair.assert_same();
+}
+
+#[test]
+fn a_data_set_that_is_no_copy_is_left_alone() {
+    let pair = Pair::new(46);
+    pair.there.create("tank/c").unwrap();
+    pair.there.create("tank/c/own").unwrap();
+    pair.there.snapshot("tank/c@own").unwrap();
+    pair.snapshot("2");
+    not_received(pair.there.receive("tank/c", &pair.package("2", Some("1")), true), &["tank/c@2"]);
+    assert!(pair.there.names().contains(&"tank/c/own".to_owned()));
+}
+
+impl Pair {
+    fn rehearse(&self, stream: &[u8], change: impl FnOnce(&mut ReceiveRequest)) -> Result<Vec<String>> {
+        let mut request = ReceiveRequest {
+            target: "tank/b".parse().unwrap(),
+            naming: Naming::Exact,
+            force: true,
+            properties: Vec::new(),
+            exclude: Vec::new(),
+            owner: (0, 0),
+        };
+        change(&mut request);
+        let before = self.there.names();
+        let planned = self.there.datasets.plan_receive(&request, &mut &stream[..], 0, &mut |_| {})?;
+        assert_eq!(self.there.names(), before);
+        let line = |planned: ArrivedSnapshot| {
+            let kind = if planned.incremental { "more" } else { "full" };
+            format!("{kind} {} {}", planned.sent, planned.name)
+        };
+        Ok(planned.into_iter().map(line).collect())
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_would_arrive() {
+    let pair = Pair::new(47);
+    pair.rename("tank/a/x", "tank/a/new");
+    pair.here.destroy("tank/a/z", true, false).unwrap();
+    pair.here.create("tank/a/young").unwrap();
+    pair.snapshot("2");
+    let package = pair.package("2", Some("1"));
+    let lines = pair.rehearse(&package, |_| ()).unwrap();
+    let expected = ["more tank/a@2 tank/b@2", "more tank/a/new@2 tank/b/new@2", "more tank/a/y@2 tank/b/y@2"];
+    assert_eq!(lines, [&expected[..], &["full tank/a/young@2 tank/b/young@2"]].concat());
+    let arrived = pair.there.receive("tank/b", &package, true).unwrap();
+    assert_eq!(arrived.snapshots.len(), lines.len());
+    let full = pair.package("2", None);
+    let lines = pair.rehearse(&full, |request| request.target = "tank/c".parse().unwrap()).unwrap();
+    assert_eq!(lines[..3], ["full tank/a@1 tank/c@1", "more tank/a@2 tank/c@2", "full tank/a/new@1 tank/c/new@1"]);
+    let below = |naming| {
+        move |request: &mut ReceiveRequest| {
+            (request.target, request.naming) = ("tank/b".parse().unwrap(), naming);
+        }
+    };
+    let lines = pair.rehearse(&full, below(Naming::WithoutPool)).unwrap();
+    assert_eq!(lines[0], "full tank/a@1 tank/b/a@1");
+    let one = pair.here.send("tank/a/new@2", None, |_| ()).unwrap();
+    assert_eq!(pair.rehearse(&one, below(Naming::LastPart)).unwrap_err().to_string().contains("here already"), true);
+    assert_eq!(pair.rehearse(&one, below(Naming::WithoutPool)).unwrap(), ["full tank/a/new@2 tank/b/a/new@2"]);
+    assert!(pair.rehearse(&package[..package.len() - 1], |_| ()).is_err());
+}

@@ -1,0 +1,149 @@
+//! What the sender of a replication has: its data sets and their snapshots, by guid.
+//!
+//! An increment says what was added, and nothing about what is gone or was renamed. So a replication that is an increment
+//! begins with a census of everything at the sender, by which a receiver that was told to can follow. It stands in as many
+//! records as it takes; their number is bounded, and so is the memory of who reads them.
+
+use pool::{
+    format::codec::{Malformed, Reader, Writer, malformed},
+    units::Guid,
+};
+
+use super::frame::MAX_PAYLOAD;
+
+/// The most records of one census.
+pub(super) const MOST_RECORDS: usize = 64;
+/// The least bytes that a snapshot takes.
+const LEAST_ENTRY: u64 = 10;
+/// The most bytes that a length takes.
+const MAX_VARINT: usize = 10;
+
+/// What the sender has of the data sets that it replicates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// The data sets, by their full names in the sending pool. A name may come more than once.
+    pub datasets: Vec<Counted>,
+}
+
+/// A data set in a census.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Its full name in the sending pool.
+    pub dataset: String,
+    /// Its snapshots: what identifies them, and their names without the data set's.
+    pub snapshots: Vec<(Guid, String)>,
+}
+
+impl Census {
+    /// The payloads of the records; `None` if there were too many.
+    pub(super) fn encode(&self) -> Option<Vec<Vec<u8>>> {
+        let mut payloads = vec![Vec::new()];
+        for Counted { dataset, snapshots } in &self.datasets {
+            let mut rest = snapshots.as_slice();
+            loop {
+                let last = payloads.last_mut().expect("it begins with one");
+                let room = MAX_PAYLOAD.saturating_sub(last.len() + 2 * MAX_VARINT + dataset.len());
+                let fitting = fitting(rest, room);
+                if room > 0 && (fitting > 0 || rest.is_empty()) {
+                    put(last, dataset, &rest[..fitting]);
+                    rest = &rest[fitting..];
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+                assert!(!last.is_empty(), "names are far shorter than a record");
+                payloads.push(Vec::new());
+            }
+        }
+        (payloads.len() <= MOST_RECORDS).then_some(payloads)
+    }
+
+    /// Appends what one record holds.
+    pub(super) fn extend(&mut self, payload: &[u8]) -> Result<(), Malformed> {
+        const WHAT: &str = "census of a package";
+        let mut reader = Reader::new(payload);
+        while reader.remaining() > 0 {
+            let dataset = text(&mut reader, WHAT)?;
+            let count = reader.varint(WHAT)?;
+            if count > reader.remaining() as u64 / LEAST_ENTRY {
+                return malformed(WHAT);
+            }
+            let snapshots = (0..count).map(|_| Ok((Guid(reader.u64(WHAT)?), text(&mut reader, WHAT)?)));
+            self.datasets.push(Counted { dataset, snapshots: snapshots.collect::<Result<_, Malformed>>()? });
+        }
+        Ok(())
+    }
+}
+
+/// How many of `snapshots` take up no more than `room` bytes.
+fn fitting(snapshots: &[(Guid, String)], room: usize) -> usize {
+    let ends = snapshots.iter().scan(0, |end, (_, name)| {
+        *end += size_of::<u64>() + MAX_VARINT + name.len();
+        Some(*end)
+    });
+    ends.take_while(|end| *end <= room).count()
+}
+
+fn put(out: &mut Vec<u8>, dataset: &str, snapshots: &[(Guid, String)]) {
+    out.put_prefixed(dataset.as_bytes());
+    out.put_varint(snapshots.len() as u64);
+    for (guid, name) in snapshots {
+        out.put_u64(guid.0);
+        out.put_prefixed(name.as_bytes());
+    }
+}
+
+fn text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, Malformed> {
+    let text = reader.text(what)?;
+    if text.is_empty() { malformed(what) } else { Ok(text.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(payloads: &[Vec<u8>]) -> Census {
+        let mut read = Census::default();
+        for payload in payloads {
+            assert!(payload.len() <= MAX_PAYLOAD);
+            read.extend(payload).unwrap();
+        }
+        read
+    }
+
+    proptest! {
+        #[test]
+        fn a_census_round_trips(datasets in prop::collection::vec(
+            ("[a-z/]{1,9}", prop::collection::vec((any::<u64>(), "[a-z]{1,9}"), 0..5)), 0..5)
+        ) {
+            let counted = |(dataset, snapshots): (String, Vec<(u64, String)>)| {
+                let snapshots = snapshots.into_iter().map(|(guid, name)| (Guid(guid), name)).collect();
+                Counted { dataset, snapshots }
+            };
+            let census = Census { datasets: datasets.into_iter().map(counted).collect() };
+            prop_assert_eq!(read(&census.encode().unwrap()), census);
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes: Vec<u8>) {
+            let _ = Census::default().extend(&bytes);
+        }
+    }
+
+    #[test]
+    fn many_snapshots_take_several_records_and_too_many_none() {
+        let of = |count: u64| {
+            let snapshots: Vec<_> = (0..count).map(|guid| (Guid(guid), "n".repeat(200))).collect();
+            let few = Counted { dataset: "tank/few".into(), snapshots: vec![(Guid(1), "a".into())] };
+            Census { datasets: vec![Counted { dataset: "tank".into(), snapshots }, few] }
+        };
+        let census = of(20_000);
+        let payloads = census.encode().unwrap();
+        assert!(payloads.len() > 2);
+        let all: Vec<_> = read(&payloads).datasets.into_iter().flat_map(|counted| counted.snapshots).collect();
+        let expected: Vec<_> = census.datasets.into_iter().flat_map(|counted| counted.snapshots).collect();
+        assert_eq!(all, expected);
+        assert_eq!(of(400_000).encode(), None);
+    }
+}
