@@ -199,6 +199,27 @@ fn ways_out_lead_out() {
 }
 
 #[test]
+fn a_search_without_a_pool_says_what_it_found() {
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    let image = std::fs::File::create(lab.path("other.img")).unwrap();
+    image.set_len(64 << 20).unwrap();
+    // The mark of an ext4 file system.
+    std::os::unix::fs::FileExt::write_all_at(&image, &[0x53, 0xef], 1024 + 56).unwrap();
+    assert_snapshot!(lab.session(&["pool import -d .", "pool import -d other.img"]), @r"
+    $ pool import -d .
+    pool: no pools available to import
+      [LAB]/other.img holds an ext2, ext3 or ext4 file system
+      look elsewhere: pool import -d DIR
+    [exit 1]
+    $ pool import -d other.img
+    pool: no pools available to import
+      [LAB]/other.img holds an ext2, ext3 or ext4 file system
+      look elsewhere: pool import -d DIR
+    [exit 1]
+    ");
+}
+
+#[test]
 fn what_is_set_stays_in_its_line() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     let told = |program: &str, words: &[&str]| lab.run(program, words).told();

@@ -328,6 +328,20 @@ pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
     Ok(found.into_values().filter(|found| found.label.state != PoolState::Destroyed).collect())
 }
 
+/// What the devices in `search` hold that are of no pool, as far as it is known by sight.
+pub(crate) fn foreign(search: &[PathBytes]) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for place in search {
+        let told_of = |path: PathBuf| {
+            let device = FileDevice::open(&path, Access::Glance).ok()?;
+            let what = if label_of(&path).is_some() { None } else { probe_foreign(&device).ok()? };
+            what.map(|what| format!("{} holds {what}", path.display()))
+        };
+        told.extend(candidates(Path::new(place.as_os_str()))?.into_iter().filter_map(told_of));
+    }
+    Ok(told)
+}
+
 fn label_of(path: &Path) -> Option<Label> {
     let device = FileDevice::open(path, Access::Glance).ok()?;
     if device.size() < MIN_DEVICE {

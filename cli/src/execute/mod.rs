@@ -189,6 +189,7 @@ impl Executor for NoPools {
     fn host(&mut self, request: HostRequest, _progress: OnProgress<'_>) -> Result<HostResponse, Failure> {
         match request {
             HostRequest::Importable { .. } => Ok(HostResponse::Importable(Vec::new())),
+            HostRequest::Foreign { .. } => Ok(HostResponse::Foreign(Vec::new())),
             _ => Err(Failure::new("this machine has no pools")),
         }
     }

@@ -40,6 +40,11 @@ pub enum HostRequest {
         /// Directories and devices to look at; empty for the usual places.
         search: Vec<PathBytes>,
     },
+    /// What devices hold that belong to no pool. `Foreign`
+    Foreign {
+        /// Directories and devices to look at.
+        search: Vec<PathBytes>,
+    },
     /// Import pools, or bring known ones back whose service ended. `Imported`, or `Rewound` if going back was asked for
     Import(ImportPool),
     /// Verify a pool: one that is imported at its last commit, while work goes on. `Checked`
@@ -140,6 +145,8 @@ pub enum HostResponse {
     Layout(Layout),
     /// Pools that could be imported.
     Importable(Vec<ImportablePool>),
+    /// Sentences: which device holds what.
+    Foreign(Vec<String>),
     /// The names of the pools that were imported.
     Imported(Vec<String>),
     /// How the pool went back before it was imported, or would.

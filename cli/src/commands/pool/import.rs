@@ -116,14 +116,23 @@ fn import(
     }
 }
 
+/// How many devices are told of that hold something else.
+const FOREIGN: usize = 4;
+
 fn show(search: Vec<PathBytes>, as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let HostResponse::Importable(pools) = context.host(HostRequest::Importable { search })? else {
+    let HostResponse::Importable(pools) = context.host(HostRequest::Importable { search: search.clone() })? else {
         return Err(unexpected_answer());
     };
     match (as_json, pools.as_slice()) {
         (true, pools) => context.print_json("import", "pools", encode(pools))?,
         (false, []) => {
-            return Err(Failure::new("no pools available to import").hint("look elsewhere: pool import -d DIR"));
+            let mut hint = match context.host(HostRequest::Foreign { search })? {
+                HostResponse::Foreign(lines) => lines,
+                _ => return Err(unexpected_answer()),
+            };
+            hint.truncate(FOREIGN);
+            hint.push("look elsewhere: pool import -d DIR".to_owned());
+            return Err(Failure::new("no pools available to import").hint(hint.join("\n")));
         }
         (false, pools) => {
             let text: Vec<String> = pools.iter().map(render).collect();

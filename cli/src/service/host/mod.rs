@@ -45,6 +45,7 @@ impl Client {
                 pools.iter().try_for_each(export).map(|()| HostResponse::Done)
             }
             HostRequest::Importable { search } => self.importable(&search),
+            HostRequest::Foreign { search } => devices::foreign(&search).map(HostResponse::Foreign),
             HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
             HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
             HostRequest::Check { pool, search } => self.check(&pool, &search, progress),
