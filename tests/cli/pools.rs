@@ -33,14 +33,14 @@ fn a_pool_is_made_shown_and_destroyed() {
     [exit 0]
     $ pool list
     NAME  SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG  CAP  DEDUP  HEALTH  ALTROOT
-    tank  62M  624K  61.4M  -  -  0%  0%  1.00x  ONLINE  -
+    tank  62M  636K  61.4M  -  -  0%  1%  1.00x  ONLINE  -
     [exit 0]
     $ pool list -H -p -o name,size,health
     tank	65011712	ONLINE
     [exit 0]
     $ pool list -v tank
     NAME  SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG  CAP  DEDUP  HEALTH  ALTROOT
-    tank  62M  624K  61.4M  -  -  0%  0%  1.00x  ONLINE  -
+    tank  62M  636K  61.4M  -  -  0%  1%  1.00x  ONLINE  -
       [LAB]/tank.img  62M  600K  61.4M  -  -  0%  0.9%  -  ONLINE  -
     [exit 0]
     $ pool status
@@ -66,14 +66,14 @@ fn a_pool_is_made_shown_and_destroyed() {
     ]), @r"
     $ pool get -H all tank
     tank	size	62M	-
-    tank	capacity	0%	-
+    tank	capacity	1%	-
     tank	altroot	-	-
     tank	health	ONLINE	-
     tank	guid	[GUID]	-
     tank	version	-	-
     tank	dedupratio	1.00x	-
     tank	free	61.4M	-
-    tank	allocated	624K	-
+    tank	allocated	636K	-
     tank	readonly	off	default
     tank	ashift	12	local
     tank	comment	-	default

@@ -38,3 +38,30 @@ fn a_device_that_was_cut_short_is_named_with_what_it_lacks_and_comes_back_as_it_
     lab.pool(&["import", "-d", ".", "tank"]);
     lab.pool(&["export", "tank"]);
 }
+
+/// The size of the pool and what its devices have grown, in bytes.
+fn sizes(lab: &Lab) -> Vec<String> {
+    let told = lab.pool(&["get", "-H", "-p", "-o", "value", "size,expandsize", "tank"]);
+    told.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_a_device_has_grown_is_used_from_the_next_import_on_if_wanted() {
+    let lab = exported();
+    resize(&lab, 180 << 20);
+    lab.pool(&["import", "-d", ".", "tank"]);
+    let (before, grown) = ((98 << 20).to_string(), (80 << 20).to_string());
+    assert_eq!(sizes(&lab), [&*before, &*grown]);
+    lab.pool(&["set", "autoexpand=on", "tank"]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", ".", "tank"]);
+    assert_eq!(sizes(&lab), [&*(178 << 20).to_string(), "-"]);
+    for copy in 0..5 {
+        lab.fs(&["cp", "file", &format!("tank:/copy{copy}")]);
+    }
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["check", "-d", ".", "tank"]);
+    resize(&lab, 100 << 20);
+    lab.run("pool", &["import", "-d", ".", "tank"]).fails(1);
+    resize(&lab, 180 << 20);
+}

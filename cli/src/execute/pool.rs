@@ -91,6 +91,7 @@ impl OpenPool {
             "freeing" if self.engine().suspension().is_suspended() => return Ok(Some(NONE.to_owned())),
             "freeing" => self.datasets.freeing().or_refused("open", self.name())?,
             "leaked" => 0,
+            "expandsize" if self.pool.growth() > 0 => self.pool.growth(),
             "name" => return Ok(Some(self.name().to_string())),
             "health" => return Ok(Some(self.state().to_owned())),
             "dedupratio" => return Ok(Some("1.00".to_owned())),

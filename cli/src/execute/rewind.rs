@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use dataset::lineage::check::state;
+use dataset::lineage::check;
 use pool::{
-    admin::{KeptState, OpenOptions, SAFE_STATES, states},
+    admin::{KeptState, OpenOptions, states},
     device::Device,
     env::SystemEnv,
     error::ErrorKind,
     txg::Settings,
-    units::Txg,
 };
 
 use super::{devices, refusal::OrRefused};
@@ -54,12 +53,12 @@ pub(crate) fn choose(
         let problem = format!("it has no state of transaction group {}: {range}", to.unwrap_or_default());
         return Err(Failure::cannot(ACTION, name, problem));
     }
-    for (age, state) in kept.into_iter().enumerate() {
+    for state in kept {
         if to.is_some_and(|to| to != state.txg.0) {
             continue;
         }
         report.taken = record(state);
-        match judge(name, devices, &options, state.txg, age)? {
+        match judge(name, devices, &options, state)? {
             None => return Ok(report),
             Some(problem) => report.passed.push(PassedState { state: report.taken, problem }),
         }
@@ -71,15 +70,14 @@ fn record(state: KeptState) -> StateRecord {
     StateRecord { txg: state.txg.0, time: state.written.div_euclid(NANOS) }
 }
 
-/// What keeps the state from being taken; `age` counts from the newest.
+/// What keeps the state from being taken.
 fn judge(
     name: &str,
     devices: &[Arc<dyn Device>],
     options: &OpenOptions,
-    txg: Txg,
-    age: usize,
+    state: KeptState,
 ) -> Result<Option<String>, Failure> {
-    let options = OpenOptions { state: Some(txg), ..options.clone() };
+    let options = OpenOptions { state: Some(state.txg), ..options.clone() };
     let pool = match pool::admin::open(devices.to_vec(), &options, Arc::new(SystemEnv)) {
         Ok(pool) => pool,
         Err(error) if matches!(error.kind(), ErrorKind::Damage | ErrorKind::Device) => {
@@ -87,9 +85,9 @@ fn judge(
         }
         Err(error) => return Err(Failure::engine(ACTION, name, &error)),
     };
-    let judged = match age < SAFE_STATES {
-        true => state::roots(pool.engine()),
-        false => state::all_metadata(pool.engine()),
+    let judged = match state.is_whole {
+        true => check::state::roots(pool.engine()),
+        false => check::state::all_metadata(pool.engine()),
     };
     Ok(judged.err().map(|error| error.to_string()))
 }

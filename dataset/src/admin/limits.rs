@@ -168,6 +168,17 @@ struct State {
     admitted: Admitted,
     /// The quotas that it is under.
     above: Vec<u64>,
+    /// How many syncs have told what there is.
+    syncs: u64,
+}
+
+/// What the catalogue says of the limits, as [`State`] takes it.
+struct Found {
+    left: Option<u64>,
+    others: u64,
+    refusal: Option<Errno>,
+    /// The quotas that it is under, each with what is left of it.
+    above: Vec<(u64, u64)>,
 }
 
 impl Limits {
@@ -177,25 +188,49 @@ impl Limits {
 
     /// Takes what the catalogue says now.
     pub(super) fn set(&self, tx: &Transaction<'_>, room: u64) -> Result<()> {
-        let limited = is_limited(tx, self.id)?;
-        let left = limited.then(|| available_to_head(tx, self.id, room)).transpose()?;
-        let refusal = limited.then(|| refusal(tx, self.id, room)).transpose()?;
-        let others = if limited { set_aside_for_others(tx, self.id)? } else { 0 };
-        let above = quotas_of(tx, self.id)?;
-        above.iter().for_each(|&(quota, left)| self.quotas.set(quota, left));
-        let mut state = self.state.lock();
-        state.above = above.into_iter().map(|(quota, _)| quota).collect();
-        state.left = left;
-        state.others = others;
-        state.refusal = refusal;
+        let found = self.look(tx, room)?;
+        self.take(&mut self.state.lock(), found);
         Ok(())
     }
 
     /// As [`Limits::set`], at the end of a sync.
     pub(super) fn renew(&self, tx: &Transaction<'_>, room: u64) -> Result<()> {
-        self.set(tx, room)?;
-        self.state.lock().admitted.turn();
+        let found = self.look(tx, room)?;
+        let mut state = self.state.lock();
+        self.take(&mut state, found);
+        state.admitted.turn();
+        state.syncs += 1;
         Ok(())
+    }
+
+    /// As [`Limits::set`], between two syncs: the last has told what there was before its commit released anything. If
+    /// one comes meanwhile, it knows better.
+    fn look_again(&self) -> Result<()> {
+        let syncs = self.state.lock().syncs;
+        let found = self.read(|tx, room| self.look(tx, room))?;
+        let mut state = self.state.lock();
+        if state.syncs == syncs {
+            self.take(&mut state, found);
+        }
+        Ok(())
+    }
+
+    fn look(&self, tx: &Transaction<'_>, room: u64) -> Result<Found> {
+        let limited = is_limited(tx, self.id)?;
+        Ok(Found {
+            left: limited.then(|| available_to_head(tx, self.id, room)).transpose()?,
+            refusal: limited.then(|| refusal(tx, self.id, room)).transpose()?,
+            others: if limited { set_aside_for_others(tx, self.id)? } else { 0 },
+            above: quotas_of(tx, self.id)?,
+        })
+    }
+
+    fn take(&self, state: &mut State, found: Found) {
+        found.above.iter().for_each(|&(quota, left)| self.quotas.set(quota, left));
+        state.above = found.above.into_iter().map(|(quota, _)| quota).collect();
+        state.left = found.left;
+        state.others = found.others;
+        state.refusal = found.refusal;
     }
 
     fn read<T>(&self, mut look: impl FnMut(&Transaction<'_>, u64) -> Result<T>) -> Result<T> {
@@ -237,11 +272,6 @@ impl Limits {
         }
         engine.commit_anyway()?;
         self.look_again()
-    }
-
-    /// Takes what there is now. What a sync has told was before its commit released anything.
-    fn look_again(&self) -> Result<()> {
-        self.read(|tx, room| self.set(tx, room))
     }
 
     /// Whether another commit could make room, after so many.

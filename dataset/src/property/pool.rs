@@ -56,7 +56,7 @@ pub static POOL: &[Definition] = &[
         "What programs meet while the pool is suspended because a device failed: they wait, or get errors (continue).",
     ),
     computed("expandsize", "EXPANDSZ", Syntax::Bytes, "Space of devices that grew and is not used yet."),
-    settable("autoexpand", "EXPAND", ON_OFF, "off", "Whether a pool whose device grew uses the new space."),
+    settable("autoexpand", "EXPAND", ON_OFF, "off", "Whether an import has the pool use what its devices have grown."),
     computed("freeing", "FREEING", Syntax::Bytes, "Space of destroyed data sets that is still being freed."),
     computed("leaked", "LEAKED", Syntax::Bytes, "Space that freeing met damage in and gave up."),
     computed("checkpoint", "CKPOINT", Syntax::Bytes, "Always '-': there are no checkpoints of whole pools."),

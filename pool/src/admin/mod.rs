@@ -8,6 +8,7 @@
 //! clear     going on after a device has failed
 //! committed the last committed state of an opened pool, beside it
 //! create    labels on every device, then the first commit
+//! expand    taking over what devices have grown
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
 //! rewind    going back to an older state
@@ -18,6 +19,7 @@ mod add;
 mod clear;
 mod committed;
 mod create;
+mod expand;
 mod open;
 mod pool;
 pub mod probe;

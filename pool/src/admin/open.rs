@@ -178,17 +178,14 @@ fn unreadable(label: &Label, uberblock: &Uberblock, problem: &impl ToString) -> 
     Error::Unreadable { pool: label.pool_name.clone(), txg: uberblock.txg, problem: problem.to_string() }
 }
 
-/// Gives chunks to the devices that the labels name and that have none: a crash has cut off adding them.
-///
-/// A device's size is the label's, which tells where chunks may lie, but never more than the device has. One smaller than
-/// a region was not added by us and stays unused.
+/// Gives chunks to the regions that the labels name and that have none: a crash has cut off adding the device, or taking
+/// over what it has grown, or the state is from before.
 fn complete_vdevs(engine: &Engine, label: &Label) {
     let totals = engine.space_totals();
     for config in &label.vdevs {
-        let known = totals.vdevs.iter().any(|total| total.vdev == config.id && total.size > 0);
-        let there = engine.storage().vdevs.get(config.id).map_or(0, |vdev| vdev.size());
-        let size = there.min(config.tree.leaves()[0].size);
-        if !known && size >= label.region_size {
+        let known = totals.vdevs.iter().find(|total| total.vdev == config.id).map_or(0, |total| total.size);
+        let size = config.tree.leaves()[0].size;
+        if size / label.region_size > known / label.region_size {
             engine.with_open_txg(|_| engine.storage().space.add_vdev(config.id, size));
         }
     }
@@ -248,6 +245,14 @@ pub(super) fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig
         }
     };
     label.vdevs.iter().map(member).collect()
+}
+
+/// How many bytes of whole regions a device has beyond those that its label says.
+pub(super) fn growth(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> u64 {
+    let regions = |size: u64| size / label.region_size;
+    let there = vdevs.get(config.id).map_or(0, |vdev| vdev.size());
+    let named = config.tree.leaves().first().map_or(there, |leaf| leaf.size);
+    regions(there).saturating_sub(regions(named)) * label.region_size
 }
 
 pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::add::Addition;
 use crate::{
@@ -80,12 +80,17 @@ impl Pool {
     /// whoever made them may take them away again. No label can be changed meanwhile.
     pub fn begin_add(&self, devices: Vec<Arc<dyn Device>>) -> Result<Addition<'_>> {
         self.engine.writable()?;
-        Addition::begin(self, self.labelling.lock(), devices)
+        Addition::begin(self, self.labelling(), devices)
+    }
+
+    /// Held by whoever changes labels: the highest number that any was given.
+    pub(super) fn labelling(&self) -> MutexGuard<'_, Txg> {
+        self.labelling.lock()
     }
 
     /// Changes the labels of all devices.
     fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
-        let mut highest = self.labelling.lock();
+        let mut highest = self.labelling();
         let mut label = self.label();
         change(&mut label);
         self.replace_labels(&mut highest, label, &[])

@@ -40,6 +40,8 @@ pub struct KeptState {
     pub txg: Txg,
     /// When it was committed.
     pub written: Nanos,
+    /// Nothing of it was overwritten. Whoever takes one of the others must have read all of it.
+    pub is_whole: bool,
 }
 
 /// The states of the newest one's line, newest first: at least one. They are named, not read.
@@ -51,8 +53,21 @@ pub fn states(devices: &[Arc<dyn Device>], options: &OpenOptions) -> Result<Vec<
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
     members(&label, &by_guid)?;
-    let kept = |uberblock: &Uberblock| KeptState { txg: uberblock.txg, written: uberblock.written };
-    Ok(line(&label, devices)?.iter().map(kept).collect())
+    let line = line(&label, devices)?;
+    let whole = whole_states(&line);
+    let kept = |(age, uberblock): (usize, &Uberblock)| KeptState {
+        txg: uberblock.txg,
+        written: uberblock.written,
+        is_whole: age < whole,
+    };
+    Ok(line.iter().enumerate().map(kept).collect())
+}
+
+/// Of how many states of a line, newest first, nothing was overwritten. Those before one that was gone back to do not
+/// count: the states that were given up had space that they refer to.
+fn whole_states(line: &[Uberblock]) -> usize {
+    let last = line.iter().position(|uberblock| state_of(uberblock) != uberblock.txg);
+    last.map_or(SAFE_STATES, |last| SAFE_STATES.min(last + 1))
 }
 
 /// Makes the state of transaction group `to` the newest. The pool must not be open. Returns the group of the uberblock
@@ -153,6 +168,23 @@ mod tests {
             assert_eq!(shown(opened(&device, &reading(None), seed).unwrap().engine()), newest);
             assert_eq!(kept(&device)[..5], [newest, newest.back(1), newest.back(2), newest.back(3), at]);
             given_up = vec![newest, newest.back(1)];
+        }
+    }
+
+    #[test]
+    fn states_before_one_that_was_gone_back_to_are_not_taken_for_whole() {
+        let (device, newest) = stamped(disk());
+        let whole = || {
+            let states = states(std::slice::from_ref(&device), &writing()).unwrap();
+            states.iter().take_while(|state| state.is_whole).count()
+        };
+        assert_eq!(whole(), SAFE_STATES);
+        go_back(&device, newest.back(2), 5).unwrap();
+        assert_eq!(whole(), 1);
+        let pool = writing_pool(&device, 6);
+        for commits in 2..=SAFE_STATES + 1 {
+            commit(&pool, 1);
+            assert_eq!(whole(), commits.min(SAFE_STATES));
         }
     }
 

@@ -30,6 +30,21 @@ pub(super) fn disk() -> Arc<dyn Device> {
     Arc::new(MemoryDevice::new("disk", 64 * MIB))
 }
 
+/// A device of another size with what this one holds, as far as it goes.
+pub(super) fn resized(device: &dyn Device, size: u64) -> MemoryDevice {
+    let copy = MemoryDevice::new(device.name(), size);
+    let common = device.size().min(size);
+    let mut page = vec![0; MIB as usize];
+    for offset in (0..common).step_by(page.len()) {
+        let page = &mut page[..(common - offset).min(MIB) as usize];
+        device.read_at(offset, page).unwrap();
+        if page.iter().any(|byte| *byte != 0) {
+            copy.write_at(offset, page).unwrap();
+        }
+    }
+    copy
+}
+
 fn made(device: Arc<dyn Device>) -> Pool {
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     create(vec![device], &options, Arc::new(SeededEnv::new(1))).unwrap()

@@ -136,26 +136,12 @@ fn a_cut_off_device_gets_as_many_chunks_as_its_label_and_the_device_allow() {
     }
 }
 
-/// A device of another size with what this one holds, as far as it goes.
-fn resized(device: &MemoryDevice, size: u64) -> Arc<MemoryDevice> {
-    let copy = MemoryDevice::new(device.name(), size);
-    let mut page = vec![0; MIB as usize];
-    for offset in (0..device.size().min(size)).step_by(page.len()) {
-        let page = &mut page[..(device.size().min(size) - offset).min(MIB) as usize];
-        device.read_at(offset, page).unwrap();
-        if page.iter().any(|byte| *byte != 0) {
-            copy.write_at(offset, page).unwrap();
-        }
-    }
-    Arc::new(copy)
-}
-
 #[test]
 fn a_device_that_was_cut_short_is_refused_by_name_and_untouched() {
     let device = Arc::new(disk("disk"));
     drop(made(vec![device.clone()]));
     for (less, refused) in [(MIB / 4, true), (20 * MIB, true), (1, true), (0, false)] {
-        let short = resized(&device, SIZE - less);
+        let short = Arc::new(stamped::resized(&*device, SIZE - less));
         let before = labels::read_label(&*short).unwrap();
         let error = opened(std::slice::from_ref(&short)).err();
         assert_eq!(error.is_some(), refused, "{less} bytes less");
@@ -164,7 +150,7 @@ fn a_device_that_was_cut_short_is_refused_by_name_and_untouched() {
         assert_eq!((error.to_string(), error.kind()), (text, ErrorKind::Device));
         assert_eq!(labels::read_label(&*short).unwrap(), before);
         // What can be made as large as it was is as it was, but for what lay behind its end.
-        opened(&[resized(&short, SIZE)]).unwrap();
+        opened(&[Arc::new(stamped::resized(&*short, SIZE))]).unwrap();
     }
 }
 

@@ -3,7 +3,10 @@
 //! A layout never changes; adding a device makes a new one that shares the chunks. So readers resolve addresses without
 //! a lock.
 
-use std::sync::{Arc, atomic::AtomicU32, atomic::Ordering::Relaxed};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicU32, atomic::Ordering::Relaxed},
+};
 
 use arc_swap::ArcSwapOption;
 
@@ -34,13 +37,24 @@ pub(super) struct Vdev {
     pub(super) regions: u32,
     pub(super) counters: Arc<Counters>,
     pub(super) chunks: Vec<Arc<Chunk>>,
-    slots: Slots,
+    slots: Arc<Slots>,
 }
 
 impl Vdev {
     pub(super) fn new(id: VdevId, regions: u32, counters: Arc<Counters>, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
         chunks.sort_by_key(|chunk| chunk.region);
-        Vdev { id, regions, counters, chunks, slots: Slots::default() }
+        Vdev { id, regions, counters, chunks, slots: Arc::default() }
+    }
+
+    /// This device with as many regions at least.
+    fn grown(&self, regions: u32) -> Vdev {
+        Vdev {
+            id: self.id,
+            regions: self.regions.max(regions),
+            counters: self.counters.clone(),
+            chunks: self.chunks.clone(),
+            slots: self.slots.clone(),
+        }
     }
 
     /// The chunk that blocks of `class` go to which have `copies` copies on this device already.
@@ -81,25 +95,32 @@ impl Layout {
         Layout { sector, region, vdevs: Vec::new(), chunks: Vec::new(), empty: Arc::default() }
     }
 
-    /// This layout and a device with a chunk on each of its regions: a new one, or one that has no chunks yet.
+    /// This layout with a chunk on each region of a device of `size` bytes. The device is a new one, or one that has chunks
+    /// on some of its regions or on none; those stay as they are, and so does what the allocator works on.
     pub(super) fn with_vdev(&self, id: VdevId, size: u64) -> Layout {
         let before = self.vdevs.iter().position(|vdev| vdev.id == id);
-        assert!(before.is_none_or(|at| self.vdevs[at].chunks.is_empty()), "device {id} has its chunks already");
-        let counters = Arc::new(Counters::default());
         let regions = self.regions_of(size);
+        let mut vdev = match before {
+            Some(at) => self.vdevs[at].grown(regions),
+            None => Vdev::new(id, regions, Arc::default(), Vec::new()),
+        };
+        let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region).collect();
+        let bare = (0..regions).filter(|region| !taken.contains(region));
         let first = self.chunks.len() as u32;
-        let chunks: Vec<_> = (0..regions)
-            .map(|region| {
-                let place = (ChunkId(first + region), id, region);
-                Arc::new(Chunk::new(place, self.chunk_sectors(), counters.clone(), self.empty.clone()))
+        let chunks: Vec<_> = (first..)
+            .zip(bare)
+            .map(|(number, region)| {
+                let place = (ChunkId(number), id, region);
+                Arc::new(Chunk::new(place, self.chunk_sectors(), vdev.counters.clone(), self.empty.clone()))
             })
             .collect();
         let mut layout = self.clone();
         layout.chunks.extend(chunks.iter().cloned());
-        let vdev = Arc::new(Vdev::new(id, regions, counters, chunks));
+        vdev.chunks.extend(chunks);
+        vdev.chunks.sort_by_key(|chunk| chunk.region);
         match before {
-            Some(at) => layout.vdevs[at] = vdev,
-            None => layout.vdevs.push(vdev),
+            Some(at) => layout.vdevs[at] = Arc::new(vdev),
+            None => layout.vdevs.push(Arc::new(vdev)),
         }
         layout
     }
@@ -210,6 +231,17 @@ mod tests {
         let layout = bare.with_vdev(VdevId(0), 3 * MIB);
         let shape: Vec<_> = layout.vdevs.iter().map(|vdev| (vdev.id, vdev.chunks.len())).collect();
         assert_eq!(shape, [(VdevId(0), 3), (VdevId(1), 1)]);
+    }
+
+    #[test]
+    fn a_device_that_has_grown_gets_chunks_behind_those_it_has() {
+        let small = Layout::new(4096, MIB).with_vdev(VdevId(0), 2 * MIB).with_vdev(VdevId(1), MIB);
+        let layout = small.with_vdev(VdevId(0), 4 * MIB + 5).with_vdev(VdevId(0), 3 * MIB);
+        let chunks: Vec<_> = layout.vdevs[0].chunks.iter().map(|chunk| (chunk.id.0, chunk.region)).collect();
+        assert_eq!(chunks, [(0, 0), (1, 1), (3, 2), (4, 3)]);
+        assert_eq!((layout.chunks.len(), layout.usable(VdevId(0)), layout.free()), (5, 4 * MIB, 5 * 256));
+        let slot = |layout: &Layout| std::ptr::from_ref(layout.vdevs[0].slot(Class::Data, 0));
+        assert_eq!(slot(&small), slot(&layout));
     }
 
     #[test]

@@ -173,8 +173,8 @@ impl Space {
         }
     }
 
-    /// Adds a device of `size` usable bytes, or gives its chunks to one that has none. Must be called by the sync of the transaction group that adds it, before
-    /// [`Space::sync`], so that no earlier group stores it.
+    /// Adds a device of `size` usable bytes, or gives chunks to the regions of one that have none. Must be called in the
+    /// transaction group that does so, when all labels name the device with this size.
     pub fn add_vdev(&self, vdev: VdevId, size: u64) {
         let _stored = self.stored.lock();
         let layout = self.layout.load().with_vdev(vdev, size);

@@ -1,0 +1,185 @@
+//! Taking over what devices have grown: an image that was made longer, a partition or volume that was.
+//!
+//! A device's last two labels are where it ends now. Opening the pool has written all four labels, so those at the new end
+//! are there before anything here happens, and nothing is left at the old end that anybody looks for: when the regions
+//! there become chunks, they may be written over. What is taken is whole regions; the old ones and all addresses in them
+//! stay what they are.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | when the pool is opened, before or while a label at the new end is written | the pool as it was: the front labels are written pair by pair as ever, and name the old size |
+//! | before a device of the pool names the new size | the pool as it was |
+//! | after that, before the space layer's next commit | the pool with the new size; opening gives the new regions chunks |
+//! | after that commit | the pool with the new space |
+//!
+//! In the third case labels of two ages may be found, of which the newer counts. Going back to a state from before finds
+//! the regions without chunks, and opening gives them some, as in the third case. A device that is cut back to its old
+//! size afterwards is refused: see [`open`](super::open::open).
+
+use super::{open::growth, pool::Pool};
+use crate::{error::Result, format::vdev_config::VdevTree};
+
+impl Pool {
+    /// By how many bytes the pool would become larger with all that its devices have grown since it took them.
+    pub fn growth(&self) -> u64 {
+        let label = self.label();
+        let vdevs = &self.engine().storage().vdevs;
+        label.vdevs.iter().map(|config| growth(&label, config, vdevs)).sum()
+    }
+
+    /// Takes over what its devices have grown, as far as that was known when they were opened. Returns how many bytes
+    /// that is; nothing is written if it is none.
+    ///
+    /// # Errors
+    /// If the pool takes no changes, or a label could not be written: then nothing of the new space is used.
+    pub fn expand(&self) -> Result<u64> {
+        self.engine().writable()?;
+        let mut highest = self.labelling();
+        let mut label = self.label();
+        let storage = self.engine().storage();
+        let mut grown = Vec::new();
+        for at in 0..label.vdevs.len() {
+            let more = growth(&label, &label.vdevs[at], &storage.vdevs);
+            let config = &mut label.vdevs[at];
+            if let (VdevTree::Leaf(leaf), Ok(vdev), 1..) = (&mut config.tree, storage.vdevs.get(config.id), more) {
+                leaf.size = vdev.size();
+                grown.push((config.id, vdev.size(), more));
+            }
+        }
+        if grown.is_empty() {
+            return Ok(0);
+        }
+        self.replace_labels(&mut highest, label, &[])?;
+        self.engine().with_open_txg(|_| grown.iter().for_each(|&(id, size, _)| storage.space.add_vdev(id, size)));
+        self.engine().commit()?;
+        Ok(grown.iter().map(|(_, _, more)| more).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{
+        admin::{
+            SAFE_STATES, rewind,
+            stamped::{commit, disk, opened, reading, resized, shown, stamped, writing, writing_pool},
+            states,
+        },
+        device::{Device, Fate, Fault, FaultDevice, Operation, Recorder},
+        env::SeededEnv,
+        error::ErrorKind,
+        format::label::LABEL_SIZE,
+        space::Class,
+        units::MIB,
+    };
+
+    const SIZE: u64 = 64 * MIB;
+
+    fn regions(pool: &crate::admin::Pool) -> u64 {
+        pool.engine().space_totals().size / MIB
+    }
+
+    #[test]
+    fn what_a_device_has_grown_is_used_and_found_again() {
+        let (small, newest) = stamped(disk());
+        let device: Arc<dyn Device> = Arc::new(resized(&*small, SIZE + 20 * MIB + 7));
+        let pool = writing_pool(&device, 2);
+        assert_eq!((shown(pool.engine()), regions(&pool), pool.growth()), (newest, 62, 20 * MIB));
+        assert_eq!(pool.expand().unwrap(), 20 * MIB);
+        assert_eq!((regions(&pool), pool.growth(), pool.expand().unwrap()), (82, 0, 0));
+        // All of it can be written over, also where the last labels were.
+        let storage = pool.engine().storage();
+        let fill = |txg| {
+            let take = || storage.space.allocate(txg, Class::Data, MIB as u32, 1, &storage.vdevs).ok();
+            let taken: Vec<_> = std::iter::from_fn(take).map(|allocation| allocation.addresses[0]).collect();
+            for address in &taken {
+                let (vdev, offset) = storage.space.resolve(*address, MIB as u32).unwrap();
+                storage.vdevs.get(vdev).unwrap().write(offset, &[0xee; MIB as usize]).unwrap();
+                storage.space.free(txg, *address, MIB as u32).unwrap();
+            }
+            taken.len()
+        };
+        assert!(pool.engine().with_open_txg(fill) > 65);
+        let last = commit(&pool, 3);
+        drop(pool);
+        let again = writing_pool(&device, 3);
+        assert_eq!((shown(again.engine()), regions(&again)), (last, 82));
+        drop(again);
+        let cut: Arc<dyn Device> = Arc::new(resized(&*device, SIZE));
+        assert_eq!(opened(&cut, &writing(), 4).err().unwrap().kind(), ErrorKind::Device);
+    }
+
+    #[test]
+    fn less_than_a_region_is_not_taken() {
+        let (small, _) = stamped(disk());
+        // The labels leave half a region of it as it is.
+        for more in [0, 1, LABEL_SIZE, MIB / 2 - 1] {
+            let device: Arc<dyn Device> = Arc::new(resized(&*small, SIZE + more));
+            let pool = writing_pool(&device, 2);
+            assert_eq!((pool.growth(), pool.expand().unwrap(), regions(&pool)), (0, 0, 62));
+        }
+    }
+
+    #[test]
+    fn wherever_power_fails_the_pool_opens_with_the_old_space_or_the_new() {
+        let recorder = Recorder::new();
+        let (small, newest) = stamped(disk());
+        let device: Arc<dyn Device> = Arc::new(recorder.wrap(resized(&*small, SIZE + 20 * MIB)));
+        let pool = writing_pool(&device, 2);
+        let begin = recorder.len();
+        pool.expand().unwrap();
+        let expanded = recorder.len();
+        let last = commit(&pool, 2);
+        drop(pool);
+        let mut outcomes = [false; 2];
+        for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
+            let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0));
+            let pool = writing_pool(&image, 7);
+            let state = shown(pool.engine());
+            assert!((newest..=last).contains(&state), "cut {cut}, seed {seed}: {state}");
+            let is_larger = regions(&pool) == 82;
+            assert!(is_larger || regions(&pool) == 62 && cut < expanded, "cut {cut}, seed {seed}");
+            assert!(!is_larger || cut > begin, "cut {cut}, seed {seed}");
+            outcomes[usize::from(is_larger)] = true;
+            // What the import has made of it lasts, and can be taken over again.
+            pool.expand().unwrap();
+            let state = commit(&pool, 1);
+            drop(pool);
+            let again = writing_pool(&image, 8);
+            assert_eq!((shown(again.engine()), regions(&again)), (state, 82), "cut {cut}, seed {seed}");
+        }
+        assert_eq!(outcomes, [true; 2]);
+    }
+
+    #[test]
+    fn states_from_before_are_whole_and_get_the_new_space() {
+        let (small, _) = stamped(disk());
+        let device: Arc<dyn Device> = Arc::new(resized(&*small, SIZE + 20 * MIB));
+        let pool = writing_pool(&device, 2);
+        let before = pool.engine().committed();
+        pool.expand().unwrap();
+        drop(pool);
+        let devices = std::slice::from_ref(&device);
+        for state in states(devices, &writing()).unwrap().into_iter().take(SAFE_STATES) {
+            assert_eq!(shown(opened(&device, &reading(Some(state.txg)), 3).unwrap().engine()), state.txg);
+        }
+        rewind(devices, before, &writing(), &SeededEnv::new(4)).unwrap();
+        let pool = writing_pool(&device, 5);
+        assert_eq!((shown(pool.engine()), regions(&pool)), (before, 82));
+    }
+
+    #[test]
+    fn labels_that_cannot_be_written_leave_the_pool_as_it_was() {
+        let (small, _) = stamped(disk());
+        let faulty = Arc::new(FaultDevice::new(Arc::new(resized(&*small, SIZE + 20 * MIB))));
+        let device: Arc<dyn Device> = faulty.clone();
+        let pool = writing_pool(&device, 2);
+        faulty.inject(Fault::failing(Operation::Write));
+        assert_eq!(pool.expand().unwrap_err().kind(), ErrorKind::Device);
+        faulty.heal();
+        assert_eq!((regions(&pool), pool.growth()), (62, 20 * MIB));
+        assert_eq!(pool.expand().unwrap(), 20 * MIB);
+        assert_eq!(regions(&pool), 82);
+    }
+}
