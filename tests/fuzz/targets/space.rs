@@ -27,7 +27,7 @@ pub(super) fn run(input: &[u8]) -> bool {
         1 => comes_back(coded, |bytes| TableRoot::decode(bytes).ok(), TableRoot::encode),
         2 => comes_back(coded, |bytes| decode_page(bytes).ok(), |rows| encode_page(rows)),
         3 => comes_back(coded, |bytes| LogBlock::decode(bytes).ok(), LogBlock::encode),
-        4 => comes_back(coded, |bytes| changes(bytes), |changes| encode_changes(changes)),
+        4 => comes_back(coded, changes, |changes| encode_changes(changes)),
         5 => checkpoint(coded),
         _ => false,
     }
