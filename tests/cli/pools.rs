@@ -195,7 +195,7 @@ fn an_import_sets_what_can_be_set_and_refuses_the_rest() {
     [exit 0]
     $ pool get feature@extensible_dataset tank
     pool: bad property list: invalid property 'feature@extensible_dataset'
-      pools need no features yet
+      user properties have a colon in their name, as in 'me:backup'
     [exit 2]
     ");
 }

@@ -71,9 +71,6 @@ impl PropertyError {
     /// What to do about it, where something can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
-            PropertyError::Unknown { name } if name.starts_with("feature@") => {
-                Some("pools need no features yet".into())
-            }
             PropertyError::Unknown { .. } => {
                 Some("user properties have a colon in their name, as in 'me:backup'".into())
             }
