@@ -99,6 +99,46 @@ fn streams_carry_everything_to_another_pool() {
 }
 
 #[test]
+fn mounts_follow_a_replication_that_destroys_and_renames() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "256M");
+    lab.create("vault", "256M");
+    for name in ["tank/a", "tank/a/old", "tank/a/old/below", "tank/a/gone"] {
+        lab.fs(&["create", name]);
+        fs::write(lab.mount(name).join("name"), name).unwrap();
+    }
+    lab.fs(&["snapshot", "-r", "tank/a@one"]);
+    let send = |words: &[&str]| lab.run("fs", &[&["send", "-R"], words].concat()).stdout;
+    lab.feed("fs", &["receive", "vault/a"], &send(&["tank/a@one"])).ok();
+    assert_eq!(fs::read_to_string(lab.mount("vault/a/old/below/name")).unwrap(), "tank/a/old/below");
+    lab.fs(&["snapshot", "vault/a/old@later"]);
+
+    lab.fs(&["rename", "tank/a/old", "tank/a/new"]);
+    lab.fs(&["destroy", "-r", "tank/a/gone"]);
+    lab.fs(&["snapshot", "-r", "tank/a@two"]);
+    let more = send(&["-i", "@one", "tank/a@two"]);
+    // What is in use is not taken away.
+    let used = fs::File::open(lab.mount("vault/a/gone/name")).unwrap();
+    let refused = lab.feed("fs", &["receive", "-F", "vault/a"], &more).fails(1);
+    assert!(refused.contains("vault/a/gone"), "{refused}");
+    drop(used);
+    lab.feed("fs", &["receive", "-F", "vault/a"], &more).ok();
+    let names = "vault/a\nvault/a@one\nvault/a@two\nvault/a/new\nvault/a/new@one\nvault/a/new@two\n\
+                 vault/a/new/below\nvault/a/new/below@one\nvault/a/new/below@two\n";
+    assert_eq!(lab.fs(&["list", "-H", "-r", "-t", "all", "-o", "name", "vault/a"]), names);
+    assert_eq!(fs::read_to_string(lab.mount("vault/a/new/below/name")).unwrap(), "tank/a/old/below");
+    for gone in ["vault/a/old", "vault/a/gone"] {
+        assert!(!lab.mount(gone).exists(), "{gone}");
+    }
+    let mounted = lab.fs(&["get", "-H", "-r", "-t", "filesystem", "-o", "value", "mounted", "vault"]);
+    assert_eq!(mounted, "yes\n".repeat(4));
+    lab.check("vault");
+}
+
+#[test]
 fn everything_works_without_mounts_and_services() {
     let lab = Lab::mountless();
     lab.create("tank", "256M");

@@ -106,7 +106,42 @@ fn each_member_of_a_package_is_named() {
         lab.session(&["fs get -H -o value,source quota tank/to/copy", "fs rename tank/to/copy@tuesday friday"]),
         lab.session(&["fs get -Hp -o property,value written@monday,written@never tank/to/copy@friday"]),
     ];
-    assert_snapshot!(said.concat(), @"");
+    assert_snapshot!(said.concat(), @r"
+    would receive full stream of tank/home@monday into tank/to/home@monday
+    would receive incremental stream of tank/home@tuesday into tank/to/home@tuesday
+    would receive full stream of tank/home/below@tuesday into tank/to/home/below@tuesday
+    [exit 0]
+    would receive full stream of tank/home@monday into tank/to/home@monday
+    would receive incremental stream of tank/home@tuesday into tank/to/home@tuesday
+    would receive full stream of tank/home/below@tuesday into tank/to/home/below@tuesday
+    [exit 0]
+    fs: cannot receive into 'tank/to/copy': the stream ends too early, at byte 1706 in record 14: send it again
+    [exit 1]
+    fs: cannot receive into 'tank/to/copy': the stream ends too early, at byte 1706 in record 14: send it again; received before that, and kept: tank/to/copy@monday, tank/to/copy@tuesday
+    [exit 1]
+    [exit 0]
+    $ fs get -o all quota tank/to/copy
+    NAME          PROPERTY  VALUE  RECEIVED  SOURCE
+    tank/to/copy  quota     20M    20M       received
+    [exit 0]
+    $ fs set quota=30M tank/to/copy
+    [exit 0]
+    $ fs get -o all quota tank/to/copy
+    NAME          PROPERTY  VALUE  RECEIVED  SOURCE
+    tank/to/copy  quota     30M    20M       local
+    [exit 0]
+    $ fs inherit -S quota tank/to/copy
+    [exit 0]
+    $ fs get -H -o value,source quota tank/to/copy
+    20M	received
+    [exit 0]
+    $ fs rename tank/to/copy@tuesday friday
+    [exit 0]
+    $ fs get -Hp -o property,value written@monday,written@never tank/to/copy@friday
+    written@monday	8192
+    written@never	-
+    [exit 0]
+    ");
     // More than nothing, though the files are so small that they are stored in the tree.
     lab.fs(&["create", "tank/small"]);
     fs::write(lab.path("little"), "a line").unwrap();

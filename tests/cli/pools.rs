@@ -175,7 +175,29 @@ fn an_import_sets_what_can_be_set_and_refuses_the_rest() {
         "pool import -o comment=yours tank",
         "pool get -H -o value comment tank",
         "pool get feature@extensible_dataset tank",
-    ]), @"");
+    ]), @r"
+    $ pool import -d . -o ashift=12 tank
+    pool: cannot import 'tank': property 'ashift' cannot be set by an import
+    [exit 1]
+    $ pool import -d . -o comment=mine -o readonly=on tank
+    pool: cannot import 'tank': property 'comment' cannot be set in a pool that is imported read-only
+    [exit 1]
+    $ pool import -d . -o comment=mine -o failmode=continue tank
+    [exit 0]
+    $ pool get -H -o value,source comment,failmode tank
+    mine	local
+    continue	local
+    [exit 0]
+    $ pool import -o comment=yours tank
+    [exit 0]
+    $ pool get -H -o value comment tank
+    yours
+    [exit 0]
+    $ pool get feature@extensible_dataset tank
+    pool: bad property list: invalid property 'feature@extensible_dataset'
+      user properties have a colon in their name, as in 'me:backup'
+    [exit 2]
+    ");
 }
 
 #[test]

@@ -282,6 +282,15 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_of_a_file_is_known_and_that_of_a_pipe_is_not() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, &[7; 10]).unwrap();
+        io::Seek::seek(&mut file, io::SeekFrom::Start(4)).unwrap();
+        assert_eq!(length(&file.into()), Some(6));
+        assert_eq!(length(&io::pipe().unwrap().0.into()), None);
+    }
+
+    #[test]
     fn what_is_sent_is_needed() {
         let needed = |spec: &SendSpec| {
             let all = ["tank/a@1", "tank/a@2", "tank/a", "tank/a/b@1", "tank/ab@2"];

@@ -2,7 +2,7 @@
 //!
 //! A [`Definition`] says a property's name, what it applies to, who may change it, how its values are written and what
 //! it does. Parsing, printing, the columns of `list`, the order of `get all` and the reference documentation all read
-//! the two tables, [`DATASET`] and [`POOL`]. Properties of ZFS that are not here yet are known by name ([`absent`]), so
+//! the two tables, [`DATASET`] and [`POOL`]. Properties of ZFS that are not here yet are known by name (`absent`), so
 //! that a request for one is refused with a reason instead of called unknown. The features of a pool, `feature@name`, are
 //! those that this program knows: none yet.
 //!

@@ -2,7 +2,7 @@
 //! has lost it.
 //!
 //! Members of a line share blocks, and clones share those of their origins, always under the same key: so who else has a
-//! lost block is found by looking for it in all members that can have it. At most about [`SHARERS`] are looked at.
+//! lost block is found by looking for it in all members that can have it. At most about `SHARERS` are looked at.
 
 use pool::{
     format::pointer::BlockPointer,

@@ -12,7 +12,7 @@ use pool::{
 use super::frame::MAX_PAYLOAD;
 
 /// The most records of one census.
-pub(super) const MOST_RECORDS: usize = 64;
+pub(super) const MOST_RECORDS: usize = 16;
 /// The least bytes that a snapshot takes.
 const LEAST_ENTRY: u64 = 10;
 /// The most bytes that a length takes.

@@ -4,7 +4,7 @@
 //! stored as it is. A reader needs to know only the family ([`Compression`]), so levels are a writer's choice
 //! ([`CompressionChoice`]) that can change at any time.
 //!
-//! The slow families look before they leap. [`looks_random`] counts the bytes of a small sample; if their distribution
+//! The slow families look before they leap. `looks_random` counts the bytes of a small sample; if their distribution
 //! is flat, LZ4 is tried, which passes over incompressible data at memory speed, and only if that finds a sector to save
 //! (repetition that byte counts cannot see) does the slow family start. (OpenZFS has its zstd ask LZ4 first likewise.)
 //!

@@ -17,6 +17,7 @@ use crate::protocol::DatasetRecord;
   fs get all tank/home
   fs get compression,recordsize tank tank/home
   fs get -r -s local all tank                what was set, anywhere
+  fs get written@monday tank/home            how much is new since that snapshot
   fs get -Hp -o value used tank/home         for scripts")]
 pub struct Arguments {
     #[command(flatten)]

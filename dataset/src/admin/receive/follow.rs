@@ -1,6 +1,6 @@
 //! Following a data set that was renamed at the sender: it is known by its snapshots.
 //!
-//! Where a replication continues a data set that is not under its name here, but elsewhere in the tree that is replicated,
+//! Where an increment of a replication continues a data set that is not under its name here, but elsewhere in the tree that is replicated,
 //! it is moved to where the sender has it. Streams come in an order in which those above are in their places by then. What
 //! stands in the way and is the sender's too has been renamed as well: it goes aside until its own stream comes.
 
@@ -24,7 +24,7 @@ use crate::{
 /// A data set of a replication that may have been renamed.
 pub(super) struct Follow<'a> {
     pub(super) names: &'a Names,
-    pub(super) sender: Option<&'a Sender>,
+    pub(super) sender: &'a Sender,
     /// The topmost data set of the replication here. It is where the user said, and is never moved.
     pub(super) top: &'a DatasetName,
     /// Where the data set belongs.
@@ -38,11 +38,7 @@ impl Follow<'_> {
         let Some((id, parent)) = self.misplaced(tx)? else { return Ok(Departed::default()) };
         let mut moved = self.leaving(tx, id, mounted)?;
         if let Some(other) = self.names.find(tx, self.place)? {
-            let is_known = match self.sender {
-                Some(sender) => sender.counterpart(tx, other)?.is_some(),
-                None => false,
-            };
-            if !is_known {
+            if self.sender.counterpart(tx, other)?.is_none() {
                 return Err(Error::exists("data set", self.place));
             }
             moved.extend(self.leaving(tx, other, mounted)?);

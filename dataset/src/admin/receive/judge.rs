@@ -56,7 +56,10 @@ pub(super) struct Judge {
     pub(super) names: Names,
     pub(super) name: SnapshotName,
     pub(super) begin: Begin,
+    /// Whether what was changed since the newest snapshot may go.
     force: bool,
+    /// Whether snapshots that are later than the base may.
+    destroys: bool,
     /// Whether it is the only stream. Of several those that are here already are passed over.
     alone: bool,
     /// The root of the data set, if it was only read since its newest snapshot.
@@ -65,7 +68,12 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn new(names: Names, name: SnapshotName, begin: Begin, force: bool, alone: bool) -> Judge {
-        Judge { names, name, begin, force, alone, only_read: None }
+        Judge { names, name, begin, force, destroys: false, alone, only_read: None }
+    }
+
+    /// The same, with snapshots that are later than the base destroyed if `destroys` says so.
+    pub(super) fn destroying(self, destroys: bool) -> Judge {
+        Judge { destroys, ..self }
     }
 
     /// Looks whether the data set was only read since its newest snapshot, if that matters. It must be kept still.
@@ -134,7 +142,7 @@ impl Judge {
             return self.refuse(problem, "receive the increments in between, or a full stream under another name");
         };
         let later = later(tx, target, base)?;
-        if !self.force && base != newest {
+        if !self.destroys && base != newest {
             let newest: SnapshotRow = tx.row(snapshot_key(newest))?;
             let problem = format!("it is an increment, and not from the newest snapshot here, @{}", newest.name);
             return self.refuse(problem, "use -F to destroy what is later than the increment's base");

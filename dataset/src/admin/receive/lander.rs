@@ -22,7 +22,7 @@ use crate::{
     lineage::arrival,
     name::{DatasetName, SnapshotName},
     property::Property,
-    stream::{Begin, Ground, Landing, Start},
+    stream::{Begin, Census, Ground, Landing, Start},
 };
 
 /// Lands the streams of one package.
@@ -57,14 +57,15 @@ impl Landing for Lander<'_> {
         engine.commit()?;
         let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
         let force = self.request.force || self.arrived.has(&snapshot);
-        let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force, start.streams == 1);
+        let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force, start.streams == 1)
+            .destroying(self.request.force);
         let parents = self.request.naming != Naming::Exact;
         if parents && let Some(parent) = snapshot.dataset().parent() {
             let request = CreateRequest { name: parent, parents, properties: Vec::new(), owner };
             self.parents.extend(self.datasets.create(request)?);
         }
-        if start.replicate {
-            self.be_as_sender(start, begin, &snapshot.dataset())?;
+        if let Some(census) = &start.census {
+            self.be_as_sender(census, start, begin, &snapshot.dataset())?;
         }
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
@@ -88,14 +89,17 @@ impl Landing for Lander<'_> {
         let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
         let force = self.request.force || self.arrived.has(&name);
         let names = self.datasets.names();
-        let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true);
+        let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true).destroying(self.request.force);
         // A data set that is in use is held still, so that what it shows changes at one instant.
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
         let (own, exclude) = (self.request.properties.clone(), self.request.exclude.clone());
         let engine = self.datasets.engine().clone();
-        let doomed = self.datasets.read(|tx| judge.doomed(tx, judge.plan(tx)?))?;
+        let doomed = match self.request.force {
+            true => self.datasets.read(|tx| judge.doomed(tx, judge.plan(tx)?))?,
+            false => Vec::new(),
+        };
         if !doomed.is_empty() {
             (self.leaving)(&doomed)?;
         }
@@ -144,20 +148,24 @@ impl<'a> Lander<'a> {
 
     /// Does what was done at the sender besides: before the first stream all that is to be destroyed, if that is wanted,
     /// and before each the renaming of its data set.
-    fn be_as_sender(&mut self, start: &Start, begin: &Begin, place: &DatasetName) -> Result<()> {
+    fn be_as_sender(&mut self, census: &Census, start: &Start, begin: &Begin, place: &DatasetName) -> Result<()> {
         let (names, top) = (self.datasets.names(), self.request.top(start)?);
-        if let (None, Some(census)) = (&self.sender, &start.census) {
-            let sender = Arc::new(Sender::new(census));
-            self.sender = Some(sender.clone());
-            let tree = Tree { sender, names: names.clone(), top: top.clone(), sent: start.root.parse()? };
-            if self.request.force {
-                self.run_apart(&top, move |tx, mounted| tree.reconcile(tx, mounted))?;
+        let sender = match &self.sender {
+            Some(sender) => sender.clone(),
+            None => {
+                let sender = Arc::new(Sender::new(census));
+                self.sender = Some(sender.clone());
+                if self.request.force {
+                    let (sender, sent) = (sender.clone(), start.root.parse()?);
+                    let tree = Tree { sender, names: names.clone(), top: top.clone(), sent };
+                    self.run_apart(&top, move |tx, mounted| tree.reconcile(tx, mounted))?;
+                }
+                sender
             }
-        }
-        let (sender, place, begin, highest) = (self.sender.clone(), place.clone(), begin.clone(), top.clone());
+        };
+        let (place, begin, highest) = (place.clone(), begin.clone(), top.clone());
         self.run_apart(&top, move |tx, mounted| {
-            let sender = sender.as_deref();
-            Follow { names: &names, sender, top: &highest, place: &place, begin: &begin }.run(tx, mounted)
+            Follow { names: &names, sender: &sender, top: &highest, place: &place, begin: &begin }.run(tx, mounted)
         })
     }
 

@@ -45,7 +45,8 @@ impl Landing for Rehearsal<'_> {
         }
         let name = self.request.name(start, begin)?;
         let alone = start.streams == 1;
-        let mut judge = Judge::new(self.datasets.names(), name, begin.clone(), self.request.force, alone);
+        let force = self.request.force;
+        let mut judge = Judge::new(self.datasets.names(), name, begin.clone(), force, alone).destroying(force);
         let open = self.datasets.open_target(&judge)?;
         let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
@@ -84,9 +85,8 @@ impl<'a> Rehearsal<'a> {
             }
             let (mut brought, mut arrived) = (Brought::default(), Vec::new());
             for judge in &self.streams {
-                if self.start.replicate {
+                if let Some(sender) = &sender {
                     let place = &judge.name.dataset();
-                    let sender = sender.as_deref();
                     Follow { names: &names, sender, top: &top, place, begin: &judge.begin }
                         .run(tx, &BTreeSet::new())?;
                 }

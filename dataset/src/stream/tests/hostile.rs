@@ -2,13 +2,16 @@
 
 use std::io::Read;
 
-use pool::env::{Env, SeededEnv};
+use pool::{
+    env::{Env, SeededEnv},
+    units::Guid,
+};
 
 use super::world::{World, contents};
 use crate::stream::{
-    Error,
+    Begin, Census, Counted, Error, Start, Totals,
     frame::{FrameReader, FrameWriter, Kind},
-    index::Trailer,
+    index::{Index, Trailer},
     verify,
 };
 
@@ -120,6 +123,36 @@ fn an_endless_promise_is_refused_before_memory_is_taken() {
         }
     }
     assert!(matches!(verify(&mut Broken, 0, &mut |_| {}), Err(Error::Read { offset: 0, .. })));
+}
+
+#[test]
+fn a_census_stands_before_the_streams_and_ends() {
+    let package = |before: usize, after: usize| {
+        let mut out = Vec::new();
+        let mut frames = FrameWriter::new(&mut out).unwrap();
+        let start = Start { root: "tank".into(), replicate: true, streams: 1, census: None };
+        frames.put(Kind::Start, &start.encode()).unwrap();
+        let snapshots = vec![(Guid(1), "a".to_owned())];
+        let census = Census { datasets: vec![Counted { dataset: "tank".into(), snapshots }] };
+        let record = census.encode().unwrap().remove(0);
+        (0..before).for_each(|_| frames.put(Kind::Census, &record).unwrap());
+        let begin = Begin { dataset: "tank".into(), snapshot: "a".into(), layout: 1, ..Begin::default() };
+        let mut index = Index::default();
+        index.begin(frames.offset(), frames.chain());
+        frames.put(Kind::Begin, &begin.encode()).unwrap();
+        (0..after).for_each(|_| frames.put(Kind::Census, &record).unwrap());
+        frames.put(Kind::End, &Totals::default().encode()).unwrap();
+        frames.put(Kind::Finish, &[]).unwrap();
+        let trailer = Trailer { index: frames.offset(), before: frames.chain() };
+        frames.put(Kind::Index, &index.encode()[0]).unwrap();
+        frames.put(Kind::Trailer, &trailer.encode()).unwrap();
+        out
+    };
+    assert!(verify(&mut &package(0, 0)[..], 0, &mut |_| {}).unwrap().start.census.is_none());
+    let start = verify(&mut &package(16, 0)[..], 0, &mut |_| {}).unwrap().start;
+    assert_eq!(start.census.unwrap().datasets.len(), 16);
+    assert!(matches!(refused(&package(17, 0)), Error::Damaged { record: 17, .. }));
+    assert!(matches!(refused(&package(1, 1)), Error::Damaged { record: 3, .. }));
 }
 
 /// Takes a stream apart, changes one record's payload, and chains it all again: what somebody would do who means harm.
