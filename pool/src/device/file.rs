@@ -13,6 +13,8 @@ use std::{
     io::{self, IoSliceMut, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
+    thread,
+    time::Duration,
 };
 
 use rustix::{
@@ -25,6 +27,10 @@ use super::{
     holder::{self, LockedFile},
 };
 use crate::error::{Error, Result};
+
+/// How often a lock is asked for that somebody has, and how long is waited in between.
+const LOCK_ATTEMPTS: u32 = 10;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,12 +128,18 @@ impl FileDevice {
     }
 }
 
+/// Locks a file, or says who has it. It is asked for a few times: who has it may be about to end, or be a child of who had
+/// it that has not become a program of its own yet.
 fn lock(name: &str, file: &File, operation: FlockOperation) -> Result<()> {
-    match flock(file, operation) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(Error::Busy { device: name.to_owned(), holder: holder(file) }),
-        Err(errno) => Err(Error::Device { device: name.to_owned(), action: "lock", source: errno.into() }),
+    for attempt in 1.. {
+        match flock(file, operation) {
+            Ok(()) => break,
+            Err(Errno::WOULDBLOCK) if attempt < LOCK_ATTEMPTS => thread::sleep(BETWEEN_ATTEMPTS),
+            Err(Errno::WOULDBLOCK) => return Err(Error::Busy { device: name.to_owned(), holder: holder(file) }),
+            Err(errno) => return Err(Error::Device { device: name.to_owned(), action: "lock", source: errno.into() }),
+        }
     }
+    Ok(())
 }
 
 /// Refuses what is neither a file nor a block device; tells whether it is a block device.
@@ -266,6 +278,19 @@ mod tests {
         let _first = FileDevice::open(&path, Access::ReadOnly).unwrap();
         let _second = FileDevice::open(&path, Access::ReadOnly).unwrap();
         assert!(matches!(FileDevice::open(&path, Access::ReadWrite), Err(Error::Busy { .. })));
+    }
+
+    #[test]
+    fn a_holder_that_is_about_to_let_go_is_waited_for() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        let writer = FileDevice::create(&path, MIB).unwrap();
+        let let_go = thread::spawn(move || {
+            thread::sleep(BETWEEN_ATTEMPTS);
+            drop(writer);
+        });
+        FileDevice::open(&path, Access::ReadWrite).unwrap();
+        let_go.join().unwrap();
     }
 
     #[test]
