@@ -60,7 +60,18 @@ fn three_days() -> Lab {
 
 /// The image of `tank`, as nobody's.
 fn image(lab: &Lab) -> FileDevice {
-    FileDevice::open(&lab.path("tank.img"), Access::ReadWrite).unwrap()
+    locked(lab, Access::ReadWrite)
+}
+
+/// The image, locked. Another test of this process may be starting a program, which has all locks of this process until
+/// it runs, those that were given back meanwhile too.
+fn locked(lab: &Lab, access: Access) -> FileDevice {
+    let mut device = None;
+    lab::wait_until("the image is nobody's", || {
+        device = FileDevice::open(&lab.path("tank.img"), access).ok();
+        device.is_some()
+    });
+    device.unwrap()
 }
 
 /// The states that the image of `tank` keeps, newest first.
@@ -72,7 +83,7 @@ fn states(lab: &Lab) -> Vec<Uberblock> {
 
 /// `tank`, opened behind the back of all commands.
 fn opened(lab: &Lab) -> Pool {
-    let device = FileDevice::open(&lab.path("tank.img"), Access::ReadOnly).unwrap();
+    let device = locked(lab, Access::ReadOnly);
     let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
     open(vec![std::sync::Arc::new(device)], &options, std::sync::Arc::new(SystemEnv)).unwrap()
 }
