@@ -80,12 +80,22 @@ impl FileDevice {
         if is_block && access == Access::ReadWrite {
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
-        let file = options.open(path).map_err(|source| match source.kind() {
-            io::ErrorKind::ResourceBusy => {
-                Error::Busy { device: name.clone(), holder: "the system (is it mounted?)".to_owned() }
+        let mut attempt = 1;
+        let file = loop {
+            match options.open(path) {
+                Ok(file) => break file,
+                Err(source) if source.kind() != io::ErrorKind::ResourceBusy => return Err(failed(source)),
+                Err(_) => {}
             }
-            _ => failed(source),
-        })?;
+            // Another process of Cenote opens a device before it locks it.
+            let holder = FileDevice::open(path, Access::Glance)?.holder();
+            if holder.is_some() || attempt == LOCK_ATTEMPTS {
+                let holder = holder.unwrap_or_else(|| "the system (is it mounted?)".to_owned());
+                return Err(Error::Busy { device: name, holder });
+            }
+            attempt += 1;
+            thread::sleep(BETWEEN_ATTEMPTS);
+        };
         FileDevice::locked(name, file, access)
     }
 
