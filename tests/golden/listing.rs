@@ -10,7 +10,7 @@ use dataset::{
     property::{DATASET, Property, Source},
 };
 
-use crate::world::World;
+use crate::world::{POOL, World};
 
 /// The computed properties that must not change as long as nothing is written.
 const COMPUTED: [&str; 9] =
@@ -36,10 +36,10 @@ pub(crate) fn of_pool(world: &World) -> String {
     text
 }
 
-/// The files of all snapshots, and what streams carry of their data sets.
-pub(crate) fn of_files(world: &World) -> String {
+/// What streams have brought: files, snapshots, and what they carry of their data sets. Nothing of the pool's own data set.
+pub(crate) fn of_received(world: &World) -> String {
     let mut text = String::new();
-    for listed in &world.list().unwrap() {
+    for listed in world.list().unwrap().iter().filter(|listed| listed.name.to_string() != POOL) {
         writeln!(text, "\n{} {}", listed.type_name(), listed.name).unwrap();
         for (name, valued) in listed.user_properties() {
             writeln!(text, "  {name}={:?} ({:?})", valued.value, valued.source).unwrap();

@@ -321,7 +321,7 @@ fn create(world: &World, dataset: &str, properties: &[(&str, &str)]) {
     world.datasets.create(CreateRequest { name, parents: false, properties, owner: (1000, 100) }).unwrap();
 }
 
-fn set(world: &World, dataset: &str, properties: &[(&str, &str)]) {
+pub(crate) fn set(world: &World, dataset: &str, properties: &[(&str, &str)]) {
     world.datasets.set(&[dataset.parse().unwrap()], &assignments(properties)).unwrap();
 }
 
