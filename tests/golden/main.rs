@@ -1,7 +1,7 @@
 //! Pools and streams that an earlier Cenote wrote and that every later one must read.
 //!
 //! The folder `images` holds, for each generation of the format, a pool as it was exported, the same pool as a power failure
-//! left it a little later (with an intent log to replay), three streams sent from it, and beside each a listing of all
+//! left it a little later (with an intent log to replay), streams sent from it, and beside each a listing of all
 //! that was to be seen in it when it was made. The tests open and receive them with the program of today, and compare.
 //! The script in `script.rs` made them. What it writes today may lie elsewhere and be packed better: that is no part of
 //! the format, so nothing is compared with new images.

@@ -37,7 +37,7 @@ pub(crate) struct Stream {
     pub(crate) into: &'static str,
 }
 
-pub(crate) const STREAMS: [Stream; 3] = [
+pub(crate) const STREAMS: [Stream; 5] = [
     Stream { name: "full", snapshot: "tank/lz4@one", from: None, package: false, into: "tank/from-lz4" },
     Stream {
         name: "increment",
@@ -47,6 +47,15 @@ pub(crate) const STREAMS: [Stream; 3] = [
         into: "tank/from-lz4",
     },
     Stream { name: "package", snapshot: "tank/set@two", from: None, package: true, into: "tank/from-set" },
+    Stream { name: "replica", snapshot: "tank/set@one", from: None, package: true, into: "tank/replica" },
+    // With what the sender has.
+    Stream {
+        name: "replica-increment",
+        snapshot: "tank/set@two",
+        from: Some("tank/set@one"),
+        package: true,
+        into: "tank/replica",
+    },
 ];
 
 /// The data sets that hold [`every_kind`] of file, and their properties.
