@@ -247,7 +247,7 @@ fn messages(seeds: &mut Seeds) {
     }
 }
 
-/// A full stream of the world's snapshot, and an increment on it.
+/// A full stream of the world's snapshot, an increment on it, and that of a replication.
 fn streams(seeds: &mut Seeds) {
     let world = World::new();
     let fs = world.fs(HOME);
@@ -257,19 +257,20 @@ fn streams(seeds: &mut Seeds) {
     fs.mkdir(&Caller::default(), ROOT, b"new", 0o700).unwrap();
     let [old, new] = ["a", "b"].map(|snapshot| name(HOME).snapshot(snapshot).unwrap());
     world.datasets.snapshot(vec![new.clone()], false, Vec::new()).unwrap();
-    let full = send(&world, &old, None);
-    let increment = send(&world, &new, Some(SendFrom::Base(Name::Snapshot(old))));
+    let base = SendFrom::Base(Name::Snapshot(old.clone()));
+    let full = send(&world, &old, None, false);
+    let increment = send(&world, &new, Some(base.clone()), false);
+    let replication = send(&world, &new, Some(base), true);
     seeds.add("stream", "raw", &[&full]);
-    for (number, name, stream) in [(0, "full", full), (1, "increment", increment)] {
+    for (number, name, stream) in [(0, "full", full), (1, "increment", increment), (1, "replication", replication)] {
         let records = records(&stream);
         seeds.add("stream", name, &[&records]);
         seeds.add("receive", name, &[&[number], &records]);
     }
 }
 
-fn send(world: &World, snapshot: &SnapshotName, from: Option<SendFrom>) -> Vec<u8> {
-    let request =
-        SendRequest { snapshot: snapshot.clone(), from, replicate: false, skip_missing: false, properties: true };
+fn send(world: &World, snapshot: &SnapshotName, from: Option<SendFrom>, replicate: bool) -> Vec<u8> {
+    let request = SendRequest { snapshot: snapshot.clone(), from, replicate, skip_missing: false, properties: true };
     let mut stream = Vec::new();
     world.datasets.send(&request, &mut stream, 0, &mut |_| {}).unwrap();
     stream
