@@ -33,6 +33,7 @@ use crate::{
 };
 
 pub use crate::space::SAFE_STATES;
+
 /// A committed state that the rings still name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptState {

@@ -146,13 +146,13 @@ impl Plan {
         self.things.iter().filter(|thing| thing.region == region).collect()
     }
 
-    /// Fails unless all copies of a block are the same.
+    /// Fails unless all copies of a thing are the same.
     pub(super) fn check_copies(&self, devices: &[Arc<MemoryDevice>]) -> Outcome<()> {
         // A label tells in each copy where it lies.
         for thing in self.things.iter().filter(|thing| thing.region != Region::Label) {
             let first = thing.copies[0].content(devices);
             if thing.copies.iter().any(|copy| copy.content(devices) != first) {
-                return Err(format!("without any damage the copies of a block differ: {thing:?}"));
+                return Err(format!("without any damage the copies of a thing differ: {thing:?}"));
             }
         }
         Ok(())

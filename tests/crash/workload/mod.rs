@@ -186,8 +186,11 @@ impl Life {
     pub(crate) fn end(mut self) -> Outcome<History> {
         let begin = self.recorder.len();
         self.actors.iter_mut().for_each(|actor| actor.open.clear());
+        // A device that missed an uberblock has the next one again.
+        self.operator.heal(false);
         self.expect("close", self.world.datasets.close_all())?;
         self.world.clean_up()?;
+        self.expect("commit", self.world.engine().commit_anyway())?;
         self.keep("the end".into(), begin, Promise::Everything);
         Ok(self.history)
     }
