@@ -26,7 +26,7 @@ use crate::attr::{errno, kind, node_type, request_time, set_time};
 use crate::counters::Opcode;
 use crate::node::Node;
 use crate::server::{Entry, FOREVER, Server};
-use crate::syncer::{Sync, Syncer};
+use crate::syncer::Syncer;
 
 /// The largest read or write the kernel may send: its own limit, 256 pages.
 const MAX_REQUEST: u32 = 1 << 20;
@@ -44,14 +44,14 @@ thread_local! {
 /// Serves one mount.
 pub(crate) struct Adapter {
     pub(crate) server: Arc<Server>,
-    pub(crate) syncer: Syncer,
+    pub(crate) syncer: Syncer<ReplyEmpty>,
     writeback: bool,
 }
 
 impl Adapter {
     /// An adapter that lets the kernel collect writes if `writeback` is set.
     pub(crate) fn new(server: Arc<Server>, writeback: bool) -> Adapter {
-        let syncer = Syncer::new(Arc::clone(&server));
+        let syncer = Syncer::of(Arc::clone(&server));
         Adapter { server, syncer, writeback }
     }
 
@@ -351,7 +351,7 @@ impl Filesystem for Adapter {
 
     fn fsync(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         self.count(Opcode::FSync);
-        self.sync(node, Sync::File, reply);
+        self.sync(node, reply);
     }
 
     fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -397,7 +397,7 @@ impl Filesystem for Adapter {
 
     fn fsyncdir(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         self.count(Opcode::FSyncDir);
-        self.sync(node, Sync::Directory, reply);
+        self.sync(node, reply);
     }
 
     fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {

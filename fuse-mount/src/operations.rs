@@ -11,7 +11,6 @@ use crate::adapter::Adapter;
 use crate::attr::{errno, file_attr};
 use crate::node::Node;
 use crate::server::Entry;
-use crate::syncer::Sync;
 
 /// The most one request may copy: the reply has 32 bits for it. Whole pages, as the kernel asks for.
 const MAX_COPY: u64 = 0xffff_f000;
@@ -145,9 +144,9 @@ impl Adapter {
     }
 
     /// Syncs what can have changed; everything else is durable.
-    pub(crate) fn sync(&self, node: INodeNo, sync: impl FnOnce(Ino) -> Sync, reply: ReplyEmpty) {
+    pub(crate) fn sync(&self, node: INodeNo, reply: ReplyEmpty) {
         match self.server.node(node) {
-            Ok(Node::Live(ino)) => self.syncer.submit(sync(ino), reply),
+            Ok(Node::Live(_)) => self.syncer.submit(reply),
             Ok(_) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         }

@@ -1,76 +1,102 @@
 //! The threads that wait for `fsync`.
 //!
-//! A synced file may have to wait for a commit, and the two to four threads that serve a mount must not: with two
+//! A sync may have to wait for a device or a commit, and the two to four threads that serve a mount must not: with two
 //! programs syncing, nobody else could look up a name. A sync is therefore handed to one of these threads, which sends
 //! the reply when the data is safe. They are started by the mount's first sync.
+//!
+//! Whatever file is synced, all of its file system is ([`FileSystem::sync`](dataset::fs::FileSystem::sync)). So a thread
+//! takes all syncs together that have come while the threads were waiting, and syncs once: however many programs sync,
+//! each waits for two flushes at most, the one under way and the next.
 
 use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::{iter, thread};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use dataset::fs::{Errno, Ino};
 use fuser::ReplyEmpty;
 
 use crate::attr::errno;
 use crate::server::Server;
 
-/// Syncs that wait at once. More than that wait in line, and find much of their work done by those before them.
-const THREADS: usize = 4;
+/// While one waits for the device, another takes what has come meanwhile; what comes then is for the first again.
+const THREADS: usize = 2;
 
-/// What is to be made durable.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Sync {
-    File(Ino),
-    Directory(Ino),
-}
-
-type Job = (Sync, ReplyEmpty);
+/// Does one sync and answers all of these.
+type Serve<R> = dyn Fn(Vec<R>) + Send + Sync;
 
 /// Hands syncs to waiting threads, which end when this is dropped and their work is done.
-pub(crate) struct Syncer {
-    server: Arc<Server>,
-    queue: OnceLock<Sender<Job>>,
+pub(crate) struct Syncer<R> {
+    serve: Arc<Serve<R>>,
+    queue: OnceLock<Sender<R>>,
 }
 
-impl Syncer {
-    pub(crate) fn new(server: Arc<Server>) -> Syncer {
-        Syncer { server, queue: OnceLock::new() }
+impl Syncer<ReplyEmpty> {
+    /// For the live file system of a mount.
+    pub(crate) fn of(server: Arc<Server>) -> Syncer<ReplyEmpty> {
+        Syncer::new(move |replies: Vec<ReplyEmpty>| {
+            let done = server.live.sync();
+            for reply in replies {
+                match done {
+                    Ok(()) => reply.ok(),
+                    Err(error) => reply.error(errno(error)),
+                }
+            }
+        })
+    }
+}
+
+impl<R: Send + 'static> Syncer<R> {
+    fn new(serve: impl Fn(Vec<R>) + Send + Sync + 'static) -> Syncer<R> {
+        Syncer { serve: Arc::new(serve), queue: OnceLock::new() }
     }
 
-    /// Answers `reply` once the object is durable.
-    pub(crate) fn submit(&self, sync: Sync, reply: ReplyEmpty) {
-        let queue = self.queue.get_or_init(|| start(&self.server));
-        if let Err(refused) = queue.send((sync, reply)) {
-            serve(&self.server, refused.into_inner());
+    /// Answers `reply` once all that was done until now is durable.
+    pub(crate) fn submit(&self, reply: R) {
+        let queue = self.queue.get_or_init(|| start(&self.serve));
+        if let Err(refused) = queue.send(reply) {
+            (self.serve)(vec![refused.into_inner()]);
         }
     }
 }
 
 /// Starts as many threads as the machine lets us. With none, the queue has no receiver and refuses what it is sent.
-fn start(server: &Arc<Server>) -> Sender<Job> {
+fn start<R: Send + 'static>(serve: &Arc<Serve<R>>) -> Sender<R> {
     let (sender, receiver) = unbounded();
     for _ in 0..THREADS {
-        let (server, receiver) = (Arc::clone(server), receiver.clone());
-        if let Err(error) = thread::Builder::new().name("fuse-sync".into()).spawn(move || run(&server, &receiver)) {
+        let (serve, receiver) = (Arc::clone(serve), receiver.clone());
+        if let Err(error) = thread::Builder::new().name("fuse-sync".into()).spawn(move || run(&*serve, &receiver)) {
             tracing::warn!(%error, "cannot start a thread for fsync");
         }
     }
     sender
 }
 
-fn run(server: &Server, jobs: &Receiver<Job>) {
-    for job in jobs {
-        serve(server, job);
+fn run<R>(serve: &Serve<R>, waiting: &Receiver<R>) {
+    for first in waiting {
+        serve(iter::once(first).chain(waiting.try_iter()).collect());
     }
 }
 
-fn serve(server: &Server, (sync, reply): Job) {
-    let done: Result<(), Errno> = match sync {
-        Sync::File(ino) => server.live.fsync(ino),
-        Sync::Directory(ino) => server.live.fsyncdir(ino),
-    };
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_comes_while_all_threads_wait_shares_the_next_sync() {
+        let (began, begun) = unbounded();
+        let (allow, allowed) = unbounded::<()>();
+        let syncer = Syncer::new(move |replies: Vec<u32>| {
+            began.send(replies).unwrap();
+            allowed.recv().unwrap();
+        });
+        // Each thread is seen to have begun before anything more comes.
+        for thread in 0..THREADS as u32 {
+            syncer.submit(thread);
+            assert_eq!(begun.recv().unwrap(), [thread]);
+        }
+        (10..26).for_each(|reply| syncer.submit(reply));
+        assert!(begun.is_empty());
+        allow.send(()).unwrap();
+        assert_eq!(begun.recv().unwrap(), (10..26).collect::<Vec<_>>());
+        (0..THREADS).for_each(|_| allow.send(()).unwrap());
     }
 }

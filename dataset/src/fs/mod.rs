@@ -183,19 +183,24 @@ impl FileSystem {
         *self.options.write() = options;
     }
 
-    /// Makes everything done so far durable: file, name and parents.
+    /// Makes a file durable, with its names and parents: as [`FileSystem::sync`].
     pub fn fsync(&self, _ino: Ino) -> Result<(), Errno> {
+        self.sync()
+    }
+
+    /// As [`FileSystem::fsync`], for a directory.
+    pub fn fsyncdir(&self, _dir: Ino) -> Result<(), Errno> {
+        self.sync()
+    }
+
+    /// Makes everything done so far durable.
+    pub fn sync(&self) -> Result<(), Errno> {
         match self.options().sync {
             Durability::Disabled => Ok(()),
             Durability::Standard | Durability::Always => {
                 self.head.make_durable().map_err(|error| failure::errno(&error))
             }
         }
-    }
-
-    /// As [`FileSystem::fsync`], for a directory.
-    pub fn fsyncdir(&self, dir: Ino) -> Result<(), Errno> {
-        self.fsync(dir)
     }
 
     fn now(&self) -> Nanos {
