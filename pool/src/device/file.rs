@@ -94,7 +94,7 @@ impl FileDevice {
                 return Err(Error::Busy { device: name, holder });
             }
             attempt += 1;
-            thread::sleep(BETWEEN_ATTEMPTS);
+            pause();
         };
         FileDevice::locked(name, file, access)
     }
@@ -111,7 +111,7 @@ impl FileDevice {
         let made = file.set_len(size).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
         let device = made.map_err(failed).and_then(|()| FileDevice::locked(name.clone(), file, Access::ReadWrite));
         device.inspect_err(|_| {
-            // What cannot be removed either is an empty file, which its next use names.
+            // What cannot be removed either is a file without content, which its next use names.
             let _ = fs::remove_file(path);
         })
     }
@@ -126,9 +126,9 @@ impl FileDevice {
     fn locked(name: String, mut file: File, access: Access) -> Result<FileDevice> {
         let mut behind = Vec::new();
         if let Some(operation) = access.lock() {
-            lock(&name, &file, operation)?;
+            lock(&name, &file, operation, pause)?;
             behind = backing::files(&file);
-            behind.iter().try_for_each(|behind| lock(&name, behind, operation))?;
+            behind.iter().try_for_each(|behind| lock(&name, behind, operation, pause))?;
         }
         // The length in a block device's metadata is zero; the end is where seeking to it leads.
         match file.seek(SeekFrom::End(0)) {
@@ -138,13 +138,17 @@ impl FileDevice {
     }
 }
 
+fn pause() {
+    thread::sleep(BETWEEN_ATTEMPTS);
+}
+
 /// Locks a file, or says who has it. It is asked for a few times: who has it may be about to end, or be a child of who had
 /// it that has not become a program of its own yet.
-fn lock(name: &str, file: &File, operation: FlockOperation) -> Result<()> {
+fn lock(name: &str, file: &File, operation: FlockOperation, mut wait: impl FnMut()) -> Result<()> {
     for attempt in 1.. {
         match flock(file, operation) {
             Ok(()) => break,
-            Err(Errno::WOULDBLOCK) if attempt < LOCK_ATTEMPTS => thread::sleep(BETWEEN_ATTEMPTS),
+            Err(Errno::WOULDBLOCK) if attempt < LOCK_ATTEMPTS => wait(),
             Err(Errno::WOULDBLOCK) => return Err(Error::Busy { device: name.to_owned(), holder: holder(file) }),
             Err(errno) => return Err(Error::Device { device: name.to_owned(), action: "lock", source: errno.into() }),
         }
@@ -294,13 +298,13 @@ mod tests {
     fn a_holder_that_is_about_to_let_go_is_waited_for() {
         let folder = folder();
         let path = folder.path().join("disk");
-        let writer = FileDevice::create(&path, MIB).unwrap();
-        let let_go = thread::spawn(move || {
-            thread::sleep(BETWEEN_ATTEMPTS);
-            drop(writer);
-        });
-        FileDevice::open(&path, Access::ReadWrite).unwrap();
-        let_go.join().unwrap();
+        let mut writer = Some(FileDevice::create(&path, MIB).unwrap());
+        let file = File::open(&path).unwrap();
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        lock("disk", &file, exclusive, || drop(writer.take())).unwrap();
+        let mut attempts = 1;
+        let error = lock("disk", &File::open(&path).unwrap(), exclusive, || attempts += 1).unwrap_err();
+        assert_eq!((error.kind(), attempts), (ErrorKind::Busy, LOCK_ATTEMPTS));
     }
 
     #[test]
