@@ -286,7 +286,7 @@ fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, val
     })
 }
 
-/// The values of all properties of a data set that can be set, but for limits.
+/// The values of all properties of a data set that can be set; of limits those that have rows.
 pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Effective> {
     let mut path = vec![id];
     let mut row: DatasetRow = tx.row(dataset_key(id))?;
