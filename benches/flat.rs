@@ -5,10 +5,11 @@
 //! files changed where it matters. Whatever walked the tree would show in the device's reads long before it showed in
 //! time. The requests are those that the commands make, without their process, socket and mount around them.
 //!
-//! Numbers are medians, but of what can be done only once. Reads and writes are those of the device behind the labels; import reads the labels too, which
-//! is the same for every pool. The import after a crash finds an intent log that is nearly full, twice what a running pool lets
-//! it become, with changes of files that lie all over the tree, and puts them back. Only what destroying a data set leaves to be freed grows with its size: that is done in the
-//! background, in small steps, and its row says what all of it took.
+//! Numbers are medians, but of what can be done only once. Reads and writes are those of the device behind the labels;
+//! import reads the labels too, which is the same for every pool. The import after a crash finds an intent log that is
+//! nearly full, twice what a running pool lets it become, with changes of files that lie all over the tree, and puts them
+//! back. Only what destroying a data set leaves to be freed grows with its size: that is done in the background, in small
+//! steps, and its row says what all of it took.
 //!
 //! `cargo bench --bench flat` measures up to 100,000 files, with `-- --full` a million. Run in any other way (as a test)
 //! it only goes through everything once. The image lies in `TMPDIR`.

@@ -70,8 +70,7 @@ pub(crate) fn mountpoints_below(top: &Path) -> Result<Vec<PathBuf>> {
 
 /// The dataset whose mount is what a look at the directory `mountpoint` shows.
 pub fn mounted_at(mountpoint: &Path) -> Result<Option<Mounted>> {
-    let Some(top) = all()?.into_iter().rfind(|place| place.mountpoint == mountpoint) else { return Ok(None) };
-    Ok(mounts()?.into_iter().find(|mounted| mounted.device == top.device && mounted.mountpoint == mountpoint))
+    Ok(all()?.into_iter().rfind(|place| place.mountpoint == mountpoint).and_then(Place::dataset))
 }
 
 /// How one mount stands in the tree of names.
@@ -90,20 +89,22 @@ pub(crate) fn standing(device: (u32, u32), mountpoint: &Path) -> Result<Standing
     Ok(standing_in(all()?, device, mountpoint))
 }
 
-/// What is mounted later on the same directory, or on one above it, hides a mount.
+/// What is mounted later on the same directory, or on one above it, hides a mount. One that is in the tree twice, as when
+/// a directory above it was bound over itself, is looked for where it came last. What is mounted on the root of the tree
+/// hides nothing: looking up a path begins below it.
 fn standing_in(all: Vec<Place>, device: (u32, u32), mountpoint: &Path) -> Standing {
-    let mut later = all.into_iter().skip_while(|place| place.device != device || place.mountpoint != mountpoint);
-    if later.next().is_none() {
+    let Some(at) = all.iter().rposition(|place| place.device == device && place.mountpoint == mountpoint) else {
         return Standing::Gone;
-    }
-    match later.filter(|place| mountpoint.starts_with(&place.mountpoint)).last() {
+    };
+    let covers = |place: &&Place| place.mountpoint != Path::new("/") && mountpoint.starts_with(&place.mountpoint);
+    match all[at + 1..].iter().rfind(covers) {
         Some(place) => Standing::Covered(format!("{} ({})", place.source, place.fs_type)),
         None => Standing::Reached,
     }
 }
 
-/// Detaches the mount on `mountpoint` if it is a dataset's and nobody serves it any more, and such mounts below it. True
-/// if it did.
+/// Detaches the mount on `mountpoint` if it is a dataset's and nobody serves it any more, and such mounts beneath it on
+/// the same directory. True if it did.
 pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
     let mut detached = false;
     while mounted_at(mountpoint)?.is_some() && is_dead(mountpoint) {
@@ -231,6 +232,10 @@ mod tests {
         assert_eq!(standing(&[("/mnt/a/b", 8), ("/mnt/ab", 9)]), Standing::Reached);
         assert_eq!(standing(&[("/mnt/a", 8)]), Standing::Covered("none (tmpfs)".into()));
         assert_eq!(standing(&[("/mnt", 8)]), Standing::Covered("none (tmpfs)".into()));
+        // Bound over itself with all that is below: it is there twice, and the later one is reached.
+        assert_eq!(standing(&[("/mnt", 1), ("/mnt/a", 7)]), Standing::Reached);
+        assert_eq!(standing(&[("/mnt", 1), ("/mnt/a", 7), ("/mnt", 8)]), Standing::Covered("none (tmpfs)".into()));
+        assert_eq!(standing(&[("/", 8)]), Standing::Reached);
         assert_eq!(standing_in(Vec::new(), (0, 7), Path::new("/mnt/a")), Standing::Gone);
     }
 

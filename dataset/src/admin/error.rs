@@ -64,6 +64,8 @@ pub enum Error {
         value: u64,
         /// What stands against it.
         problem: String,
+        /// With so many more bytes available in the pool, it might do.
+        missing: Option<u64>,
     },
     /// A data set has data sets below it.
     #[error("'{name}' has children: {}", .children.join(", "))]

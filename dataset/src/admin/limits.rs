@@ -5,7 +5,7 @@
 //! transaction group is written. Until then what was admitted counts in full: it may have been written by the next
 //! group, so it is remembered for two. Where that would refuse a write, the groups are committed first and the write is
 //! judged by what is really used. Where reservations leave too little room, commits go on until all that was freed can be
-//! used again.
+//! used again, and no older state is held any longer; but only if that would do.
 
 use std::sync::{Arc, Weak};
 
@@ -255,30 +255,45 @@ impl Limits {
         admitted
     }
 
-    /// Whether the catalogue can be expected to say the same after more commits: nothing that was admitted is left to be
-    /// written, nothing has changed, and nothing is about to become free for use. Those who try again and again where
-    /// there is no room would otherwise have the pool commit without end.
-    fn is_settled(&self) -> bool {
-        let is_at_rest = self.engine.upgrade().is_none_or(|engine| engine.is_at_rest());
+    /// How many bytes that were admitted may not be counted as used yet, or may never be written.
+    fn uncounted(&self) -> u64 {
         let state = self.state.lock();
-        is_at_rest && state.admitted.sum() == 0 && !self.quotas.any_admitted(&state.above)
+        state.admitted.sum().max(self.quotas.most_admitted(&state.above))
     }
 
-    /// Commits, and takes what there is then.
-    fn commit(&self) -> Result<()> {
-        let Some(engine) = self.engine.upgrade() else { return Ok(()) };
-        if self.state.lock().refusal == Some(Errno::NOSPC) {
-            engine.storage().space.give_up_holds();
+    /// Another commit after so many, if it could make room for `bytes`, and what there is then. False if it could not:
+    /// those who try again and again where there is no room would otherwise have the pool commit without end.
+    fn make_room(&self, bytes: u64, commits: usize) -> Result<bool> {
+        let Some(engine) = self.engine.upgrade() else { return Ok(false) };
+        let is_quota = self.state.lock().refusal == Some(Errno::DQUOT);
+        let (uncounted, missing) = (self.uncounted(), bytes.saturating_sub(self.space().1));
+        let could_count = match is_quota {
+            // By then all that was admitted is counted as used, and a quota does not wait for space to be released.
+            true => commits < COUNTED_AFTER && (uncounted > 0 || !engine.is_at_rest()),
+            false => uncounted > 0 && missing <= uncounted,
+        };
+        let has_committed = !is_quota && engine.make_room(missing)?;
+        if !has_committed && could_count {
+            engine.commit_anyway()?;
         }
-        engine.commit_anyway()?;
-        self.look_again()
+        if has_committed || could_count {
+            self.look_again()?;
+        }
+        Ok(has_committed || could_count)
     }
 
-    /// Whether another commit could make room, after so many.
-    fn could_gain(&self, commits: usize) -> bool {
-        // By then all that was admitted is counted as used, and a quota does not wait for space to be released.
-        let is_used_up = commits >= COUNTED_AFTER && self.state.lock().refusal == Some(Errno::DQUOT);
-        !is_used_up && !self.is_settled()
+    /// Has `attempt` try to find room for `bytes`, and makes commits as long as they could help.
+    fn find_room(&self, bytes: u64, attempt: impl Fn() -> bool) -> Result<(), Errno> {
+        self.look_again().map_err(|_| Errno::IO)?;
+        for commits in 0..=SETTLING_COMMITS {
+            if attempt() {
+                return Ok(());
+            }
+            if commits == SETTLING_COMMITS || !self.make_room(bytes, commits).map_err(|_| Errno::IO)? {
+                break;
+            }
+        }
+        Err(self.state.lock().refusal.unwrap_or(Errno::NOSPC))
     }
 }
 
@@ -287,17 +302,11 @@ impl Room for Limits {
         if self.try_admit(bytes) {
             return Ok(());
         }
-        self.look_again().map_err(|_| Errno::IO)?;
-        for commits in 0..=SETTLING_COMMITS {
-            if self.try_admit(bytes) {
-                return Ok(());
-            }
-            if commits == SETTLING_COMMITS || !self.could_gain(commits) {
-                break;
-            }
-            self.commit().map_err(|_| Errno::IO)?;
-        }
-        Err(self.state.lock().refusal.unwrap_or(Errno::NOSPC))
+        self.find_room(bytes, || self.try_admit(bytes))
+    }
+
+    fn look_for(&self, bytes: u64) -> Result<(), Errno> {
+        self.find_room(bytes, || bytes <= self.space().1)
     }
 
     fn space(&self) -> (u64, u64) {

@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use pool::error::Error as PoolError;
+
 use super::{
     datasets::{Datasets, Mount},
     error::{Error, Result},
@@ -46,18 +48,25 @@ pub(super) type Effective = BTreeMap<String, Valued>;
 impl Datasets {
     /// Sets properties of data sets or snapshots. A reservation may take what was freed a moment ago.
     pub fn set(&self, targets: &[Name], assignments: &[Assignment]) -> Result<()> {
-        match self.set_with_room(targets, assignments) {
-            Err(Error::Limit { .. }) if !self.engine().is_at_rest() => {
-                self.engine().settle()?;
-                self.set_with_room(targets, assignments)
+        let room = self.engine().available();
+        match self.set_with_room(targets, assignments, room) {
+            Err(Error::Limit { missing: Some(missing), .. }) if self.finds_room(room.saturating_add(missing))? => {
+                self.set_with_room(targets, assignments, self.engine().available())
             }
             other => other,
         }
     }
 
-    fn set_with_room(&self, targets: &[Name], assignments: &[Assignment]) -> Result<()> {
+    /// Waits for so much room, if commits can make it.
+    fn finds_room(&self, bytes: u64) -> Result<bool> {
+        match self.engine().wait_for_room(bytes) {
+            Err(PoolError::OutOfSpace) => Ok(false),
+            found => Ok(found.map(|()| true)?),
+        }
+    }
+
+    fn set_with_room(&self, targets: &[Name], assignments: &[Assignment], room: u64) -> Result<()> {
         let (names, targets, assignments) = (self.names(), targets.to_vec(), assignments.to_vec());
-        let room = self.engine().available();
         self.run(move |tx| {
             for target in &targets {
                 let id = owner(tx, &names, target)?;
@@ -246,24 +255,26 @@ fn limit_of(property: &str) -> Option<Limit> {
 
 fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, value: u64, room: u64) -> Result<()> {
     let row: DatasetRow = tx.row(dataset_key(id))?;
-    let refuse = |property, problem: String| {
+    let refuse = |property, problem: String, missing| {
         let name = names.of_dataset(tx, id)?.to_string();
-        Err(Error::Limit { property, name, value, problem })
+        Err(Error::Limit { property, name, value, problem, missing })
     };
     let (used, referenced) = (row.used().allocated, row.referenced.allocated);
     let free = limits::available(tx, id, room)?;
     match limit {
         Limit::Quota if value != 0 && value < used.max(row.reservation) => {
-            return refuse("quota", format!("{} bytes are used or reserved", used.max(row.reservation)));
+            return refuse("quota", format!("{} bytes are used or reserved", used.max(row.reservation)), None);
         }
         Limit::Refquota if value != 0 && value < referenced => {
-            return refuse("refquota", format!("{referenced} bytes are referenced"));
+            return refuse("refquota", format!("{referenced} bytes are referenced"), None);
         }
         Limit::Reservation if value > used.saturating_add(free) => {
-            return refuse("reservation", format!("only {} bytes are available", used.saturating_add(free)));
+            let available = used.saturating_add(free);
+            return refuse("reservation", format!("only {available} bytes are available"), Some(value - available));
         }
         Limit::Refreservation if value > row.unique().allocated.max(row.refreservation).saturating_add(free) => {
-            return refuse("refreservation", format!("only {free} bytes are available"));
+            let available = row.unique().allocated.max(row.refreservation).saturating_add(free);
+            return refuse("refreservation", format!("only {free} bytes are available"), Some(value - available));
         }
         _ => {}
     }
@@ -275,7 +286,7 @@ fn set_limit(tx: &mut Transaction<'_>, names: &Names, id: u64, limit: Limit, val
     })
 }
 
-/// The values of all properties of a data set that can be set, but for limits.
+/// The values of all properties of a data set that can be set; of limits those that have rows.
 pub(super) fn effective(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Effective> {
     let mut path = vec![id];
     let mut row: DatasetRow = tx.row(dataset_key(id))?;

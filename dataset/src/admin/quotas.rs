@@ -72,10 +72,10 @@ impl Quotas {
         admitted
     }
 
-    /// Whether anything admitted under one of these quotas may not be counted as used yet.
-    pub(super) fn any_admitted(&self, ids: &[u64]) -> bool {
+    /// The most bytes admitted under one of these quotas that may not be counted as used yet.
+    pub(super) fn most_admitted(&self, ids: &[u64]) -> u64 {
         let quotas = self.0.lock();
-        ids.iter().filter_map(|id| quotas.get(id)).any(|quota| quota.admitted.sum() > 0)
+        ids.iter().filter_map(|id| quotas.get(id)).map(|quota| quota.admitted.sum()).max().unwrap_or(0)
     }
 
     /// A group was synced. To be called when all that is left has been [set](Quotas::set): the other way round, what

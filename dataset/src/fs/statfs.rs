@@ -30,6 +30,9 @@ pub trait Room: Send + Sync {
     /// Asks for room for `bytes` of new data: EDQUOT if a quota refuses it, ENOSPC if the rest is set aside for others.
     fn admit(&self, bytes: u64) -> Result<(), Errno>;
 
+    /// Whether [`Room::admit`] would find room; nothing is taken.
+    fn look_for(&self, bytes: u64) -> Result<(), Errno>;
+
     /// The bytes that the dataset refers to, and those that may still be added under its quotas.
     fn space(&self) -> (u64, u64);
 }

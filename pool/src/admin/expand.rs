@@ -7,7 +7,7 @@
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | when the pool is opened, before or while a label at the new end is written | the pool as it was: the front labels are written pair by pair as ever, and name the old size |
+//! | at opening, before or while a label at the new end is written | the pool as it was: the front labels name the old size |
 //! | before a device of the pool names the new size | the pool as it was |
 //! | after that, before the space layer's next commit | the pool with the new size; opening gives the new regions chunks |
 //! | after that commit | the pool with the new space |

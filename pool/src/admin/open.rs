@@ -43,8 +43,8 @@ pub struct OpenOptions {
 
 /// Opens the pool that these devices are: all of them, in any order, and no other.
 ///
-/// Nothing is written before the roots of the state were found readable; then the labels are marked as in use by this host. A crash in
-/// between leaves labels of two ages, of which each names the same devices and the same state.
+/// Nothing is written before the roots of the state were found readable; then the labels are marked as in use by this
+/// host. A crash in between leaves labels of two ages, of which each names the same devices and the same state.
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Pool> {
     let (engine, label) = open_unread(devices, options, env)?;
     check_catalogue(&engine).map_err(|error| Error::Unreadable {

@@ -10,14 +10,15 @@
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | before or while it is written | the pool as it was: nothing else was touched, neither of the newest uberblock nor of the chosen one |
+//! | before or while it is written | the pool as it was: neither the newest uberblock nor the chosen one was touched |
 //! | after the flush of any device that got it | the chosen state |
 //!
 //! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
 //! as they could still be found.
 //!
-//! Of the last [`SAFE_STATES`] states nothing was overwritten, so that going back three groups always works: what a group
-//! frees is used again only after it and three more were committed. Older ones may have lost any block, and whoever takes one must have read all of it.
+//! Of the last [`SAFE_STATES`] states, of those since the pool last went back, nothing was overwritten, so that going back
+//! three groups always works: what a group frees is used again only after it and three more were committed. Older ones may
+//! have lost any block, and whoever takes one must have read all of it.
 
 use std::sync::Arc;
 

@@ -111,7 +111,7 @@ impl FileDevice {
         let made = file.set_len(size).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
         let device = made.map_err(failed).and_then(|()| FileDevice::locked(name.clone(), file, Access::ReadWrite));
         device.inspect_err(|_| {
-            // What cannot be removed either is a file without content, which its next use names.
+            // What cannot be removed either stays: a sparse file of the full size, which its next use names.
             let _ = fs::remove_file(path);
         })
     }

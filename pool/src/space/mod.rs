@@ -196,7 +196,8 @@ impl Space {
         Ok((place.vdev, place.offset))
     }
 
-    /// Tells that `txg` is committed: what was freed [`DEFERRED_GROUPS`] commits before it can be allocated again, and is returned.
+    /// Tells that `txg` is committed: what was freed [`DEFERRED_GROUPS`] commits before it can be allocated again, and is
+    /// returned.
     pub fn committed(&self, txg: Txg) -> Vec<Extent> {
         let release = self.history.lock().commit(txg, |due| self.holds.limit(due));
         let layout = self.layout.load();

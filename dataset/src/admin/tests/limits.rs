@@ -1,5 +1,8 @@
 //! Quotas and reservations.
 
+use std::sync::Arc;
+
+use pool::space::Hold;
 use rustix::io::Errno;
 
 use super::world::{World, name, noise, refusal};
@@ -160,6 +163,80 @@ fn what_was_deleted_can_be_preallocated_at_once() {
     fs.fallocate(file, FallocateFlags::default(), 0, 150 << 20).unwrap();
     assert_eq!(fs.fallocate(file, FallocateFlags::default(), 0, 1 << 30), Err(Errno::NOSPC));
     world.judge();
+}
+
+/// A pool of which 60 MiB were freed and are kept by a hold, and 150 MiB are set aside for `tank/b`: `tank/a` finds less
+/// than 40 MiB, and could have more than 90.
+fn held_back(seed: u64) -> (World, Arc<Hold>) {
+    let world = World::new(seed);
+    world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    world.set("tank/b", "reservation", "150M").unwrap();
+    (0..60).for_each(|count| world.write("tank/a", &format!("f{count}"), &noise(3, 1 << 20)));
+    let committed = world.engine.commit().unwrap();
+    let hold = world.engine.storage().space.hold(committed);
+    clear(&world, "tank/a", 60);
+    world.engine.settle().unwrap();
+    assert!(world.engine.is_at_rest() && !hold.is_lost());
+    assert!(world.number("tank/a", "available") < 40 << 20);
+    (world, hold)
+}
+
+#[test]
+fn a_hold_is_given_up_for_who_writes() {
+    let (world, hold) = held_back(31);
+    world.write("tank/a", "file", &noise(2, 60 << 20));
+    assert!(hold.is_lost());
+    world.judge();
+}
+
+#[test]
+fn a_hold_is_given_up_for_what_is_reserved() {
+    let (world, hold) = held_back(32);
+    world.set("tank/a", "reservation", "80M").unwrap();
+    assert!(hold.is_lost());
+    world.judge();
+}
+
+#[test]
+fn a_hold_is_given_up_for_what_is_preallocated() {
+    let (world, hold) = held_back(33);
+    let fs = world.fs("tank/a");
+    let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, false).unwrap().ino;
+    fs.fallocate(file, FallocateFlags::default(), 0, 80 << 20).unwrap();
+    assert!(hold.is_lost());
+    world.judge();
+}
+
+#[test]
+fn what_no_commit_makes_room_for_costs_none_and_leaves_holds_alone() {
+    let (world, hold) = held_back(34);
+    let fs = world.fs("tank/a");
+    let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, false).unwrap().ino;
+    let commits = |refused: &dyn Fn()| {
+        let before = world.engine.committed();
+        refused();
+        world.engine.committed().0 - before.0
+    };
+    let allocate = |len| assert_eq!(fs.fallocate(file, FallocateFlags::default(), 0, len), Err(Errno::NOSPC));
+    let set = |property, value| assert!(matches!(refusal(world.set("tank/b", property, value)), Error::Limit { .. }));
+    assert_eq!(commits(&|| allocate(1 << 30)), 0);
+    // What the open group frees is known when it is committed.
+    assert!(commits(&|| allocate(200 << 20)) <= 1);
+    assert_eq!(commits(&|| allocate(200 << 20)), 0);
+    assert_eq!(commits(&|| set("quota", "1M")), 0);
+    assert_eq!(commits(&|| set("reservation", "1T")), 0);
+    assert!(!hold.is_lost());
+    world.judge();
+}
+
+#[test]
+fn a_quota_refuses_preallocation() {
+    let world = World::new(35);
+    world.set("tank", "quota", "4M").unwrap();
+    let fs = world.fs("tank");
+    let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, false).unwrap().ino;
+    assert_eq!(fs.fallocate(file, FallocateFlags::default(), 0, 8 << 20), Err(Errno::DQUOT));
 }
 
 #[test]

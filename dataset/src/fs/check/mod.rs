@@ -1,8 +1,9 @@
 //! The judge of a dataset's tree: whether its items agree with each other.
 //!
 //! Items go in one by one, in the order of their keys, so that whoever walks a tree (offline, or under a head's lock) can
-//! feed it. What can be seen from the item and its object is judged at once; what needs the whole tree (names and the
-//! inodes they lead to) at the end. It keeps a few dozen bytes per inode and entry in memory.
+//! feed it. What can be seen from the item is judged at once, what needs its object when the next object begins, and what
+//! needs the whole tree (names and the inodes they lead to) at the end. For that it keeps about a hundred bytes per inode
+//! and entry in memory.
 //!
 //! It does not read blocks, and does not look whether a block is used twice: that is the pool's own check.
 //!
@@ -14,7 +15,7 @@
 mod finding;
 mod whole;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use pool::{
     error::Error,
@@ -73,29 +74,46 @@ fn block_len(entry: &Entry) -> Option<u64> {
     }
 }
 
-/// What is known about an object so far.
+/// The object whose items are coming.
 #[derive(Default)]
-struct Object {
+struct Current {
+    ino: Ino,
     inode: Option<Inode>,
-    /// Entries that lead to it, and how many of them its links name.
-    names: u64,
-    named: u64,
-    links: u64,
     entries: u64,
     subdirectories: u64,
     bytes: u64,
     /// Where its last extent ended.
     end: u64,
+}
+
+/// What is kept about an object until the whole tree is known.
+#[derive(Default)]
+struct Object {
+    seen: Option<Seen>,
+    /// Entries that lead to it, and how many of them its links name.
+    names: u32,
+    named: u32,
+    links: u32,
     orphan: bool,
     truncating: bool,
+}
+
+/// What is kept of an inode.
+#[derive(Clone, Copy)]
+struct Seen {
+    file_type: FileType,
+    nlink: u32,
+    parent: Link,
 }
 
 /// Judges a dataset's tree item by item.
 #[derive(Default)]
 pub struct Checker {
     master: Option<Master>,
+    current: Current,
     objects: BTreeMap<Ino, Object>,
-    entries: HashMap<Link, (Ino, FileType)>,
+    /// In the order of their keys, as they came.
+    entries: Vec<(Link, Ino, FileType)>,
     links: Vec<(Ino, Link)>,
     findings: Vec<Finding>,
 }
@@ -103,6 +121,10 @@ pub struct Checker {
 impl Checker {
     /// Takes the next item: its key, its body, and the length of its block's content if it has one.
     pub fn item(&mut self, key: Key, body: &[u8], block: Option<u64>) {
+        if key.object != self.current.ino {
+            self.judge_current();
+            self.current = Current { ino: key.object, ..Current::default() };
+        }
         let judged = match (key.object, key.kind) {
             (DATASET, MASTER) => Master::decode(body).map(|master| self.master = Some(master)),
             (DATASET, ORPHAN | TRUNCATE) => {
@@ -142,7 +164,9 @@ impl Checker {
 
     fn inode(&mut self, ino: Ino, body: &[u8]) -> Result<(), Malformed> {
         let inode = Inode::decode(body)?;
-        self.object(ino).inode = Some(inode);
+        self.current.inode = Some(inode);
+        let Inode { file_type, nlink, parent, .. } = inode;
+        self.object(ino).seen = Some(Seen { file_type, nlink, parent });
         if inode.parent != Link::NONE {
             self.link(ino, inode.parent);
         }
@@ -157,7 +181,8 @@ impl Checker {
     }
 
     fn link(&mut self, ino: Ino, link: Link) {
-        self.object(ino).links += 1;
+        let object = self.object(ino);
+        object.links = object.links.saturating_add(1);
         self.links.push((ino, link));
     }
 
@@ -171,7 +196,9 @@ impl Checker {
         if !fits {
             self.find(key.object, Problem::Block(key));
         }
-        let marked = self.object(key.object).inode.is_none_or(|inode| inode.has(flag::CAPABILITY));
+        // What has items and no inode is to be found.
+        self.object(key.object);
+        let marked = self.current.inode.is_none_or(|inode| inode.has(flag::CAPABILITY));
         if name == xattr::CAPABILITY && !marked {
             self.find(key.object, Problem::Capability);
         }
@@ -183,27 +210,28 @@ impl Checker {
         if let Some(master) = self.master {
             self.in_window(key, directory::window(master.seed, key.object, name));
         }
-        self.object(ino).names += 1;
-        let dir = self.object(key.object);
-        dir.entries += 1;
-        dir.subdirectories += u64::from(file_type == FileType::Directory);
-        self.entries.insert(Link { dir: key.object, offset: key.offset }, (ino, file_type));
+        let object = self.object(ino);
+        object.names = object.names.saturating_add(1);
+        self.object(key.object);
+        self.current.entries += 1;
+        self.current.subdirectories += u64::from(file_type == FileType::Directory);
+        self.entries.push((Link { dir: key.object, offset: key.offset }, ino, file_type));
         Ok(())
     }
 
     fn extent(&mut self, key: Key, body: &[u8], block: Option<u64>) -> Result<(), Malformed> {
         let ino = key.object;
         let extent = Extent::decode(body)?;
-        let object = self.object(ino);
-        let Some(inode) = object.inode else { return Ok(()) };
+        self.object(ino);
+        let Some(inode) = self.current.inode else { return Ok(()) };
         let len = match extent {
             Extent::Inline(bytes) => bytes.len() as u64,
             Extent::Part { len, .. } => len.into(),
         };
         let end = key.offset.saturating_add(len);
-        let overlaps = key.offset < object.end;
-        object.bytes += len;
-        object.end = end;
+        let overlaps = key.offset < self.current.end;
+        self.current.bytes += len;
+        self.current.end = end;
         if overlaps {
             self.find(ino, Problem::Overlap(key.offset));
         }
@@ -228,5 +256,28 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// Judges what the items of an object say about it, when all have come.
+    fn judge_current(&mut self) {
+        let Current { ino, inode, entries, subdirectories, bytes, .. } = std::mem::take(&mut self.current);
+        let Some(inode) = inode else { return };
+        let links = if inode.nlink == 0 { 0 } else { 2 + subdirectories };
+        if inode.is_dir() && u64::from(inode.nlink) != links {
+            self.find(ino, Problem::Links(inode.nlink, links));
+        }
+        if inode.is_dir() && inode.size != entries {
+            self.find(ino, Problem::Entries(inode.size, entries));
+        }
+        if inode.bytes != bytes {
+            self.find(ino, Problem::Bytes(inode.bytes, bytes));
+        }
+        let (orphan, truncating) = self.objects.get(&ino).map_or((false, false), |it| (it.orphan, it.truncating));
+        if (inode.nlink == 0) != orphan {
+            self.find(ino, Problem::Orphan);
+        }
+        if inode.has(flag::TRUNCATING) != truncating {
+            self.find(ino, Problem::Truncating);
+        }
     }
 }

@@ -6,22 +6,23 @@ use std::{
     mem,
 };
 
-use super::{Checker, Finding, Object, Problem};
+use super::{Checker, Finding, Object, Problem, Seen};
 use crate::fs::{
-    inode::{Inode, Link, flag},
+    inode::{FileType, Link},
     key::{DATASET, Ino, ROOT},
 };
 
 impl Checker {
     /// Judges what needs the whole tree, and hands out all that was found.
     pub fn finish(mut self) -> Vec<Finding> {
+        self.judge_current();
         self.judge_names();
         self.judge_reachability();
         let objects = mem::take(&mut self.objects);
         self.judge_master(&objects);
         for (&ino, object) in &objects {
-            match object.inode {
-                Some(inode) => self.judge_object(ino, &inode, object),
+            match object.seen {
+                Some(seen) => self.judge_object(ino, seen, object),
                 None => self.find(ino, Problem::NoInode),
             }
         }
@@ -30,34 +31,34 @@ impl Checker {
 
     fn judge_master(&mut self, objects: &BTreeMap<Ino, Object>) {
         let Some(master) = self.master else { return self.find(DATASET, Problem::NoMaster) };
-        let files = objects.values().filter(|object| object.inode.is_some()).count() as u64;
+        let files = objects.values().filter(|object| object.seen.is_some()).count() as u64;
         if files != master.files {
             self.find(DATASET, Problem::Files(master.files, files));
         }
         for &ino in objects.range(master.next..).map(|(ino, _)| ino) {
             self.find(ino, Problem::BeyondNext);
         }
-        if !objects.get(&ROOT).and_then(|root| root.inode).is_some_and(|root| root.is_dir()) {
+        if !objects.get(&ROOT).and_then(|root| root.seen).is_some_and(|root| root.is_dir()) {
             self.find(ROOT, Problem::NoRoot);
         }
     }
 
     fn judge_names(&mut self) {
         let entries = mem::take(&mut self.entries);
-        for (&link, &(ino, file_type)) in &entries {
-            match self.object(ino).inode {
+        for &(link, ino, file_type) in &entries {
+            match self.object(ino).seen {
                 None => self.find(link.dir, Problem::Dangling(link)),
-                Some(inode) if inode.file_type != file_type => self.find(ino, Problem::EntryType(link)),
+                Some(seen) if seen.file_type != file_type => self.find(ino, Problem::EntryType(link)),
                 Some(_) => {}
             }
         }
-        let mut claimed = HashSet::new();
+        let mut claimed = vec![false; entries.len()];
         for (ino, link) in mem::take(&mut self.links) {
-            let own = entries.get(&link).is_some_and(|(named, _)| *named == ino) && claimed.insert(link);
-            if own {
-                self.object(ino).named += 1;
-            } else {
-                self.find(ino, Problem::NotItsName(link));
+            let at = entries.binary_search_by_key(&(link.dir, link.offset), |(of, ..)| (of.dir, of.offset)).ok();
+            let own = at.filter(|&at| entries[at].1 == ino && !mem::replace(&mut claimed[at], true));
+            match own {
+                Some(_) => self.object(ino).named += 1,
+                None => self.find(ino, Problem::NotItsName(link)),
             }
         }
     }
@@ -67,7 +68,7 @@ impl Checker {
         let mut verdicts = HashMap::from([(ROOT, true)]);
         let mut lost = Vec::new();
         for (&ino, object) in &self.objects {
-            if object.inode.is_some_and(|inode| inode.is_dir()) && !self.arrives(ino, &mut verdicts) {
+            if object.seen.is_some_and(Seen::is_dir) && !self.arrives(ino, &mut verdicts) {
                 lost.push(ino);
             }
         }
@@ -83,10 +84,10 @@ impl Checker {
             if let Some(&known) = verdicts.get(&at) {
                 break known;
             }
-            let inode = self.objects.get(&at).and_then(|object| object.inode).filter(Inode::is_dir);
-            match inode {
-                Some(inode) if inode.parent == Link::NONE => break inode.nlink == 0,
-                Some(inode) if way.insert(at) => at = inode.parent.dir,
+            let seen = self.objects.get(&at).and_then(|object| object.seen).filter(|seen| seen.is_dir());
+            match seen {
+                Some(seen) if seen.parent == Link::NONE => break seen.nlink == 0,
+                Some(seen) if way.insert(at) => at = seen.parent.dir,
                 _ => break false,
             }
         };
@@ -94,30 +95,20 @@ impl Checker {
         verdict
     }
 
-    fn judge_object(&mut self, ino: Ino, inode: &Inode, object: &Object) {
-        let links = match (inode.is_dir(), inode.nlink) {
-            (true, 0) => 0,
-            (true, _) => 2 + object.subdirectories,
-            (false, _) => object.names,
-        };
-        if u64::from(inode.nlink) != links {
-            self.find(ino, Problem::Links(inode.nlink, links));
+    /// Judges the names of an object, wherever they stand.
+    fn judge_object(&mut self, ino: Ino, seen: Seen, object: &Object) {
+        if !seen.is_dir() && seen.nlink != object.names {
+            self.find(ino, Problem::Links(seen.nlink, object.names.into()));
         }
-        let names = if inode.is_dir() { u64::from(inode.nlink > 0 && ino != ROOT) } else { object.names };
+        let names = if seen.is_dir() { u32::from(seen.nlink > 0 && ino != ROOT) } else { object.names };
         if object.names != names || object.named != names || object.links != names {
-            self.find(ino, Problem::Names(object.links, object.names));
+            self.find(ino, Problem::Names(object.links.into(), object.names.into()));
         }
-        if inode.is_dir() && inode.size != object.entries {
-            self.find(ino, Problem::Entries(inode.size, object.entries));
-        }
-        if inode.bytes != object.bytes {
-            self.find(ino, Problem::Bytes(inode.bytes, object.bytes));
-        }
-        if (inode.nlink == 0) != object.orphan {
-            self.find(ino, Problem::Orphan);
-        }
-        if inode.has(flag::TRUNCATING) != object.truncating {
-            self.find(ino, Problem::Truncating);
-        }
+    }
+}
+
+impl Seen {
+    fn is_dir(self) -> bool {
+        self.file_type == FileType::Directory
     }
 }

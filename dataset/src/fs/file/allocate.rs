@@ -9,7 +9,7 @@ use super::write::{Input, Outcome, Part, effective_shift, load_content, need, pl
 use crate::fs::{
     FileSystem, Options,
     attr::kill_set_id,
-    failure::Failure,
+    failure::{Failure, errno},
     inode::MAX_SIZE,
     key::{self, EXTENT, Ino},
 };
@@ -39,30 +39,25 @@ impl FileSystem {
         if flags.punch_hole && (flags.zero_range || !flags.keep_size) {
             return Err(Errno::OPNOTSUPP);
         }
-        let _exclusive = self.locks.of(ino).write();
-        if flags.punch_hole || flags.zero_range {
-            self.punch(ino, offset, end)?;
-        } else {
+        let punches = flags.punch_hole || flags.zero_range;
+        if !punches {
+            // Commits may be waited for, so the file is not locked yet.
             self.check_room(ino, offset, end)?;
+        }
+        let _exclusive = self.locks.of(ino).write();
+        if punches {
+            self.punch(ino, offset, end)?;
         }
         if flags.punch_hole { Ok(()) } else { self.extend(ino, end, flags.keep_size) }
     }
 
+    /// Whether there is room for what would make the file longer. What was freed a moment ago counts as well.
     fn check_room(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Errno> {
         let size = self.getattr(ino)?.size;
         let wanted = end.saturating_sub(size.max(offset));
-        let engine = self.head.engine();
-        if wanted > self.available() && !engine.is_at_rest() {
-            // What was freed a moment ago counts as well.
-            engine.settle().map_err(|_| Errno::IO)?;
-        }
-        if wanted > self.available() { Err(Errno::NOSPC) } else { Ok(()) }
-    }
-
-    fn available(&self) -> u64 {
         match &*self.room.read() {
-            Some(room) => room.space().1,
-            None => self.head.engine().available(),
+            Some(room) => room.look_for(wanted),
+            None => self.head.engine().wait_for_room(wanted).map_err(|error| errno(&error)),
         }
     }
 

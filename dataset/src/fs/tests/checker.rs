@@ -183,7 +183,7 @@ fn counts_of_inodes_are_judged() {
         change.edit(BELOW)?.nlink = 3;
         Ok(())
     });
-    let expected = [Problem::Links(5, 2), Problem::Bytes(6001, 6000), Problem::Entries(7, 2), Problem::Links(3, 2)];
+    let expected = [Problem::Bytes(6001, 6000), Problem::Entries(7, 2), Problem::Links(3, 2), Problem::Links(5, 2)];
     assert_eq!(found, expected);
 }
 
@@ -194,8 +194,9 @@ fn garbage_is_found_and_not_believed() {
         change.put(key::extent(FILE, 4096), [9], None);
         Ok(())
     });
-    assert!(matches!(found[0], Problem::Malformed(key, _) if key == key::extent(FILE, 4096)));
-    assert!(matches!(found[1], Problem::Malformed(key, _) if key == key::inode(BELOW)));
+    for garbage in [key::extent(FILE, 4096), key::inode(BELOW)] {
+        assert!(found.iter().any(|problem| matches!(problem, Problem::Malformed(key, _) if *key == garbage)));
+    }
 }
 
 #[test]

@@ -81,18 +81,31 @@ impl Engine {
     }
 
     /// Space that was freed becomes free for use only some commits later; before the pool is called full, they are made.
-    fn wait_for_room(&self, bytes: u64) -> Result<()> {
+    pub fn wait_for_room(&self, bytes: u64) -> Result<()> {
         for _ in 0..SETTLING_COMMITS {
-            if self.available() >= bytes {
-                return Ok(());
-            }
-            self.storage.space.give_up_holds();
-            if self.is_at_rest() {
+            let available = self.available();
+            if available >= bytes || !self.make_room(bytes - available)? {
                 break;
             }
-            self.commit_anyway()?;
         }
         if self.available() >= bytes { Ok(()) } else { Err(Error::OutOfSpace) }
+    }
+
+    /// Commits once, if that is a step towards `missing` bytes more than are available. False if they would not come.
+    ///
+    /// What waits to be free is all there will be more when nothing has changed since the last commit; what the open group
+    /// frees is known when it is committed. Older states are no longer held if their space would do.
+    pub fn make_room(&self, missing: u64) -> Result<bool> {
+        let totals = self.space_totals();
+        if missing <= totals.deferred {
+            self.storage.space.give_up_holds();
+        } else if !self.has_changed() || missing > totals.size - totals.free + self.throttle.data.dirty() {
+            return Ok(false);
+        }
+        if self.is_at_rest() {
+            return Ok(false);
+        }
+        self.commit_anyway().map(|_| true)
     }
 
     /// Makes the commits after which what was freed until now can be allocated again, but for what is kept for readers of
@@ -111,8 +124,11 @@ impl Engine {
     /// freed up to the last change can be allocated again or is kept for whoever reads an older state. What commits that
     /// change nothing free themselves does not count: the next would free as much.
     pub fn is_at_rest(&self) -> bool {
-        let has_changed = self.touched.load(Ordering::Relaxed) || self.throttle.data.dirty() > 0;
-        !has_changed && self.storage.space.is_settled(Txg(self.changed.load(Ordering::Relaxed)))
+        !self.has_changed() && self.storage.space.is_settled(Txg(self.changed.load(Ordering::Relaxed)))
+    }
+
+    fn has_changed(&self) -> bool {
+        self.touched.load(Ordering::Relaxed) || self.throttle.data.dirty() > 0
     }
 
     /// How many bytes of data there is room for, should nothing compress.
