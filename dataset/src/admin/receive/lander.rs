@@ -103,16 +103,19 @@ impl Landing for Lander<'_> {
         if !doomed.is_empty() {
             (self.leaving)(&doomed)?;
         }
-        let target = self.datasets.run(move |tx| {
+        let (target, left_out) = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
             // In the syncing context, all that was received is written.
             let room = engine.available();
-            take_properties(tx, &judge, dataset, &exclude, room)?;
+            let left_out = take_properties(tx, &judge, dataset, &exclude, room)?;
             property::assign_all(tx, &judge.names, dataset, &own, true, room)?;
             limits::check_landed(tx, &judge.names, dataset, room)?;
-            Ok(plan.target())
+            Ok((plan.target(), left_out))
         })?;
+        for limit in left_out {
+            tracing::warn!(%name, limit, "a limit that came with a stream cannot be kept here and is left out");
+        }
         if let Some(dataset) = &open {
             dataset.fs().tree_replaced().map_err(|errno| PoolError::damaged(name.as_str(), errno))?;
         }
@@ -252,15 +255,32 @@ fn stays(top: &DatasetName, error: Error) -> Error {
     }
 }
 
-/// Keeps the properties that came with a stream, as received. One that this program does not know is left out.
-fn take_properties(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64, exclude: &[String], room: u64) -> Result<()> {
+/// Keeps the properties that came with a stream, as received. One that this program does not know is left out. Returns
+/// the limits that cannot be kept here.
+fn take_properties(
+    tx: &mut Transaction<'_>,
+    judge: &Judge,
+    dataset: u64,
+    exclude: &[String],
+    room: u64,
+) -> Result<Vec<String>> {
+    let mut waiting = Vec::new();
     for (name, value) in judge.begin.properties.iter().flatten() {
         let Ok(property) = Property::of_dataset(name) else { continue };
         let Ok(canonical) = property.parse_value(value, true) else { continue };
         if exclude.iter().any(|excluded| excluded == name) {
             continue;
         }
-        property::take_received(tx, &judge.names, dataset, &property, canonical, room)?;
+        if !property::take_received(tx, &judge.names, dataset, &property, canonical.clone(), room)? {
+            waiting.push((property, canonical));
+        }
     }
-    Ok(())
+    // What a limit was until now may have stood in the way of another that comes with it.
+    let mut left_out = Vec::new();
+    for (property, canonical) in waiting {
+        if !property::take_received(tx, &judge.names, dataset, &property, canonical, room)? {
+            left_out.push(property.name().to_owned());
+        }
+    }
+    Ok(left_out)
 }
