@@ -292,6 +292,20 @@ fn a_data_set_that_is_no_copy_is_left_alone() {
     assert!(pair.there.names().contains(&"tank/c/own".to_owned()));
 }
 
+#[test]
+fn a_census_does_not_count_as_the_first_stream() {
+    let (pair, other) = (Pair::new(55), World::new(56));
+    other.receive("tank/b", &pair.package("1", None), false).unwrap();
+    pair.snapshot("2");
+    let short = pair.package("2", Some("1"));
+    (0..9).for_each(|number| pair.here.snapshot(&format!("tank/a/y@later-{number}")).unwrap());
+    let long = pair.package("2", Some("1"));
+    assert!(long.len() > short.len());
+    let (first, same) = (pair.there.receive("tank/b", &short, false), other.receive("tank/b", &long, false));
+    let bytes = |arrived: Arrived| -> Vec<u64> { arrived.snapshots.iter().map(|snapshot| snapshot.bytes).collect() };
+    assert_eq!(bytes(first.unwrap()), bytes(same.unwrap()));
+}
+
 impl Pair {
     fn rehearse(&self, stream: &[u8], change: impl FnOnce(&mut ReceiveRequest)) -> Result<Vec<String>> {
         let mut request = ReceiveRequest {
