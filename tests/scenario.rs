@@ -139,6 +139,32 @@ fn mounts_follow_a_replication_that_destroys_and_renames() {
 }
 
 #[test]
+fn mounts_follow_what_was_moved_out_of_a_destroyed_data_set() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "256M");
+    lab.create("vault", "256M");
+    for name in ["tank/a", "tank/a/gone", "tank/a/gone/kept", "tank/a/gone/kept/below"] {
+        lab.fs(&["create", name]);
+        fs::write(lab.mount(name).join("name"), name).unwrap();
+    }
+    lab.fs(&["snapshot", "-r", "tank/a@one"]);
+    let send = |words: &[&str]| lab.run("fs", &[&["send", "-R"], words].concat()).stdout;
+    lab.feed("fs", &["receive", "vault/a"], &send(&["tank/a@one"])).ok();
+    lab.fs(&["rename", "tank/a/gone/kept", "tank/a/kept"]);
+    lab.fs(&["destroy", "-r", "tank/a/gone"]);
+    lab.fs(&["snapshot", "-r", "tank/a@two"]);
+    lab.feed("fs", &["receive", "-F", "vault/a"], &send(&["-i", "@one", "tank/a@two"])).ok();
+    let names = lab.fs(&["list", "-H", "-r", "-t", "filesystem", "-o", "name,mounted", "vault/a"]);
+    assert_eq!(names, "vault/a\tyes\nvault/a/kept\tyes\nvault/a/kept/below\tyes\n");
+    assert_eq!(fs::read_to_string(lab.mount("vault/a/kept/below/name")).unwrap(), "tank/a/gone/kept/below");
+    assert!(!lab.mount("vault/a/gone").exists());
+    lab.check("vault");
+}
+
+#[test]
 fn everything_works_without_mounts_and_services() {
     let lab = Lab::mountless();
     lab.create("tank", "256M");

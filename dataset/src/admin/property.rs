@@ -170,7 +170,7 @@ pub(super) fn assign_all(
 }
 
 /// Keeps a value that came with a stream. What was set here goes on to count. A limit that cannot be kept here is left
-/// out: the data are worth more.
+/// out: the data are worth more. Returns whether it was kept.
 pub(super) fn take_received(
     tx: &mut Transaction<'_>,
     names: &Names,
@@ -178,9 +178,12 @@ pub(super) fn take_received(
     property: &Property,
     value: String,
     room: u64,
-) -> Result<()> {
+) -> Result<bool> {
     let (name, row) = (property.name(), Value { name: property.name().to_owned(), value: Some(value) });
-    let Some(limit) = limit_of(name) else { return tx.put_named(id, kind::RECEIVED, &row) };
+    let Some(limit) = limit_of(name) else {
+        tx.put_named(id, kind::RECEIVED, &row)?;
+        return Ok(true);
+    };
     let before = tx.find_named::<Value>(id, kind::RECEIVED, name)?;
     let number = limit.of(&tx.row(dataset_key(id))?);
     if number != 0 && before.is_none() && tx.find_named::<Value>(id, kind::PROPERTY, name)?.is_none() {
@@ -189,11 +192,14 @@ pub(super) fn take_received(
     }
     tx.put_named(id, kind::RECEIVED, &row)?;
     match follow_rows(tx, names, id, name, limit, room) {
-        Err(Error::Limit { .. }) => match before {
-            Some((_, before)) => tx.put_named(id, kind::RECEIVED, &before),
-            None => tx.delete_named::<Value>(id, kind::RECEIVED, name).map(drop),
-        },
-        done => done,
+        Err(Error::Limit { .. }) => {
+            match before {
+                Some((_, before)) => tx.put_named(id, kind::RECEIVED, &before)?,
+                None => _ = tx.delete_named::<Value>(id, kind::RECEIVED, name)?,
+            }
+            Ok(false)
+        }
+        done => done.map(|()| true),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! An increment says what was added, and nothing about what is gone or was renamed. So a replication that is an increment
 //! begins with a census of everything at the sender, by which a receiver that was told to can follow. It stands in as many
-//! records as it takes; their number is bounded, and so is the memory of who reads them.
+//! records as it takes; their number is bounded, and so is that of the data sets in them, for a name takes far more memory
+//! than it takes bytes there. So the memory of who reads them is bounded too.
 
 use pool::{
     format::codec::{Malformed, Reader, Writer, malformed},
@@ -13,6 +14,8 @@ use super::frame::MAX_PAYLOAD;
 
 /// The most records of one census.
 pub(super) const MOST_RECORDS: usize = 16;
+/// The most data sets in one census, one that comes several times counted each time.
+const MOST_DATASETS: usize = 1 << 18;
 /// The least bytes that a snapshot takes.
 const LEAST_ENTRY: u64 = 10;
 /// The most bytes that a length takes.
@@ -35,9 +38,9 @@ pub struct Counted {
 }
 
 impl Census {
-    /// The payloads of the records; `None` if there were too many.
+    /// The payloads of the records; `None` if it is too much for a census.
     pub(super) fn encode(&self) -> Option<Vec<Vec<u8>>> {
-        let mut payloads = vec![Vec::new()];
+        let (mut payloads, mut entries) = (vec![Vec::new()], 0);
         for Counted { dataset, snapshots } in &self.datasets {
             let mut rest = snapshots.as_slice();
             loop {
@@ -46,6 +49,7 @@ impl Census {
                 let fitting = fitting(rest, room);
                 if room > 0 && (fitting > 0 || rest.is_empty()) {
                     put(last, dataset, &rest[..fitting]);
+                    entries += 1;
                     rest = &rest[fitting..];
                     if rest.is_empty() {
                         break;
@@ -55,7 +59,7 @@ impl Census {
                 payloads.push(Vec::new());
             }
         }
-        (payloads.len() <= MOST_RECORDS).then_some(payloads)
+        (payloads.len() <= MOST_RECORDS && entries <= MOST_DATASETS).then_some(payloads)
     }
 
     /// Appends what one record holds.
@@ -65,7 +69,9 @@ impl Census {
         while reader.remaining() > 0 {
             let dataset = text(&mut reader, WHAT)?;
             let count = reader.varint(WHAT)?;
-            if count > reader.remaining() as u64 / LEAST_ENTRY {
+            let is_vain = count == 0 && self.datasets.last().is_some_and(|last| last.dataset == dataset);
+            let is_beyond = count > reader.remaining() as u64 / LEAST_ENTRY || self.datasets.len() == MOST_DATASETS;
+            if is_vain || is_beyond {
                 return malformed(WHAT);
             }
             let snapshots = (0..count).map(|_| Ok((Guid(reader.u64(WHAT)?), text(&mut reader, WHAT)?)));
@@ -121,7 +127,8 @@ mod tests {
                 let snapshots = snapshots.into_iter().map(|(guid, name)| (Guid(guid), name)).collect();
                 Counted { dataset, snapshots }
             };
-            let census = Census { datasets: datasets.into_iter().map(counted).collect() };
+            let mut census = Census { datasets: datasets.into_iter().map(counted).collect() };
+            census.datasets.dedup_by(|next, before| next.dataset == before.dataset);
             prop_assert_eq!(read(&census.encode().unwrap()), census);
         }
 
@@ -129,6 +136,26 @@ mod tests {
         fn garbage_never_panics(bytes: Vec<u8>) {
             let _ = Census::default().extend(&bytes);
         }
+    }
+
+    #[test]
+    fn a_census_of_nothing_but_names_is_bounded() {
+        let entry = |name: &str| {
+            let mut out = Vec::new();
+            put(&mut out, name, &[]);
+            out
+        };
+        let read = |payload: &[u8]| Census::default().extend(payload);
+        read(&[entry("a"), entry("b")].concat()).unwrap();
+        read(&[entry("a"), entry("a")].concat()).unwrap_err();
+        let mut census = Census::default();
+        let many = [entry("a"), entry("b")].concat().repeat(MOST_DATASETS / 2);
+        many.chunks(6 << 16).for_each(|payload| census.extend(payload).unwrap());
+        assert_eq!(census.datasets.len(), MOST_DATASETS);
+        assert!(census.encode().is_some());
+        census.extend(&entry("c")).unwrap_err();
+        census.datasets.push(Counted { dataset: "c".into(), snapshots: Vec::new() });
+        assert_eq!(census.encode(), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use super::{
 #[derive(Debug)]
 pub(super) enum Event {
     /// A stream begins.
-    Begin(Begin),
+    Begin(Place, Begin),
     /// All that stands in a range.
     Range(Place, Range),
     /// The next block of the last range.
@@ -160,7 +160,7 @@ impl<'a> Parser<'a> {
             expected: VecDeque::new(),
             totals: Totals::default(),
         };
-        Ok(Event::Begin(begin))
+        Ok(Event::Begin(frame.place, begin))
     }
 
     fn range(&mut self, frame: &Frame) -> Result<Event> {

@@ -115,11 +115,10 @@ struct Open {
 impl<L: Landing> Receiving<'_, L> {
     fn run(&mut self, parser: &mut Parser<'_>, progress: &mut dyn FnMut(u64)) -> Result<Received, L::Error> {
         loop {
-            let before = parser.offset();
             match parser.next()? {
-                Event::Begin(begin) => {
+                Event::Begin(place, begin) => {
                     self.finish()?;
-                    self.begin(parser.start(), begin, before)?;
+                    self.begin(parser.start(), begin, place.offset)?;
                 }
                 Event::Range(place, range) => self.open().steps.range(place, range),
                 Event::Block(data) => {

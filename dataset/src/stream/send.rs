@@ -108,9 +108,7 @@ pub fn send(
     let streams = package.sources.len() as u64;
     let start = Start { root: package.root.clone(), replicate: package.replicate, streams, census: None };
     sending.frames.put(Kind::Start, &start.encode())?;
-    for payload in package.census.as_ref().and_then(Census::encode).unwrap_or_default() {
-        sending.frames.put(Kind::Census, &payload)?;
-    }
+    sending.census(package.census.as_ref())?;
     let mut all = Totals::default();
     for source in &package.sources {
         all += sending.stream(source)?;
@@ -155,6 +153,18 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
+    /// Says what there is, if it is not too much: a receiver can do without.
+    fn census(&mut self, census: Option<&Census>) -> Result<()> {
+        let Some(census) = census else { return Ok(()) };
+        let Some(payloads) = census.encode() else {
+            tracing::warn!(
+                "there are too many data sets and snapshots to say which: no receiver can destroy what is gone"
+            );
+            return Ok(());
+        };
+        payloads.iter().try_for_each(|payload| self.frames.put(Kind::Census, payload))
+    }
+
     fn stream(&mut self, source: &Source) -> Result<Totals> {
         self.index.begin(self.frames.offset(), self.frames.chain());
         self.frames.put(Kind::Begin, &source.begin.encode())?;

@@ -39,7 +39,7 @@ pub fn verify(input: &mut dyn Read, verifiers: usize, progress: &mut dyn FnMut(u
 /// If it is not a stream, or is damaged that early.
 pub fn identify(input: &mut dyn Read) -> Result<(Start, Begin)> {
     let mut parser = Parser::new(input)?;
-    let Event::Begin(begin) = parser.next()? else { unreachable!("the grammar has a stream after the start") };
+    let Event::Begin(_, begin) = parser.next()? else { unreachable!("the grammar has a stream after the start") };
     Ok((parser.start().clone(), begin))
 }
 

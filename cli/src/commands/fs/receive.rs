@@ -20,7 +20,8 @@ use crate::protocol::{ReceiveNaming, ReceiveSpec, ReceivedRecord, Request, Respo
 Of a package with several, those before that one have been received, and are named.
 
 With -F, a replicated increment (fs send -R -i or -I) destroys data sets and snapshots that the sender does not have
-any more, and later snapshots than the increment's base go.
+any more, and later snapshots than the increment's base go. If its first stream is refused, nothing is destroyed. An
+increment of more than some 200,000 data sets or 500,000 snapshots does not say what its sender has: it only adds.
 
 Examples:
   fs receive backup/home < home.stream

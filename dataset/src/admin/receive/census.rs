@@ -4,12 +4,14 @@
 //! names do not matter. What has no counterpart is gone at the sender, and goes here; so do snapshots that the sender does
 //! not have, and snapshots that it calls otherwise are renamed. All of it happens in one transaction, or nothing, where
 //! something is held, cloned or in use. A tree whose topmost data set has nothing of the sender's is not touched: it is
-//! not what the census is about.
+//! not what the census is about. Nor is one that has gone further than the census, which is from before then.
 //!
-//! Data sets that were renamed are not moved here but where their streams come: see [`super::follow`].
+//! What has no counterpart but a name that the sender has stays at first: it may be the same data set, with all snapshots
+//! that it had in common destroyed at the sender, or another. That its own stream tells, and so does that of a data set
+//! that was renamed to this name; data sets that were renamed are not moved here either: see [`super::follow`].
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -18,7 +20,7 @@ use pool::units::Guid;
 use crate::{
     admin::{
         destroy::{self, Destroyed},
-        error::Result,
+        error::{Error, Result},
         rename,
         resolve::{self, Names},
     },
@@ -30,20 +32,22 @@ use crate::{
 
 /// What a census says, by guid.
 pub(super) struct Sender {
-    datasets: BTreeSet<Arc<str>>,
+    /// The data sets, and the newest snapshot of each.
+    datasets: BTreeMap<Arc<str>, Option<Guid>>,
     /// Whose each snapshot is, and how it is called.
     snapshots: HashMap<Guid, (Arc<str>, String)>,
 }
 
 impl Sender {
     pub(super) fn new(census: &Census) -> Sender {
-        let mut sender = Sender { datasets: BTreeSet::new(), snapshots: HashMap::new() };
+        let mut sender = Sender { datasets: BTreeMap::new(), snapshots: HashMap::new() };
         for counted in &census.datasets {
             let dataset: Arc<str> = counted.dataset.as_str().into();
             for (guid, name) in &counted.snapshots {
                 sender.snapshots.insert(*guid, (dataset.clone(), name.clone()));
             }
-            sender.datasets.insert(dataset);
+            let newest = sender.datasets.entry(dataset).or_default();
+            *newest = counted.snapshots.last().map(|(guid, _)| *guid).or(*newest);
         }
         sender
     }
@@ -69,7 +73,7 @@ pub(super) struct Departed {
 
 /// A tree of data sets that is to be as the sender's.
 pub(super) struct Tree {
-    pub(super) sender: Arc<Sender>,
+    pub(super) sender: Sender,
     pub(super) names: Names,
     /// The topmost data set here, and at the sender.
     pub(super) top: DatasetName,
@@ -77,43 +81,87 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Destroys and renames what it takes. Those in `mounted` cannot be destroyed.
+    /// Destroys and renames what it takes. Those in `mounted` can be neither destroyed nor renamed.
     pub(super) fn reconcile(&self, tx: &mut Transaction<'_>, mounted: &BTreeSet<u64>) -> Result<Departed> {
         let Some(top) = self.names.find(tx, &self.top)? else { return Ok(Departed::default()) };
         if self.sender.counterpart(tx, top)?.is_none() {
             return Ok(Departed::default());
         }
+        self.check_recent(tx, top)?;
         let (mut done, mut renamed) = (Destroyed::default(), Vec::new());
         let all = resolve::subtree(tx, top)?;
         for id in &all {
             renamed.extend(self.promote(tx, *id)?);
         }
-        let (mut kept, mut doomed) = (vec![top], BTreeSet::new());
-        for id in all.into_iter().skip(1) {
-            if tx.row::<DatasetRow>(dataset_key(id))?.hidden {
-                continue;
+        let (kept, doomed) = self.divide(tx, &all[1..])?;
+        renamed.extend(self.destroy(tx, top, &kept, &doomed, mounted, &mut done)?);
+        for id in [&[top], kept.as_slice()].concat() {
+            if self.sender.counterpart(tx, id)?.is_some() {
+                self.destroy_snapshots(tx, id, mounted, &mut done)?;
+                renamed.extend(self.rename_snapshots(tx, id)?);
             }
-            match self.stays(tx, id)? {
-                true => kept.push(id),
-                false => _ = doomed.insert(id),
-            }
-        }
-        self.destroy(tx, top, &kept, &doomed, mounted, &mut done)?;
-        for id in kept {
-            self.destroy_snapshots(tx, id, mounted, &mut done)?;
-            renamed.extend(self.rename_snapshots(tx, id)?);
         }
         Ok(Departed { destroyed: done.names, renamed })
     }
 
-    /// Whether the sender has it. One without snapshots counts as the one of its name.
-    fn stays(&self, tx: &Transaction<'_>, id: u64) -> Result<bool> {
-        if self.sender.counterpart(tx, id)?.is_some() {
-            return Ok(true);
+    /// Destroys a data set that the sender does not have, with what is below it and has no counterpart either. The rest is
+    /// moved away, and is put right with its own streams.
+    pub(super) fn clear(&self, tx: &mut Transaction<'_>, id: u64, mounted: &BTreeSet<u64>) -> Result<Departed> {
+        let (top, mut done) = (self.names.dataset(tx, &self.top)?, Destroyed::default());
+        let (mut kept, mut doomed) = (Vec::new(), BTreeSet::new());
+        for id in resolve::subtree(tx, id)? {
+            match self.sender.counterpart(tx, id)?.is_some() {
+                true => kept.push(id),
+                false => _ = doomed.insert(id),
+            }
         }
+        let renamed = self.destroy(tx, top, &kept, &doomed, mounted, &mut done)?;
+        Ok(Departed { destroyed: done.names, renamed })
+    }
+
+    /// Refuses a census from before what is here: all that the sender had then of the topmost data set has come, and more
+    /// has since.
+    fn check_recent(&self, tx: &Transaction<'_>, top: u64) -> Result<()> {
+        let newest = self.sender.datasets.get(self.sent.as_str()).copied().flatten();
+        let mut has_newest = false;
+        for of in snapshot::line(tx, top)? {
+            let row: SnapshotRow = tx.row(snapshot_key(of))?;
+            if has_newest && !self.sender.snapshots.contains_key(&row.guid) {
+                return Err(Error::NotReceived {
+                    name: self.top.to_string(),
+                    problem: format!("all that it brings is here already, and @{} is later", row.name),
+                    remedy: "receive what was sent later, or destroy the later snapshots first",
+                });
+            }
+            has_newest |= Some(row.guid) == newest;
+        }
+        Ok(())
+    }
+
+    /// Which data sets below the topmost one stay, and which the sender does not have.
+    fn divide(&self, tx: &Transaction<'_>, below: &[u64]) -> Result<(Vec<u64>, BTreeSet<u64>)> {
+        let (mut kept, mut doomed) = (Vec::new(), BTreeSet::new());
+        for id in below {
+            let row: DatasetRow = tx.row(dataset_key(*id))?;
+            if row.hidden {
+                continue;
+            }
+            // A name alone keeps nothing below one that goes.
+            let stays = self.sender.counterpart(tx, *id)?.is_some()
+                || !doomed.contains(&row.parent) && self.has_name_of(tx, *id)?;
+            match stays {
+                true => kept.push(*id),
+                false => _ = doomed.insert(*id),
+            }
+        }
+        Ok((kept, doomed))
+    }
+
+    /// Whether the sender has a data set of this one's name.
+    fn has_name_of(&self, tx: &Transaction<'_>, id: u64) -> Result<bool> {
         let name = self.names.text_of(tx, id)?;
         let sent = format!("{}{}", self.sent, &name[self.top.as_str().len()..]);
-        Ok(dataset::oldest_snapshot(tx, id)?.is_none() && self.sender.datasets.contains(sent.as_str()))
+        Ok(self.sender.datasets.contains_key(sent.as_str()))
     }
 
     /// Promotes a clone whose origin is its counterpart's own by now. Says which snapshots have another name then.
@@ -132,6 +180,7 @@ impl Tree {
         Ok(promotion.snapshots.into_iter().map(|(_, name)| format!("{former}@{name}")).collect())
     }
 
+    /// Destroys data sets, and says what those below them that stay were called.
     fn destroy(
         &self,
         tx: &mut Transaction<'_>,
@@ -140,12 +189,13 @@ impl Tree {
         doomed: &BTreeSet<u64>,
         mounted: &BTreeSet<u64>,
         done: &mut Destroyed,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
+        let mut renamed = Vec::new();
         for id in kept {
             // What was moved away from below one that is gone stays, and is put right with its own stream.
             let row: DatasetRow = tx.row(dataset_key(*id))?;
             if doomed.contains(&row.parent) {
-                move_aside(tx, &self.names, *id, top)?;
+                renamed.extend(move_aside(tx, &self.names, *id, top, mounted)?);
             }
         }
         let mut tops = Vec::new();
@@ -155,7 +205,8 @@ impl Tree {
                 tops.push(*id);
             }
         }
-        destroy::destroy_datasets(tx, &self.names, &tops, false, mounted, done)
+        destroy::destroy_datasets(tx, &self.names, &tops, false, mounted, done)?;
+        Ok(renamed)
     }
 
     fn destroy_snapshots(
@@ -194,9 +245,30 @@ impl Tree {
     }
 }
 
-/// Moves a data set to below `parent`, under a name that nothing else has.
-pub(super) fn move_aside(tx: &mut Transaction<'_>, names: &Names, id: u64, parent: u64) -> Result<()> {
+/// Moves a data set to below `parent`, under a name that nothing else has. Says which names change with its own.
+pub(super) fn move_aside(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    id: u64,
+    parent: u64,
+    mounted: &BTreeSet<u64>,
+) -> Result<Vec<String>> {
+    let before = leaving(tx, names, id, mounted)?;
     let row: DatasetRow = tx.row(dataset_key(id))?;
     dataset::move_to(tx, id, parent, &format!("moved-{:016x}", row.guid.0))?;
-    rename::renamed(tx, names, id).map(drop)
+    rename::renamed(tx, names, id)?;
+    Ok(before)
+}
+
+/// The names that change with that of a data set. Those in `mounted` cannot.
+pub(super) fn leaving(tx: &Transaction<'_>, names: &Names, id: u64, mounted: &BTreeSet<u64>) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for id in resolve::subtree(tx, id)? {
+        let name = names.text_of(tx, id)?;
+        if mounted.contains(&id) {
+            return Err(Error::Busy { name, holder: "it is mounted".into() });
+        }
+        all.push(name);
+    }
+    Ok(all)
 }

@@ -1,75 +1,111 @@
 //! Following a data set that was renamed at the sender: it is known by its snapshots.
 //!
-//! Where an increment of a replication continues a data set that is not under its name here, but elsewhere in the tree that is replicated,
-//! it is moved to where the sender has it. Streams come in an order in which those above are in their places by then. What
-//! stands in the way and is the sender's too has been renamed as well: it goes aside until its own stream comes.
+//! Where an increment of a replication continues a data set that is not under its name here, but elsewhere in the tree
+//! that is replicated, it is moved to where the sender has it. Streams come in an order in which those above are in their
+//! places by then.
+//!
+//! What stands in the way there, of that or of a data set that is new, is another one than what comes. If it is the
+//! sender's too, it has been renamed as well: it goes aside until its own stream comes. If not, it is gone at the sender:
+//! it is destroyed, where that is wanted.
 
 use std::collections::BTreeSet;
 
 use pool::units::Guid;
 
-use super::census::{Departed, Sender, move_aside};
+use super::census::{Departed, Tree, leaving, move_aside};
 use crate::{
     admin::{
         error::{Error, Result},
-        limits, rename,
-        resolve::{self, Names},
+        limits, rename, resolve,
     },
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
-    lineage::{dataset, snapshot},
+    lineage::{arrival, dataset, snapshot},
     name::DatasetName,
     stream::Begin,
 };
 
 /// A data set of a replication that may have been renamed.
 pub(super) struct Follow<'a> {
-    pub(super) names: &'a Names,
-    pub(super) sender: &'a Sender,
-    /// The topmost data set of the replication here. It is where the user said, and is never moved.
-    pub(super) top: &'a DatasetName,
+    /// The replication. Its topmost data set is where the user said, and is never moved.
+    pub(super) tree: &'a Tree,
     /// Where the data set belongs.
     pub(super) place: &'a DatasetName,
     pub(super) begin: &'a Begin,
+    /// Whether what the sender does not have is destroyed.
+    pub(super) force: bool,
 }
 
 impl Follow<'_> {
-    /// Moves it. Those in `mounted` cannot be moved.
+    /// Moves it, and what is in its place. Those in `mounted` cannot be moved.
     pub(super) fn run(&self, tx: &mut Transaction<'_>, mounted: &BTreeSet<u64>) -> Result<Departed> {
-        let Some((id, parent)) = self.misplaced(tx)? else { return Ok(Departed::default()) };
-        let mut moved = self.leaving(tx, id, mounted)?;
-        if let Some(other) = self.names.find(tx, self.place)? {
-            if self.sender.counterpart(tx, other)?.is_none() {
-                return Err(Error::exists("data set", self.place));
-            }
-            moved.extend(self.leaving(tx, other, mounted)?);
-            let above = tx.row::<DatasetRow>(dataset_key(other))?.parent;
-            move_aside(tx, self.names, other, above)?;
+        let (names, mut departed) = (&self.tree.names, Departed::default());
+        let standing = names.find(tx, self.place)?;
+        if *self.place == self.tree.top || standing.map_or(Ok(false), |id| self.is_it(tx, id))? {
+            return Ok(departed);
         }
+        let elsewhere = self.elsewhere(tx)?;
+        if let Some((id, _)) = elsewhere {
+            departed.renamed = leaving(tx, names, id, mounted)?;
+        }
+        if let Some(other) = standing {
+            let vacated = self.vacate(tx, other, elsewhere.is_some(), mounted)?;
+            departed.destroyed.extend(vacated.destroyed);
+            departed.renamed.extend(vacated.renamed);
+        }
+        if let Some((id, parent)) = elsewhere {
+            self.take_place(tx, id, parent)?;
+        }
+        Ok(departed)
+    }
+
+    /// Makes room where another data set than the one that comes stands, if the stream tells that it is another.
+    fn vacate(
+        &self,
+        tx: &mut Transaction<'_>,
+        other: u64,
+        is_elsewhere: bool,
+        mounted: &BTreeSet<u64>,
+    ) -> Result<Departed> {
+        let continues = match &self.begin.base {
+            Some(base) => !self.begin.clone || arrival::snapshot_with(tx, other, base.guid)?.is_some(),
+            None => false,
+        };
+        if continues && !is_elsewhere {
+            return Ok(Departed::default());
+        }
+        let row: DatasetRow = tx.row(dataset_key(other))?;
+        match self.tree.sender.counterpart(tx, other)? {
+            Some(sent) if *sent == *self.begin.dataset && !is_elsewhere => Ok(Departed::default()),
+            Some(_) => {
+                let renamed = move_aside(tx, &self.tree.names, other, row.parent, mounted)?;
+                Ok(Departed { renamed, ..Departed::default() })
+            }
+            None if !self.force && is_elsewhere => Err(Error::exists("data set", self.place)),
+            // A full stream overwrites one without snapshots, which keeps what is below it.
+            None if !self.force || row.newest == 0 && !self.begin.clone && !is_elsewhere => Ok(Departed::default()),
+            None => self.tree.clear(tx, other, mounted),
+        }
+    }
+
+    fn take_place(&self, tx: &mut Transaction<'_>, id: u64, parent: u64) -> Result<()> {
+        let names = &self.tree.names;
         if resolve::subtree(tx, id)?.contains(&parent) {
-            let (from, to) = (self.names.text_of(tx, id)?, self.place.to_string());
+            let (from, to) = (names.text_of(tx, id)?, self.place.to_string());
             return Err(Error::Misplaced { action: "rename", from, to, problem: "a data set cannot lie below itself" });
         }
         let before = tx.row::<DatasetRow>(dataset_key(id))?.parent;
         dataset::move_to(tx, id, parent, self.place.leaf())?;
         if before != parent {
-            limits::check_moved(tx, self.names, before, id)?;
+            limits::check_moved(tx, names, before, id)?;
         }
-        rename::renamed(tx, self.names, id)?;
-        Ok(Departed { destroyed: Vec::new(), renamed: moved })
+        rename::renamed(tx, names, id).map(drop)
     }
 
     /// The data set, if it is elsewhere, and the one that it belongs below.
-    fn misplaced(&self, tx: &Transaction<'_>) -> Result<Option<(u64, u64)>> {
-        if self.place == self.top {
-            return Ok(None);
-        }
-        if let Some(here) = self.names.find(tx, self.place)?
-            && self.is_it(tx, here)?
-        {
-            return Ok(None);
-        }
-        let (Some(top), Some(above)) = (self.names.find(tx, self.top)?, self.place.parent()) else { return Ok(None) };
-        let Some(parent) = self.names.find(tx, &above)? else { return Ok(None) };
+    fn elsewhere(&self, tx: &Transaction<'_>) -> Result<Option<(u64, u64)>> {
+        let names = &self.tree.names;
+        let (Some(top), Some(above)) = (names.find(tx, &self.tree.top)?, self.place.parent()) else { return Ok(None) };
+        let Some(parent) = names.find(tx, &above)? else { return Ok(None) };
         for id in resolve::subtree(tx, top)?.into_iter().skip(1) {
             if self.is_it(tx, id)? && !tx.row::<DatasetRow>(dataset_key(id))?.hidden {
                 return Ok(Some((id, parent)));
@@ -88,15 +124,5 @@ impl Follow<'_> {
             }
         }
         Ok(false)
-    }
-
-    /// The names that change with that of a data set.
-    fn leaving(&self, tx: &Transaction<'_>, id: u64, mounted: &BTreeSet<u64>) -> Result<Vec<String>> {
-        let all = resolve::subtree(tx, id)?.into_iter().map(|id| Ok((id, self.names.text_of(tx, id)?)));
-        let all: Vec<(u64, String)> = all.collect::<Result<_>>()?;
-        if let Some((_, name)) = all.iter().find(|(id, _)| mounted.contains(id)) {
-            return Err(Error::Busy { name: name.clone(), holder: "it is mounted".into() });
-        }
-        Ok(all.into_iter().map(|(_, name)| name).collect())
     }
 }

@@ -32,8 +32,8 @@ pub(super) struct Lander<'a> {
     current: Option<Current>,
     /// What was created above the data sets in the package, the topmost first.
     parents: Vec<DatasetName>,
-    /// What the sender has, if the package says so.
-    sender: Option<Arc<Sender>>,
+    /// What is to be as the sender's, if the package says what that is.
+    tree: Option<Arc<Tree>>,
     /// Told before data sets are destroyed or renamed, or snapshots destroyed.
     leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
     /// What has arrived until now.
@@ -65,7 +65,7 @@ impl Landing for Lander<'_> {
             self.parents.extend(self.datasets.create(request)?);
         }
         if let Some(census) = &start.census {
-            self.be_as_sender(census, start, begin, &snapshot.dataset())?;
+            self.be_as_sender(census, start, &judge)?;
         }
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
@@ -103,16 +103,19 @@ impl Landing for Lander<'_> {
         if !doomed.is_empty() {
             (self.leaving)(&doomed)?;
         }
-        let target = self.datasets.run(move |tx| {
+        let (target, left_out) = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
             // In the syncing context, all that was received is written.
             let room = engine.available();
-            take_properties(tx, &judge, dataset, &exclude, room)?;
+            let left_out = take_properties(tx, &judge, dataset, &exclude, room)?;
             property::assign_all(tx, &judge.names, dataset, &own, true, room)?;
             limits::check_landed(tx, &judge.names, dataset, room)?;
-            Ok(plan.target())
+            Ok((plan.target(), left_out))
         })?;
+        for limit in left_out {
+            tracing::warn!(%name, limit, "a limit that came with a stream cannot be kept here and is left out");
+        }
         if let Some(dataset) = &open {
             dataset.fs().tree_replaced().map_err(|errno| PoolError::damaged(name.as_str(), errno))?;
         }
@@ -143,30 +146,39 @@ impl<'a> Lander<'a> {
         leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
     ) -> Lander<'a> {
         let (parents, arrived) = (Vec::new(), Arrived::default());
-        Lander { datasets, request, current: None, parents, sender: None, leaving, arrived }
+        Lander { datasets, request, current: None, parents, tree: None, leaving, arrived }
     }
 
     /// Does what was done at the sender besides: before the first stream all that is to be destroyed, if that is wanted,
     /// and before each the renaming of its data set.
-    fn be_as_sender(&mut self, census: &Census, start: &Start, begin: &Begin, place: &DatasetName) -> Result<()> {
-        let (names, top) = (self.datasets.names(), self.request.top(start)?);
-        let sender = match &self.sender {
-            Some(sender) => sender.clone(),
-            None => {
-                let sender = Arc::new(Sender::new(census));
-                self.sender = Some(sender.clone());
-                if self.request.force {
-                    let (sender, sent) = (sender.clone(), start.root.parse()?);
-                    let tree = Tree { sender, names: names.clone(), top: top.clone(), sent };
-                    self.run_apart(&top, move |tx, mounted| tree.reconcile(tx, mounted))?;
-                }
-                sender
-            }
+    fn be_as_sender(&mut self, census: &Census, start: &Start, judge: &Judge) -> Result<()> {
+        let tree = match &self.tree {
+            Some(tree) => tree.clone(),
+            None => self.reconcile(census, start, judge)?,
         };
-        let (place, begin, highest) = (place.clone(), begin.clone(), top.clone());
+        let (top, place, begin) = (tree.top.clone(), judge.name.dataset(), judge.begin.clone());
+        let force = self.request.force;
         self.run_apart(&top, move |tx, mounted| {
-            Follow { names: &names, sender: &sender, top: &highest, place: &place, begin: &begin }.run(tx, mounted)
+            Follow { tree: &tree, place: &place, begin: &begin, force }.run(tx, mounted)
         })
+    }
+
+    /// Destroys what the sender does not have, if that is wanted and the first stream fits what is left.
+    fn reconcile(&mut self, census: &Census, start: &Start, judge: &Judge) -> Result<Arc<Tree>> {
+        let (names, top, sent) = (self.datasets.names(), self.request.top(start)?, start.root.parse()?);
+        let tree = Arc::new(Tree { sender: Sender::new(census), names, top, sent });
+        self.tree = Some(tree.clone());
+        if self.request.force {
+            let (mounted, place) = (BTreeSet::new(), judge.name.dataset());
+            self.datasets.dry_run(|tx| {
+                tree.reconcile(tx, &mounted).map_err(|error| stays(&tree.top, error))?;
+                Follow { tree: &tree, place: &place, begin: &judge.begin, force: true }.run(tx, &mounted)?;
+                judge.plan(tx)
+            })?;
+            let all = tree.clone();
+            self.run_apart(&tree.top, move |tx, mounted| all.reconcile(tx, mounted))?;
+        }
+        Ok(tree)
     }
 
     /// Runs a request after what it destroys or renames was left by those who use it, if it is anything at all.
@@ -243,15 +255,32 @@ fn stays(top: &DatasetName, error: Error) -> Error {
     }
 }
 
-/// Keeps the properties that came with a stream, as received. One that this program does not know is left out.
-fn take_properties(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64, exclude: &[String], room: u64) -> Result<()> {
+/// Keeps the properties that came with a stream, as received. One that this program does not know is left out. Returns
+/// the limits that cannot be kept here.
+fn take_properties(
+    tx: &mut Transaction<'_>,
+    judge: &Judge,
+    dataset: u64,
+    exclude: &[String],
+    room: u64,
+) -> Result<Vec<String>> {
+    let mut waiting = Vec::new();
     for (name, value) in judge.begin.properties.iter().flatten() {
         let Ok(property) = Property::of_dataset(name) else { continue };
         let Ok(canonical) = property.parse_value(value, true) else { continue };
         if exclude.iter().any(|excluded| excluded == name) {
             continue;
         }
-        property::take_received(tx, &judge.names, dataset, &property, canonical, room)?;
+        if !property::take_received(tx, &judge.names, dataset, &property, canonical.clone(), room)? {
+            waiting.push((property, canonical));
+        }
     }
-    Ok(())
+    // What a limit was until now may have stood in the way of another that comes with it.
+    let mut left_out = Vec::new();
+    for (property, canonical) in waiting {
+        if !property::take_received(tx, &judge.names, dataset, &property, canonical, room)? {
+            left_out.push(property.name().to_owned());
+        }
+    }
+    Ok(left_out)
 }

@@ -89,7 +89,8 @@ impl Datasets {
     /// # Errors
     /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
     /// leave: then nothing of it is visible, nor any data set that was made above it. Of several in a package those before
-    /// the one in question stay, and have arrived.
+    /// the one in question stay, and have arrived. So does what was destroyed and renamed for a replication until then:
+    /// with the first stream refused that is nothing, and before any later one all that its sender does not have.
     pub fn receive(
         self: &Arc<Self>,
         request: ReceiveRequest,

@@ -76,19 +76,23 @@ impl<'a> Rehearsal<'a> {
     /// What would arrive.
     pub(super) fn conclude(self) -> Result<Vec<ArrivedSnapshot>> {
         let names = self.datasets.names();
-        let sender = self.start.census.as_ref().map(|census| Arc::new(Sender::new(census)));
-        let top = self.request.top(&self.start)?;
+        let (top, force) = (self.request.top(&self.start)?, self.request.force);
+        let tree = match &self.start.census {
+            Some(census) => {
+                let (sender, names, sent) = (Sender::new(census), names.clone(), self.start.root.parse()?);
+                Some(Tree { sender, names, top, sent })
+            }
+            None => None,
+        };
         self.datasets.dry_run(|tx| {
-            if let Some(sender) = sender.clone().filter(|_| self.request.force) {
-                let tree = Tree { sender, names: names.clone(), top: top.clone(), sent: self.start.root.parse()? };
+            if let Some(tree) = tree.as_ref().filter(|_| force) {
                 tree.reconcile(tx, &BTreeSet::new())?;
             }
             let (mut brought, mut arrived) = (Brought::default(), Vec::new());
             for judge in &self.streams {
-                if let Some(sender) = &sender {
+                if let Some(tree) = &tree {
                     let place = &judge.name.dataset();
-                    Follow { names: &names, sender, top: &top, place, begin: &judge.begin }
-                        .run(tx, &BTreeSet::new())?;
+                    Follow { tree, place, begin: &judge.begin, force }.run(tx, &BTreeSet::new())?;
                 }
                 if self.would_land(tx, &names, judge, &brought)? {
                     arrived.push(snapshot(judge)?);

@@ -36,6 +36,12 @@ impl Pair {
         self.here.send(&format!("tank/a@{to}"), from.as_deref(), all).unwrap()
     }
 
+    /// What is new in `tank/a/x` alone, as a replication.
+    fn lonely(&self, to: &str, from: &str) -> Vec<u8> {
+        let from = format!("tank/a/x@{from}");
+        self.here.send(&format!("tank/a/x@{to}"), Some(&from), |request| request.replicate = true).unwrap()
+    }
+
     /// Sends all that is new since `from` as `to`, and receives it.
     fn follow(&self, from: &str, to: &str, force: bool) -> Result<Arrived> {
         self.snapshot(to);
@@ -183,6 +189,83 @@ fn data_sets_that_were_renamed_are_followed() {
 }
 
 #[test]
+fn what_took_the_name_of_one_that_was_renamed_comes_beside_it() {
+    for (round, force) in [false, true].into_iter().enumerate() {
+        // Streams come in the order of the names: the new one is before or after the renamed one.
+        for renamed in ["tank/a/z2", "tank/a/b"] {
+            let pair = Pair::new(48 + round as u64);
+            pair.here.create("tank/a/x/below").unwrap();
+            pair.follow("1", "2", false).unwrap();
+            pair.rename("tank/a/x", renamed);
+            pair.here.create("tank/a/x").unwrap();
+            change(&pair.here, "tank/a/x", 5);
+            pair.follow("2", "3", force).unwrap();
+            pair.assert_same();
+        }
+    }
+}
+
+#[test]
+fn one_that_was_destroyed_gives_its_name_to_a_renamed_one_or_a_clone() {
+    let pair = Pair::new(52);
+    pair.here.create("tank/a/x/below").unwrap();
+    change(&pair.here, "tank/a/x/below", 1);
+    pair.follow("1", "2", false).unwrap();
+    pair.rename("tank/a/x/below", "tank/a/below");
+    pair.here.destroy("tank/a/x", true, false).unwrap();
+    pair.rename("tank/a/y", "tank/a/x");
+    pair.here.destroy("tank/a/z", true, false).unwrap();
+    pair.here.clone("tank/a/x@1", "tank/a/z").unwrap();
+    pair.follow("2", "3", true).unwrap();
+    pair.assert_same();
+}
+
+#[test]
+fn a_package_that_is_refused_at_once_destroys_nothing() {
+    let pair = Pair::new(53);
+    pair.snapshot("2");
+    let old = pair.package("2", Some("1"));
+    pair.there.receive("tank/b", &old, false).unwrap();
+    pair.follow("2", "3", false).unwrap();
+    let before = pair.there.names();
+    // Received again, what came after it is later than all that it knows.
+    not_received(pair.there.receive("tank/b", &old, true), &["tank/b", "@3"]);
+    not_received(pair.rehearse(&old, |_| ()), &["tank/b", "@3"]);
+    assert_eq!(pair.there.names(), before);
+    // Alone, it would bring nothing.
+    let alone = pair.lonely("2", "1");
+    not_received(pair.there.receive("tank/b/x", &alone, true), &["tank/b/x"]);
+    assert_eq!(pair.there.names(), before);
+    // Its base is gone here.
+    pair.snapshot("4");
+    pair.snapshot("5");
+    pair.there.snapshot("tank/b/x@mine").unwrap();
+    let before = pair.there.names();
+    not_received(pair.there.receive("tank/b", &pair.package("5", Some("4")), true), &["tank/b@5"]);
+    assert_eq!(pair.there.names(), before);
+    pair.there.judge();
+}
+
+#[test]
+fn one_whose_common_snapshots_the_sender_has_destroyed_is_refused_and_stays() {
+    let pair = Pair::new(54);
+    pair.snapshot("2");
+    pair.snapshot("3");
+    pair.there.receive("tank/b", &pair.package("2", Some("1")), false).unwrap();
+    for gone in ["tank/a/x@1", "tank/a/x@2"] {
+        pair.here.destroy(gone, false, false).unwrap();
+    }
+    let top = pair.here.send("tank/a@3", Some("tank/a@2"), |_| ()).unwrap();
+    pair.there.receive("tank/b", &top, false).unwrap();
+    pair.snapshot("4");
+    not_received(pair.there.receive("tank/b", &pair.package("4", Some("3")), true), &["tank/b/x@4"]);
+    for stays in ["tank/b/x@1", "tank/b/x@2"] {
+        assert!(pair.there.names().iter().any(|name| name == stays), "{stays}");
+    }
+    pair.there.judge();
+}
+
+#[test]
 fn what_was_below_a_destroyed_data_set_and_clones_that_were_promoted_stay() {
     let pair = Pair::new(45);
     pair.here.create("tank/a/x/below").unwrap();
@@ -207,6 +290,20 @@ fn a_data_set_that_is_no_copy_is_left_alone() {
     pair.snapshot("2");
     not_received(pair.there.receive("tank/c", &pair.package("2", Some("1")), true), &["tank/c@2"]);
     assert!(pair.there.names().contains(&"tank/c/own".to_owned()));
+}
+
+#[test]
+fn a_census_does_not_count_as_the_first_stream() {
+    let (pair, other) = (Pair::new(55), World::new(56));
+    other.receive("tank/b", &pair.package("1", None), false).unwrap();
+    pair.snapshot("2");
+    let short = pair.package("2", Some("1"));
+    (0..9).for_each(|number| pair.here.snapshot(&format!("tank/a/y@later-{number}")).unwrap());
+    let long = pair.package("2", Some("1"));
+    assert!(long.len() > short.len());
+    let (first, same) = (pair.there.receive("tank/b", &short, false), other.receive("tank/b", &long, false));
+    let bytes = |arrived: Arrived| -> Vec<u64> { arrived.snapshots.iter().map(|snapshot| snapshot.bytes).collect() };
+    assert_eq!(bytes(first.unwrap()), bytes(same.unwrap()));
 }
 
 impl Pair {

@@ -276,6 +276,31 @@ fn the_base_of_a_receive_cannot_be_destroyed_meanwhile() {
 }
 
 #[test]
+fn limits_that_are_lowered_together_are_taken_together() {
+    let (here, there) = (World::new(57), World::new(58));
+    here.create("tank/home").unwrap();
+    let set = |limits: [(&str, &str); 2]| {
+        for (property, value) in limits {
+            let value = Assignment { property: property.into(), value: value.into() };
+            here.datasets.set(&[name("tank/home").into()], &[value]).unwrap();
+        }
+    };
+    let with_properties = |request: &mut SendRequest| request.properties = true;
+    set([("quota", "40M"), ("reservation", "20M")]);
+    here.snapshot("tank/home@a").unwrap();
+    there.receive("tank/copy", &here.send("tank/home@a", None, with_properties).unwrap(), false).unwrap();
+    // The new quota is below the old reservation.
+    set([("reservation", "5M"), ("quota", "10M")]);
+    here.snapshot("tank/home@b").unwrap();
+    let more = here.send("tank/home@b", Some("tank/home@a"), with_properties).unwrap();
+    there.receive("tank/copy", &more, false).unwrap();
+    for limit in ["quota", "reservation"] {
+        assert_eq!(there.number("tank/copy", limit), here.number("tank/home", limit), "{limit}");
+    }
+    there.judge();
+}
+
+#[test]
 fn a_stream_beyond_a_limit_is_refused() {
     let (here, there) = (World::new(14), World::new(15));
     here.create("tank/home").unwrap();
