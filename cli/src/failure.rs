@@ -52,6 +52,17 @@ pub struct Failure {
     pub exit: Exit,
 }
 
+const NOT_MOUNTED: &str = "not currently mounted";
+
+/// A word as the shell takes it: in quotes if it means more to the shell than itself.
+fn shell_word(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 impl Failure {
     /// Refused or failed.
     pub fn new(message: impl Into<String>) -> Failure {
@@ -71,6 +82,16 @@ impl Failure {
     /// `cannot open 'POOL': no such pool`.
     pub fn no_pool(pool: impl Display) -> Failure {
         Failure::cannot("open", pool, "no such pool").hint("known pools: pool list; others: pool import")
+    }
+
+    /// `cannot unmount 'WHAT': not currently mounted`.
+    pub fn not_mounted(what: impl Display) -> Failure {
+        Failure::cannot("unmount", what, NOT_MOUNTED)
+    }
+
+    /// Whether all that it says is that something is not mounted.
+    pub fn is_not_mounted(&self) -> bool {
+        self.hint.is_none() && self.message.ends_with(NOT_MOUNTED)
     }
 
     /// What to say of a pool whose service has died, or was never started, where there should be one.
@@ -106,7 +127,8 @@ impl Failure {
             Error::Shrunk { device, needed, .. } => {
                 let hint = format!(
                     "it was cut short, or is a shorter copy: make it as large as it was, and what is not lost is there;\n\
-                     an image file: truncate -s {needed} {device}"
+                     an image file: truncate -s {needed} {}",
+                    shell_word(device)
                 );
                 return Failure::cannot(action, what, error).hint(hint);
             }
@@ -176,6 +198,24 @@ mod tests {
             Failure::property("set property for", "tank", &error).render(""),
             @"cannot set property for 'tank': property 'dedup' is not supported: this version of Cenote does not deduplicate; clones and snapshots share blocks"
         );
+    }
+
+    #[test]
+    fn a_command_to_be_copied_names_a_device_as_the_shell_takes_it() {
+        let hint = |device: &str| {
+            let error = pool::error::Error::Shrunk { device: device.into(), size: 1, needed: 2 };
+            Failure::engine("import", "tank", &error).hint.unwrap()
+        };
+        assert!(hint("/var/tank.img").ends_with(" truncate -s 2 /var/tank.img"));
+        assert!(hint("/my disks/a'b.img").ends_with(r" truncate -s 2 '/my disks/a'\''b.img'"));
+        assert!(hint("$(x)").ends_with(" truncate -s 2 '$(x)'"));
+    }
+
+    #[test]
+    fn only_what_says_no_more_than_that_it_is_not_mounted_is_that() {
+        assert!(Failure::not_mounted("tank/a").is_not_mounted());
+        assert!(!Failure::not_mounted("tank/a").hint("see there").is_not_mounted());
+        assert!(!Failure::no_dataset("tank/a").is_not_mounted());
     }
 
     #[test]

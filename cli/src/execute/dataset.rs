@@ -254,12 +254,12 @@ impl OpenPool {
                 self.datasets.resolve(&Name::Dataset(name.clone())).or_refused("unmount", name)?;
                 match mounts {
                     Ok(mounts) => mounts.unmount(name, force),
-                    Err(_) => Err(Failure::cannot("unmount", name, "not currently mounted")),
+                    Err(_) => Err(Failure::not_mounted(name)),
                 }
             }
             Some(UnmountTarget::Mountpoint(path)) => match mounts {
                 Ok(mounts) => mounts.unmount_at(Path::new(path.as_os_str()), force),
-                Err(_) => Err(Failure::cannot("unmount", path.to_text(), "not currently mounted")),
+                Err(_) => Err(Failure::not_mounted(path.to_text())),
             },
         }
     }

@@ -144,7 +144,7 @@ impl Client {
             }
         }
         let command = self.command.clone();
-        let is_about_mounts = matches!(request, Request::Mount { .. } | Request::Unmount { .. });
+        let mounts = matches!(request, Request::Mount { .. });
         let shows_pool = matches!(request, Request::Mounts | Request::Pool { .. });
         let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;
@@ -152,7 +152,7 @@ impl Client {
         match answer {
             answer if !lacks_service => answer,
             Ok(Response::Status(status)) => Ok(Response::Status(without_service(status))),
-            Err(failure) if is_about_mounts => Err(failure.hint(Failure::unserved(pool))),
+            Err(failure) if mounts || failure.is_not_mounted() => Err(failure.hint(Failure::unserved(pool))),
             answer => {
                 if shows_pool && answer.is_ok() {
                     // Without standard error there is nobody to tell.

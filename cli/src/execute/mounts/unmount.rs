@@ -34,7 +34,7 @@ impl Mounts {
                 let chosen = |_, active: &Active| active.mount.mountpoint().starts_with(&path);
                 self.take_down(chosen, force, Directories::KeptInside).map(drop)
             }
-            None => Err(Failure::cannot("unmount", name, "not currently mounted")),
+            None => Err(Failure::not_mounted(name)),
         }
     }
 
@@ -48,7 +48,7 @@ impl Mounts {
         };
         match name {
             Some(name) => self.unmount(&name, force),
-            None => Err(Failure::cannot("unmount", path.display(), "not currently mounted")),
+            None => Err(Failure::not_mounted(path.display())),
         }
     }
 
