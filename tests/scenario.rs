@@ -139,14 +139,14 @@ fn mounts_follow_a_replication_that_destroys_and_renames() {
 }
 
 #[test]
-fn mounts_follow_what_was_moved_out_of_a_destroyed_data_set() {
+fn mounts_follow_what_was_moved_out_of_the_way() {
     if !can_mount() {
         return;
     }
     let lab = Lab::new();
     lab.create("tank", "256M");
     lab.create("vault", "256M");
-    for name in ["tank/a", "tank/a/gone", "tank/a/gone/kept", "tank/a/gone/kept/below"] {
+    for name in ["tank/a", "tank/a/gone", "tank/a/gone/kept", "tank/a/gone/kept/below", "tank/a/taken"] {
         lab.fs(&["create", name]);
         fs::write(lab.mount(name).join("name"), name).unwrap();
     }
@@ -155,10 +155,16 @@ fn mounts_follow_what_was_moved_out_of_a_destroyed_data_set() {
     lab.feed("fs", &["receive", "vault/a"], &send(&["tank/a@one"])).ok();
     lab.fs(&["rename", "tank/a/gone/kept", "tank/a/kept"]);
     lab.fs(&["destroy", "-r", "tank/a/gone"]);
+    lab.fs(&["rename", "tank/a/taken", "tank/a/other"]);
+    lab.fs(&["create", "tank/a/taken"]);
+    fs::write(lab.mount("tank/a/taken").join("name"), "another").unwrap();
     lab.fs(&["snapshot", "-r", "tank/a@two"]);
     lab.feed("fs", &["receive", "-F", "vault/a"], &send(&["-i", "@one", "tank/a@two"])).ok();
     let names = lab.fs(&["list", "-H", "-r", "-t", "filesystem", "-o", "name,mounted", "vault/a"]);
-    assert_eq!(names, "vault/a\tyes\nvault/a/kept\tyes\nvault/a/kept/below\tyes\n");
+    let expected = ["vault/a", "vault/a/kept", "vault/a/kept/below", "vault/a/other", "vault/a/taken"];
+    assert_eq!(names, expected.map(|name| format!("{name}\tyes\n")).concat());
+    assert_eq!(fs::read_to_string(lab.mount("vault/a/taken/name")).unwrap(), "another");
+    assert_eq!(fs::read_to_string(lab.mount("vault/a/other/name")).unwrap(), "tank/a/taken");
     assert_eq!(fs::read_to_string(lab.mount("vault/a/kept/below/name")).unwrap(), "tank/a/gone/kept/below");
     assert!(!lab.mount("vault/a/gone").exists());
     lab.check("vault");

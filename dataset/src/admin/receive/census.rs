@@ -6,9 +6,10 @@
 //! something is held, cloned or in use. A tree whose topmost data set has nothing of the sender's is not touched: it is
 //! not what the census is about. Nor is one that has gone further than the census, which is from before then.
 //!
-//! What has no counterpart but a name that the sender has stays at first: it may be the same data set, with all snapshots
-//! that it had in common destroyed at the sender, or another. That its own stream tells, and so does that of a data set
-//! that was renamed to this name; data sets that were renamed are not moved here either: see [`super::follow`].
+//! What has no counterpart but a name that the sender has stays at first: it may be the same data set, with all
+//! snapshots that it had in common destroyed at the sender, or another. That its own stream tells, and so does that of a
+//! data set that was renamed to this name; data sets that were renamed are not moved here either: see
+//! [`super::follow`].
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -104,8 +105,8 @@ impl Tree {
         Ok(Departed { destroyed: done.names, renamed })
     }
 
-    /// Destroys a data set that the sender does not have, with what is below it and has no counterpart either. The rest is
-    /// moved away, and is put right with its own streams.
+    /// Destroys a data set that the sender does not have, with what is below it and has no counterpart either. The rest
+    /// is moved away, and is put right with its own streams.
     pub(super) fn clear(&self, tx: &mut Transaction<'_>, id: u64, mounted: &BTreeSet<u64>) -> Result<Departed> {
         let (top, mut done) = (self.names.dataset(tx, &self.top)?, Destroyed::default());
         let (mut kept, mut doomed) = (Vec::new(), BTreeSet::new());
@@ -119,8 +120,8 @@ impl Tree {
         Ok(Departed { destroyed: done.names, renamed })
     }
 
-    /// Refuses a census from before what is here: all that the sender had then of the topmost data set has come, and more
-    /// has since.
+    /// Refuses a census from before what is here: all that the sender had then of the topmost data set has come, and
+    /// more has since.
     fn check_recent(&self, tx: &Transaction<'_>, top: u64) -> Result<()> {
         let newest = self.sender.datasets.get(self.sent.as_str()).copied().flatten();
         let mut has_newest = false;

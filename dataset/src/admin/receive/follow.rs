@@ -1,12 +1,12 @@
 //! Following a data set that was renamed at the sender: it is known by its snapshots.
 //!
 //! Where an increment of a replication continues a data set that is not under its name here, but elsewhere in the tree
-//! that is replicated, it is moved to where the sender has it. Streams come in an order in which those above are in their
-//! places by then.
+//! that is replicated, it is moved to where the sender has it. Streams come in an order in which those above are in
+//! their places by then.
 //!
 //! What stands in the way there, of that or of a data set that is new, is another one than what comes. If it is the
-//! sender's too, it has been renamed as well: it goes aside until its own stream comes. If not, it is gone at the sender:
-//! it is destroyed, where that is wanted.
+//! sender's too, it has been renamed as well: it goes aside until its own stream comes. If not, it is gone at the
+//! sender: it is destroyed, where that is wanted.
 
 use std::collections::BTreeSet;
 
