@@ -21,7 +21,7 @@ use pool::{
     txg::Engine,
 };
 
-use super::{Cancel, OpenPool, devices, job::Job, refusal::OrRefused};
+use super::{Cancel, OpenPool, devices, job::Job, memory, refusal::OrRefused};
 use crate::{
     failure::Failure,
     protocol::{CheckFinding, CheckReport},
@@ -30,7 +30,9 @@ use crate::{
 /// Verifies the pool on these devices, which nobody has open.
 pub(crate) fn check(name: &str, paths: &[PathBuf], job: &mut Job<'_>) -> Result<CheckReport, Failure> {
     let devices = devices::open_all(paths, Access::ReadOnly).or_refused("check", name)?;
-    let options = OpenOptions { read_only: true, force: true, host: devices::host(), ..OpenOptions::default() };
+    let settings = memory::default_settings();
+    let options =
+        OpenOptions { read_only: true, force: true, host: devices::host(), settings, ..OpenOptions::default() };
     match pool::admin::open(devices, &options, Arc::new(SystemEnv)) {
         // A pool too damaged to be opened is a finding, and the only one.
         Err(error) if error.kind() == ErrorKind::Damage => {

@@ -14,7 +14,7 @@ use pool::{
     txg::Settings,
 };
 
-use super::{devices, refusal::OrRefused};
+use super::{devices, memory, refusal::OrRefused};
 use crate::{
     failure::Failure,
     protocol::{PassedState, RewindReport, StateRecord},
@@ -35,7 +35,7 @@ pub(crate) fn choose(
         read_only: true,
         force,
         host: devices::host(),
-        settings: Settings { workers: 0, ..Settings::default() },
+        settings: Settings { workers: 0, ..memory::default_settings() },
         ..OpenOptions::default()
     };
     let kept = states(devices, &options).or_refused(ACTION, name)?;
