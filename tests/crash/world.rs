@@ -94,9 +94,9 @@ impl World {
     /// Fails with what the checks of the whole pool find. Nothing may have changed since the last commit.
     pub(crate) fn check(&self) -> Outcome<()> {
         let failed = |error: String| format!("the check fails: {error}");
-        let report = lineage::check::check(self.engine()).map_err(|error| failed(error.to_string()))?;
         let mut ledger = Ledger::default();
         check::enter_catalogue(self.engine(), &mut ledger);
+        let report = lineage::check::check(self.engine(), &mut ledger).map_err(|error| failed(error.to_string()))?;
         report.enter(&mut ledger);
         let findings = check::conclude(self.engine(), &mut ledger).map_err(|error| failed(error.to_string()))?;
         if findings.is_empty() { Ok(()) } else { Err(format!("the check finds {findings:#?}")) }

@@ -67,17 +67,15 @@ fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<Ch
     job.tell("checking the catalogue", 0, None);
     let mut ledger = Ledger::default();
     enter_catalogue(engine, &mut ledger);
-    match lineage::check::check(engine) {
-        Ok(lines) => {
-            report.bytes = lines.blocks.values().map(|block| block.allocated(engine.sector())).sum();
-            lines.enter(&mut ledger);
-        }
+    match lineage::check::check(engine, &mut ledger) {
+        Ok(lines) => lines.enter(&mut ledger),
         Err(error) => ledger.find(Finding::new(Code::Catalogue, error.to_string())),
     }
     check_files(engine, &mut report, &mut ledger, job)?;
     job.check()?;
     job.tell("checking all blocks", 0, None);
-    report.blocks = ledger.len() as u64;
+    report.blocks = ledger.blocks().len() as u64;
+    report.bytes = ledger.blocks().iter().map(|block| block.allocated(engine.sector())).sum();
     let cancels = job.cancels();
     let goes_on = |_| !cancels.iter().any(Cancel::is_cancelled);
     let findings = conclude_while(engine, &mut ledger, &goes_on).or_refused("check", name)?;

@@ -13,7 +13,7 @@ use crate::{
     catalogue::{Bookmark, DatasetRow, SnapshotRow, Space, Transaction, dataset_key, keys, kind, snapshot_key},
     lineage::{
         dataset,
-        since::{Member, written_since},
+        since::{Member, Since},
         snapshot,
     },
     name::{DatasetName, Name, SnapshotName},
@@ -81,7 +81,8 @@ impl Datasets {
         let room = self.engine().available();
         self.read(|tx| {
             let (known, found) = (BTreeSet::new(), Vec::new());
-            let mut walk = Walk { tx, names: &names, request, since, mounts: &mounts, room, known, found };
+            let (written, mounts) = (Since::default(), &mounts);
+            let mut walk = Walk { tx, names: &names, request, since, written, mounts, room, known, found };
             roots.iter().try_for_each(|root| walk.root(root))?;
             Ok(walk.found)
         })
@@ -93,6 +94,7 @@ struct Walk<'a, 'v> {
     names: &'a Names,
     request: &'a ListRequest,
     since: &'a [String],
+    written: Since,
     mounts: &'a std::collections::HashMap<u64, Mount>,
     room: u64,
     /// The data sets below one root: rows that lie could lead in a circle, or on many ways to one.
@@ -198,7 +200,7 @@ impl Walk<'_, '_> {
     }
 
     /// For each snapshot asked about that is one before this, what was written since.
-    fn written_since(&self, of: &Name, member: Member) -> Result<BTreeMap<String, u64>> {
+    fn written_since(&mut self, of: &Name, member: Member) -> Result<BTreeMap<String, u64>> {
         let mut written = BTreeMap::new();
         for since in self.since {
             let Some(name) = snapshot_name(&of.dataset(), since) else { continue };
@@ -206,7 +208,7 @@ impl Walk<'_, '_> {
                 Err(Error::NotFound { .. }) => continue,
                 found => found?,
             };
-            if let Some(space) = written_since(self.tx, member, base)? {
+            if let Some(space) = self.written.written(self.tx, member, base)? {
                 written.insert(since.clone(), space.allocated);
             }
         }

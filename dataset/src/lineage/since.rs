@@ -3,6 +3,8 @@
 //! What a member reaches and an older snapshot B does not is what it reaches, less what B reaches, plus what was dropped
 //! of B's on the way: the blocks born not after B on the deadlists of all members after B.
 
+use std::collections::BTreeMap;
+
 use pool::units::Txg;
 
 use super::deadlist;
@@ -31,28 +33,55 @@ impl From<&SnapshotRow> for Member {
     }
 }
 
-/// The space of the blocks that `member` reaches and the snapshot `since` does not; `None` if that is none before it.
-pub fn written_since(tx: &Transaction<'_>, member: Member, since: u64) -> Result<Option<Space>> {
-    let base: SnapshotRow = tx.row(snapshot_key(since))?;
-    let (mut at, mut dropped) = (member, Space::ZERO);
-    let mut bound = Txg(u64::MAX);
-    loop {
-        let whole = deadlist::space_from(tx, at.deadlist, Txg::ZERO)?;
-        dropped += whole - deadlist::space_from(tx, at.deadlist, base.createtxg)?;
-        if at.previous == since {
-            return Ok(Some(member.referenced - (base.referenced - dropped)));
+/// Answers what was written since snapshots. Whoever asks about all members of a line walks along it once, not once for
+/// each of them.
+#[derive(Default)]
+pub struct Since {
+    /// By a snapshot and an older one: how much of the older one's was dropped in between, or that it is none before.
+    known: BTreeMap<(u64, u64), Option<Space>>,
+}
+
+impl Since {
+    /// The space of the blocks that `member` reaches and the snapshot `since` does not; `None` if that is none before it.
+    pub fn written(&mut self, tx: &Transaction<'_>, member: Member, since: u64) -> Result<Option<Space>> {
+        let base: SnapshotRow = tx.row(snapshot_key(since))?;
+        let dropped = self.dropped(tx, member, since, base.createtxg)?;
+        Ok(dropped.map(|dropped| member.referenced - (base.referenced - dropped)))
+    }
+
+    /// How much of what the snapshot `since`, taken in `born`, reaches was dropped after it, up to a member.
+    fn dropped(&mut self, tx: &Transaction<'_>, member: Member, since: u64, born: Txg) -> Result<Option<Space>> {
+        let mut way = vec![(None, member)];
+        let (mut at, mut bound) = (member.previous, Txg(u64::MAX));
+        let mut sum = loop {
+            if at == since {
+                break Some(Space::ZERO);
+            }
+            if at == 0 {
+                break None;
+            }
+            if let Some(known) = self.known.get(&(at, since)) {
+                break *known;
+            }
+            let row: SnapshotRow = tx.row(snapshot_key(at))?;
+            if row.createtxg >= bound {
+                return Err(Error::damaged(at, "a snapshot that is not older than the one after it"));
+            }
+            if row.createtxg < born {
+                break None;
+            }
+            bound = row.createtxg;
+            way.push((Some(at), Member::from(&row)));
+            at = row.previous;
+        };
+        for (id, Member { deadlist, .. }) in way.into_iter().rev() {
+            if let Some(sum) = &mut sum {
+                *sum += deadlist::space_from(tx, deadlist, Txg::ZERO)? - deadlist::space_from(tx, deadlist, born)?;
+            }
+            if let Some(id) = id {
+                self.known.insert((id, since), sum);
+            }
         }
-        if at.previous == 0 {
-            return Ok(None);
-        }
-        let row: SnapshotRow = tx.row(snapshot_key(at.previous))?;
-        if row.createtxg >= bound {
-            return Err(Error::damaged(at.previous, "a snapshot that is not older than the one after it"));
-        }
-        if row.createtxg < base.createtxg {
-            return Ok(None);
-        }
-        bound = row.createtxg;
-        at = Member::from(&row);
+        Ok(sum)
     }
 }

@@ -1,7 +1,10 @@
 //! What is referred to, extent by extent.
+//!
+//! Each block is kept once, and has a number: whoever needs sets of blocks keeps sets of numbers. A block takes about 120
+//! bytes until the check is over.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,36 +15,56 @@ use parking_lot::Mutex;
 
 use super::finding::{Code, Finding};
 use crate::{
-    block::storage::Storage, error::Result, format::pointer::BlockPointer, space::Extent, txg::Engine, units::ChunkId,
+    block::storage::Storage,
+    error::Result,
+    format::pointer::{Address, BlockPointer},
+    space::Extent,
+    txg::Engine,
+    units::ChunkId,
 };
 
 /// All blocks that somebody refers to, each once, and what was found on the way.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// By the place of the first copy.
-    blocks: BTreeMap<(ChunkId, u32), BlockPointer>,
+    /// By their numbers.
+    blocks: Vec<BlockPointer>,
+    /// The numbers by the place of the first copy.
+    numbers: HashMap<Address, u32>,
     findings: Vec<Finding>,
 }
 
 impl Ledger {
-    /// Enters a block. Returns whether it is the first reference to it; further ones are normal, by snapshots and clones.
-    pub fn refer(&mut self, pointer: &BlockPointer, what: &str) -> bool {
-        let address = pointer.addresses[0];
-        let known = match self.blocks.entry((address.chunk, address.sector)) {
+    /// Enters a block, and returns its number. Further references to the same are normal, by snapshots and clones.
+    pub fn refer(&mut self, pointer: &BlockPointer, what: &str) -> u32 {
+        let place = match self.numbers.entry(pointer.addresses[0]) {
             Entry::Vacant(place) => {
-                place.insert(*pointer);
-                return true;
+                let number = u32::try_from(self.blocks.len()).expect("so many blocks take 512 GiB of memory");
+                place.insert(number);
+                self.blocks.push(*pointer);
+                return number;
             }
             Entry::Occupied(known) => *known.get(),
         };
+        let known = &self.blocks[place as usize];
         if known.birth != pointer.birth || known.checksum != pointer.checksum {
+            let address = pointer.addresses[0];
             let problem = format!(
                 "{what}: chunk {} sector {} holds a block born in {} and one born in {}",
                 address.chunk, address.sector, known.birth, pointer.birth
             );
             self.find(Finding::new(Code::Overlap, problem));
         }
-        false
+        place
+    }
+
+    /// The number of the block whose first copy lies where this one's does, if such a one was entered.
+    pub fn number(&self, pointer: &BlockPointer) -> Option<u32> {
+        self.numbers.get(&pointer.addresses[0]).copied()
+    }
+
+    /// The blocks that were entered, each once, by their numbers.
+    pub fn blocks(&self) -> &[BlockPointer] {
+        &self.blocks
     }
 
     /// Notes a finding.
@@ -54,19 +77,15 @@ impl Ledger {
         std::mem::take(&mut self.findings)
     }
 
-    /// How many blocks were entered.
-    pub fn len(&self) -> usize {
-        self.blocks.len()
-    }
-
-    /// Whether nothing was entered.
-    pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
-    }
-
     /// Reads every copy of every block, by as many threads as the engine has workers.
     pub(super) fn verify_copies(&mut self, engine: &Arc<Engine>, goes_on: &(dyn Fn(u64) -> bool + Sync)) {
-        let blocks: Vec<BlockPointer> = self.blocks.values().copied().collect();
+        // A disk is read in its own order.
+        let mut order: Vec<u32> = (0..self.blocks.len() as u32).collect();
+        order.sort_unstable_by_key(|&number| {
+            let first = self.blocks[number as usize].addresses[0];
+            (first.chunk, first.sector)
+        });
+        let blocks = &self.blocks;
         let next = AtomicUsize::new(0);
         let found = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -74,8 +93,8 @@ impl Ledger {
                 scope.spawn(|| {
                     loop {
                         let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(pointer) = blocks.get(index).filter(|_| goes_on(index as u64)) else { return };
-                        found.lock().extend(damaged_copies(engine.storage(), pointer));
+                        let Some(&number) = order.get(index).filter(|_| goes_on(index as u64)) else { return };
+                        found.lock().extend(damaged_copies(engine.storage(), &blocks[number as usize]));
                     }
                 });
             }
@@ -109,7 +128,7 @@ impl Ledger {
 
     fn referred(&mut self, storage: &Storage) -> Vec<Extent> {
         let mut extents = Vec::with_capacity(self.blocks.len());
-        for pointer in self.blocks.values() {
+        for pointer in &self.blocks {
             match storage.extents(pointer) {
                 Ok(all) => extents.extend(all),
                 Err(error) => self.findings.push(Finding::new(Code::DamagedCopy, error.to_string())),

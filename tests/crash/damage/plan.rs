@@ -22,6 +22,7 @@ use std::{
 
 use dataset::{fs::Ino, lineage, name::Name};
 use pool::{
+    check::Ledger,
     device::{Device, MemoryDevice},
     format::{
         key::Key,
@@ -265,9 +266,10 @@ impl Survey {
 
     /// What is in use and no node or data: the pages of lists.
     fn lists(&mut self) -> Outcome<()> {
-        let report = lineage::check::check(&self.engine).map_err(|error| error.to_string())?;
+        let mut ledger = Ledger::default();
+        lineage::check::check(&self.engine, &mut ledger).map_err(|error| error.to_string())?;
         let known: HashSet<(u32, u32)> = self.blocks.keys().copied().collect();
-        let pages = report.blocks.values().filter(|pointer| !known.contains(&place(pointer.addresses[0])));
+        let pages = ledger.blocks().iter().filter(|pointer| !known.contains(&place(pointer.addresses[0])));
         let pages: Vec<BlockPointer> = pages.copied().collect();
         pages.iter().try_for_each(|pointer| self.block(Region::List, pointer, None))
     }

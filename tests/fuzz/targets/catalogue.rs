@@ -120,7 +120,7 @@ fn check(datasets: &Datasets) {
     let _ = engine.commit();
     let mut ledger = Ledger::default();
     check::enter_catalogue(engine, &mut ledger);
-    if let Ok(report) = lineage::check::check(engine) {
+    if let Ok(report) = lineage::check::check(engine, &mut ledger) {
         report.enter(&mut ledger);
     }
     let _ = check::conclude(engine, &mut ledger);

@@ -73,10 +73,9 @@ impl World {
     pub(crate) fn check_space(&self) {
         let engine = self.datasets.engine();
         engine.commit().expect("memory does not fail");
-        let report = lineage::check::check(engine).expect("memory does not fail");
         let mut ledger = Ledger::default();
         check::enter_catalogue(engine, &mut ledger);
-        report.enter(&mut ledger);
+        lineage::check::check(engine, &mut ledger).expect("memory does not fail").enter(&mut ledger);
         let findings = check::conclude(engine, &mut ledger).expect("memory does not fail");
         assert!(findings.is_empty(), "the check finds {findings:#?}");
     }

@@ -53,7 +53,7 @@ impl Checked {
         world.engine.commit().unwrap();
         let mut ledger = Ledger::default();
         check::enter_catalogue(&world.engine, &mut ledger);
-        lineage::check::check(&world.engine).unwrap().enter(&mut ledger);
+        lineage::check::check(&world.engine, &mut ledger).unwrap().enter(&mut ledger);
         match world.datasets.open_dataset(&"tank/a".parse().unwrap()) {
             Ok(dataset) => {
                 for found in fs::check::check(dataset.head()).unwrap() {

@@ -153,6 +153,15 @@ fn what_was_written_since_a_snapshot_is_exact() {
     for (of, snapshot) in no {
         assert_eq!(since(of, snapshot), None, "{of} {snapshot}");
     }
+    // A list, which answers about all of them at once, says the same.
+    let asked = ["a", "b", "c", "x", "tank/home@a", "tank/clone@a"].map(str::to_owned);
+    let all = ListRequest { depth: None, ..ListRequest::default() };
+    for listed in world.datasets.list_since(&all, &asked).unwrap() {
+        let of = listed.name.to_string();
+        for base in &asked {
+            assert_eq!(listed.written_since.get(base).copied(), since(&of, base), "{of} {base}");
+        }
+    }
     // With nothing in between, it is what is written since the snapshot before.
     world.destroy("tank/clone", false, false).unwrap();
     world.destroy("tank/home@b", false, false).unwrap();

@@ -180,16 +180,15 @@ impl World {
 
     /// What the check of the data sets finds, before space maps and files.
     pub(super) fn findings(&self) -> Vec<lineage::check::Finding> {
-        lineage::check::check(&self.engine).unwrap().findings
+        lineage::check::check(&self.engine, &mut Ledger::default()).unwrap().findings
     }
 
     /// Commits, and fails if the check finds anything.
     pub(super) fn judge(&self) {
         self.engine.commit().unwrap();
-        let report = lineage::check::check(&self.engine).unwrap();
         let mut ledger = Ledger::default();
         check::enter_catalogue(&self.engine, &mut ledger);
-        report.enter(&mut ledger);
+        lineage::check::check(&self.engine, &mut ledger).unwrap().enter(&mut ledger);
         let findings = check::conclude(&self.engine, &mut ledger).unwrap();
         assert!(findings.is_empty(), "{findings:#?}");
         for listed in self.datasets.list(&ListRequest { depth: None, ..ListRequest::default() }).unwrap() {

@@ -2,8 +2,8 @@
 //!
 //! Items go in one by one, in the order of their keys, so that whoever walks a tree (offline, or under a head's lock) can
 //! feed it. What can be seen from the item is judged at once, what needs its object when the next object begins, and what
-//! needs the whole tree (names and the inodes they lead to) at the end. For that it keeps about a hundred bytes per inode
-//! and entry in memory.
+//! needs the whole tree (names and the inodes they lead to) at the end. For that it keeps 32 bytes per inode and 32 per
+//! entry in memory.
 //!
 //! It does not read blocks, and does not look whether a block is used twice: that is the pool's own check.
 //!
@@ -15,7 +15,7 @@
 mod finding;
 mod whole;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use pool::{
     error::Error,
@@ -61,7 +61,7 @@ pub fn report(head: &Head) -> Result<Report, Error> {
         }
         Ok::<_, Plain>(())
     })?;
-    let orphans = checker.objects.values().filter(|object| object.orphan).count() as u64;
+    let orphans = checker.orphans.len() as u64;
     Ok(Report { findings: checker.finish(), orphans })
 }
 
@@ -86,24 +86,20 @@ struct Current {
     end: u64,
 }
 
-/// What is kept about an object until the whole tree is known.
-#[derive(Default)]
-struct Object {
-    seen: Option<Seen>,
-    /// Entries that lead to it, and how many of them its links name.
-    names: u32,
-    named: u32,
-    links: u32,
-    orphan: bool,
-    truncating: bool,
-}
-
-/// What is kept of an inode.
+/// What is kept of an inode until the whole tree is known.
 #[derive(Clone, Copy)]
 struct Seen {
-    file_type: FileType,
-    nlink: u32,
+    ino: Ino,
     parent: Link,
+    nlink: u32,
+    file_type: FileType,
+}
+
+/// What is kept of an entry: where it leads, and where it stands.
+struct Named {
+    ino: Ino,
+    link: Link,
+    file_type: FileType,
 }
 
 /// Judges a dataset's tree item by item.
@@ -111,9 +107,15 @@ struct Seen {
 pub struct Checker {
     master: Option<Master>,
     current: Current,
-    objects: BTreeMap<Ino, Object>,
-    /// In the order of their keys, as they came.
-    entries: Vec<(Link, Ino, FileType)>,
+    /// Those of the items that say so.
+    orphans: BTreeSet<Ino>,
+    truncating: BTreeSet<Ino>,
+    /// Objects that have items and no inode.
+    bare: BTreeSet<Ino>,
+    /// In the order of their numbers, as they came.
+    inodes: Vec<Seen>,
+    entries: Vec<Named>,
+    /// The names that inodes claim beyond their first.
     links: Vec<(Ino, Link)>,
     findings: Vec<Finding>,
 }
@@ -127,10 +129,12 @@ impl Checker {
         }
         let judged = match (key.object, key.kind) {
             (DATASET, MASTER) => Master::decode(body).map(|master| self.master = Some(master)),
-            (DATASET, ORPHAN | TRUNCATE) => {
-                let object = self.object(key.offset);
-                object.orphan |= key.kind == ORPHAN;
-                object.truncating |= key.kind == TRUNCATE;
+            (DATASET, ORPHAN) => {
+                self.orphans.insert(key.offset);
+                Ok(())
+            }
+            (DATASET, TRUNCATE) => {
+                self.truncating.insert(key.offset);
                 Ok(())
             }
             (1.., INODE) if key.offset == 0 => self.inode(key.object, body),
@@ -152,10 +156,6 @@ impl Checker {
         self.findings.push(Finding { ino, problem });
     }
 
-    fn object(&mut self, ino: Ino) -> &mut Object {
-        self.objects.entry(ino).or_default()
-    }
-
     fn in_window(&mut self, key: Key, window: Window) {
         if !window.keys().contains(&key) {
             self.find(key.object, Problem::Misplaced(key));
@@ -166,24 +166,15 @@ impl Checker {
         let inode = Inode::decode(body)?;
         self.current.inode = Some(inode);
         let Inode { file_type, nlink, parent, .. } = inode;
-        self.object(ino).seen = Some(Seen { file_type, nlink, parent });
-        if inode.parent != Link::NONE {
-            self.link(ino, inode.parent);
-        }
+        self.inodes.push(Seen { ino, parent, nlink, file_type });
         Ok(())
     }
 
     fn parent(&mut self, key: Key, body: &[u8]) -> Result<(), Malformed> {
         let link = link::decode(body)?;
         self.in_window(key, link::window(key.object, link));
-        self.link(key.object, link);
+        self.links.push((key.object, link));
         Ok(())
-    }
-
-    fn link(&mut self, ino: Ino, link: Link) {
-        let object = self.object(ino);
-        object.links = object.links.saturating_add(1);
-        self.links.push((ino, link));
     }
 
     fn xattr(&mut self, key: Key, body: &[u8], block: Option<u64>) -> Result<(), Malformed> {
@@ -196,8 +187,6 @@ impl Checker {
         if !fits {
             self.find(key.object, Problem::Block(key));
         }
-        // What has items and no inode is to be found.
-        self.object(key.object);
         let marked = self.current.inode.is_none_or(|inode| inode.has(flag::CAPABILITY));
         if name == xattr::CAPABILITY && !marked {
             self.find(key.object, Problem::Capability);
@@ -210,19 +199,15 @@ impl Checker {
         if let Some(master) = self.master {
             self.in_window(key, directory::window(master.seed, key.object, name));
         }
-        let object = self.object(ino);
-        object.names = object.names.saturating_add(1);
-        self.object(key.object);
         self.current.entries += 1;
         self.current.subdirectories += u64::from(file_type == FileType::Directory);
-        self.entries.push((Link { dir: key.object, offset: key.offset }, ino, file_type));
+        self.entries.push(Named { ino, link: Link { dir: key.object, offset: key.offset }, file_type });
         Ok(())
     }
 
     fn extent(&mut self, key: Key, body: &[u8], block: Option<u64>) -> Result<(), Malformed> {
         let ino = key.object;
         let extent = Extent::decode(body)?;
-        self.object(ino);
         let Some(inode) = self.current.inode else { return Ok(()) };
         let len = match extent {
             Extent::Inline(bytes) => bytes.len() as u64,
@@ -261,7 +246,12 @@ impl Checker {
     /// Judges what the items of an object say about it, when all have come.
     fn judge_current(&mut self) {
         let Current { ino, inode, entries, subdirectories, bytes, .. } = std::mem::take(&mut self.current);
-        let Some(inode) = inode else { return };
+        let Some(inode) = inode else {
+            if ino != DATASET {
+                self.bare.insert(ino);
+            }
+            return;
+        };
         let links = if inode.nlink == 0 { 0 } else { 2 + subdirectories };
         if inode.is_dir() && u64::from(inode.nlink) != links {
             self.find(ino, Problem::Links(inode.nlink, links));
@@ -272,11 +262,10 @@ impl Checker {
         if inode.bytes != bytes {
             self.find(ino, Problem::Bytes(inode.bytes, bytes));
         }
-        let (orphan, truncating) = self.objects.get(&ino).map_or((false, false), |it| (it.orphan, it.truncating));
-        if (inode.nlink == 0) != orphan {
+        if (inode.nlink == 0) != self.orphans.contains(&ino) {
             self.find(ino, Problem::Orphan);
         }
-        if inode.has(flag::TRUNCATING) != truncating {
+        if inode.has(flag::TRUNCATING) != self.truncating.contains(&ino) {
             self.find(ino, Problem::Truncating);
         }
     }

@@ -1,12 +1,15 @@
 //! What only the whole tree can tell: whether names and inodes belong together, whether everything can be reached, and
 //! whether the counts are right.
+//!
+//! Inodes, the entries that lead to them and the names that they claim are brought into one order, that of the inodes'
+//! numbers, and gone through side by side.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     mem,
 };
 
-use super::{Checker, Finding, Object, Problem, Seen};
+use super::{Checker, Finding, Named, Problem, Seen};
 use crate::fs::{
     inode::{FileType, Link},
     key::{DATASET, Ino, ROOT},
@@ -16,99 +19,131 @@ impl Checker {
     /// Judges what needs the whole tree, and hands out all that was found.
     pub fn finish(mut self) -> Vec<Finding> {
         self.judge_current();
-        self.judge_names();
-        self.judge_reachability();
-        let objects = mem::take(&mut self.objects);
-        self.judge_master(&objects);
-        for (&ino, object) in &objects {
-            match object.seen {
-                Some(seen) => self.judge_object(ino, seen, object),
-                None => self.find(ino, Problem::NoInode),
-            }
+        let inodes = mem::take(&mut self.inodes);
+        let mut entries = mem::take(&mut self.entries);
+        entries.sort_unstable_by_key(|entry| (entry.ino, entry.link));
+        let mut links = mem::take(&mut self.links);
+        links.sort_unstable();
+        let missing = self.missing(&inodes, &entries);
+        self.judge_master(&inodes, &missing);
+        self.judge_reachability(&inodes);
+        for ino in missing {
+            self.find(ino, Problem::NoInode);
         }
+        self.judge_names(&inodes, &entries, &links);
         self.findings
     }
 
-    fn judge_master(&mut self, objects: &BTreeMap<Ino, Object>) {
+    /// The objects that something speaks of, and that have no inode.
+    fn missing(&mut self, inodes: &[Seen], entries: &[Named]) -> BTreeSet<Ino> {
+        let mut missing = mem::take(&mut self.bare);
+        let noted = self.orphans.iter().chain(&self.truncating);
+        missing.extend(noted.copied().filter(|&ino| find(inodes, ino).is_none()));
+        for entry in entries.iter().filter(|entry| find(inodes, entry.ino).is_none()) {
+            missing.insert(entry.ino);
+            self.findings.push(Finding { ino: entry.link.dir, problem: Problem::Dangling(entry.link) });
+        }
+        missing
+    }
+
+    fn judge_master(&mut self, inodes: &[Seen], missing: &BTreeSet<Ino>) {
         let Some(master) = self.master else { return self.find(DATASET, Problem::NoMaster) };
-        let files = objects.values().filter(|object| object.seen.is_some()).count() as u64;
+        let files = inodes.len() as u64;
         if files != master.files {
             self.find(DATASET, Problem::Files(master.files, files));
         }
-        for &ino in objects.range(master.next..).map(|(ino, _)| ino) {
+        let new = &inodes[inodes.partition_point(|seen| seen.ino < master.next)..];
+        for ino in new.iter().map(|seen| seen.ino).chain(missing.range(master.next..).copied()) {
             self.find(ino, Problem::BeyondNext);
         }
-        if !objects.get(&ROOT).and_then(|root| root.seen).is_some_and(|root| root.is_dir()) {
+        if !find(inodes, ROOT).is_some_and(Seen::is_dir) {
             self.find(ROOT, Problem::NoRoot);
         }
     }
 
-    fn judge_names(&mut self) {
-        let entries = mem::take(&mut self.entries);
-        for &(link, ino, file_type) in &entries {
-            match self.object(ino).seen {
-                None => self.find(link.dir, Problem::Dangling(link)),
-                Some(seen) if seen.file_type != file_type => self.find(ino, Problem::EntryType(link)),
-                Some(_) => {}
-            }
-        }
-        let mut claimed = vec![false; entries.len()];
-        for (ino, link) in mem::take(&mut self.links) {
-            let at = entries.binary_search_by_key(&(link.dir, link.offset), |(of, ..)| (of.dir, of.offset)).ok();
-            let own = at.filter(|&at| entries[at].1 == ino && !mem::replace(&mut claimed[at], true));
-            match own {
-                Some(_) => self.object(ino).named += 1,
-                None => self.find(ino, Problem::NotItsName(link)),
-            }
-        }
-    }
-
     /// Follows every directory's way up. A way that ends at the root, or at a directory without a name, is good.
-    fn judge_reachability(&mut self) {
+    fn judge_reachability(&mut self, inodes: &[Seen]) {
         let mut verdicts = HashMap::from([(ROOT, true)]);
-        let mut lost = Vec::new();
-        for (&ino, object) in &self.objects {
-            if object.seen.is_some_and(Seen::is_dir) && !self.arrives(ino, &mut verdicts) {
-                lost.push(ino);
+        for seen in inodes.iter().filter(|seen| seen.is_dir()) {
+            if !arrives(inodes, seen.ino, &mut verdicts) {
+                self.find(seen.ino, Problem::Unreachable);
             }
-        }
-        for ino in lost {
-            self.find(ino, Problem::Unreachable);
         }
     }
 
-    fn arrives(&self, dir: Ino, verdicts: &mut HashMap<Ino, bool>) -> bool {
-        let mut way = HashSet::new();
-        let mut at = dir;
-        let verdict = loop {
-            if let Some(&known) = verdicts.get(&at) {
-                break known;
-            }
-            let seen = self.objects.get(&at).and_then(|object| object.seen).filter(|seen| seen.is_dir());
-            match seen {
-                Some(seen) if seen.parent == Link::NONE => break seen.nlink == 0,
-                Some(seen) if way.insert(at) => at = seen.parent.dir,
-                _ => break false,
-            }
-        };
-        verdicts.extend(way.into_iter().map(|ino| (ino, verdict)));
-        verdict
+    /// Judges the names of all inodes, wherever they stand. Entries and links are in the order of the inodes that they
+    /// are of, and then of their places.
+    fn judge_names(&mut self, inodes: &[Seen], mut entries: &[Named], mut links: &[(Ino, Link)]) {
+        let mut claims = Vec::new();
+        for seen in inodes {
+            take_while(&mut entries, |entry| entry.ino < seen.ino);
+            take_while(&mut links, |(ino, _)| *ino < seen.ino);
+            let names = take_while(&mut entries, |entry| entry.ino == seen.ino);
+            let further = take_while(&mut links, |(ino, _)| *ino == seen.ino);
+            claims.clear();
+            claims.extend(Some(seen.parent).filter(|parent| *parent != Link::NONE));
+            claims.extend(further.iter().map(|(_, link)| *link));
+            claims.sort_unstable();
+            self.judge_object(seen, names, &claims);
+        }
     }
 
-    /// Judges the names of an object, wherever they stand.
-    fn judge_object(&mut self, ino: Ino, seen: Seen, object: &Object) {
-        if !seen.is_dir() && seen.nlink != object.names {
-            self.find(ino, Problem::Links(seen.nlink, object.names.into()));
+    fn judge_object(&mut self, seen: &Seen, names: &[Named], claims: &[Link]) {
+        for entry in names.iter().filter(|entry| entry.file_type != seen.file_type) {
+            self.find(seen.ino, Problem::EntryType(entry.link));
         }
-        let names = if seen.is_dir() { u32::from(seen.nlink > 0 && ino != ROOT) } else { object.names };
-        if object.names != names || object.named != names || object.links != names {
-            self.find(ino, Problem::Names(object.links.into(), object.names.into()));
+        let mut ahead = names;
+        let mut named = 0;
+        for &claim in claims {
+            take_while(&mut ahead, |entry| entry.link < claim);
+            match ahead.split_first().filter(|(entry, _)| entry.link == claim) {
+                Some((_, rest)) => {
+                    ahead = rest;
+                    named += 1;
+                }
+                None => self.find(seen.ino, Problem::NotItsName(claim)),
+            }
+        }
+        if !seen.is_dir() && seen.nlink as usize != names.len() {
+            self.find(seen.ino, Problem::Links(seen.nlink, names.len() as u64));
+        }
+        let due = if seen.is_dir() { usize::from(seen.nlink > 0 && seen.ino != ROOT) } else { names.len() };
+        if [names.len(), named, claims.len()] != [due; 3] {
+            self.find(seen.ino, Problem::Names(claims.len() as u64, names.len() as u64));
         }
     }
 }
 
+fn find(inodes: &[Seen], ino: Ino) -> Option<&Seen> {
+    inodes.binary_search_by_key(&ino, |seen| seen.ino).ok().map(|at| &inodes[at])
+}
+
+/// Cuts off the first ones that are as asked for.
+fn take_while<'a, T>(rest: &mut &'a [T], is_taken: impl FnMut(&T) -> bool) -> &'a [T] {
+    let (taken, left) = rest.split_at(rest.partition_point(is_taken));
+    *rest = left;
+    taken
+}
+
+fn arrives(inodes: &[Seen], dir: Ino, verdicts: &mut HashMap<Ino, bool>) -> bool {
+    let mut way = HashSet::new();
+    let mut at = dir;
+    let verdict = loop {
+        if let Some(&known) = verdicts.get(&at) {
+            break known;
+        }
+        match find(inodes, at).filter(|seen| seen.is_dir()) {
+            Some(seen) if seen.parent == Link::NONE => break seen.nlink == 0,
+            Some(seen) if way.insert(at) => at = seen.parent.dir,
+            _ => break false,
+        }
+    };
+    verdicts.extend(way.into_iter().map(|ino| (ino, verdict)));
+    verdict
+}
+
 impl Seen {
-    fn is_dir(self) -> bool {
+    fn is_dir(&self) -> bool {
         self.file_type == FileType::Directory
     }
 }

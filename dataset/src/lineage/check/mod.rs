@@ -1,9 +1,8 @@
 //! The judge: recomputes everything the catalogue claims from the trees themselves.
 //!
-//! Reads every node of every tree, so it takes as long as there is metadata, and memory for the addresses of the largest
-//! line. It trusts no counter and no deadlist: what a member of a line has lost is found by comparing what can be reached
-//! from it and from the member before. The answer also names every block that is in use, for the comparison with the
-//! space maps.
+//! Reads every node of every tree, so it takes as long as there is metadata. It trusts no counter and no deadlist: what a member of a line has lost is found by comparing what can be reached
+//! from it and from the member before. Every block that is in use is entered into a ledger, for the comparison with the
+//! space maps: blocks of trees, blocks still to be freed, and pages of lists. The catalogue's own nodes are not among them.
 //!
 //! ```text
 //! rows     all rows of the catalogue, by what they are
@@ -21,11 +20,10 @@ mod space;
 pub mod state;
 mod trees;
 
-use std::{collections::HashMap, fmt};
+use std::fmt;
 
 use pool::{
     check::{Code, Ledger},
-    format::pointer::{Address, BlockPointer},
     txg::Engine,
 };
 
@@ -36,9 +34,6 @@ use crate::admin::Result;
 pub struct Report {
     /// What is wrong.
     pub findings: Vec<Finding>,
-    /// Every block in use but the catalogue's own nodes, by the address of its first copy: blocks of trees, blocks still
-    /// to be freed, and pages of lists.
-    pub blocks: HashMap<Address, BlockPointer>,
 }
 
 /// Something wrong.
@@ -143,11 +138,8 @@ impl fmt::Display for Finding {
 }
 
 impl Report {
-    /// Enters the blocks and the findings into the ledger of a pool's check.
+    /// Enters the findings into the ledger of a pool's check.
     pub fn enter(self, ledger: &mut Ledger) {
-        for block in self.blocks.values() {
-            ledger.refer(block, "data sets");
-        }
         for finding in self.findings {
             ledger.find(pool::check::Finding::new(finding.kind.code(), finding.to_string()));
         }
@@ -164,11 +156,12 @@ impl Report {
     }
 }
 
-/// Checks the data sets of a pool. What is wrong is in the report; only a catalogue that cannot be read is an error.
-pub fn check(engine: &Engine) -> Result<Report> {
+/// Checks the data sets of a pool, and enters their blocks. What is wrong is in the report; only a catalogue that cannot be
+/// read is an error.
+pub fn check(engine: &Engine, ledger: &mut Ledger) -> Result<Report> {
     let mut report = Report::default();
     let rows = rows::load(engine, &mut report)?;
     names::check(&rows, &mut report);
-    space::check(engine, &rows, &mut report);
+    space::check(engine, &rows, ledger, &mut report);
     Ok(report)
 }

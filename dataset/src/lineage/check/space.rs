@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pool::{
-    format::{
-        key::Key,
-        pointer::{Address, BlockPointer},
-    },
+    check::Ledger,
+    format::{key::Key, pointer::BlockPointer},
     txg::Engine,
     units::Txg,
 };
@@ -14,7 +12,7 @@ use pool::{
 use super::{
     FindingKind, Report,
     rows::{Rows, With},
-    trees::{Blocks, Part, Trees},
+    trees::{Blocks, Part, Trees, WHAT},
 };
 use crate::{
     catalogue::{DatasetRow, SnapshotRow, Space, Task, Work},
@@ -50,17 +48,20 @@ impl Member<'_> {
 struct Check<'a> {
     engine: &'a Engine,
     rows: &'a Rows,
+    ledger: &'a mut Ledger,
     report: &'a mut Report,
     trees: Trees<'a>,
     /// Who owns each list.
     lists: HashMap<u64, u64>,
     /// All that snapshots and data sets refer to.
     live: Blocks,
+    /// What else is in use: pages of lists, and what is still to be freed.
+    other: Blocks,
 }
 
-pub(super) fn check(engine: &Engine, rows: &Rows, report: &mut Report) {
-    let (lists, live) = (HashMap::new(), Blocks::new());
-    let mut check = Check { engine, rows, report, trees: Trees::new(engine), lists, live };
+pub(super) fn check(engine: &Engine, rows: &Rows, ledger: &mut Ledger, report: &mut Report) {
+    let (trees, lists, live, other) = (Trees::new(engine), HashMap::new(), Blocks::new(), Blocks::new());
+    let mut check = Check { engine, rows, ledger, report, trees, lists, live, other };
     for (id, row) in &rows.datasets {
         check.line(*id, row);
     }
@@ -70,13 +71,15 @@ pub(super) fn check(engine: &Engine, rows: &Rows, report: &mut Report) {
     }
     check.totals();
     check.stray_lists();
-    let live = std::mem::take(&mut check.live);
-    report.blocks.extend(live);
 }
 
 impl Check<'_> {
-    fn space_of<'b>(&self, blocks: impl IntoIterator<Item = &'b BlockPointer>) -> Space {
-        blocks.into_iter().map(|block| Space::of(block, self.engine.sector())).sum()
+    fn block(&self, number: u32) -> &BlockPointer {
+        &self.ledger.blocks()[number as usize]
+    }
+
+    fn space_of(&self, blocks: impl IntoIterator<Item = u32>) -> Space {
+        blocks.into_iter().map(|number| Space::of(self.block(number), self.engine.sector())).sum()
     }
 
     fn reach(&mut self, id: u64, root: Option<BlockPointer>, level: u8, part: Part) -> Blocks {
@@ -85,7 +88,7 @@ impl Check<'_> {
             return Blocks::new();
         };
         let report = &mut *self.report;
-        self.trees.reach(root, level, part, |place, error| {
+        self.trees.reach(self.ledger, (root, level), part, |place, error| {
             report.find(FindingKind::Node, id, format!("node at {} of level {}: {error}", place.low, place.level));
         })
     }
@@ -105,10 +108,10 @@ impl Check<'_> {
         for member in &members {
             let now = self.reach(member.id, member.root, member.level, Part::ALL);
             used_snapshots += self.member(member, &before, &now, &divisions, row.0.origin_txg);
-            self.live.extend(&now);
+            self.live |= &now;
             before = now;
         }
-        let own = before.values().filter(|block| block.birth > row.0.origin_txg);
+        let own = before.iter().filter(|&number| self.block(number).birth > row.0.origin_txg);
         let used_head = self.space_of(own);
         self.report.expect(FindingKind::Used, id, "used_head", row.0.used_head, used_head);
         self.report.expect(FindingKind::Used, id, "used_snapshots", row.0.used_snapshots, used_snapshots);
@@ -140,16 +143,17 @@ impl Check<'_> {
         origin_txg: Txg,
     ) -> Space {
         let Member { id, what, .. } = *member;
-        let intruders = now.values().filter(|block| block.birth <= member.previous_txg);
-        for block in intruders.filter(|block| !before.contains_key(&block.addresses[0])) {
-            let text = format!("the {what} has a block at {:?} that was born in {}", block.addresses[0], block.birth);
-            self.report.find(FindingKind::Intruder, id, text);
+        for number in now - before {
+            let block = self.block(number);
+            if block.birth <= member.previous_txg {
+                let (place, birth) = (block.addresses[0], block.birth);
+                let text = format!("the {what} has a block at {place:?} that was born in {birth}");
+                self.report.find(FindingKind::Intruder, id, text);
+            }
         }
-        let referenced = self.space_of(now.values());
+        let referenced = self.space_of(now);
         self.report.expect(FindingKind::Referenced, id, "referenced", member.referenced, referenced);
-        let lost: Blocks =
-            before.iter().filter(|(at, _)| !now.contains_key(at)).map(|(at, block)| (*at, *block)).collect();
-        self.deadlist(member, lost, divisions, origin_txg)
+        self.deadlist(member, before - now, divisions, origin_txg)
     }
 
     fn deadlist(&mut self, member: &Member<'_>, mut lost: Blocks, divisions: &[Txg], origin_txg: Txg) -> Space {
@@ -158,7 +162,7 @@ impl Check<'_> {
         let none = BTreeMap::new();
         for (start, bucket) in rows.deadlists.get(&member.deadlist).unwrap_or(&none) {
             let blocks = self.chain(member.id, bucket.first, Some(bucket.last));
-            let space = self.space_of(&blocks);
+            let space = blocks.iter().map(|block| Space::of(block, self.engine.sector())).sum();
             let has = (bucket.count, bucket.space);
             self.report.expect(
                 FindingKind::DeadTotal,
@@ -175,7 +179,8 @@ impl Check<'_> {
                 self.dead_block(member.id, *start, block, &mut lost, divisions);
             }
         }
-        for block in lost.values() {
+        for number in lost {
+            let block = self.block(number);
             let text = format!("the block at {:?}, born in {}, is missing", block.addresses[0], block.birth);
             self.report.find(FindingKind::NotDead, member.id, text);
         }
@@ -185,7 +190,8 @@ impl Check<'_> {
 
     fn dead_block(&mut self, id: u64, start: Txg, block: &BlockPointer, lost: &mut Blocks, divisions: &[Txg]) {
         let place = block.addresses[0];
-        if lost.remove(&place).is_none_or(|lost| lost.birth != block.birth) {
+        let number = self.ledger.number(block).filter(|number| lost.remove(*number));
+        if number.is_none_or(|number| self.block(number).birth != block.birth) {
             self.report.find(FindingKind::Dead, id, format!("the block at {place:?} was not lost"));
         }
         let is_divided = divisions.iter().any(|txg| start < *txg && *txg < block.birth);
@@ -219,7 +225,7 @@ impl Check<'_> {
         for (key, body) in rows.pages.get(&list).into_iter().flatten() {
             let mut read = deadlist::page(*key, &body.bytes);
             if let (Ok(inline), Some(block)) = (&mut read, &body.block) {
-                self.report.blocks.insert(block.addresses[0], *block);
+                self.other.insert(self.ledger.refer(block, WHAT));
                 let stored = self.engine.read_block(block).map_err(Into::into);
                 match stored.and_then(|bytes| deadlist::page(*key, &bytes)) {
                     Ok(more) => inline.extend(more),
@@ -255,30 +261,32 @@ impl Check<'_> {
 
     /// What a piece of background work has still to free: none of it may be in use.
     fn work(&mut self, id: u64, work: &Work, root: Option<BlockPointer>) {
-        let blocks: Vec<BlockPointer> = match work.task {
+        let mut blocks = Blocks::new();
+        let mut twice = Blocks::new();
+        match work.task {
             Task::Tree { level, after, cursor: (object, kind, offset) } => {
                 let part = Part { after, cursor: Key::new(object, kind, offset) };
-                self.reach(id, root, level, part).into_values().collect()
+                blocks = self.reach(id, root, level, part);
             }
-            Task::Lists { first, blocks } => {
-                let listed = self.chain(id, first, None);
-                if blocks { listed } else { Vec::new() }
-            }
-        };
-        let mut seen: HashSet<Address> = HashSet::new();
-        for block in &blocks {
-            let place = block.addresses[0];
-            let is_used = self.live.contains_key(&place) || self.report.blocks.contains_key(&place);
-            if is_used || !seen.insert(place) {
-                self.report.find(FindingKind::Freed, id, format!("the block at {place:?} is in use"));
+            Task::Lists { first, blocks: are_freed } => {
+                for block in self.chain(id, first, None).iter().filter(|_| are_freed) {
+                    let number = self.ledger.refer(block, WHAT);
+                    if !blocks.insert(number) {
+                        twice.insert(number);
+                    }
+                }
             }
         }
-        self.report.blocks.extend(blocks.iter().map(|block| (block.addresses[0], *block)));
+        for number in twice | (&blocks & (&self.live | &self.other)) {
+            let place = self.block(number).addresses[0];
+            self.report.find(FindingKind::Freed, id, format!("the block at {place:?} is in use"));
+        }
+        self.other |= blocks;
     }
 
     fn totals(&mut self) {
         let rows = self.rows;
-        let physical = self.space_of(self.live.values());
+        let physical = self.space_of(&self.live);
         self.report.expect(FindingKind::Total, 0, "what all data sets take", rows.master.physical, physical);
         let freeing: Space = rows.work.values().map(|(work, _)| work.remaining).sum();
         self.report.expect(FindingKind::Total, 0, "what is to be freed", rows.master.freeing, freeing);

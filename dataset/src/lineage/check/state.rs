@@ -4,7 +4,11 @@
 //! ([`roots`]); an older one may have lost any node, so all of its metadata is read ([`all_metadata`]). Neither reads the
 //! blocks of files.
 
-use pool::{check::space_is_readable, error::Error as PoolError, txg::Engine};
+use pool::{
+    check::{Ledger, space_is_readable},
+    error::Error as PoolError,
+    txg::Engine,
+};
 
 use super::{Report, rows};
 use crate::{
@@ -30,7 +34,7 @@ pub fn roots(engine: &Engine) -> Result<()> {
 /// Reads every node of every tree besides, and has everything that the catalogue claims agree with them.
 pub fn all_metadata(engine: &Engine) -> Result<()> {
     space_is_readable(engine)?;
-    first_finding(&super::check(engine)?)
+    first_finding(&super::check(engine, &mut Ledger::default())?)
 }
 
 fn first_finding(report: &Report) -> Result<()> {

@@ -1,36 +1,36 @@
 //! What can be reached from a root.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use pool::{
+    check::Ledger,
     error::Error,
-    format::{
-        key::Key,
-        pointer::{Address, BlockPointer},
-    },
+    format::{key::Key, pointer::BlockPointer},
     tree::Miss,
     txg::Engine,
     units::Txg,
 };
 
+use roaring::RoaringBitmap;
+
 use crate::lineage::nodes;
 
-/// Blocks by the address of their first copy.
-pub(super) type Blocks = HashMap<Address, BlockPointer>;
+/// Blocks by their numbers in the ledger.
+pub(super) type Blocks = RoaringBitmap;
+
+/// Who refers to what is entered.
+pub(super) const WHAT: &str = "data sets";
 
 /// Reads trees, each node once.
 pub(super) struct Trees<'a> {
     engine: &'a Engine,
-    known: HashMap<Address, Arc<Inside>>,
+    known: HashMap<u32, Arc<Inside>>,
 }
 
 /// What a node leads to.
 struct Inside {
     children: Vec<Miss>,
-    blocks: Vec<BlockPointer>,
+    blocks: Vec<u32>,
 }
 
 /// Which part of a tree is meant: all nodes and blocks younger than `after`, and of them those that do not end before
@@ -50,11 +50,12 @@ impl<'a> Trees<'a> {
         Trees { engine, known: HashMap::new() }
     }
 
-    /// All blocks of a part of a tree, its nodes among them. Nodes that cannot be read are handed to `broken`.
+    /// Enters all blocks of a part of a tree into the ledger, its nodes among them. Nodes that cannot be read are handed to
+    /// `broken`.
     pub(super) fn reach(
         &mut self,
-        root: BlockPointer,
-        level: u8,
+        ledger: &mut Ledger,
+        (root, level): (BlockPointer, u8),
         part: Part,
         mut broken: impl FnMut(&Miss, Error),
     ) -> Blocks {
@@ -64,8 +65,9 @@ impl<'a> Trees<'a> {
             if place.pointer.birth <= part.after || place.high <= part.cursor {
                 continue;
             }
-            found.insert(place.pointer.addresses[0], place.pointer);
-            let inside = match self.open(&place) {
+            let number = ledger.refer(&place.pointer, WHAT);
+            found.insert(number);
+            let inside = match self.open(ledger, number, &place, part.after) {
                 Ok(inside) => inside,
                 Err(error) => {
                     broken(&place, error);
@@ -73,20 +75,25 @@ impl<'a> Trees<'a> {
                 }
             };
             todo.extend_from_slice(&inside.children);
-            let young = inside.blocks.iter().filter(|block| block.birth > part.after);
-            found.extend(young.map(|block| (block.addresses[0], *block)));
+            found.extend(&inside.blocks);
         }
         found
     }
 
-    fn open(&mut self, place: &Miss) -> Result<Arc<Inside>, Error> {
-        match self.known.entry(place.pointer.addresses[0]) {
-            Entry::Occupied(known) => Ok(known.get().clone()),
-            Entry::Vacant(free) => {
-                let node = nodes::read(self.engine, place)?;
-                let blocks = nodes::items(&node).filter_map(|(leaf, item)| leaf.pointer(item)).collect();
-                Ok(free.insert(Arc::new(Inside { children: nodes::children(&node), blocks })).clone())
-            }
+    /// What a node leads to, its blocks entered as far as they are younger than `after`: older ones may be free by now.
+    fn open(&mut self, ledger: &mut Ledger, number: u32, place: &Miss, after: Txg) -> Result<Arc<Inside>, Error> {
+        let is_whole = after == Txg::ZERO;
+        if let Some(known) = self.known.get(&number).filter(|_| is_whole) {
+            return Ok(known.clone());
         }
+        let node = nodes::read(self.engine, place)?;
+        let blocks = nodes::items(&node).filter_map(|(leaf, item)| leaf.pointer(item));
+        let young = blocks.filter(|block| block.birth > after);
+        let blocks = young.map(|block| ledger.refer(&block, WHAT)).collect();
+        let inside = Arc::new(Inside { children: nodes::children(&node), blocks });
+        if is_whole {
+            self.known.insert(number, inside.clone());
+        }
+        Ok(inside)
     }
 }

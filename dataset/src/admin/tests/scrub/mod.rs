@@ -7,6 +7,7 @@ mod scrubs;
 use std::sync::Arc;
 
 use pool::{
+    check::{self, Ledger},
     device::{Device, MemoryDevice},
     format::{key::Key, label::DATA_START, pointer::BlockPointer},
     tree::{Event, Walker},
@@ -147,15 +148,10 @@ impl Bench {
     /// Spoils one copy of everything that has more than one, another each time. Returns how many.
     fn spoil_everything(&self) -> usize {
         self.world.engine.commit().unwrap();
-        let report = lineage::check::check(&self.world.engine).unwrap();
-        let mut blocks: Vec<BlockPointer> = report.blocks.into_values().collect();
-        let (root, level) = self.world.engine.catalogue().clean_root().unwrap();
-        let mut walker = Walker::new(nodes::root(root, level), Key::MIN, Txg::ZERO);
-        while let Some(event) = walker.next(|place| self.world.engine.load_node(place)).unwrap() {
-            if let Event::Enter(place, _) = event {
-                blocks.push(place.pointer);
-            }
-        }
+        let mut ledger = Ledger::default();
+        check::enter_catalogue(&self.world.engine, &mut ledger);
+        lineage::check::check(&self.world.engine, &mut ledger).unwrap();
+        let mut blocks = ledger.blocks().to_vec();
         blocks.sort_by_key(|block| (block.addresses[0].chunk, block.addresses[0].sector));
         blocks.retain(|block| block.copies > 1);
         for (n, block) in blocks.iter().enumerate() {
