@@ -35,6 +35,9 @@ use super::{
     xattr::{self, Value, Xattr},
 };
 
+/// How many items are looked at in one reading: it keeps all nodes that it had to read until it is over.
+const AT_ONCE: usize = 4096;
+
 /// What the check of a tree has found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -53,14 +56,21 @@ pub fn check(head: &Head) -> Result<Vec<Finding>, Error> {
 pub fn report(head: &Head) -> Result<Report, Error> {
     let mut checker = Checker::default();
     let mut next = Key::MIN;
-    head.read(|view| {
-        for entry in view.range(next..Key::MAX) {
-            let entry = entry?;
-            checker.item(entry.key(), entry.body(), block_len(&entry));
-            next = entry.key().successor();
+    loop {
+        let mut left = AT_ONCE;
+        head.read(|view| {
+            for entry in view.range(next..Key::MAX).take(left) {
+                let entry = entry?;
+                checker.item(entry.key(), entry.body(), block_len(&entry));
+                next = entry.key().successor();
+                left -= 1;
+            }
+            Ok::<_, Plain>(())
+        })?;
+        if left > 0 {
+            break;
         }
-        Ok::<_, Plain>(())
-    })?;
+    }
     let orphans = checker.orphans.len() as u64;
     Ok(Report { findings: checker.finish(), orphans })
 }
