@@ -262,7 +262,7 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -271,7 +271,8 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.count(Opcode::Rename);
-        reply_empty(reply, self.rename_entry((parent, name.as_bytes()), (newparent, newname.as_bytes()), flags));
+        let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
+        reply_empty(reply, self.rename_entry(caller(request), from, to, flags));
     }
 
     fn link(&self, _request: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {

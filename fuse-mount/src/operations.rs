@@ -46,12 +46,12 @@ impl Adapter {
 
     pub(crate) fn rename_entry(
         &self,
+        caller: Caller,
         (dir, name): (INodeNo, &[u8]),
         (new_dir, new_name): (INodeNo, &[u8]),
         flags: RenameFlags,
     ) -> Result<(), Errno> {
-        let known = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE;
-        if !known.contains(flags) {
+        if !RenameFlags::all().contains(flags) {
             return Err(Errno::INVAL);
         }
         let dir = self.server.writable_entry(dir, name)?;
@@ -59,6 +59,7 @@ impl Adapter {
         let flags = fs::RenameFlags {
             noreplace: flags.contains(RenameFlags::RENAME_NOREPLACE),
             exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
+            whiteout: flags.contains(RenameFlags::RENAME_WHITEOUT).then_some(caller),
         };
         self.live().rename(dir, name, new_dir, new_name, flags)
     }
