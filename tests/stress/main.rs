@@ -38,6 +38,8 @@ mod round;
 
 use std::{process::ExitCode, time::SystemTime};
 
+use round::Round;
+
 /// A problem that was found, in words.
 type Outcome<T> = Result<T, String>;
 
@@ -58,9 +60,9 @@ fn main() -> ExitCode {
         _ if !lab::can_mount() => Ok(()),
         ["soak"] => soak(seed_of_the_day()),
         ["soak", seed] => number(seed).and_then(soak),
-        ["round", seed] => number(seed).and_then(|seed| round::Round::new().run(seed, OPERATIONS)),
-        ["round", seed, operations] => number(seed).and_then(|seed| round::Round::new().run(seed, number(operations)?)),
-        _ => round::Round::new().run(SEED, OPERATIONS),
+        ["round", seed] => number(seed).and_then(|seed| Round::new(false).run(seed, OPERATIONS)),
+        ["round", seed, operations] => number(seed).and_then(|seed| Round::new(false).run(seed, number(operations)?)),
+        _ => Round::new(false).run(SEED, OPERATIONS),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -79,9 +81,9 @@ fn number(word: &str) -> Outcome<u64> {
     word.parse().map_err(|error| format!("{word}: {error}"))
 }
 
-/// Goes on with new seeds in one pool, which ages meanwhile, until something is found.
+/// Goes on with new seeds in one pool, which ages meanwhile, and with a kernel that forgets, until something is found.
 fn soak(first: u64) -> Outcome<()> {
-    let round = round::Round::new();
+    let round = Round::new(true);
     (first..).try_for_each(|seed| round.run(seed, SOAKED))
 }
 

@@ -21,24 +21,36 @@ const DATASET: &str = "tank/round";
 /// How long a snapshot is kept, and how long until the next.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// What the data set of a round is like: which of these, its seed says.
+const PROPERTIES: [&[&str]; 4] = [
+    &["recordsize=4K", "compression=off"],
+    &[],
+    &["recordsize=1M", "compression=zstd-1"],
+    &["recordsize=16K", "atime=off", "checksum=sha256"],
+];
+
 /// A lab with a pool, in which rounds follow each other.
 pub(crate) struct Round {
     lab: Lab,
+    /// Whether the kernel is made to forget now and then what it can: files, names, pages, of all file systems.
+    forgetful: bool,
 }
 
 impl Round {
     /// A new pool.
-    pub(crate) fn new() -> Round {
+    pub(crate) fn new(forgetful: bool) -> Round {
         let lab = Lab::new();
         lab.create("tank", SIZE);
-        Round { lab }
+        Round { lab, forgetful }
     }
 
     /// Has all processes do so many operations each, and judges what they leave behind.
     pub(crate) fn run(&self, seed: u64, operations: u64) -> Outcome<()> {
-        println!("stress: seed {seed}, {PROCESSES} processes of {operations} operations");
+        let properties = PROPERTIES[seed as usize % PROPERTIES.len()];
+        println!("stress: seed {seed}, {PROCESSES} processes of {operations} operations {}", properties.join(" "));
         let begun = Instant::now();
-        self.lab.fs(&["create", DATASET]);
+        let words = properties.iter().flat_map(|property| ["-o", property]);
+        self.lab.fs(&[&["create"], &*words.collect::<Vec<_>>(), &[DATASET]].concat());
         let (tree, notes) = (self.lab.mount(DATASET), self.lab.path("notes"));
         let prepared = commons::prepare(&process::commons(&tree), PROCESSES);
         prepared.and_then(|()| std::fs::create_dir_all(&notes)).map_err(|error| format!("the tree: {error}"))?;
@@ -67,6 +79,10 @@ impl Round {
             if Instant::now() >= due {
                 snapshots += 1;
                 self.snapshot(snapshots);
+                if self.forgetful {
+                    // Only root may; without it the round goes on.
+                    let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
+                }
                 due = Instant::now() + PAUSE;
             }
         }
