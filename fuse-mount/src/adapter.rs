@@ -437,9 +437,9 @@ impl Filesystem for Adapter {
         reply_xattr(reply, size, self.xattr(node, name.as_bytes()));
     }
 
-    fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         self.count(Opcode::ListXattr);
-        reply_xattr(reply, size, self.xattr_names(node));
+        reply_xattr(reply, size, self.xattr_names(caller(request), node));
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -65,7 +65,8 @@ impl SetTime {
     }
 }
 
-/// Attributes to change; those that are `None` stay.
+/// Attributes to change; those that are `None` stay. If all are, it is a change of owner that leaves the owner as it is:
+/// so the kernel asks for set-id bits and capabilities to be taken away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission and set-id bits.
@@ -84,6 +85,14 @@ pub struct SetAttr {
     pub ctime: Option<Nanos>,
     /// Whether a change of the length takes set-id bits away.
     pub kill_suid: bool,
+}
+
+impl SetAttr {
+    fn is_of_owner(&self) -> bool {
+        let SetAttr { mode, uid, gid, size, atime, mtime, ctime: _, kill_suid: _ } = *self;
+        let has_others = mode.is_some() || size.is_some() || atime.is_some() || mtime.is_some();
+        uid.is_some() || gid.is_some() || !has_others
+    }
 }
 
 /// Who asks, as far as new files and the rules of set-id bits depend on it. Permissions are the kernel's to check.
@@ -155,7 +164,8 @@ impl FileSystem {
 /// Sets everything but the length.
 pub(super) fn set_attributes(change: &mut Change<'_>, ino: Ino, set: &SetAttr) -> Result<(), Failure> {
     let now = change.now;
-    let owner_changes = set.uid.is_some() || set.gid.is_some();
+    // Directories are not run: theirs stay.
+    let owner_changes = set.is_of_owner() && !change.edit(ino)?.is_dir();
     let inode = change.edit(ino)?;
     if owner_changes || (set.kill_suid && set.size.is_some()) {
         kill_set_id(inode);
