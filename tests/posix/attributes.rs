@@ -7,7 +7,7 @@ use std::{
         process::CommandExt,
     },
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use rustix::{
@@ -39,7 +39,7 @@ fn modes_owners_and_set_id_bits() {
         let tool = at("tool");
         let as_nobody = |script: &str| {
             let mut command = Command::new("sh");
-            command.args(["-c", script]).current_dir(place).uid(65534).gid(65534).stderr(std::process::Stdio::null());
+            command.args(["-c", script]).current_dir(place).uid(65534).gid(65534).stderr(Stdio::null());
             command.status().unwrap().success()
         };
         let reset = || {
@@ -186,6 +186,12 @@ fn set_id_bits_and_capabilities_go_when_and_only_when_they_must() {
         reset();
         chown(&path, None, None).unwrap();
         assert_eq!((bits(), is_capable(&path)), (0, false), "a change of owner that changes nothing is one");
+        plant();
+        fs::set_permissions(&path, Permissions::from_mode(0o6755)).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "chown '' tool"]).current_dir(place).uid(65534).gid(65534).stderr(Stdio::null());
+        assert!(!command.status().unwrap().success());
+        assert_eq!(bits(), 0o6000, "and not for everybody to do");
 
         let dir = place.join("dir");
         fs::create_dir(&dir).unwrap();
