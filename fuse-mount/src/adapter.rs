@@ -262,7 +262,7 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -271,7 +271,8 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.count(Opcode::Rename);
-        reply_empty(reply, self.rename_entry((parent, name.as_bytes()), (newparent, newname.as_bytes()), flags));
+        let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
+        reply_empty(reply, self.rename_entry(caller(request), from, to, flags));
     }
 
     fn link(&self, _request: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
@@ -436,9 +437,9 @@ impl Filesystem for Adapter {
         reply_xattr(reply, size, self.xattr(node, name.as_bytes()));
     }
 
-    fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         self.count(Opcode::ListXattr);
-        reply_xattr(reply, size, self.xattr_names(node));
+        reply_xattr(reply, size, self.xattr_names(caller(request), node));
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -17,6 +17,7 @@ const MAX_COPY: u64 = 0xffff_f000;
 
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
+const XATTR_BOTH: i32 = XATTR_CREATE | XATTR_REPLACE;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 const FALLOC_KEEP_SIZE: i32 = 0x01;
@@ -25,6 +26,7 @@ const FALLOC_ZERO_RANGE: i32 = 0x10;
 
 /// The kernel's own attributes, ACLs above all, which a mount without ACLs does not have.
 const SYSTEM_XATTRS: &[u8] = b"system.";
+const TRUSTED_XATTRS: &[u8] = b"trusted.";
 
 impl Adapter {
     /// A new or newly linked file, entered where `make` is told.
@@ -46,12 +48,12 @@ impl Adapter {
 
     pub(crate) fn rename_entry(
         &self,
+        caller: Caller,
         (dir, name): (INodeNo, &[u8]),
         (new_dir, new_name): (INodeNo, &[u8]),
         flags: RenameFlags,
     ) -> Result<(), Errno> {
-        let known = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE;
-        if !known.contains(flags) {
+        if !RenameFlags::all().contains(flags) {
             return Err(Errno::INVAL);
         }
         let dir = self.server.writable_entry(dir, name)?;
@@ -59,6 +61,7 @@ impl Adapter {
         let flags = fs::RenameFlags {
             noreplace: flags.contains(RenameFlags::RENAME_NOREPLACE),
             exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
+            whiteout: flags.contains(RenameFlags::RENAME_WHITEOUT).then_some(caller),
         };
         self.live().rename(dir, name, new_dir, new_name, flags)
     }
@@ -120,18 +123,22 @@ impl Adapter {
         let how = match flags {
             XATTR_CREATE => fs::SetXattr::Create,
             XATTR_REPLACE => fs::SetXattr::Replace,
+            // What is there and not there at once.
+            XATTR_BOTH => return Err(self.live().getxattr(ino, name).err().unwrap_or(Errno::EXIST)),
             _ => fs::SetXattr::Any,
         };
         self.live().setxattr(ino, name, value, how)
     }
 
-    /// The names of a file's extended attributes, each ended by a zero byte.
-    pub(crate) fn xattr_names(&self, node: INodeNo) -> Result<Vec<u8>, Errno> {
+    /// The names of a file's extended attributes, each ended by a zero byte. Those that only root may read, only root is told.
+    pub(crate) fn xattr_names(&self, caller: Caller, node: INodeNo) -> Result<Vec<u8>, Errno> {
         let Some((view, ino)) = self.server.resolve(node)? else { return Ok(Vec::new()) };
         let mut names = Vec::new();
         for name in view.listxattr(ino)? {
-            names.extend_from_slice(&name);
-            names.push(0);
+            if caller.uid == 0 || !name.starts_with(TRUSTED_XATTRS) {
+                names.extend_from_slice(&name);
+                names.push(0);
+            }
         }
         Ok(names)
     }

@@ -277,7 +277,7 @@ fn change(fs: &FileSystem) {
     fs.unlink(top, b"linked").unwrap();
     fs.rename(top, b"empty", top, b"no longer inline", RenameFlags::default()).unwrap();
     fs.write(fs.lookup(top, b"no longer inline").unwrap().ino, 0, &words(21, 9_000), false).unwrap();
-    fs.rename(top, b"fifo", top, b"socket", RenameFlags { exchange: true, noreplace: false }).unwrap();
+    fs.rename(top, b"fifo", top, b"socket", RenameFlags { exchange: true, ..RenameFlags::default() }).unwrap();
     fs.removexattr(fs.lookup(top, b"set-id").unwrap().ino, b"user.small").unwrap();
     overwrite(fs, "log", 30_000, &words(22, 500));
 }

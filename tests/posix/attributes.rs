@@ -1,12 +1,13 @@
 //! What a file has beside its bytes: mode, owner, times and extended attributes, and who may change them.
 
 use std::{
-    fs::{self, Permissions},
+    fs::{self, File, Permissions},
     os::unix::{
         fs::{MetadataExt, PermissionsExt, chown, lchown, symlink},
         process::CommandExt,
     },
-    process::Command,
+    path::Path,
+    process::{Command, Stdio},
 };
 
 use rustix::{
@@ -38,7 +39,7 @@ fn modes_owners_and_set_id_bits() {
         let tool = at("tool");
         let as_nobody = |script: &str| {
             let mut command = Command::new("sh");
-            command.args(["-c", script]).current_dir(place).uid(65534).gid(65534).stderr(std::process::Stdio::null());
+            command.args(["-c", script]).current_dir(place).uid(65534).gid(65534).stderr(Stdio::null());
             command.status().unwrap().success()
         };
         let reset = || {
@@ -121,6 +122,8 @@ fn extended_attributes() {
         assert_eq!(get("user.none"), Err(Errno::NODATA));
         assert_eq!(set("user.small", b"x", XattrFlags::CREATE), Err(Errno::EXIST));
         assert_eq!(set("user.none", b"x", XattrFlags::REPLACE), Err(Errno::NODATA));
+        assert_eq!(set("user.none", b"x", XattrFlags::CREATE | XattrFlags::REPLACE), Err(Errno::NODATA));
+        assert_eq!(set("user.small", b"x", XattrFlags::CREATE | XattrFlags::REPLACE), Err(Errno::EXIST));
         set("user.small", b"other", XattrFlags::REPLACE).unwrap();
         let mut list = vec![0; 4096];
         let length = rustix::fs::listxattr(&path, &mut list[..]).unwrap();
@@ -130,5 +133,98 @@ fn extended_attributes() {
         assert_eq!(rustix::fs::getxattr(&path, "user.large", &mut [0; 10][..]), Err(Errno::RANGE));
         rustix::fs::removexattr(&path, "user.large").unwrap();
         assert_eq!(rustix::fs::removexattr(&path, "user.large"), Err(Errno::NODATA));
+    });
+}
+
+/// What a program may do that is allowed to run as somebody else, as `security.capability` has it: `CAP_CHOWN`.
+const CAPABILITY: [u8; 20] = [0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn set_id_bits_and_capabilities_go_when_and_only_when_they_must() {
+    on_a_mount(|lab, place| {
+        if !is_root() {
+            return;
+        }
+        fs::set_permissions(lab.path(""), Permissions::from_mode(0o711)).unwrap();
+        let path = place.join("tool");
+        let name = "security.capability";
+        let is_capable = |path: &Path| rustix::fs::getxattr(path, name, &mut [0; 64][..]).is_ok();
+        let plant = || {
+            fs::write(&path, noise(10_000, 6)).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o6777)).unwrap();
+        };
+        let reset = || {
+            plant();
+            rustix::fs::setxattr(&path, name, &CAPABILITY, XattrFlags::empty()).unwrap();
+        };
+        let bits = || mode(&path) & 0o7000;
+        for script in ["fallocate -l 20000 tool", "fallocate -p -o 100 -l 5000 tool", "fallocate -z -l 200 tool"] {
+            plant();
+            sh(place, script);
+            assert_eq!(bits(), 0o6000, "root: {script}");
+            // With both, root loses both: the kernel asks for either in the same words.
+            reset();
+            sh(place, script);
+            assert!(!is_capable(&path), "root: {script}");
+            reset();
+            let mut command = Command::new("sh");
+            assert!(command.args(["-c", script]).current_dir(place).uid(65534).gid(65534).status().unwrap().success());
+            assert_eq!((bits(), is_capable(&path)), (0, false), "another: {script}");
+        }
+        let copy = |from: &str| {
+            let from = File::open(place.join(from)).unwrap();
+            let to = File::options().write(true).open(&path).unwrap();
+            rustix::fs::copy_file_range(from, None, to, None, 5000).unwrap();
+        };
+        fs::write(place.join("source"), noise(9000, 7)).unwrap();
+        plant();
+        copy("source");
+        assert_eq!(bits(), 0o6000, "root copies");
+        reset();
+        copy("source");
+        assert!(!is_capable(&path), "root copies");
+        reset();
+        chown(&path, None, None).unwrap();
+        assert_eq!((bits(), is_capable(&path)), (0, false), "a change of owner that changes nothing is one");
+        plant();
+        fs::set_permissions(&path, Permissions::from_mode(0o6755)).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "chown '' tool"]).current_dir(place).uid(65534).gid(65534).stderr(Stdio::null());
+        assert!(!command.status().unwrap().success());
+        assert_eq!(bits(), 0o6000, "and not for everybody to do");
+
+        let dir = place.join("dir");
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o6755)).unwrap();
+        rustix::fs::setxattr(&dir, name, &CAPABILITY, XattrFlags::empty()).unwrap();
+        for owner in [None, Some(7)] {
+            chown(&dir, owner, owner).unwrap();
+            assert_eq!((mode(&dir), is_capable(&dir)), (0o6755, true), "directories are not run");
+        }
+    });
+}
+
+#[test]
+fn trusted_attributes_are_hidden_from_others() {
+    on_a_mount(|lab, place| {
+        if !is_root() {
+            return;
+        }
+        fs::set_permissions(lab.path(""), Permissions::from_mode(0o711)).unwrap();
+        let path = place.join("file");
+        fs::write(&path, "").unwrap();
+        for name in ["trusted.secret", "user.open"] {
+            rustix::fs::setxattr(&path, name, b"value", XattrFlags::empty()).unwrap();
+        }
+        let list = "python3 -c 'import os; print(sorted(os.listxattr(\"file\")))'";
+        let listed = |command: &mut Command| {
+            let output = command.args(["-c", list]).current_dir(place).output().unwrap();
+            output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+        };
+        if let Some(all) = listed(&mut Command::new("sh")) {
+            assert_eq!(all.trim(), "['trusted.secret', 'user.open']");
+            let others = listed(Command::new("sh").uid(65534).gid(65534)).unwrap();
+            assert_eq!(others.trim(), "['user.open']");
+        }
     });
 }

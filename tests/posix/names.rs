@@ -73,6 +73,30 @@ fn rename_replaces_exchanges_and_refuses() {
 }
 
 #[test]
+fn rename_leaves_a_whiteout_behind() {
+    on_a_mount(|_, place| {
+        if !is_root() {
+            return;
+        }
+        let at = |name: &str| place.join(name);
+        fs::write(at("a"), "a").unwrap();
+        fs::write(at("b"), "b").unwrap();
+        fs::create_dir(at("dir")).unwrap();
+        rename(&at("a"), &at("b"), RenameFlags::WHITEOUT).unwrap();
+        rename(&at("dir"), &at("moved"), RenameFlags::WHITEOUT | RenameFlags::NOREPLACE).unwrap();
+        for name in ["a", "dir"] {
+            let whiteout = fs::symlink_metadata(at(name)).unwrap();
+            assert!(whiteout.file_type().is_char_device());
+            assert_eq!((whiteout.rdev(), whiteout.nlink(), whiteout.mode() & 0o7777), (0, 1, 0));
+        }
+        assert_eq!(fs::read_to_string(at("b")).unwrap(), "a");
+        assert_eq!(names(place), ["a", "b", "dir", "moved"]);
+        assert_eq!(fs::metadata(place).unwrap().nlink(), 3);
+        assert_eq!(rename(&at("b"), &at("a"), RenameFlags::WHITEOUT | RenameFlags::EXCHANGE), Err(Errno::INVAL));
+    });
+}
+
+#[test]
 fn links_and_special_files() {
     on_a_mount(|_, place| {
         let at = |name: &str| place.join(name);

@@ -65,7 +65,8 @@ impl SetTime {
     }
 }
 
-/// Attributes to change; those that are `None` stay.
+/// Attributes to change; those that are `None` stay. If all are, it is a change of owner that leaves the owner as it is:
+/// so the kernel asks for set-id bits and capabilities to be taken away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission and set-id bits.
@@ -86,6 +87,13 @@ pub struct SetAttr {
     pub kill_suid: bool,
 }
 
+impl SetAttr {
+    fn is_empty(&self) -> bool {
+        let SetAttr { mode, uid, gid, size, atime, mtime, ctime: _, kill_suid: _ } = *self;
+        [mode, uid, gid].iter().all(Option::is_none) && size.is_none() && atime.is_none() && mtime.is_none()
+    }
+}
+
 /// Who asks, as far as new files and the rules of set-id bits depend on it. Permissions are the kernel's to check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
@@ -98,6 +106,8 @@ pub struct Caller {
 const SUID: u16 = 0o4000;
 const SGID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
+/// Others than the owner may write; with an access control list, its mask says so too.
+const WRITE_BY_OTHERS: u16 = 0o022;
 
 /// Takes the set-id bits off a file whose content or owner changes. A set-group bit without group execution is not one:
 /// it used to mean mandatory locking, and stays.
@@ -139,11 +149,14 @@ impl FileSystem {
     }
 
     /// Changes attributes. A new length is set in the same step.
-    pub fn setattr(&self, _caller: &Caller, ino: Ino, set: &SetAttr) -> Result<Attr, Errno> {
+    pub fn setattr(&self, caller: &Caller, ino: Ino, set: &SetAttr) -> Result<Attr, Errno> {
         self.writable()?;
         let inode = match set.size {
             Some(size) => self.truncate(ino, size, set)?,
             None => self.update_tree(|change| {
+                if set.is_empty() {
+                    check_set_id(&change.inode(ino)?, caller)?;
+                }
                 set_attributes(change, ino, set)?;
                 change.inode(ino)
             })?,
@@ -152,10 +165,18 @@ impl FileSystem {
     }
 }
 
+/// Whether set-id bits may be taken away for this caller, which the kernel leaves to us: the owner may, and who may write,
+/// as far as the mode tells.
+fn check_set_id(inode: &Inode, caller: &Caller) -> Result<(), Errno> {
+    let is_trusted = caller.uid == 0 || caller.uid == inode.uid || inode.mode & WRITE_BY_OTHERS != 0;
+    if inode.is_dir() || inode.mode & (SUID | SGID) == 0 || is_trusted { Ok(()) } else { Err(Errno::PERM) }
+}
+
 /// Sets everything but the length.
 pub(super) fn set_attributes(change: &mut Change<'_>, ino: Ino, set: &SetAttr) -> Result<(), Failure> {
     let now = change.now;
-    let owner_changes = set.uid.is_some() || set.gid.is_some();
+    // Directories are not run: theirs stay.
+    let owner_changes = (set.uid.is_some() || set.gid.is_some() || set.is_empty()) && !change.edit(ino)?.is_dir();
     let inode = change.edit(ino)?;
     if owner_changes || (set.kill_suid && set.size.is_some()) {
         kill_set_id(inode);

@@ -22,7 +22,7 @@ const TARGET_MAX: usize = 4095;
 const LINK_MAX: u32 = i32::MAX as u32;
 
 /// What a new file is to be.
-struct Spec<'a> {
+pub(super) struct Spec<'a> {
     file_type: FileType,
     mode: u32,
     rdev: u32,
@@ -31,12 +31,12 @@ struct Spec<'a> {
 }
 
 impl Spec<'_> {
-    fn new(file_type: FileType, mode: u32) -> Spec<'static> {
+    pub(super) fn new(file_type: FileType, mode: u32) -> Spec<'static> {
         Spec { file_type, mode, rdev: 0, target: b"" }
     }
 
     /// The inode of a new file in `dir`, whose group it gets if the directory says so.
-    fn inode(&self, change: &Change<'_>, caller: &Caller, dir: &Inode) -> Inode {
+    pub(super) fn inode(&self, change: &Change<'_>, caller: &Caller, dir: &Inode) -> Inode {
         let mut inode = Inode::new(self.file_type, (self.mode & 0o7777) as u16, change.txg(), change.now);
         (inode.uid, inode.gid) = (caller.uid, caller.gid);
         if dir.mode & SGID != 0 {

@@ -4,9 +4,9 @@ use pool::tree::View;
 use rustix::io::Errno;
 
 use super::{
-    FileSystem, METADATA,
+    Caller, FileSystem, METADATA,
     change::{Change, load_directory},
-    create::enter,
+    create::{Spec, enter},
     directory::{Dirent, Found, Probe, check_name, probe},
     failure::Failure,
     inode::{FileType, Link},
@@ -22,6 +22,9 @@ pub struct RenameFlags {
     pub noreplace: bool,
     /// Swap the two names.
     pub exchange: bool,
+    /// Leave a whiteout under the old name, which belongs to this caller: a character device without a number, by which
+    /// union file systems say that what a lower layer has there is gone.
+    pub whiteout: Option<Caller>,
 }
 
 /// A name, and what was found under it.
@@ -67,7 +70,7 @@ impl FileSystem {
         flags: RenameFlags,
     ) -> Result<(), Errno> {
         self.writable()?;
-        if flags.noreplace && flags.exchange {
+        if flags.exchange && (flags.noreplace || flags.whiteout.is_some()) {
             return Err(Errno::INVAL);
         }
         check_moved_name(name)?;
@@ -85,7 +88,13 @@ impl FileSystem {
                 Some(_) if flags.noreplace => Err(Errno::EXIST.into()),
                 Some(other) if other.ino == moved.ino => Ok(Fate::Settled),
                 Some(other) if flags.exchange => exchange(change, &source, &moved, &target, &other),
-                other => self.replace(change, &source, &moved, &target, other),
+                other => {
+                    let fate = self.replace(change, &source, &moved, &target, other)?;
+                    if let Some(caller) = &flags.whiteout {
+                        leave_whiteout(change, caller, &source, moved.offset)?;
+                    }
+                    Ok(fate)
+                }
             }
         })?;
         self.settle(fate);
@@ -122,6 +131,15 @@ impl FileSystem {
             None => Ok(Fate::Settled),
         }
     }
+}
+
+/// Puts a whiteout where the entry of something that was moved away has been.
+fn leave_whiteout(change: &mut Change<'_>, caller: &Caller, end: &End<'_>, offset: u64) -> Result<(), Failure> {
+    let parent = *change.edit_directory(end.dir)?;
+    let mut inode = Spec::new(FileType::CharDevice, 0).inode(change, caller, &parent);
+    inode.parent = Link { dir: end.dir, offset };
+    let ino = change.add(inode)?;
+    enter(change, end.dir, offset, end.name, (ino, FileType::CharDevice))
 }
 
 fn check_replaceable(change: &Change<'_>, moved: &Found, replaced: &Found) -> Result<(), Failure> {

@@ -1,14 +1,14 @@
 //! `fallocate`: punching holes, zeroing, and making a file longer.
 //!
 //! Space is not set aside for single files, since every write goes to a new place anyway: allocating checks that there is
-//! room, and sets the length.
+//! room, and sets the length. Set-id bits stay as they are: the kernel, which knows whether the program may keep them, asks
+//! for their removal by itself.
 
 use rustix::io::Errno;
 
 use super::write::{Input, Outcome, Part, effective_shift, load_content, need, plan};
 use crate::fs::{
     FileSystem, Options,
-    attr::kill_set_id,
     failure::{Failure, errno},
     inode::MAX_SIZE,
     key::{self, EXTENT, Ino},
@@ -71,7 +71,6 @@ impl FileSystem {
                 inode.size = end;
                 inode.mtime = now;
             }
-            kill_set_id(inode);
             Ok(())
         })
     }
@@ -108,7 +107,6 @@ impl FileSystem {
             let now = change.now;
             let inode = change.edit(ino)?;
             (inode.mtime, inode.ctime) = (now, now);
-            kill_set_id(inode);
             Ok((outcome, at))
         })?;
         self.submit(outcome);

@@ -1,4 +1,5 @@
-//! Copying from one file to another without a way through the asker.
+//! Copying from one file to another without a way through the asker. As for `fallocate`, set-id bits are the kernel's to
+//! ask for.
 
 use rustix::io::Errno;
 
@@ -27,7 +28,7 @@ impl FileSystem {
             let wanted = STEP.min(len - copied) as usize;
             let step = self
                 .read(source, from.saturating_add(copied), wanted, &mut buffer)
-                .and_then(|()| self.write(target, to.saturating_add(copied), &buffer, true));
+                .and_then(|()| self.write(target, to.saturating_add(copied), &buffer, false));
             match step {
                 Ok(0) => break,
                 Ok(count) => copied += count as u64,

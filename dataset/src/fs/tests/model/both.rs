@@ -70,7 +70,7 @@ impl Both {
                 assert_eq!(fs.rmdir(dir, &name), model.remove(dir, &name, true));
             }
             Op::Rename { from, to, noreplace, exchange } => {
-                let flags = RenameFlags { noreplace: *noreplace, exchange: *exchange };
+                let flags = RenameFlags { noreplace: *noreplace, exchange: *exchange, whiteout: None };
                 let (from_name, to_name) = (name(from.1), name(to.1));
                 let (from, to) = (model.dir(from.0), model.dir(to.0));
                 let expected = model.rename((from, &from_name), (to, &to_name), flags);
