@@ -55,8 +55,8 @@ impl OpenPool {
 
     fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
         let record = |value: String, source| PropertyRecord { name: name.to_owned(), value, source, received: None };
-        if let Some(feature) = name.strip_prefix("feature@") {
-            let state = if self.pool.label().features.contains_key(feature) { "active" } else { "disabled" };
+        if let Some(feature) = name.strip_prefix(property::FEATURE) {
+            let state = self.datasets.feature_state(feature).or_refused("open", self.name())?;
             return Ok(record(state.to_owned(), Source::Local));
         }
         let definition = property::definition(POOL, name);

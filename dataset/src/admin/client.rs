@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     catalogue::{Effect, Transaction},
-    lineage::written,
+    lineage::{reference, written},
 };
 
 type Task = Box<dyn FnOnce(&mut Sync<'_>, &mut OpenTable) -> PoolResult<()> + Send>;
@@ -97,9 +97,7 @@ impl Client {
 
 impl SyncClient for Client {
     fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> PoolResult<()> {
-        for written in written {
-            written::take_over(sync, written).map_err(into_pool)?;
-        }
+        written::take_over_all(sync, written).map_err(into_pool)?;
         let mut table = self.table.lock();
         for task in self.due(sync.txg()) {
             task(sync, &mut table)?;
@@ -109,9 +107,10 @@ impl SyncClient for Client {
 }
 
 fn carry_out(sync: &mut Sync<'_>, table: &mut OpenTable, effects: Vec<Effect>) -> PoolResult<()> {
+    let mut free = Vec::new();
     for effect in effects {
         match effect {
-            Effect::Free(block) => sync.free(&block)?,
+            Effect::Free(block) => free.push(block),
             Effect::Format { id, owner } => {
                 let root = format::first_tree(sync, owner)?;
                 written::put_first(sync, id, root, 0).map_err(into_pool)?;
@@ -120,7 +119,7 @@ fn carry_out(sync: &mut Sync<'_>, table: &mut OpenTable, effects: Vec<Effect>) -
             Effect::Close(id) => table.close(sync.engine(), id),
         }
     }
-    Ok(())
+    reference::give_up(sync, free).map_err(into_pool)
 }
 
 fn into_pool(error: Error) -> PoolError {

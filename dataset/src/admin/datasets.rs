@@ -8,6 +8,7 @@ use pool::{env::Nanos, error::Error as PoolError, txg::Engine, units::Guid};
 use super::{
     client::{Client, Ticket},
     error::{Error, Result},
+    feature,
     open::OpenTable,
     scrub::Scrubber,
 };
@@ -79,7 +80,10 @@ impl Datasets {
         let datasets = Datasets::on(engine, pool);
         datasets.run(move |tx| match tx.contains(MASTER)? {
             true => Err(Error::exists("catalogue", "the pool's")),
-            false => dataset::create_root(tx, guid, owner),
+            false => {
+                dataset::create_root(tx, guid, owner)?;
+                feature::enable_all(tx)
+            }
         })?;
         Ok(datasets)
     }

@@ -13,6 +13,7 @@
 //! open       opening data sets and snapshots: file systems, options
 //! create, destroy, rename, snapshot, rollback, clone, hold, bookmark
 //! property   setting, inheriting; where a value comes from
+//! feature    the features of the pool's format
 //! list, value     what there is, and the value of each property
 //! limits, quotas  what a data set may use, and what those below a quota may use together
 //! send, receive   what goes into a stream, and what becomes of one
@@ -34,6 +35,7 @@ mod damage;
 mod datasets;
 mod destroy;
 mod error;
+mod feature;
 mod format;
 mod history;
 mod hold;

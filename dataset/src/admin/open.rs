@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use pool::{
     block::compression::CompressionChoice,
     error::Error as PoolError,
-    format::pointer::{BlockPointer, Checksum},
+    format::{
+        label::BLOCK_CLONING,
+        pointer::{BlockPointer, Checksum},
+    },
     tree::Policy,
     txg::{Engine, Head, Sync},
 };
@@ -14,6 +17,7 @@ use rustix::io::Errno;
 use super::{
     datasets::Datasets,
     error::{Error, Result},
+    feature,
     limits::Limits,
     property::{self, Effective},
     quotas::Quotas,
@@ -231,6 +235,7 @@ impl Datasets {
         }
         let mut options = options_of(&effective);
         options.readonly |= self.engine().read_only();
+        options.sharing = feature::is_enabled(tx, BLOCK_CLONING)?;
         Ok(options)
     }
 }
@@ -264,5 +269,6 @@ fn options_of(effective: &Effective) -> Options {
             "disabled" => Durability::Disabled,
             _ => Durability::Standard,
         },
+        sharing: false,
     }
 }

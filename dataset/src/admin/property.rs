@@ -125,7 +125,9 @@ impl Datasets {
         self.run(move |tx| {
             let row = Value { name: name.clone(), value: Some(value.clone()) };
             tx.put_named(crate::catalogue::POOL, kind::PROPERTY, &row)
-        })
+        })?;
+        // An enabled feature is an option of every file system.
+        self.reload_options()
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     catalogue::{DatasetRow, dataset_key},
-    fs::replay::Replay,
+    fs::replay::{Claims, Replay},
 };
 
 impl Datasets {
@@ -21,15 +21,16 @@ impl Datasets {
         for entry in self.engine().take_log() {
             trees.entry(entry.tree).or_default().push(entry);
         }
+        let mut claims = Claims::default();
         for (&id, entries) in &trees {
-            self.replay_tree(id, entries)?;
+            self.replay_tree(id, entries, &mut claims)?;
         }
         self.engine().log_applied()?;
         trees.keys().for_each(|id| self.engine().close_head(*id));
         Ok(())
     }
 
-    fn replay_tree(&self, id: u64, entries: &[Entry]) -> Result<()> {
+    fn replay_tree(&self, id: u64, entries: &[Entry], claims: &mut Claims) -> Result<()> {
         let names = self.names();
         let found = self.read(|tx| {
             if !tx.contains(dataset_key(id))? {
@@ -42,7 +43,7 @@ impl Datasets {
         let Some((row, root, options)) = found else { return Ok(()) };
         let root = root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?;
         let head = self.engine().open_head(id, Some((root, row.level)));
-        let mut replay = Replay::new(&head, options.policy);
+        let mut replay = Replay::new(&head, options.policy, claims);
         let applied: Result<(), PoolError> = entries.iter().try_for_each(|entry| replay.apply(entry));
         tracing::info!(data_set = id, entries = entries.len(), "put back what the intent log holds");
         Ok(applied?)

@@ -38,6 +38,8 @@ fn the_document_lists_every_kind_of_row() {
         (kind::HISTORY, "HISTORY"),
         (kind::SCRUB, "SCRUB"),
         (kind::DAMAGE, "DAMAGE"),
+        (kind::SHARED, "SHARED"),
+        (kind::SHARING, "SHARING"),
     ];
     assert_eq!(documented(), kinds.map(|(number, name)| (number, name.to_owned())));
 }

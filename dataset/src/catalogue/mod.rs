@@ -24,6 +24,8 @@
 //! (0, HISTORY, number)                       History
 //! (0, SCRUB, 0)                              Scrub
 //! (0, DAMAGE, number)                        Damage
+//! (0, SHARED, address)                       Shared
+//! (0, SHARING, 0)                            Sharing
 //! ```
 //!
 //! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
@@ -38,6 +40,7 @@ mod hashed;
 mod page;
 mod rows;
 mod scrub;
+mod shared;
 mod space;
 mod transaction;
 
@@ -47,6 +50,7 @@ pub use coding::Row;
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
 pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
 pub use scrub::{DamageRow, ScrubPosition, ScrubRow, ScrubState};
+pub use shared::{SHARING, SharedRow, SharingRow, shared_address, shared_key};
 pub use space::Space;
 pub use transaction::{Body, Effect, Transaction};
 
@@ -95,6 +99,10 @@ pub mod kind {
     pub const SCRUB: u8 = 17;
     /// Damage that could not be repaired.
     pub const DAMAGE: u8 = 18;
+    /// A block with more than one reference.
+    pub const SHARED: u8 = 19;
+    /// What all of those come to.
+    pub const SHARING: u8 = 20;
 }
 
 /// The key of the catalogue's own row.

@@ -33,7 +33,7 @@ pub struct Body {
 /// What a transaction does beside changing rows.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// A block is free.
+    /// A reference to a block is given up: without any other it is free.
     Free(BlockPointer),
     /// A new data set needs a tree with an empty root directory.
     Format {

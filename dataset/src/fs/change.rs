@@ -5,7 +5,7 @@
 
 use pool::{
     env::Nanos,
-    format::key::Key,
+    format::{key::Key, pointer::BlockPointer},
     tree::{Batch, Block, View},
     units::Txg,
 };
@@ -137,6 +137,11 @@ impl<'a> Change<'a> {
     /// Says that the content of an item's block has changed in place.
     pub(super) fn touch(&mut self, key: Key) {
         self.batch.touch(key);
+    }
+
+    /// Says that items refer to this block by a reference that is new.
+    pub(super) fn share(&mut self, pointer: BlockPointer) {
+        self.batch.share(pointer);
     }
 
     /// Says that no item refers to this block any more.

@@ -24,7 +24,8 @@
 //!    links name exactly these entries.
 //! 2. An inode without links has an orphan item, and is freed when nobody uses it any more.
 //! 3. Extents do not overlap, do not cross a record's boundary, and end before the file does, unless the file is marked
-//!    as being truncated. All extents on one block lie within one record of one file. `bytes` is their sum.
+//!    as being truncated. All extents on one block lie within one record of one file, or are of different references to
+//!    it. `bytes` is their sum.
 //! 4. Object numbers are below the master's `next`, and never used again.
 
 mod attr;
@@ -93,6 +94,8 @@ pub struct Options {
     pub policy: Policy,
     /// When changes become durable.
     pub sync: Durability,
+    /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
+    pub sharing: bool,
 }
 
 /// When changes become durable: the property `sync`.

@@ -6,6 +6,19 @@
 //!
 //! All of it happens in one transaction group, before anything else is changed. If power fails before that is committed,
 //! the same entries are put back again, to the same tree.
+//!
+//! # Blocks with several references
+//!
+//! Neither does the log say which references were taken. A reference is taken when its first item is put and given up with
+//! its last, so that follows from the items too:
+//!
+//! * A block born before the last commit is allocated in it, and has a count there if it is shared. A *shared* pointer to
+//!   it whose reference the tree does not have yet takes one more. The block is still there: whoever gave up another
+//!   reference to it did so after the commit, and that is put back in the same group, which takes before it gives up.
+//! * A block born after the last commit belongs to nobody yet. Whichever reference comes first, in whichever tree, has
+//!   its space *claimed*, which makes it the block's first one; each further one is taken. It does not matter whether it
+//!   is the first that says it is shared: references are equals, and the tree that wrote the block may never have told
+//!   the log.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,9 +30,9 @@ use pool::{
     format::{
         intent::{Entry, Item, ItemBlock, Part},
         key::Key,
-        pointer::{Address, BlockPointer},
+        pointer::{Address, BlockPointer, Reference},
     },
-    tree::{Block, Policy, Record, View},
+    tree::{Block, Miss, Policy, Record, View},
     txg::Head,
     units::Txg,
 };
@@ -30,6 +43,10 @@ use super::{
     key::{EXTENT, span},
 };
 
+/// The blocks born after the last commit whose space was taken: for all trees, each block once.
+#[derive(Default)]
+pub(crate) struct Claims(HashSet<Address>);
+
 /// Puts the entries of one tree's log back.
 pub(crate) struct Replay<'a> {
     head: &'a Head,
@@ -38,24 +55,31 @@ pub(crate) struct Replay<'a> {
     committed: Txg,
     /// The blocks whose bytes were in the log, by their numbers.
     blocks: HashMap<u64, Arc<Record>>,
-    claimed: HashSet<Address>,
+    claims: &'a mut Claims,
+    /// The references by which this tree has claimed a block: they are none that are still to be taken.
+    claimed: HashSet<Reference>,
+    /// The references to blocks born after the last commit that are not shared: each comes to be once.
+    known: HashSet<Reference>,
 }
 
 impl<'a> Replay<'a> {
     /// For this tree. Blocks whose bytes are in the log are stored as `policy` says.
-    pub(crate) fn new(head: &'a Head, policy: Policy) -> Replay<'a> {
+    pub(crate) fn new(head: &'a Head, policy: Policy, claims: &'a mut Claims) -> Replay<'a> {
         let committed = head.engine().committed();
-        Replay { head, policy, committed, blocks: HashMap::new(), claimed: HashSet::new() }
+        let (blocks, claimed, known) = (HashMap::new(), HashSet::new(), HashSet::new());
+        Replay { head, policy, committed, blocks, claims, claimed, known }
     }
 
     /// Puts one entry back.
     pub(crate) fn apply(&mut self, entry: &Entry) -> Result<()> {
         entry.parts.iter().try_for_each(|part| self.take_part(part))?;
-        let items = entry.items.iter().filter_map(|(_, item)| item.as_ref());
-        items.clone().try_for_each(|item| self.take_space(item))?;
+        let mut inherited = Vec::new();
+        for (key, pointer) in stored(entry) {
+            inherited.extend(self.take_space(*key, pointer)?.then_some(*pointer));
+        }
         let after = Items { entry, blocks: &self.blocks };
         let outcome = self.head.update(|view, batch| {
-            let mut dropped: Vec<Block> = Vec::new();
+            let mut dropped: Vec<(Key, Block)> = Vec::new();
             for (key, item) in &entry.items {
                 let block = after.block(item.as_ref())?;
                 match item {
@@ -63,14 +87,21 @@ impl<'a> Replay<'a> {
                     None => batch.delete(*key),
                 }
                 let Some(before) = view.get(*key)?.and_then(|entry| entry.block()) else { continue };
-                let known = dropped.iter().chain(&block).any(|other| other.same(&before));
+                let stays = block.is_some_and(|block| is_one(&block, *key, &before, *key));
+                let known = stays || dropped.iter().any(|(at, other)| is_one(other, *at, &before, *key));
                 if !known && !after.refer_to(view, *key, &before)? {
-                    dropped.push(before);
+                    dropped.push((*key, before));
                 }
             }
-            dropped.into_iter().for_each(|block| batch.kill(block));
+            dropped.into_iter().for_each(|(_, block)| batch.kill(block));
+            let taken = after.taken(view, &self.claimed)?;
+            taken.iter().chain(&inherited).for_each(|pointer| batch.share(*pointer));
             Ok::<_, Failure>(())
         });
+        // A reference that is dropped and taken again is another one.
+        for (key, pointer) in stored(entry) {
+            self.claimed.remove(&pointer.reference(*key));
+        }
         outcome.map_err(|failure| match failure {
             Failure::Engine(error) => error,
             other => Error::damaged("intent log", format!("it does not fit the tree: {other:?}")),
@@ -94,17 +125,38 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Takes the space of a block that was stored after the last commit.
-    fn take_space(&mut self, item: &Item) -> Result<()> {
-        match &item.block {
-            ItemBlock::Stored(pointer) if self.is_new(pointer) => self.head.claim(pointer),
-            _ => Ok(()),
+    /// Takes the space of a block that was stored after the last commit, unless another reference has taken it. Then one
+    /// that is not shared, and that the tree comes to have now, is still to be taken: true.
+    fn take_space(&mut self, key: Key, pointer: &BlockPointer) -> Result<bool> {
+        if pointer.birth <= self.committed {
+            return Ok(false);
         }
+        let reference = pointer.reference(key);
+        if self.claims.0.insert(pointer.addresses[0]) {
+            self.head.claim(pointer)?;
+            self.claimed.insert(reference);
+            self.known.insert(reference);
+            return Ok(false);
+        }
+        Ok(pointer.shared.is_none() && self.known.insert(reference))
     }
+}
 
-    fn is_new(&mut self, pointer: &BlockPointer) -> bool {
-        pointer.birth > self.committed && self.claimed.insert(pointer.addresses[0])
-    }
+/// The pointers of an entry, with their keys.
+fn stored(entry: &Entry) -> impl Iterator<Item = (&Key, &BlockPointer)> {
+    entry.items.iter().filter_map(|(key, item)| match &item.as_ref()?.block {
+        ItemBlock::Stored(pointer) => Some((key, pointer)),
+        _ => None,
+    })
+}
+
+/// Whether two items belong to one reference to one block.
+fn is_one(block: &Block, at: Key, other: &Block, key: Key) -> bool {
+    let same_reference = match (block.pointer(), other.pointer()) {
+        (Some(one), Some(two)) => one.reference(at) == two.reference(key),
+        _ => true,
+    };
+    same_reference && block.same(other)
 }
 
 /// The items of an entry, as they will be.
@@ -125,6 +177,29 @@ impl Items<'_> {
         }
     }
 
+    /// The shared references that the tree does not have yet, but for those in `claimed`.
+    fn taken(&self, view: &View<'_>, claimed: &HashSet<Reference>) -> Result<Vec<BlockPointer>, Failure> {
+        let mut taken = Vec::new();
+        let mut met: HashSet<Reference> = HashSet::new();
+        for (key, pointer) in stored(self.entry) {
+            let (Some(shared), reference) = (pointer.shared, pointer.reference(*key)) else { continue };
+            if claimed.contains(&reference) || !met.insert(reference) {
+                continue;
+            }
+            let start = key.offset >> shared.scope << shared.scope;
+            let mut before = view.range(span(key.object, key.kind, start, start.saturating_add(1 << shared.scope)));
+            let has_it = before.try_fold(false, |found, other| {
+                let other = other?;
+                let pointer = other.block().and_then(|block| block.pointer());
+                Ok::<_, Miss>(found || pointer.is_some_and(|pointer| pointer.reference(other.key()) == reference))
+            })?;
+            if !has_it {
+                taken.push(*pointer);
+            }
+        }
+        Ok(taken)
+    }
+
     /// Whether an item other than the one under `key` will still refer to the block that stands there now.
     fn refer_to(&self, view: &View<'_>, key: Key, block: &Block) -> Result<bool, Failure> {
         if key.kind != EXTENT {
@@ -136,13 +211,13 @@ impl Items<'_> {
         for other in view.range(record.clone()) {
             let other = other?;
             let stays = self.entry.items.binary_search_by_key(&other.key(), |(key, _)| *key).is_err();
-            if stays && other.block().is_some_and(|other| other.same(block)) {
+            if stays && other.block().is_some_and(|it| is_one(&it, other.key(), block, key)) {
                 return Ok(true);
             }
         }
         let changed = self.entry.items.iter().filter(|(key, _)| record.contains(key));
-        for (_, item) in changed {
-            if self.block(item.as_ref())?.is_some_and(|other| other.same(block)) {
+        for (at, item) in changed {
+            if self.block(item.as_ref())?.is_some_and(|other| is_one(&other, *at, block, key)) {
                 return Ok(true);
             }
         }

@@ -122,15 +122,15 @@ pub fn prepare(
     deadlist: u64,
     mut blocks: Vec<BlockPointer>,
 ) -> Result<Vec<Addition>> {
-    blocks.sort_unstable_by_key(|block| block.birth);
+    blocks.sort_unstable_by_key(BlockPointer::entered);
     let mut additions = Vec::new();
     while let Some(youngest) = blocks.last() {
-        let birth = youngest.birth;
+        let birth = youngest.entered();
         let (start, tail) = look(sync, |tx| {
             let start = bucket_of(tx, dataset, birth)?;
             Ok((start, tail_of(tx, deadlist, start)?))
         })?;
-        let born_after = blocks.partition_point(|block| block.birth <= start);
+        let born_after = blocks.partition_point(|block| block.entered() <= start);
         let added = blocks.split_off(born_after);
         if added.is_empty() {
             return Err(Error::damaged(dataset, "a bucket that begins after its blocks were born"));

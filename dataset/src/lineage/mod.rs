@@ -18,7 +18,12 @@
 //! both deadlists: no entry is moved. Taking a snapshot, cloning and rolling back change a handful of rows, however much
 //! is stored. Trees and lists that are to be freed become background work, done in batches; see `work`.
 //!
+//! A block may be referred to from places that know nothing of each other, where files share what was copied. Then all
+//! of the above is about *references*: each is born when it enters its tree and counts as a block of its own, and only
+//! freeing it asks whether another is left; see `reference`.
+//!
 //! ```text
+//! reference  blocks with several references: which drop frees them
 //! charge     the counters of a data set and of those above it
 //! deadlist   buckets: finding, adding, linking, summing
 //! written    a changed tree: its births and the blocks it dropped
@@ -43,6 +48,7 @@ pub mod dataset;
 pub mod deadlist;
 pub mod difference;
 pub mod nodes;
+pub mod reference;
 pub mod since;
 pub mod snapshot;
 pub mod work;

@@ -16,7 +16,7 @@ use pool::{
     error::ErrorKind,
     format::{
         key::Key,
-        pointer::{Address, BlockPointer},
+        pointer::{BlockPointer, Reference},
     },
     tree::{Miss, Node},
     txg::Engine,
@@ -175,8 +175,8 @@ struct TreePass<'a> {
     cursor: Key,
     budget: usize,
     free: Vec<BlockPointer>,
-    seen: HashSet<Address>,
-    /// Up to here items may refer to a block that was freed last.
+    seen: HashSet<Reference>,
+    /// Up to here items may belong to a reference that was given up last.
     shared_until: Key,
 }
 
@@ -221,12 +221,12 @@ impl<'a> TreePass<'a> {
 
     fn free_items(&mut self, node: &Node) {
         for (leaf, item) in nodes::items(node) {
-            let Some(pointer) = leaf.pointer(item).filter(|pointer| pointer.birth > self.after) else { continue };
+            let Some(pointer) = leaf.pointer(item).filter(|pointer| pointer.entered() > self.after) else { continue };
             let key = item.key();
             let end = (key.offset | (SHARED_RANGE - 1)).checked_add(1);
             self.shared_until =
                 end.map_or(Key { offset: u64::MAX, ..key }.successor(), |end| Key { offset: end, ..key });
-            if self.seen.insert(pointer.addresses[0]) {
+            if self.seen.insert(pointer.reference(key)) {
                 self.free.push(pointer);
             }
         }

@@ -1,5 +1,5 @@
 //! A changed tree was written: its new root goes into the catalogue, its births are counted, and each block it dropped is
-//! freed or goes to the deadlist.
+//! given up or goes to the deadlist.
 
 use pool::{
     format::pointer::BlockPointer,
@@ -10,25 +10,32 @@ use pool::{
 use super::{
     charge,
     deadlist::{self, Addition, look},
-    work,
+    reference, work,
 };
 use crate::{
     admin::{Error, Result},
     catalogue::{DatasetRow, Effect, Space, Transaction, dataset_key},
 };
 
+/// Takes over the trees that were written: the references that they have taken first, of all of them.
+pub fn take_over_all(sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()> {
+    reference::take(sync, written.iter().flat_map(|written| &written.shares).copied().collect())?;
+    written.into_iter().try_for_each(|written| take_over(sync, written))
+}
+
 /// Takes over one written tree.
-pub fn take_over(sync: &mut Sync<'_>, written: Written) -> Result<()> {
+fn take_over(sync: &mut Sync<'_>, written: Written) -> Result<()> {
     let id = written.head.id();
     let Some(row) = look(sync, |tx| Ok(tx.find::<DatasetRow>(dataset_key(id))?.map(|(row, _)| row)))? else {
         return abandon(sync, &written);
     };
     let sector = sync.engine().sector();
-    let (free, dead): (Vec<_>, Vec<_>) = written.kills.iter().partition(|kill| kill.birth > row.newest_txg);
+    let (free, dead): (Vec<_>, Vec<_>) = written.kills.iter().partition(|kill| kill.entered() > row.newest_txg);
     let freed: Space = free.iter().map(|block| Space::of(block, sector)).sum();
+    let taken: Space = written.shares.iter().map(|block| Space::of(block, sector)).sum();
     let additions = deadlist::prepare(sync, id, row.deadlist, dead)?;
-    run(sync, |tx| record(tx, &row, id, &written, freed, &additions))?;
-    Ok(free.into_iter().try_for_each(|block| sync.free(&block))?)
+    run(sync, |tx| record(tx, &row, id, &written, (freed, taken), &additions))?;
+    reference::give_up(sync, free)
 }
 
 fn record(
@@ -36,7 +43,7 @@ fn record(
     row: &DatasetRow,
     id: u64,
     written: &Written,
-    freed: Space,
+    (freed, taken): (Space, Space),
     additions: &[Addition],
 ) -> Result<()> {
     for addition in additions {
@@ -45,7 +52,8 @@ fn record(
     let dead: Space = additions.iter().map(|addition| addition.space).sum();
     let own = additions.iter().filter(|addition| addition.start >= row.origin_txg);
     let own: Space = own.map(|addition| addition.space).sum();
-    let births = Space::from(written.births);
+    // A reference to somebody else's block counts as a block of its own.
+    let births = Space::from(written.births) + taken;
     charge::edit(tx, id, |row| {
         row.level = written.level;
         row.referenced = row.referenced + births - freed - dead;

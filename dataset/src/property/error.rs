@@ -1,6 +1,6 @@
 //! Why a property or a value is refused, and what to do about it.
 
-use super::{MAX_USER_NAME, MAX_USER_VALUE};
+use super::{ENABLED, MAX_USER_NAME, MAX_USER_VALUE};
 
 /// Why a property or its value is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,14 @@ pub enum PropertyError {
         problem: String,
         /// What would be right.
         expected: String,
+    },
+    /// A feature of the pool can be enabled, and nothing else.
+    #[error("bad value '{}' for '{name}': the only one that can be set is '{ENABLED}'", on_one_line(.value))]
+    Feature {
+        /// The property.
+        name: String,
+        /// What was given.
+        value: String,
     },
     /// A user property's name has a character it may not have.
     #[error("invalid character {character:?} in the name of user property '{name}'")]

@@ -40,6 +40,12 @@ const WRITTEN_SINCE: &str = "written@";
 /// The longest value of a user property, in bytes.
 pub const MAX_USER_VALUE: usize = 8192;
 
+/// What the names of the pool's features begin with.
+pub const FEATURE: &str = "feature@";
+
+/// The one value that a feature of the pool can be set to.
+pub const ENABLED: &str = "enabled";
+
 /// The longest name of a user property, in bytes.
 pub const MAX_USER_NAME: usize = 255;
 
@@ -50,7 +56,7 @@ pub enum Property {
     Native(&'static Definition),
     /// A user property, `module:name`: any text, inherited.
     User(String),
-    /// A pool's feature, `feature@name`: read-only here.
+    /// A pool's feature, `feature@name`: it can be enabled.
     Feature(String),
     /// What was written since a snapshot, `written@snapshot`: computed.
     Written(String),
@@ -70,7 +76,7 @@ impl Property {
 
     /// Finds a property of pools by its name or alias.
     pub fn of_pool(name: &str) -> Result<Property, PropertyError> {
-        match name.strip_prefix("feature@") {
+        match name.strip_prefix(FEATURE) {
             Some(feature) if KNOWN_FEATURES.contains(&feature) => Ok(Property::Feature(name.to_owned())),
             _ => find(POOL, name),
         }
@@ -151,7 +157,9 @@ impl Property {
                 Some(character) => Err(PropertyError::Control { name: name.clone(), character }),
                 None => Ok(text.to_owned()),
             },
-            Property::Feature(name) | Property::Written(name) => Err(PropertyError::ReadOnly { name: name.clone() }),
+            Property::Feature(_) if text == ENABLED => Ok(text.to_owned()),
+            Property::Feature(name) => Err(PropertyError::Feature { name: name.clone(), value: text.to_owned() }),
+            Property::Written(name) => Err(PropertyError::ReadOnly { name: name.clone() }),
         }
     }
 }

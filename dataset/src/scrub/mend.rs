@@ -2,7 +2,8 @@
 //! has lost it.
 //!
 //! Members of a line share blocks, and clones share those of their origins, always under the same key: so who else has a
-//! lost block is found by looking for it in all members that can have it. At most about `SHARERS` are looked at.
+//! lost block is found by looking for it in all members that can have it. At most about `SHARERS` are looked at. Who has it
+//! by a reference of another line is found when that one is scrubbed, or read.
 
 use pool::{
     format::pointer::BlockPointer,
@@ -52,7 +53,7 @@ fn lost(still: &Still<'_>, suspect: &Suspect) -> Result<Vec<Damage>> {
         return Ok(damage);
     }
     let engine = still.engine();
-    let sharers = read(engine, |tx| family(tx, suspect.tree, suspect.pointer.birth))?;
+    let sharers = read(engine, |tx| family(tx, suspect.tree, suspect.pointer.entered()))?;
     for (id, root) in sharers {
         let own = Suspect { tree: id, ..*suspect };
         // A way that cannot be read is damage of its own.
@@ -79,7 +80,7 @@ fn root_of(engine: &Engine, tx: &Transaction<'_>, tree: u64) -> Result<Option<Ro
     Ok(found.and_then(|(row, root)| Some((root?, row.level))))
 }
 
-/// All snapshots and data sets that can have a block of `tree` that was born in `birth`, but for `tree` itself: those of
+/// All snapshots and data sets that can have a block of `tree` that entered it in `birth`, but for `tree` itself: those of
 /// the line that were taken since, of the lines that it is a clone of, and of the clones of all of them.
 fn family(tx: &Transaction<'_>, tree: u64, birth: Txg) -> Result<Vec<(u64, Root)>> {
     let snapshot = tx.find::<SnapshotRow>(snapshot_key(tree))?;

@@ -1,7 +1,7 @@
 //! Applying a range to the receiving tree: what stands in it is replaced by what stood in it at the sender.
 //!
-//! Independent of what the items mean, with one exception: a block is dropped when the last item that refers to it
-//! goes, and items that share one are [`near`] each other, so the neighbourhood is searched for others.
+//! Independent of what the items mean, with one exception: a reference to a block is dropped when the last item that it
+//! consists of goes, and those items are [`near`] each other, so the neighbourhood is searched for others.
 //!
 //! Invariant: an item that is as it should be is not touched, so the receiving tree copies no node for it.
 
@@ -15,7 +15,7 @@ use pool::{
     error::Error as EngineError,
     format::{
         key::Key,
-        pointer::{Address, BlockPointer, Checksum},
+        pointer::{BlockPointer, Checksum, Reference},
     },
     tree::{Batch, Block, Entry, Miss, Record, View},
     txg::{Head, OpError},
@@ -154,10 +154,11 @@ impl Plan {
     fn of(view: &View<'_>, part: &Part<'_>) -> Result<Plan, Failure> {
         let old: Vec<Entry> = view.range(part.low..part.high).collect::<Result<_, Miss>>()?;
         let own = part.items().iter().map(|item| own_block(view, part.range, item)).collect::<Result<Vec<_>, _>>()?;
-        let mut settled: HashSet<Address> = own.iter().flatten().map(|pointer| pointer.addresses[0]).collect();
+        let kept = part.items().iter().zip(&own).filter_map(|(item, own)| Some(own.as_ref()?.reference(item.key)));
+        let mut settled: HashSet<Reference> = kept.collect();
         let mut dropped = Vec::new();
         for (key, pointer) in old.iter().filter_map(|entry| Some((entry.key(), stored(entry)?))) {
-            if settled.insert(pointer.addresses[0]) && !referred_outside(view, part, key, &pointer)? {
+            if settled.insert(pointer.reference(key)) && !referred_outside(view, part, key, &pointer)? {
                 dropped.push(pointer);
             }
         }
@@ -216,7 +217,8 @@ fn own_block(view: &View<'_>, range: &Range, item: &Item) -> Result<Option<Block
         Origin::Shared(index) => range.items[index as usize].key,
     };
     let pointer = view.get(at)?.as_ref().and_then(stored);
-    match pointer.filter(|pointer| near(at, item.key, pointer.logical)) {
+    let is_one = |pointer: &BlockPointer| pointer.reference(at) == pointer.reference(item.key);
+    match pointer.filter(|pointer| near(at, item.key, pointer.logical) && is_one(pointer)) {
         Some(pointer) => Ok(Some(pointer)),
         None => Err(Failure::MissingBlock(at)),
     }
@@ -233,7 +235,8 @@ fn referred_outside(view: &View<'_>, part: &Part<'_>, key: Key, block: &BlockPoi
     let end = Key { offset: key.offset.saturating_add(reach), ..key }.successor();
     for range in [first..part.low, part.high..end] {
         for entry in view.range(range) {
-            if stored(&entry?).is_some_and(|other| other.addresses == block.addresses) {
+            let entry = entry?;
+            if stored(&entry).is_some_and(|other| other.reference(entry.key()) == block.reference(key)) {
                 return Ok(true);
             }
         }

@@ -19,7 +19,7 @@ use std::{
 use pool::{
     format::{
         key::Key,
-        pointer::{Address, BlockPointer, Checksum},
+        pointer::{BlockPointer, Checksum, Reference},
     },
     tree::{Event, Leaf, Miss, Node, Walker},
     txg::Engine,
@@ -262,30 +262,31 @@ fn read(engine: &Engine, pointer: &BlockPointer) -> pool::error::Result<([u8; SU
 fn diff(place: &Miss, leaf: &Leaf, born_after: Txg) -> (Range, Vec<BlockPointer>) {
     let pointers: Vec<Option<BlockPointer>> = leaf.items().iter().map(|item| leaf.pointer(item)).collect();
     let is_unchanged = |pointer: &BlockPointer| pointer.logical_birth <= born_after;
-    let mut unchanged: HashMap<Address, usize> = HashMap::new();
-    for (index, pointer) in pointers.iter().enumerate() {
+    // Items that share a block share one reference to it: other references are other blocks to the receiver.
+    let mut unchanged: HashMap<Reference, usize> = HashMap::new();
+    for (index, (item, pointer)) in leaf.items().iter().zip(&pointers).enumerate() {
         if let Some(pointer) = pointer.filter(is_unchanged) {
-            unchanged.entry(pointer.addresses[0]).or_insert(index);
+            unchanged.entry(pointer.reference(item.key())).or_insert(index);
         }
     }
     let mut range = Range::new(place.low, place.high);
     let mut blocks: Vec<BlockPointer> = Vec::new();
-    let mut sent: HashMap<Address, (u32, Key)> = HashMap::new();
+    let mut sent: HashMap<Reference, (u32, Key)> = HashMap::new();
     for (item, pointer) in leaf.items().iter().zip(&pointers) {
         let key = item.key();
         let origin = match pointer {
             None => Origin::None,
             Some(pointer) if is_unchanged(pointer) => Origin::Unchanged,
             Some(pointer) => {
-                let address = pointer.addresses[0];
+                let reference = pointer.reference(key);
                 let base =
-                    unchanged.get(&address).filter(|index| near(leaf.items()[**index].key(), key, pointer.logical));
-                let again = sent.get(&address).filter(|(_, first)| near(*first, key, pointer.logical));
+                    unchanged.get(&reference).filter(|index| near(leaf.items()[**index].key(), key, pointer.logical));
+                let again = sent.get(&reference).filter(|(_, first)| near(*first, key, pointer.logical));
                 match (base, again) {
                     (Some(index), _) => Origin::Shared(*index as u32),
                     (None, Some((block, _))) => Origin::New(*block),
                     (None, None) => {
-                        sent.insert(address, (blocks.len() as u32, key));
+                        sent.insert(reference, (blocks.len() as u32, key));
                         range.blocks.push(BlockInfo::of(pointer));
                         blocks.push(*pointer);
                         Origin::New(blocks.len() as u32 - 1)

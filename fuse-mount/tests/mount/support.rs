@@ -115,6 +115,7 @@ const OPTIONS: Options = Options {
     recordsize: 128 << 10,
     policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 },
     sync: dataset::fs::Durability::Standard,
+    sharing: false,
 };
 
 fn new_pool() -> Pool {

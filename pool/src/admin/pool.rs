@@ -9,10 +9,10 @@ use crate::{
     device::Device,
     error::Result,
     format::{
-        label::{Label, PoolState, usable_size},
+        label::{Compatibility, Label, PoolState, usable_size},
         vdev_config::{LeafConfig, VdevConfig, VdevTree},
     },
-    txg::Engine,
+    txg::{Engine, Features},
     units::{Guid, Txg, VdevId},
     vdev::{Leaf, Vdev, labels},
 };
@@ -20,15 +20,60 @@ use crate::{
 /// An opened pool and what its labels say.
 pub struct Pool {
     engine: Arc<Engine>,
+    labels: Arc<Labels>,
+}
+
+/// The labels of an opened pool.
+struct Labels {
     /// What all labels say: changed only after all were written.
     label: Mutex<Label>,
     /// The highest number that any label was given, also one that could not be written. Held by whoever changes labels.
     labelling: Mutex<Txg>,
 }
 
+impl Labels {
+    /// Changes the labels of all devices.
+    fn change(&self, engine: &Engine, change: impl FnOnce(&mut Label)) -> Result<()> {
+        let mut highest = self.labelling.lock();
+        let mut label = self.label.lock().clone();
+        change(&mut label);
+        self.replace(engine, &mut highest, label, &[])
+    }
+
+    /// Writes the labels of the pool's devices, and then those of the `joining` ones.
+    ///
+    /// Each writing needs a higher number than every one before, also than one that failed: a device may have its label.
+    fn replace(&self, engine: &Engine, highest: &mut Txg, label: Label, joining: &[Arc<dyn Vdev>]) -> Result<()> {
+        *highest = highest.next().max(engine.committed());
+        let _labelling = engine.labelling.lock();
+        let label = Label { txg: *highest, ..label };
+        write_labels(&engine.storage().vdevs.all(), &label)?;
+        write_labels(joining, &label)?;
+        *self.label.lock() = label;
+        Ok(())
+    }
+}
+
+/// A feature is named by all labels, stably, before anything is written that needs it. A crash in between leaves a pool
+/// that older programs refuse though they could read it; a crash while labels are written leaves labels of two ages, the
+/// newer of which counts, and nothing that needs the feature.
+impl Features for Labels {
+    fn is_active(&self, feature: &str) -> bool {
+        self.label.lock().features.contains_key(feature)
+    }
+
+    fn activate(&self, engine: &Engine, feature: &'static str) -> Result<()> {
+        self.change(engine, |label| {
+            label.features.insert(feature.to_owned(), Compatibility::None);
+        })
+    }
+}
+
 impl Pool {
     pub(super) fn new(engine: Arc<Engine>, label: Label) -> Pool {
-        Pool { engine, labelling: Mutex::new(label.txg), label: Mutex::new(label) }
+        let labels = Arc::new(Labels { labelling: Mutex::new(label.txg), label: Mutex::new(label) });
+        engine.set_features(labels.clone());
+        Pool { engine, labels }
     }
 
     /// Its engine.
@@ -38,12 +83,12 @@ impl Pool {
 
     /// What its labels say, but for which device they are on.
     pub fn label(&self) -> Label {
-        self.label.lock().clone()
+        self.labels.label.lock().clone()
     }
 
     /// Its name.
     pub fn name(&self) -> String {
-        self.label.lock().pool_name.clone()
+        self.labels.label.lock().pool_name.clone()
     }
 
     /// Closes the pool in order: any host may import it then. Nothing may change it meanwhile or after. A pool that was
@@ -85,28 +130,16 @@ impl Pool {
 
     /// Held by whoever changes labels: the highest number that any was given.
     pub(super) fn labelling(&self) -> MutexGuard<'_, Txg> {
-        self.labelling.lock()
+        self.labels.labelling.lock()
     }
 
-    /// Changes the labels of all devices.
     fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
-        let mut highest = self.labelling();
-        let mut label = self.label();
-        change(&mut label);
-        self.replace_labels(&mut highest, label, &[])
+        self.labels.change(&self.engine, change)
     }
 
     /// Writes the labels of the pool's devices, and then those of the `joining` ones.
-    ///
-    /// Each writing needs a higher number than every one before, also than one that failed: a device may have its label.
     pub(super) fn replace_labels(&self, highest: &mut Txg, label: Label, joining: &[Arc<dyn Vdev>]) -> Result<()> {
-        *highest = highest.next().max(self.engine.committed());
-        let _labelling = self.engine.labelling.lock();
-        let label = Label { txg: *highest, ..label };
-        write_labels(&self.engine.storage().vdevs.all(), &label)?;
-        write_labels(joining, &label)?;
-        *self.label.lock() = label;
-        Ok(())
+        self.labels.replace(&self.engine, highest, label, joining)
     }
 }
 

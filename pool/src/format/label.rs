@@ -60,7 +60,11 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[];
+pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING];
+
+/// The feature of pools in which blocks may be referred to more than once, see
+/// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
+pub const BLOCK_CLONING: &str = "block_cloning";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;

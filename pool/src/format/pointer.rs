@@ -7,9 +7,18 @@
 //! 1. `copies >= 1`, and `addresses[copies..]` are default.
 //! 2. `stored <= logical`; both are 1 to 16 MiB. A block that did not shrink is stored as it is.
 //! 3. `birth <= logical_birth`: a block is written before or when it is put under the key where it stands.
+//! 4. If it is `shared`, then `birth <= since <= logical_birth`.
+//!
+//! A block may be referred to from several places that know nothing of each other: by *references*. The first one is that
+//! of who wrote the block; each further one is `shared`, and says since when. All items that make up one reference stand
+//! near each other, see [`BlockPointer::reference`]. What asks whether a tree had a block at some time asks
+//! [`BlockPointer::entered`]; what asks for the bytes goes by the birth.
 
 use crate::{
-    format::codec::{Malformed, Reader, Writer, malformed},
+    format::{
+        codec::{Malformed, Reader, Writer, malformed},
+        key::Key,
+    },
     units::{ChunkId, Txg},
 };
 
@@ -17,7 +26,10 @@ use crate::{
 pub const MAX_BLOCK: u32 = 16 << 20;
 
 /// The longest coded block pointer, in bytes.
-pub const MAX_POINTER: usize = 3 + 3 * (5 + 5) + 2 * 4 + 32 + 2 * 10;
+pub const MAX_POINTER: usize = 3 + 3 * (5 + 5) + 2 * 4 + 32 + 3 * 10 + 1;
+
+/// The sizes of the ranges that a shared reference may be limited to, as powers of two: those of records.
+pub const SCOPES: std::ops::RangeInclusive<u8> = 12..=24;
 
 /// Where one copy of a block starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +70,24 @@ pub enum Checksum {
     Sha256 = 3,
 }
 
+/// What a pointer to a block that somebody else wrote says in addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// When this reference to the block was taken: the transaction group in which the block came to where it stands.
+    pub since: Txg,
+    /// All items of this reference have offsets in one range of this size, a power of two, aligned to it.
+    pub scope: u8,
+}
+
+/// What tells the references to blocks in one tree from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference {
+    /// Where the block lies.
+    pub address: Address,
+    /// For a shared reference the object and the number of the range that it belongs to.
+    pub place: Option<(u64, u64)>,
+}
+
 /// A reference to a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockPointer {
@@ -77,16 +107,35 @@ pub struct BlockPointer {
     pub checksum_kind: Checksum,
     /// The checksum of the stored bytes.
     pub checksum: [u8; 32],
-    /// When the block was written (its physical birth): what deadlists and scrub go by.
+    /// When the block was written (its physical birth).
     pub birth: Txg,
     /// When the pointer was put under the key where it stands: what streams go by.
     pub logical_birth: Txg,
+    /// Whether it is a further reference to a block that has or had another, and then more about it.
+    pub shared: Option<Shared>,
 }
 
 impl BlockPointer {
     /// The addresses of all copies.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses[..usize::from(self.copies)]
+    }
+
+    /// When the block came into the tree where it stands: what deadlists go by.
+    pub fn entered(&self) -> Txg {
+        self.shared.map_or(self.birth, |shared| shared.since)
+    }
+
+    /// Which reference to its block this is, of the item under `key`. Items with equal answers share one reference.
+    pub fn reference(&self, key: Key) -> Reference {
+        let place = self.shared.map(|shared| (key.object, key.offset >> shared.scope));
+        Reference { address: self.addresses[0], place }
+    }
+
+    /// The same block, referred to anew in `txg` by items in one range of the size `1 << scope`.
+    pub fn share(&self, txg: Txg, scope: u8) -> BlockPointer {
+        assert!(SCOPES.contains(&scope) && self.birth <= txg);
+        BlockPointer { logical_birth: txg, shared: Some(Shared { since: txg, scope }), ..*self }
     }
 
     /// The space that all copies take together, in bytes, given the pool's sector size.
@@ -97,7 +146,8 @@ impl BlockPointer {
     /// Appends the coded form.
     pub fn encode(&self, out: &mut impl Writer) {
         let moved = self.logical_birth != self.birth;
-        out.put_u8(self.copies | u8::from(moved) << 2 | u8::from(self.gang) << 3);
+        let shared = self.shared.is_some();
+        out.put_u8(self.copies | u8::from(moved) << 2 | u8::from(self.gang) << 3 | u8::from(shared) << 4);
         out.put_u8(self.compression as u8 | (self.checksum_kind as u8) << 4);
         out.put_varint(u64::from(self.logical));
         out.put_varint(u64::from(self.logical - self.stored));
@@ -109,6 +159,10 @@ impl BlockPointer {
         if moved {
             out.put_varint(self.logical_birth.0 - self.birth.0);
         }
+        if let Some(Shared { since, scope }) = self.shared {
+            out.put_varint(since.0 - self.birth.0);
+            out.put_u8(scope);
+        }
         out.put_bytes(&self.checksum[..checksum_len(self.checksum_kind)]);
     }
 
@@ -116,8 +170,8 @@ impl BlockPointer {
     pub fn decode(reader: &mut Reader<'_>) -> Result<BlockPointer, Malformed> {
         const WHAT: &str = "block pointer";
         let flags = reader.u8(WHAT)?;
-        let (copies, moved, gang) = (flags & 3, flags & 4 != 0, flags & 8 != 0);
-        if copies == 0 || flags & !15 != 0 {
+        let (copies, moved, gang, shared) = (flags & 3, flags & 4 != 0, flags & 8 != 0, flags & 16 != 0);
+        if copies == 0 || flags & !31 != 0 {
             return malformed("block pointer's flags");
         }
         let kinds = reader.u8(WHAT)?;
@@ -141,6 +195,7 @@ impl BlockPointer {
             return malformed("block pointer's births");
         }
         let logical_birth = Txg(birth.0.checked_add(later).ok_or(Malformed { what: "block pointer's births" })?);
+        let shared = if shared { Some(decode_shared(reader, birth, later)?) } else { None };
         let mut checksum = [0; 32];
         let len = checksum_len(checksum_kind);
         checksum[..len].copy_from_slice(reader.bytes(len, WHAT)?);
@@ -156,8 +211,19 @@ impl BlockPointer {
             checksum,
             birth,
             logical_birth,
+            shared,
         })
     }
+}
+
+/// `later` is how much later than its birth the block came to where it stands.
+fn decode_shared(reader: &mut Reader<'_>, birth: Txg, later: u64) -> Result<Shared, Malformed> {
+    const WHAT: &str = "shared block pointer";
+    let (since, scope) = (reader.varint(WHAT)?, reader.u8(WHAT)?);
+    if since > later || !SCOPES.contains(&scope) {
+        return malformed(WHAT);
+    }
+    Ok(Shared { since: Txg(birth.0 + since), scope })
 }
 
 /// How many bytes a checksum takes in a coded pointer.
@@ -206,10 +272,10 @@ pub(crate) mod tests {
             kinds,
             any::<[u8; 32]>(),
             any::<u64>(),
-            0u64..9,
+            (0u64..9, prop::option::of((0u64..9, SCOPES))),
         )
             .prop_map(
-                |(copies, places, logical, saved, compression, checksum_kind, mut checksum, birth, later)| {
+                |(copies, places, logical, saved, compression, checksum_kind, mut checksum, birth, (later, shared))| {
                     let mut addresses = [Address::default(); 3];
                     for (address, (chunk, sector)) in addresses.iter_mut().zip(places).take(copies.into()) {
                         *address = Address { chunk: ChunkId(chunk), sector };
@@ -232,6 +298,7 @@ pub(crate) mod tests {
                         checksum,
                         birth: Txg(birth),
                         logical_birth: Txg(birth + later),
+                        shared: shared.map(|(since, scope)| Shared { since: Txg(birth + since.min(later)), scope }),
                     }
                 },
             )
@@ -253,7 +320,7 @@ pub(crate) mod tests {
             if let Ok(pointer) = BlockPointer::decode(&mut Reader::new(&bytes)) {
                 prop_assert!((1..=3).contains(&pointer.copies));
                 prop_assert!(pointer.stored >= 1 && pointer.stored <= pointer.logical && pointer.logical <= MAX_BLOCK);
-                prop_assert!(pointer.birth <= pointer.logical_birth);
+                prop_assert!(pointer.birth <= pointer.entered() && pointer.entered() <= pointer.logical_birth);
             }
         }
     }

@@ -55,6 +55,7 @@ enum Change {
 pub struct Batch {
     changes: BTreeMap<Key, Change>,
     kills: Vec<Kill>,
+    shares: Vec<BlockPointer>,
     touched: Vec<Key>,
 }
 
@@ -88,9 +89,20 @@ impl Batch {
         });
     }
 
+    /// Says that items now refer to a block that somebody else has written: a further reference to it. Each reference is
+    /// told once, when its first item is put, and killed with its last.
+    pub fn share(&mut self, pointer: BlockPointer) {
+        self.shares.push(pointer);
+    }
+
+    /// Takes out the references that were told.
+    pub(crate) fn take_shares(&mut self) -> Vec<BlockPointer> {
+        std::mem::take(&mut self.shares)
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.kills.is_empty()
+        self.changes.is_empty() && self.kills.is_empty() && self.shares.is_empty()
     }
 
     /// The number of items it puts or deletes.

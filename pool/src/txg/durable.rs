@@ -305,7 +305,7 @@ impl Engine {
     }
 
     /// Waits until a record has its address: a worker stores it, or the commit under way does.
-    fn wait_stored(&self, record: &Record) -> Result<BlockPointer> {
+    pub(super) fn wait_stored(&self, record: &Record) -> Result<BlockPointer> {
         let mut in_flight = self.in_flight.lock();
         loop {
             if let Some(pointer) = record.pointer() {

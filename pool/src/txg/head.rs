@@ -91,6 +91,8 @@ pub struct Quiet<'a> {
 struct Tree {
     root: Root,
     kills: Vec<Kill>,
+    /// The references to blocks of others that it has taken.
+    shares: Vec<BlockPointer>,
     /// Changed since it was last frozen.
     dirty: bool,
     /// What the intent log was not told, if it is told anything.
@@ -137,6 +139,7 @@ pub(super) struct Frozen {
     pub(super) head: Arc<Head>,
     pub(super) root: Root,
     pub(super) kills: Vec<Kill>,
+    pub(super) shares: Vec<BlockPointer>,
 }
 
 /// The cache, and the nodes that this operation had to read: they stay until it is done, whatever the cache does.
@@ -156,7 +159,7 @@ impl NodeSource for Sources<'_> {
 
 impl Head {
     pub(super) fn new(id: u64, engine: Weak<Engine>, root: Root, dirty: bool) -> Arc<Head> {
-        let tree = RwLock::new(Tree { root, kills: Vec::new(), dirty, untold: None });
+        let tree = RwLock::new(Tree { root, kills: Vec::new(), shares: Vec::new(), dirty, untold: None });
         Arc::new(Head {
             id,
             engine,
@@ -186,6 +189,36 @@ impl Head {
             let tree = self.tree.read();
             operation(&View::new(&tree.root, &sources, engine.committed().next()))
         })
+    }
+
+    /// As [`Head::read`], with a view that says which transaction group is open: as long as that one is, no block that
+    /// `operation` sees has been freed, also where another tree takes a reference to it.
+    ///
+    /// Whoever drops a block from now on does so in that group or in a later one; so does whoever destroys or replaces the
+    /// tree, for what that frees is freed by steps that are enqueued afterwards. And a group takes all its references
+    /// before it gives up any.
+    pub fn read_open<T, E: OpError>(&self, mut operation: impl FnMut(&View<'_>) -> Result<T, E>) -> Result<T, E> {
+        let engine = self.engine();
+        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        self.until_found(&engine, &sources, || {
+            let gate = engine.enter();
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed("the tree was closed or destroyed".into()).into());
+            }
+            let tree = self.tree.read();
+            operation(&View::new(&tree.root, &sources, *gate))
+        })
+    }
+
+    /// Where a block of this tree lies; one that is not stored yet is stored, and closed to edits.
+    pub fn settle(&self, block: &Block) -> Result<BlockPointer> {
+        match block {
+            Block::Stored(pointer) => Ok(*pointer),
+            Block::Pending(record) => {
+                self.submit(record);
+                self.engine().wait_stored(record)
+            }
+        }
     }
 
     /// Runs `operation`, which looks at the tree and collects a batch, and applies the batch, as one step. It may run
@@ -231,12 +264,14 @@ impl Head {
         operation: &mut impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut tree = self.tree.write();
-        let Tree { root, kills, dirty, untold } = &mut *tree;
+        let Tree { root, kills, shares, dirty, untold } = &mut *tree;
         let mut batch = Batch::default();
         let value = operation(&View::new(root, sources, txg), &mut batch)?;
         if !batch.is_empty() {
             let keys: SmallVec<[Key; 16]> = if untold.is_some() { batch.keys().collect() } else { SmallVec::new() };
+            let taken = batch.take_shares();
             let grown = batch.apply(root, txg, sources, kills)?;
+            shares.extend(taken);
             if let Some(untold) = untold {
                 untold.add(&keys);
             }
@@ -318,6 +353,7 @@ impl Head {
         let mut tree = self.tree.write();
         tree.root = Root::stored(root, level);
         tree.kills.clear();
+        tree.shares.clear();
         tree.dirty = false;
         tree.untold = tree.untold.take().map(|untold| Untold { since: untold.since, ..Untold::default() });
     }
@@ -338,7 +374,8 @@ impl Head {
         if let Some(untold) = &mut tree.untold {
             untold.freeze();
         }
-        Some(Frozen { head: self.clone(), root: tree.root.clone(), kills: std::mem::take(&mut tree.kills) })
+        let (kills, shares) = (std::mem::take(&mut tree.kills), std::mem::take(&mut tree.shares));
+        Some(Frozen { head: self.clone(), root: tree.root.clone(), kills, shares })
     }
 
     /// Has the intent log told of what changes from now on, so that [`Head::make_durable`] needs no commit. Until then,

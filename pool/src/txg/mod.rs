@@ -46,7 +46,7 @@ pub use births::Usage;
 pub use committer::Committer;
 pub use durable::LogStats;
 pub use engine::{Ancestry, CATALOGUE, Engine, Opening, SETTLING_COMMITS, Settings};
-pub(crate) use engine::{REPEATS, state_of};
+pub(crate) use engine::{Features, REPEATS, state_of};
 pub use head::{Head, OpError, Plain, Quiet};
 pub use still::{Place, Still, Suspect, Verdict};
 pub use sync::{Sync, SyncClient, Written};

@@ -54,6 +54,9 @@ pub struct Written {
     pub births: Usage,
     /// The blocks that the tree no longer refers to.
     pub kills: Vec<BlockPointer>,
+    /// The references to blocks of others that the tree has taken, and may have given up again: they are none of its
+    /// births. All of a group are taken before any is given up.
+    pub shares: Vec<BlockPointer>,
 }
 
 /// Syncing context: what the client may do while a transaction group is written.
@@ -232,11 +235,11 @@ fn runs(records: Vec<Sealed>) -> Vec<Vec<Sealed>> {
 
 /// Writes the nodes of a frozen tree that changed.
 fn write_tree(engine: &Engine, txg: Txg, frozen: Frozen, copies: u8) -> Result<Written> {
-    let Frozen { head, root, kills } = frozen;
+    let Frozen { head, root, kills, shares } = frozen;
     let births = write_nodes(engine, txg, &root, copies)? + head.births(txg);
     let pointer = *root.slot.pointer().expect("the root was just written");
     let kills = kills.iter().filter_map(Kill::pointer).collect();
-    Ok(Written { head, root: pointer, level: root.level, births, kills })
+    Ok(Written { head, root: pointer, level: root.level, births, kills, shares })
 }
 
 /// Writes what has changed of the catalogue, and gives back what it dropped.

@@ -5,14 +5,17 @@
 //! one extent on one block. A small overwrite adds a block with its own bytes and trims the extents around it, so nothing
 //! has to be read; when a record has become too many pieces, it is read and written anew.
 //!
-//! All extents on one block lie within one record of one file. So whoever takes an extent away sees by its neighbours
-//! whether it was the last on its block, and tells the engine that the block is not needed any more.
+//! All extents on one block lie within one record of one file, or belong to different references to it, each within one
+//! record of one file: copying from file to file may take a further reference instead of bytes. So whoever takes an extent
+//! away sees by its neighbours whether it was the last of its reference, and tells the engine that the reference is not
+//! needed any more.
 //!
 //! ```text
 //! extent    an extent and its coding        record    the extents of one record: cutting, joining, storing the difference
 //! read      reading                         write     writing: in place, a piece, or the record anew
 //! truncate  changing the length             discard   dropping items in bounded batches
 //! allocate  fallocate: punching, zeroing    seek      SEEK_DATA and SEEK_HOLE       copy   copy_file_range
+//! share     copying by taking references to blocks
 //! ```
 //!
 //! A file's content is read under its lock, shared, and changed under it, exclusive. What spans several updates of the
@@ -26,6 +29,7 @@ pub mod extent;
 mod read;
 mod record;
 mod seek;
+mod share;
 mod truncate;
 mod write;
 

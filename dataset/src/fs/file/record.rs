@@ -1,7 +1,7 @@
 //! The extents of one record, apart from the tree: cut a range out, put a piece in, and store what has changed.
 
 use pool::{
-    format::codec::Malformed,
+    format::{codec::Malformed, pointer::BlockPointer},
     tree::{Block, Policy, Record, View},
     txg::Head,
     units::Txg,
@@ -129,8 +129,8 @@ pub(super) fn is_ragged(pieces: &[Piece]) -> bool {
     pieces.len() > PIECES_MAX || blocks(pieces).iter().any(sparse)
 }
 
-/// Stores the difference between the pieces that a record had and those that it has now: items, and blocks that nothing
-/// refers to any more.
+/// Stores the difference between the pieces that a record had and those that it has now: items, references that are new,
+/// and blocks that nothing refers to any more.
 pub(super) fn store(change: &mut Change<'_>, head: &Head, ino: Ino, before: &[Piece], after: &[Piece]) {
     for old in before {
         if !after.iter().any(|new| new.offset == old.offset) {
@@ -156,10 +156,22 @@ pub(super) fn store(change: &mut Change<'_>, head: &Head, ino: Ino, before: &[Pi
             }
         }
     }
-    for block in blocks(before) {
+    let had = blocks(before);
+    for pointer in blocks(after).iter().filter(|block| !had.iter().any(|old| old.same(block))).filter_map(taken) {
+        change.share(pointer);
+    }
+    for block in had {
         if !kept.iter().any(|other| other.same(&block)) {
             change.kill(block);
         }
+    }
+}
+
+/// The pointer of a block that a record has come to have, if it is somebody else's.
+fn taken(block: &Block) -> Option<BlockPointer> {
+    match block {
+        Block::Stored(pointer) => Some(*pointer).filter(|pointer| pointer.shared.is_some()),
+        Block::Pending(_) => None,
     }
 }
 

@@ -15,7 +15,10 @@ use pool::{
     units::{MIB, Txg},
 };
 
-use crate::fs::{self, FileSystem, Options};
+use crate::{
+    fs::{self, FileSystem, Options},
+    lineage::reference,
+};
 
 /// A file system with small records, in a small pool of its own with hardly any cache.
 pub(super) struct World {
@@ -25,7 +28,7 @@ pub(super) struct World {
     pub(super) fs: Arc<FileSystem>,
 }
 
-/// The least that a layer above the engine does: keeps one tree's root in the catalogue, and frees what the tree drops.
+/// The least that a layer above the engine does: keeps one tree's root in the catalogue, and gives up what the tree drops.
 struct OneTree;
 
 /// Where the tree stands in the catalogue.
@@ -33,8 +36,9 @@ const TREE: Key = Key::new(1, 1, 0);
 
 impl SyncClient for OneTree {
     fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()> {
-        for Written { root, level, kills, .. } in written {
-            kills.iter().try_for_each(|pointer| sync.free(pointer))?;
+        for Written { root, level, kills, shares, .. } in written {
+            reference::take(sync, shares).unwrap();
+            reference::give_up(sync, kills).unwrap();
             sync.catalogue(|_: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
                 batch.put(TREE, [level], Some(&Block::Stored(root)));
                 Ok(())
@@ -53,6 +57,7 @@ fn options() -> Options {
         recordsize: 4096,
         policy,
         sync: crate::fs::Durability::Standard,
+        sharing: true,
     }
 }
 

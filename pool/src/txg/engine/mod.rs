@@ -49,6 +49,15 @@ use crate::{
 /// The number under which the catalogue is open. No data set has it.
 pub const CATALOGUE: u64 = 0;
 
+/// Who writes labels: the layer that has opened the pool.
+pub(crate) trait Features: Send + Sync {
+    /// Whether the labels name a feature.
+    fn is_active(&self, feature: &str) -> bool;
+
+    /// Has the labels of all devices name it, and flushes.
+    fn activate(&self, engine: &Engine, feature: &'static str) -> Result<()>;
+}
+
 /// An opened pool: devices, space, cache, transaction groups and the catalogue.
 pub struct Engine {
     guid: Guid,
@@ -70,6 +79,7 @@ pub struct Engine {
     pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
     catalogue: OnceLock<Arc<Head>>,
     client: OnceLock<Arc<dyn SyncClient>>,
+    features: OnceLock<Arc<dyn Features>>,
     /// Held by whoever is committing, or keeps others from it.
     pub(super) syncing: Mutex<()>,
     pub(super) suspects: Suspects,
@@ -98,6 +108,27 @@ impl Engine {
 
     pub(super) fn client(&self) -> Option<&Arc<dyn SyncClient>> {
         self.client.get()
+    }
+
+    /// Names who keeps the features that the pool's labels name.
+    pub(crate) fn set_features(&self, features: Arc<dyn Features>) {
+        assert!(self.features.set(features).is_ok(), "a pool has one set of labels");
+    }
+
+    /// Has all labels name a feature, if they do not yet. When this has returned, and not before, something that only
+    /// programs with this feature understand may be written: in a commit or in the intent log.
+    pub fn activate(&self, feature: &'static str) -> Result<()> {
+        let features = self.features.get().ok_or_else(|| Error::Closed("it has no labels".into()))?;
+        if features.is_active(feature) {
+            return Ok(());
+        }
+        self.writable()?;
+        features.activate(self, feature)
+    }
+
+    /// Whether the pool's labels name a feature.
+    pub fn is_active(&self, feature: &str) -> bool {
+        self.features.get().is_some_and(|features| features.is_active(feature))
     }
 
     /// The pool's guid.
@@ -161,7 +192,9 @@ impl Engine {
 
     /// Opens a tree that never changes: a snapshot's.
     pub fn open_frozen(self: &Arc<Self>, id: u64, root: BlockPointer, level: u8) -> Arc<Head> {
-        Head::new(id, Arc::downgrade(self), Root::stored(root, level), false)
+        let head = Head::new(id, Arc::downgrade(self), Root::stored(root, level), false);
+        head.close();
+        head
     }
 
     /// Closes a tree: who still has it cannot change it any more. What has changed since the last commit is lost, so the

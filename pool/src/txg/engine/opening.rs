@@ -110,6 +110,7 @@ impl Engine {
             heads: Mutex::default(),
             catalogue: OnceLock::new(),
             client: OnceLock::new(),
+            features: OnceLock::new(),
             syncing: Mutex::default(),
             suspects: Suspects::default(),
             labelling: Mutex::default(),

@@ -1,0 +1,39 @@
+//! The features of the pool's format.
+//!
+//! A feature is *disabled* until somebody enables it, which allows to use it: new pools have all enabled. It is *active*
+//! from its first use on, for good: then the labels name it, and programs that do not know it refuse the pool. Enabling one
+//! is a row of the catalogue, a property of the pool, which older programs pass over.
+
+use pool::format::label::KNOWN_FEATURES;
+
+use super::{datasets::Datasets, error::Result};
+use crate::{
+    catalogue::{POOL, Transaction, Value, kind},
+    property::{ENABLED, FEATURE},
+};
+
+impl Datasets {
+    /// How a feature stands: `disabled`, `enabled` or `active`.
+    pub fn feature_state(&self, feature: &str) -> Result<&'static str> {
+        if self.engine().is_active(feature) {
+            return Ok("active");
+        }
+        Ok(if self.read(|tx| is_enabled(tx, feature))? { ENABLED } else { "disabled" })
+    }
+}
+
+/// Whether a feature may be used.
+pub(super) fn is_enabled(tx: &Transaction<'_>, feature: &str) -> Result<bool> {
+    let row = tx.find_named::<Value>(POOL, kind::PROPERTY, &format!("{FEATURE}{feature}"))?;
+    Ok(row.is_some_and(|(_, row)| row.value.as_deref() == Some(ENABLED)))
+}
+
+/// Enables all features: of a pool that is being made.
+pub(super) fn enable_all(tx: &mut Transaction<'_>) -> Result<()> {
+    KNOWN_FEATURES.iter().try_for_each(|feature| enable(tx, feature))
+}
+
+fn enable(tx: &mut Transaction<'_>, feature: &str) -> Result<()> {
+    let row = Value { name: format!("{FEATURE}{feature}"), value: Some(ENABLED.to_owned()) };
+    tx.put_named(POOL, kind::PROPERTY, &row)
+}

@@ -1,0 +1,306 @@
+//! Copying without copying: the target's extents lie on the source's blocks.
+//!
+//! A step looks at the source and changes the target, which may be in another data set of the pool. The target's range is
+//! cut at its records' boundaries, and each part is shared whole or not at all: extents of the source are put under the
+//! target's keys, holes are punched, and for each block that the target's record does not have yet a reference is taken
+//! ([`Change::share`]). What the record has already it has by one reference, however many extents it consists of.
+//!
+//! A part is not shared, but copied as bytes by the caller,
+//!
+//! * if it is small: bytes that stand in the tree, or blocks that are not stored yet and worth no write of their own;
+//! * if the record would be ragged, or less than half of a block used: that charges more than a copy, and the next write
+//!   would copy it anyway;
+//! * if extents on one block would lie differently to it: the bytes of a block always come at one distance from where the
+//!   block would begin in the file, so that all extents of a reference are near each other.
+//!
+//! # The block must still be there
+//!
+//! The source's tree was seen while a transaction group was open, and the target takes the reference in the same group, or
+//! the step is done again; see `lineage::reference`. Blocks that have no address yet are stored first. Both files are
+//! locked meanwhile, the source shared and the target exclusively, always in the same order.
+
+use std::{ptr, sync::Arc};
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use pool::{
+    error::Error,
+    format::{
+        label::BLOCK_CLONING,
+        pointer::{BlockPointer, SCOPES},
+    },
+    tree::Block,
+    txg::Head,
+    units::Txg,
+};
+use rustix::io::Errno;
+
+use super::{
+    check_regular,
+    extent::{Content, Piece},
+    record::{self, PIECES_MAX},
+    write::{effective_shift, load_content},
+};
+use crate::fs::{
+    FileSystem,
+    attr::kill_set_id,
+    change::{Change, load_inode},
+    failure::{self, Failure},
+    inode::MIN_RECORD_SHIFT,
+    key::Ino,
+    xattr,
+};
+
+/// One step changes at most so many records.
+const STEP_RECORDS: u64 = 256;
+/// A block that is not stored yet is stored for being shared if it has at least so many bytes.
+const STORE_FROM: usize = 64 << 10;
+/// About what the account of a reference takes in the catalogue, in bytes.
+const ACCOUNT: u64 = 128;
+
+/// A file of a data set, and a place in it.
+#[derive(Clone, Copy)]
+pub(super) struct Side<'a> {
+    pub(super) fs: &'a FileSystem,
+    pub(super) ino: Ino,
+    pub(super) at: u64,
+}
+
+impl<'a> Side<'a> {
+    pub(super) fn after(self, len: u64) -> Side<'a> {
+        Side { at: self.at + len, ..self }
+    }
+
+    fn head(&self) -> &'a Arc<Head> {
+        &self.fs.head
+    }
+
+    fn lock(&self) -> &'a RwLock<()> {
+        self.fs.locks.of(self.ino)
+    }
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// So many bytes are shared.
+    Shared(u64),
+    /// The next bytes, so many, are to be copied.
+    Not(u64),
+}
+
+/// A part of the target's range, in one record.
+struct Part {
+    /// Where it ends.
+    stop: u64,
+    /// The record's pieces.
+    before: Vec<Piece>,
+    /// What they will be, if the part is shared.
+    after: Option<Vec<Piece>>,
+}
+
+/// The source as it is in a transaction group.
+struct Seen {
+    txg: Txg,
+    /// The pieces of the range, in it, at their places in the target.
+    pieces: Vec<Piece>,
+}
+
+/// Shares what it can of the first of `len` bytes, which the source has, at most so much as one step takes.
+pub(super) fn share(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Outcome, Errno> {
+    let engine = target.head().engine();
+    if !target.fs.options().sharing || !ptr::eq(&*engine, &*source.head().engine()) {
+        return Ok(Outcome::Not(len));
+    }
+    let _locked = lock(source, target);
+    let Some(shift) = shift(source, target)? else { return Ok(Outcome::Not(len)) };
+    let len = len.min((((target.at >> shift) + STEP_RECORDS) << shift) - target.at);
+    let mut admitted = false;
+    loop {
+        let Some(seen) = look(source, target, len)? else { return Ok(Outcome::Not(len)) };
+        store(source.head(), &seen.pieces)?;
+        if !admitted && !seen.pieces.is_empty() {
+            admit(target, &seen.pieces)?;
+            engine.activate(BLOCK_CLONING).map_err(|error| failure::errno(&error))?;
+            admitted = true;
+        }
+        if let Some(outcome) =
+            target.fs.update_content(target.ino, |change, _| put(change, target, shift, len, &seen))?
+        {
+            return Ok(outcome);
+        }
+    }
+}
+
+type Locked<'a> = (Option<RwLockReadGuard<'a, ()>>, RwLockWriteGuard<'a, ()>);
+
+/// Locks both files, always in one order. Both may have the same lock.
+fn lock<'a>(source: Side<'a>, target: Side<'a>) -> Locked<'a> {
+    let (read, write) = (source.lock(), target.lock());
+    if ptr::eq(read, write) {
+        (None, write.write())
+    } else if ptr::from_ref(read) < ptr::from_ref(write) {
+        (Some(read.read()), write.write())
+    } else {
+        let write = write.write();
+        (Some(read.read()), write)
+    }
+}
+
+/// The target's record size as a power of two; a file without any takes over the source's. `None` if the source's records
+/// are no measure.
+fn shift(source: Side<'_>, target: Side<'_>) -> Result<Option<u8>, Errno> {
+    let theirs = source.fs.read_tree(|view| load_inode(view, source.ino))?.record_shift;
+    let own = target.fs.read_tree(|view| load_inode(view, target.ino))?;
+    let shift = match (own.record_shift, theirs) {
+        (0, 0) => effective_shift(&own, &target.fs.options()),
+        (0, theirs) => theirs,
+        (own, _) => own,
+    };
+    Ok(SCOPES.contains(&shift).then_some(shift))
+}
+
+/// The range of the source as it is now; `None` if its tree is closed, or never was open to changes: nobody would keep
+/// its blocks until the target has them.
+fn look(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Option<Seen>, Errno> {
+    let seen = source.head().read_open(|view| {
+        let inode = load_inode(view, source.ino)?;
+        check_regular(&inode)?;
+        let shift = inode.record_shift.max(MIN_RECORD_SHIFT);
+        let (from, to) = (source.at, source.at + len);
+        let (start, end) = (from >> shift << shift, to.next_multiple_of(1 << shift));
+        let pieces = record::load(view, source.ino, start, end)?;
+        let pieces = pieces.iter().filter_map(|piece| clip(piece, from, to));
+        let pieces = pieces.map(|piece| Piece { offset: piece.offset - from + target.at, ..piece }).collect();
+        Ok(Seen { txg: view.txg(), pieces })
+    });
+    match seen {
+        Err(Failure::Engine(Error::Closed(_))) => Ok(None),
+        seen => Ok(Some(seen?)),
+    }
+}
+
+/// The part of a piece between two places; of one that stands in the tree, only that there is one.
+fn clip(piece: &Piece, from: u64, to: u64) -> Option<Piece> {
+    let (first, end) = (piece.offset.max(from), piece.end().min(to));
+    let content = match &piece.content {
+        Content::Inline(_) => Content::Inline(Vec::new()),
+        Content::Part { block, start } => {
+            Content::Part { block: block.clone(), start: start + first.checked_sub(piece.offset)? as u32 }
+        }
+    };
+    (first < end).then_some(Piece { offset: first, len: end - first, content })
+}
+
+/// Whether the block of a piece is to be stored before it can be shared.
+fn is_worth_storing(piece: &Piece) -> Option<&Block> {
+    match piece.block()? {
+        Block::Pending(record) if record.pointer().is_none() => {
+            piece.block().filter(|_| record.size().is_none_or(|size| size >= STORE_FROM))
+        }
+        _ => None,
+    }
+}
+
+/// Has large blocks stored.
+fn store(head: &Head, pieces: &[Piece]) -> Result<(), Errno> {
+    let pending: Vec<&Block> = pieces.iter().filter_map(is_worth_storing).collect();
+    for block in &pending {
+        if let Block::Pending(record) = block {
+            head.submit(record);
+        }
+    }
+    let settled = pending.iter().try_for_each(|block| head.settle(block).map(drop));
+    settled.map_err(|error| failure::errno(&error))
+}
+
+/// Asks for room: the data set is charged for each reference as for a block of its own, and the pool only for the account.
+fn admit(target: Side<'_>, pieces: &[Piece]) -> Result<(), Errno> {
+    let mut pointers: Vec<BlockPointer> = pieces.iter().filter_map(|piece| piece.block()?.pointer()).collect();
+    pointers.dedup_by_key(|pointer| pointer.addresses[0]);
+    let sector = target.head().engine().sector();
+    let charged = pointers.iter().map(|pointer| pointer.allocated(sector)).sum();
+    if let Some(room) = &*target.fs.room.read() {
+        room.admit(charged)?;
+    }
+    target.head().admit_in_turn(pointers.len() as u64 * ACCOUNT).map_err(|error| failure::errno(&error))
+}
+
+/// Puts what was seen into the target; `None` if the transaction group is another by now.
+fn put(
+    change: &mut Change<'_>,
+    target: Side<'_>,
+    shift: u8,
+    len: u64,
+    seen: &Seen,
+) -> Result<Option<Outcome>, Failure> {
+    if change.txg() != seen.txg {
+        return Ok(None);
+    }
+    let old = load_content(change, target.ino)?;
+    let end = target.at + len;
+    let look = |change: &Change<'_>, at: u64| -> Result<Part, Failure> {
+        let start = at >> shift << shift;
+        let stop = end.min(start + (1 << shift));
+        let before = record::load_record(&change.view, target.ino, start, start + (1 << shift))?;
+        let after = shared(&before, &seen.pieces, (at, stop), seen.txg, shift);
+        Ok(Part { stop, before, after })
+    };
+    let (mut at, mut bytes, mut has_block) = (target.at, old.bytes, false);
+    while at < end {
+        let Part { stop, before, after } = look(change, at)?;
+        let Some(after) = after else { break };
+        record::store(change, target.head(), target.ino, &before, &after);
+        bytes = (bytes + record::bytes(&after)).saturating_sub(record::bytes(&before));
+        has_block |= after.iter().any(|piece| piece.block().is_some());
+        at = stop;
+    }
+    if at == target.at {
+        while at < end
+            && let Part { stop, after: None, .. } = look(change, at)?
+        {
+            at = stop;
+        }
+        return Ok(Some(Outcome::Not(at - target.at)));
+    }
+    let now = change.now;
+    let inode = change.edit(target.ino)?;
+    inode.bytes = bytes;
+    inode.size = inode.size.max(at);
+    (inode.mtime, inode.ctime) = (now, now);
+    if has_block {
+        inode.record_shift = shift;
+    }
+    kill_set_id(inode);
+    xattr::drop_capability(change, target.ino)?;
+    Ok(Some(Outcome::Shared(at - target.at)))
+}
+
+/// A record's pieces with those of the source in the range `from..to` of it; `None` if they are better copied.
+fn shared(before: &[Piece], source: &[Piece], (from, to): (u64, u64), txg: Txg, shift: u8) -> Option<Vec<Piece>> {
+    let mut after = record::cut(before, from, to);
+    if after.iter().any(|piece| piece.block().is_none()) {
+        return None;
+    }
+    let first = source.partition_point(|piece| piece.end() <= from);
+    for piece in source[first..].iter().take_while(|piece| piece.offset < to) {
+        let Some(Piece { offset, len, content: Content::Part { block, start } }) = clip(piece, from, to) else {
+            return None;
+        };
+        let pointer = block.pointer()?;
+        let own = before.iter().filter_map(Piece::block).find(|own| own.same(&block));
+        let block = own.cloned().unwrap_or_else(|| Block::Stored(pointer.share(txg, shift)));
+        record::join(&mut after, Piece { offset, len, content: Content::Part { block, start } });
+    }
+    let is_fit = after.len() <= PIECES_MAX && !record::is_ragged(&after) && is_even(&after);
+    is_fit.then_some(after)
+}
+
+/// Whether all pieces of each block lie alike to it.
+fn is_even(pieces: &[Piece]) -> bool {
+    let lies = |piece: &Piece| match &piece.content {
+        Content::Part { block, start } => Some((block.clone(), piece.offset.wrapping_sub(u64::from(*start)))),
+        Content::Inline(_) => None,
+    };
+    let all: Vec<(Block, u64)> = pieces.iter().filter_map(lies).collect();
+    all.iter().all(|(block, base)| all.iter().all(|(other, at)| base == at || !block.same(other)))
+}
