@@ -182,13 +182,16 @@ fn look(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Option<Seen>, Er
 /// The part of a piece between two places; of one that stands in the tree, only that there is one.
 fn clip(piece: &Piece, from: u64, to: u64) -> Option<Piece> {
     let (first, end) = (piece.offset.max(from), piece.end().min(to));
+    if first >= end {
+        return None;
+    }
     let content = match &piece.content {
         Content::Inline(_) => Content::Inline(Vec::new()),
         Content::Part { block, start } => {
-            Content::Part { block: block.clone(), start: start + first.checked_sub(piece.offset)? as u32 }
+            Content::Part { block: block.clone(), start: start + (first - piece.offset) as u32 }
         }
     };
-    (first < end).then_some(Piece { offset: first, len: end - first, content })
+    Some(Piece { offset: first, len: end - first, content })
 }
 
 /// Whether the block of a piece is to be stored before it can be shared.
