@@ -74,8 +74,9 @@ fn check_state(engine: &Arc<Engine>, name: &str, job: &mut Job<'_>) -> Result<Ch
     check_files(engine, &mut report, &mut ledger, job)?;
     job.check()?;
     job.tell("checking all blocks", 0, None);
-    report.blocks = ledger.blocks().len() as u64;
-    report.bytes = ledger.blocks().iter().map(|block| block.allocated(engine.sector())).sum();
+    let blocks = ledger.distinct();
+    report.blocks = blocks.len() as u64;
+    report.bytes = blocks.iter().map(|block| block.allocated(engine.sector())).sum();
     let cancels = job.cancels();
     let goes_on = |_| !cancels.iter().any(Cancel::is_cancelled);
     let findings = conclude_while(engine, &mut ledger, &goes_on).or_refused("check", name)?;

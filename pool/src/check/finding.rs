@@ -24,6 +24,8 @@ pub enum Code {
     Counter = 101,
     /// A deadlist that holds what it should not, or lacks what it should hold.
     Deadlist = 102,
+    /// A count of references to a shared block that differs from how many there are.
+    References = 103,
     /// A file system's inconsistency inside a data set.
     FileSystem = 200,
 }
@@ -55,6 +57,7 @@ codes! {
     Catalogue: "catalogue",
     Counter: "wrong counter",
     Deadlist: "deadlist",
+    References: "references",
     FileSystem: "file system",
 }
 

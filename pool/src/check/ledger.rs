@@ -1,7 +1,8 @@
 //! What is referred to, extent by extent.
 //!
 //! Each block is kept once, and has a number: whoever needs sets of blocks keeps sets of numbers. A block takes about 120
-//! bytes until the check is over.
+//! bytes until the check is over. Of a block with several references each shared one has a number of its own, for it
+//! counts like a block; only the balance takes them as one.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -17,10 +18,13 @@ use super::finding::{Code, Finding};
 use crate::{
     block::storage::Storage,
     error::Result,
-    format::pointer::{Address, BlockPointer},
+    format::{
+        key::Key,
+        pointer::{Address, BlockPointer, Checksum, Reference},
+    },
     space::Extent,
     txg::Engine,
-    units::ChunkId,
+    units::{ChunkId, Txg},
 };
 
 /// All blocks that somebody refers to, each once, and what was found on the way.
@@ -30,6 +34,8 @@ pub struct Ledger {
     blocks: Vec<BlockPointer>,
     /// The numbers by the place of the first copy.
     numbers: HashMap<Address, u32>,
+    /// The numbers of shared references, which trees of different lines may have alike.
+    shared: HashMap<(Reference, Txg), u32>,
     findings: Vec<Finding>,
 }
 
@@ -57,12 +63,46 @@ impl Ledger {
         place
     }
 
-    /// The number of the block whose first copy lies where this one's does, if such a one was entered.
-    pub fn number(&self, pointer: &BlockPointer) -> Option<u32> {
-        self.numbers.get(&pointer.addresses[0]).copied()
+    /// As [`Ledger::refer`], for the block of the item under `key`: a shared reference has a number of its own.
+    pub fn refer_at(&mut self, key: Key, pointer: &BlockPointer, what: &str) -> u32 {
+        if pointer.shared.is_none() {
+            return self.refer(pointer, what);
+        }
+        match self.shared.entry((pointer.reference(key), pointer.entered())) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(place) => {
+                let number = u32::try_from(self.blocks.len()).expect("so many blocks take 512 GiB of memory");
+                self.blocks.push(*pointer);
+                *place.insert(number)
+            }
+        }
     }
 
-    /// The blocks that were entered, each once, by their numbers.
+    /// Enters a block of which it does not matter who refers to it, beside others that may.
+    pub fn hold(&mut self, pointer: &BlockPointer) {
+        self.blocks.push(*pointer);
+    }
+
+    /// The number of the block whose first copy lies where this one's does, if such a one was entered.
+    pub fn number(&self, pointer: &BlockPointer) -> Option<u32> {
+        self.number_at(pointer.addresses[0])
+    }
+
+    /// The number of the block whose first copy lies here, if such a one was entered by a reference that is not shared.
+    pub fn number_at(&self, place: Address) -> Option<u32> {
+        self.numbers.get(&place).copied()
+    }
+
+    /// Each block once, in the order of first copies: a disk is read in its own order.
+    pub fn distinct(&self) -> Vec<&BlockPointer> {
+        // What stands on lists has no checksums.
+        let mut all: Vec<&BlockPointer> = self.blocks.iter().collect();
+        all.sort_unstable_by_key(|block| (block.addresses[0], block.checksum_kind == Checksum::Off));
+        all.dedup_by_key(|block| block.addresses[0]);
+        all
+    }
+
+    /// The blocks and shared references that were entered, by their numbers.
     pub fn blocks(&self) -> &[BlockPointer] {
         &self.blocks
     }
@@ -79,13 +119,7 @@ impl Ledger {
 
     /// Reads every copy of every block, by as many threads as the engine has workers.
     pub(super) fn verify_copies(&mut self, engine: &Arc<Engine>, goes_on: &(dyn Fn(u64) -> bool + Sync)) {
-        // A disk is read in its own order.
-        let mut order: Vec<u32> = (0..self.blocks.len() as u32).collect();
-        order.sort_unstable_by_key(|&number| {
-            let first = self.blocks[number as usize].addresses[0];
-            (first.chunk, first.sector)
-        });
-        let blocks = &self.blocks;
+        let blocks = self.distinct();
         let next = AtomicUsize::new(0);
         let found = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -93,8 +127,8 @@ impl Ledger {
                 scope.spawn(|| {
                     loop {
                         let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(&number) = order.get(index).filter(|_| goes_on(index as u64)) else { return };
-                        found.lock().extend(damaged_copies(engine.storage(), &blocks[number as usize]));
+                        let Some(block) = blocks.get(index).filter(|_| goes_on(index as u64)) else { return };
+                        found.lock().extend(damaged_copies(engine.storage(), block));
                     }
                 });
             }
@@ -106,6 +140,7 @@ impl Ledger {
 
     /// Compares what is referred to with what is allocated.
     pub(super) fn balance(&mut self, storage: &Storage, log: Option<Extent>) -> Result<()> {
+        self.compare_shared();
         let mut referred = self.referred(storage);
         referred.extend(storage.space.own_extents()?);
         referred.extend(log);
@@ -128,13 +163,35 @@ impl Ledger {
 
     fn referred(&mut self, storage: &Storage) -> Vec<Extent> {
         let mut extents = Vec::with_capacity(self.blocks.len());
-        for pointer in &self.blocks {
+        let mut findings = Vec::new();
+        for pointer in self.distinct() {
             match storage.extents(pointer) {
                 Ok(all) => extents.extend(all),
-                Err(error) => self.findings.push(Finding::new(Code::DamagedCopy, error.to_string())),
+                Err(error) => findings.push(Finding::new(Code::DamagedCopy, error.to_string())),
             }
         }
+        self.findings.extend(findings);
         extents
+    }
+
+    /// All references to a block must mean the same one.
+    fn compare_shared(&mut self) {
+        let mut all: Vec<&BlockPointer> = self.blocks.iter().collect();
+        all.sort_unstable_by_key(|block| block.addresses[0]);
+        let is_other = |one: &BlockPointer, two: &BlockPointer| {
+            let has_checksums = [one, two].iter().all(|block| block.checksum_kind != Checksum::Off);
+            one.birth != two.birth || (has_checksums && one.checksum != two.checksum)
+        };
+        let pairs = all.windows(2).filter(|pair| pair[0].addresses[0] == pair[1].addresses[0]);
+        let others = pairs.filter(|pair| is_other(pair[0], pair[1]));
+        let problem = |pair: &[&BlockPointer]| {
+            let (place, one, two) = (pair[0].addresses[0], pair[0].birth, pair[1].birth);
+            let problem =
+                format!("references to chunk {} sector {}, born in {one} and {two}", place.chunk, place.sector);
+            Finding::new(Code::Overlap, problem)
+        };
+        let findings: Vec<Finding> = others.map(problem).collect();
+        self.findings.extend(findings);
     }
 }
 

@@ -24,7 +24,9 @@ use pool::{
 
 use super::world::{World, noise};
 use crate::{
-    catalogue::{DatasetRow, Master, SnapshotRow, dataset_key, snapshot_key},
+    catalogue::{
+        DatasetRow, Master, SHARING, SharedRow, SharingRow, SnapshotRow, dataset_key, shared_key, snapshot_key,
+    },
     fs::{self, inode::Inode, key},
     lineage::{self, check::FindingKind},
 };
@@ -173,6 +175,17 @@ fn plant(code: Code) -> BTreeSet<Code> {
                 let mut row: SnapshotRow = tx.row(snapshot_key(id))?;
                 row.dead.logical += 1;
                 tx.set(snapshot_key(id), &row)
+            };
+            world.datasets.run(damage).unwrap();
+            Checked::of(world).codes()
+        }
+        Code::References => {
+            let row = SharedRow::of(&data_block(&world), world.engine.sector());
+            let (key, used) = (shared_key(data_block(&world).addresses[0]), row.space);
+            let damage = move |tx: &mut crate::catalogue::Transaction<'_>| {
+                tx.put(key, &row, None);
+                tx.put(SHARING, &SharingRow { blocks: 1, used, saved: used }, None);
+                Ok(())
             };
             world.datasets.run(damage).unwrap();
             Checked::of(world).codes()

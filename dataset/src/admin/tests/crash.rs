@@ -24,12 +24,19 @@ fn act(world: &World, step: u64) {
             }
         }
         2 => world.snapshot("tank/a@1").unwrap(),
-        3 => (0..8).for_each(|index| world.write("tank/a", &format!("file{index}"), &noise(index + 50, 30_000))),
+        3 => {
+            (0..8).for_each(|index| world.write("tank/a", &format!("file{index}"), &noise(index + 50, 30_000)));
+            // What is shared with a file that the snapshot has, and that the data set drops later.
+            world.engine.commit().unwrap();
+            world.copy("tank/a", "file3", "tank/a", "copy");
+        }
         4 => world.snapshot("tank/a@2").unwrap(),
         5 => world.clone("tank/a@1", "tank/b").unwrap(),
         6 => {
             world.write("tank/b", "own", &noise(99, 30_000));
             world.remove("tank/a", "file3");
+            world.copy("tank/a", "file5", "tank/b", "of a");
+            world.copy("tank/a", "copy", "tank/b", "of a copy");
         }
         7 => drop(world.datasets.promote(&name("tank/b")).unwrap()),
         8 => drop(world.rollback("tank/a@2", false, false).unwrap()),

@@ -34,7 +34,18 @@ fn act(world: &World, random: &SeededEnv) -> bool {
     let below = |bound: u64| random.random() % bound;
     let index = below(FILES);
     let (name, other) = (format!("f{index}"), format!("f{}", below(FILES)));
-    match below(20) {
+    match below(26) {
+        20 => drop(world.fs("tank/b").unlink(ROOT, other.as_bytes())),
+        // The other data set is not told to the log, or is.
+        21 if below(2) == 0 => world.fs("tank/b").fsync(ROOT).unwrap(),
+        21 | 22 => world.write("tank/b", &other, &noise(random.random(), [5_000, 50_000, 300_000][below(3) as usize])),
+        23.. => {
+            let from = ["tank/a", "tank/b"][below(2) as usize];
+            let is_there = world.fs(from).lookup(ROOT, other.as_bytes()).is_ok();
+            if is_there && (from == "tank/b" || name != other) {
+                world.copy(from, &other, "tank/a", &name);
+            }
+        }
         0..=6 => {
             let ino = file(world, index);
             let len = [10, 700, 4096, 10_000, 50_000, 200_000][below(6) as usize];
@@ -83,6 +94,9 @@ fn run(seed: u64, steps: usize) -> Run {
     let recorder = Recorder::new();
     let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), seed);
     world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    world.write("tank/b", "f0", &noise(1, 300_000));
+    world.engine.commit().unwrap();
     let random = SeededEnv::new(seed);
     let mut run = Run { states: vec![(recorder.len(), world.files("tank/a"))], durable: Vec::new(), recorder };
     run.durable.push((run.recorder.len(), 0));

@@ -14,8 +14,8 @@ use super::world::{World, noise};
 use crate::{
     admin::Result,
     catalogue::{
-        Bucket, DatasetRow, Hold, MASTER, Master, Named, SnapshotRow, Transaction, dataset_key, decode_page,
-        encode_page, keys, kind, snapshot_key,
+        Bucket, DatasetRow, Hold, MASTER, Master, Named, POOL, SHARING, SharedRow, SharingRow, SnapshotRow,
+        Transaction, dataset_key, decode_page, encode_page, keys, kind, snapshot_key,
     },
     lineage::check::FindingKind,
 };
@@ -31,6 +31,8 @@ fn world() -> World {
         world.snapshot(&format!("tank/a@{round}")).unwrap();
     }
     world.write("tank/a", "file0", b"small");
+    world.create("tank/other").unwrap();
+    world.copy("tank/a", "file1", "tank/other", "copy");
     world.clone("tank/a@1", "tank/b").unwrap();
     world.datasets.hold("tag", &["tank/a@0".parse().unwrap()], false).unwrap();
     world.engine.commit().unwrap();
@@ -151,7 +153,45 @@ fn planting(kind: FindingKind) -> (Damage, &'static [FindingKind]) {
             },
             &[],
         ),
+        K::References => (|tx, _| edit_shared(tx, |row| row.more += 1), &[K::Sharing]),
+        K::Sharing => (
+            |tx, _| {
+                let sharing: SharingRow = tx.row(SHARING)?;
+                tx.set(SHARING, &SharingRow { blocks: sharing.blocks + 1, ..sharing })
+            },
+            &[],
+        ),
     }
+}
+
+/// Changes the first row of a shared block.
+fn edit_shared(tx: &mut Transaction<'_>, edit: impl Fn(&mut SharedRow)) -> Result<()> {
+    let key = tx.first_key(keys(POOL, kind::SHARED))?.expect("a block is shared");
+    let mut row: SharedRow = tx.row(key)?;
+    edit(&mut row);
+    tx.set(key, &row)
+}
+
+#[test]
+fn references_that_are_counted_wrong() {
+    planted(FindingKind::References, |tx, _| edit_shared(tx, |row| row.more = 0));
+    planted(FindingKind::References, |tx, _| edit_shared(tx, |row| row.birth = row.birth.next()));
+    planted(FindingKind::References, |tx, _| edit_shared(tx, |row| row.space.allocated += 4096));
+    planted(FindingKind::References, |tx, _| {
+        let key = tx.first_key(keys(POOL, kind::SHARED))?.expect("a block is shared");
+        tx.delete(key);
+        Ok(())
+    });
+    planted(FindingKind::References, |tx, _| {
+        let key = tx.first_key(keys(POOL, kind::SHARED))?.expect("a block is shared");
+        let row: SharedRow = tx.row(key)?;
+        tx.put(Key { offset: key.offset + (1 << 40), ..key }, &row, None);
+        Ok(())
+    });
+    planted(FindingKind::Sharing, |tx, _| {
+        tx.delete(SHARING);
+        Ok(())
+    });
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod properties;
 mod replicas;
 mod requests;
 mod scrub;
+mod shares;
 mod states;
 mod streams;
 mod world;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::world::{Files, World, name, noise};
+use crate::admin::Assignment;
 
 /// What a step does. Numbers pick among what there is.
 #[derive(Clone, Debug)]
@@ -13,6 +14,10 @@ enum Step {
     /// Small files, enough for a tree of several leaves.
     Many(usize, u8),
     Remove(usize, u8),
+    /// A file of one data set over that of another, or of the same.
+    Copy((usize, u8), (usize, u8)),
+    /// A part of it, in units of a quarter of a record, and how many.
+    CopyPart((usize, u8, u8), (usize, u8, u8), u8),
     Commit,
     Snapshot(usize),
     DestroySnapshot(usize),
@@ -29,7 +34,10 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..9usize, 0..6u8, 0..90_000u32).prop_map(|(at, file, len)| Step::Write(at, file, len)),
         1 => (0..9usize, 0..3u8).prop_map(|(at, group)| Step::Many(at, group)),
         3 => (0..9usize, 0..6u8).prop_map(|(at, file)| Step::Remove(at, file)),
-        1 => Just(Step::Commit),
+        4 => ((0..9usize, 0..6u8), (0..9usize, 0..6u8)).prop_map(|(from, to)| Step::Copy(from, to)),
+        4 => ((0..9usize, 0..6u8, 0..20u8), (0..9usize, 0..6u8, 0..20u8), 1..20u8)
+            .prop_map(|(from, to, count)| Step::CopyPart(from, to, count)),
+        2 => Just(Step::Commit),
         6 => (0..9usize).prop_map(Step::Snapshot),
         3 => (0..30usize).prop_map(Step::DestroySnapshot),
         2 => (0..30usize).prop_map(Step::Rollback),
@@ -60,6 +68,9 @@ struct Run {
 impl Run {
     fn new() -> Run {
         let world = World::new(7);
+        // So that files have several.
+        let small = Assignment { property: "recordsize".into(), value: "16K".into() };
+        world.datasets.set(&["tank".parse().unwrap()], &[small]).unwrap();
         let models = [("tank".to_owned(), Model::default())].into();
         Run { world, models, count: 0 }
     }
@@ -114,6 +125,8 @@ impl Run {
                     self.world.remove(&dataset, &file);
                 }
             }
+            Step::Copy(from, to) => self.copy(from, to),
+            Step::CopyPart(from, to, count) => self.copy_part(from, to, count),
             Step::Commit => drop(self.world.engine.commit().unwrap()),
             Step::Snapshot(at) => self.take_snapshot(&self.dataset(at)),
             Step::DestroySnapshot(at) => self.destroy_snapshot(at),
@@ -123,6 +136,32 @@ impl Run {
             Step::DestroyDataset(at) => self.destroy_dataset(&self.dataset(at)),
             Step::Work => drop(self.world.datasets.background_step_of(3).unwrap()),
             Step::Reopen => self.world.reopen(),
+        }
+    }
+
+    fn copy(&mut self, (from, source): (usize, u8), (to, target): (usize, u8)) {
+        let (from, to) = (self.dataset(from), self.dataset(to));
+        let (source, target) = (format!("file{source}"), format!("file{target}"));
+        let Some(content) = self.models[&from].files.get(&source).cloned() else { return };
+        if (&from, &source) != (&to, &target) {
+            self.world.copy(&from, &source, &to, &target);
+            self.models.get_mut(&to).unwrap().files.insert(target, content);
+        }
+    }
+
+    fn copy_part(&mut self, (from, source, at): (usize, u8, u8), (to, target, place): (usize, u8, u8), count: u8) {
+        let (from, to) = (self.dataset(from), self.dataset(to));
+        let (source, target) = (format!("file{source}"), format!("file{target}"));
+        let [at, place, len] = [at, place, count].map(|quarters| usize::from(quarters) << 12);
+        let Some(content) = self.models[&from].files.get(&source) else { return };
+        let part = content[at.min(content.len())..(at + len).min(content.len())].to_vec();
+        let overlap = (&from, &source) == (&to, &target) && at < place + len && place < at + len;
+        let Some(file) = self.models.get_mut(&to).unwrap().files.get_mut(&target).filter(|_| !overlap) else { return };
+        let ends = ((from.as_str(), source.as_str(), at as u64), (to.as_str(), target.as_str(), place as u64));
+        assert_eq!(self.world.copy_range(ends.0, ends.1, len as u64), part.len() as u64);
+        if !part.is_empty() {
+            file.resize(file.len().max(place + part.len()), 0);
+            file[place..place + part.len()].copy_from_slice(&part);
         }
     }
 
@@ -247,5 +286,6 @@ proptest! {
         let end = run.world.datasets.read(|tx| tx.master()).unwrap();
         prop_assert_eq!(end.physical.allocated, start.allocated);
         prop_assert_eq!(end.freeing.allocated, 0);
+        prop_assert_eq!(run.world.sharing(), (0, 0));
     }
 }

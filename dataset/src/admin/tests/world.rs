@@ -108,6 +108,37 @@ impl World {
         Ok(())
     }
 
+    /// Makes a file the copy of another, by sharing as far as that goes.
+    pub(super) fn copy(&self, from: &str, source: &str, to: &str, target: &str) {
+        let (other, fs) = (self.fs(from), self.fs(to));
+        let size = other.lookup(ROOT, source.as_bytes()).unwrap().size;
+        let ino = fs.create(&Caller::default(), ROOT, target.as_bytes(), 0o644, false).unwrap().ino;
+        fs.setattr(&Caller::default(), ino, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
+        let copied = self.copy_range((from, source, 0), (to, target, 0), size);
+        assert_eq!(copied, size);
+    }
+
+    /// Copies a range between two files that are there; returns how many bytes.
+    pub(super) fn copy_range(&self, from: (&str, &str, u64), to: (&str, &str, u64), len: u64) -> u64 {
+        let (other, fs) = (self.fs(from.0), self.fs(to.0));
+        let source = other.lookup(ROOT, from.1.as_bytes()).unwrap().ino;
+        let target = fs.lookup(ROOT, to.1.as_bytes()).unwrap().ino;
+        let mut copied = 0;
+        while copied < len {
+            match fs.copy_range_from(&other, source, from.2 + copied, target, to.2 + copied, len - copied).unwrap() {
+                0 => break,
+                count => copied += count,
+            }
+        }
+        copied
+    }
+
+    /// How many blocks are shared, and what that saves, in bytes.
+    pub(super) fn sharing(&self) -> (u64, u64) {
+        let row = self.datasets.read(lineage::reference::sharing).unwrap();
+        (row.blocks, row.saved.allocated)
+    }
+
     pub(super) fn remove(&self, dataset: &str, file: &str) {
         self.fs(dataset).unlink(ROOT, file.as_bytes()).unwrap();
     }

@@ -9,6 +9,7 @@
 //! trees    what can be reached from a root
 //! names    names, lines, clones, holds: do the rows fit together?
 //! space    trees, deadlists, counters and background work
+//! shared   blocks with several references
 //! state    whether a state is whole enough to go back to
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 mod names;
 mod rows;
+mod shared;
 mod space;
 pub mod state;
 mod trees;
@@ -85,6 +87,10 @@ pub enum FindingKind {
     Total = 16,
     /// A block that is to be freed is in use.
     Freed = 17,
+    /// A block has other references than are counted, or is another than the one that they are counted of.
+    References = 18,
+    /// The totals of shared blocks are not right.
+    Sharing = 19,
 }
 
 /// Lists the kinds; one that is not here does not compile.
@@ -105,7 +111,7 @@ macro_rules! kinds {
 
 kinds!(
     Row, Name, Line, Clone, Hold, Node, Intruder, Referenced, NotDead, Dead, Bucket, DeadTotal, Page, List, Used,
-    Total, Freed
+    Total, Freed, References, Sharing
 );
 const _: () = assert!(FindingKind::Row.is_listed());
 
@@ -119,7 +125,8 @@ impl FindingKind {
     pub fn code(self) -> Code {
         match self {
             FindingKind::Node | FindingKind::Page => Code::UnreadableNode,
-            FindingKind::Referenced | FindingKind::Used | FindingKind::Total => Code::Counter,
+            FindingKind::Referenced | FindingKind::Used | FindingKind::Total | FindingKind::Sharing => Code::Counter,
+            FindingKind::References => Code::References,
             FindingKind::NotDead
             | FindingKind::Dead
             | FindingKind::Bucket

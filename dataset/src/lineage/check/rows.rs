@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pool::{
-    format::{key::Key, pointer::BlockPointer},
+    format::{
+        key::Key,
+        pointer::{Address, BlockPointer},
+    },
     txg::Engine,
     units::Txg,
 };
@@ -12,8 +15,8 @@ use super::{FindingKind, Report};
 use crate::{
     admin::Result,
     catalogue::{
-        Body, Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, Row, ScrubRow, SnapshotRow,
-        Transaction, Value, Work, kind,
+        Body, Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, Row, ScrubRow, SharedRow,
+        SharingRow, SnapshotRow, Transaction, Value, Work, kind, shared_address,
     },
 };
 
@@ -39,6 +42,9 @@ pub(super) struct Rows {
     pub(super) links: BTreeMap<u64, u64>,
     pub(super) pages: BTreeMap<u64, Vec<(Key, Body)>>,
     pub(super) work: BTreeMap<u64, With<Work>>,
+    /// The blocks with several references.
+    pub(super) shared: BTreeMap<Address, SharedRow>,
+    pub(super) sharing: SharingRow,
 }
 
 /// Reads the whole catalogue.
@@ -87,6 +93,8 @@ impl Rows {
             kind::HISTORY => drop(row::<History>(bytes)?),
             kind::SCRUB => row::<ScrubRow>(bytes).map(|_| ())?,
             kind::DAMAGE => row::<DamageRow>(bytes).map(|_| ())?,
+            kind::SHARED => drop(self.shared.insert(shared_address(key), row(bytes)?)),
+            kind::SHARING => self.sharing = row(bytes)?,
             _ => return Err("unknown kind of row".into()),
         }
         Ok(())

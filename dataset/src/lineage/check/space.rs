@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pool::{
     check::Ledger,
-    format::{key::Key, pointer::BlockPointer},
+    format::{
+        key::Key,
+        pointer::{Address, BlockPointer},
+    },
     txg::Engine,
     units::Txg,
 };
@@ -12,6 +15,7 @@ use pool::{
 use super::{
     FindingKind, Report,
     rows::{Rows, With},
+    shared::Shared,
     trees::{Blocks, Part, Trees, WHAT},
 };
 use crate::{
@@ -57,11 +61,13 @@ struct Check<'a> {
     live: Blocks,
     /// What else is in use: pages of lists, and what is still to be freed.
     other: Blocks,
+    /// The references to blocks beside their first.
+    shared: Shared,
 }
 
 pub(super) fn check(engine: &Engine, rows: &Rows, ledger: &mut Ledger, report: &mut Report) {
     let (trees, lists, live, other) = (Trees::new(engine), HashMap::new(), Blocks::new(), Blocks::new());
-    let mut check = Check { engine, rows, ledger, report, trees, lists, live, other };
+    let mut check = Check { engine, rows, ledger, report, trees, lists, live, other, shared: Shared::default() };
     for (id, row) in &rows.datasets {
         check.line(*id, row);
     }
@@ -71,6 +77,8 @@ pub(super) fn check(engine: &Engine, rows: &Rows, ledger: &mut Ledger, report: &
     }
     check.totals();
     check.stray_lists();
+    let used = &check.live | &check.other;
+    check.shared.judge(rows, check.ledger, &used, engine.sector(), check.report);
 }
 
 impl Check<'_> {
@@ -111,8 +119,11 @@ impl Check<'_> {
             self.live |= &now;
             before = now;
         }
-        let own = before.iter().filter(|&number| self.block(number).birth > row.0.origin_txg);
-        let used_head = self.space_of(own);
+        let own: Blocks = before.iter().filter(|&number| self.block(number).entered() > row.0.origin_txg).collect();
+        for number in &own {
+            self.shared.meet(&self.ledger.blocks()[number as usize], self.engine.sector(), true);
+        }
+        let used_head = self.space_of(&own);
         self.report.expect(FindingKind::Used, id, "used_head", row.0.used_head, used_head);
         self.report.expect(FindingKind::Used, id, "used_snapshots", row.0.used_snapshots, used_snapshots);
     }
@@ -145,8 +156,8 @@ impl Check<'_> {
         let Member { id, what, .. } = *member;
         for number in now - before {
             let block = self.block(number);
-            if block.birth <= member.previous_txg {
-                let (place, birth) = (block.addresses[0], block.birth);
+            if block.entered() <= member.previous_txg {
+                let (place, birth) = (block.addresses[0], block.entered());
                 let text = format!("the {what} has a block at {place:?} that was born in {birth}");
                 self.report.find(FindingKind::Intruder, id, text);
             }
@@ -159,6 +170,11 @@ impl Check<'_> {
     fn deadlist(&mut self, member: &Member<'_>, mut lost: Blocks, divisions: &[Txg], origin_txg: Txg) -> Space {
         let rows = self.rows;
         let (mut dead, mut own) = (Space::ZERO, Space::ZERO);
+        // What stands on lists does not say for which of its places a shared reference was held.
+        let mut lost_shared: HashMap<(Address, Txg), u32> = HashMap::new();
+        for block in lost.iter().map(|number| self.block(number)).filter(|block| block.shared.is_some()) {
+            *lost_shared.entry((block.addresses[0], block.entered())).or_default() += 1;
+        }
         let none = BTreeMap::new();
         for (start, bucket) in rows.deadlists.get(&member.deadlist).unwrap_or(&none) {
             let blocks = self.chain(member.id, bucket.first, Some(bucket.last));
@@ -173,30 +189,47 @@ impl Check<'_> {
             );
             dead += space;
             for block in &blocks {
-                if block.birth > origin_txg {
+                if block.entered() > origin_txg {
+                    self.shared.meet(block, self.engine.sector(), true);
                     own += Space::of(block, self.engine.sector());
                 }
-                self.dead_block(member.id, *start, block, &mut lost, divisions);
+                self.dead_block(member.id, *start, block, (&mut lost, &mut lost_shared), divisions);
             }
         }
-        for number in lost {
-            let block = self.block(number);
-            let text = format!("the block at {:?}, born in {}, is missing", block.addresses[0], block.birth);
+        let first = lost.iter().map(|number| self.block(number)).filter(|block| block.shared.is_none());
+        let first = first.map(|block| (block.addresses[0], block.birth));
+        let missing: Vec<_> =
+            first.chain(lost_shared.into_iter().filter(|(_, left)| *left > 0).map(|(which, _)| which)).collect();
+        for (place, birth) in missing {
+            let text = format!("the block at {place:?}, born in {birth}, is missing");
             self.report.find(FindingKind::NotDead, member.id, text);
         }
         self.report.expect(FindingKind::DeadTotal, member.id, "dead", member.dead, dead);
         own
     }
 
-    fn dead_block(&mut self, id: u64, start: Txg, block: &BlockPointer, lost: &mut Blocks, divisions: &[Txg]) {
-        let place = block.addresses[0];
-        let number = self.ledger.number(block).filter(|number| lost.remove(*number));
-        if number.is_none_or(|number| self.block(number).birth != block.birth) {
+    fn dead_block(
+        &mut self,
+        id: u64,
+        start: Txg,
+        block: &BlockPointer,
+        (lost, lost_shared): (&mut Blocks, &mut HashMap<(Address, Txg), u32>),
+        divisions: &[Txg],
+    ) {
+        let (place, birth) = (block.addresses[0], block.entered());
+        let was_lost = match lost_shared.get_mut(&(place, birth)).filter(|_| block.shared.is_some()) {
+            Some(left) => left.checked_sub(1).map(|less| *left = less).is_some(),
+            None => {
+                let number = self.ledger.number(block).filter(|number| lost.remove(*number));
+                block.shared.is_none() && number.is_some_and(|number| self.block(number).birth == birth)
+            }
+        };
+        if !was_lost {
             self.report.find(FindingKind::Dead, id, format!("the block at {place:?} was not lost"));
         }
-        let is_divided = divisions.iter().any(|txg| start < *txg && *txg < block.birth);
-        if block.birth <= start || is_divided {
-            let text = format!("the block at {place:?}, born in {}, is in bucket {start}", block.birth);
+        let is_divided = divisions.iter().any(|txg| start < *txg && *txg < birth);
+        if birth <= start || is_divided {
+            let text = format!("the block at {place:?}, born in {birth}, is in bucket {start}");
             self.report.find(FindingKind::Bucket, id, text);
         }
     }
@@ -266,10 +299,21 @@ impl Check<'_> {
         match work.task {
             Task::Tree { level, after, cursor: (object, kind, offset) } => {
                 let part = Part { after, cursor: Key::new(object, kind, offset) };
-                blocks = self.reach(id, root, level, part);
+                let all = self.reach(id, root, level, part);
+                let (shared, first): (Vec<u32>, Vec<u32>) =
+                    all.iter().partition(|&number| self.block(number).shared.is_some());
+                for number in shared {
+                    self.shared.meet(&self.ledger.blocks()[number as usize], self.engine.sector(), false);
+                }
+                blocks.extend(first);
             }
             Task::Lists { first, blocks: are_freed } => {
                 for block in self.chain(id, first, None).iter().filter(|_| are_freed) {
+                    if block.shared.is_some() {
+                        self.shared.meet(block, self.engine.sector(), false);
+                        self.ledger.hold(block);
+                        continue;
+                    }
                     let number = self.ledger.refer(block, WHAT);
                     if !blocks.insert(number) {
                         twice.insert(number);
@@ -286,7 +330,8 @@ impl Check<'_> {
 
     fn totals(&mut self) {
         let rows = self.rows;
-        let physical = self.space_of(&self.live);
+        let first = self.live.iter().filter(|&number| self.block(number).shared.is_none());
+        let physical = self.space_of(first) + self.shared.charged;
         self.report.expect(FindingKind::Total, 0, "what all data sets take", rows.master.physical, physical);
         let freeing: Space = rows.work.values().map(|(work, _)| work.remaining).sum();
         self.report.expect(FindingKind::Total, 0, "what is to be freed", rows.master.freeing, freeing);

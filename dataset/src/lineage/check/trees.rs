@@ -87,9 +87,9 @@ impl<'a> Trees<'a> {
             return Ok(known.clone());
         }
         let node = nodes::read(self.engine, place)?;
-        let blocks = nodes::items(&node).filter_map(|(leaf, item)| leaf.pointer(item));
-        let young = blocks.filter(|block| block.birth > after);
-        let blocks = young.map(|block| ledger.refer(&block, WHAT)).collect();
+        let blocks = nodes::items(&node).filter_map(|(leaf, item)| Some((item.key(), leaf.pointer(item)?)));
+        let young = blocks.filter(|(_, block)| block.entered() > after);
+        let blocks = young.map(|(key, block)| ledger.refer_at(key, &block, WHAT)).collect();
         let inside = Arc::new(Inside { children: nodes::children(&node), blocks });
         if is_whole {
             self.known.insert(number, inside.clone());

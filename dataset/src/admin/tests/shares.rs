@@ -1,0 +1,279 @@
+//! Blocks with several references: copies that take no space, and what becomes of them when either side goes.
+
+use std::sync::Arc;
+
+use pool::{
+    device::{Device, MemoryDevice},
+    format::label::BLOCK_CLONING,
+    units::MIB,
+    vdev::labels,
+};
+use rustix::io::Errno;
+
+use super::world::{World, noise};
+use crate::{admin::Assignment, fs::Caller, fs::ROOT, lineage::check::FindingKind};
+
+const SIZE: usize = 1 << 20;
+
+/// Two data sets, a file of a megabyte in the first, and its content.
+fn world(seed: u64) -> (World, Vec<u8>) {
+    let world = World::new(seed);
+    world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    let content = noise(seed, SIZE);
+    world.write("tank/a", "file", &content);
+    (world, content)
+}
+
+fn allocated(world: &World) -> u64 {
+    world.engine.settle().unwrap();
+    world.engine.space_totals().allocated
+}
+
+#[test]
+fn a_copy_takes_no_space_and_is_charged() {
+    for (to, committed) in [("tank/a", true), ("tank/b", true), ("tank/a", false), ("tank/b", false)] {
+        let (world, content) = world(1);
+        if committed {
+            world.engine.commit().unwrap();
+        }
+        world.copy("tank/a", "file", to, "copy");
+        world.judge();
+        let (blocks, saved) = world.sharing();
+        assert_eq!((blocks, saved), (8, SIZE as u64), "{to}, {committed}");
+        let before = allocated(&world);
+        assert!(before < (SIZE + SIZE / 2) as u64 + (1 << 20), "{before} bytes are allocated");
+        let charged = world.number(to, "referenced");
+        assert!(charged >= SIZE as u64 * if to == "tank/a" { 2 } else { 1 }, "{charged}");
+        assert!(world.number("tank", "used") >= 2 * SIZE as u64);
+        world.remove("tank/a", "file");
+        world.judge();
+        assert_eq!(world.sharing(), (0, 0));
+        assert_eq!(world.files(to)["copy"], content);
+        assert!(allocated(&world) >= SIZE as u64);
+        world.remove(to, "copy");
+        world.judge();
+        assert!(allocated(&world) < before - SIZE as u64);
+    }
+}
+
+#[test]
+fn both_sides_change_without_the_other() {
+    let (world, content) = world(2);
+    world.engine.commit().unwrap();
+    world.copy("tank/a", "file", "tank/b", "copy");
+    let overwrite = |dataset: &str, file: &str, at: usize| {
+        let fs = world.fs(dataset);
+        let ino = fs.lookup(ROOT, file.as_bytes()).unwrap().ino;
+        fs.write(ino, at as u64, &noise(9, 50_000), false).unwrap();
+        let mut expected = content.clone();
+        expected[at..at + 50_000].copy_from_slice(&noise(9, 50_000));
+        expected
+    };
+    let source = overwrite("tank/a", "file", 100_000);
+    world.judge();
+    let copy = overwrite("tank/b", "copy", 700_000);
+    world.judge();
+    assert!(world.files("tank/a")["file"] == source && world.files("tank/b")["copy"] == copy);
+}
+
+#[test]
+fn what_is_taken_and_given_up_in_one_group_leaves_nothing() {
+    let (world, content) = world(3);
+    world.copy("tank/a", "file", "tank/b", "one");
+    world.copy("tank/b", "one", "tank/b", "two");
+    world.remove("tank/b", "one");
+    world.remove("tank/a", "file");
+    world.copy("tank/b", "two", "tank/a", "file");
+    world.remove("tank/b", "two");
+    world.judge();
+    assert_eq!((world.sharing(), &world.files("tank/a")["file"]), ((0, 0), &content));
+}
+
+#[test]
+fn old_blocks_in_young_places_are_no_intruders() {
+    let (world, content) = world(4);
+    world.snapshot("tank/a@1").unwrap();
+    world.snapshot("tank/b@1").unwrap();
+    // Older than the snapshots of both data sets, and in none of one, and under another key in the other.
+    world.copy("tank/a", "file", "tank/b", "copy");
+    world.copy("tank/a", "file", "tank/a", "copy");
+    world.judge();
+    world.snapshot("tank/b@2").unwrap();
+    world.remove("tank/b", "copy");
+    world.remove("tank/a", "copy");
+    world.remove("tank/a", "file");
+    world.judge();
+    assert_eq!(world.files("tank/b@2")["copy"], content);
+    world.destroy("tank/a@1", false, false).unwrap();
+    world.judge();
+    world.work();
+    world.judge();
+    assert_eq!(world.files("tank/b@2")["copy"], content);
+    world.destroy("tank/b@2", false, false).unwrap();
+    world.work();
+    world.judge();
+    assert_eq!(world.sharing(), (0, 0));
+    assert!(allocated(&world) < SIZE as u64);
+}
+
+#[test]
+fn going_back_and_destroying_gives_up_what_was_taken() {
+    let (world, content) = world(5);
+    world.snapshot("tank/b@1").unwrap();
+    world.copy("tank/a", "file", "tank/b", "one");
+    world.copy("tank/a", "file", "tank/b", "two");
+    world.judge();
+    assert_eq!(world.sharing(), (8, 2 * SIZE as u64));
+    world.rollback("tank/b@1", false, false).unwrap();
+    world.judge();
+    world.work();
+    world.judge();
+    assert_eq!(world.sharing(), (0, 0));
+    world.copy("tank/a", "file", "tank/b", "three");
+    world.destroy("tank/a", true, false).unwrap();
+    world.judge();
+    world.work();
+    world.judge();
+    assert_eq!(world.files("tank/b")["three"], content);
+    assert_eq!(world.sharing(), (0, 0));
+}
+
+#[test]
+fn clones_inherit_references() {
+    let (world, content) = world(6);
+    world.engine.commit().unwrap();
+    world.copy("tank/a", "file", "tank/b", "copy");
+    world.snapshot("tank/b@1").unwrap();
+    world.clone("tank/b@1", "tank/c").unwrap();
+    world.judge();
+    assert_eq!(world.sharing(), (8, SIZE as u64));
+    world.copy("tank/c", "copy", "tank/c", "again");
+    world.remove("tank/c", "copy");
+    world.judge();
+    world.datasets.promote(&"tank/c".parse().unwrap()).unwrap();
+    world.judge();
+    world.destroy("tank/b", true, false).unwrap();
+    world.remove("tank/a", "file");
+    world.work();
+    world.judge();
+    assert_eq!(world.files("tank/c")["again"], content);
+    assert_eq!(world.sharing(), (8, SIZE as u64), "the snapshot's copy and the other one");
+}
+
+#[test]
+fn one_block_may_stand_in_many_records_of_a_file() {
+    let (world, content) = world(7);
+    world.engine.commit().unwrap();
+    let record = 128 << 10;
+    for index in 8..20 {
+        assert_eq!(world.copy_range(("tank/a", "file", 0), ("tank/a", "file", index * record), record), record);
+    }
+    // Neither is a record's distance a rule: the parts lie near each other in the file.
+    world.write("tank/b", "near", &[]);
+    let half = record / 2;
+    world.copy_range(("tank/a", "file", half), ("tank/b", "near", half), half);
+    world.copy_range(("tank/a", "file", half), ("tank/b", "near", record), half);
+    world.judge();
+    let mut file = content.clone();
+    (8..20).for_each(|_| file.extend_from_slice(&content[..record as usize]));
+    assert!(world.files("tank/a")["file"] == file);
+    let (first, part) = (record as usize, half as usize);
+    let near = [&vec![0; part], &content[part..first], &content[part..first]].concat();
+    assert!(world.files("tank/b")["near"] == near);
+    world.snapshot("tank/a@1").unwrap();
+    world.destroy("tank/a", true, false).unwrap();
+    // In steps that are smaller than the file.
+    world.work();
+    world.judge();
+    world.destroy("tank/b", false, false).unwrap();
+    world.work();
+    world.judge();
+    assert_eq!(world.sharing(), (0, 0));
+}
+
+#[test]
+fn unaligned_copies_share_what_they_can() {
+    let (world, content) = world(8);
+    world.engine.commit().unwrap();
+    world.write("tank/b", "copy", &noise(5, 3000));
+    assert_eq!(world.copy_range(("tank/a", "file", 1000), ("tank/b", "copy", 1000), 900_000), 900_000);
+    world.judge();
+    let mut expected = noise(5, 1000);
+    expected.extend_from_slice(&content[1000..901_000]);
+    assert!(world.files("tank/b")["copy"] == expected);
+    assert!(world.sharing().0 >= 5, "{:?}", world.sharing());
+    // Of the same block once more, under the reference that is there.
+    let before = world.sharing();
+    world.copy_range(("tank/a", "file", 131_072), ("tank/b", "copy", 131_072), 131_072);
+    world.judge();
+    assert_eq!(world.sharing(), before);
+}
+
+#[test]
+fn quotas_charge_each_reference() {
+    let (world, _) = world(9);
+    world.engine.commit().unwrap();
+    let set = |property: &str, value: &str| {
+        let assignment = Assignment { property: property.into(), value: value.into() };
+        world.datasets.set(&["tank/b".parse().unwrap()], &[assignment]).unwrap();
+    };
+    set("refquota", "1500K");
+    world.copy("tank/a", "file", "tank/b", "one");
+    world.engine.commit().unwrap();
+    let (fs, other) = (world.fs("tank/b"), world.fs("tank/a"));
+    let ino = fs.create(&Caller::default(), ROOT, b"two", 0o644, true).unwrap().ino;
+    let source = other.lookup(ROOT, b"file").unwrap().ino;
+    assert_eq!(fs.copy_range_from(&other, source, 0, ino, 0, SIZE as u64), Err(Errno::DQUOT));
+    world.judge();
+}
+
+#[test]
+fn the_feature_is_named_by_the_labels_before_it_is_used() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("disk", 64 * MIB));
+    let world = World::on(device.clone(), 10);
+    let named = || labels::read_label(&*device).unwrap().unwrap().features.contains_key(BLOCK_CLONING);
+    world.write("tank", "file", &noise(1, 300_000));
+    world.engine.commit().unwrap();
+    assert_eq!((world.datasets.feature_state(BLOCK_CLONING).unwrap(), named()), ("enabled", false));
+    world.copy("tank", "file", "tank", "copy");
+    assert_eq!((world.datasets.feature_state(BLOCK_CLONING).unwrap(), named()), ("active", true));
+    world.judge();
+    let mut world = world;
+    world.reopen();
+    assert_eq!(world.datasets.feature_state(BLOCK_CLONING).unwrap(), "active");
+}
+
+#[test]
+fn a_pool_without_the_feature_copies() {
+    let (world, content) = world(11);
+    let disable = |tx: &mut crate::catalogue::Transaction<'_>| {
+        let (pool, kind) = (crate::catalogue::POOL, crate::catalogue::kind::PROPERTY);
+        tx.delete_range(crate::catalogue::keys(pool, kind))
+    };
+    world.datasets.run(disable).unwrap();
+    world.datasets.close_all().unwrap();
+    world.copy("tank/a", "file", "tank/b", "copy");
+    world.judge();
+    assert_eq!((world.datasets.feature_state(BLOCK_CLONING).unwrap(), world.sharing()), ("disabled", (0, 0)));
+    assert_eq!(world.files("tank/b")["copy"], content);
+    world.datasets.set_pool_property("feature@block_cloning", "enabled").unwrap();
+    world.copy("tank/a", "file", "tank/b", "copy");
+    world.judge();
+    assert_eq!(world.sharing().0, 8);
+    assert!(world.findings().iter().all(|finding| finding.kind != FindingKind::References));
+}
+
+#[test]
+fn a_snapshot_is_copied_byte_by_byte() {
+    let (world, content) = world(12);
+    world.snapshot("tank/a@1").unwrap();
+    world.remove("tank/a", "file");
+    let open = world.datasets.open_snapshot(&"tank/a@1".parse().unwrap()).unwrap();
+    let fs = world.fs("tank/b");
+    let ino = fs.create(&Caller::default(), ROOT, b"copy", 0o644, true).unwrap().ino;
+    let source = open.fs.lookup(ROOT, b"file").unwrap().ino;
+    assert_eq!(fs.copy_range_from(&open.fs, source, 0, ino, 0, SIZE as u64), Ok(SIZE as u64));
+    world.judge();
+    assert_eq!((world.sharing(), &world.files("tank/b")["copy"]), ((0, 0), &content));
+}

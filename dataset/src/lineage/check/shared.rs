@@ -1,0 +1,77 @@
+//! Blocks with several references: is each one counted?
+//!
+//! A reference belongs to one data set, as a block does: to the one in whose line it was taken. It stands in the tree of
+//! that data set, or on one deadlist of the line, or is still to be freed; there it is met once. All but one of the
+//! references to a block are shared ones, and the one that is not, if it is still there, is a block like any other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pool::{
+    check::Ledger,
+    format::pointer::{Address, BlockPointer},
+    units::Txg,
+};
+
+use super::{FindingKind, Report, rows::Rows, trees::Blocks};
+use crate::catalogue::{SharingRow, Space};
+
+/// What was met of a block.
+struct Met {
+    references: u64,
+    birth: Txg,
+    space: Space,
+}
+
+/// The shared references that were met.
+#[derive(Default)]
+pub(super) struct Shared {
+    blocks: BTreeMap<Address, Met>,
+    /// What those take that data sets are charged for.
+    pub(super) charged: Space,
+}
+
+impl Shared {
+    /// Takes a shared reference that was met; others are passed over. `charged` says whether a data set is charged for it.
+    pub(super) fn meet(&mut self, block: &BlockPointer, sector: u32, charged: bool) {
+        if block.shared.is_none() {
+            return;
+        }
+        let space = Space::of(block, sector);
+        let met = Met { references: 0, birth: block.birth, space };
+        self.blocks.entry(block.addresses[0]).or_insert(met).references += 1;
+        if charged {
+            self.charged += space;
+        }
+    }
+
+    /// Compares what was met with what is counted. `used` are the blocks that are in use by references that are not shared.
+    pub(super) fn judge(&self, rows: &Rows, ledger: &Ledger, used: &Blocks, sector: u32, report: &mut Report) {
+        let places: BTreeSet<Address> = rows.shared.keys().chain(self.blocks.keys()).copied().collect();
+        for place in places {
+            let first = ledger.number_at(place).filter(|number| used.contains(*number));
+            let first = first.map(|number| &ledger.blocks()[number as usize]);
+            let met = self.blocks.get(&place);
+            let references = met.map_or(0, |met| met.references) + u64::from(first.is_some());
+            let row = rows.shared.get(&place);
+            let counted = row.map_or(1, |row| row.more.saturating_add(1));
+            if references != counted || row.is_some_and(|row| row.more == 0) {
+                let text = format!("the block at {place:?} has {references} references, and {counted} are counted");
+                report.find(FindingKind::References, 0, text);
+            }
+            let real = first.map(|block| (block.birth, Space::of(block, sector)));
+            let real = real.or(met.map(|met| (met.birth, met.space)));
+            if let (Some(row), Some(real)) = (row, real) {
+                let has = (row.birth, row.space);
+                report.expect(FindingKind::References, 0, "birth and space of a shared block", has, real);
+            }
+        }
+        let mut sharing = SharingRow::default();
+        for row in rows.shared.values() {
+            sharing.blocks += 1;
+            sharing.used += row.space;
+            let times = |bytes: u64| bytes.saturating_mul(row.more);
+            sharing.saved += Space { allocated: times(row.space.allocated), logical: times(row.space.logical) };
+        }
+        report.expect(FindingKind::Sharing, 0, "the total of shared blocks", &rows.sharing, &sharing);
+    }
+}
