@@ -138,6 +138,9 @@ impl OpenPool {
             Request::CopyIn { sources, to, recursive } => {
                 self.copy_in(&sources, &to, recursive, job).map(Response::Copied)
             }
+            Request::CopyWithin { sources, to, recursive } => {
+                self.copy_within(&sources, &to, recursive, job).map(Response::Copied)
+            }
             Request::CopyOut { sources, to, recursive } => {
                 self.copy_out(&sources, &to, recursive, job).map(Response::Copied)
             }

@@ -297,6 +297,15 @@ pub enum Request {
         /// Directories too.
         recursive: bool,
     },
+    /// Copy from data sets or snapshots to a data set of the same pool, as `cp -a` does. `Copied`
+    CopyWithin {
+        /// What to copy.
+        sources: Vec<Location>,
+        /// The place; an existing directory takes the sources under their own names.
+        to: Location,
+        /// Directories too.
+        recursive: bool,
+    },
     /// Copy out of a data set or a snapshot, as `cp -a` does. `Copied`
     CopyOut {
         /// What to copy.

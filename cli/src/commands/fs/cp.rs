@@ -1,4 +1,4 @@
-//! `fs cp`: copies into a data set, or out of a data set or snapshot, without a mount.
+//! `fs cp`: copies into a data set, out of a data set or snapshot, or within a pool, without a mount.
 
 use std::ffi::OsString;
 
@@ -15,13 +15,15 @@ use crate::protocol::{CopyRecord, Location, PathBytes, Request, Response};
 #[derive(Args, Debug)]
 #[command(override_usage = "fs cp [OPTIONS] <FROM>... <TO>")]
 #[command(
-    after_help = "One side is in a pool, DATASET:/PATH, the other on this machine. Mode, times, links, extended attributes and,
-for root, owners are kept. What is on this machine and has a ':/' in its name is written with './' before it.
+    after_help = "One side is in a pool, DATASET:/PATH, the other on this machine or in the same pool; within a pool files share their
+blocks. Mode, times, links, extended attributes and, for root, owners are kept. What is on this machine and has a ':/' in
+its name is written with './' before it.
 
 Examples:
   fs cp -r project tank/home:/
   fs cp -r project/. tank/home:/ann          what is in it, not itself
   fs cp tank/home@monday:/ann/notes .
+  fs cp tank/home@monday:/ann/notes tank/home:/ann     hardly takes space
   fs cp -rv tank/home:/ann /backup"
 )]
 pub struct Arguments {
@@ -54,13 +56,21 @@ fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request),
     let Some(to) = places.pop().filter(|_| !places.is_empty()) else {
         return Err(Failure::usage("missing the place to copy to"));
     };
-    let one_side = || {
-        Failure::usage("one side of a copy is in a pool (DATASET:/PATH), the other on this machine")
-            .hint("between data sets: fs send | fs receive, or copy out and in")
-    };
+    let one_side = || Failure::usage("a copy has a side in a pool (DATASET:/PATH)");
+    let mixed = || Failure::usage("what is copied is all in the pool, or all on this machine");
     match to {
         Place::Inside(Location { name: name @ (Name::Snapshot(_) | Name::Bookmark(_)), .. }) => {
             Err(Failure::cannot("copy to", name, "it is read-only"))
+        }
+        Place::Inside(to) if places.iter().any(|place| matches!(place, Place::Inside(_))) => {
+            let sources = places.into_iter().map(|place| inside(place).ok_or_else(mixed));
+            let sources = sources.collect::<Result<Vec<Location>, _>>()?;
+            let pool = to.name.pool().to_owned();
+            if sources.iter().any(|source| source.name.pool() != pool) {
+                return Err(Failure::usage("one copy is within one pool")
+                    .hint("between pools: fs send | fs receive, or copy out and in"));
+            }
+            Ok((pool, Request::CopyWithin { sources, to, recursive }))
         }
         Place::Inside(to) => {
             let sources = places.into_iter().map(|place| outside(place).ok_or_else(one_side));
@@ -125,7 +135,12 @@ mod tests {
         let Ok(Request::CopyOut { sources, to, .. }) = read(&["tank@a:/x", "/b"]) else { panic!() };
         assert_eq!((sources.len(), to.to_text().as_str()), (1, "/b"));
         assert_eq!(read(&["/a", "/b"]), Err(Exit::Usage));
-        assert_eq!(read(&["tank:/a", "tank:/b"]), Err(Exit::Usage));
+        let Ok(Request::CopyWithin { sources, to, .. }) = read(&["tank@a:/x", "tank:/y", "tank/home:/b"]) else {
+            panic!()
+        };
+        assert_eq!((sources.len(), to.path.to_text().as_str()), (2, "/b"));
+        assert_eq!(read(&["tank:/a", "/c", "tank:/b"]), Err(Exit::Usage));
+        assert_eq!(read(&["tank:/a", "pond:/b"]), Err(Exit::Usage));
         assert_eq!(read(&["tank:/a", "pond:/b", "/c"]), Err(Exit::Usage));
         assert_eq!(read(&["tank:/a"]), Err(Exit::Usage));
         assert_eq!(read(&["/a", "tank@a:/b"]), Err(Exit::Failed));

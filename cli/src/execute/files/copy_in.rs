@@ -67,7 +67,7 @@ fn refuse_directory(source: &[u8]) -> Result<(), Failure> {
 }
 
 /// What the last argument means.
-enum Target {
+pub(super) enum Target {
     /// A directory that takes the sources under their own names.
     Into(Ino),
     /// The name that the one source gets.
@@ -75,7 +75,8 @@ enum Target {
 }
 
 impl Target {
-    fn find(fs: &FileSystem, to: &[u8], sources: usize) -> Result<Target, Failure> {
+    /// Looks at what there is.
+    pub(super) fn find(fs: &FileSystem, to: &[u8], sources: usize) -> Result<Target, Failure> {
         let failed = |why: String| Failure::cannot("copy to", String::from_utf8_lossy(to), why);
         match resolve(fs, to, true) {
             Ok(attr) if attr.file_type == FileType::Directory => Ok(Target::Into(attr.ino)),

@@ -68,7 +68,7 @@ pub(super) fn copy_out(
 }
 
 /// A copy that does not go into directories refuses them before it has changed anything.
-fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
+pub(super) fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
     match resolve(source.fs, source.path, false) {
         Ok(attr) if attr.file_type == FileType::Directory => {
             Err(Failure::cannot("copy", &source.shown, "it is a directory").hint("copy directories too: -r"))

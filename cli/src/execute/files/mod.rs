@@ -6,12 +6,13 @@
 //! ```text
 //! resolve    a path to an inode        list       entries as records
 //! host       this machine's files: attributes, holes, special files, extended attributes
-//! copy_in    host to data set          copy_out   data set to host
+//! copy_in    host to data set          copy_out   data set to host          copy_within   within a pool
 //! requests   locations to file systems
 //! ```
 
 mod copy_in;
 mod copy_out;
+mod copy_within;
 mod host;
 mod list;
 mod requests;

@@ -10,6 +10,7 @@ use dataset::{
 use super::{
     copy_in::copy_in,
     copy_out::{Source, copy_out},
+    copy_within::copy_within,
     list, read,
 };
 use crate::{
@@ -79,6 +80,32 @@ impl OpenPool {
         copied
     }
 
+    pub(in crate::execute) fn copy_within(
+        &self,
+        sources: &[Location],
+        to: &Location,
+        recursive: bool,
+        job: &mut Job<'_>,
+    ) -> Result<CopyRecord, Failure> {
+        let Name::Dataset(name) = &to.name else {
+            return Err(Failure::cannot("copy to", shown(to), "a snapshot never changes"));
+        };
+        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
+        let opened = self.open_sources(sources)?;
+        let mut copy = || copy_within(dataset.fs(), &as_sources(&opened), &to.path.0, recursive, job);
+        let copied = match &self.mounts {
+            Some(mounts) => mounts.around_change(dataset.id(), copy),
+            None => copy(),
+        };
+        // What was copied is there, whether all of it was or not.
+        self.engine().commit().or_refused("copy to", shown(to))?;
+        copied
+    }
+
+    fn open_sources<'a>(&self, sources: &'a [Location]) -> Result<Vec<Opened<'a>>, Failure> {
+        sources.iter().map(|source| Ok((self.files(&source.name)?, source))).collect()
+    }
+
     pub(in crate::execute) fn copy_out(
         &self,
         sources: &[Location],
@@ -86,12 +113,16 @@ impl OpenPool {
         recursive: bool,
         job: &mut Job<'_>,
     ) -> Result<CopyRecord, Failure> {
-        let opened = sources.iter().map(|source| Ok((self.files(&source.name)?, source)));
-        let opened: Vec<(Arc<FileSystem>, &Location)> = opened.collect::<Result<_, Failure>>()?;
-        let sources: Vec<Source<'_>> =
-            opened.iter().map(|(fs, location)| Source { fs, path: &location.path.0, shown: shown(location) }).collect();
-        copy_out(&sources, Path::new(to.as_os_str()), recursive, job)
+        let opened = self.open_sources(sources)?;
+        copy_out(&as_sources(&opened), Path::new(to.as_os_str()), recursive, job)
     }
+}
+
+/// A file system, and the place in it that is meant.
+type Opened<'a> = (Arc<FileSystem>, &'a Location);
+
+fn as_sources<'a>(opened: &'a [Opened<'_>]) -> Vec<Source<'a>> {
+    opened.iter().map(|(fs, location)| Source { fs, path: &location.path.0, shown: shown(location) }).collect()
 }
 
 /// A location as it was written.

@@ -1,0 +1,200 @@
+//! Copying from a data set or a snapshot to a data set of the same pool, as `cp -a --reflink=auto` does.
+//!
+//! Contents share their blocks as far as that goes, so a copy takes hardly any space. Everything else is kept as
+//! [`super::copy_in`] keeps it.
+
+use std::collections::HashMap;
+
+use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime, SetXattr};
+
+use super::{
+    copy_in::Target,
+    copy_out::{Source, refuse_directory},
+    reason,
+    resolve::{Place, resolve},
+};
+use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
+
+/// Copies `sources` to `to` in the data set whose file system is `fs`.
+pub(super) fn copy_within(
+    fs: &FileSystem,
+    sources: &[Source<'_>],
+    to: &[u8],
+    recursive: bool,
+    job: &mut Job<'_>,
+) -> Result<CopyRecord, Failure> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let target = Target::find(fs, to, sources.len())?;
+    if !recursive {
+        sources.iter().try_for_each(refuse_directory)?;
+    }
+    let mut done = CopyRecord::default();
+    for source in sources {
+        let mut copy = CopyWithin {
+            from: source.fs,
+            fs,
+            shown: &source.shown,
+            keeps_owners: uid.is_root(),
+            caller: Caller { uid: uid.as_raw(), gid: gid.as_raw() },
+            linked: HashMap::new(),
+            top: None,
+            done,
+            job: &mut *job,
+        };
+        copy.source(source.path, &target)?;
+        done = copy.done;
+    }
+    Ok(done)
+}
+
+struct CopyWithin<'a, 'j> {
+    from: &'a FileSystem,
+    fs: &'a FileSystem,
+    /// The source, for messages.
+    shown: &'a str,
+    keeps_owners: bool,
+    caller: Caller,
+    /// The copies of files that have several names.
+    linked: HashMap<Ino, Ino>,
+    /// The first directory that was made: a copy that meets it again would never end.
+    top: Option<Ino>,
+    done: CopyRecord,
+    job: &'a mut Job<'j>,
+}
+
+impl CopyWithin<'_, '_> {
+    fn failed(&self, errno: Errno) -> Failure {
+        Failure::cannot("copy", self.shown, reason(errno))
+    }
+
+    fn is(&self, from: &Attr, to: Ino) -> bool {
+        std::ptr::eq(self.from, self.fs) && from.ino == to
+    }
+
+    fn source(&mut self, path: &[u8], target: &Target) -> Result<(), Failure> {
+        let is_content = path == b"/" || path.ends_with(b"/.") || path.ends_with(b"/..");
+        let attr = resolve(self.from, path, is_content).map_err(|errno| self.failed(errno))?;
+        let name = path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty()).filter(|_| !is_content);
+        match (target, name) {
+            (Target::Into(dir), Some(name)) => self.any(&attr, &Place { dir: *dir, name: name.to_vec() }),
+            (Target::Into(dir), None) => {
+                self.top = Some(*dir);
+                self.directory(&attr, *dir)
+            }
+            (Target::As(place), _) => self.any(&attr, place),
+        }
+    }
+
+    /// Copies one thing of any kind.
+    fn any(&mut self, from: &Attr, to: &Place) -> Result<(), Failure> {
+        self.job.check()?;
+        if self.top.is_some_and(|top| self.is(from, top)) {
+            return Err(Failure::cannot("copy", self.shown, "a directory is not copied into itself"));
+        }
+        if from.file_type == FileType::Directory {
+            let dir = self.make_directory(to).map_err(|errno| self.failed(errno))?;
+            self.top.get_or_insert(dir);
+            return self.directory(from, dir);
+        }
+        self.make_way(from, to)?;
+        self.done.files += 1;
+        if let Some(first) = self.linked.get(&from.ino) {
+            return self.fs.link(*first, to.dir, &to.name).map(drop).map_err(|errno| self.failed(errno));
+        }
+        let ino = self.make(from, to).map_err(|errno| self.failed(errno))?;
+        if from.file_type == FileType::Regular {
+            self.content(from, ino)?;
+        }
+        self.finish(from, ino).map_err(|errno| self.failed(errno))?;
+        if from.nlink > 1 {
+            self.linked.insert(from.ino, ino);
+        }
+        Ok(())
+    }
+
+    /// The directory of that name, which may be there already.
+    fn make_directory(&self, at: &Place) -> Result<Ino, Errno> {
+        match self.fs.lookup(at.dir, &at.name) {
+            Ok(found) if found.file_type == FileType::Directory => Ok(found.ino),
+            Ok(_) => Err(Errno::NOTDIR),
+            Err(Errno::NOENT) => Ok(self.fs.mkdir(&self.caller, at.dir, &at.name, 0o700)?.ino),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn make_way(&self, from: &Attr, at: &Place) -> Result<(), Failure> {
+        match self.fs.lookup(at.dir, &at.name) {
+            Ok(found) if self.is(from, found.ino) => {
+                Err(Failure::cannot("copy", self.shown, "it is the file that it would replace"))
+            }
+            Ok(_) => self.fs.unlink(at.dir, &at.name).map_err(|errno| self.failed(errno)),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
+    /// Makes the inode of something that is no directory.
+    fn make(&self, from: &Attr, to: &Place) -> Result<Ino, Errno> {
+        let made: Attr = match from.file_type {
+            FileType::Regular => self.fs.create(&self.caller, to.dir, &to.name, 0o600, true)?,
+            FileType::Symlink => self.fs.symlink(&self.caller, to.dir, &to.name, &self.from.readlink(from.ino)?)?,
+            other => self.fs.mknod(&self.caller, to.dir, &to.name, other, from.mode, from.rdev)?,
+        };
+        Ok(made.ino)
+    }
+
+    /// Copies a directory's entries into `to`, and then its attributes, for its times change with each entry.
+    fn directory(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
+        self.done.directories += 1;
+        let mut entries = Vec::new();
+        let read = self.from.readdir_plus(from.ino, 0, &mut |entry, attr| {
+            if entry.name != b"." && entry.name != b".." {
+                entries.push((entry.name.to_vec(), *attr));
+            }
+            true
+        });
+        read.map_err(|errno| self.failed(errno))?;
+        for (name, attr) in entries {
+            self.any(&attr, &Place { dir: to, name })?;
+        }
+        self.finish(from, to).map_err(|errno| self.failed(errno))
+    }
+
+    /// Copies a file's bytes, its holes as holes.
+    fn content(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
+        let mut at = 0;
+        while at < from.size {
+            self.job.check()?;
+            let copied = self.fs.copy_range_from(self.from, from.ino, at, to, at, from.size - at);
+            match copied.map_err(|errno| self.failed(errno))? {
+                // The file has become shorter meanwhile.
+                0 => return Ok(()),
+                count => {
+                    at += count;
+                    self.done.bytes += count;
+                }
+            }
+            self.job.tell(self.shown, self.done.bytes, None);
+        }
+        Ok(())
+    }
+
+    /// Gives the copy its owner, extended attributes, mode and times, in this order: each may undo the ones after it.
+    fn finish(&self, from: &Attr, to: Ino) -> Result<(), Errno> {
+        if self.keeps_owners {
+            let owned = SetAttr { uid: Some(from.uid), gid: Some(from.gid), ..SetAttr::default() };
+            self.fs.setattr(&self.caller, to, &owned)?;
+        }
+        for name in self.from.listxattr(from.ino)? {
+            self.fs.setxattr(to, &name, &self.from.getxattr(from.ino, &name)?, SetXattr::Any)?;
+        }
+        let is_link = from.file_type == FileType::Symlink;
+        let rest = SetAttr {
+            mode: (!is_link).then_some(from.mode),
+            atime: Some(SetTime::At(from.atime)),
+            mtime: Some(SetTime::At(from.mtime)),
+            ..SetAttr::default()
+        };
+        self.fs.setattr(&self.caller, to, &rest).map(drop)
+    }
+}
