@@ -13,8 +13,8 @@ use pool::{
 use crate::{
     admin::{Datasets, Error, Result, Target},
     catalogue::{
-        Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, Row, SnapshotRow, Transaction, Value, Work,
-        dataset_key, decode_page, kind, snapshot_key,
+        Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, Row, SharedRow, SharingRow, SnapshotRow,
+        Transaction, Value, Work, dataset_key, decode_page, kind, snapshot_key,
     },
     fs::{
         directory::Dirent,
@@ -84,6 +84,8 @@ fn row_item(key: Key, body: &[u8], block: Option<&BlockPointer>) -> Option<Item>
         kind::LINK => row::<Link>(body),
         kind::PAGE => decode_page(body).map(|blocks| format!("{} blocks", blocks.len())).map_err(|e| e.to_string()),
         kind::WORK => row::<Work>(body),
+        kind::SHARED => row::<SharedRow>(body),
+        kind::SHARING => row::<SharingRow>(body),
         kind::HISTORY => row::<History>(body),
         _ => Err("unknown kind of row".to_owned()),
     };
@@ -111,6 +113,8 @@ fn kind_name(of: u8) -> &'static str {
         kind::LINK => "link of lists",
         kind::PAGE => "page of a list",
         kind::WORK => "work",
+        kind::SHARED => "shared block",
+        kind::SHARING => "sharing",
         kind::HISTORY => "history",
         _ => "row",
     }

@@ -1,6 +1,9 @@
 //! Requests about the pool itself: properties, state, devices, counters, history.
 
-use dataset::property::{self, Nature, POOL, Source};
+use dataset::{
+    admin::Sharing,
+    property::{self, Nature, POOL, Source},
+};
 use pool::{
     block::storage::Vdevs,
     format::label::KNOWN_FEATURES,
@@ -88,6 +91,12 @@ impl OpenPool {
             "allocated" => allocated(&totals),
             "fragmentation" => self.engine().storage().space.fragmentation().into(),
             "guid" => self.guid(),
+            "bcloneused" | "bclonesaved" | "bcloneratio" if self.engine().suspension().is_suspended() => {
+                return Ok(Some(NONE.to_owned()));
+            }
+            "bcloneused" => self.sharing()?.used,
+            "bclonesaved" => self.sharing()?.saved,
+            "bcloneratio" => return Ok(Some(ratio(self.sharing()?))),
             "freeing" if self.engine().suspension().is_suspended() => return Ok(Some(NONE.to_owned())),
             "freeing" => self.datasets.freeing().or_refused("open", self.name())?,
             "leaked" => 0,
@@ -101,6 +110,10 @@ impl OpenPool {
             }
         };
         Ok(Some(number.to_string()))
+    }
+
+    fn sharing(&self) -> Result<Sharing, Failure> {
+        self.datasets.sharing().or_refused("open", self.name())
     }
 
     pub(crate) fn set_pool(&self, assignments: &[Assignment]) -> Result<(), Failure> {
@@ -285,6 +298,13 @@ fn allocated(totals: &SpaceTotals) -> u64 {
     totals.size - totals.free
 }
 
+/// How much space references stand for, for each byte that shared blocks take.
+fn ratio(sharing: Sharing) -> String {
+    let Sharing { used, saved } = sharing;
+    let hundredths = if used == 0 { 100 } else { (u128::from(used) + u128::from(saved)) * 100 / u128::from(used) };
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
 fn percent(part: u64, whole: u64) -> u64 {
     if whole == 0 { 0 } else { (u128::from(part) * 100 / u128::from(whole)) as u64 }
 }
@@ -292,6 +312,13 @@ fn percent(part: u64, whole: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ratio_of_sharing_is_that_of_all_references() {
+        assert_eq!(ratio(Sharing { used: 0, saved: 0 }), "1.00");
+        assert_eq!(ratio(Sharing { used: 3, saved: 2 }), "1.66");
+        assert_eq!(ratio(Sharing { used: 1, saved: u64::MAX }), "18446744073709551616.00");
+    }
 
     #[test]
     fn percentages_neither_overflow_nor_divide_by_zero() {

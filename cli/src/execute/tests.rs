@@ -90,6 +90,20 @@ impl World {
         Ok(record)
     }
 
+    fn copy_within(&self, source: &str, to: &str) -> Result<CopyRecord, Failure> {
+        let request = Request::CopyWithin { sources: vec![location(source)], to: location(to), recursive: true };
+        let copied = self.ask(request)?;
+        let Response::Copied(record) = copied else { panic!("{copied:?}") };
+        Ok(record)
+    }
+
+    /// A property of the pool.
+    fn property(&self, name: &str) -> String {
+        let request = Request::Pool { properties: vec![name.to_owned()], vdevs: false };
+        let Ok(Response::Pool(record)) = self.ask(request) else { panic!("no record") };
+        record.properties[0].value.clone()
+    }
+
     fn copy_out(&self, source: &str, to: &Path) -> Result<CopyRecord, Failure> {
         let request = Request::CopyOut { sources: vec![location(source)], to: to.to_owned().into(), recursive: true };
         let copied = self.ask(request)?;
@@ -185,6 +199,38 @@ fn what_is_copied_in_and_out_again_is_the_same() {
         let (first, second) = (target.join("small"), target.join("dir/second name"));
         assert_eq!(first.metadata().unwrap().ino(), second.metadata().unwrap().ino());
     }
+}
+
+#[test]
+fn what_is_copied_within_a_pool_is_the_same_and_shares_its_blocks() {
+    let world = World::new();
+    world.create("tank/home");
+    world.create("tank/other");
+    let source = world.folder.path().join("source");
+    write_sample(&source);
+    world.copy_in(&source, "tank/home:/").unwrap();
+    world.snapshot("tank/home@a");
+    assert_eq!((world.property("feature@block_cloning"), world.property("bcloneused")), ("enabled".into(), "0".into()));
+    let copied = world.copy_within("tank/home:/source", "tank/home:/copy").unwrap();
+    assert_eq!((copied.files, copied.directories), (7, 3));
+    world.copy_within("tank/home@a:/source", "tank/other:/").unwrap();
+    for (what, name) in [("tank/home:/copy", "one"), ("tank/other:/source", "two")] {
+        let target = world.folder.path().join(name);
+        world.copy_out(what, &target).unwrap();
+        assert_same(&source, &target);
+        let sparse = fs::File::open(target.join("sparse")).unwrap();
+        assert_eq!(rustix::fs::seek(&sparse, SeekFrom::Data(0)).unwrap() >> 20, 5, "a hole stays one");
+        let (first, second) = (target.join("small"), target.join("dir/second name"));
+        assert_eq!(first.metadata().unwrap().ino(), second.metadata().unwrap().ino());
+    }
+    assert_eq!(world.property("feature@block_cloning"), "active");
+    let [used, saved] = ["bcloneused", "bclonesaved"].map(|name| world.property(name).parse::<u64>().unwrap());
+    assert!(used > 0 && saved == 2 * used, "{used} used, {saved} saved");
+    assert_eq!(world.property("bcloneratio"), "3.00");
+    assert!(
+        world.copy_within("tank/home:/copy", "tank/home:/copy/deeper").unwrap_err().message.contains("into itself")
+    );
+    assert!(world.copy_within("tank/home:/copy/small", "tank/home:/copy/").unwrap_err().message.contains("replace"));
 }
 
 #[test]

@@ -9,10 +9,17 @@ use pool::format::label::KNOWN_FEATURES;
 use super::{datasets::Datasets, error::Result};
 use crate::{
     catalogue::{POOL, Transaction, Value, kind},
+    lineage::reference,
     property::{ENABLED, FEATURE},
 };
 
 impl Datasets {
+    /// What sharing blocks saves: the pool's properties `bcloneused` and `bclonesaved`.
+    pub fn sharing(&self) -> Result<Sharing> {
+        let row = self.read(reference::sharing)?;
+        Ok(Sharing { used: row.used.allocated, saved: row.saved.allocated })
+    }
+
     /// How a feature stands: `disabled`, `enabled` or `active`.
     pub fn feature_state(&self, feature: &str) -> Result<&'static str> {
         if self.engine().is_active(feature) {
@@ -20,6 +27,15 @@ impl Datasets {
         }
         Ok(if self.read(|tx| is_enabled(tx, feature))? { ENABLED } else { "disabled" })
     }
+}
+
+/// What blocks with several references come to, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// What they take, each once.
+    pub used: u64,
+    /// What they would take in addition if each reference had a block of its own.
+    pub saved: u64,
 }
 
 /// Whether a feature may be used.

@@ -63,6 +63,7 @@ pub use create::CreateRequest;
 pub use datasets::{Datasets, Mount, Progress};
 pub use destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed};
 pub use error::{Error, Result};
+pub use feature::Sharing;
 pub use history::Event;
 pub use hold::HoldInfo;
 pub use list::{ListRequest, Listed};

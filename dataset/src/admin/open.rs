@@ -138,7 +138,13 @@ impl Datasets {
             let options = Options { readonly: true, ..self.options(tx, &names, row.dataset)? };
             Ok((id, row, root, options))
         })?;
-        self.open_at(id, name.as_str(), root, row.level, options)
+        let open = self.open_at(id, name.as_str(), root, row.level, options)?;
+        self.engine().keep(&open.head);
+        // Whoever destroyed it since has not met the tree that is kept.
+        if !self.read(|tx| tx.contains(snapshot_key(id)))? {
+            self.engine().close_head(id);
+        }
+        Ok(open)
     }
 
     /// Opens the tree of a data set as the catalogue has it, to be read only.

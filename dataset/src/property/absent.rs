@@ -9,7 +9,7 @@ const CACHING: &str = "the cache is one for the pool; its bound is the pool prop
 const CLASSES: &str = "all devices of a pool are of one class in this version";
 const ACL: &str = "permissions are those of the mode; there are no ACLs yet";
 const LIMITS: &str = "counts of data sets are not limited in this version; 'quota' limits their space";
-const VERSIONS: &str = "a pool names the features it needs one by one, as feature@...; there are none yet";
+const VERSIONS: &str = "a pool names the features it needs one by one, as feature@...";
 const ALWAYS: &str = "it is not adjustable in this version";
 
 const ABSENT: &[(&[&str], &str)] = &[
@@ -29,7 +29,7 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["autotrim"], "freed space of images is not punched out in this version"),
     (&["autoreplace", "multihost", "delegation", "bootfs", "listsnapshots"], ALWAYS),
     (&["cachefile"], "known pools are kept in Cenote's registry; see 'pool import'"),
-    (&["compatibility", "bcloneratio", "bclonesaved", "bcloneused", "load_guid"], VERSIONS),
+    (&["compatibility", "load_guid"], VERSIONS),
 ];
 
 /// Why a property that ZFS has is not here; `None` if ZFS has none of this name either, or it is here.

@@ -76,8 +76,9 @@ pub fn block_text(pointer: &BlockPointer) -> String {
     let places: Vec<String> =
         pointer.addresses().iter().map(|address| format!("{}:{}", address.chunk, address.sector)).collect();
     let gang = if pointer.gang { ", gang" } else { "" };
+    let shared = pointer.shared.map(|shared| format!(", shared since {}", shared.since)).unwrap_or_default();
     format!(
-        "{} {}/{} bytes, {:?}, {:?}{gang}, born {} logically {}",
+        "{} {}/{} bytes, {:?}, {:?}{gang}, born {} logically {}{shared}",
         places.join(" "),
         pointer.stored,
         pointer.logical,

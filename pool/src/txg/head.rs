@@ -77,7 +77,7 @@ pub struct Head {
     births: Arc<Births>,
     /// Held shared by whoever changes the tree.
     changes: RwLock<()>,
-    /// Takes no more changes: nobody would write them.
+    /// Takes no more changes, for nobody would write them, and gives no more references.
     closed: AtomicBool,
     tree: RwLock<Tree>,
 }
@@ -345,6 +345,11 @@ impl Head {
     /// Takes no more changes.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
+    }
+
+    /// Lets references be taken to what is in it.
+    pub(super) fn reopen(&self) {
+        self.closed.store(false, Ordering::Release);
     }
 
     /// Puts another tree in the place of this one: rollback and receive. Only while changes are excluded, and with none

@@ -12,7 +12,7 @@ use pool::{
         key::Key,
         label::{BODY_AT, Compatibility, Label, PoolState},
         node::{Header, NodeReader, NodeWriter},
-        pointer::{Address, BlockPointer, Checksum, Compression},
+        pointer::{Address, BlockPointer, Checksum, Compression, Shared},
         space::{
             Class, PhysicalPointer, Place, SpaceRoot, Span,
             checkpoint::Checkpoint,
@@ -68,7 +68,12 @@ fn full_pointer() -> BlockPointer {
         checksum: xxh3,
         birth: Txg(1000),
         logical_birth: Txg(1007),
+        shared: None,
     }
+}
+
+fn shared_pointer() -> BlockPointer {
+    BlockPointer { logical_birth: Txg(1015), shared: Some(Shared { since: Txg(1012), scope: 17 }), ..plain_pointer() }
 }
 
 fn physical(offset: u64, byte: u8) -> PhysicalPointer {
@@ -177,7 +182,8 @@ fn a_frame_of_the_intent_log() {
 
 #[test]
 fn block_pointers() {
-    for (name, pointer) in [("pointer-plain", plain_pointer()), ("pointer-full", full_pointer())] {
+    let pointers = [plain_pointer(), full_pointer(), shared_pointer()];
+    for (name, pointer) in ["pointer-plain", "pointer-full", "pointer-shared"].into_iter().zip(pointers) {
         let mut coded = Vec::new();
         pointer.encode(&mut coded);
         let bytes = golden::compare(name, &coded);

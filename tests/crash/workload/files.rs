@@ -56,7 +56,8 @@ impl Life {
             28..30 => self.truncate(&place, &files)?,
             30..32 => self.punch(&place, &files)?,
             32..34 => self.attributes(&place)?,
-            34..36 => self.copy(&place, &files)?,
+            34 => self.copy(&place, &files)?,
+            35..37 => self.share(&place, &files)?,
             _ => self.open_or_close(&place, actor, &files)?,
         };
         Ok(done.map(|what| (format!("actor {actor} in {}: {what}", place.dataset), Promise::Nothing)))
@@ -419,6 +420,39 @@ impl Life {
             content[to..to + copied].copy_from_slice(bytes);
         })?;
         Ok(Some(format!("copy {copied} bytes from {source} to {target}")))
+    }
+
+    /// Copies whole records from any data set, which share their blocks if they are stored by then.
+    fn share(&mut self, place: &Place, files: &[Ino]) -> Outcome<Option<String>> {
+        let datasets: Vec<String> = self.model.datasets.keys().cloned().collect();
+        let from = if self.one_in(3) { place.dataset.clone() } else { self.pick(&datasets).expect("there is one") };
+        let tree = self.model.datasets[&from].tree.clone();
+        let sources: Vec<Ino> = tree.nodes().filter(|(_, node)| node.is_regular()).map(|(ino, _)| ino).collect();
+        let (Some(source), Some(target)) = (self.pick(&sources), self.pick(files)) else { return Ok(None) };
+        let [from_at, to_at] = [(); 2].map(|()| if self.one_in(2) { 0 } else { self.below(5) << 12 });
+        let len = (self.below(16) + 1) << 12;
+        let is_one = from == place.dataset && source == target;
+        if is_one && from_at.abs_diff(to_at) < len {
+            return Ok(None);
+        }
+        let content = tree.get(source).content.clone();
+        let bytes = &content[from_at.min(content.len())..(from_at + len).min(content.len())];
+        let other = self.world.fs(&from);
+        let mut copied = 0;
+        while copied < bytes.len() {
+            let (at, to, rest) = ((from_at + copied) as u64, (to_at + copied) as u64, (bytes.len() - copied) as u64);
+            let count = place.fs.copy_range_from(&other, source, at, target, to, rest);
+            copied += self.expect("copy_range_from", count)? as usize;
+        }
+        if copied == 0 {
+            return Ok(None);
+        }
+        self.edit(place, target, |node| {
+            let content = Arc::make_mut(&mut node.content);
+            content.resize(content.len().max(to_at + copied), 0);
+            content[to_at..to_at + copied].copy_from_slice(bytes);
+        })?;
+        Ok(Some(format!("share {copied} bytes from {source} of {from} to {target}")))
     }
 
     fn open_or_close(&mut self, place: &Place, actor: usize, files: &[Ino]) -> Outcome<Option<String>> {

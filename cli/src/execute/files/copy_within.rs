@@ -10,7 +10,7 @@ use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTi
 use super::{
     copy_in::Target,
     copy_out::{Source, refuse_directory},
-    reason,
+    next_data, reason,
     resolve::{Place, resolve},
 };
 use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
@@ -138,7 +138,7 @@ impl CopyWithin<'_, '_> {
         let made: Attr = match from.file_type {
             FileType::Regular => self.fs.create(&self.caller, to.dir, &to.name, 0o600, true)?,
             FileType::Symlink => self.fs.symlink(&self.caller, to.dir, &to.name, &self.from.readlink(from.ino)?)?,
-            other => self.fs.mknod(&self.caller, to.dir, &to.name, other, from.mode, from.rdev)?,
+            other => self.fs.mknod(&self.caller, to.dir, &to.name, other, from.mode.into(), from.rdev)?,
         };
         Ok(made.ino)
     }
@@ -163,17 +163,26 @@ impl CopyWithin<'_, '_> {
     /// Copies a file's bytes, its holes as holes.
     fn content(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
         let mut at = 0;
-        while at < from.size {
+        while let Some((start, stop)) = next_data(self.from, from, at).map_err(|errno| self.failed(errno))? {
+            self.stretch(from, to, start, stop)?;
+            at = stop;
+        }
+        let whole = SetAttr { size: Some(from.size), ..SetAttr::default() };
+        self.fs.setattr(&self.caller, to, &whole).map(drop).map_err(|errno| self.failed(errno))
+    }
+
+    fn stretch(&mut self, from: &Attr, to: Ino, start: u64, stop: u64) -> Result<(), Failure> {
+        let mut at = start;
+        while at < stop {
             self.job.check()?;
-            let copied = self.fs.copy_range_from(self.from, from.ino, at, to, at, from.size - at);
-            match copied.map_err(|errno| self.failed(errno))? {
+            let copied = self.fs.copy_range_from(self.from, from.ino, at, to, at, stop - at);
+            let count = copied.map_err(|errno| self.failed(errno))?;
+            if count == 0 {
                 // The file has become shorter meanwhile.
-                0 => return Ok(()),
-                count => {
-                    at += count;
-                    self.done.bytes += count;
-                }
+                return Ok(());
             }
+            at += count;
+            self.done.bytes += count;
             self.job.tell(self.shown, self.done.bytes, None);
         }
         Ok(())
@@ -190,7 +199,7 @@ impl CopyWithin<'_, '_> {
         }
         let is_link = from.file_type == FileType::Symlink;
         let rest = SetAttr {
-            mode: (!is_link).then_some(from.mode),
+            mode: (!is_link).then_some(from.mode.into()),
             atime: Some(SetTime::At(from.atime)),
             mtime: Some(SetTime::At(from.mtime)),
             ..SetAttr::default()

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::world::{World, noise};
+use crate::fs::ROOT;
 
 #[test]
 fn snapshots_and_rollbacks_while_files_are_written() {
@@ -24,6 +25,11 @@ fn snapshots_and_rollbacks_while_files_are_written() {
                     let content = noise(round * 2 + seed as u64, 20_000 + (round as usize * 997) % 90_000);
                     // The rollback may take the file away between two steps of a write: that is an error of the write.
                     let _ = world.try_write(dataset, &format!("file{}", round % 7), &content);
+                    // Both sides go on meanwhile: the source may be overwritten, removed or rolled back.
+                    let other = ["tank/a", "tank/b"][round as usize % 2];
+                    let _ =
+                        world.try_copy(other, &format!("file{}", round % 5), dataset, &format!("copy{}", round % 3));
+                    let _ = world.fs(dataset).unlink(ROOT, format!("file{}", round % 11).as_bytes());
                 }
             });
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pool::{
-    device::{Device, MemoryDevice},
+    device::{Device, Fate, MemoryDevice, Recorder},
     format::label::BLOCK_CLONING,
     units::MIB,
     vdev::labels,
@@ -11,7 +11,11 @@ use pool::{
 use rustix::io::Errno;
 
 use super::world::{World, noise};
-use crate::{admin::Assignment, fs::Caller, fs::ROOT, lineage::check::FindingKind};
+use crate::{
+    admin::Assignment,
+    fs::{Caller, ROOT},
+    lineage::check::FindingKind,
+};
 
 const SIZE: usize = 1 << 20;
 
@@ -266,15 +270,112 @@ fn a_pool_without_the_feature_copies() {
 }
 
 #[test]
-fn a_snapshot_is_copied_byte_by_byte() {
+fn a_file_comes_back_from_a_snapshot_without_taking_space() {
     let (world, content) = world(12);
     world.snapshot("tank/a@1").unwrap();
     world.remove("tank/a", "file");
     let open = world.datasets.open_snapshot(&"tank/a@1".parse().unwrap()).unwrap();
     let fs = world.fs("tank/b");
-    let ino = fs.create(&Caller::default(), ROOT, b"copy", 0o644, true).unwrap().ino;
     let source = open.fs.lookup(ROOT, b"file").unwrap().ino;
-    assert_eq!(fs.copy_range_from(&open.fs, source, 0, ino, 0, SIZE as u64), Ok(SIZE as u64));
+    let copy = |name: &str| {
+        let ino = fs.create(&Caller::default(), ROOT, name.as_bytes(), 0o644, true).unwrap().ino;
+        assert_eq!(fs.copy_range_from(&open.fs, source, 0, ino, 0, SIZE as u64), Ok(SIZE as u64));
+    };
+    copy("one");
     world.judge();
-    assert_eq!((world.sharing(), &world.files("tank/b")["copy"]), ((0, 0), &content));
+    assert_eq!((world.sharing().0, &world.files("tank/b")["one"]), (8, &content));
+    // Who still has it open can read it for a while, but nobody keeps its blocks.
+    world.destroy("tank/a@1", false, false).unwrap();
+    copy("two");
+    world.judge();
+    world.work();
+    world.judge();
+    assert_eq!(world.sharing(), (0, 0));
+    let files = world.files("tank/b");
+    assert!(files["one"] == content && files["two"] == content);
+}
+
+/// Copies while a crash follows: what was told to the log comes back, with the references that it takes.
+fn crash_after(act: impl Fn(&World)) -> World {
+    let recorder = Recorder::new();
+    let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), 13);
+    world.create("tank/a").unwrap();
+    world.create("tank/b").unwrap();
+    world.create("tank/c").unwrap();
+    world.write("tank/a", "old", &noise(1, 300_000));
+    // The log is there with the next group.
+    world.engine.commit().unwrap();
+    world.write("tank/a", "older", b"x");
+    world.engine.commit().unwrap();
+    let (committed, frames) = (world.engine.committed(), world.engine.log_stats().frames);
+    act(&world);
+    assert_eq!(world.engine.committed(), committed, "the log alone keeps it");
+    assert!(world.engine.log_stats().frames > frames);
+    let image = recorder.images_at(recorder.len(), &mut || Fate::Kept).remove(0);
+    let world = World::open(Arc::new(image), 99).expect("the pool was made before");
+    world.judge();
+    world
+}
+
+#[test]
+fn the_log_takes_references_to_what_is_committed() {
+    let world = crash_after(|world| {
+        world.copy("tank/a", "old", "tank/b", "copy");
+        world.fs("tank/b").fsync(ROOT).unwrap();
+    });
+    assert_eq!((world.sharing().0, &world.files("tank/b")["copy"]), (3, &noise(1, 300_000)));
+    // Whether the one who had it drops it is told as well.
+    let world = crash_after(|world| {
+        world.copy("tank/a", "old", "tank/b", "copy");
+        world.fs("tank/b").fsync(ROOT).unwrap();
+        world.remove("tank/a", "old");
+        world.fs("tank/a").fsync(ROOT).unwrap();
+    });
+    assert_eq!((world.sharing().0, &world.files("tank/b")["copy"]), (0, &noise(1, 300_000)));
+}
+
+#[test]
+fn the_log_takes_references_to_what_was_never_committed() {
+    let content = noise(2, 256 << 10);
+    let told = |who: &[&str]| {
+        let who: Vec<String> = who.iter().map(|name| (*name).to_owned()).collect();
+        crash_after(move |world| {
+            world.write("tank/b", "new", &noise(2, 256 << 10));
+            world.copy("tank/b", "new", "tank/a", "copy");
+            world.copy("tank/a", "copy", "tank/c", "copy");
+            who.iter().for_each(|name| world.fs(name).fsync(ROOT).unwrap());
+        })
+    };
+    // Only one of those who share a block may have been told, be it the one who wrote it or not.
+    for (who, blocks) in [
+        (&["tank/a"][..], 0),
+        (&["tank/b"], 0),
+        (&["tank/a", "tank/c"], 2),
+        (&["tank/c", "tank/b"], 2),
+        (&["tank/b", "tank/a", "tank/c"], 2),
+    ] {
+        let world = told(who);
+        assert_eq!(world.sharing().0, blocks, "{who:?}");
+        for name in who {
+            let file = if *name == "tank/b" { "new" } else { "copy" };
+            assert!(world.files(name)[file] == content, "{who:?}: {name}");
+        }
+    }
+    // Taken, dropped and taken again before the crash.
+    let world = crash_after(|world| {
+        world.write("tank/b", "new", &noise(2, 256 << 10));
+        for _ in 0..3 {
+            world.copy("tank/b", "new", "tank/a", "copy");
+            world.fs("tank/a").fsync(ROOT).unwrap();
+            world.remove("tank/a", "copy");
+            world.fs("tank/a").fsync(ROOT).unwrap();
+            world.fs("tank/b").fsync(ROOT).unwrap();
+        }
+        world.copy("tank/b", "new", "tank/a", "copy");
+        world.copy("tank/a", "copy", "tank/a", "second");
+        world.fs("tank/a").fsync(ROOT).unwrap();
+    });
+    assert_eq!(world.sharing(), (2, 512 << 10));
+    let files = world.files("tank/a");
+    assert!(files["copy"] == content && files["second"] == content);
 }

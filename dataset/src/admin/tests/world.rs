@@ -110,12 +110,24 @@ impl World {
 
     /// Makes a file the copy of another, by sharing as far as that goes.
     pub(super) fn copy(&self, from: &str, source: &str, to: &str, target: &str) {
+        let size = self.fs(from).lookup(ROOT, source.as_bytes()).unwrap().size;
+        assert_eq!(self.try_copy(from, source, to, target), Ok(size));
+    }
+
+    /// The same; how many bytes were copied.
+    pub(super) fn try_copy(&self, from: &str, source: &str, to: &str, target: &str) -> Result<u64, Errno> {
         let (other, fs) = (self.fs(from), self.fs(to));
-        let size = other.lookup(ROOT, source.as_bytes()).unwrap().size;
-        let ino = fs.create(&Caller::default(), ROOT, target.as_bytes(), 0o644, false).unwrap().ino;
-        fs.setattr(&Caller::default(), ino, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
-        let copied = self.copy_range((from, source, 0), (to, target, 0), size);
-        assert_eq!(copied, size);
+        let source = other.lookup(ROOT, source.as_bytes())?;
+        let ino = fs.create(&Caller::default(), ROOT, target.as_bytes(), 0o644, false)?.ino;
+        fs.setattr(&Caller::default(), ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+        let mut copied = 0;
+        while copied < source.size {
+            match fs.copy_range_from(&other, source.ino, copied, ino, copied, source.size - copied)? {
+                0 => break,
+                count => copied += count,
+            }
+        }
+        Ok(copied)
     }
 
     /// Copies a range between two files that are there; returns how many bytes.

@@ -159,8 +159,8 @@ fn shift(source: Side<'_>, target: Side<'_>) -> Result<Option<u8>, Errno> {
     Ok(SCOPES.contains(&shift).then_some(shift))
 }
 
-/// The range of the source as it is now; `None` if its tree is closed, or never was open to changes: nobody would keep
-/// its blocks until the target has them.
+/// The range of the source as it is now; `None` if its tree is closed: nobody would keep its blocks until the target has
+/// them.
 fn look(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Option<Seen>, Errno> {
     let seen = source.head().read_open(|view| {
         let inode = load_inode(view, source.ino)?;

@@ -21,7 +21,7 @@ mod reading;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -77,6 +77,8 @@ pub struct Engine {
     changed: AtomicU64,
     committed: AtomicU64,
     pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
+    /// Frozen trees that somebody may take references from.
+    kept: Mutex<Vec<Weak<Head>>>,
     catalogue: OnceLock<Arc<Head>>,
     client: OnceLock<Arc<dyn SyncClient>>,
     features: OnceLock<Arc<dyn Features>>,
@@ -190,11 +192,20 @@ impl Engine {
         head
     }
 
-    /// Opens a tree that never changes: a snapshot's.
+    /// Opens a tree that never changes: a snapshot's. Nobody can take references to its blocks, see [`Engine::keep`].
     pub fn open_frozen(self: &Arc<Self>, id: u64, root: BlockPointer, level: u8) -> Arc<Head> {
         let head = Head::new(id, Arc::downgrade(self), Root::stored(root, level), false);
         head.close();
         head
+    }
+
+    /// Lets references be taken to the blocks of a frozen tree until [`Engine::close_head`] is called with its number. To be
+    /// told before it was looked whether the tree is still there.
+    pub fn keep(&self, frozen: &Arc<Head>) {
+        let mut kept = self.kept.lock();
+        kept.retain(|head| head.strong_count() > 0);
+        kept.push(Arc::downgrade(frozen));
+        frozen.reopen();
     }
 
     /// Closes a tree: who still has it cannot change it any more. What has changed since the last commit is lost, so the
@@ -203,6 +214,8 @@ impl Engine {
         if let Some(head) = self.heads.lock().remove(&id) {
             head.close();
         }
+        let kept = self.kept.lock();
+        kept.iter().filter_map(Weak::upgrade).filter(|head| head.id() == id).for_each(|head| head.close());
     }
 
     /// Runs `f` while the open transaction group stays open, and has the group committed even if nothing else changes.

@@ -108,6 +108,7 @@ impl Engine {
             changed: AtomicU64::new(uberblock.as_ref().map_or(Txg::ZERO, state_of).0),
             committed: AtomicU64::new(committed.0),
             heads: Mutex::default(),
+            kept: Mutex::default(),
             catalogue: OnceLock::new(),
             client: OnceLock::new(),
             features: OnceLock::new(),
