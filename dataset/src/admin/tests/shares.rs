@@ -379,3 +379,54 @@ fn the_log_takes_references_to_what_was_never_committed() {
     let files = world.files("tank/a");
     assert!(files["copy"] == content && files["second"] == content);
 }
+
+#[test]
+fn streams_bring_each_reference_as_a_block_of_its_own() {
+    let (here, there) = (world(14).0, World::new(15));
+    let record = 128 << 10;
+    // Near each other and of one block, but of two records.
+    here.write("tank/a", "near", &noise(3, record as usize));
+    here.engine.commit().unwrap();
+    let half = record / 2;
+    here.copy_range(("tank/a", "near", half), ("tank/a", "near", record), half);
+    here.snapshot("tank/a@1").unwrap();
+    let full = here.send("tank/a@1", None, |_| ()).unwrap();
+    there.receive("tank/r", &full, false).unwrap();
+    there.judge();
+    assert!(there.files("tank/r") == here.files("tank/a@1"));
+    // Shares what the base has, also with itself.
+    here.copy("tank/a", "file", "tank/a", "copy");
+    here.copy_range(("tank/a", "file", 0), ("tank/a", "file", 6 * record), record);
+    here.snapshot("tank/a@2").unwrap();
+    let more = here.send("tank/a@2", Some("tank/a@1"), |_| ()).unwrap();
+    there.receive("tank/r", &more, false).unwrap();
+    there.judge();
+    assert!(there.files("tank/r") == here.files("tank/a@2"));
+    // The other way round, onto trees with shared references on both sides.
+    there.copy("tank/r", "file", "tank/r", "third");
+    there.copy_range(("tank/r", "near", half), ("tank/r", "near", 3 * record - half), half);
+    there.copy_range(("tank/r", "near", half), ("tank/r", "near", 3 * record), half);
+    there.remove("tank/r", "copy");
+    there.snapshot("tank/r@3").unwrap();
+    let back = there.send("tank/r@3", Some("tank/r@2"), |_| ()).unwrap();
+    here.receive("tank/a", &back, false).unwrap();
+    here.judge();
+    assert!(here.files("tank/a") == there.files("tank/r@3"));
+    // What goes at the sender goes here, reference by reference.
+    let fs = here.fs("tank/a");
+    let near = fs.lookup(ROOT, b"near").unwrap().ino;
+    fs.write(near, 3 * record - half, &noise(8, half as usize), false).unwrap();
+    fs.write(near, half + 5000, b"in the middle", false).unwrap();
+    here.remove("tank/a", "third");
+    here.snapshot("tank/a@4").unwrap();
+    let last = here.send("tank/a@4", Some("tank/a@3"), |_| ()).unwrap();
+    there.receive("tank/r", &last, false).unwrap();
+    there.judge();
+    assert!(there.files("tank/r") == here.files("tank/a@4"));
+    for (world, name) in [(&here, "tank/a"), (&there, "tank/r")] {
+        world.destroy(name, true, false).unwrap();
+        world.work();
+        world.judge();
+        assert_eq!(world.sharing(), (0, 0));
+    }
+}
