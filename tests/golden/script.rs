@@ -2,7 +2,8 @@
 //!
 //! Data sets with each way to compress and to checksum, several copies, small and large records; every type of file; names,
 //! links and attributes of every shape; snapshots, clones, one promoted; bookmarks, holds, limits, user and received
-//! properties; a data set that is being freed, a file that has lost its name, a scrub that pauses.
+//! properties; blocks that several files share; a data set that is being freed, a file that has lost its name, a scrub that
+//! pauses. The first generation shares no blocks.
 
 use std::sync::Arc;
 
@@ -102,6 +103,7 @@ fn live(world: &World) {
     a_set_to_send(world);
     limits_and_properties(world);
     rolled_back_and_received(world);
+    shared_blocks(world);
     leave_things_unfinished(world);
 }
 
@@ -168,10 +170,42 @@ fn rolled_back_and_received(world: &World) {
     world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();
 }
 
+/// Files that share blocks, whole and in part, in one data set and between several, some of them in snapshots only.
+fn shared_blocks(world: &World) {
+    create(world, "tank/shares", &[("recordsize", "16384")]);
+    create(world, "tank/shares/below", &[]);
+    let fs = world.fs("tank/shares");
+    let source = file(&fs, ROOT, b"source", &noise(40, 100_000));
+    world.engine().commit().unwrap();
+    copy(world, ("tank/shares", "source", 0), ("tank/shares", "copy", 0), 100_000);
+    copy(world, ("tank/shares", "source", 0), ("tank/shares", "source", 131_072), 40_000);
+    copy(world, ("tank/shares", "source", 1_000), ("tank/shares/below", "part", 33_768), 60_000);
+    snapshot(world, "tank/shares@one", true);
+    fs.write(source, 20_000, &noise(41, 30_000), false).unwrap();
+    fs.unlink(ROOT, b"copy").unwrap();
+    copy(world, ("tank/shares/below", "part", 0), ("tank/thrice", "copied", 0), 90_000);
+    world.engine().commit().unwrap();
+}
+
+/// Copies a range to a file that is made if it is not there.
+fn copy(world: &World, from: (&str, &str, u64), to: (&str, &str, u64), len: u64) {
+    let (other, fs) = (world.fs(from.0), world.fs(to.0));
+    let source = made(other.lookup(ROOT, from.1.as_bytes()));
+    let target = made(fs.create(&OWNER, ROOT, to.1.as_bytes(), 0o600, false));
+    let mut done = 0;
+    while done < len {
+        match fs.copy_range_from(&other, source, from.2 + done, target, to.2 + done, len - done).unwrap() {
+            0 => break,
+            count => done += count,
+        }
+    }
+}
+
 /// A scrub that pauses, a data set whose blocks are still to be freed, and a file without a name that was open.
 fn leave_things_unfinished(world: &World) {
     create(world, "tank/gone", &[]);
     every_kind(&world.fs("tank/gone"), 100_000);
+    copy(world, ("tank/shares", "source", 0), ("tank/gone", "copy", 0), 100_000);
     snapshot(world, "tank/gone@last", false);
     world.datasets.start_scrub().unwrap();
     world.datasets.scrub_step(1 << 20).unwrap();
@@ -197,6 +231,8 @@ fn sync_and_lose_power(world: &World) {
         fs.rename(ROOT, b"log", ROOT, b"renamed in the log", RenameFlags::default()).unwrap();
         fs.fsyncdir(ROOT).unwrap();
     }
+    copy(world, ("tank/shares", "source", 0), ("tank/gzip", "copied in the log", 0), 100_000);
+    world.fs("tank/gzip").sync().unwrap();
     // This one is not made durable, and need not come back.
     file(&world.fs("tank/zstd"), ROOT, b"never synced", b"lost");
 }

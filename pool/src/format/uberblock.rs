@@ -224,6 +224,7 @@ pub(crate) mod tests {
             checksum: [9; 32],
             birth: Txg(txg),
             logical_birth: Txg(txg),
+            shared: None,
         };
         Uberblock {
             pool: Guid(77),
