@@ -79,7 +79,7 @@ fn structures(seeds: &mut Seeds) {
     seeds.add("label", "one-device", &[payload(&golden("label"))]);
     let uberblock = golden("uberblock");
     seeds.add("uberblock", "plain", &[payload(&uberblock)]);
-    for pointer in ["pointer-plain", "pointer-full"] {
+    for pointer in ["pointer-plain", "pointer-full", "pointer-shared"] {
         seeds.add("pointer", pointer, &[&[0], &golden(pointer)]);
     }
     let (gang, pieces) = (golden("gang"), 9 * 512 + 100u32);
@@ -145,6 +145,8 @@ fn row_number(of: u8) -> Option<u8> {
         kind::SCRUB => 11,
         kind::DAMAGE => 12,
         kind::PAGE => 13,
+        kind::SHARED => 14,
+        kind::SHARING => 15,
         _ => return None,
     })
 }

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use dataset::{
     catalogue::{
-        Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, Row, ScrubRow, SnapshotRow, Value,
-        Work, decode_page, encode_page,
+        Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, Row, ScrubRow, SharedRow,
+        SharingRow, SnapshotRow, Value, Work, decode_page, encode_page,
     },
     fs::{directory::Dirent, file::extent::Extent, inode::Inode, link, master, xattr::Xattr},
 };
@@ -26,6 +26,8 @@ pub(super) fn run(input: &[u8]) -> bool {
         10 => row::<Work>(body),
         11 => row::<ScrubRow>(body),
         12 => row::<DamageRow>(body),
+        14 => row::<SharedRow>(body),
+        15 => row::<SharingRow>(body),
         13 => decode_page(body).is_ok_and(|pointers| {
             comes_back(
                 decode_page(&encode_page(&pointers)).map(|again| {

@@ -25,6 +25,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use pool::{
     error::Error,
     format::{
+        codec::Malformed,
         label::BLOCK_CLONING,
         pointer::{BlockPointer, SCOPES},
     },
@@ -44,9 +45,9 @@ use crate::fs::{
     FileSystem,
     attr::kill_set_id,
     change::{Change, load_inode},
-    failure::{self, Failure},
+    failure::{self, Failure, damaged},
     inode::MIN_RECORD_SHIFT,
-    key::Ino,
+    key::{self, Ino},
     xattr,
 };
 
@@ -169,6 +170,10 @@ fn look(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Option<Seen>, Er
         let (from, to) = (source.at, source.at + len);
         let (start, end) = (from >> shift << shift, to.next_multiple_of(1 << shift));
         let pieces = record::load(view, source.ino, start, end)?;
+        if let Some(pair) = pieces.windows(2).find(|pair| pair[0].end() > pair[1].offset) {
+            let key = key::extent(source.ino, pair[1].offset);
+            return Err(damaged(key)(Malformed { what: "extent that overlaps the one before" }));
+        }
         let pieces = pieces.iter().filter_map(|piece| clip(piece, from, to));
         let pieces = pieces.map(|piece| Piece { offset: piece.offset - from + target.at, ..piece }).collect();
         Ok(Seen { txg: view.txg(), pieces })
@@ -289,7 +294,7 @@ fn shared(before: &[Piece], source: &[Piece], (from, to): (u64, u64), txg: Txg, 
         let Some(Piece { offset, len, content: Content::Part { block, start } }) = clip(piece, from, to) else {
             return None;
         };
-        let pointer = block.pointer()?;
+        let pointer = block.pointer().filter(|pointer| pointer.birth <= txg)?;
         let own = before.iter().filter_map(Piece::block).find(|own| own.same(&block));
         let block = own.cloned().unwrap_or_else(|| Block::Stored(pointer.share(txg, shift)));
         record::join(&mut after, Piece { offset, len, content: Content::Part { block, start } });
