@@ -189,8 +189,7 @@ fn files_are_copied_and_read_without_a_mount() {
     fs: cannot copy '[LAB]/none': No such file or directory
     [exit 1]
     $ fs cp text text
-    fs: one side of a copy is in a pool (DATASET:/PATH), the other on this machine
-      between data sets: fs send | fs receive, or copy out and in
+    fs: one side of a copy is in a pool (DATASET:/PATH)
     [exit 2]
     $ fs cp tank/home:/first tank/home@monday:/third
     fs: cannot copy to 'tank/home@monday': it is read-only

@@ -72,6 +72,9 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	guid	[GUID]	-
     tank	version	-	-
     tank	dedupratio	1.00x	-
+    tank	bcloneused	0B	-
+    tank	bclonesaved	0B	-
+    tank	bcloneratio	1.00x	-
     tank	free	61.4M	-
     tank	allocated	636K	-
     tank	readonly	off	default
@@ -86,6 +89,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	fragmentation	0%	-
     tank	cache_size	256M	default
     tank	dirty_limit	128M	default
+    tank	feature@block_cloning	enabled	local
     [exit 0]
     $ pool set comment=attic tank
     [exit 0]

@@ -71,6 +71,12 @@ impl World {
         self.datasets.open_dataset(&name(dataset)).expect("the model knows it").fs().clone()
     }
 
+    /// The same of a data set that cannot be read if a device has forgotten what it was told.
+    pub(crate) fn try_fs(&self, dataset: &str) -> Outcome<Arc<fs::FileSystem>> {
+        let opened = self.datasets.open_dataset(&name(dataset)).map_err(|error| format!("{dataset}: {error}"))?;
+        Ok(opened.fs().clone())
+    }
+
     /// Everything that there is.
     pub(crate) fn list(&self) -> Outcome<Vec<Listed>> {
         let request = ListRequest { depth: None, ..ListRequest::default() };

@@ -114,7 +114,8 @@ impl Life {
         let Some(new) = self.new_name() else { return Ok(None) };
         let request = CreateRequest { name: name(&new), parents: false, properties: Vec::new(), owner: (3, 4) };
         self.expect("create a data set", self.world.datasets.create(request))?;
-        let tree = crate::observe::files(&self.world.fs(&new), &new)?;
+        let fs = self.world.try_fs(&new)?;
+        let tree = crate::observe::files(&fs, &new)?;
         self.model.datasets.insert(new.clone(), Dataset { tree: Arc::new(tree), ..Dataset::default() });
         Ok(Some(format!("create {new}")))
     }

@@ -56,7 +56,7 @@ fn request(mut places: Vec<Place>, recursive: bool) -> Result<(String, Request),
     let Some(to) = places.pop().filter(|_| !places.is_empty()) else {
         return Err(Failure::usage("missing the place to copy to"));
     };
-    let one_side = || Failure::usage("a copy has a side in a pool (DATASET:/PATH)");
+    let one_side = || Failure::usage("one side of a copy is in a pool (DATASET:/PATH)");
     let mixed = || Failure::usage("what is copied is all in the pool, or all on this machine");
     match to {
         Place::Inside(Location { name: name @ (Name::Snapshot(_) | Name::Bookmark(_)), .. }) => {
