@@ -68,7 +68,7 @@ impl World {
     }
 
     pub(crate) fn fs(&self, dataset: &str) -> Arc<fs::FileSystem> {
-        self.datasets.open_dataset(&name(dataset)).expect("the model knows it").fs().clone()
+        self.try_fs(dataset).expect("the model knows it")
     }
 
     /// The same of a data set that cannot be read if a device has forgotten what it was told.
