@@ -9,7 +9,7 @@ use pool::{
         label::BLOCK_CLONING,
         pointer::{BlockPointer, Checksum},
     },
-    tree::Policy,
+    tree::{Policy, View},
     txg::{Engine, Head, Sync},
 };
 use rustix::io::Errno;
@@ -141,7 +141,8 @@ impl Datasets {
         let open = self.open_at(id, name.as_str(), root, row.level, options)?;
         self.engine().keep(&open.head);
         // Whoever destroyed it since has not met the tree that is kept.
-        if !self.read(|tx| tx.contains(snapshot_key(id)))? {
+        let is_there = |view: &View<'_>| Transaction::new(*view, 0).contains(snapshot_key(id));
+        if !self.engine().catalogue().read(is_there)? {
             self.engine().close_head(id);
         }
         Ok(open)

@@ -30,9 +30,9 @@ use pool::{
     txg::Sync,
 };
 
-use super::{deadlist::look, written::transact};
+use super::written::transact;
 use crate::{
-    admin::Result,
+    admin::{Error, Result},
     catalogue::{POOL, SHARING, SharedRow, SharingRow, Transaction, kind, shared_key},
 };
 
@@ -74,7 +74,8 @@ fn take_one(tx: &mut Transaction<'_>, block: &BlockPointer, sector: u32) -> Resu
 
 /// Gives up a reference to each of these blocks, as often as it is named, and frees those that have none left.
 pub fn give_up(sync: &mut Sync<'_>, mut blocks: Vec<BlockPointer>) -> Result<()> {
-    if !look(sync, |tx| Ok(sharing(tx)?.blocks > 0))? {
+    let shared = sync.catalogue(|view, _| Ok::<_, Error>(sharing(&Transaction::new(*view, 0))?.blocks))?;
+    if shared == 0 {
         return Ok(blocks.iter().try_for_each(|block| sync.free(block))?);
     }
     blocks.sort_unstable_by_key(|block| block.addresses[0]);
