@@ -39,6 +39,30 @@ fn large_removed_files_give_their_space_back() {
 }
 
 #[test]
+fn copies_share_their_blocks() {
+    on_a_mount(|lab, place| {
+        let content = noise(8 << 20, 5);
+        fs::write(place.join("source"), &content).unwrap();
+        lab.pool(&["sync"]);
+        sh(place, "cp --reflink=auto source copy");
+        let get = |name| lab.pool(&["get", "-H", "-p", "-o", "value", name, "tank"]).trim().to_owned();
+        lab.pool(&["sync"]);
+        assert_eq!([get("bcloneused"), get("bclonesaved")], [(8 << 20).to_string(), (8 << 20).to_string()]);
+        assert_eq!(get("feature@block_cloning"), "active");
+        assert!(fs::read(place.join("copy")).unwrap() == content);
+        // Each goes its own way.
+        let copy = OpenOptions::new().write(true).open(place.join("copy")).unwrap();
+        copy.write_all_at(b"changed", 3 << 20).unwrap();
+        fs::remove_file(place.join("source")).unwrap();
+        lab.pool(&["sync"]);
+        let mut changed = content.clone();
+        changed[3 << 20..(3 << 20) + 7].copy_from_slice(b"changed");
+        assert!(fs::read(place.join("copy")).unwrap() == changed);
+        assert_eq!(get("bclonesaved"), "0");
+    });
+}
+
+#[test]
 fn sparse_files_and_fallocate() {
     on_a_mount(|_, place| {
         let path = place.join("sparse");
