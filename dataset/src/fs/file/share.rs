@@ -43,7 +43,6 @@ use super::{
 };
 use crate::fs::{
     FileSystem,
-    attr::kill_set_id,
     change::{Change, load_inode},
     failure::{self, Failure, damaged},
     inode::MIN_RECORD_SHIFT,
@@ -278,7 +277,6 @@ fn put(
     if has_block {
         inode.record_shift = shift;
     }
-    kill_set_id(inode);
     xattr::drop_capability(change, target.ino)?;
     Ok(Some(Outcome::Shared(at - target.at)))
 }
