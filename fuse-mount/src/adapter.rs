@@ -25,6 +25,7 @@ use rustix::fs::OFlags;
 use crate::attr::{errno, kind, node_type, request_time, set_time};
 use crate::counters::Opcode;
 use crate::node::Node;
+use crate::options::MountOptions;
 use crate::server::{Entry, FOREVER, Server};
 use crate::syncer::Syncer;
 
@@ -46,13 +47,14 @@ pub(crate) struct Adapter {
     pub(crate) server: Arc<Server>,
     pub(crate) syncer: Syncer<ReplyEmpty>,
     writeback: bool,
+    pub(crate) acl: bool,
 }
 
 impl Adapter {
-    /// An adapter that lets the kernel collect writes if `writeback` is set.
-    pub(crate) fn new(server: Arc<Server>, writeback: bool) -> Adapter {
+    /// An adapter that comes to terms with the kernel as the options say.
+    pub(crate) fn new(server: Arc<Server>, options: &MountOptions) -> Adapter {
         let syncer = Syncer::of(Arc::clone(&server));
-        Adapter { server, syncer, writeback }
+        Adapter { server, syncer, writeback: options.writeback, acl: options.acl }
     }
 
     fn count(&self, opcode: Opcode) {
@@ -65,7 +67,12 @@ impl Adapter {
 }
 
 fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid() }
+    Caller { uid: request.uid(), gid: request.gid(), umask: 0 }
+}
+
+/// Who makes something new. Without access control lists the kernel has applied the umask already.
+fn maker(request: &Request, umask: u32) -> Caller {
+    Caller { umask, ..caller(request) }
 }
 
 fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
@@ -128,6 +135,9 @@ impl Filesystem for Adapter {
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
         if self.writeback {
             wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
+        }
+        if self.acl {
+            wanted |= InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         }
         let offered = config.capabilities();
         // A limit the kernel does not take is replaced by the nearest it does.
@@ -220,22 +230,22 @@ impl Filesystem for Adapter {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
         self.count(Opcode::MkNod);
         let made = node_type(mode).and_then(|file_type| {
             self.enter(parent, name, |fs, dir, name| {
-                fs.mknod(&caller(request), dir, name, file_type, mode & PERMISSIONS, rdev)
+                fs.mknod(&maker(request, umask), dir, name, file_type, mode & PERMISSIONS, rdev)
             })
         });
         reply_entry(reply, made);
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.count(Opcode::MkDir);
-        let make = |fs: &FileSystem, dir, name: &[u8]| fs.mkdir(&caller(request), dir, name, mode & PERMISSIONS);
+        let make = |fs: &FileSystem, dir, name: &[u8]| fs.mkdir(&maker(request, umask), dir, name, mode & PERMISSIONS);
         reply_entry(reply, self.enter(parent, name, make));
     }
 
@@ -420,7 +430,7 @@ impl Filesystem for Adapter {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -429,7 +439,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.count(Opcode::SetXattr);
-        reply_empty(reply, self.set_xattr(node, name.as_bytes(), value, flags));
+        reply_empty(reply, self.set_xattr(request, node, name.as_bytes(), value, flags));
     }
 
     fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -444,8 +454,7 @@ impl Filesystem for Adapter {
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.count(Opcode::RemoveXattr);
-        let ino = self.server.writable(node);
-        reply_empty(reply, ino.and_then(|ino| self.live().removexattr(ino, name.as_bytes())));
+        reply_empty(reply, self.remove_xattr(node, name.as_bytes()));
     }
 
     fn create(
@@ -454,13 +463,13 @@ impl Filesystem for Adapter {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         self.count(Opcode::Create);
         let created = self.enter(parent, name, |fs, dir, name| {
-            fs.create(&caller(request), dir, name, mode & PERMISSIONS, flags & O_EXCL != 0)
+            fs.create(&maker(request, umask), dir, name, mode & PERMISSIONS, flags & O_EXCL != 0)
         });
         match created {
             Ok(entry) => reply.created(

@@ -10,6 +10,7 @@
 //! known       the names it must forget after a change, and those it must not for the sake of mounts below
 //! node        node numbers: which snapshot, which object
 //! attr        attributes, times and errors in FUSE's words
+//! membership  which groups a program is in
 //! device      getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for everybody else
 //! mounts      the mounts that exist, whoever made them, and getting rid of dead ones
 //! options     properties as mount options           counters   requests by kind
@@ -25,7 +26,7 @@
 //! forgets its node.
 //!
 //! Not here: locks (the kernel keeps them, as for a local file system), access checks (the kernel makes them, from the
-//! modes it is given), ACLs.
+//! modes and, with `acltype=posix`, the access control lists that it is given).
 
 mod adapter;
 mod attr;
@@ -35,6 +36,7 @@ mod device;
 mod error;
 mod held;
 mod known;
+mod membership;
 mod mounts;
 mod node;
 mod operations;

@@ -4,11 +4,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use dataset::fs::{self, Caller, Errno, FileSystem, Ino, SetAttr};
-use fuser::{FileAttr, INodeNo, RenameFlags, ReplyEmpty};
+use dataset::fs::{self, Caller, Errno, FileSystem, Ino, SetAttr, acl};
+use fuser::{FileAttr, INodeNo, RenameFlags, ReplyEmpty, Request};
 
 use crate::adapter::Adapter;
 use crate::attr::{errno, file_attr};
+use crate::membership::keeps_set_group;
 use crate::node::Node;
 use crate::server::Entry;
 
@@ -24,9 +25,13 @@ const FALLOC_KEEP_SIZE: i32 = 0x01;
 const FALLOC_PUNCH_HOLE: i32 = 0x02;
 const FALLOC_ZERO_RANGE: i32 = 0x10;
 
-/// The kernel's own attributes, ACLs above all, which a mount without ACLs does not have.
-const SYSTEM_XATTRS: &[u8] = b"system.";
 const TRUSTED_XATTRS: &[u8] = b"trusted.";
+
+const SET_GROUP: u16 = 0o2000;
+
+fn is_acl(name: &[u8]) -> bool {
+    name == acl::ACCESS || name == acl::DEFAULT
+}
 
 impl Adapter {
     /// A new or newly linked file, entered where `make` is told.
@@ -108,17 +113,27 @@ impl Adapter {
     }
 
     pub(crate) fn xattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        if name.starts_with(SYSTEM_XATTRS) {
-            return Err(Errno::OPNOTSUPP);
-        }
+        self.check_acl(name)?;
         let (view, ino) = self.server.resolve(node)?.ok_or(Errno::NODATA)?;
-        view.getxattr(ino, name)
+        match view.getxattr(ino, name) {
+            // The kernel takes any other answer for a reason to refuse access.
+            Err(Errno::OPNOTSUPP) if is_acl(name) => Err(Errno::NODATA),
+            value => value,
+        }
     }
 
-    pub(crate) fn set_xattr(&self, node: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
+    pub(crate) fn set_xattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+    ) -> Result<(), Errno> {
         let ino = self.server.writable(node)?;
-        if name.starts_with(SYSTEM_XATTRS) {
-            return Err(Errno::OPNOTSUPP);
+        self.check_acl(name)?;
+        if is_acl(name) {
+            return self.live().set_acl(ino, name, value, self.loses_set_group(request, ino)?);
         }
         let how = match flags {
             XATTR_CREATE => fs::SetXattr::Create,
@@ -130,15 +145,35 @@ impl Adapter {
         self.live().setxattr(ino, name, value, how)
     }
 
-    /// The names of a file's extended attributes, each ended by a zero byte. Those that only root may read, only root is told.
+    pub(crate) fn remove_xattr(&self, node: INodeNo, name: &[u8]) -> Result<(), Errno> {
+        let ino = self.server.writable(node)?;
+        self.check_acl(name)?;
+        self.live().removexattr(ino, name)
+    }
+
+    /// Fails for an access control list if the kernel was told that there are none: it would not check it.
+    fn check_acl(&self, name: &[u8]) -> Result<(), Errno> {
+        if is_acl(name) && !self.acl { Err(Errno::OPNOTSUPP) } else { Ok(()) }
+    }
+
+    /// Whether a file loses its set-group bit when this program changes its access control list.
+    fn loses_set_group(&self, request: &Request, ino: Ino) -> Result<bool, Errno> {
+        let attr = self.live().getattr(ino)?;
+        let trusted = || request.uid() == 0 || request.gid() == attr.gid || keeps_set_group(request.pid(), attr.gid);
+        Ok(attr.mode & SET_GROUP != 0 && !trusted())
+    }
+
+    /// The names of a file's extended attributes, each ended by a zero byte. Those that only root may read, only root is
+    /// told, and access control lists only where there are any.
     pub(crate) fn xattr_names(&self, caller: Caller, node: INodeNo) -> Result<Vec<u8>, Errno> {
         let Some((view, ino)) = self.server.resolve(node)? else { return Ok(Vec::new()) };
+        let is_hidden = |name: &[u8]| {
+            (caller.uid != 0 && name.starts_with(TRUSTED_XATTRS)) || self.check_acl(name).is_err()
+        };
         let mut names = Vec::new();
-        for name in view.listxattr(ino)? {
-            if caller.uid == 0 || !name.starts_with(TRUSTED_XATTRS) {
-                names.extend_from_slice(&name);
-                names.push(0);
-            }
+        for name in view.listxattr(ino)?.iter().filter(|name| !is_hidden(name)) {
+            names.extend_from_slice(name);
+            names.push(0);
         }
         Ok(names)
     }

@@ -37,6 +37,9 @@ pub struct MountOptions {
     pub snapdir: SnapDir,
     /// Users other than the one who mounts may enter. Others than root need `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
+    /// There are POSIX access control lists, by which the kernel checks permissions. What is so when the mount is made
+    /// stays so.
+    pub acl: bool,
     /// The kernel collects small writes. Faster for them, slower for many small files, and what was collected is lost
     /// if the service dies.
     pub writeback: bool,
@@ -57,6 +60,7 @@ impl MountOptions {
             devices: true,
             snapdir: SnapDir::Hidden,
             allow_other: rustix::process::geteuid().is_root() || users_may_share(),
+            acl: false,
             writeback: false,
         }
     }

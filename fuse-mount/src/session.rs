@@ -60,6 +60,7 @@ pub struct Mount {
     notifier: Notifier,
     mountpoint: PathBuf,
     device: (u32, u32),
+    acl: bool,
     ending: Arc<Ending>,
     waiter: Mutex<Option<JoinHandle<()>>>,
 }
@@ -87,7 +88,7 @@ impl Mount {
         let server = Server::new(file_system, snapshots, options.snapdir).map_err(|errno| failed(errno.into()))?;
         let server = Arc::new(server);
         let connection = device::mount(&mountpoint, options)?;
-        let started = start(Adapter::new(Arc::clone(&server), options.writeback), connection);
+        let started = start(Adapter::new(Arc::clone(&server), options), connection);
         let (notifier, ending, waiter) = started.map_err(|cause| {
             detach_quietly(&mountpoint);
             failed(cause)
@@ -96,7 +97,8 @@ impl Mount {
             detach_quietly(&mountpoint);
             failed(errno.into())
         })?;
-        let mount = Mount { server, notifier, mountpoint, device, ending, waiter: Mutex::new(Some(waiter)) };
+        let mount =
+            Mount { server, notifier, mountpoint, device, acl: options.acl, ending, waiter: Mutex::new(Some(waiter)) };
         mount.teach_kernel();
         Ok(mount)
     }
@@ -104,6 +106,11 @@ impl Mount {
     /// Where it is mounted.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// Whether it has access control lists, as long as it lives.
+    pub fn has_acl(&self) -> bool {
+        self.acl
     }
 
     /// The requests served so far.

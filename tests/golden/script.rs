@@ -318,7 +318,7 @@ fn change(fs: &FileSystem) {
     overwrite(fs, "log", 30_000, &words(22, 500));
 }
 
-const OWNER: Caller = Caller { uid: 1000, gid: 100 };
+const OWNER: Caller = Caller { uid: 1000, gid: 100, umask: 0 };
 
 fn made(attr: Result<Attr, dataset::fs::Errno>) -> Ino {
     attr.unwrap().ino

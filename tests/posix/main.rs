@@ -6,11 +6,13 @@
 //! names        directories: renames, links, special files, names of any kind, inode numbers
 //! content      bytes and space: holes, appending, locks, direct input and output
 //! attributes   modes, owners, times, extended attributes
+//! acl          access control lists
 //! ```
 
 #[path = "../lab/mod.rs"]
 mod lab;
 
+mod acl;
 mod attributes;
 mod content;
 mod names;

@@ -14,6 +14,9 @@ const PLACE: &[&str] = &["mountpoint", "canmount"];
 /// What decides how.
 const MANNER: &[&str] = &["readonly", "atime", "relatime", "exec", "setuid", "devices", "snapdir"];
 
+/// What a mount and the kernel agree on once and for all: it takes a new mount.
+const AGREED: &[&str] = &["acltype"];
+
 impl OpenPool {
     pub(super) fn set(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
         let properties: Vec<&str> = assignments.iter().map(|given| given.name.as_str()).collect();
@@ -44,6 +47,9 @@ impl OpenPool {
             return self.change_place(dataset, mounts, change);
         }
         change()?;
+        if concerns(AGREED) && !no_mount {
+            mounts.mount_anew(dataset)?;
+        }
         if concerns(MANNER) { mounts.options_changed(dataset) } else { Ok(()) }
     }
 

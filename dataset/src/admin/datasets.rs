@@ -199,7 +199,7 @@ impl Datasets {
                 Some(mount) => mounts.insert(id, mount),
                 None => mounts.remove(&id),
             };
-            concerned |= is_temporary(before.as_ref());
+            concerned |= before.is_some();
         }
         if concerned && let Err(error) = self.reload_options_of(id) {
             tracing::warn!("data set {id} keeps the options it had: {error}");

@@ -221,12 +221,14 @@ impl Datasets {
                 dataset.limits.set(tx, room)?;
                 self.options(tx, &names, dataset.id)
             })?;
-            dataset.fs.set_options(options);
+            // What a mount and the kernel have agreed on stays so until there is a new mount.
+            let acl = if self.mount_of(dataset.id).is_some() { dataset.fs.options().acl } else { options.acl };
+            dataset.fs.set_options(Options { acl, ..options });
         }
         Ok(())
     }
 
-    /// Has one data set, if it is open, follow its properties.
+    /// Has one data set, if it is open, follow its properties when a mount of it begins or has ended.
     pub(super) fn reload_options_of(&self, id: u64) -> Result<()> {
         let names = self.names();
         let table = self.table().lock();
@@ -277,5 +279,6 @@ fn options_of(effective: &Effective) -> Options {
             _ => Durability::Standard,
         },
         sharing: false,
+        acl: text("acltype") == "posix",
     }
 }

@@ -4,7 +4,7 @@ use pool::env::Nanos;
 use rustix::io::Errno;
 
 use super::{
-    FileSystem,
+    FileSystem, acl,
     change::{Change, load_inode},
     failure::Failure,
     inode::{FileType, Inode},
@@ -101,6 +101,8 @@ pub struct Caller {
     pub uid: u32,
     /// The group.
     pub gid: u32,
+    /// The permission bits that new files do not get, unless their directory has a default access control list.
+    pub umask: u32,
 }
 
 const SUID: u16 = 0o4000;
@@ -192,6 +194,10 @@ pub(super) fn set_attributes(change: &mut Change<'_>, ino: Ino, set: &SetAttr) -
     inode.atime = set.atime.map_or(inode.atime, |time| time.at(now));
     inode.mtime = set.mtime.map_or(inode.mtime, |time| time.at(now));
     inode.ctime = set.ctime.unwrap_or(now);
+    let mode = inode.mode;
+    if set.mode.is_some() {
+        acl::follow_mode(change, ino, mode)?;
+    }
     if owner_changes || set.size.is_some() {
         xattr::drop_capability(change, ino)?;
     }

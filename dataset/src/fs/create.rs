@@ -5,6 +5,7 @@ use rustix::io::Errno;
 
 use super::{
     Caller, FileSystem, METADATA,
+    acl::Inheritance,
     attr::Attr,
     change::{Change, load_directory, load_inode},
     directory::{Dirent, NAME_MAX, check_name, probe},
@@ -36,8 +37,10 @@ impl Spec<'_> {
     }
 
     /// The inode of a new file in `dir`, whose group it gets if the directory says so.
-    pub(super) fn inode(&self, change: &Change<'_>, caller: &Caller, dir: &Inode) -> Inode {
-        let mut inode = Inode::new(self.file_type, (self.mode & 0o7777) as u16, change.txg(), change.now);
+    pub(super) fn inode(&self, change: &Change<'_>, caller: &Caller, dir: &Inode, inheritance: &Inheritance) -> Inode {
+        let umask = if self.file_type == FileType::Symlink { 0 } else { caller.umask };
+        let mode = inheritance.mode((self.mode & 0o7777) as u16, umask);
+        let mut inode = Inode::new(self.file_type, mode, change.txg(), change.now);
         (inode.uid, inode.gid) = (caller.uid, caller.gid);
         if dir.mode & SGID != 0 {
             inode.gid = dir.gid;
@@ -168,9 +171,11 @@ impl FileSystem {
                 return Err(Errno::EXIST.into());
             }
             let offset = probe.vacancy()?;
-            let mut inode = spec.inode(change, caller, &parent);
+            let inheritance = self.inheritance(&change.view, dir, spec.file_type)?;
+            let mut inode = spec.inode(change, caller, &parent, &inheritance);
             inode.parent = Link { dir, offset };
             let ino = change.add(inode)?;
+            inheritance.bequeath(change, ino, &inode)?;
             enter(change, dir, offset, name, (ino, inode.file_type))?;
             if !spec.target.is_empty() {
                 extent::put_inline(change, ino, spec.target);
@@ -188,10 +193,12 @@ impl FileSystem {
         let (ino, inode) = self.make_orphan(|| {
             self.update_tree(|change| {
                 let parent = *change.edit_directory(dir)?;
-                let mut inode = Spec::new(FileType::Regular, mode).inode(change, caller, &parent);
+                let inheritance = self.inheritance(&change.view, dir, FileType::Regular)?;
+                let mut inode = Spec::new(FileType::Regular, mode).inode(change, caller, &parent, &inheritance);
                 inode.nlink = 0;
                 inode.set(flag::LINKABLE, true);
                 let ino = change.add(inode)?;
+                inheritance.bequeath(change, ino, &inode)?;
                 change.put(key::orphan(ino), [], None);
                 Ok((ino, inode))
             })

@@ -13,7 +13,7 @@
 //! key        where everything stands              inode, master, directory, link   what stands there, and its coding
 //! change     a batch being put together           failure     how an attempt ends
 //! attr       stat and setattr                     create, remove, rename, readdir, path   names
-//! xattr      extended attributes                  orphan      unlinked files, and freeing what is left of them
+//! xattr, acl extended attributes, access lists    orphan      unlinked files, and freeing what is left of them
 //! file/      content: extents, read, write, truncate, allocate, seek, copy
 //! statfs     space                                replay      after a crash: what the intent log was told
 //! check      the judge
@@ -28,6 +28,7 @@
 //!    it. `bytes` is their sum.
 //! 4. Object numbers are below the master's `next`, and never used again.
 
+pub mod acl;
 mod attr;
 mod change;
 pub mod check;
@@ -96,6 +97,8 @@ pub struct Options {
     pub sync: Durability,
     /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
     pub sharing: bool,
+    /// Whether there are access control lists. Without them they are hidden, and nothing new gets one.
+    pub acl: bool,
 }
 
 /// When changes become durable: the property `sync`.

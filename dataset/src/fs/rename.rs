@@ -5,6 +5,7 @@ use rustix::io::Errno;
 
 use super::{
     Caller, FileSystem, METADATA,
+    acl::Inheritance,
     change::{Change, load_directory},
     create::{Spec, enter},
     directory::{Dirent, Found, Probe, check_name, probe},
@@ -136,7 +137,7 @@ impl FileSystem {
 /// Puts a whiteout where the entry of something that was moved away has been.
 fn leave_whiteout(change: &mut Change<'_>, caller: &Caller, end: &End<'_>, offset: u64) -> Result<(), Failure> {
     let parent = *change.edit_directory(end.dir)?;
-    let mut inode = Spec::new(FileType::CharDevice, 0).inode(change, caller, &parent);
+    let mut inode = Spec::new(FileType::CharDevice, 0).inode(change, caller, &parent, &Inheritance::default());
     inode.parent = Link { dir: end.dir, offset };
     let ino = change.add(inode)?;
     enter(change, end.dir, offset, end.name, (ino, FileType::CharDevice))

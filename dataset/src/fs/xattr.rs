@@ -1,7 +1,7 @@
 //! Extended attributes.
 //!
-//! They are stored as they come; what access control lists and security labels mean is the kernel's business. An
-//! attribute is found by a hash of its name; a large value is a block of its own.
+//! They are stored as they come, but for access control lists (see [`super::acl`]); what security labels mean is the kernel's
+//! business. An attribute is found by a hash of its name; a large value is a block of its own.
 
 use pool::{
     format::{
@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     FileSystem, METADATA,
+    acl::is_acl,
     change::{Change, load_inode},
     failure::{self, Failure, damaged},
     inode::flag,
@@ -28,7 +29,7 @@ pub const XATTR_VALUE_MAX: usize = 64 << 10;
 /// A longer value is a block of its own.
 const INLINE_MAX: usize = 2 << 10;
 
-const NAMESPACES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 pub(super) const CAPABILITY: &[u8] = b"security.capability";
 const WINDOW: u64 = 16;
 
@@ -105,6 +106,9 @@ fn check_name(name: &[u8]) -> Result<(), Errno> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         return Err(Errno::RANGE);
     }
+    if is_acl(name) {
+        return Ok(());
+    }
     match NAMESPACES.iter().find(|prefix| name.starts_with(prefix)) {
         None => Err(Errno::OPNOTSUPP),
         Some(prefix) if name.len() == prefix.len() => Err(Errno::INVAL),
@@ -112,12 +116,12 @@ fn check_name(name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-fn decode(entry: &Entry) -> Result<Xattr<'_>, Failure> {
+pub(super) fn decode(entry: &Entry) -> Result<Xattr<'_>, Failure> {
     Xattr::decode(entry.body()).map_err(damaged(entry.key()))
 }
 
 /// The item of the attribute called `name`, or where it would be put.
-fn find(view: &View<'_>, ino: Ino, name: &[u8]) -> Result<Result<Entry, Option<Key>>, Failure> {
+pub(super) fn find(view: &View<'_>, ino: Ino, name: &[u8]) -> Result<Result<Entry, Option<Key>>, Failure> {
     let window = window(ino, name);
     let mut free = window.start;
     for entry in view.range(window.keys()) {
@@ -139,15 +143,32 @@ fn delete(change: &mut Change<'_>, entry: &Entry) {
     }
 }
 
+/// Where an attribute is to be put, after taking away what stands there. ENOSPC if there is no place for it.
+pub(super) fn replace(change: &mut Change<'_>, ino: Ino, name: &[u8]) -> Result<Key, Failure> {
+    match find(&change.view, ino, name)? {
+        Ok(old) => {
+            delete(change, &old);
+            Ok(old.key())
+        }
+        Err(free) => Ok(free.ok_or(Errno::NOSPC)?),
+    }
+}
+
+/// Takes an attribute away, if it is there.
+pub(super) fn delete_named(change: &mut Change<'_>, ino: Ino, name: &[u8]) -> Result<bool, Failure> {
+    let found = find(&change.view, ino, name)?;
+    if let Ok(entry) = &found {
+        delete(change, entry);
+    }
+    Ok(found.is_ok())
+}
+
 /// Takes a file's capabilities away: its content or owner changes.
 pub(super) fn drop_capability(change: &mut Change<'_>, ino: Ino) -> Result<(), Failure> {
-    if !change.inode(ino)?.has(flag::CAPABILITY) {
-        return Ok(());
+    if change.inode(ino)?.has(flag::CAPABILITY) {
+        delete_named(change, ino, CAPABILITY)?;
+        change.edit(ino)?.set(flag::CAPABILITY, false);
     }
-    if let Ok(entry) = find(&change.view, ino, CAPABILITY)? {
-        delete(change, &entry);
-    }
-    change.edit(ino)?.set(flag::CAPABILITY, false);
     Ok(())
 }
 
@@ -155,6 +176,7 @@ impl FileSystem {
     /// The value of an attribute; ENODATA if there is none.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
         check_name(name)?;
+        self.check_acl_name(name)?;
         let (value, block) = self.read_tree(|view| {
             let Ok(entry) = find(view, ino, name)? else {
                 load_inode(view, ino)?;
@@ -174,10 +196,13 @@ impl FileSystem {
         bytes.get(..len).map(<[u8]>::to_vec).ok_or(Errno::IO)
     }
 
-    /// Sets an attribute.
+    /// Sets an attribute. An access control list is set as by who may keep the set-group bit.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<(), Errno> {
         self.writable()?;
         check_name(name)?;
+        if is_acl(name) {
+            return self.set_acl(ino, name, value, false);
+        }
         if value.len() > XATTR_VALUE_MAX {
             return Err(Errno::TOOBIG);
         }
@@ -190,15 +215,12 @@ impl FileSystem {
             if name == CAPABILITY {
                 inode.set(flag::CAPABILITY, true);
             }
-            let key = match find(&change.view, ino, name)? {
-                Ok(_) if how == SetXattr::Create => return Err(Errno::EXIST.into()),
-                Err(_) if how == SetXattr::Replace => return Err(Errno::NODATA.into()),
-                Ok(old) => {
-                    delete(change, &old);
-                    old.key()
-                }
-                Err(free) => free.ok_or(Errno::NOSPC)?,
-            };
+            match (find(&change.view, ino, name)?.is_ok(), how) {
+                (true, SetXattr::Create) => return Err(Errno::EXIST.into()),
+                (false, SetXattr::Replace) => return Err(Errno::NODATA.into()),
+                _ => {}
+            }
+            let key = replace(change, ino, name)?;
             if value.len() <= INLINE_MAX {
                 change.put(key, Xattr { name, value: Value::Inline(value) }.encode(), None);
             } else {
@@ -218,6 +240,7 @@ impl FileSystem {
             for entry in view.range(key::from(ino, XATTR, 0)) {
                 names.push(decode(&entry?)?.name.to_vec());
             }
+            names.retain(|name| self.check_acl_name(name).is_ok());
             Ok(names)
         })
     }
@@ -226,6 +249,7 @@ impl FileSystem {
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
         self.writable()?;
         check_name(name)?;
+        self.check_acl_name(name)?;
         self.update_tree(|change| {
             let now = change.now;
             let inode = change.edit(ino)?;
@@ -233,9 +257,7 @@ impl FileSystem {
             if name == CAPABILITY {
                 inode.set(flag::CAPABILITY, false);
             }
-            let entry = find(&change.view, ino, name)?.map_err(|_| Errno::NODATA)?;
-            delete(change, &entry);
-            Ok(())
+            if delete_named(change, ino, name)? { Ok(()) } else { Err(Errno::NODATA.into()) }
         })
     }
 }
@@ -265,6 +287,7 @@ mod tests {
     fn only_known_namespaces_are_taken() {
         assert_eq!(check_name(b"user.a"), Ok(()));
         assert_eq!(check_name(b"system.posix_acl_access"), Ok(()));
+        assert_eq!(check_name(b"system.posix_acl_more"), Err(Errno::OPNOTSUPP));
         assert_eq!(check_name(b"user."), Err(Errno::INVAL));
         assert_eq!(check_name(b"other.a"), Err(Errno::OPNOTSUPP));
         assert_eq!(check_name(&[b'u'; 256]), Err(Errno::RANGE));

@@ -79,7 +79,7 @@ pub static DATASET: &[Definition] = &[
     inherited("setuid", "SETUID", ON_OFF, "on", "Whether the set-user-id and set-group-id bits act."),
     inherited("readonly", "RDONLY", ON_OFF, "off", "Whether it refuses changes."),
     inherited("snapdir", "SNAPDIR", Syntax::Choice(&["hidden", "visible"]), "hidden", "Whether .zfs is listed."),
-    inherited("acltype", "ACLTYPE", Syntax::AclType, "off", "Which ACLs act: none yet."),
+    inherited("acltype", "ACLTYPE", Syntax::AclType, "off", "Which ACLs there are: none, or those of POSIX."),
     computed("createtxg", "CREATETXG", ALL, Syntax::Identifier, "The transaction group that created it."),
     own(
         "canmount",

@@ -292,6 +292,7 @@ mod tests {
             ("quota", "none", "0"),
             ("xattr", "sa", "on"),
             ("acltype", "noacl", "off"),
+            ("acltype", "posixacl", "posix"),
             ("mountpoint", "/srv/data/", "/srv/data"),
             ("mountpoint", "none", "none"),
             ("copies", "2", "2"),
@@ -317,7 +318,6 @@ mod tests {
             ("copies", "4"),
             ("readonly", "yes"),
             ("xattr", "off"),
-            ("acltype", "posix"),
             ("acltype", "nfsv4"),
             ("canmount", ""),
         ] {

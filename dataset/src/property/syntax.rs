@@ -15,7 +15,7 @@ pub enum Syntax {
     FailMode,
     /// `on`, for which old scripts say `sa`: extended attributes cannot be turned off yet.
     Xattr,
-    /// `off`: there are no ACLs yet.
+    /// `posix`, which is also called `posixacl`, or `off`, also `noacl`.
     AclType,
     /// A way to compress.
     Compression,
@@ -90,8 +90,9 @@ impl Syntax {
             },
             Syntax::AclType => match text {
                 "off" | "noacl" => Ok("off".to_owned()),
-                "posix" | "posixacl" | "nfsv4" => Err("is not there yet: permissions are those of the mode".to_owned()),
-                _ => Err(format!("must be {self}")),
+                "posix" | "posixacl" => Ok("posix".to_owned()),
+                "nfsv4" => Err("is not there: ACLs are those of POSIX".to_owned()),
+                _ => Err(format!("must be one of {self}")),
             },
             Syntax::Compression => parse_setting::<Compression>(text),
             Syntax::Checksum => parse_setting::<Checksum>(text),
@@ -171,7 +172,7 @@ impl fmt::Display for Syntax {
             Syntax::Choice(words) => f.write_str(&words.join(" | ")),
             Syntax::FailMode => f.write_str("wait | continue"),
             Syntax::Xattr => f.write_str("on | sa"),
-            Syntax::AclType => f.write_str("off"),
+            Syntax::AclType => f.write_str("off | posix"),
             Syntax::Compression => f.write_str(Compression::VALUES),
             Syntax::Checksum => f.write_str(Checksum::VALUES),
             Syntax::PowerOfTwo { least, most } => {

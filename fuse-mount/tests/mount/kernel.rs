@@ -128,7 +128,7 @@ fn changes_made_by_others_can_be_announced() {
     let Some(mounted) = Mounted::new() else { return };
     let path = mounted.path().join("f");
     assert!(!path.exists());
-    let attr = mounted.file_system.create(&Caller { uid: 0, gid: 0 }, ROOT, b"f", 0o644, true).unwrap();
+    let attr = mounted.file_system.create(&Caller::default(), ROOT, b"f", 0o644, true).unwrap();
     mounted.file_system.write(attr.ino, 0, b"one", false).unwrap();
     mounted.mount.entry_changed(ROOT, b"f");
     assert_eq!(fs::read(&path).unwrap(), b"one");

@@ -116,6 +116,7 @@ const OPTIONS: Options = Options {
     policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 },
     sync: dataset::fs::Durability::Standard,
     sharing: false,
+    acl: false,
 };
 
 fn new_pool() -> Pool {

@@ -204,7 +204,7 @@ impl Life {
 
     fn create(&mut self, place: &Place) -> Outcome<Option<String>> {
         let Some((dir, name)) = self.vacant(place) else { return Ok(None) };
-        let caller = Caller { uid: 1000, gid: 100 };
+        let caller = Caller { uid: 1000, gid: 100, umask: 0 };
         let attr = self.expect("create", place.fs.create(&caller, dir, &name, 0o644, true))?;
         self.put_new(place, dir, name, &attr, Vec::new())?;
         Ok(Some(format!("create {} in {dir}", attr.ino)))
@@ -212,7 +212,7 @@ impl Life {
 
     fn make_directory_or_link(&mut self, place: &Place) -> Outcome<Option<String>> {
         let Some((dir, name)) = self.vacant(place) else { return Ok(None) };
-        let caller = Caller { uid: 0, gid: 7 };
+        let caller = Caller { uid: 0, gid: 7, umask: 0 };
         if self.one_in(2) {
             let target = self.bytes(40);
             let target: Vec<u8> = target.into_iter().map(|byte| byte | 1).chain([b'x']).collect();

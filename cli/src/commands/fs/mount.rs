@@ -27,7 +27,7 @@ pub struct Arguments {
     /// Everything that canmount and mountpoint allow
     #[arg(short = 'a', conflicts_with = "name")]
     all: bool,
-    /// Options until it is unmounted: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev
+    /// Options until it is unmounted: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev, [no]acl
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Also on a directory that holds something, which the mount hides
@@ -103,6 +103,8 @@ fn temporary(option: &str) -> Result<Assignment, Failure> {
         "nosuid" | "nosetuid" => ("setuid", "off"),
         "dev" | "devices" => ("devices", "on"),
         "nodev" | "nodevices" => ("devices", "off"),
+        "acl" | "posixacl" => ("acltype", "posix"),
+        "noacl" => ("acltype", "off"),
         other => return assignment(other),
     };
     Ok(Assignment { name: name.into(), value: value.into() })

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime, SetXattr};
+use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime, SetXattr, acl};
 use rustix::fs::{Mode, OFlags};
 
 use super::{
@@ -39,7 +39,7 @@ pub(super) fn copy_in(
         fs,
         job,
         keeps_owners: uid.is_root(),
-        caller: Caller { uid: uid.as_raw(), gid: gid.as_raw() },
+        caller: Caller { uid: uid.as_raw(), gid: gid.as_raw(), umask: 0 },
         linked: HashMap::new(),
         buffer: vec![0; CHUNK],
         done: CopyRecord::default(),
@@ -247,7 +247,16 @@ impl CopyIn<'_, '_> {
         if owner.is_some_and(|owner| owner != (self.caller.uid, self.caller.gid)) {
             self.fs.setattr(&self.caller, to, &owned)?;
         }
-        for (name, value) in from.xattrs()? {
+        let xattrs = from.xattrs()?;
+        // A list that the directory has given it is not the source's.
+        for inherited in [acl::ACCESS, acl::DEFAULT].iter().filter(|list| xattrs.iter().all(|(name, _)| name != *list))
+        {
+            match self.fs.removexattr(to, inherited) {
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                removed => removed?,
+            }
+        }
+        for (name, value) in xattrs {
             match self.fs.setxattr(to, &name, &value, SetXattr::Any) {
                 // What belongs to another file system means nothing here.
                 Err(Errno::OPNOTSUPP) => {}

@@ -35,7 +35,7 @@ pub(super) fn copy_within(
             fs,
             shown: &source.shown,
             keeps_owners: uid.is_root(),
-            caller: Caller { uid: uid.as_raw(), gid: gid.as_raw() },
+            caller: Caller { uid: uid.as_raw(), gid: gid.as_raw(), umask: 0 },
             linked: HashMap::new(),
             top: None,
             done,

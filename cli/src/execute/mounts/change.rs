@@ -11,7 +11,7 @@ use std::{
 use dataset::name::DatasetName;
 use fuse_mount::Mount;
 
-use super::{Manner, Mounts};
+use super::{Active, Manner, Mounts, plan::Plan};
 use crate::failure::Failure;
 
 impl Mounts {
@@ -86,6 +86,29 @@ impl Mounts {
             own.for_each(|snapshot| mount.close_snapshot(snapshot));
             mount.snapshots_changed();
         }
+    }
+
+    /// Mounts a data set and those below it again, as far as they are mounted and have not agreed with the kernel on what
+    /// their properties say now, with all that is mounted in them. If one is in use, all stay as they are.
+    pub(crate) fn mount_anew(&self, top: &DatasetName) -> Result<(), Failure> {
+        self.drop_ended();
+        let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| mount.has_acl() != plan.options.acl);
+        let stale: Vec<PathBuf> =
+            self.plans(top)?.into_iter().filter_map(stale).map(|mount| mount.mountpoint().to_owned()).collect();
+        let concerned: Vec<DatasetName> = {
+            let table = self.table.lock();
+            let is_in = |active: &&Active| stale.iter().any(|path| active.mount.mountpoint().starts_with(path));
+            table.values().filter(is_in).map(|active| active.name.clone()).collect()
+        };
+        if concerned.is_empty() {
+            return Ok(());
+        }
+        let unmounted = self.unmount_these(&concerned, false).map_err(|failure| {
+            let why = failure.message;
+            let message = format!("property set, but it acts only when the filesystem is mounted again: {why}");
+            Failure { message, ..failure }
+        })?;
+        self.mount_all(Some(&unmounted), &Manner::default())
     }
 
     /// Has mounts of a data set and those below it follow their properties, as far as a mount can while it is in use.

@@ -60,6 +60,7 @@ impl Mounts {
         options.exec = text("exec") != "off";
         options.setuid = text("setuid") != "off";
         options.devices = text("devices") != "off";
+        options.acl = text("acltype") == "posix";
         options.snapdir = if text("snapdir") == "visible" { SnapDir::Visible } else { SnapDir::Hidden };
         Plan {
             id: listed.id,

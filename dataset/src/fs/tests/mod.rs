@@ -1,5 +1,6 @@
 //! The file system on a real engine over a device in memory.
 
+mod acl;
 mod checker;
 mod content;
 mod model;

@@ -7,7 +7,7 @@ use crate::fs::{
     key,
 };
 
-const USER: Caller = Caller { uid: 1000, gid: 100 };
+const USER: Caller = Caller { uid: 1000, gid: 100, umask: 0 };
 
 #[test]
 fn names_of_one_hash_stand_side_by_side() {
@@ -82,7 +82,7 @@ fn a_file_made_without_a_name_may_get_one() {
 fn a_set_gid_directory_hands_its_group_down() {
     let world = World::new(1);
     let fs = &world.fs;
-    let owner = Caller { uid: 1, gid: 42 };
+    let owner = Caller { uid: 1, gid: 42, umask: 0 };
     let dir = fs.mkdir(&owner, ROOT, b"d", 0o2775).unwrap();
     assert_eq!(dir.mode, 0o2775);
     let below = fs.mkdir(&USER, dir.ino, b"below", 0o755).unwrap();

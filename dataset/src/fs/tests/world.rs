@@ -58,6 +58,7 @@ fn options() -> Options {
         policy,
         sync: crate::fs::Durability::Standard,
         sharing: true,
+        acl: true,
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Both {
 impl Both {
     /// Does it to both, and compares what was answered.
     pub(super) fn apply(&mut self, op: &Op) {
-        let caller = Caller { uid: 1000, gid: 100 };
+        let caller = Caller { uid: 1000, gid: 100, umask: 0 };
         let fs = self.world.fs.clone();
         let model = &mut self.model;
         let made = |made: Result<Attr, Errno>, expected: Result<(), Errno>| match (made, expected) {
