@@ -6,6 +6,7 @@
 //! names        directories: renames, links, special files, names of any kind, inode numbers
 //! content      bytes and space: holes, appending, locks, direct input and output
 //! attributes   modes, owners, times, extended attributes
+//! xattrs       namespaces and limits of extended attributes; capabilities
 //! acl          access control lists
 //! ```
 
@@ -16,6 +17,7 @@ mod acl;
 mod attributes;
 mod content;
 mod names;
+mod xattrs;
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 
