@@ -1,8 +1,8 @@
 //! The FUSE protocol: one method a request, each of them taking the arguments apart, asking the [`Server`] or the file
 //! system, and putting the answer into the reply.
 //!
-//! What is *not* answered matters as much. `open`, `opendir` and `flush` get `ENOSYS`, which the kernel takes as "not
-//! needed, never ask again"; the same goes for `poll` and `bmap`. Locks are not offered, so that the kernel keeps them
+//! What is *not* answered matters as much. `open` (mostly), `opendir` and `flush` get `ENOSYS`, which the kernel takes as
+//! "not needed, never ask again"; the same goes for `poll` and `bmap`. Locks are not offered, so that the kernel keeps them
 //! itself. Files opened before the kernel learned this are released with a plain yes.
 
 use std::cell::RefCell;
@@ -10,15 +10,15 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use dataset::fs::{Caller, Errno, FileSystem, SetAttr};
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, Generation, INodeNo, InitFlags, IoctlFlags,
+    KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::OFlags;
 
@@ -48,13 +48,19 @@ pub(crate) struct Adapter {
     pub(crate) syncer: Syncer<ReplyEmpty>,
     writeback: bool,
     pub(crate) acl: bool,
+    /// Whether opens are answered, each file being cached or not.
+    pub(crate) opens: bool,
+    /// There as soon as the kernel and the mount have come to terms.
+    pub(crate) notifier: Arc<OnceLock<Notifier>>,
 }
 
 impl Adapter {
     /// An adapter that comes to terms with the kernel as the options say.
-    pub(crate) fn new(server: Arc<Server>, options: &MountOptions) -> Adapter {
+    pub(crate) fn new(server: Arc<Server>, options: &MountOptions) -> Result<Adapter, Errno> {
         let syncer = Syncer::of(Arc::clone(&server));
-        Adapter { server, syncer, writeback: options.writeback, acl: options.acl }
+        let opens = server.live.has_direct_files()?;
+        let MountOptions { writeback, acl, .. } = *options;
+        Ok(Adapter { server, syncer, writeback, acl, opens, notifier: Arc::default() })
     }
 
     fn count(&self, opcode: Opcode) {
@@ -132,7 +138,8 @@ impl Filesystem for Adapter {
             | InitFlags::FUSE_EXPLICIT_INVAL_DATA
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_NO_OPEN_SUPPORT
-            | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
+            | InitFlags::FUSE_NO_OPENDIR_SUPPORT
+            | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
         if self.writeback {
             wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
         }
@@ -294,9 +301,12 @@ impl Filesystem for Adapter {
         reply_entry(reply, linked);
     }
 
-    fn open(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         self.count(Opcode::Open);
-        reply.error(fuser::Errno::ENOSYS);
+        match self.opens {
+            true => reply.opened(FileHandle(0), self.open_flags(node)),
+            false => reply.error(fuser::Errno::ENOSYS),
+        }
     }
 
     fn read(
@@ -477,7 +487,7 @@ impl Filesystem for Adapter {
                 &entry.attr,
                 Generation(entry.generation),
                 FileHandle(0),
-                FopenFlags::FOPEN_KEEP_CACHE,
+                self.open_flags(entry.attr.ino),
             ),
             Err(error) => reply.error(errno(error)),
         }
@@ -495,6 +505,24 @@ impl Filesystem for Adapter {
     ) {
         self.count(Opcode::FAllocate);
         reply_empty(reply, self.allocate(node, mode, offset, length));
+    }
+
+    fn ioctl(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        cmd: u32,
+        in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        self.count(Opcode::Ioctl);
+        match self.control(node, cmd, in_data) {
+            Ok(answer) => reply.ioctl(0, &answer),
+            Err(error) => reply.error(errno(error)),
+        }
     }
 
     fn lseek(&self, _request: &Request, node: INodeNo, _fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {

@@ -58,6 +58,7 @@ opcodes! {
     FAllocate "fallocate",
     LSeek "lseek",
     CopyFileRange "copy_file_range",
+    Ioctl "ioctl",
 }
 
 /// Requests served by one mount since it was made.

@@ -10,6 +10,7 @@
 //! known       the names it must forget after a change, and those it must not for the sake of mounts below
 //! node        node numbers: which snapshot, which object
 //! attr        attributes, times and errors in FUSE's words
+//! flags       chattr's and lsattr's words for attributes
 //! membership  which groups a program is in
 //! device      getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for everybody else
 //! mounts      the mounts that exist, whoever made them, and getting rid of dead ones
@@ -22,7 +23,8 @@
 //! set otherwise (a rollback, a received stream) says so through [`Mount::begin_change`].
 //!
 //! No request is sent to open or to close a file: the first open is answered with "not implemented", which tells the
-//! kernel to stop asking. What an open file keeps alive is therefore the *node*: an unlinked file lives until the kernel
+//! kernel to stop asking. Only where some file had the attribute `direct` when the mount was made each open is answered,
+//! because that is where the kernel is told to leave such a file out of its cache. What an open file keeps alive is therefore the *node*: an unlinked file lives until the kernel
 //! forgets its node.
 //!
 //! Not here: locks (the kernel keeps them, as for a local file system), access checks (the kernel makes them, from the
@@ -34,6 +36,7 @@ mod control;
 mod counters;
 mod device;
 mod error;
+mod flags;
 mod held;
 mod known;
 mod membership;

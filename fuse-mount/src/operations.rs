@@ -4,11 +4,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use dataset::fs::{self, Caller, Errno, FileSystem, Ino, SetAttr, acl};
-use fuser::{FileAttr, INodeNo, RenameFlags, ReplyEmpty, Request};
+use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, Ino, SetAttr, acl};
+use fuser::{FileAttr, FopenFlags, INodeNo, RenameFlags, ReplyEmpty, Request};
 
 use crate::adapter::Adapter;
 use crate::attr::{errno, file_attr};
+use crate::flags::{self, Command};
 use crate::membership::keeps_set_group;
 use crate::node::Node;
 use crate::server::Entry;
@@ -176,6 +177,40 @@ impl Adapter {
             names.push(0);
         }
         Ok(names)
+    }
+
+    /// Carries out one of the commands behind `chattr` and `lsattr`.
+    pub(crate) fn control(&self, node: INodeNo, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
+        let command = Command::of(number).ok_or(Errno::NOTTY)?;
+        match command {
+            Command::GetFlags | Command::GetExtended => {
+                let (view, ino) = self.server.resolve(node)?.ok_or(Errno::NOTTY)?;
+                Ok(flags::shown(command, &view.file_attributes(ino)?))
+            }
+            Command::SetFlags | Command::SetExtended => {
+                let ino = self.server.writable(node)?;
+                self.live().set_file_attributes(ino, |attributes| flags::set(command, data, attributes))?;
+                self.forget_attributes(node);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Has the kernel ask for a file's attributes again. Of what it knows only this can be taken back while it waits for
+    /// an answer: it needs no lock for it.
+    fn forget_attributes(&self, node: INodeNo) {
+        const NO_DATA: i64 = -1;
+        if let Some(Err(error)) = self.notifier.get().map(|notifier| notifier.inval_inode(node, NO_DATA, 0)) {
+            tracing::debug!(%error, node = node.0, "the kernel goes on believing the time of the last change");
+        }
+    }
+
+    /// How the kernel is to treat a file that is opened.
+    pub(crate) fn open_flags(&self, node: INodeNo) -> FopenFlags {
+        let direct = self.opens
+            && matches!(self.server.resolve(node), Ok(Some((view, ino)))
+                if view.file_attributes(ino).is_ok_and(|attributes| attributes.has(Attribute::Direct)));
+        if direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE }
     }
 
     pub(crate) fn statfs_of(&self, node: INodeNo) -> Result<fs::StatFs, Errno> {

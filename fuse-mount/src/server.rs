@@ -5,8 +5,8 @@
 //! it stands for, refuses what may not be changed, and counts each reference it gives out.
 //!
 //! Two rules follow from the kernel's caching. A reference is noted *before* the reply leaves, because the matching
-//! `forget` may arrive at once. And nothing here calls back into the kernel: an invalidation sent from a request's
-//! handler would wait for locks that the request's own program holds.
+//! `forget` may arrive at once. And nothing here calls back into the kernel: an invalidation of names or data sent from a
+//! request's handler would wait for locks that the request's own program holds.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -87,8 +87,9 @@ impl Mount {
         let failed = |cause: io::Error| Error::Session { mountpoint: mountpoint.clone(), cause };
         let server = Server::new(file_system, snapshots, options.snapdir).map_err(|errno| failed(errno.into()))?;
         let server = Arc::new(server);
+        let adapter = Adapter::new(Arc::clone(&server), options).map_err(|errno| failed(errno.into()))?;
         let connection = device::mount(&mountpoint, options)?;
-        let started = start(Adapter::new(Arc::clone(&server), options), connection);
+        let started = start(adapter, connection);
         let (notifier, ending, waiter) = started.map_err(|cause| {
             detach_quietly(&mountpoint);
             failed(cause)
@@ -383,9 +384,12 @@ fn start(adapter: Adapter, connection: std::os::fd::OwnedFd) -> io::Result<Start
     let mut config = Config::default();
     config.n_threads = Some(threads());
     config.clone_fd = true;
+    let told = Arc::clone(&adapter.notifier);
     // The kernel itself keeps other users out unless `allow_other` was asked for.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config)?;
     let notifier = session.notifier();
+    // Nobody else sets it.
+    let _ = told.set(session.notifier());
     let ending = Arc::new(Ending::default());
     let at_end = Arc::clone(&ending);
     let waiter = thread::Builder::new().name("fuse-session".into()).spawn(move || {

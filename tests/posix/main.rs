@@ -8,6 +8,7 @@
 //! attributes   modes, owners, times, extended attributes
 //! xattrs       namespaces and limits of extended attributes; capabilities
 //! acl          access control lists
+//! flags        attributes of single files: immutable, compression and such
 //! ```
 
 #[path = "../lab/mod.rs"]
@@ -16,6 +17,7 @@ mod lab;
 mod acl;
 mod attributes;
 mod content;
+mod flags;
 mod names;
 mod xattrs;
 

@@ -69,6 +69,12 @@ pub enum FsCommand {
     Cat(cat::Arguments),
     /// Copy files in or out, without a mount
     Cp(cp::Arguments),
+    /// Set attributes of files: immutable, compression and others
+    #[command(name = "setattr")]
+    SetAttr(setattr::Arguments),
+    /// Show attributes of files
+    #[command(name = "getattr")]
+    GetAttr(getattr::Arguments),
     /// Print the version
     Version(version::Arguments),
     /// Print a completion script for a shell

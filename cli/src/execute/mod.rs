@@ -134,6 +134,12 @@ impl OpenPool {
             Request::Entries { location, directory_itself, recursive } => {
                 self.entries(&location, directory_itself, recursive, job).map(Response::Entries)
             }
+            Request::FileAttributes { location, recursive } => {
+                self.file_attributes(&location, recursive, job).map(Response::FileAttributes)
+            }
+            Request::SetFileAttributes { location, assignments, recursive } => {
+                self.set_file_attributes(&location, &assignments, recursive, job).map(done)
+            }
             Request::Read { location } => self.read_file(&location, required(stream)?, job).map(done),
             Request::CopyIn { sources, to, recursive } => {
                 self.copy_in(&sources, &to, recursive, job).map(Response::Copied)

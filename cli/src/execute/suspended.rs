@@ -35,6 +35,7 @@ fn only_reads(request: &Request) -> bool {
             | Request::List { .. }
             | Request::Holds { .. }
             | Request::Entries { .. }
+            | Request::FileAttributes { .. }
             | Request::Read { .. }
             | Request::CopyOut { .. }
             | Request::Send { .. }

@@ -283,6 +283,22 @@ pub enum Request {
         /// Everything below too.
         recursive: bool,
     },
+    /// The attributes of a file. `FileAttributes`
+    FileAttributes {
+        /// Which file.
+        location: Location,
+        /// Those of everything below too.
+        recursive: bool,
+    },
+    /// Set attributes of a file. `Done`
+    SetFileAttributes {
+        /// Which file.
+        location: Location,
+        /// What to set, as [`dataset::fs::FileAttributes::set`] takes it.
+        assignments: Vec<Assignment>,
+        /// Of everything below too.
+        recursive: bool,
+    },
     /// Write a file's content to the descriptor beside the request. `Done`
     Read {
         /// Which file.
@@ -440,6 +456,8 @@ pub enum Response {
     Received(Vec<ReceivedRecord>),
     /// Directory entries.
     Entries(Vec<EntryRecord>),
+    /// Attributes of files, each directory before what is in it.
+    FileAttributes(Vec<FileAttributesRecord>),
     /// What was copied.
     Copied(CopyRecord),
 }

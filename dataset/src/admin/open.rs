@@ -6,7 +6,7 @@ use pool::{
     block::compression::CompressionChoice,
     error::Error as PoolError,
     format::{
-        label::BLOCK_CLONING,
+        label::{BLOCK_CLONING, FILE_ATTRIBUTES},
         pointer::{BlockPointer, Checksum},
     },
     tree::{Policy, View},
@@ -245,6 +245,7 @@ impl Datasets {
         let mut options = options_of(&effective);
         options.readonly |= self.engine().read_only();
         options.sharing = feature::is_enabled(tx, BLOCK_CLONING)?;
+        options.attributes = feature::is_enabled(tx, FILE_ATTRIBUTES)?;
         Ok(options)
     }
 }
@@ -280,5 +281,6 @@ fn options_of(effective: &Effective) -> Options {
         },
         sharing: false,
         acl: text("acltype") == "posix",
+        attributes: false,
     }
 }

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, io::Write};
 
-use pool::units::Txg;
+use pool::{format::label::FILE_ATTRIBUTES, units::Txg};
 
 use super::{
     datasets::Datasets,
@@ -24,6 +24,8 @@ use crate::{
 
 /// The layout of the items in a file system's tree that streams carry: see [`crate::fs`].
 pub(super) const LAYOUT: u32 = 1;
+/// The same with files that may have attributes: of pools in which that feature is active.
+pub(super) const LAYOUT_WITH_ATTRIBUTES: u32 = 2;
 
 /// What to send.
 #[derive(Clone, Debug)]
@@ -91,8 +93,9 @@ impl Datasets {
     fn package(&self, request: &SendRequest) -> Result<Package> {
         let names = self.names();
         let root = request.snapshot.dataset().to_string();
+        let layout = if self.engine().is_active(FILE_ATTRIBUTES) { LAYOUT_WITH_ATTRIBUTES } else { LAYOUT };
         self.read(|tx| {
-            let packer = Packer { tx, names: &names, request };
+            let packer = Packer { tx, names: &names, request, layout };
             let (sources, census) = (packer.sources()?, packer.census()?);
             Ok(Package { root: root.clone(), replicate: request.replicate, census, sources })
         })
@@ -103,6 +106,7 @@ struct Packer<'a, 'v> {
     tx: &'a Transaction<'v>,
     names: &'a Names,
     request: &'a SendRequest,
+    layout: u32,
 }
 
 impl Packer<'_, '_> {
@@ -281,7 +285,7 @@ impl Packer<'_, '_> {
             guid: row.guid,
             createtxg: row.createtxg,
             creation: row.creation,
-            layout: LAYOUT,
+            layout: self.layout,
             base,
             clone,
             properties,

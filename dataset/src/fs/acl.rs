@@ -283,6 +283,7 @@ impl FileSystem {
         self.admit(METADATA + value.len() as u64)?;
         self.update_tree(|change| {
             let inode = change.inode(ino)?;
+            inode.check_free()?;
             match inode.file_type {
                 FileType::Symlink => return Err(Errno::OPNOTSUPP.into()),
                 FileType::Directory => {}

@@ -7,6 +7,7 @@ use super::{
     FileSystem, acl,
     change::{Change, load_inode},
     failure::Failure,
+    file::effective_shift,
     inode::{FileType, Inode},
     key::Ino,
     xattr,
@@ -136,7 +137,7 @@ impl FileSystem {
             rdev: inode.rdev,
             size: inode.size,
             blocks: inode.bytes.div_ceil(512),
-            block_size: if inode.record_shift == 0 { self.options().recordsize } else { 1 << inode.record_shift },
+            block_size: 1 << effective_shift(inode, &self.options()),
             atime: inode.atime,
             mtime: inode.mtime,
             ctime: inode.ctime,
@@ -174,12 +175,26 @@ fn check_set_id(inode: &Inode, caller: &Caller) -> Result<(), Errno> {
     if inode.is_dir() || inode.mode & (SUID | SGID) == 0 || is_trusted { Ok(()) } else { Err(Errno::PERM) }
 }
 
+/// EPERM if the file is not to be changed like this. Setting its times to now is what growing would do anyway.
+fn check_settable(inode: &Inode, set: &SetAttr) -> Result<(), Errno> {
+    let chosen = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
+    let changes = set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || set.size.is_some();
+    if changes || chosen(set.atime) || chosen(set.mtime) {
+        inode.check_free()
+    } else if set.atime.is_some() || set.mtime.is_some() || set.is_empty() {
+        inode.check_mutable()
+    } else {
+        Ok(())
+    }
+}
+
 /// Sets everything but the length.
 pub(super) fn set_attributes(change: &mut Change<'_>, ino: Ino, set: &SetAttr) -> Result<(), Failure> {
     let now = change.now;
     // Directories are not run: theirs stay.
     let owner_changes = (set.uid.is_some() || set.gid.is_some() || set.is_empty()) && !change.edit(ino)?.is_dir();
     let inode = change.edit(ino)?;
+    check_settable(inode, set)?;
     if owner_changes || (set.kill_suid && set.size.is_some()) {
         kill_set_id(inode);
     }

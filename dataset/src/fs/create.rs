@@ -7,6 +7,7 @@ use super::{
     Caller, FileSystem, METADATA,
     acl::Inheritance,
     attr::Attr,
+    attributes,
     change::{Change, load_directory, load_inode},
     directory::{Dirent, NAME_MAX, check_name, probe},
     failure::Failure,
@@ -48,6 +49,7 @@ impl Spec<'_> {
         }
         inode.rdev = self.rdev;
         inode.project = dir.project;
+        attributes::inherit(&mut inode, dir);
         inode.size = self.target.len() as u64;
         inode.bytes = inode.size;
         inode
@@ -170,6 +172,7 @@ impl FileSystem {
             if probe.found.is_some() {
                 return Err(Errno::EXIST.into());
             }
+            parent.check_mutable()?;
             let offset = probe.vacancy()?;
             let inheritance = self.inheritance(&change.view, dir, spec.file_type)?;
             let mut inode = spec.inode(change, caller, &parent, &inheritance);
@@ -193,6 +196,7 @@ impl FileSystem {
         let (ino, inode) = self.make_orphan(|| {
             self.update_tree(|change| {
                 let parent = *change.edit_directory(dir)?;
+                parent.check_mutable()?;
                 let inheritance = self.inheritance(&change.view, dir, FileType::Regular)?;
                 let mut inode = Spec::new(FileType::Regular, mode).inode(change, caller, &parent, &inheritance);
                 inode.nlink = 0;
@@ -219,6 +223,7 @@ impl FileSystem {
             if inode.nlink == 0 && !inode.has(flag::LINKABLE) {
                 return Err(Errno::NOENT.into());
             }
+            inode.check_free()?;
             if inode.nlink >= LINK_MAX {
                 return Err(Errno::MLINK.into());
             }
@@ -226,6 +231,7 @@ impl FileSystem {
             if probe.found.is_some() {
                 return Err(Errno::EXIST.into());
             }
+            change.inode(dir)?.check_mutable()?;
             let offset = probe.vacancy()?;
             enter(change, dir, offset, name, (ino, inode.file_type))?;
             link::add(change, ino, Link { dir, offset })?;

@@ -8,7 +8,7 @@ use pool::{
     units::Txg,
 };
 
-use super::key::Ino;
+use super::{attributes::Own, key::Ino};
 
 const VERSION: u8 = 1;
 
@@ -20,8 +20,24 @@ pub mod flag {
     pub const TRUNCATING: u64 = 2;
     /// Has the extended attribute `security.capability`, which a write removes.
     pub const CAPABILITY: u64 = 4;
+    /// Nobody may change it: see [`crate::fs::Attribute::Immutable`], and so the next ones.
+    pub const IMMUTABLE: u64 = 8;
+    /// It may only grow.
+    pub const APPEND: u64 = 16;
+    /// Backups leave it out.
+    pub const NODUMP: u64 = 32;
+    /// Its access time stays.
+    pub const NOATIME: u64 = 64;
+    /// Its content goes past the caches.
+    pub const DIRECT: u64 = 128;
+    /// How it is compressed stands behind the other fields.
+    pub(in crate::fs) const COMPRESSION: u64 = 256;
+    /// Its record size stands behind the other fields.
+    pub(in crate::fs) const RECORD_SIZE: u64 = 512;
     /// All that are known.
-    pub(super) const ALL: u64 = 7;
+    pub(super) const ALL: u64 = 1023;
+    /// Those that say what stands behind the other fields: only there while the inode is coded.
+    pub(super) const CODED: u64 = COMPRESSION | RECORD_SIZE;
 }
 
 /// What kind of file an inode is.
@@ -137,6 +153,8 @@ pub struct Inode {
     pub crtime: Nanos,
     /// Its first name.
     pub parent: Link,
+    /// What it has of its own in the place of the data set's properties.
+    pub own: Own,
 }
 
 /// The smallest record size, as a power of two.
@@ -167,6 +185,7 @@ impl Inode {
             ctime: now,
             crtime: now,
             parent: Link::NONE,
+            own: Own::default(),
         }
     }
 
@@ -190,7 +209,7 @@ impl Inode {
         let mut out = Vec::with_capacity(96);
         out.put_u8(VERSION);
         out.put_u16(self.mode | u16::from(self.file_type.code()) << 12);
-        out.put_varint(self.flags);
+        out.put_varint(self.flags | self.own.flags());
         out.put_varint(u64::from(self.nlink));
         out.put_varint(u64::from(self.uid));
         out.put_varint(u64::from(self.gid));
@@ -204,6 +223,7 @@ impl Inode {
             out.put_u64(time as u64);
         }
         self.parent.encode(&mut out);
+        self.own.encode(&mut out);
         out
     }
 
@@ -215,7 +235,7 @@ impl Inode {
             return malformed("inode's version");
         }
         let mode = reader.u16(WHAT)?;
-        let inode = Inode {
+        let mut inode = Inode {
             file_type: FileType::from_code((mode >> 12) as u8)?,
             mode: mode & 0o7777,
             flags: reader.varint(WHAT)?,
@@ -233,12 +253,15 @@ impl Inode {
             ctime: reader.u64(WHAT)? as i64,
             crtime: reader.u64(WHAT)? as i64,
             parent: Link::decode(&mut reader)?,
+            own: Own::default(),
         };
+        inode.own = Own::decode(inode.flags, &mut reader)?;
         reader.finish(WHAT)?;
         let shift_is_good = matches!(inode.record_shift, 0 | MIN_RECORD_SHIFT..=MAX_RECORD_SHIFT);
         if inode.flags & !flag::ALL != 0 || inode.size > MAX_SIZE || inode.bytes > MAX_SIZE || !shift_is_good {
             return malformed("inode's fields");
         }
+        inode.flags &= !flag::CODED;
         Ok(inode)
     }
 }
@@ -246,14 +269,17 @@ impl Inode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pool::block::compression::CompressionChoice;
     use proptest::prelude::*;
 
     fn any_inode() -> impl Strategy<Value = Inode> {
         let code = prop::sample::select(vec![1u8, 2, 4, 6, 8, 10, 12]);
         let ids = any::<[u32; 5]>();
         let sizes = (0..=MAX_SIZE, 0..=MAX_SIZE);
-        (code, 0u16..0o10000, 0u64..8, ids, sizes, 12u8..=24, any::<[i64; 4]>(), any::<[u64; 3]>()).prop_map(
-            |(code, mode, flags, ids, (size, bytes), record_shift, times, [generation, dir, offset])| Inode {
+        let own = (prop::option::of(prop::sample::select(vec!["off", "zstd-19"])), prop::option::of(12u8..=24));
+        let coded = (0u64..256, own);
+        (code, 0u16..0o10000, coded, ids, sizes, 12u8..=24, any::<[i64; 4]>(), any::<[u64; 3]>()).prop_map(
+            |(code, mode, (flags, own), ids, (size, bytes), record_shift, times, [generation, dir, offset])| Inode {
                 file_type: FileType::from_code(code).unwrap(),
                 mode,
                 flags,
@@ -271,6 +297,7 @@ mod tests {
                 ctime: times[2],
                 crtime: times[3],
                 parent: Link { dir, offset },
+                own: Own { compression: own.0.and_then(CompressionChoice::parse), record_shift: own.1 },
             },
         )
     }
@@ -279,6 +306,13 @@ mod tests {
         #[test]
         fn an_inode_round_trips(inode in any_inode()) {
             prop_assert_eq!(Inode::decode(&inode.encode()), Ok(inode));
+        }
+
+        #[test]
+        fn garbage_behind_an_inode_never_panics(inode in any_inode(), more: Vec<u8>) {
+            let mut body = inode.encode();
+            body.extend(&more);
+            prop_assert_eq!(Inode::decode(&body).is_ok(), more.is_empty());
         }
 
         #[test]

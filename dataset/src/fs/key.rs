@@ -31,6 +31,8 @@ pub const EXTENT: u8 = 0x50;
 pub const ORPHAN: u8 = 0x60;
 /// An inode with data beyond its end that still has to be freed.
 pub const TRUNCATE: u8 = 0x61;
+/// The note that some file has, or had, the attribute `direct`.
+pub const DIRECT: u8 = 0x62;
 
 /// The master item.
 pub const fn master() -> Key {
@@ -60,6 +62,11 @@ pub const fn orphan(ino: Ino) -> Key {
 /// The note that a file is being truncated.
 pub const fn truncate(ino: Ino) -> Key {
     Key::new(DATASET, TRUNCATE, ino)
+}
+
+/// The note that some file goes past the caches.
+pub const fn direct() -> Key {
+    Key::new(DATASET, DIRECT, 0)
 }
 
 /// The keys of one kind of an object, from `start` up to `end`, not included.

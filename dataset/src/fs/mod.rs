@@ -14,6 +14,7 @@
 //! change     a batch being put together           failure     how an attempt ends
 //! attr       stat and setattr                     create, remove, rename, readdir, path   names
 //! xattr, acl extended attributes, access lists    orphan      unlinked files, and freeing what is left of them
+//! attributes immutable, compression and such of single files
 //! file/      content: extents, read, write, truncate, allocate, seek, copy
 //! statfs     space                                replay      after a crash: what the intent log was told
 //! check      the judge
@@ -30,6 +31,7 @@
 
 pub mod acl;
 mod attr;
+mod attributes;
 mod change;
 pub mod check;
 mod create;
@@ -67,6 +69,7 @@ use pool::{
 pub use rustix::io::Errno;
 
 pub use attr::{Attr, Caller, SetAttr, SetTime};
+pub use attributes::{Attribute, FileAttributes, Own};
 pub use file::{FallocateFlags, Whence};
 pub use inode::FileType;
 pub use key::{Ino, ROOT};
@@ -95,10 +98,12 @@ pub struct Options {
     pub policy: Policy,
     /// When changes become durable.
     pub sync: Durability,
-    /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
-    pub sharing: bool,
+    /// Whether files may get attributes of their own: the pool's feature `file_attributes` is enabled.
+    pub attributes: bool,
     /// Whether there are access control lists. Without them they are hidden, and nothing new gets one.
     pub acl: bool,
+    /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
+    pub sharing: bool,
 }
 
 /// When changes become durable: the property `sync`.

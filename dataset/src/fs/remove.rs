@@ -66,9 +66,12 @@ impl FileSystem {
         self.writable()?;
         check_name(name)?;
         let fate = self.update_tree(|change| {
-            change.edit_directory(dir)?;
+            let parent = *change.edit_directory(dir)?;
             let found = probe(&change.view, self.seed(), dir, name)?.found.ok_or(Errno::NOENT)?;
-            allowed(&found, change.inode(found.ino)?.size)?;
+            let removed = change.inode(found.ino)?;
+            parent.check_free()?;
+            removed.check_free()?;
+            allowed(&found, removed.size)?;
             change.delete(key::dirent(dir, found.offset));
             leave(change, dir, &found)?;
             self.drop_link(change, &found, Link { dir, offset: found.offset })

@@ -88,8 +88,11 @@ impl FileSystem {
                 None if flags.exchange => Err(Errno::NOENT.into()),
                 Some(_) if flags.noreplace => Err(Errno::EXIST.into()),
                 Some(other) if other.ino == moved.ino => Ok(Fate::Settled),
-                Some(other) if flags.exchange => exchange(change, &source, &moved, &target, &other),
                 other => {
+                    check_free(change, (dir, &moved), (new_dir, other.as_ref()))?;
+                    if let Some(other) = other.filter(|_| flags.exchange) {
+                        return exchange(change, &source, &moved, &target, &other);
+                    }
                     let fate = self.replace(change, &source, &moved, &target, other)?;
                     if let Some(caller) = &flags.whiteout {
                         leave_whiteout(change, caller, &source, moved.offset)?;
@@ -141,6 +144,20 @@ fn leave_whiteout(change: &mut Change<'_>, caller: &Caller, end: &End<'_>, offse
     inode.parent = Link { dir: end.dir, offset };
     let ino = change.add(inode)?;
     enter(change, end.dir, offset, end.name, (ino, FileType::CharDevice))
+}
+
+/// EPERM if one of the names may not be given up, or the new one not be made.
+fn check_free(change: &Change<'_>, from: (Ino, &Found), to: (Ino, Option<&Found>)) -> Result<(), Failure> {
+    change.inode(from.0)?.check_free()?;
+    change.inode(from.1.ino)?.check_free()?;
+    let dir = change.inode(to.0)?;
+    match to.1 {
+        Some(replaced) => {
+            dir.check_free()?;
+            Ok(change.inode(replaced.ino)?.check_free()?)
+        }
+        None => Ok(dir.check_mutable()?),
+    }
 }
 
 fn check_replaceable(change: &Change<'_>, moved: &Found, replaced: &Found) -> Result<(), Failure> {

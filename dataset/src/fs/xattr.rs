@@ -211,6 +211,7 @@ impl FileSystem {
         self.update_tree(|change| {
             let now = change.now;
             let inode = change.edit(ino)?;
+            inode.check_free()?;
             inode.ctime = now;
             if name == CAPABILITY {
                 inode.set(flag::CAPABILITY, true);
@@ -253,6 +254,7 @@ impl FileSystem {
         self.update_tree(|change| {
             let now = change.now;
             let inode = change.edit(ino)?;
+            inode.check_free()?;
             inode.ctime = now;
             if name == CAPABILITY {
                 inode.set(flag::CAPABILITY, false);

@@ -117,6 +117,7 @@ const OPTIONS: Options = Options {
     sync: dataset::fs::Durability::Standard,
     sharing: false,
     acl: false,
+    attributes: true,
 };
 
 fn new_pool() -> Pool {

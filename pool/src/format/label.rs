@@ -60,11 +60,14 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING];
+pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, FILE_ATTRIBUTES];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
 pub const BLOCK_CLONING: &str = "block_cloning";
+
+/// The feature of pools in which files have attributes of their own. Who does not know it cannot read such an inode.
+pub const FILE_ATTRIBUTES: &str = "file_attributes";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;

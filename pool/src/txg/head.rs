@@ -336,6 +336,14 @@ impl Head {
         }
     }
 
+    /// As [`Head::bytes_at`], without keeping what is read in the cache.
+    pub fn bytes_past_cache(&self, key: Key, block: &Block) -> Result<Arc<Vec<u8>>> {
+        match block {
+            Block::Stored(pointer) => self.engine().read_item_once(self.id, key, pointer),
+            Block::Pending(_) => self.bytes(block),
+        }
+    }
+
     /// Keeps everybody from changing the tree until the guard is dropped; whoever tries waits. What was changed before
     /// belongs to the open transaction group at the latest.
     pub fn exclude_changes(&self) -> Quiet<'_> {

@@ -7,7 +7,9 @@ pub mod cp;
 pub mod create;
 pub mod destroy;
 pub mod diff;
+mod files;
 pub mod get;
+pub mod getattr;
 pub mod hold;
 pub mod holds;
 pub mod inherit;
@@ -22,6 +24,7 @@ pub mod rollback;
 mod select;
 pub mod send;
 pub mod set;
+pub mod setattr;
 pub mod snapshot;
 pub mod unmount;
 
@@ -56,6 +59,8 @@ pub fn run(subcommand: &FsCommand, command: clap::Command, context: &mut Context
         FsCommand::Ls(arguments) => ls::run(arguments, context),
         FsCommand::Cat(arguments) => cat::run(arguments, context),
         FsCommand::Cp(arguments) => cp::run(arguments, context),
+        FsCommand::SetAttr(arguments) => setattr::run(arguments, context),
+        FsCommand::GetAttr(arguments) => getattr::run(arguments, context),
         FsCommand::Version(arguments) => version::run(arguments, context),
         FsCommand::Completions(arguments) => completions::run(arguments, command, context),
         FsCommand::Man(arguments) => manual::run(arguments, command, context),

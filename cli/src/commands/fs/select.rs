@@ -3,13 +3,15 @@
 //! As in ZFS: without a name everything; with a name that alone, or with what is below it under `-r` and `-d`. Asking a
 //! file system for nothing but snapshots or bookmarks means its own.
 
+use std::path::Path;
+
 use dataset::name::Name;
 use dataset::property::Kinds;
 
 use crate::args::common::{Recursion, name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::protocol::{DatasetRecord, Request, Response};
+use crate::protocol::{DatasetRecord, MountRecord, Request, Response};
 
 /// A choice of data sets.
 pub(super) struct Selection<'a> {
@@ -102,6 +104,12 @@ fn resolve(text: &str, known: &[String], context: &mut Context<'_>) -> Result<Na
 
 fn mounted_at(path: &str, known: &[String], context: &mut Context<'_>) -> Result<Name, Failure> {
     let real = std::fs::canonicalize(path).map_err(|error| Failure::cannot("open", path, error))?;
+    let nearest = mount_above(&real, known, context).map(|mount| mount.dataset.into());
+    nearest.ok_or_else(|| Failure::cannot("open", path, "no file system of a pool is mounted there"))
+}
+
+/// The mount in which an absolute path without symbolic links lies.
+pub(super) fn mount_above(real: &Path, known: &[String], context: &mut Context<'_>) -> Option<MountRecord> {
     let mut mounts = Vec::new();
     for pool in known {
         if let Ok(Response::Mounts(found)) = context.call(pool, Request::Mounts) {
@@ -109,10 +117,7 @@ fn mounted_at(path: &str, known: &[String], context: &mut Context<'_>) -> Result
         }
     }
     let above = mounts.into_iter().filter(|mount| real.starts_with(mount.mountpoint.as_os_str()));
-    let nearest = above.max_by_key(|mount| mount.mountpoint.0.len());
-    nearest
-        .map(|mount| mount.dataset.into())
-        .ok_or_else(|| Failure::cannot("open", path, "no file system of a pool is mounted there"))
+    above.max_by_key(|mount| mount.mountpoint.0.len())
 }
 
 /// Data sets by name with those below them after them, each followed by its snapshots by age and its bookmarks. What was

@@ -51,7 +51,7 @@ pub(super) fn entries(
 }
 
 /// The entries of one directory by name, `.` and `..` left out.
-fn directory(fs: &FileSystem, dir: Ino, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
+pub(super) fn directory(fs: &FileSystem, dir: Ino, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
     let mut found = Vec::new();
     fs.readdir_plus(dir, 0, &mut |entry, attr| {
         if entry.name != b"." && entry.name != b".." {

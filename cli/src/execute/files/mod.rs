@@ -7,9 +7,11 @@
 //! resolve    a path to an inode        list       entries as records
 //! host       this machine's files: attributes, holes, special files, extended attributes
 //! copy_in    host to data set          copy_out   data set to host          copy_within   within a pool
+//! attributes immutable, compression and such of single files
 //! requests   locations to file systems
 //! ```
 
+mod attributes;
 mod copy_in;
 mod copy_out;
 mod copy_within;

@@ -8,6 +8,7 @@ use dataset::{
 };
 
 use super::{
+    attributes,
     copy_in::copy_in,
     copy_out::{Source, copy_out},
     copy_within::copy_within,
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     execute::{job::Job, open_pool::OpenPool, refusal::OrRefused},
     failure::Failure,
-    protocol::{CopyRecord, EntryRecord, Location, PathBytes, Stream},
+    protocol::{Assignment, CopyRecord, EntryRecord, FileAttributesRecord, Location, PathBytes, Stream},
 };
 
 impl OpenPool {
@@ -104,6 +105,37 @@ impl OpenPool {
 
     fn open_sources<'a>(&self, sources: &'a [Location]) -> Result<Vec<Opened<'a>>, Failure> {
         sources.iter().map(|source| Ok((self.files(&source.name)?, source))).collect()
+    }
+
+    pub(in crate::execute) fn file_attributes(
+        &self,
+        location: &Location,
+        recursive: bool,
+        job: &mut Job<'_>,
+    ) -> Result<Vec<FileAttributesRecord>, Failure> {
+        let fs = self.files(&location.name)?;
+        attributes::get(&fs, &location.path.0, &shown(location), recursive, job)
+    }
+
+    pub(in crate::execute) fn set_file_attributes(
+        &self,
+        location: &Location,
+        assignments: &[Assignment],
+        recursive: bool,
+        job: &mut Job<'_>,
+    ) -> Result<(), Failure> {
+        const ACTION: &str = "set attributes of";
+        let Name::Dataset(name) = &location.name else {
+            return Err(Failure::cannot(ACTION, shown(location), "a snapshot never changes"));
+        };
+        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
+        let mount = self.mounts.as_ref().and_then(|mounts| mounts.mount_of(dataset.id()));
+        let mut changed = |ino| mount.iter().for_each(|mount| mount.object_changed(ino));
+        let (fs, path) = (dataset.fs(), &location.path.0);
+        let set = attributes::set(fs, path, &shown(location), assignments, recursive, job, &mut changed);
+        // What was set is set, whether all of it was or not.
+        self.engine().commit().or_refused(ACTION, shown(location))?;
+        set
     }
 
     pub(in crate::execute) fn copy_out(

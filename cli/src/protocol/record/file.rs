@@ -10,6 +10,8 @@ use std::{
 use dataset::name::Name;
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::Assignment;
+
 /// A path, or a file's name: any bytes but NUL.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PathBytes(pub Vec<u8>);
@@ -145,4 +147,13 @@ pub struct CopyRecord {
     pub directories: u64,
     /// Bytes of content.
     pub bytes: u64,
+}
+
+/// A file's attributes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileAttributesRecord {
+    /// Its path below what was asked for; empty for that itself.
+    pub path: PathBytes,
+    /// All of them, with their values.
+    pub values: Vec<Assignment>,
 }

@@ -3,15 +3,19 @@
 //! A judgement reads the catalogue and changes nothing. It is made when a stream begins, so that one that does not fit is
 //! refused early, and again at its end in the transaction that lands it: that one counts.
 
-use pool::{format::pointer::BlockPointer, units::Guid};
+use pool::{
+    format::{label::FILE_ATTRIBUTES, pointer::BlockPointer},
+    units::Guid,
+};
 
 use crate::{
     admin::{
         datasets::Datasets,
         destroy,
         error::{Error, Result},
+        feature,
         resolve::{self, Names},
-        send::LAYOUT,
+        send::{LAYOUT, LAYOUT_WITH_ATTRIBUTES},
     },
     catalogue::{DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, snapshot_key},
     lineage::{arrival, branch, dataset, snapshot},
@@ -90,10 +94,20 @@ impl Judge {
     }
 
     pub(super) fn plan(&self, tx: &Transaction<'_>) -> Result<Plan> {
-        if self.begin.layout != LAYOUT {
-            let problem =
-                format!("its files are laid out by version {}, and this is version {LAYOUT}", self.begin.layout);
-            return self.refuse(problem, "use a newer program");
+        match self.begin.layout {
+            LAYOUT => {}
+            LAYOUT_WITH_ATTRIBUTES if feature::is_enabled(tx, FILE_ATTRIBUTES)? => {}
+            LAYOUT_WITH_ATTRIBUTES => {
+                let problem =
+                    format!("its files may have attributes, and this pool's feature {FILE_ATTRIBUTES} is disabled");
+                return self.refuse(problem, "enable it: pool set feature@file_attributes=enabled POOL");
+            }
+            other => {
+                let newest = LAYOUT_WITH_ATTRIBUTES;
+                let problem =
+                    format!("its files are laid out by version {other}, and this program knows up to {newest}");
+                return self.refuse(problem, "use a newer program");
+            }
         }
         let found = self.names.find(tx, &self.name.dataset())?;
         if let Some(target) = found

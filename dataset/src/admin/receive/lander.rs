@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use pool::{env::Nanos, error::Error as PoolError};
+use pool::{env::Nanos, error::Error as PoolError, format::label::FILE_ATTRIBUTES};
 
 use super::{
     Arrived, ArrivedSnapshot, Naming, ReceiveRequest,
@@ -17,6 +17,7 @@ use crate::{
         destroy::DestroyRequest,
         error::{Error, Result},
         limits, property,
+        send::LAYOUT_WITH_ATTRIBUTES,
     },
     catalogue::Transaction,
     lineage::arrival,
@@ -76,6 +77,9 @@ impl Landing for Lander<'_> {
         })?;
         drop(quiet);
         let Some(hidden) = hidden else { return Ok(None) };
+        if begin.layout == LAYOUT_WITH_ATTRIBUTES {
+            engine.activate(FILE_ATTRIBUTES)?;
+        }
         self.current = Some(Current { hidden, snapshot, started: self.datasets.now() });
         let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
         let copies = self.copies()?;

@@ -29,7 +29,7 @@ use super::{
     directory::{self, Dirent},
     file::extent::{Extent, INLINE_MAX},
     inode::{FileType, Inode, Link, flag},
-    key::{DATASET, DIRENT, EXTENT, INODE, Ino, MASTER, ORPHAN, PARENT, TRUNCATE, Window, XATTR},
+    key::{DATASET, DIRECT, DIRENT, EXTENT, INODE, Ino, MASTER, ORPHAN, PARENT, TRUNCATE, Window, XATTR},
     link,
     master::Master,
     xattr::{self, Value, Xattr},
@@ -147,6 +147,7 @@ impl Checker {
                 self.truncating.insert(key.offset);
                 Ok(())
             }
+            (DATASET, DIRECT) if key.offset == 0 => Ok(()),
             (1.., INODE) if key.offset == 0 => self.inode(key.object, body),
             (1.., PARENT) => self.parent(key, body),
             (1.., XATTR) => self.xattr(key, body, block),

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::write::{Input, Outcome, Part, effective_shift, load_content, need, plan};
 use crate::fs::{
     FileSystem, Options,
+    change::load_inode,
     failure::{Failure, errno},
     inode::MAX_SIZE,
     key::{self, EXTENT, Ino},
@@ -77,7 +78,8 @@ impl FileSystem {
 
     /// Makes `from..end` a hole, in bounded steps: records that hold nothing cost nothing.
     fn punch(&self, ino: Ino, from: u64, end: u64) -> Result<(), Errno> {
-        let options = self.options();
+        let inode = self.read_tree(|view| load_inode(view, ino))?;
+        let options = self.options().of(&inode);
         let mut at = Some(from);
         while let Some(from) = at {
             at = self.punch_step(ino, from, end, options)?;
@@ -89,6 +91,7 @@ impl FileSystem {
     fn punch_step(&self, ino: Ino, from: u64, end: u64, options: Options) -> Result<Option<u64>, Errno> {
         let (outcome, next) = self.update_content(ino, |change, fetched| {
             let inode = load_content(change, ino)?;
+            inode.check_free()?;
             let shift = effective_shift(&inode, &options);
             let (mut plans, mut at) = (Vec::new(), Some(from));
             while plans.len() < STEP_RECORDS {

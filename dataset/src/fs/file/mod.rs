@@ -49,6 +49,7 @@ use super::{
 
 pub use allocate::FallocateFlags;
 pub use seek::Whence;
+pub(super) use write::effective_shift;
 
 const LOCKS: u64 = 1024;
 

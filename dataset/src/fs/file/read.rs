@@ -1,6 +1,6 @@
 //! Reading a file.
 
-use pool::{env::Nanos, format::codec::Malformed};
+use pool::{env::Nanos, format::codec::Malformed, txg::Head};
 use rustix::io::Errno;
 
 use super::{
@@ -13,7 +13,7 @@ use crate::fs::{
     FileSystem,
     change::load_inode,
     failure::{Failure, damaged},
-    inode::Inode,
+    inode::{Inode, flag},
     key::{self, Ino},
 };
 
@@ -109,26 +109,34 @@ impl FileSystem {
         out.reserve((end - offset) as usize);
         for piece in &look.pieces {
             out.resize(base + (piece.offset.max(offset) - offset) as usize, 0);
-            self.append(ino, piece, offset, end, out)?;
+            self.append(ino, &look.inode, piece, offset, end, out)?;
         }
         out.resize(base + (end - offset) as usize, 0);
         Ok(())
     }
 
-    fn append(&self, ino: Ino, piece: &Piece, from: u64, to: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
+    fn append(
+        &self,
+        ino: Ino,
+        inode: &Inode,
+        piece: &Piece,
+        from: u64,
+        to: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let key = key::extent(ino, piece.offset);
+        let read = if inode.has(flag::DIRECT) { Head::bytes_past_cache } else { Head::bytes_at };
         let copied = match &piece.content {
             Content::Inline(bytes) => piece.copy(bytes, from, to, out),
-            Content::Part { block, .. } => {
-                piece.copy(&self.head.bytes_at(key::extent(ino, piece.offset), block)?, from, to, out)
-            }
+            Content::Part { block, .. } => piece.copy(&read(&self.head, key, block)?, from, to, out),
         };
-        copied.map_err(|malformed: Malformed| damaged(key::extent(ino, piece.offset))(malformed))
+        copied.map_err(|malformed: Malformed| damaged(key)(malformed))
     }
 
     /// Notes that a file was read, as far as the options ask for it. Failing to is no reason to fail the reading.
     pub(in crate::fs) fn touch(&self, ino: Ino, inode: &Inode) {
         let options = self.options();
-        if options.readonly || !options.atime {
+        if options.readonly || !options.atime || inode.has(flag::NOATIME) {
             return;
         }
         let now = self.now();

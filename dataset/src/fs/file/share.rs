@@ -39,7 +39,7 @@ use super::{
     check_regular,
     extent::{Content, Piece},
     record::{self, PIECES_MAX},
-    write::{effective_shift, load_content},
+    write::{check_growing, effective_shift, load_content},
 };
 use crate::fs::{
     FileSystem,
@@ -244,6 +244,7 @@ fn put(
         return Ok(None);
     }
     let old = load_content(change, target.ino)?;
+    check_growing(&old, target.at)?;
     let end = target.at + len;
     let look = |change: &Change<'_>, at: u64| -> Result<Part, Failure> {
         let start = at >> shift << shift;

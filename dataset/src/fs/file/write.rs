@@ -121,9 +121,9 @@ impl FileSystem {
 
     /// Writes as much of `data` as one update takes.
     fn write_step(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
-        let options = self.options();
         let inode = self.read_tree(|view| load_inode(view, ino))?;
         check_regular(&inode)?;
+        let options = self.options().of(&inode);
         let record = record_size(&inode, &options);
         let end = ((offset / record + STEP_RECORDS) * record).min(offset + STEP_BYTES.max(record));
         let data = &data[..data.len().min((end - offset) as usize)];
@@ -131,6 +131,7 @@ impl FileSystem {
         let mut copies = copy_ahead(offset, data, record);
         let outcome = self.update_content(ino, |change, fetched| {
             let inode = load_content(change, ino)?;
+            check_growing(&inode, offset)?;
             let shift = effective_shift(&inode, &options);
             let plans = parts(offset, data, 1 << shift)
                 .map(|part| plan(change, ino, &inode, shift, part, fetched))
@@ -221,12 +222,18 @@ impl FileSystem {
 pub(super) fn load_content(change: &Change<'_>, ino: Ino) -> Result<Inode, Failure> {
     let inode = change.inode(ino)?;
     check_regular(&inode)?;
+    inode.check_mutable()?;
     if inode.has(flag::TRUNCATING) { Err(Failure::Truncating) } else { Ok(inode) }
 }
 
-/// The file's record size as a power of two: its own, or that of the next file that gets a block.
-pub(super) fn effective_shift(inode: &Inode, options: &Options) -> u8 {
-    if inode.record_shift == 0 { options.record_shift() } else { inode.record_shift }
+/// EPERM if the file may only grow, and this write does not begin at its end.
+pub(super) fn check_growing(inode: &Inode, offset: u64) -> Result<(), Errno> {
+    if inode.has(flag::APPEND) && offset != inode.size { Err(Errno::PERM) } else { Ok(()) }
+}
+
+/// The file's record size as a power of two: the one it has, or the one it gets with its first block.
+pub(in crate::fs) fn effective_shift(inode: &Inode, options: &Options) -> u8 {
+    if inode.record_shift == 0 { options.of(inode).record_shift() } else { inode.record_shift }
 }
 
 fn record_size(inode: &Inode, options: &Options) -> u64 {

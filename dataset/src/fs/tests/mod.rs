@@ -1,6 +1,7 @@
 //! The file system on a real engine over a device in memory.
 
 mod acl;
+mod attributes;
 mod checker;
 mod content;
 mod model;

@@ -59,6 +59,7 @@ fn options() -> Options {
         sync: crate::fs::Durability::Standard,
         sharing: true,
         acl: true,
+        attributes: true,
     }
 }
 

@@ -26,10 +26,22 @@ impl Engine {
         if let Some(bytes) = self.cache.data(pointer) {
             return Ok(bytes);
         }
-        let suspect = Suspect { tree, place: Place::Item(key), pointer: *pointer };
-        let bytes = Arc::new(self.storage.read_block_noting(pointer, || self.suspects.add(suspect))?);
+        let bytes = self.fetch_item(tree, key, pointer)?;
         self.cache.keep_data(pointer, bytes.clone());
         Ok(bytes)
+    }
+
+    /// The same without keeping what is read.
+    pub(in crate::txg) fn read_item_once(&self, tree: u64, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+        match self.cache.data(pointer) {
+            Some(bytes) => Ok(bytes),
+            None => self.fetch_item(tree, key, pointer),
+        }
+    }
+
+    fn fetch_item(&self, tree: u64, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+        let suspect = Suspect { tree, place: Place::Item(key), pointer: *pointer };
+        Ok(Arc::new(self.storage.read_block_noting(pointer, || self.suspects.add(suspect))?))
     }
 
     /// The bytes of a block as they are stored, verified.

@@ -4,7 +4,10 @@ use super::{
     Op,
     plain::{Model, Node},
 };
-use crate::fs::{Attr, Caller, Errno, FallocateFlags, FileType, RenameFlags, SetAttr, SetXattr, tests::world::World};
+use crate::fs::{
+    Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileType, RenameFlags, SetAttr, SetXattr,
+    tests::world::World,
+};
 
 /// The file system and its model.
 pub(super) struct Both {
@@ -153,6 +156,16 @@ impl Both {
             Op::Commit => self.world.commit(),
             Op::Evict => self.world.evict(),
             Op::Reap => drop(fs.reap_orphans(10)),
+            Op::Attribute { file, attribute, value } => {
+                let ino =
+                    model.pick(*file, |node| is_regular(node) || node.is_dir()).expect("the root is always there");
+                let (attribute, values) = SETTINGS[usize::from(*attribute)];
+                let set = |attributes: &mut FileAttributes| {
+                    attributes.set(attribute, values[usize::from(*value)]).ok_or(Errno::INVAL)
+                };
+                assert_eq!(fs.set_file_attributes(ino, set), Ok(()));
+                set(&mut model.nodes.get_mut(&ino).unwrap().attributes).unwrap();
+            }
             Op::RecordSize { shift } => {
                 let mut options = fs.options();
                 options.recordsize = 1 << shift;
@@ -161,6 +174,14 @@ impl Both {
         }
     }
 }
+
+/// Attributes that change nothing of what can be seen but themselves, and some of their values.
+const SETTINGS: [(Attribute, [&str; 3]); 4] = [
+    (Attribute::Compression, ["inherit", "zstd-3", "off"]),
+    (Attribute::RecordSize, ["inherit", "4096", "32768"]),
+    (Attribute::Direct, ["off", "on", "on"]),
+    (Attribute::NoDump, ["off", "on", "on"]),
+];
 
 fn name(index: u8) -> Vec<u8> {
     vec![b'a' + index; usize::from(index) * 40 + 1]

@@ -12,6 +12,7 @@ impl Both {
         for (&ino, node) in &self.model.nodes {
             let attr = fs.getattr(ino).expect("the model has it");
             assert_eq!(Some(attr.file_type), node.file_type);
+            assert_eq!(fs.file_attributes(ino), Ok(node.attributes));
             self.compare_names(ino, node, &attr);
             let names: BTreeSet<Vec<u8>> = fs.listxattr(ino).unwrap().into_iter().collect();
             assert_eq!(names, node.xattrs.keys().cloned().collect());

@@ -43,6 +43,7 @@ enum Op {
     Evict,
     Reap,
     RecordSize { shift: u8 },
+    Attribute { file: usize, attribute: u8, value: u8 },
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
@@ -80,6 +81,8 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Evict),
         1 => Just(Op::Reap),
         1 => (12u8..15).prop_map(|shift| Op::RecordSize { shift }),
+        2 => (0usize..16, 0u8..4, 0u8..3)
+            .prop_map(|(file, attribute, value)| Op::Attribute { file, attribute, value }),
     ]
 }
 

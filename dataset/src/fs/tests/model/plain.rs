@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fs::{Errno, FileType, Ino, ROOT, RenameFlags};
+use crate::fs::{Attribute, Errno, FileAttributes, FileType, Ino, ROOT, RenameFlags};
 
 /// A file or a directory.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,7 @@ pub(super) struct Node {
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(super) names: BTreeSet<(Ino, Vec<u8>)>,
     pub(super) open: u64,
+    pub(super) attributes: FileAttributes,
 }
 
 impl Node {
@@ -61,7 +62,14 @@ impl Model {
     }
 
     pub(super) fn add(&mut self, dir: Ino, name: &[u8], ino: Ino, node: Node) {
-        self.nodes.insert(ino, node);
+        let mut attributes = self.nodes[&dir].attributes;
+        if node.file_type == Some(FileType::Symlink) {
+            // It has no content to be stored in any way.
+            let nodump = attributes.has(Attribute::NoDump);
+            attributes = FileAttributes::default();
+            attributes.turn(Attribute::NoDump, nodump);
+        }
+        self.nodes.insert(ino, Node { attributes, ..node });
         self.enter(dir, name, ino);
     }
 
