@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use dataset::{
     admin::{Event, Listed, ScrubStatus},
-    fs::{Attr, Errno, FileSystem, FileType, Ino, ROOT, Whence},
+    fs::{Attr, Attribute, Errno, FileAttributes, FileSystem, FileType, Ino, ROOT, Whence},
     name::Name,
     property::{DATASET, Property, Source},
 };
@@ -112,6 +112,11 @@ fn file(text: &mut String, fs: &FileSystem, path: &str, ino: Ino) -> Result<(), 
         attr.file_type, attr.atime, attr.mtime, attr.ctime, attr.crtime
     )
     .unwrap();
+    let attributes = fs.file_attributes(ino)?;
+    if attributes != FileAttributes::default() {
+        let shown = Attribute::ALL.map(|attribute| format!("{}={}", attribute.name(), attributes.get(attribute)));
+        writeln!(text, "    {}", shown.join(" ")).unwrap();
+    }
     for name in fs.listxattr(ino)? {
         let value = fs.getxattr(ino, &name)?;
         writeln!(text, "    {} = {}", name.escape_ascii(), brief(&value)).unwrap();

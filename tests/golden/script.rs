@@ -2,8 +2,9 @@
 //!
 //! Data sets with each way to compress and to checksum, several copies, small and large records; every type of file; names,
 //! links and attributes of every shape; snapshots, clones, one promoted; bookmarks, holds, limits, user and received
-//! properties; blocks that several files share; a data set that is being freed, a file that has lost its name, a scrub that
-//! pauses. The first generation shares no blocks.
+//! properties; blocks that several files share; files with attributes and access control lists; a data set that is being
+//! freed, a file that has lost its name, a scrub that pauses. The first generation shares no blocks, and has neither
+//! attributes nor lists.
 
 use std::sync::Arc;
 
@@ -11,7 +12,11 @@ use dataset::{
     admin::{
         Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
     },
-    fs::{Attr, Caller, FallocateFlags, FileSystem, FileType, Ino, ROOT, RenameFlags, SetAttr, SetTime, SetXattr},
+    fs::{
+        Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileSystem, FileType, Ino, ROOT, RenameFlags,
+        SetAttr, SetTime, SetXattr,
+        acl::{ACCESS, Acl, AclEntry, DEFAULT, Who},
+    },
     name::{DatasetName, SnapshotName},
 };
 use pool::{
@@ -104,6 +109,7 @@ fn live(world: &World) {
     limits_and_properties(world);
     rolled_back_and_received(world);
     shared_blocks(world);
+    attributes_and_lists(world);
     leave_things_unfinished(world);
 }
 
@@ -185,6 +191,32 @@ fn shared_blocks(world: &World) {
     fs.unlink(ROOT, b"copy").unwrap();
     copy(world, ("tank/shares/below", "part", 0), ("tank/thrice", "copied", 0), 90_000);
     world.engine().commit().unwrap();
+}
+
+/// Files with attributes of their own and from their directory, and with access control lists.
+fn attributes_and_lists(world: &World) {
+    create(world, "tank/special", &[("acltype", "posix")]);
+    let fs = world.fs("tank/special");
+    let set = |ino, values: &[(Attribute, &str)]| {
+        let edit = |attributes: &mut FileAttributes| {
+            values.iter().try_for_each(|(attribute, value)| attributes.set(*attribute, value)).ok_or(Errno::INVAL)
+        };
+        fs.set_file_attributes(ino, edit).unwrap();
+    };
+    let dir = made(fs.mkdir(&OWNER, ROOT, b"dir", 0o755));
+    let values = [(Attribute::Compression, "zstd-11"), (Attribute::RecordSize, "16384"), (Attribute::NoAtime, "on")];
+    set(dir, &values);
+    set(file(&fs, dir, b"inherits", &words(50, 60_000)), &[(Attribute::Direct, "on")]);
+    set(file(&fs, ROOT, b"immutable", b"for ever"), &[(Attribute::Immutable, "on"), (Attribute::NoDump, "on")]);
+    set(file(&fs, ROOT, b"append", &words(51, 5_000)), &[(Attribute::Append, "on"), (Attribute::Compression, "off")]);
+    let list = [(Who::Owner, 7), (Who::User(1000), 6), (Who::Group, 5), (Who::NamedGroup(7), 4), (Who::Mask, 6)];
+    let entries = list.into_iter().chain([(Who::Other, 1)]);
+    let list = Acl::new(entries.map(|(who, permissions)| AclEntry { who, permissions }).collect()).unwrap().encode();
+    fs.setxattr(dir, DEFAULT, &list, SetXattr::Any).unwrap();
+    made(fs.mkdir(&OWNER, dir, b"with lists", 0o750));
+    let listed = file(&fs, dir, b"with a list", b"");
+    fs.setxattr(listed, ACCESS, &list, SetXattr::Any).unwrap();
+    snapshot(world, "tank/special@one", false);
 }
 
 /// Copies a range to a file that is made if it is not there.

@@ -238,7 +238,7 @@ fn the_property_acts_with_the_mount() {
     lab.fs(&["unmount", "tank/below"]);
     lab.fs(&["mount", "tank/below"]);
     refused(&file);
-    let mut names = vec![0; 64];
+    let mut names = [0; 64];
     assert_eq!(rustix::fs::listxattr(&file, &mut names[..]), Ok(0), "they are hidden");
     lab.fs(&["unmount", "tank/below"]);
     lab.fs(&["mount", "-o", "acl", "tank/below"]);

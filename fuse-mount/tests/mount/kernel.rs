@@ -6,7 +6,7 @@ use std::{
     io::{ErrorKind, Write},
 };
 
-use dataset::fs::{Caller, ROOT};
+use dataset::fs::{Attribute, Caller, FileAttributes, FileSystem, ROOT};
 use fuse_mount::{Opcode, SnapDir};
 
 use crate::{names, support::Mounted};
@@ -26,6 +26,32 @@ fn opening_and_closing_need_no_request() {
     }
     assert_eq!(counters.get(Opcode::Release), 0, "{:?}", counters.seen());
     assert_eq!(counters.get(Opcode::Create), 10);
+}
+
+#[test]
+fn a_direct_file_is_not_cached_and_others_are() {
+    let prepare = |files: &FileSystem| {
+        for name in [&b"direct"[..], b"cached"] {
+            let ino = files.create(&Caller::default(), ROOT, name, 0o644, true).unwrap().ino;
+            files.write(ino, 0, &[7; 10_000], false).unwrap();
+            let turn = |attributes: &mut FileAttributes| {
+                attributes.turn(Attribute::Direct, name == b"direct");
+                Ok(())
+            };
+            files.set_file_attributes(ino, turn).unwrap();
+        }
+    };
+    let Some(mounted) = Mounted::prepared(prepare, |_| {}) else { return };
+    let reads_again = |name: &str| {
+        let path = mounted.path().join(name);
+        assert_eq!(fs::read(&path).unwrap(), [7; 10_000]);
+        let before = mounted.mount.counters().get(Opcode::Read);
+        assert_eq!(fs::read(&path).unwrap(), [7; 10_000]);
+        mounted.mount.counters().get(Opcode::Read) > before
+    };
+    assert!(reads_again("direct") && !reads_again("cached"));
+    fs::write(mounted.path().join("direct"), [7; 10_000]).unwrap();
+    assert!(reads_again("direct"));
 }
 
 #[test]

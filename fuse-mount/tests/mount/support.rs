@@ -57,12 +57,21 @@ impl Mounted {
 
     /// The same with other options.
     pub(crate) fn with(adjust: impl FnOnce(&mut MountOptions)) -> Option<Mounted> {
+        Mounted::prepared(|_| {}, adjust)
+    }
+
+    /// The same with files that are there before it is mounted.
+    pub(crate) fn prepared(
+        prepare: impl FnOnce(&FileSystem),
+        adjust: impl FnOnce(&mut MountOptions),
+    ) -> Option<Mounted> {
         if let Err(error) = available() {
             assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "{error}");
             return None;
         }
         let pool = new_pool();
         let file_system = new_file_system(&pool);
+        prepare(&file_system);
         let snapshots = Arc::new(Taken::default());
         let folder = tempfile::tempdir().unwrap();
         let mut options = MountOptions::new("tank/home");

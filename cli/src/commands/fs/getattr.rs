@@ -86,7 +86,7 @@ fn joined(asked: &str, below: &str) -> String {
     }
 }
 
-fn value<'a>(record: &'a FileAttributesRecord, attribute: Attribute) -> &'a str {
+fn value(record: &FileAttributesRecord, attribute: Attribute) -> &str {
     let found = record.values.iter().find(|assignment| assignment.name == attribute.name());
     found.map_or("-", |assignment| assignment.value.as_str())
 }

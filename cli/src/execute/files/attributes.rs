@@ -71,6 +71,9 @@ fn apply(assignments: &[Assignment], attributes: &mut FileAttributes) -> Result<
     })
 }
 
+/// What is done with a file: its path below what was asked for, and what `stat` shows.
+type Visit<'a> = dyn FnMut(&[u8], &Attr) -> Result<(), Errno> + 'a;
+
 /// Calls `each` with the file that `path` names and, going below it, with everything there, by name.
 fn walk(
     fs: &FileSystem,
@@ -78,7 +81,7 @@ fn walk(
     recursive: bool,
     job: &mut Job<'_>,
     failed: impl Fn(Errno) -> Failure,
-    each: &mut dyn FnMut(&[u8], &Attr) -> Result<(), Errno>,
+    each: &mut Visit<'_>,
 ) -> Result<(), Failure> {
     let mut todo = vec![(Vec::new(), resolve(fs, path, false).map_err(&failed)?)];
     while let Some((below, attr)) = todo.pop() {

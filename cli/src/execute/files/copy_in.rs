@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime, SetXattr, acl};
+use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime};
 use rustix::fs::{Mode, OFlags};
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     host::{self, Meta, Spot},
     reason,
     resolve::{Place, place, resolve},
+    set_xattrs,
 };
 use crate::{
     execute::job::Job,
@@ -247,22 +248,7 @@ impl CopyIn<'_, '_> {
         if owner.is_some_and(|owner| owner != (self.caller.uid, self.caller.gid)) {
             self.fs.setattr(&self.caller, to, &owned)?;
         }
-        let xattrs = from.xattrs()?;
-        // A list that the directory has given it is not the source's.
-        for inherited in [acl::ACCESS, acl::DEFAULT].iter().filter(|list| xattrs.iter().all(|(name, _)| name != *list))
-        {
-            match self.fs.removexattr(to, inherited) {
-                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-                removed => removed?,
-            }
-        }
-        for (name, value) in xattrs {
-            match self.fs.setxattr(to, &name, &value, SetXattr::Any) {
-                // What belongs to another file system means nothing here.
-                Err(Errno::OPNOTSUPP) => {}
-                set => set?,
-            }
-        }
+        set_xattrs(self.fs, to, &from.xattrs()?)?;
         let rest = SetAttr {
             mode: (!is_link).then_some(meta.mode),
             atime: Some(SetTime::At(meta.atime)),

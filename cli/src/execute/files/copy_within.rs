@@ -5,13 +5,15 @@
 
 use std::collections::HashMap;
 
-use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime, SetXattr};
+use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime};
 
 use super::{
     copy_in::Target,
     copy_out::{Source, refuse_directory},
+    host::Xattr,
     next_data, reason,
     resolve::{Place, resolve},
+    set_xattrs,
 };
 use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
 
@@ -194,9 +196,10 @@ impl CopyWithin<'_, '_> {
             let owned = SetAttr { uid: Some(from.uid), gid: Some(from.gid), ..SetAttr::default() };
             self.fs.setattr(&self.caller, to, &owned)?;
         }
-        for name in self.from.listxattr(from.ino)? {
-            self.fs.setxattr(to, &name, &self.from.getxattr(from.ino, &name)?, SetXattr::Any)?;
-        }
+        let named =
+            |name: Vec<u8>| -> Result<Xattr, Errno> { Ok((name.clone(), self.from.getxattr(from.ino, &name)?)) };
+        let xattrs = self.from.listxattr(from.ino)?.into_iter().map(named).collect::<Result<Vec<_>, _>>()?;
+        set_xattrs(self.fs, to, &xattrs)?;
         let is_link = from.file_type == FileType::Symlink;
         let rest = SetAttr {
             mode: (!is_link).then_some(from.mode.into()),

@@ -22,10 +22,11 @@ mod resolve;
 
 use std::{io::Write, path::Path};
 
-use dataset::fs::{Attr, Errno, FileSystem, FileType, Whence};
+use dataset::fs::{Attr, Errno, FileSystem, FileType, Ino, SetXattr, Whence, acl};
 
 pub(crate) use list::kind;
 
+use host::Xattr;
 use resolve::resolve;
 
 use super::{
@@ -93,6 +94,25 @@ fn read(fs: &FileSystem, path: &[u8], shown: &str, to: &mut JobStream, job: &mut
         offset += buffer.len() as u64;
         job.tell(shown, offset, Some(attr.size));
     }
+}
+
+/// Gives a copy the extended attributes of its source. What belongs to another file system means nothing here and is left
+/// out; an access control list that the copy got from its directory is not the source's, and goes.
+fn set_xattrs(fs: &FileSystem, to: Ino, xattrs: &[Xattr]) -> Result<(), Errno> {
+    let lists = [acl::ACCESS, acl::DEFAULT].into_iter();
+    for inherited in lists.filter(|list| xattrs.iter().all(|(name, _)| name != list)) {
+        match fs.removexattr(to, inherited) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            removed => removed?,
+        }
+    }
+    for (name, value) in xattrs {
+        match fs.setxattr(to, name, value, SetXattr::Any) {
+            Err(Errno::OPNOTSUPP) => {}
+            set => set?,
+        }
+    }
+    Ok(())
 }
 
 /// The next stretch of a file that is no hole, at or after `offset`.
