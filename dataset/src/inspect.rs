@@ -131,6 +131,7 @@ fn fs_item(key: Key, body: &[u8], block: Option<&BlockPointer>) -> Option<Item> 
         key::EXTENT => ("extent", Extent::decode(body).map(extent_text).map_err(|e| e.to_string())),
         key::ORPHAN => ("orphan", Ok(String::new())),
         key::TRUNCATE => ("truncation", Ok(String::new())),
+        key::DIRECT => ("note of direct files", Ok(String::new())),
         _ => ("item", Err("unknown kind of item".to_owned())),
     };
     Some(with_block(with_text(what, key, text), block))

@@ -168,9 +168,8 @@ impl Adapter {
     /// told, and access control lists only where there are any.
     pub(crate) fn xattr_names(&self, caller: Caller, node: INodeNo) -> Result<Vec<u8>, Errno> {
         let Some((view, ino)) = self.server.resolve(node)? else { return Ok(Vec::new()) };
-        let is_hidden = |name: &[u8]| {
-            (caller.uid != 0 && name.starts_with(TRUSTED_XATTRS)) || self.check_acl(name).is_err()
-        };
+        let is_hidden =
+            |name: &[u8]| (caller.uid != 0 && name.starts_with(TRUSTED_XATTRS)) || self.check_acl(name).is_err();
         let mut names = Vec::new();
         for name in view.listxattr(ino)?.iter().filter(|name| !is_hidden(name)) {
             names.extend_from_slice(name);
