@@ -67,10 +67,12 @@ fn record(
 }
 
 /// The data set was destroyed while the group was open. The tree as the destroying group left it is being freed; what
-/// was written since is freed like it, and what was dropped since needs nothing.
+/// was written since is freed like it. Of what was dropped since, what that tree has needs nothing, and the rest is in
+/// neither.
 fn abandon(sync: &mut Sync<'_>, written: &Written) -> Result<()> {
     let before = sync.txg().back(1);
-    run(sync, |tx| work::free_tree(tx, written.root, written.level, before, Space::ZERO))
+    run(sync, |tx| work::free_tree(tx, written.root, written.level, before, Space::ZERO))?;
+    reference::give_up(sync, written.kills.iter().filter(|kill| kill.entered() > before).copied().collect())
 }
 
 /// Runs a transaction in syncing context that has no effects beside its changes.
