@@ -49,7 +49,7 @@ pub(crate) enum Act {
     Read { offset: u64, length: usize },
     Truncate { length: u64 },
     Allocate { flags: FallocateFlags, offset: u64, length: u64 },
-    Seek { data: bool, offset: u64 },
+    Seek { hole: bool, offset: u64 },
     Stat,
     Sync,
     List,
@@ -223,7 +223,7 @@ fn any_act(dice: &mut impl Rng) -> Act {
             let offset = if flags.contains(punch) { offset } else { offset % (1 << 20) };
             Act::Allocate { flags, offset, length: length as u64 }
         }
-        5 => Act::Seek { data: dice.random(), offset },
+        5 => Act::Seek { hole: dice.random(), offset },
         6 => Act::Stat,
         7 => Act::Sync,
         8 => Act::List,

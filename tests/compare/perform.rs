@@ -149,7 +149,7 @@ fn perform_act(file: BorrowedFd<'_>, act: &Act) -> String {
         }
         Act::Truncate { length } => told(rustix::fs::ftruncate(file, *length)),
         Act::Allocate { flags, offset, length } => told(rustix::fs::fallocate(file, *flags, *offset, *length)),
-        Act::Seek { data, offset } => seek(file, *data, *offset),
+        Act::Seek { hole, offset } => seek(file, *hole, *offset),
         Act::Stat => told(rustix::fs::fstat(file).map(|stat| shown(&stat))),
         Act::Sync => told(rustix::fs::fsync(file)),
         Act::List => told(list(file)),
@@ -162,14 +162,14 @@ fn perform_act(file: BorrowedFd<'_>, act: &Act) -> String {
     }
 }
 
-/// Where data or a hole is, is free to choose; that there is some before the end is not.
-fn seek(file: BorrowedFd<'_>, data: bool, offset: u64) -> String {
+/// Where holes are is free to choose; that there is one at the end at last is not.
+fn seek(file: BorrowedFd<'_>, hole: bool, offset: u64) -> String {
     let is_file =
         rustix::fs::fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
     if !is_file {
         return "no file".to_owned();
     }
-    match data {
+    match hole {
         true => told(rustix::fs::seek(file, SeekFrom::Hole(offset)).map(|hole| hole >= offset)),
         false => told(rustix::fs::seek(file, SeekFrom::End(0))),
     }
