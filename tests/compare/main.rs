@@ -80,11 +80,17 @@ fn number(word: &str) -> Result<u64, String> {
 
 /// Whether there is something to compare with, and somebody who can play users.
 fn can_compare() -> bool {
-    let is_possible = rustix::process::geteuid().is_root() && Path::new(REFERENCE).is_dir();
+    let is_possible = rustix::process::geteuid().is_root() && takes_attributes(Path::new(REFERENCE));
     if !is_possible {
-        eprintln!("skipped: comparing needs root and {REFERENCE}");
+        eprintln!("skipped: comparing needs root, and {REFERENCE} with extended attributes (Linux 6.6)");
     }
     is_possible && lab::can_mount()
+}
+
+fn takes_attributes(folder: &Path) -> bool {
+    let probe = tempfile::NamedTempFile::new_in(folder);
+    let flags = rustix::fs::XattrFlags::empty();
+    probe.is_ok_and(|probe| rustix::fs::setxattr(probe.path(), "user.probe", b"", flags).is_ok())
 }
 
 /// Plays scenes in a new pool and beside it.
