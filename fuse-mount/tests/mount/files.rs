@@ -116,12 +116,18 @@ fn renaming_with_all_flags() {
     fs::write(at("b"), b"b").unwrap();
     let rename = |flags| rustix::fs::renameat_with(CWD, at("a"), CWD, at("b"), flags);
     assert_eq!(rename(RenameFlags::NOREPLACE), Err(Errno::EXIST));
-    assert_eq!(rename(RenameFlags::WHITEOUT), Err(Errno::INVAL));
+    assert_eq!(rename(RenameFlags::WHITEOUT | RenameFlags::EXCHANGE), Err(Errno::INVAL));
     rename(RenameFlags::EXCHANGE).unwrap();
     assert_eq!((fs::read(at("a")).unwrap(), fs::read(at("b")).unwrap()), (b"b".to_vec(), b"a".to_vec()));
     fs::rename(at("a"), at("b")).unwrap();
     assert_eq!(names(mounted.path()), ["b"]);
     assert_eq!(fs::read(at("b")).unwrap(), b"b");
+    if rustix::process::geteuid().is_root() {
+        fs::write(at("a"), b"a").unwrap();
+        rename(RenameFlags::WHITEOUT).unwrap();
+        assert_eq!(fs::read(at("b")).unwrap(), b"a");
+        assert_eq!(rustix::fs::stat(at("a")).map(|stat| (stat.st_mode, stat.st_rdev)), Ok((0o020_000, 0)));
+    }
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! Asking something of a file system, and what can be seen of it afterwards, as text that is the same wherever it is the
+//! same.
+
+use std::{
+    fmt::Debug,
+    os::fd::{AsFd, BorrowedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Access, AtFlags, CWD, Dir, FileType, Gid, Mode, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags},
+    io::Errno,
+};
+
+use crate::call::{Act, Call, Step};
+
+/// The longest value of an attribute, and list of names, that is asked for.
+const LONGEST: usize = 4096;
+
+/// Takes one step in a folder; tells how it ended, and what the paths that it named are then.
+pub(crate) fn perform(folder: &Path, step: &Step) -> String {
+    if let Some((user, group)) = step.caller {
+        become_somebody(user, group);
+    }
+    let answer = ask(folder, &step.call);
+    if step.caller.is_some() {
+        become_somebody(0, 0);
+    }
+    let seen: Vec<String> = step.call.paths().into_iter().map(|path| look(&at(folder, path))).collect();
+    format!("{answer}; then {}", seen.join(" and "))
+}
+
+/// Changes the effective user and group of this thread, the only one. From root to somebody and back: nobody else may.
+fn become_somebody(user: u32, group: u32) {
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    let to_group = || rustix::thread::set_thread_res_gid(None, Some(group), None);
+    let to_user = || rustix::thread::set_thread_res_uid(None, Some(user), None);
+    let changed =
+        if user.is_root() { to_user().and_then(|()| to_group()) } else { to_group().and_then(|()| to_user()) };
+    changed.expect("root may play anybody");
+}
+
+fn at(folder: &Path, path: &str) -> PathBuf {
+    PathBuf::from(format!("{}/{path}", folder.display()))
+}
+
+fn told<T: Debug>(result: Result<T, Errno>) -> String {
+    match result {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => format!("error {}", error.raw_os_error()),
+    }
+}
+
+/// What can be seen of a file, but for what two file systems are free to choose.
+fn shown(stat: &Stat) -> String {
+    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let size = if is_dir { 0 } else { stat.st_size };
+    let owner = (stat.st_uid, stat.st_gid);
+    format!("mode {:o}, {} links, owner {owner:?}, {size} bytes, device {}", stat.st_mode, stat.st_nlink, stat.st_rdev)
+}
+
+fn look(path: &Path) -> String {
+    let stat = rustix::fs::lstat(path).map(|stat| shown(&stat));
+    let mut list = [0; LONGEST];
+    let names = rustix::fs::llistxattr(path, &mut list[..]).map(|length| names(&list[..length]));
+    format!("{}, attributes {}", told(stat), told(names))
+}
+
+fn names(list: &[u8]) -> Vec<String> {
+    let names = list.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let mut names: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn ask(folder: &Path, call: &Call) -> String {
+    let at = |path: &str| at(folder, path);
+    let symlinks = |follow: bool| if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    match call {
+        Call::Open { path, flags, mode, acts } => match rustix::fs::open(at(path), *flags, Mode::from(*mode)) {
+            Ok(file) => acts.iter().map(|act| perform_act(file.as_fd(), act)).collect::<Vec<_>>().join(", "),
+            Err(error) => told(Err::<(), _>(error)),
+        },
+        Call::MakeDir { path, mode } => told(rustix::fs::mkdir(at(path), Mode::from(*mode))),
+        Call::RemoveDir { path } => told(rustix::fs::rmdir(at(path))),
+        Call::Unlink { path } => told(rustix::fs::unlink(at(path))),
+        Call::Rename { from, to, flags } => told(rustix::fs::renameat_with(CWD, at(from), CWD, at(to), *flags)),
+        Call::Link { from, to, follow } => {
+            let flags = if *follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+            told(rustix::fs::linkat(CWD, at(from), CWD, at(to), flags))
+        }
+        Call::Symlink { target, path } => told(rustix::fs::symlink(&**target, at(path))),
+        Call::MakeNode { path, kind, mode, device } => {
+            told(rustix::fs::mknodat(CWD, at(path), *kind, Mode::from(*mode), *device))
+        }
+        Call::ChangeMode { path, mode } => told(rustix::fs::chmod(at(path), Mode::from(*mode))),
+        Call::ChangeOwner { path, user, group, follow } => {
+            let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+            told(rustix::fs::chownat(CWD, at(path), user, group, symlinks(*follow)))
+        }
+        Call::Stat { path, follow } => {
+            told(rustix::fs::statat(CWD, at(path), symlinks(*follow)).map(|stat| shown(&stat)))
+        }
+        Call::ReadLink { path } => told(rustix::fs::readlink(at(path), Vec::new())),
+        Call::List { path } => {
+            let opened = rustix::fs::open(at(path), rustix::fs::OFlags::DIRECTORY, Mode::empty());
+            told(opened.and_then(|dir| list(dir.as_fd())))
+        }
+        Call::Access { path, mode } => told(rustix::fs::access(at(path), Access::from_bits_retain(*mode))),
+        Call::SetTimes { path, seconds, nanoseconds, follow } => {
+            let time = Timespec { tv_sec: *seconds, tv_nsec: *nanoseconds };
+            let times = Timestamps { last_access: time, last_modification: time };
+            let set = rustix::fs::utimensat(CWD, at(path), &times, symlinks(*follow));
+            told(
+                set.and_then(|()| rustix::fs::statat(CWD, at(path), symlinks(*follow)))
+                    .map(|stat| [(stat.st_atime, stat.st_atime_nsec), (stat.st_mtime, stat.st_mtime_nsec)]),
+            )
+        }
+        Call::SetAttribute { path, name, length, flags, follow } => {
+            let (path, value) = (at(path), vec![b'v'; *length]);
+            told(match follow {
+                true => rustix::fs::setxattr(path, &**name, &value, *flags),
+                false => rustix::fs::lsetxattr(path, &**name, &value, *flags),
+            })
+        }
+        Call::GetAttribute { path, name, follow } => {
+            let (path, mut value) = (at(path), [0; LONGEST]);
+            told(match follow {
+                true => rustix::fs::getxattr(path, &**name, &mut value[..]),
+                false => rustix::fs::lgetxattr(path, &**name, &mut value[..]),
+            })
+        }
+        Call::RemoveAttribute { path, name, follow } => told(match follow {
+            true => rustix::fs::removexattr(at(path), &**name),
+            false => rustix::fs::lremovexattr(at(path), &**name),
+        }),
+    }
+}
+
+fn perform_act(file: BorrowedFd<'_>, act: &Act) -> String {
+    match act {
+        Act::Write { offset: Some(offset), length, byte } => {
+            told(rustix::io::pwrite(file, &vec![*byte; *length], *offset))
+        }
+        Act::Write { offset: None, length, byte } => told(rustix::io::write(file, &vec![*byte; *length])),
+        Act::Read { offset, length } => {
+            let mut bytes = vec![0; *length];
+            told(rustix::io::pread(file, &mut bytes[..], *offset).map(|count| blake3::hash(&bytes[..count])))
+        }
+        Act::Truncate { length } => told(rustix::fs::ftruncate(file, *length)),
+        Act::Allocate { flags, offset, length } => told(rustix::fs::fallocate(file, *flags, *offset, *length)),
+        Act::Seek { hole, offset } => seek(file, *hole, *offset),
+        Act::Stat => told(rustix::fs::fstat(file).map(|stat| shown(&stat))),
+        Act::Sync => told(rustix::fs::fsync(file)),
+        Act::List => told(list(file)),
+        Act::ChangeMode { mode } => told(rustix::fs::fchmod(file, Mode::from(*mode))),
+        Act::Copy { from, to, length } => {
+            let (mut from, mut to) = (*from, *to);
+            told(rustix::fs::copy_file_range(file, Some(&mut from), file, Some(&mut to), *length))
+        }
+        Act::SetAttribute => told(rustix::fs::fsetxattr(file, "user.f", b"value", XattrFlags::empty())),
+    }
+}
+
+/// Where holes are is free to choose; that there is one at the end at last is not.
+fn seek(file: BorrowedFd<'_>, hole: bool, offset: u64) -> String {
+    let is_file =
+        rustix::fs::fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+    if !is_file {
+        return "no file".to_owned();
+    }
+    match hole {
+        true => told(rustix::fs::seek(file, SeekFrom::Hole(offset)).map(|hole| hole >= offset)),
+        false => told(rustix::fs::seek(file, SeekFrom::End(0))),
+    }
+}
+
+fn list(dir: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        names.push(format!("{} {:?}", entry.file_name().to_string_lossy(), entry.file_type()));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
