@@ -14,7 +14,7 @@ use std::{
 };
 
 use dataset::{
-    fs::{FileType, Ino, ROOT},
+    fs::{FileAttributes, FileType, Ino, ROOT},
     name::Name,
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -30,6 +30,7 @@ pub(crate) struct Node {
     pub(crate) content: Arc<Vec<u8>>,
     pub(crate) entries: BTreeMap<Vec<u8>, Ino>,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) attributes: FileAttributes,
 }
 
 impl Node {
@@ -54,6 +55,7 @@ impl Node {
             push(&mut text, name);
             push(&mut text, value);
         }
+        push(&mut text, format!("{:?}", self.attributes).as_bytes());
         xxh3_64(&text)
     }
 

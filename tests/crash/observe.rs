@@ -113,6 +113,7 @@ pub(crate) fn node(fs: &FileSystem, ino: Ino) -> Result<Node, Errno> {
         mtime: attr.mtime,
         content: Arc::new(content),
         entries,
+        attributes: fs.file_attributes(ino)?,
         xattrs: xattrs.map(|name| Ok((name.clone(), fs.getxattr(ino, &name)?))).collect::<Result<_, Errno>>()?,
     })
 }

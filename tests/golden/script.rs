@@ -181,7 +181,7 @@ fn shared_blocks(world: &World) {
     create(world, "tank/shares", &[("recordsize", "16384")]);
     create(world, "tank/shares/below", &[]);
     let fs = world.fs("tank/shares");
-    let source = file(&fs, ROOT, b"source", &noise(40, 100_000));
+    let source = file(&fs, ROOT, b"source", &noise(40, 60_000));
     world.engine().commit().unwrap();
     copy(world, ("tank/shares", "source", 0), ("tank/shares", "copy", 0), 100_000);
     copy(world, ("tank/shares", "source", 0), ("tank/shares", "source", 131_072), 40_000);
@@ -206,9 +206,9 @@ fn attributes_and_lists(world: &World) {
     let dir = made(fs.mkdir(&OWNER, ROOT, b"dir", 0o755));
     let values = [(Attribute::Compression, "zstd-11"), (Attribute::RecordSize, "16384"), (Attribute::NoAtime, "on")];
     set(dir, &values);
-    set(file(&fs, dir, b"inherits", &words(50, 60_000)), &[(Attribute::Direct, "on")]);
+    set(file(&fs, dir, b"inherits", &words(50, 18_000)), &[(Attribute::Direct, "on")]);
     set(file(&fs, ROOT, b"immutable", b"for ever"), &[(Attribute::Immutable, "on"), (Attribute::NoDump, "on")]);
-    set(file(&fs, ROOT, b"append", &words(51, 5_000)), &[(Attribute::Append, "on"), (Attribute::Compression, "off")]);
+    set(file(&fs, ROOT, b"append", &words(51, 3_000)), &[(Attribute::Append, "on"), (Attribute::Compression, "off")]);
     let list = [(Who::Owner, 7), (Who::User(1000), 6), (Who::Group, 5), (Who::NamedGroup(7), 4), (Who::Mask, 6)];
     let entries = list.into_iter().chain([(Who::Other, 1)]);
     let list = Acl::new(entries.map(|(who, permissions)| AclEntry { who, permissions }).collect()).unwrap().encode();

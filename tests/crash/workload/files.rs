@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dataset::fs::{Attr, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, RenameFlags, SetAttr, SetXattr};
+use dataset::fs::{
+    Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileSystem, Ino, ROOT, RenameFlags, SetAttr,
+    SetXattr,
+};
 
 use rand::Rng;
 
@@ -39,6 +42,13 @@ impl Place {
         self.tree.nodes().filter(|(_, node)| wanted(node)).map(|(ino, _)| ino).collect()
     }
 }
+
+/// Attributes of files that change nothing else of what can be seen, and some of their values.
+const SETTINGS: [(Attribute, [&str; 3]); 3] = [
+    (Attribute::Compression, ["inherit", "zstd-3", "off"]),
+    (Attribute::RecordSize, ["inherit", "4096", "16384"]),
+    (Attribute::NoDump, ["off", "on", "on"]),
+];
 
 impl Life {
     pub(super) fn touch_files(&mut self, actor: usize) -> Done {
@@ -195,6 +205,7 @@ impl Life {
             content: Arc::new(content),
             entries: BTreeMap::new(),
             xattrs: BTreeMap::new(),
+            attributes: FileAttributes::default(),
         };
         self.tree(place).put(attr.ino, node);
         self.edit(place, dir, |dir| {
@@ -383,6 +394,17 @@ impl Life {
                     node.xattrs.remove(&name);
                 })?;
                 Ok(Some(format!("removexattr of {ino}")))
+            }
+            // What a directory has its files would get: the model does not follow that.
+            2 if place.tree.get(ino).is_regular() => {
+                let (attribute, values) = SETTINGS[self.below(SETTINGS.len())];
+                let value = values[self.below(values.len())];
+                let set = |attributes: &mut FileAttributes| attributes.set(attribute, value).ok_or(Errno::INVAL);
+                self.expect("setattr", place.fs.set_file_attributes(ino, set))?;
+                self.edit(place, ino, |node| {
+                    let _ = node.attributes.set(attribute, value);
+                })?;
+                Ok(Some(format!("{}={value} of {ino}", attribute.name())))
             }
             _ => {
                 // The middle ones stay in the tree's leaves, so that it gets several.
