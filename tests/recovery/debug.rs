@@ -17,13 +17,13 @@ fn structures_are_shown_and_what_is_damaged_is_said_to_be() {
     assert_snapshot!(lab.session(&["pool debug file -d . tank:/monday", "pool debug file -d . -j tank:/monday"]), @r#"
     $ pool debug file -d . tank:/monday
     file: path /monday, inode 2
-    inode: key (2, 16, 0x0), says Inode { file_type: Regular, mode: 420, flags: 0, nlink: 1, uid: [N], gid: [N], project: [N], rdev: 0, size: 6000, bytes: 6000, record_shift: 17, generation: [N], atime: [GUID], mtime: [GUID], ctime: [GUID], crtime: [GUID], parent: Link { dir: 1, offset: [GUID] } }
+    inode: key (2, 16, 0x0), says Inode { file_type: Regular, mode: 420, flags: 0, nlink: 1, uid: [N], gid: [N], project: [N], rdev: 0, size: 6000, bytes: 6000, record_shift: 17, generation: [N], atime: [GUID], mtime: [GUID], ctime: [GUID], crtime: [GUID], parent: Link { dir: 1, offset: [GUID] }, own: Own { compression: None, record_shift: None } }
     extent: key (2, 80, 0x0), says 6000 bytes from 0 of its block, block [AT] [N]/6000 bytes, Lz4, Blake3, born [TXG]
     [exit 0]
     $ pool debug file -d . -j tank:/monday
     {"output_version":{"command":"pool debug","vers_major":0,"vers_minor":1}}
     {"depth":0,"what":"file","path":"/monday","inode":"2"}
-    {"depth":0,"what":"inode","key":"(2, 16, 0x0)","says":"Inode { file_type: Regular, mode: 420, flags: 0, nlink: 1, uid: [N], gid: [N], project: [N], rdev: 0, size: 6000, bytes: 6000, record_shift: 17, generation: [N], atime: [GUID], mtime: [GUID], ctime: [GUID], crtime: [GUID], parent: Link { dir: 1, offset: [GUID] } }"}
+    {"depth":0,"what":"inode","key":"(2, 16, 0x0)","says":"Inode { file_type: Regular, mode: 420, flags: 0, nlink: 1, uid: [N], gid: [N], project: [N], rdev: 0, size: 6000, bytes: 6000, record_shift: 17, generation: [N], atime: [GUID], mtime: [GUID], ctime: [GUID], crtime: [GUID], parent: Link { dir: 1, offset: [GUID] }, own: Own { compression: None, record_shift: None } }"}
     {"depth":0,"what":"extent","key":"(2, 80, 0x0)","says":"6000 bytes from 0 of its block","block":"[AT] [N]/6000 bytes, Lz4, Blake3, born [TXG]"}
     [exit 0]
     "#);
