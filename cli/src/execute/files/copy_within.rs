@@ -3,7 +3,7 @@
 //! Contents share their blocks as far as that goes, so a copy takes hardly any space. Everything else is kept as
 //! [`super::copy_in`] keeps it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, vec};
 
 use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime};
 
@@ -39,6 +39,7 @@ pub(super) fn copy_within(
             keeps_owners: uid.is_root(),
             caller: Caller { uid: uid.as_raw(), gid: gid.as_raw(), umask: 0 },
             linked: HashMap::new(),
+            open: Vec::new(),
             top: None,
             done,
             job: &mut *job,
@@ -58,10 +59,20 @@ struct CopyWithin<'a, 'j> {
     caller: Caller,
     /// The copies of files that have several names.
     linked: HashMap<Ino, Ino>,
+    /// The directories that are being copied, each in the one before it.
+    open: Vec<OpenDirectory>,
     /// The first directory that was made: a copy that meets it again would never end.
     top: Option<Ino>,
     done: CopyRecord,
     job: &'a mut Job<'j>,
+}
+
+/// A directory that is being copied.
+struct OpenDirectory {
+    from: Attr,
+    to: Ino,
+    /// What is still to be copied.
+    entries: vec::IntoIter<(Vec<u8>, Attr)>,
 }
 
 impl CopyWithin<'_, '_> {
@@ -78,16 +89,31 @@ impl CopyWithin<'_, '_> {
         let attr = resolve(self.from, path, is_content).map_err(|errno| self.failed(errno))?;
         let name = path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty()).filter(|_| !is_content);
         match (target, name) {
-            (Target::Into(dir), Some(name)) => self.any(&attr, &Place { dir: *dir, name: name.to_vec() }),
+            (Target::Into(dir), Some(name)) => self.any(&attr, &Place { dir: *dir, name: name.to_vec() })?,
             (Target::Into(dir), None) => {
                 self.top = Some(*dir);
-                self.directory(&attr, *dir)
+                self.open(&attr, *dir)?;
             }
-            (Target::As(place), _) => self.any(&attr, place),
+            (Target::As(place), _) => self.any(&attr, place)?,
         }
+        self.directories()
     }
 
-    /// Copies one thing of any kind.
+    /// Copies what is in the directories that are open, however deep that goes, and gives each its attributes when it is
+    /// done, for its times change with each entry.
+    fn directories(&mut self) -> Result<(), Failure> {
+        while let Some(OpenDirectory { to, entries, .. }) = self.open.last_mut() {
+            let dir = *to;
+            if let Some((name, attr)) = entries.next() {
+                self.any(&attr, &Place { dir, name })?;
+            } else if let Some(OpenDirectory { from, to, .. }) = self.open.pop() {
+                self.finish(&from, to).map_err(|errno| self.failed(errno))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies one thing of any kind; of a directory, that it is there, and opens it.
     fn any(&mut self, from: &Attr, to: &Place) -> Result<(), Failure> {
         self.job.check()?;
         if self.top.is_some_and(|top| self.is(from, top)) {
@@ -96,7 +122,7 @@ impl CopyWithin<'_, '_> {
         if from.file_type == FileType::Directory {
             let dir = self.make_directory(to).map_err(|errno| self.failed(errno))?;
             self.top.get_or_insert(dir);
-            return self.directory(from, dir);
+            return self.open(from, dir);
         }
         self.make_way(from, to)?;
         self.done.files += 1;
@@ -145,8 +171,8 @@ impl CopyWithin<'_, '_> {
         Ok(made.ino)
     }
 
-    /// Copies a directory's entries into `to`, and then its attributes, for its times change with each entry.
-    fn directory(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
+    /// Has a directory's entries copied into `to`.
+    fn open(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
         self.done.directories += 1;
         let mut entries = Vec::new();
         let read = self.from.readdir_plus(from.ino, 0, &mut |entry, attr| {
@@ -156,10 +182,8 @@ impl CopyWithin<'_, '_> {
             true
         });
         read.map_err(|errno| self.failed(errno))?;
-        for (name, attr) in entries {
-            self.any(&attr, &Place { dir: to, name })?;
-        }
-        self.finish(from, to).map_err(|errno| self.failed(errno))
+        self.open.push(OpenDirectory { from: *from, to, entries: entries.into_iter() });
+        Ok(())
     }
 
     /// Copies a file's bytes, its holes as holes.
