@@ -509,7 +509,7 @@ impl Filesystem for Adapter {
 
     fn ioctl(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         _fh: FileHandle,
         _flags: IoctlFlags,
@@ -519,7 +519,7 @@ impl Filesystem for Adapter {
         reply: ReplyIoctl,
     ) {
         self.count(Opcode::Ioctl);
-        match self.control(node, cmd, in_data) {
+        match self.control(request.uid(), node, cmd, in_data) {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(errno(error)),
         }

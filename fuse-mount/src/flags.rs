@@ -1,7 +1,7 @@
 //! `chattr` and `lsattr`: attributes of files as the kernel's two sets of flags, and the four requests that carry them.
 //!
-//! The kernel turns the system calls into these requests itself, whatever program made them, and has checked who may
-//! change what. Each asks for one attribute word or sets it; those that Cenote does not have are refused, so that no
+//! The kernel turns the system calls into these requests itself, whatever program made them. Kernels before 5.13 do not
+//! check who may change what, so it is checked here. Each asks for one attribute word or sets it; those that Cenote does not have are refused, so that no
 //! program is told that they act.
 
 use dataset::fs::{Attribute, Errno, FileAttributes};
@@ -87,6 +87,13 @@ pub(crate) fn set(command: Command, data: &[u8], attributes: &mut FileAttributes
     Ok(())
 }
 
+/// Whether the user `uid` may change what a file of `owner` has: the owner and root may, and only root what binds root.
+pub(crate) fn check_user(uid: u32, owner: u32, before: &FileAttributes, after: &FileAttributes) -> Result<(), Errno> {
+    let binds = |attribute: Attribute| before.has(attribute) != after.has(attribute);
+    let is_bound = binds(Attribute::Immutable) || binds(Attribute::Append);
+    if uid == 0 || uid == owner && !is_bound { Ok(()) } else { Err(Errno::PERM) }
+}
+
 /// A flag says only whether: which way a file is compressed stays if it is to be.
 fn set_compression(flags: u32, attributes: &mut FileAttributes) -> Result<(), Errno> {
     let own = attributes.compression();
@@ -138,6 +145,23 @@ mod tests {
         assert_eq!(changed, attributes(&[(Attribute::Compression, "off")]));
         set(Command::SetFlags, &0x4u32.to_ne_bytes(), &mut changed).unwrap();
         assert_eq!(changed, attributes(&[(Attribute::Compression, "lz4")]));
+    }
+
+    #[test]
+    fn strangers_change_nothing_and_owners_not_what_binds_root() {
+        let (none, kept) = (attributes(&[]), attributes(&[(Attribute::NoDump, "on")]));
+        let bound = [Attribute::Immutable, Attribute::Append].map(|attribute| attributes(&[(attribute, "on")]));
+        for (uid, owner, after, allowed) in [
+            (0, 7, &bound[0], true),
+            (7, 7, &kept, true),
+            (7, 7, &bound[0], false),
+            (7, 7, &bound[1], false),
+            (8, 7, &kept, false),
+            (8, 7, &none, false),
+        ] {
+            assert_eq!(check_user(uid, owner, &none, after).is_ok(), allowed, "{uid} {owner} {after:?}");
+            assert_eq!(check_user(uid, owner, after, &none).is_ok(), allowed, "{uid} {owner} {after:?}");
+        }
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Adapter {
     }
 
     /// Carries out one of the commands behind `chattr` and `lsattr`.
-    pub(crate) fn control(&self, node: INodeNo, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn control(&self, uid: u32, node: INodeNo, number: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
         let command = Command::of(number).ok_or(Errno::NOTTY)?;
         match command {
             Command::GetFlags | Command::GetExtended => {
@@ -188,7 +188,12 @@ impl Adapter {
             }
             Command::SetFlags | Command::SetExtended => {
                 let ino = self.server.writable(node)?;
-                self.live().set_file_attributes(ino, |attributes| flags::set(command, data, attributes))?;
+                let owner = self.live().getattr(ino)?.uid;
+                self.live().set_file_attributes(ino, |attributes| {
+                    let before = *attributes;
+                    flags::set(command, data, attributes)?;
+                    flags::check_user(uid, owner, &before, attributes)
+                })?;
                 self.forget_attributes(node);
                 Ok(Vec::new())
             }
