@@ -38,6 +38,7 @@ fn filters() -> Settings {
     settings.add_filter(r"createtxg( +)\d+ +-", "createtxg$1[TXG]  -");
     // Numbers and times are stored in as many bytes as they need.
     settings.add_filter(r"(logical\w+ +)[\d.]+K +-", "$1[SIZE]  -");
+    settings.add_filter(r"at byte [1-9]\d*", "at byte [N]");
     settings.add_filter(r"estimated size is \d+B", "estimated size is [SIZE]");
     settings.add_filter(r"(?m)^(incremental\t.*\t|size\t)\d+$", "$1[SIZE]");
     settings
