@@ -24,7 +24,7 @@ use crate::{
     },
     space::Extent,
     txg::Engine,
-    units::{ChunkId, Txg},
+    units::ChunkId,
 };
 
 /// All blocks that somebody refers to, each once, and what was found on the way.
@@ -35,7 +35,7 @@ pub struct Ledger {
     /// The numbers by the place of the first copy.
     numbers: HashMap<Address, u32>,
     /// The numbers of shared references, which trees of different lines may have alike.
-    shared: HashMap<(Reference, Txg), u32>,
+    shared: HashMap<Reference, u32>,
     findings: Vec<Finding>,
 }
 
@@ -68,7 +68,7 @@ impl Ledger {
         if pointer.shared.is_none() {
             return self.refer(pointer, what);
         }
-        match self.shared.entry((pointer.reference(key), pointer.entered())) {
+        match self.shared.entry(pointer.reference(key)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => {
                 let number = u32::try_from(self.blocks.len()).expect("so many blocks take 512 GiB of memory");

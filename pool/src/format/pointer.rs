@@ -79,11 +79,13 @@ pub struct Shared {
     pub scope: u8,
 }
 
-/// What tells the references to blocks in one tree from each other.
+/// What tells the references to blocks in one tree from each other, and from those that it had before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
     /// Where the block lies.
     pub address: Address,
+    /// When it was taken: see [`BlockPointer::entered`].
+    pub entered: Txg,
     /// For a shared reference the object and the number of the range that it belongs to.
     pub place: Option<(u64, u64)>,
 }
@@ -129,7 +131,7 @@ impl BlockPointer {
     /// Which reference to its block this is, of the item under `key`. Items with equal answers share one reference.
     pub fn reference(&self, key: Key) -> Reference {
         let place = self.shared.map(|shared| (key.object, key.offset >> shared.scope));
-        Reference { address: self.addresses[0], place }
+        Reference { address: self.addresses[0], entered: self.entered(), place }
     }
 
     /// The same block, referred to anew in `txg` by items in one range of the size `1 << scope`.

@@ -214,7 +214,7 @@ impl Engine {
         if collected.is_empty() {
             return Ok(true);
         }
-        let entries = self.await_addresses(collected)?;
+        let Some(entries) = self.await_addresses(collected)? else { return Ok(false) };
         if !log::stored_since(&entries, self.committed()).all(log::is_verifiable) {
             Suspension::hastily(|| self.storage.vdevs.flush())?;
         }
@@ -288,28 +288,33 @@ impl Engine {
         }
     }
 
-    /// Has the blocks stored that the log refers to.
-    fn await_addresses(self: &Arc<Self>, collected: Vec<Collected>) -> Result<Vec<Entry>> {
+    /// Has the blocks stored that the log refers to; `None` if one of them was given up before that.
+    fn await_addresses(self: &Arc<Self>, collected: Vec<Collected>) -> Result<Option<Vec<Entry>>> {
         let awaited = collected.iter().flat_map(|collected| &collected.awaited);
         awaited.for_each(|(_, record)| self.submit(record));
         let resolve = |collected: Collected| {
             let Collected { mut entry, awaited } = collected;
             for (index, record) in awaited {
-                let pointer = self.wait_stored(&record)?;
+                let Some(pointer) = self.wait_stored(&record)? else { return Ok(None) };
                 let item = entry.items[index].1.as_mut().expect("an item with a block");
                 item.block = ItemBlock::Stored(pointer);
             }
-            Ok(entry)
+            Ok(Some(entry))
         };
         collected.into_iter().map(resolve).collect()
     }
 
-    /// Waits until a record has its address: a worker stores it, or the commit under way does.
-    pub(super) fn wait_stored(&self, record: &Record) -> Result<BlockPointer> {
+    /// Waits until a record has its address: a worker stores it, or the commit under way does. `None` if its group is
+    /// committed without it: no tree had it any more.
+    pub(super) fn wait_stored(&self, record: &Record) -> Result<Option<BlockPointer>> {
         let mut in_flight = self.in_flight.lock();
         loop {
+            let committed = self.committed();
             if let Some(pointer) = record.pointer() {
-                return Ok(*pointer);
+                return Ok(Some(*pointer));
+            }
+            if record.txg() <= committed {
+                return Ok(None);
             }
             self.writable()?;
             // Whoever stores it does not hold the lock while doing so; the timeout makes up for a wake-up that was missed.

@@ -210,10 +210,11 @@ impl Head {
         })
     }
 
-    /// Where a block of this tree lies; one that is not stored yet is stored, and closed to edits.
-    pub fn settle(&self, block: &Block) -> Result<BlockPointer> {
+    /// Where a block of this tree lies; one that is not stored yet is stored, and closed to edits. `None` if the tree has
+    /// given it up before it was.
+    pub fn settle(&self, block: &Block) -> Result<Option<BlockPointer>> {
         match block {
-            Block::Stored(pointer) => Ok(*pointer),
+            Block::Stored(pointer) => Ok(Some(*pointer)),
             Block::Pending(record) => {
                 self.submit(record);
                 self.engine().wait_stored(record)

@@ -308,6 +308,19 @@ fn crash_run(seed: u64) {
     }
 }
 
+#[test]
+fn nobody_waits_for_what_was_given_up_before_it_was_stored() {
+    let (engine, head) = create(Arc::new(MemoryDevice::new("disk", 64 * MIB)), 1);
+    let record = head.update(|view, _| Ok::<_, Plain>(head.record(view.txg(), POLICY, noise(1, 8192)))).unwrap();
+    put(&head, 0, 1, 100);
+    engine.commit().unwrap();
+    assert_eq!(head.settle(&Block::Pending(record)).unwrap(), None);
+    // Another that is in the tree is stored now.
+    put_noise(&head, 8192, 8192).unwrap();
+    let block = head.read(|view| Ok::<_, Plain>(view.get(Key::new(7, 0, 8192))?.and_then(|entry| entry.block())));
+    assert!(head.settle(&block.unwrap().unwrap()).unwrap().is_some());
+}
+
 /// What does not compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed | 1;

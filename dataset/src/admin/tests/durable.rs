@@ -96,6 +96,9 @@ fn run(seed: u64, steps: usize) -> Run {
     world.create("tank/a").unwrap();
     world.create("tank/b").unwrap();
     world.write("tank/b", "f0", &noise(1, 300_000));
+    // A snapshot keeps references that its data set gives up and takes again.
+    (0..FILES).for_each(|index| world.copy("tank/b", "f0", "tank/a", &format!("f{index}")));
+    world.snapshot("tank/a@kept").unwrap();
     world.engine.commit().unwrap();
     let random = SeededEnv::new(seed);
     let mut run = Run { states: vec![(recorder.len(), world.files("tank/a"))], durable: Vec::new(), recorder };

@@ -62,6 +62,27 @@ fn a_copy_takes_no_space_and_is_charged() {
 }
 
 #[test]
+fn a_block_that_promises_less_than_one_of_the_targets_own_is_copied() {
+    let (world, content) = world(21);
+    world.engine.commit().unwrap();
+    for (property, value, there) in [("copies", "2", "1"), ("checksum", "on", "off")] {
+        world.set("tank/b", property, value).unwrap();
+        world.set("tank/a", property, there).unwrap();
+        world.write("tank/a", property, &content);
+        world.copy("tank/a", property, "tank/b", property);
+        world.judge();
+        assert_eq!(world.sharing(), (0, 0), "{property}");
+        assert_eq!(world.files("tank/b")[property], content);
+        // The other way round it promises more.
+        world.copy("tank/b", property, "tank/a", "back");
+        world.judge();
+        assert_eq!(world.sharing().0, 8, "{property}");
+        world.remove("tank/a", "back");
+        world.set("tank/b", property, there).unwrap();
+    }
+}
+
+#[test]
 fn both_sides_change_without_the_other() {
     let (world, content) = world(2);
     world.engine.commit().unwrap();
@@ -297,6 +318,11 @@ fn a_file_comes_back_from_a_snapshot_without_taking_space() {
 
 /// Copies while a crash follows: what was told to the log comes back, with the references that it takes.
 fn crash_after(act: impl Fn(&World)) -> World {
+    crash_between(|_| (), act)
+}
+
+/// The same, when something was done and committed before.
+fn crash_between(prepare: impl Fn(&World), act: impl Fn(&World)) -> World {
     let recorder = Recorder::new();
     let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), 13);
     world.create("tank/a").unwrap();
@@ -305,6 +331,7 @@ fn crash_after(act: impl Fn(&World)) -> World {
     world.write("tank/a", "old", &noise(1, 300_000));
     // The log is there with the next group.
     world.engine.commit().unwrap();
+    prepare(&world);
     world.write("tank/a", "older", b"x");
     world.engine.commit().unwrap();
     let (committed, frames) = (world.engine.committed(), world.engine.log_stats().frames);
@@ -332,6 +359,30 @@ fn the_log_takes_references_to_what_is_committed() {
         world.fs("tank/a").fsync(ROOT).unwrap();
     });
     assert_eq!((world.sharing().0, &world.files("tank/b")["copy"]), (0, &noise(1, 300_000)));
+}
+
+#[test]
+fn the_log_tells_a_reference_from_the_one_before_it() {
+    // Copied again to where a snapshot, or the origin of a clone, still has the former copy.
+    let copy = |world: &World, to: &str| world.copy("tank/a", "old", to, "copy");
+    let snapshot = |world: &World| {
+        copy(world, "tank/b");
+        world.snapshot("tank/b@s").unwrap();
+    };
+    let clone = |world: &World| {
+        snapshot(world);
+        world.clone("tank/b@s", "tank/d").unwrap();
+    };
+    for (prepare, again) in [(&snapshot as &dyn Fn(&World), "tank/b"), (&clone, "tank/d")] {
+        let world = crash_between(prepare, |world| {
+            copy(world, again);
+            world.fs(again).fsync(ROOT).unwrap();
+        });
+        world.remove(again, "copy");
+        world.remove("tank/a", "old");
+        world.judge();
+        assert!(world.files("tank/b@s")["copy"] == noise(1, 300_000), "{again}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //! * if it is small: bytes that stand in the tree, or blocks that are not stored yet and worth no write of their own;
 //! * if the record would be ragged, or less than half of a block used: that charges more than a copy, and the next write
 //!   would copy it anyway;
+//! * if its blocks have fewer copies than the target's are to have, or no checksum where those have one;
 //! * if extents on one block would lie differently to it: the bytes of a block always come at one distance from where the
 //!   block would begin in the file, so that all extents of a reference are near each other.
 //!
@@ -27,9 +28,9 @@ use pool::{
     format::{
         codec::Malformed,
         label::BLOCK_CLONING,
-        pointer::{BlockPointer, SCOPES},
+        pointer::{BlockPointer, Checksum, SCOPES},
     },
-    tree::Block,
+    tree::{Block, Policy},
     txg::Head,
     units::Txg,
 };
@@ -98,6 +99,25 @@ struct Part {
     after: Option<Vec<Piece>>,
 }
 
+/// What holds for all that a step shares.
+#[derive(Clone, Copy)]
+struct Terms {
+    /// The transaction group in which the source was seen.
+    txg: Txg,
+    /// The target's record size as a power of two.
+    shift: u8,
+    /// How the target's blocks are stored.
+    policy: Policy,
+}
+
+impl Terms {
+    /// Whether a block may be shared. The target is promised as many copies, and a checksum, as one of its own has.
+    fn allow(&self, pointer: &BlockPointer) -> bool {
+        let is_verifiable = pointer.checksum_kind != Checksum::Off || self.policy.checksum == Checksum::Off;
+        pointer.birth <= self.txg && pointer.copies >= self.policy.copies && is_verifiable
+    }
+}
+
 /// The source as it is in a transaction group.
 struct Seen {
     txg: Txg,
@@ -112,19 +132,23 @@ pub(super) fn share(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Outc
         return Ok(Outcome::Not(len));
     }
     let _locked = lock(source, target);
-    let Some(shift) = shift(source, target)? else { return Ok(Outcome::Not(len)) };
-    let len = len.min((((target.at >> shift) + STEP_RECORDS) << shift) - target.at);
     let mut admitted = false;
     loop {
+        // A rollback may have put another file into the place of the target's.
+        let Some(shift) = shift(source, target)? else { return Ok(Outcome::Not(len)) };
+        let len = len.min((((target.at >> shift) + STEP_RECORDS) << shift) - target.at);
         let Some(seen) = look(source, target, len)? else { return Ok(Outcome::Not(len)) };
-        store(source.head(), &seen.pieces)?;
+        if !store(source.head(), &seen.pieces)? {
+            continue;
+        }
+        let terms = Terms { txg: seen.txg, shift, policy: target.fs.options().policy };
         if !admitted && !seen.pieces.is_empty() {
             admit(target, &seen.pieces)?;
             engine.activate(BLOCK_CLONING).map_err(|error| failure::errno(&error))?;
             admitted = true;
         }
         if let Some(outcome) =
-            target.fs.update_content(target.ino, |change, _| put(change, target, shift, len, &seen))?
+            target.fs.update_content(target.ino, |change, _| put(change, target, terms, len, &seen.pieces))?
         {
             return Ok(outcome);
         }
@@ -208,16 +232,20 @@ fn is_worth_storing(piece: &Piece) -> Option<&Block> {
     }
 }
 
-/// Has large blocks stored.
-fn store(head: &Head, pieces: &[Piece]) -> Result<(), Errno> {
+/// Has large blocks stored. False if the source has given one up meanwhile.
+fn store(head: &Head, pieces: &[Piece]) -> Result<bool, Errno> {
     let pending: Vec<&Block> = pieces.iter().filter_map(is_worth_storing).collect();
     for block in &pending {
         if let Block::Pending(record) = block {
             head.submit(record);
         }
     }
-    let settled = pending.iter().try_for_each(|block| head.settle(block).map(drop));
-    settled.map_err(|error| failure::errno(&error))
+    for block in pending {
+        if head.settle(block).map_err(|error| failure::errno(&error))?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Asks for room: the data set is charged for each reference as for a block of its own, and the pool only for the account.
@@ -232,25 +260,26 @@ fn admit(target: Side<'_>, pieces: &[Piece]) -> Result<(), Errno> {
     target.head().admit_in_turn(pointers.len() as u64 * ACCOUNT).map_err(|error| failure::errno(&error))
 }
 
-/// Puts what was seen into the target; `None` if the transaction group is another by now.
+/// Puts what was seen into the target; `None` if the transaction group, or the target's record size, is another by now.
 fn put(
     change: &mut Change<'_>,
     target: Side<'_>,
-    shift: u8,
+    terms: Terms,
     len: u64,
-    seen: &Seen,
+    seen: &[Piece],
 ) -> Result<Option<Outcome>, Failure> {
-    if change.txg() != seen.txg {
+    let Terms { txg, shift, .. } = terms;
+    let old = load_content(change, target.ino)?;
+    if change.txg() != txg || ![0, shift].contains(&old.record_shift) {
         return Ok(None);
     }
-    let old = load_content(change, target.ino)?;
     check_growing(&old, target.at)?;
     let end = target.at + len;
     let look = |change: &Change<'_>, at: u64| -> Result<Part, Failure> {
         let start = at >> shift << shift;
         let stop = end.min(start + (1 << shift));
         let before = record::load_record(&change.view, target.ino, start, start + (1 << shift))?;
-        let after = shared(&before, &seen.pieces, (at, stop), seen.txg, shift);
+        let after = shared(&before, seen, (at, stop), terms);
         Ok(Part { stop, before, after })
     };
     let (mut at, mut bytes, mut has_block) = (target.at, old.bytes, false);
@@ -283,7 +312,7 @@ fn put(
 }
 
 /// A record's pieces with those of the source in the range `from..to` of it; `None` if they are better copied.
-fn shared(before: &[Piece], source: &[Piece], (from, to): (u64, u64), txg: Txg, shift: u8) -> Option<Vec<Piece>> {
+fn shared(before: &[Piece], source: &[Piece], (from, to): (u64, u64), terms: Terms) -> Option<Vec<Piece>> {
     let mut after = record::cut(before, from, to);
     if after.iter().any(|piece| piece.block().is_none()) {
         return None;
@@ -293,9 +322,9 @@ fn shared(before: &[Piece], source: &[Piece], (from, to): (u64, u64), txg: Txg, 
         let Some(Piece { offset, len, content: Content::Part { block, start } }) = clip(piece, from, to) else {
             return None;
         };
-        let pointer = block.pointer().filter(|pointer| pointer.birth <= txg)?;
+        let pointer = block.pointer().filter(|pointer| terms.allow(pointer))?;
         let own = before.iter().filter_map(Piece::block).find(|own| own.same(&block));
-        let block = own.cloned().unwrap_or_else(|| Block::Stored(pointer.share(txg, shift)));
+        let block = own.cloned().unwrap_or_else(|| Block::Stored(pointer.share(terms.txg, terms.shift)));
         record::join(&mut after, Piece { offset, len, content: Content::Part { block, start } });
     }
     let is_fit = after.len() <= PIECES_MAX && !record::is_ragged(&after) && is_even(&after);
@@ -310,4 +339,34 @@ fn is_even(pieces: &[Piece]) -> bool {
     };
     let all: Vec<(Block, u64)> = pieces.iter().filter_map(lies).collect();
     all.iter().all(|(block, base)| all.iter().all(|(other, at)| base == at || !block.same(other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{Caller, ROOT, tests::world::World};
+
+    #[test]
+    fn a_step_that_goes_by_another_record_size_is_done_again() {
+        let world = World::new(77);
+        let fs = &*world.fs;
+        let file = |name: &[u8]| fs.create(&Caller::default(), ROOT, name, 0o644, true).unwrap().ino;
+        let (ino, empty) = (file(b"file"), file(b"empty"));
+        fs.write(ino, 0, &[7; 200_000], false).unwrap();
+        let put = |ino, shift| {
+            let target = Side { fs, ino, at: 0 };
+            let step = fs.update_content(ino, |change, _| {
+                let terms = Terms { txg: change.txg(), shift, policy: fs.options().policy };
+                put(change, target, terms, 4096, &[])
+            });
+            step.unwrap()
+        };
+        let shift = fs.read_tree(|view| load_inode(view, ino)).unwrap().record_shift;
+        assert_eq!(put(ino, shift - 1), None);
+        assert_eq!(put(ino, shift + 1), None);
+        // A hole of the source's, in the file's own records, or in one that has none yet.
+        assert_eq!(put(ino, shift), Some(Outcome::Shared(4096)));
+        assert_eq!(put(empty, 12), Some(Outcome::Shared(4096)));
+        world.check();
+    }
 }

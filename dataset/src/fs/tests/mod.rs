@@ -6,4 +6,4 @@ mod checker;
 mod content;
 mod model;
 mod names;
-mod world;
+pub(in crate::fs) mod world;

@@ -21,11 +21,11 @@ use crate::{
 };
 
 /// A file system with small records, in a small pool of its own with hardly any cache.
-pub(super) struct World {
+pub(in crate::fs) struct World {
     device: Arc<MemoryDevice>,
-    pub(super) engine: Arc<Engine>,
-    pub(super) head: Arc<Head>,
-    pub(super) fs: Arc<FileSystem>,
+    pub(in crate::fs) engine: Arc<Engine>,
+    pub(in crate::fs) head: Arc<Head>,
+    pub(in crate::fs) fs: Arc<FileSystem>,
 }
 
 /// The least that a layer above the engine does: keeps one tree's root in the catalogue, and gives up what the tree drops.
@@ -71,7 +71,7 @@ fn settings() -> Settings {
 }
 
 impl World {
-    pub(super) fn new(seed: u64) -> World {
+    pub(in crate::fs) fn new(seed: u64) -> World {
         let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));
         let env = Arc::new(SeededEnv::new(seed));
         let create = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// Has the file system's checker look, and after a commit the pool's: every block is referred to once.
-    pub(super) fn check(&self) {
+    pub(in crate::fs) fn check(&self) {
         assert_eq!(fs::check::check(&self.head).unwrap(), []);
         self.commit();
         let mut ledger = Ledger::default();
