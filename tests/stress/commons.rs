@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rand::{Rng, SeedableRng, rngs::SmallRng};
+use rand::{Rng, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 use rustix::{
     fs::{CWD, FlockOperation, RenameFlags},
     io::Errno,
@@ -145,15 +145,8 @@ impl Commons {
 
     /// Does something.
     pub(crate) fn act(&mut self) -> Outcome<()> {
-        let total = OPERATIONS.iter().map(|(weight, _)| weight).sum();
-        let mut left = self.dice.random_range(0..total);
-        for (weight, operation) in OPERATIONS {
-            match left.checked_sub(weight) {
-                Some(rest) => left = rest,
-                None => return operation(self),
-            }
-        }
-        unreachable!("the weights add up to {total}")
+        let (_, operation) = OPERATIONS.choose_weighted(&mut self.dice, |(weight, _)| *weight).expect("weights");
+        operation(self)
     }
 
     /// What it has done.

@@ -19,7 +19,11 @@ use std::{
     path::PathBuf,
 };
 
-use rand::{Rng, SeedableRng, rngs::SmallRng, seq::IteratorRandom};
+use rand::{
+    Rng, SeedableRng,
+    rngs::SmallRng,
+    seq::{IndexedRandom, IteratorRandom},
+};
 use rustix::io::Errno;
 
 use crate::{
@@ -88,15 +92,8 @@ impl Home {
         if self.model.places().len() > CROWDED {
             return self.clear();
         }
-        let total = OPERATIONS.iter().map(|(weight, _)| weight).sum();
-        let mut left = self.dice.random_range(0..total);
-        for (weight, operation) in OPERATIONS {
-            match left.checked_sub(weight) {
-                Some(rest) => left = rest,
-                None => return operation(self),
-            }
-        }
-        unreachable!("the weights add up to {total}")
+        let (_, operation) = OPERATIONS.choose_weighted(&mut self.dice, |(weight, _)| *weight).expect("weights");
+        operation(self)
     }
 
     /// Compares everything with the model, and returns what it must be.
