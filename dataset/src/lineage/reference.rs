@@ -44,14 +44,19 @@ pub fn take(sync: &mut Sync<'_>, mut blocks: Vec<BlockPointer>) -> Result<()> {
     let sector = sync.engine().sector();
     blocks.sort_unstable_by_key(|block| block.addresses[0]);
     for step in blocks.chunks(STEP) {
-        transact(sync, |tx| step.iter().try_for_each(|block| take_one(tx, block, sector)))?;
+        transact(sync, |tx| {
+            let mut sharing = sharing(tx)?;
+            step.iter().try_for_each(|block| take_one(tx, &mut sharing, block, sector))?;
+            tx.put(SHARING, &sharing, None);
+            Ok(())
+        })?;
     }
     Ok(())
 }
 
-fn take_one(tx: &mut Transaction<'_>, block: &BlockPointer, sector: u32) -> Result<()> {
+/// Counts a further reference, in the block's row and in the totals.
+fn take_one(tx: &mut Transaction<'_>, sharing: &mut SharingRow, block: &BlockPointer, sector: u32) -> Result<()> {
     let key = shared_key(block.addresses[0]);
-    let mut sharing = sharing(tx)?;
     let row = match tx.find::<SharedRow>(key)? {
         Some((row, _)) => {
             if row.birth != block.birth {
@@ -68,7 +73,6 @@ fn take_one(tx: &mut Transaction<'_>, block: &BlockPointer, sector: u32) -> Resu
     };
     sharing.saved += row.space;
     tx.put(key, &row, None);
-    tx.put(SHARING, &sharing, None);
     Ok(())
 }
 
@@ -88,7 +92,8 @@ pub fn give_up(sync: &mut Sync<'_>, mut blocks: Vec<BlockPointer>) -> Result<()>
 
 /// Counts what can be counted down, of blocks in the order of their addresses; the others are free.
 fn give_up_some(tx: &mut Transaction<'_>, blocks: &[BlockPointer]) -> Result<Vec<BlockPointer>> {
-    let mut free = Vec::new();
+    let before = sharing(tx)?;
+    let (mut free, mut sharing) = (Vec::new(), before.clone());
     let mut ahead = Ahead::Unknown;
     for block in blocks {
         let key = shared_key(block.addresses[0]);
@@ -97,12 +102,15 @@ fn give_up_some(tx: &mut Transaction<'_>, blocks: &[BlockPointer]) -> Result<Vec
             ahead = tx.first_key(rest)?.map_or(Ahead::Nothing, Ahead::Row);
         }
         if ahead == Ahead::Row(key) {
-            give_up_one(tx, key, block)?;
+            give_up_one(tx, &mut sharing, key, block)?;
             // The row may be gone.
             ahead = Ahead::Unknown;
         } else {
             free.push(*block);
         }
+    }
+    if sharing != before {
+        tx.put(SHARING, &sharing, None);
     }
     Ok(free)
 }
@@ -127,13 +135,13 @@ impl Ahead {
     }
 }
 
-fn give_up_one(tx: &mut Transaction<'_>, key: Key, block: &BlockPointer) -> Result<()> {
+/// Counts a reference down, in the block's row and in the totals.
+fn give_up_one(tx: &mut Transaction<'_>, sharing: &mut SharingRow, key: Key, block: &BlockPointer) -> Result<()> {
     let row: SharedRow = tx.row(key)?;
     if row.birth != block.birth {
         contradicts(block, &row);
         return Ok(());
     }
-    let mut sharing = sharing(tx)?;
     sharing.saved -= row.space;
     if row.more > 1 {
         tx.put(key, &SharedRow { more: row.more - 1, ..row }, None);
@@ -142,7 +150,6 @@ fn give_up_one(tx: &mut Transaction<'_>, key: Key, block: &BlockPointer) -> Resu
         sharing.blocks = sharing.blocks.saturating_sub(1);
         sharing.used -= row.space;
     }
-    tx.put(SHARING, &sharing, None);
     Ok(())
 }
 
