@@ -18,7 +18,7 @@ use super::{
     CHUNK, cannot_here, encode_device,
     host::{self, Meta, Spot},
     reason,
-    resolve::{Place, place, resolve},
+    resolve::{Place, make_directory, place, resolve},
     set_xattrs,
 };
 use crate::{
@@ -134,7 +134,7 @@ impl CopyIn<'_, '_> {
         let failed = |errno| failed(from.path, errno);
         let meta = from.meta().map_err(failed)?;
         if meta.file_type == FileType::Directory {
-            let dir = self.make_directory(to).map_err(failed)?;
+            let dir = make_directory(self.fs, &self.caller, to).map_err(failed)?;
             return self.directory(from, &meta, dir);
         }
         self.make_way(to).map_err(failed)?;
@@ -151,16 +151,6 @@ impl CopyIn<'_, '_> {
             self.linked.insert(meta.identity, ino);
         }
         Ok(())
-    }
-
-    /// The directory of that name, which may be there already.
-    fn make_directory(&self, at: &Place) -> Result<Ino, Errno> {
-        match self.fs.lookup(at.dir, &at.name) {
-            Ok(found) if found.file_type == FileType::Directory => Ok(found.ino),
-            Ok(_) => Err(Errno::NOTDIR),
-            Err(Errno::NOENT) => Ok(self.fs.mkdir(&self.caller, at.dir, &at.name, 0o700)?.ino),
-            Err(errno) => Err(errno),
-        }
     }
 
     fn make_way(&self, at: &Place) -> Result<(), Errno> {

@@ -12,7 +12,7 @@ use super::{
     copy_out::{Source, refuse_directory},
     host::Xattr,
     next_data, reason,
-    resolve::{Place, resolve},
+    resolve::{Place, make_directory, resolve},
     set_xattrs,
 };
 use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
@@ -120,7 +120,7 @@ impl CopyWithin<'_, '_> {
             return Err(Failure::cannot("copy", self.shown, "a directory is not copied into itself"));
         }
         if from.file_type == FileType::Directory {
-            let dir = self.make_directory(to).map_err(|errno| self.failed(errno))?;
+            let dir = make_directory(self.fs, &self.caller, to).map_err(|errno| self.failed(errno))?;
             self.top.get_or_insert(dir);
             return self.open(from, dir);
         }
@@ -138,16 +138,6 @@ impl CopyWithin<'_, '_> {
             self.linked.insert(from.ino, ino);
         }
         Ok(())
-    }
-
-    /// The directory of that name, which may be there already.
-    fn make_directory(&self, at: &Place) -> Result<Ino, Errno> {
-        match self.fs.lookup(at.dir, &at.name) {
-            Ok(found) if found.file_type == FileType::Directory => Ok(found.ino),
-            Ok(_) => Err(Errno::NOTDIR),
-            Err(Errno::NOENT) => Ok(self.fs.mkdir(&self.caller, at.dir, &at.name, 0o700)?.ino),
-            Err(errno) => Err(errno),
-        }
     }
 
     fn make_way(&self, from: &Attr, at: &Place) -> Result<(), Failure> {

@@ -67,18 +67,7 @@ impl OpenPool {
         recursive: bool,
         job: &mut Job<'_>,
     ) -> Result<CopyRecord, Failure> {
-        let Name::Dataset(name) = &to.name else {
-            return Err(Failure::cannot("copy to", shown(to), "a snapshot never changes"));
-        };
-        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
-        let mut copy = || copy_in(dataset.fs(), sources, &to.path.0, recursive, job);
-        let copied = match &self.mounts {
-            Some(mounts) => mounts.around_change(dataset.id(), copy),
-            None => copy(),
-        };
-        // What was copied is there, whether all of it was or not.
-        self.engine().commit().or_refused("copy to", shown(to))?;
-        copied
+        self.copy_to(to, |fs| copy_in(fs, sources, &to.path.0, recursive, job))
     }
 
     pub(in crate::execute) fn copy_within(
@@ -88,12 +77,21 @@ impl OpenPool {
         recursive: bool,
         job: &mut Job<'_>,
     ) -> Result<CopyRecord, Failure> {
+        let opened = self.open_sources(sources)?;
+        self.copy_to(to, |fs| copy_within(fs, &as_sources(&opened), &to.path.0, recursive, job))
+    }
+
+    /// Has `copy` change a data set, whose mount learns of it.
+    fn copy_to(
+        &self,
+        to: &Location,
+        copy: impl FnOnce(&FileSystem) -> Result<CopyRecord, Failure>,
+    ) -> Result<CopyRecord, Failure> {
         let Name::Dataset(name) = &to.name else {
             return Err(Failure::cannot("copy to", shown(to), "a snapshot never changes"));
         };
         let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
-        let opened = self.open_sources(sources)?;
-        let mut copy = || copy_within(dataset.fs(), &as_sources(&opened), &to.path.0, recursive, job);
+        let copy = || copy(dataset.fs());
         let copied = match &self.mounts {
             Some(mounts) => mounts.around_change(dataset.id(), copy),
             None => copy(),
