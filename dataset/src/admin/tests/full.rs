@@ -74,7 +74,7 @@ fn a_pool_filled_by_many_writers_is_emptied_in_every_way() {
     world.destroy("tank/b@full", false, false).unwrap();
     world.destroy("tank/c@old", false, false).unwrap();
     world.work();
-    world.engine.settle().unwrap();
+    world.settle();
     let after = world.number("tank", "available");
     assert!(after + (4 << 20) > empty, "{after} of {empty} bytes are back");
     assert!(fill(&world, "tank/a", 5, 1 << 20) > 10);

@@ -176,7 +176,7 @@ fn held_back(seed: u64) -> (World, Arc<Hold>) {
     let committed = world.engine.commit().unwrap();
     let hold = world.engine.storage().space.hold(committed);
     clear(&world, "tank/a", 60);
-    world.engine.settle().unwrap();
+    world.settle();
     assert!(world.engine.is_at_rest() && !hold.is_lost());
     assert!(world.number("tank/a", "available") < 40 << 20);
     (world, hold)

@@ -30,7 +30,7 @@ fn world(seed: u64) -> (World, Vec<u8>) {
 }
 
 fn allocated(world: &World) -> u64 {
-    world.engine.settle().unwrap();
+    world.settle();
     world.engine.space_totals().allocated
 }
 

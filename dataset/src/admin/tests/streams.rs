@@ -325,7 +325,7 @@ fn a_stream_beyond_a_limit_is_refused() {
     set("tank/a/copy", "refquota", "none");
     there.work();
     there.create("tank/other").unwrap();
-    there.engine.settle().unwrap();
+    there.settle();
     let room = there.number("tank", "available") - (1 << 20);
     set("tank/other", "reservation", &room.to_string());
     let error = refusal(there.receive("tank/a/copy", &more, false));

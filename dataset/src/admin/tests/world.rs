@@ -7,7 +7,7 @@ use pool::{
     check::{self, Ledger},
     device::{Device, MemoryDevice},
     env::SeededEnv,
-    txg::{Engine, Settings},
+    txg::{Engine, SETTLING_COMMITS, Settings},
     units::MIB,
 };
 use rustix::io::Errno;
@@ -224,6 +224,16 @@ impl World {
     /// What the check of the data sets finds, before space maps and files.
     pub(super) fn findings(&self) -> Vec<lineage::check::Finding> {
         lineage::check::check(&self.engine, &mut Ledger::default()).unwrap().findings
+    }
+
+    /// Makes the commits after which what was freed until now can be allocated again.
+    pub(super) fn settle(&self) {
+        for _ in 0..SETTLING_COMMITS {
+            if self.engine.is_at_rest() {
+                break;
+            }
+            self.engine.commit_anyway().unwrap();
+        }
     }
 
     /// Commits, and fails if the check finds anything.

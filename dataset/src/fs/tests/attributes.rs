@@ -44,14 +44,20 @@ fn change_all(world: &World, dir: Ino, ino: Ino) -> Vec<Result<(), Errno>> {
     ]
 }
 
+/// A file with content and an extended attribute, and another beside it.
+fn furnished() -> (World, Ino) {
+    let world = World::new(1);
+    let ino = world.fs.create(&USER, ROOT, b"file", 0o644, true).unwrap().ino;
+    world.fs.create(&USER, ROOT, b"other", 0o644, true).unwrap();
+    world.fs.write(ino, 0, b"content", false).unwrap();
+    world.fs.setxattr(ino, b"user.there", b"1", SetXattr::Any).unwrap();
+    (world, ino)
+}
+
 #[test]
 fn what_is_immutable_stays_as_it_is() {
-    let world = World::new(1);
+    let (world, ino) = furnished();
     let fs = &world.fs;
-    let ino = fs.create(&USER, ROOT, b"file", 0o644, true).unwrap().ino;
-    fs.create(&USER, ROOT, b"other", 0o644, true).unwrap();
-    fs.write(ino, 0, b"content", false).unwrap();
-    fs.setxattr(ino, b"user.there", b"1", SetXattr::Any).unwrap();
     turn(&world, ino, Attribute::Immutable, "on");
     let before = fs.getattr(ino).unwrap();
 
@@ -84,12 +90,8 @@ fn what_is_immutable_stays_as_it_is() {
 
 #[test]
 fn what_is_append_only_grows() {
-    let world = World::new(1);
+    let (world, ino) = furnished();
     let fs = &world.fs;
-    let ino = fs.create(&USER, ROOT, b"file", 0o644, true).unwrap().ino;
-    fs.create(&USER, ROOT, b"other", 0o644, true).unwrap();
-    fs.write(ino, 0, b"content", false).unwrap();
-    fs.setxattr(ino, b"user.there", b"1", SetXattr::Any).unwrap();
     turn(&world, ino, Attribute::Append, "on");
     assert_eq!(change_all(&world, ROOT, ino), [Err(Errno::PERM); 11]);
     assert_eq!(fs.write(ino, 3, b"x", false), Err(Errno::PERM));

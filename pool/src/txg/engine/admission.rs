@@ -108,18 +108,6 @@ impl Engine {
         self.commit_anyway().map(|_| true)
     }
 
-    /// Makes the commits after which what was freed until now can be allocated again, but for what is kept for readers of
-    /// an older state.
-    pub fn settle(&self) -> Result<()> {
-        for _ in 0..SETTLING_COMMITS {
-            if self.is_at_rest() {
-                break;
-            }
-            self.commit_anyway()?;
-        }
-        Ok(())
-    }
-
     /// Whether more commits would leave as much room as there is: nothing has changed since the last one, and what was
     /// freed up to the last change can be allocated again or is kept for whoever reads an older state. What commits that
     /// change nothing free themselves does not count: the next would free as much.
