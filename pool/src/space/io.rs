@@ -3,7 +3,7 @@
 use super::layout::Layout;
 use crate::{
     error::{Error, Result},
-    format::space::{PhysicalPointer, Place},
+    format::space::PhysicalPointer,
     units::VdevId,
 };
 
@@ -45,16 +45,5 @@ impl Disk<'_> {
             }
         }
         Err(failure)
-    }
-
-    /// Writes the copies of what `pointer` refers to; one that a device refuses is only redundancy lost.
-    pub(super) fn write(&self, pointer: &PhysicalPointer, mut bytes: Vec<u8>) -> Result<()> {
-        bytes.resize(self.layout.padded(pointer.len), 0);
-        let write = |place: &Place| self.io.write(place.vdev, place.offset, &bytes);
-        let (written, failed): (Vec<_>, Vec<_>) = pointer.places().iter().map(write).partition(Result::is_ok);
-        match failed.into_iter().next() {
-            Some(error) if written.is_empty() => error,
-            _ => Ok(()),
-        }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! In this order, for group N: checkpoints of some chunks (of the end of N-1), the table's changed pages and root, then
 //! the log of N with everything that was allocated and freed up to here, and its own blocks. Everything goes to new
-//! places, so until the uberblock is written a crash finds the former root whole; and what it refers to is freed in N,
-//! hence not reused before [`DEFERRED_GROUPS`] more groups are committed.
+//! places, and is written together at the end ([`outbox`]): in whatever order, for until the uberblock is written a crash
+//! finds the former root whole; and what that refers to is freed in N, hence not reused before [`DEFERRED_GROUPS`] more
+//! groups are committed.
 //!
 //! Only the log must be stored, and its blocks are as small as a sector if need be: so a commit succeeds where no two
 //! free sectors lie in a row, as long as enough are left. Checkpoints and table only shorten the log. Where one of them
@@ -14,9 +15,11 @@
 //! the one before: their frees are still deferred when the pool is opened.
 
 mod describe;
+mod outbox;
 
-use std::collections::VecDeque;
+use std::{cell::RefCell, collections::VecDeque};
 
+use self::outbox::Outbox;
 use super::{
     Allocation, DEFERRED_GROUPS, Space,
     io::{Disk, SpaceIo},
@@ -84,10 +87,11 @@ impl Space {
         let mut stored = self.stored.lock();
         assert!(stored.txg < txg, "transaction group {txg} is synced out of turn");
         let layout = self.layout.load_full();
-        let writer = Writer { space: self, txg, disk: Disk { layout: &layout, io } };
+        let writer = Writer { space: self, txg, disk: Disk { layout: &layout, io }, outbox: RefCell::default() };
         let table = writer.describe(&mut stored)?;
         writer.trim_log(&mut stored)?;
         let group = writer.write_log(&stored)?;
+        writer.outbox.take().write(&writer.disk)?;
         let log_head = *group.blocks.last().expect("the log of a group has a block");
         stored.log.push_back(group);
         stored.txg = txg;
@@ -106,6 +110,8 @@ struct Writer<'a> {
     space: &'a Space,
     txg: Txg,
     disk: Disk<'a>,
+    /// What has its place, and is written at the end.
+    outbox: RefCell<Outbox>,
 }
 
 impl Writer<'_> {
@@ -145,7 +151,7 @@ impl Writer<'_> {
             let block = LogBlock { txg: self.txg, part, previous, piece: piece.to_vec() };
             let mut bytes = block.encode();
             bytes.resize(room + MAX_LOG_HEAD, 0);
-            let pointer = self.write_at(&allocation, &bytes)?;
+            let pointer = self.write_at(&allocation, bytes)?;
             previous = Some(pointer);
             blocks.push(pointer);
         }
@@ -174,7 +180,7 @@ impl Writer<'_> {
     }
 
     /// Writes a new block.
-    fn store(&self, bytes: &[u8]) -> Result<PhysicalPointer> {
+    fn store(&self, bytes: Vec<u8>) -> Result<PhysicalPointer> {
         let len = u32::try_from(bytes.len()).map_err(|_| Error::OutOfSpace)?;
         let allocation = self.space.allocate_own(self.txg, len, COPIES, self.disk.io)?;
         self.write_at(&allocation, bytes)
@@ -182,19 +188,20 @@ impl Writer<'_> {
 
     /// Writes a block where room was allocated for it: no more sectors than it takes, for its pointer tells what to
     /// free.
-    fn write_at(&self, allocation: &Allocation, bytes: &[u8]) -> Result<PhysicalPointer> {
+    fn write_at(&self, allocation: &Allocation, bytes: Vec<u8>) -> Result<PhysicalPointer> {
         let mut pointer = PhysicalPointer { copies: allocation.copies, len: bytes.len() as u32, ..Default::default() };
         for (place, &address) in pointer.places.iter_mut().zip(allocation.addresses()) {
             let (chunk, span) = self.layout().locate(address, pointer.len)?;
             *place = self.layout().place(chunk, span.start);
         }
-        pointer.checksum = *blake3::hash(bytes).as_bytes();
-        self.disk.write(&pointer, bytes.to_vec())?;
+        pointer.checksum = *blake3::hash(&bytes).as_bytes();
+        self.outbox.borrow_mut().put(pointer, bytes, &self.disk)?;
         Ok(pointer)
     }
 
     /// Undoes [`Writer::store`].
     fn take_back(&self, pointer: &PhysicalPointer) -> Result<()> {
+        self.outbox.borrow_mut().take_back(pointer);
         for &place in pointer.places() {
             let address = self.layout().address(place)?;
             let (chunk, span) = self.layout().locate(address, pointer.len)?;

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -343,6 +343,35 @@ fn groups_are_stored_where_no_two_sectors_in_a_row_are_free() {
     }
     assert!(space.stored.lock().log.len() < 40, "the log was not shortened");
     assert!(space.allocate(txg, Class::Data, REGION as u32, 1, &memory).is_ok());
+}
+
+/// A device that counts what is written.
+struct Counting<'a>(&'a Memory, AtomicU64);
+
+impl SpaceIo for Counting<'_> {
+    fn read(&self, vdev: VdevId, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.0.read(vdev, offset, buffer)
+    }
+
+    fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.1.fetch_add(1, Relaxed);
+        self.0.write(vdev, offset, bytes)
+    }
+}
+
+#[test]
+fn shortening_the_log_takes_no_more_writes_than_the_log() {
+    let (space, memory) = one_device(64);
+    let mut lengths = Vec::new();
+    for txg in (1..60).map(Txg) {
+        space.allocate(txg, Class::Data, SECTOR, 1, &memory).unwrap();
+        let counting = Counting(&memory, AtomicU64::new(0));
+        space.sync(txg, &counting).unwrap();
+        space.committed(txg);
+        lengths.push(space.stored.lock().log.len());
+        assert_eq!(counting.1.into_inner(), 3, "writes for {txg}: one a copy");
+    }
+    assert!(lengths.windows(2).any(|pair| pair[1] < pair[0]), "the log was never shortened");
 }
 
 #[test]

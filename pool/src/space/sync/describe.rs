@@ -81,7 +81,7 @@ impl Writer<'_> {
         };
         let pointer = match chunk.logged() {
             0 => None,
-            _ => match self.store(&checkpoint.encode()) {
+            _ => match self.store(checkpoint.encode()) {
                 // Another one may be smaller.
                 Err(Error::OutOfSpace) => return Ok(()),
                 stored => Some(stored?),
@@ -107,13 +107,13 @@ impl Writer<'_> {
             }
             draft.changed.push(index);
             let row = |(row, chunk): (&Option<Row>, &Arc<Chunk>)| row.clone().unwrap_or_else(|| chunk.row());
-            let page = self.store(&encode_page(&rows.iter().zip(chunks).map(row).collect::<Vec<_>>()))?;
+            let page = self.store(encode_page(&rows.iter().zip(chunks).map(row).collect::<Vec<_>>()))?;
             draft.pages.push(page);
             put(&mut pages, index, page);
         }
         if !draft.pages.is_empty() {
             let root = TableRoot { chunks: chunks.len() as u32, pages };
-            draft.root = Some(self.store(&root.encode())?);
+            draft.root = Some(self.store(root.encode())?);
         }
         Ok(())
     }
