@@ -20,7 +20,8 @@
 //! as fast as the drain at three eighths, where the next group becomes as large as the one being written while that is
 //! written. Both together stay below what may be dirty, and a commit that takes longer than the ones before has a
 //! quarter of it to do so, at a speed that falls. Whatever the estimates say, the speed falls to the least when all that
-//! may be dirty is.
+//! may be dirty is. They forget soon: where changes go all over a tree that grows, the same work makes more nodes dirty
+//! with every group, and the groups become smaller.
 //!
 //! All times come from the caller. Nothing here sleeps, and nothing here keeps a limit: the clock never stands still, so
 //! who must not go beyond a bound checks it when the turn has come.
@@ -39,7 +40,7 @@ const FASTEST: f64 = 2.0;
 /// How full a group at least has to be to tell anything: a commit has costs that do not depend on its size.
 const TELLING: f64 = 1.0 / 8.0;
 /// How much a commit counts beside the one after it, and how much of what it did otherwise than expected is carried over.
-const KEEP: f64 = 3.0 / 4.0;
+const KEEP: f64 = 1.0 / 2.0;
 /// How far the clock runs ahead of the queue when nobody comes: systems wake sleepers late.
 const CREDIT: Duration = Duration::from_millis(1);
 /// How long a writer sleeps at least, and at most before it looks again.
@@ -149,7 +150,7 @@ impl Pace {
         let capacity = self.capacity.unwrap_or(work / load.fullness);
         let drain = self.drain(capacity, now)?;
         let left = (work - self.done(drain, now)) / capacity;
-        let left = left.max(work / capacity - (1.0 - FULL));
+        let left = left.max(load.fullness - (1.0 - FULL));
         (left > FREE).then(|| drain * ((FULL - left) / (FULL - EVEN)).clamp(SLOWEST, FASTEST))
     }
 

@@ -1,11 +1,11 @@
 //! Writers, a committer and a device in virtual time: who waits for how long, with turns and without.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
 use crate::{
     txg::throttle::Throttle,
-    units::{MIB, Txg},
+    units::{KIB, MIB, Txg},
 };
 
 const LIMIT: u64 = 4 * MIB;
@@ -13,10 +13,13 @@ const WRITE: u64 = 4096;
 const WRITERS: usize = 8;
 /// What a write to the device takes, and how many of them a commit takes beside its data.
 const DEVICE_WRITE: Duration = Duration::from_millis(20);
-const FIXED: u64 = 6;
+const FIXED: u64 = 12;
+/// A leaf in memory, with both its copies, and after how many scattered writes the tree has one more.
+const LEAF: u64 = 18 * KIB;
+const WRITES_PER_LEAF: usize = 64;
 /// What a writer does between two writes.
 const THINK: Duration = Duration::from_micros(10);
-const RUN: Duration = Duration::from_secs(60);
+const RUN: Duration = Duration::from_secs(20);
 
 /// A thread that writes, writes, and writes.
 #[derive(Clone, Copy)]
@@ -30,6 +33,8 @@ struct Writer {
 struct World {
     throttle: Throttle,
     paced: bool,
+    /// Which leaves are dirty in the open group, if each write goes to another one.
+    scattered: Option<BTreeSet<usize>>,
     now: Duration,
     open: Txg,
     /// When the commit under way ends.
@@ -44,6 +49,7 @@ impl World {
         World {
             throttle: Throttle::new(LIMIT),
             paced,
+            scattered: None,
             now: Duration::ZERO,
             open: Txg(1),
             ends: None,
@@ -51,6 +57,11 @@ impl World {
             fullest: 0,
             waits: Vec::new(),
         }
+    }
+
+    /// Writers all over a tree that grows.
+    fn scattered() -> World {
+        World { scattered: Some(BTreeSet::new()), ..World::new(true) }
     }
 
     /// Runs all writers until the end of time.
@@ -79,12 +90,13 @@ impl World {
         }
         if let Some(wait) = writer.turn.and_then(|turn| self.throttle.wait(turn, self.now)) {
             writer.wakes = self.now + wait;
-        } else if self.throttle.data.is_full(WRITE) {
+        } else if self.throttle.data.is_full(WRITE) || self.throttle.nodes.is_full(0) {
             writer.wakes = self.ends.expect("a full group is worth a commit");
         } else {
             self.throttle.data.add(self.open, WRITE);
             self.throttle.add_work(self.open, WRITE);
-            self.throttle.add_update(self.open, 0);
+            let nodes = self.dirty_leaf();
+            self.throttle.add_update(self.open, nodes);
             self.fullest = self.fullest.max(self.throttle.data.dirty());
             self.waits.push(self.now - writer.began);
             let next = self.now + THINK;
@@ -92,10 +104,18 @@ impl World {
         }
     }
 
+    /// What the next write makes dirty beside its data.
+    fn dirty_leaf(&mut self) -> u64 {
+        let writes = self.waits.len();
+        let leaf = writes * 7919 % (1 + writes / WRITES_PER_LEAF);
+        self.scattered.as_mut().map_or(0, |dirty| if dirty.insert(leaf) { LEAF } else { 0 })
+    }
+
     fn begin_commit(&mut self) {
         let bytes = self.throttle.data.dirty();
         self.throttle.syncing(self.open, self.now);
         self.open = self.open.next();
+        self.scattered.iter_mut().for_each(BTreeSet::clear);
         let took = DEVICE_WRITE * (FIXED + bytes.div_ceil(MIB)) as u32;
         self.ends = Some(self.now + took);
         self.busy += took;
@@ -126,6 +146,15 @@ fn an_overloaded_device_slows_writers_evenly() {
     assert!(p99 <= 5 * median, "median {median:?}, 99th percentile {p99:?}");
     assert!(max <= 2 * world.time_for_the_limit(), "longest {max:?}, the limit takes {:?}", world.time_for_the_limit());
     assert!(world.fullest <= LIMIT);
+    assert!(world.busy > RUN.mul_f64(0.95), "the device idles: busy for {:?}", world.busy);
+}
+
+#[test]
+fn writers_all_over_a_tree_are_slowed_evenly_too() {
+    let world = World::scattered().run();
+    let (median, p99, max) = (world.wait_at(0.5), world.wait_at(0.99), world.wait_at(1.0));
+    assert!(p99 <= 5 * median, "median {median:?}, 99th percentile {p99:?}");
+    assert!(max <= world.time_for_the_limit() / 4, "longest {max:?}");
     assert!(world.busy > RUN.mul_f64(0.95), "the device idles: busy for {:?}", world.busy);
 }
 
