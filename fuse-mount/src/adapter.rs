@@ -135,6 +135,7 @@ impl Filesystem for Adapter {
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_EXPORT_SUPPORT
             | InitFlags::FUSE_EXPLICIT_INVAL_DATA
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_NO_OPEN_SUPPORT

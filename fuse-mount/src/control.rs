@@ -39,6 +39,15 @@ pub struct SnapshotEntry {
     pub creation: Nanos,
 }
 
+impl SnapshotEntry {
+    /// What distinguishes the generations of its files from those of other snapshots, which have the same objects: 32
+    /// bits, as many as the kernel keeps.
+    fn mark(&self) -> u64 {
+        let creation = self.creation.cast_unsigned();
+        (creation ^ creation >> 32) & u64::from(u32::MAX)
+    }
+}
+
 /// Where a mount learns of the dataset's snapshots.
 pub trait Snapshots: Send + Sync {
     /// All of them, in the order they are to be listed.
@@ -107,9 +116,15 @@ impl ControlTree {
         }
     }
 
-    /// What a snapshot's root looks like before anybody opened it. To be refreshed before it is believed.
+    /// What a snapshot's root looks like before anybody opened it. To be refreshed before it is believed; but for its
+    /// generation, for a node of another generation is another file.
     pub(crate) fn unopened_root(&self, entry: &SnapshotEntry) -> Attr {
-        self.directory(entry.creation, 0)
+        Attr { generation: entry.mark(), ..self.directory(entry.creation, 0) }
+    }
+
+    /// The [mark](SnapshotEntry::mark) of the snapshot in `slot`.
+    pub(crate) fn mark(&self, slot: Slot) -> u64 {
+        self.slots.lock().taken.get(&slot).map_or(0, |opened| opened.entry.mark())
     }
 
     /// The snapshots there are now.
@@ -317,6 +332,15 @@ mod tests {
         assert_eq!(after.nlink, before.nlink + 1);
         source.0.lock().remove(0);
         assert_ne!(tree.attr(Control::Snapshots).mtime, before.mtime);
+    }
+
+    #[test]
+    fn a_root_is_of_one_generation_before_it_is_opened_and_after_and_no_two_snapshots_share_it() {
+        let (_, tree) =
+            tree(vec![entry("monday", 1_700_000_000_000_000_007), entry("tuesday", 1_700_000_000_000_000_008)]);
+        let marks = [b"monday".as_slice(), b"tuesday"].map(|name| tree.mark(tree.lookup(name).unwrap()));
+        assert_eq!(tree.list().iter().map(|entry| tree.unopened_root(entry).generation).collect::<Vec<_>>(), marks);
+        assert_ne!(marks[0], marks[1]);
     }
 
     #[test]

@@ -10,6 +10,11 @@
 //! | 65535 | `.zfs` itself and what else is virtual |
 //!
 //! Object numbers stay below 2^48: a dataset hands them out in order.
+//!
+//! A number and a *generation* are a handle, by which NFS servers and Samba find a file again long after, and across
+//! mounts. An object's generation is the group it was made in, so a file that took over a number after a rollback is not
+//! taken for the old one. A snapshot's number belongs to the session, so the generations of its files carry the snapshot's
+//! mark: after a remount a handle into a snapshot may be stale, but never leads into another one.
 
 use dataset::fs::Ino;
 use fuser::INodeNo;

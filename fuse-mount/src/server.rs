@@ -32,6 +32,9 @@ pub(crate) const NO_TIME: Duration = Duration::ZERO;
 /// are signed.)
 const CONTROL_COOKIE: u64 = i64::MAX as u64;
 
+/// What distinguishes the generations of the live file system from those of its snapshots: nothing.
+const LIVE: u64 = 0;
+
 /// A file named in a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
@@ -130,6 +133,8 @@ impl Server {
     /// Looks a name up and gives the kernel a reference to what it finds.
     pub(crate) fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Entry, Errno> {
         match self.node(dir)? {
+            node if name == b"." => self.find(node),
+            node if name == b".." => self.find_above(node),
             Node::Live(ROOT) if name == CONTROL_NAME => Ok(self.control_entry(Control::Root)),
             Node::Live(dir) => Ok(self.admit(&self.live.lookup(dir, name)?)),
             Node::Snapshot(slot, dir) => {
@@ -140,6 +145,37 @@ impl Server {
             Node::Control(Control::Root) if name == OPENER_NAME => Ok(self.control_entry(Control::Opener)),
             Node::Control(Control::Snapshots) => self.lookup_snapshot(name),
             Node::Control(_) => Err(Errno::NOENT),
+        }
+    }
+
+    /// Finds a node by its number alone, be it a directory or not: somebody has a handle to it, such as NFS clients keep,
+    /// and the kernel has forgotten it, or never knew it because it was another mount that gave the handle out.
+    fn find(&self, node: Node) -> Result<Entry, Errno> {
+        match node {
+            Node::Live(ino) => match self.live.getattr(ino)? {
+                // Waits to be freed, and nobody has it open.
+                attr if attr.nlink == 0 => Err(Errno::STALE),
+                attr => Ok(self.admit(&attr)),
+            },
+            Node::Snapshot(slot, ino) => {
+                let attr = self.control.file_system(slot)?.getattr(ino)?;
+                Ok(self.admit_to_snapshot(slot, &attr))
+            }
+            Node::Control(control) => Ok(self.control_entry(control)),
+        }
+    }
+
+    /// Finds the directory above one that was found by its number.
+    fn find_above(&self, node: Node) -> Result<Entry, Errno> {
+        match node {
+            Node::Live(dir) => Ok(self.admit(&self.live.lookup(dir, b"..")?)),
+            Node::Snapshot(_, ROOT) => Ok(self.control_entry(Control::Snapshots)),
+            Node::Snapshot(slot, dir) => {
+                let attr = self.control.file_system(slot)?.lookup(dir, b"..")?;
+                Ok(self.admit_to_snapshot(slot, &attr))
+            }
+            Node::Control(Control::Snapshots) => Ok(self.control_entry(Control::Root)),
+            Node::Control(Control::Root | Control::Opener) => self.find(Node::Live(ROOT)),
         }
     }
 
@@ -179,7 +215,7 @@ impl Server {
         if self.held.add(attr.ino, attr.generation) {
             self.live.retain(attr.ino);
         }
-        lasting(Node::Live(attr.ino), attr)
+        lasting(Node::Live(attr.ino), attr, LIVE)
     }
 
     /// Lists a directory from behind `cookie` on. `each` returns false when it has no room for the entry.
@@ -217,10 +253,14 @@ impl Server {
         if cookie == CONTROL_COOKIE {
             return Ok(());
         }
+        let mark = match node {
+            Node::Snapshot(slot, _) => self.control.mark(slot),
+            Node::Live(_) | Node::Control(_) => LIVE,
+        };
         let mut room = true;
         let mut given = Vec::new();
         view.readdir_plus(ino, cookie, &mut |entry, attr| {
-            room = each(listed(node, &entry), &lasting(node.sibling(attr.ino), attr));
+            room = each(listed(node, &entry), &lasting(node.sibling(attr.ino), attr, mark));
             if room && !is_dot(entry.name) {
                 given.push((attr.ino, attr.generation));
             }
@@ -255,7 +295,7 @@ impl Server {
 
     fn admit_to_snapshot(&self, slot: Slot, attr: &Attr) -> Entry {
         self.control.add(slot);
-        lasting(Node::Snapshot(slot, attr.ino), attr)
+        lasting(Node::Snapshot(slot, attr.ino), attr, self.control.mark(slot))
     }
 
     fn lookup_snapshot(&self, name: &[u8]) -> Result<Entry, Errno> {
@@ -328,18 +368,23 @@ impl Server {
 }
 
 /// An entry that stays true until the kernel itself changes it.
-fn lasting(node: Node, attr: &Attr) -> Entry {
+///
+/// Node number and generation together name a file for good. The numbers of snapshots are those of a session, so their
+/// files' generations carry the snapshot's mark. A root has no generation of its own: the kernel wants none for the live
+/// one, and that of a snapshot is told before it was opened.
+fn lasting(node: Node, attr: &Attr, mark: u64) -> Entry {
+    let own = if attr.ino == ROOT { 0 } else { attr.generation };
     Entry {
         attr: file_attr(node.encode(), attr),
-        generation: attr.generation,
+        generation: mark ^ own,
         name_lifetime: FOREVER,
         attr_lifetime: FOREVER,
     }
 }
 
-/// An entry that may change without the kernel's doing.
+/// An entry of a virtual directory, which may change without the kernel's doing.
 fn fleeting(node: Node, attr: &Attr) -> Entry {
-    Entry { name_lifetime: NO_TIME, attr_lifetime: NO_TIME, ..lasting(node, attr) }
+    Entry { name_lifetime: NO_TIME, attr_lifetime: NO_TIME, ..lasting(node, attr, LIVE) }
 }
 
 fn listed<'a>(dir: Node, entry: &DirEntry<'a>) -> Listed<'a> {

@@ -9,6 +9,7 @@
 //! xattrs       namespaces and limits of extended attributes; capabilities
 //! acl          access control lists
 //! flags        attributes of single files: immutable, compression and such
+//! handles      files named by handles that outlive mounts
 //! ```
 
 #[path = "../lab/mod.rs"]
@@ -18,6 +19,7 @@ mod acl;
 mod attributes;
 mod content;
 mod flags;
+mod handles;
 mod names;
 mod xattrs;
 
