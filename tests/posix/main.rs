@@ -10,6 +10,10 @@
 //! acl          access control lists
 //! flags        attributes of single files: immutable, compression and such
 //! handles      files named by handles that outlive mounts
+//! locks        locks between processes
+//! watching     inotify
+//! crowds       many names, changed by several at once
+//! extremes     the longest names and paths, the largest files
 //! ```
 
 #[path = "../lab/mod.rs"]
@@ -18,9 +22,13 @@ mod lab;
 mod acl;
 mod attributes;
 mod content;
+mod crowds;
+mod extremes;
 mod flags;
 mod handles;
+mod locks;
 mod names;
+mod watching;
 mod xattrs;
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
@@ -29,11 +37,16 @@ use lab::{Lab, can_mount};
 
 /// Runs a test in a mounted data set of a new pool, which must be in order afterwards.
 fn on_a_mount(test: impl FnOnce(&Lab, &Path)) {
+    on_a_mount_of("256M", test);
+}
+
+/// The same on a pool of another size.
+fn on_a_mount_of(size: &str, test: impl FnOnce(&Lab, &Path)) {
     if !can_mount() {
         return;
     }
     let lab = Lab::new();
-    lab.create("tank", "256M");
+    lab.create("tank", size);
     test(&lab, &lab.mount("tank"));
     lab.check("tank");
 }
