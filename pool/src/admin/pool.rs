@@ -147,7 +147,7 @@ pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()>
     for vdev in vdevs {
         for leaf in vdev.leaves() {
             let own = Label { device: leaf.guid(), vdev: vdev.id(), ..label.clone() };
-            labels::write_labels(&*leaf.device(), &own)?;
+            labels::write_labels(&*leaf.device(), &own).inspect_err(|_| leaf.note_fault())?;
         }
     }
     Ok(())

@@ -119,13 +119,26 @@ impl Engine {
 
     /// Has all labels name a feature, if they do not yet. When this has returned, and not before, something that only
     /// programs with this feature understand may be written: in a commit or in the intent log.
+    ///
+    /// A device that refuses its labels suspends the pool.
     pub fn activate(&self, feature: &'static str) -> Result<()> {
         let features = self.features.get().ok_or_else(|| Error::Closed("it has no labels".into()))?;
         if features.is_active(feature) {
             return Ok(());
         }
-        self.writable()?;
-        features.activate(self, feature)
+        let suspension = self.suspension();
+        loop {
+            self.writable()?;
+            let era = suspension.era();
+            let Err(error) = features.activate(self, feature) else { return Ok(()) };
+            if !matches!(error, Error::Device { .. }) {
+                return Err(error);
+            }
+            // As any change: who asked for it waits, or is refused.
+            suspension.suspend(era, &error);
+            self.not_suspended()?;
+            suspension.hold(era, error)?;
+        }
     }
 
     /// Whether the pool's labels name a feature.

@@ -85,6 +85,39 @@ impl Drop for World {
     }
 }
 
+#[test]
+fn a_feature_that_is_needed_first_while_a_device_fails_waits_for_it() {
+    const FEATURE: &str = "feature@test";
+    for on in [Operation::Write, Operation::Flush] {
+        let world = World::new(true);
+        world.device.inject(Fault { skip: 1, ..Fault::failing(on) });
+        let engine = world.engine().clone();
+        let active = thread::spawn(move || engine.activate(FEATURE));
+        while !world.engine().suspension().is_suspended() {
+            assert!(!active.is_finished(), "it came back with {:?}", active.join());
+            thread::yield_now();
+        }
+        assert!(!world.engine().is_active(FEATURE));
+        assert_eq!(world.with_leaf(Leaf::health), Health::Faulted);
+        world.device.heal();
+        world.clear().unwrap();
+        active.join().unwrap().unwrap();
+        assert!(world.engine().is_active(FEATURE));
+        assert_eq!(world.with_leaf(Leaf::health), Health::Online);
+    }
+}
+
+#[test]
+fn a_feature_that_is_needed_first_is_refused_where_nobody_is_to_wait() {
+    let world = World::new(false);
+    world.device.inject(Fault::failing(Operation::Flush));
+    let refused = world.engine().activate("feature@test").unwrap_err();
+    assert!(matches!(refused, Error::Suspended(_)), "{refused}");
+    world.device.heal();
+    world.clear().unwrap();
+    world.engine().activate("feature@test").unwrap();
+}
+
 /// What goes wrong with the device.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
