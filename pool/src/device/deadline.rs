@@ -232,12 +232,23 @@ impl Crew {
     fn start(&self) -> io::Result<()> {
         let (queue, idle) = (self.queue.clone(), self.idle.clone());
         let work = move || {
+            unbind();
             for job in queue {
                 job();
                 idle.fetch_add(1, Ordering::AcqRel);
             }
         };
         thread::Builder::new().name("cenote-device".into()).spawn(work).map(drop)
+    }
+}
+
+/// Lets this thread run wherever the process may. It is started by whoever has the first request, and a thread that
+/// serves one CPU's requests would have it stay there.
+fn unbind() {
+    let process = rustix::process::getpid();
+    let allowed = rustix::thread::sched_getaffinity(Some(process));
+    if let Err(error) = allowed.and_then(|cpus| rustix::thread::sched_setaffinity(None, &cpus)) {
+        tracing::debug!(%error, "a device's thread stays on its CPU");
     }
 }
 
