@@ -53,9 +53,15 @@ impl Health {
     fn after(source: &io::Error) -> Health {
         let errno = source.raw_os_error().map(Errno::from_raw_os_error);
         match errno {
-            Some(Errno::NODEV | Errno::NXIO | Errno::NOTCONN | Errno::CONNABORTED | Errno::STALE | Errno::NOENT) => {
-                Health::Unavailable
-            }
+            Some(
+                Errno::NODEV
+                | Errno::NXIO
+                | Errno::NOTCONN
+                | Errno::CONNABORTED
+                | Errno::CANCELED
+                | Errno::STALE
+                | Errno::NOENT,
+            ) => Health::Unavailable,
             _ => Health::Faulted,
         }
     }
