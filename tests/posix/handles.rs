@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::{is_root, lab::Lab, on_a_mount};
+use crate::{has_perl, is_root, lab::Lab, on_a_mount};
 
 /// The file behind a handle is gone.
 const STALE: Result<String, i32> = Err(116);
@@ -35,8 +35,7 @@ fn inode(path: &Path) -> u64 {
 
 /// Runs a test where handles can be used.
 fn with_handles(test: impl FnOnce(&Lab, &Path)) {
-    let has_perl = Command::new("perl").arg("-v").output().is_ok_and(|output| output.status.success());
-    if is_root() && has_perl {
+    if is_root() && has_perl() {
         on_a_mount(test);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{fs::FlockOperation, io::Errno};
 
-use crate::{lab::wait_until, on_a_mount};
+use crate::{has_perl, lab::wait_until, on_a_mount};
 
 /// A process that holds a lock, or waits for one.
 struct Holder(Child);
@@ -57,7 +57,7 @@ fn is_waited_for(path: &Path) -> bool {
 
 /// Runs a test with a file, where other processes can be played.
 fn with_a_file(test: impl FnOnce(&Path)) {
-    if !Command::new("perl").arg("-v").output().is_ok_and(|output| output.status.success()) {
+    if !has_perl() {
         return;
     }
     on_a_mount(|_, place| {

@@ -35,6 +35,14 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 
 use lab::{Lab, can_mount};
 
+/// Whether Perl is there, in which are written what other processes do and what only `unsafe` code could. Where mounts must
+/// be tested it must be.
+fn has_perl() -> bool {
+    let is_there = Command::new("perl").arg("-v").output().is_ok_and(|output| output.status.success());
+    assert!(is_there || std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "there is no Perl here");
+    is_there
+}
+
 /// Runs a test in a mounted data set of a new pool, which must be in order afterwards.
 fn on_a_mount(test: impl FnOnce(&Lab, &Path)) {
     on_a_mount_of("256M", test);

@@ -32,6 +32,11 @@ fn events(watcher: &OwnedFd) -> Vec<(ReadFlags, String)> {
     }
 }
 
+/// Everything that happened since the last time.
+fn told(watcher: &OwnedFd) -> ReadFlags {
+    events(watcher).iter().fold(ReadFlags::empty(), |all, (flags, _)| all | *flags)
+}
+
 fn watch(path: &Path) -> OwnedFd {
     let watcher = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
     let quiet = WatchFlags::OPEN | WatchFlags::ACCESS | WatchFlags::CLOSE_NOWRITE;
@@ -77,14 +82,13 @@ fn what_other_processes_do_is_told() {
         fs::write(place.join("file"), "text").unwrap();
         let watcher = watch(&place.join("file"));
         sh(place, "echo more >> file; chmod 600 file; touch -d 2001-01-01 file; truncate -s 1 file");
-        let told = events(&watcher).iter().fold(ReadFlags::empty(), |all, (flags, _)| all | *flags);
-        assert_eq!(told, ReadFlags::MODIFY | ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB);
+        assert_eq!(told(&watcher), ReadFlags::MODIFY | ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB);
         // A file that is still open is deleted when it is closed.
         let open = OpenOptions::new().read(true).open(place.join("file")).unwrap();
         sh(place, "rm file");
         assert_eq!(events(&watcher), [(ReadFlags::ATTRIB, String::new())]);
         drop(open);
-        let told = events(&watcher).iter().fold(ReadFlags::empty(), |all, (flags, _)| all | *flags);
+        let told = told(&watcher);
         assert!(told.contains(ReadFlags::DELETE_SELF | ReadFlags::IGNORED), "{told:?}");
     });
 }
