@@ -1,6 +1,9 @@
 # What people copy with: rsync, tar and cp take a tree with everything that a file system has through all their ways, and
 # what arrives is the same: bytes, holes, modes, owners, times, links, extended attributes and access control lists.
 
+# How tar is to keep everything.
+readonly TAR=(--xattrs --xattrs-include='*' --acls --sparse --numeric-owner --no-check-device)
+
 run_rsync() {
   from_apt rsync rsync
   copies_open
@@ -34,7 +37,7 @@ run_tar() {
   local home=$mounted/tar
   mkdir "$home" "$home/unpacked" "$home/increment"
   copies_plant "$home/planted"
-  local options=(--xattrs --xattrs-include='*' --acls --sparse --numeric-owner --no-check-device --warning=no-timestamp)
+  local options=("${TAR[@]}" --warning=no-timestamp)
   tar "${options[@]}" --listed-incremental="$home/state" -C "$home/planted" -cpf "$home/archive.tar" . 2>"$LOGS/tar.log" ||
     finding "tar: $(head -3 "$LOGS/tar.log")"
   tar "${options[@]}" -C "$home/unpacked" -xpf "$home/archive.tar" || finding 'tar -x'
@@ -56,8 +59,7 @@ run_tar() {
 # Makes an archive of what changed since the first one, and lists its files.
 tar_increment() {
   cp "$1/state" "$1/state-$2"
-  tar --xattrs --xattrs-include='*' --acls --sparse --numeric-owner --no-check-device --listed-incremental="$1/state-$2" \
-    -C "$1/planted" -cpf "$1/$2.tar" . 2>/dev/null
+  tar "${TAR[@]}" --listed-incremental="$1/state-$2" -C "$1/planted" -cpf "$1/$2.tar" . 2>/dev/null
   tar -tf "$1/$2.tar" | grep -v '/$' || true
 }
 
