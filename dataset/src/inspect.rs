@@ -17,6 +17,8 @@ use crate::{
         Transaction, Value, Work, dataset_key, decode_page, kind, snapshot_key,
     },
     fs::{
+        Account,
+        account::ledger::decode_below,
         directory::Dirent,
         file::extent::Extent,
         inode::Inode,
@@ -132,6 +134,8 @@ fn fs_item(key: Key, body: &[u8], block: Option<&BlockPointer>) -> Option<Item> 
         key::ORPHAN => ("orphan", Ok(String::new())),
         key::TRUNCATE => ("truncation", Ok(String::new())),
         key::DIRECT => ("note of direct files", Ok(String::new())),
+        key::ACCOUNTING => ("note of accounts", debug(decode_below(body))),
+        key::USER | key::GROUP | key::PROJECT => ("account", debug(Account::decode(body))),
         _ => ("item", Err("unknown kind of item".to_owned())),
     };
     Some(with_block(with_text(what, key, text), block))

@@ -6,7 +6,7 @@ use pool::{
     block::compression::CompressionChoice,
     error::Error as PoolError,
     format::{
-        label::{BLOCK_CLONING, FILE_ATTRIBUTES},
+        label::{BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA},
         pointer::{BlockPointer, Checksum},
     },
     tree::{Policy, View},
@@ -246,6 +246,7 @@ impl Datasets {
         options.readonly |= self.engine().read_only();
         options.sharing = feature::is_enabled(tx, BLOCK_CLONING)?;
         options.attributes = feature::is_enabled(tx, FILE_ATTRIBUTES)?;
+        options.accounts = feature::is_enabled(tx, PROJECT_QUOTA)?;
         Ok(options)
     }
 }
@@ -282,5 +283,6 @@ fn options_of(effective: &Effective) -> Options {
         sharing: false,
         acl: text("acltype") == "posix",
         attributes: false,
+        accounts: false,
     }
 }

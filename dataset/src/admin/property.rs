@@ -154,7 +154,9 @@ pub(super) fn assign_all(
     for assignment in assignments {
         let property = Property::of_dataset(&assignment.property)?;
         let is_user = matches!(property, Property::User(_));
-        if !property.applies_to(kinds) || (!is_dataset && !is_user) {
+        // They are kept with the files: see `crate::fs::account`.
+        let is_account = matches!(property, Property::Account(_));
+        if is_account || !property.applies_to(kinds) || (!is_dataset && !is_user) {
             let (what, name) = match is_dataset {
                 true => ("data set", names.of_dataset(tx, id)?.to_string()),
                 false => ("snapshot", names.of_snapshot(tx, id)?.to_string()),

@@ -8,7 +8,10 @@
 
 use std::{collections::BTreeSet, io::Write};
 
-use pool::{format::label::FILE_ATTRIBUTES, units::Txg};
+use pool::{
+    format::label::{FILE_ATTRIBUTES, PROJECT_QUOTA},
+    units::Txg,
+};
 
 use super::{
     datasets::Datasets,
@@ -26,6 +29,42 @@ use crate::{
 pub(super) const LAYOUT: u32 = 1;
 /// The same with files that may have attributes: of pools in which that feature is active.
 pub(super) const LAYOUT_WITH_ATTRIBUTES: u32 = 2;
+/// The same with accounts and projects.
+pub(super) const LAYOUT_WITH_ACCOUNTS: u32 = 3;
+
+/// A feature that a pool has to have enabled to receive a stream.
+#[derive(Debug)]
+pub(super) struct Need {
+    /// Which.
+    pub(super) feature: &'static str,
+    /// What comes in the stream.
+    pub(super) what: &'static str,
+    /// What helps.
+    pub(super) remedy: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        feature: FILE_ATTRIBUTES,
+        what: "its files may have attributes",
+        remedy: "enable it: pool set feature@file_attributes=enabled POOL",
+    },
+    Need {
+        feature: PROJECT_QUOTA,
+        what: "it may have accounts and projects",
+        remedy: "enable it: pool set feature@project_quota=enabled POOL",
+    },
+];
+
+/// What a layout needs; `None` if it is not known.
+pub(super) fn needs_of(layout: u32) -> Option<&'static [Need]> {
+    match layout {
+        LAYOUT => Some(&[]),
+        LAYOUT_WITH_ATTRIBUTES => Some(&NEEDS[..1]),
+        LAYOUT_WITH_ACCOUNTS => Some(NEEDS),
+        _ => None,
+    }
+}
 
 /// What to send.
 #[derive(Clone, Debug)]
@@ -93,7 +132,11 @@ impl Datasets {
     fn package(&self, request: &SendRequest) -> Result<Package> {
         let names = self.names();
         let root = request.snapshot.dataset().to_string();
-        let layout = if self.engine().is_active(FILE_ATTRIBUTES) { LAYOUT_WITH_ATTRIBUTES } else { LAYOUT };
+        let layout = match self.engine() {
+            engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
+            engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
+            _ => LAYOUT,
+        };
         self.read(|tx| {
             let packer = Packer { tx, names: &names, request, layout };
             let (sources, census) = (packer.sources()?, packer.census()?);

@@ -1,7 +1,8 @@
 //! One change of a dataset's tree while it is being put together.
 //!
 //! Wraps the view and the batch of an update. Inodes that are edited are held until the end and put once, however often
-//! the operation touches them: a rename within a directory meets the same inode twice.
+//! the operation touches them: a rename within a directory meets the same inode twice. What becomes of them is entered into
+//! the accounts in the end, see [`super::account`].
 
 use pool::{
     env::Nanos,
@@ -13,6 +14,10 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use super::{
+    account::{
+        Account,
+        ledger::{Charge, Ledger},
+    },
     failure::{Failure, damaged},
     inode::Inode,
     key::{self, Ino},
@@ -45,6 +50,14 @@ pub(super) fn load_master(view: &View<'_>) -> Result<Master, Failure> {
     Master::decode(entry.body()).map_err(damaged(key))
 }
 
+/// An inode that is edited.
+struct Held {
+    ino: Ino,
+    /// What it was charged before; `None` if it is new.
+    charge: Option<Charge>,
+    inode: Inode,
+}
+
 /// A change being put together.
 pub(super) struct Change<'a> {
     /// The tree as it was before.
@@ -52,13 +65,17 @@ pub(super) struct Change<'a> {
     /// When the change happens.
     pub(super) now: Nanos,
     batch: &'a mut Batch,
-    inodes: SmallVec<[(Ino, Inode); 4]>,
+    inodes: SmallVec<[Held; 4]>,
+    /// Inodes that go, and what they were charged.
+    gone: SmallVec<[(Ino, Charge); 2]>,
     master: Option<Master>,
+    /// The accounts that it touches.
+    pub(super) ledger: Ledger,
 }
 
 impl<'a> Change<'a> {
-    pub(super) fn new(view: View<'a>, batch: &'a mut Batch, now: Nanos) -> Change<'a> {
-        Change { view, now, batch, inodes: SmallVec::new(), master: None }
+    pub(super) fn new(view: View<'a>, batch: &'a mut Batch, now: Nanos, ledger: Ledger) -> Change<'a> {
+        Change { view, now, batch, inodes: SmallVec::new(), gone: SmallVec::new(), master: None, ledger }
     }
 
     /// The open transaction group.
@@ -68,23 +85,23 @@ impl<'a> Change<'a> {
 
     /// An inode with the edits made so far.
     pub(super) fn inode(&self, ino: Ino) -> Result<Inode, Failure> {
-        match self.inodes.iter().find(|(held, _)| *held == ino) {
-            Some((_, inode)) => Ok(*inode),
+        match self.inodes.iter().find(|held| held.ino == ino) {
+            Some(held) => Ok(held.inode),
             None => load_inode(&self.view, ino),
         }
     }
 
     /// An inode to edit.
     pub(super) fn edit(&mut self, ino: Ino) -> Result<&mut Inode, Failure> {
-        let index = match self.inodes.iter().position(|(held, _)| *held == ino) {
+        let index = match self.inodes.iter().position(|held| held.ino == ino) {
             Some(index) => index,
             None => {
                 let inode = load_inode(&self.view, ino)?;
-                self.inodes.push((ino, inode));
+                self.inodes.push(Held { ino, charge: Some(Charge::of(&inode)), inode });
                 self.inodes.len() - 1
             }
         };
-        Ok(&mut self.inodes[index].1)
+        Ok(&mut self.inodes[index].inode)
     }
 
     /// A directory that still has a name, to edit.
@@ -103,7 +120,7 @@ impl<'a> Change<'a> {
         let ino = master.next;
         master.next = ino.checked_add(1).ok_or(Errno::NOSPC)?;
         master.files += 1;
-        self.inodes.push((ino, inode));
+        self.inodes.push(Held { ino, charge: None, inode });
         Ok(ino)
     }
 
@@ -111,9 +128,25 @@ impl<'a> Change<'a> {
     pub(super) fn remove(&mut self, ino: Ino) -> Result<(), Failure> {
         let master = self.edit_master()?;
         master.files = master.files.saturating_sub(1);
-        self.inodes.retain(|(held, _)| *held != ino);
+        let charge = match self.inodes.iter().position(|held| held.ino == ino) {
+            Some(index) => self.inodes.remove(index).charge,
+            None => Some(Charge::of(&load_inode(&self.view, ino)?)),
+        };
+        self.gone.extend(charge.map(|charge| (ino, charge)));
         self.delete(key::inode(ino));
         Ok(())
+    }
+
+    /// An account to edit.
+    pub(super) fn account(&mut self, key: Key) -> Result<&mut Account, Failure> {
+        self.ledger.account(&self.view, key)
+    }
+
+    /// EDQUOT if the owners of an inode may not have `bytes` more. To be asked by who writes in place, before: nothing
+    /// about accounts refuses or delays the change afterwards.
+    pub(super) fn admit_growth(&mut self, ino: Ino, bytes: u64) -> Result<(), Failure> {
+        let charge = Charge::of(&self.inode(ino)?);
+        self.ledger.admit(&self.view, ino, &charge, bytes)
     }
 
     fn edit_master(&mut self) -> Result<&mut Master, Failure> {
@@ -149,13 +182,18 @@ impl<'a> Change<'a> {
         self.batch.kill(block);
     }
 
-    /// Puts what was held back.
-    pub(super) fn finish(self) {
-        for (ino, inode) in self.inodes {
+    /// Puts what was held back, unless a quota refuses it.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        for (ino, charge) in self.gone {
+            self.ledger.enter(&self.view, ino, Some(charge), None)?;
+        }
+        for Held { ino, charge, inode } in self.inodes {
+            self.ledger.enter(&self.view, ino, charge, Some(Charge::of(&inode)))?;
             self.batch.put(key::inode(ino), inode.encode(), None);
         }
         if let Some(master) = self.master {
             self.batch.put(key::master(), master.encode(), None);
         }
+        self.ledger.settle(self.batch)
     }
 }

@@ -14,7 +14,7 @@ use super::{
     file::extent,
     inode::{FileType, Inode, Link, flag},
     key::{self, Ino},
-    link,
+    link, project,
 };
 
 const SGID: u16 = 0o2000;
@@ -48,7 +48,7 @@ impl Spec<'_> {
             inode.mode |= if inode.is_dir() { SGID } else { 0 };
         }
         inode.rdev = self.rdev;
-        inode.project = dir.project;
+        project::inherit(&mut inode, dir);
         attributes::inherit(&mut inode, dir);
         inode.size = self.target.len() as u64;
         inode.bytes = inode.size;
@@ -231,7 +231,9 @@ impl FileSystem {
             if probe.found.is_some() {
                 return Err(Errno::EXIST.into());
             }
-            change.inode(dir)?.check_mutable()?;
+            let parent = change.inode(dir)?;
+            parent.check_mutable()?;
+            project::check_entry(&inode, &parent)?;
             let offset = probe.vacancy()?;
             enter(change, dir, offset, name, (ino, inode.file_type))?;
             link::add(change, ino, Link { dir, offset })?;

@@ -34,8 +34,10 @@ pub mod flag {
     pub(in crate::fs) const COMPRESSION: u64 = 256;
     /// Its record size stands behind the other fields.
     pub(in crate::fs) const RECORD_SIZE: u64 = 512;
+    /// A directory that hands its project down.
+    pub const PROJECT: u64 = 1024;
     /// All that are known.
-    pub(super) const ALL: u64 = 1023;
+    pub(super) const ALL: u64 = 2047;
     /// Those that say what stands behind the other fields: only there while the inode is coded.
     pub(super) const CODED: u64 = COMPRESSION | RECORD_SIZE;
 }

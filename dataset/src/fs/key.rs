@@ -17,6 +17,14 @@ pub const DATASET: Ino = 0;
 
 /// The dataset's own counters; see [`super::master::Master`].
 pub const MASTER: u8 = 0x01;
+/// The note which inodes the accounts hold; see [`super::account`].
+pub const ACCOUNTING: u8 = 0x02;
+/// The account of a user.
+pub const USER: u8 = 0x03;
+/// The account of a group.
+pub const GROUP: u8 = 0x04;
+/// The account of a project.
+pub const PROJECT: u8 = 0x05;
 /// An inode; see [`super::inode::Inode`].
 pub const INODE: u8 = 0x10;
 /// A further hard link of an inode; the first one stands in the inode.
@@ -37,6 +45,11 @@ pub const DIRECT: u8 = 0x62;
 /// The master item.
 pub const fn master() -> Key {
     Key::new(DATASET, MASTER, 0)
+}
+
+/// The note which inodes the accounts hold.
+pub const fn accounting() -> Key {
+    Key::new(DATASET, ACCOUNTING, 0)
 }
 
 /// The inode of an object.

@@ -15,6 +15,7 @@
 //! attr       stat and setattr                     create, remove, rename, readdir, path   names
 //! xattr, acl extended attributes, access lists    orphan      unlinked files, and freeing what is left of them
 //! attributes immutable, compression and such of single files
+//! account/   who takes how much, and how much they may      project     trees of files that are charged together
 //! file/      content: extents, read, write, truncate, allocate, seek, copy
 //! statfs     space                                replay      after a crash: what the intent log was told
 //! check      the judge
@@ -28,7 +29,9 @@
 //!    as being truncated. All extents on one block lie within one record of one file, or are of different references to
 //!    it. `bytes` is their sum.
 //! 4. Object numbers are below the master's `next`, and never used again.
+//! 5. The accounts of users, groups and projects, where a tree keeps any, are the sums of what their inodes are charged.
 
+pub mod account;
 pub mod acl;
 mod attr;
 mod attributes;
@@ -44,6 +47,7 @@ pub mod link;
 pub mod master;
 mod orphan;
 mod path;
+mod project;
 mod readdir;
 mod remove;
 mod rename;
@@ -56,7 +60,7 @@ mod tests;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use parking_lot::RwLock;
@@ -68,16 +72,19 @@ use pool::{
 };
 pub use rustix::io::Errno;
 
+pub use account::{Account, Amount, OwnerKind, SetQuota};
 pub use attr::{Attr, Caller, SetAttr, SetTime};
 pub use attributes::{Attribute, FileAttributes, Own};
 pub use file::{FallocateFlags, Whence};
 pub use inode::FileType;
 pub use key::{Ino, ROOT};
+pub use project::Project;
 pub use readdir::DirEntry;
 pub use rename::RenameFlags;
 pub use statfs::{Room, StatFs};
 pub use xattr::SetXattr;
 
+use account::ledger::{Ledger, load_below};
 use change::{Change, load_master};
 use failure::Failure;
 use inode::{Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
@@ -100,6 +107,8 @@ pub struct Options {
     pub sync: Durability,
     /// Whether files may get attributes of their own: the pool's feature `file_attributes` is enabled.
     pub attributes: bool,
+    /// Whether there may be accounts, quotas and projects: the pool's feature `project_quota` is enabled.
+    pub accounts: bool,
     /// Whether there are access control lists. Without them they are hidden, and nothing new gets one.
     pub acl: bool,
     /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
@@ -132,6 +141,8 @@ pub struct FileSystem {
     room: RwLock<Option<Arc<dyn Room>>>,
     /// The seed of the name hash.
     seed: AtomicU64,
+    /// Whether the tree keeps accounts, or begins to.
+    accounted: AtomicBool,
     locks: file::FileLocks,
     retained: orphan::Retained,
 }
@@ -156,22 +167,24 @@ impl FileSystem {
 
     /// Opens the file system of a tree that [`FileSystem::format`] has made.
     pub fn open(head: Arc<Head>, options: Options) -> Result<Arc<FileSystem>, Errno> {
-        let master = head.read(load_master)?;
+        let (master, below) = head.read(|view| Ok::<_, Failure>((load_master(view)?, load_below(view)?)))?;
         Ok(Arc::new(FileSystem {
             head,
             options: RwLock::new(options),
             room: RwLock::default(),
             seed: AtomicU64::new(master.seed),
+            accounted: AtomicBool::new(below.is_some()),
             locks: file::FileLocks::default(),
             retained: orphan::Retained::default(),
         }))
     }
 
     /// To be called when another tree was put in the place of this one's, before anything is changed in it: a tree that
-    /// was received brings its own seed along.
+    /// was received brings its own seed and accounts along.
     pub fn tree_replaced(&self) -> Result<(), Errno> {
-        let master = self.head.read(load_master)?;
+        let (master, below) = self.head.read(|view| Ok::<_, Failure>((load_master(view)?, load_below(view)?)))?;
         self.seed.store(master.seed, Ordering::Release);
+        self.accounted.store(below.is_some(), Ordering::Release);
         Ok(())
     }
 
@@ -251,9 +264,10 @@ impl FileSystem {
     fn try_update<T>(&self, mut make: impl FnMut(&mut Change<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
         let now = self.now();
         let value = self.head.update(|view, batch| {
-            let mut change = Change::new(*view, batch, now);
+            let ledger = Ledger::new(self.accounted.load(Ordering::Acquire));
+            let mut change = Change::new(*view, batch, now, ledger);
             let value = make(&mut change)?;
-            change.finish();
+            change.finish()?;
             Ok::<_, Failure>(value)
         })?;
         if self.options().sync == Durability::Always {

@@ -12,7 +12,7 @@ use super::{
     failure::Failure,
     inode::{FileType, Link},
     key::{self, Ino, ROOT},
-    link,
+    link, project,
     remove::{Fate, leave},
 };
 
@@ -90,6 +90,10 @@ impl FileSystem {
                 Some(other) if other.ino == moved.ino => Ok(Fate::Settled),
                 other => {
                     check_free(change, (dir, &moved), (new_dir, other.as_ref()))?;
+                    if dir != new_dir {
+                        let back = other.as_ref().filter(|_| flags.exchange);
+                        check_projects(change, (dir, back), (new_dir, &moved))?;
+                    }
                     if let Some(other) = other.filter(|_| flags.exchange) {
                         return exchange(change, &source, &moved, &target, &other);
                     }
@@ -157,6 +161,15 @@ fn check_free(change: &Change<'_>, from: (Ino, &Found), to: (Ino, Option<&Found>
             Ok(change.inode(replaced.ino)?.check_free()?)
         }
         None => Ok(dir.check_mutable()?),
+    }
+}
+
+/// EXDEV if one of the directories hands down its project, and what is to be moved into it is of another.
+fn check_projects(change: &Change<'_>, from: (Ino, Option<&Found>), to: (Ino, &Found)) -> Result<(), Failure> {
+    project::check_entry(&change.inode(to.1.ino)?, &change.inode(to.0)?)?;
+    match from.1 {
+        Some(back) => Ok(project::check_entry(&change.inode(back.ino)?, &change.inode(from.0)?)?),
+        None => Ok(()),
     }
 }
 

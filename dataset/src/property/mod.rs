@@ -13,6 +13,7 @@
 //! Nothing here does I/O or knows where a value is kept; which source wins is decided by the catalogue.
 
 mod absent;
+mod account;
 mod dataset;
 mod definition;
 mod error;
@@ -27,6 +28,7 @@ use std::fmt;
 use ::pool::format::label::KNOWN_FEATURES;
 
 pub use self::absent::reason_for_absence;
+pub use self::account::AccountProperty;
 pub use self::dataset::DATASET;
 pub use self::definition::{Align, Definition, Kinds, Nature};
 pub use self::error::PropertyError;
@@ -60,6 +62,8 @@ pub enum Property {
     Feature(String),
     /// What was written since a snapshot, `written@snapshot`: computed.
     Written(String),
+    /// What a user, a group or a project uses or may use, `userquota@name`.
+    Account(AccountProperty),
 }
 
 impl Property {
@@ -67,6 +71,9 @@ impl Property {
     pub fn of_dataset(name: &str) -> Result<Property, PropertyError> {
         if name.strip_prefix(WRITTEN_SINCE).is_some_and(|snapshot| !snapshot.is_empty()) {
             return Ok(Property::Written(name.to_owned()));
+        }
+        if let Some(account) = AccountProperty::named(name) {
+            return Ok(Property::Account(account));
         }
         if name.contains(':') {
             return check_user_name(name).map(|()| Property::User(name.to_owned()));
@@ -87,6 +94,7 @@ impl Property {
         match self {
             Property::Native(definition) => definition.name,
             Property::User(name) | Property::Feature(name) | Property::Written(name) => name,
+            Property::Account(account) => account.name(),
         }
     }
 
@@ -102,7 +110,9 @@ impl Property {
     pub fn column(&self) -> String {
         match self {
             Property::Native(definition) => definition.column.to_owned(),
-            Property::User(name) | Property::Feature(name) | Property::Written(name) => name.to_ascii_uppercase(),
+            Property::User(_) | Property::Feature(_) | Property::Written(_) | Property::Account(_) => {
+                self.name().to_ascii_uppercase()
+            }
         }
     }
 
@@ -111,7 +121,7 @@ impl Property {
         match self {
             Property::Native(definition) => definition.align(),
             Property::User(_) | Property::Feature(_) => Align::Left,
-            Property::Written(_) => Align::Right,
+            Property::Written(_) | Property::Account(_) => Align::Right,
         }
     }
 
@@ -121,6 +131,7 @@ impl Property {
             Property::Native(definition) => definition.syntax,
             Property::User(_) | Property::Feature(_) => Syntax::Text { longest: MAX_USER_VALUE },
             Property::Written(_) => Syntax::Bytes,
+            Property::Account(account) => account.syntax(),
         }
     }
 
@@ -129,7 +140,7 @@ impl Property {
         match self {
             Property::Native(definition) => definition.nature == Nature::Inheritable,
             Property::User(_) => true,
-            Property::Feature(_) | Property::Written(_) => false,
+            Property::Feature(_) | Property::Written(_) | Property::Account(_) => false,
         }
     }
 
@@ -137,7 +148,9 @@ impl Property {
     pub fn applies_to(&self, kinds: Kinds) -> bool {
         match self {
             Property::Native(definition) => definition.kinds.intersects(kinds),
-            Property::User(_) | Property::Written(_) => kinds.intersects(Kinds::FILESYSTEM.with(Kinds::SNAPSHOT)),
+            Property::User(_) | Property::Written(_) | Property::Account(_) => {
+                kinds.intersects(Kinds::FILESYSTEM.with(Kinds::SNAPSHOT))
+            }
             Property::Feature(_) => kinds.intersects(Kinds::POOL),
         }
     }
@@ -160,6 +173,7 @@ impl Property {
             Property::Feature(_) if text == ENABLED => Ok(text.to_owned()),
             Property::Feature(name) => Err(PropertyError::Feature { name: name.clone(), value: text.to_owned() }),
             Property::Written(name) => Err(PropertyError::ReadOnly { name: name.clone() }),
+            Property::Account(account) => account.parse_value(text, creating),
         }
     }
 }

@@ -39,6 +39,8 @@ pub enum Syntax {
     AtLeast(u64),
     /// A size, or `none`, whose canonical form is `0`.
     Limit,
+    /// A number of things, or `none`, whose canonical form is `0`.
+    CountLimit,
     /// An absolute path, `none` or `legacy`.
     Mountpoint,
     /// Any text of at most `longest` bytes.
@@ -109,8 +111,8 @@ impl Syntax {
                 let bytes = size(text)?;
                 (bytes >= least).then(|| bytes.to_string()).ok_or_else(|| format!("must be {self}"))
             }
-            Syntax::Limit if text == "none" => Ok("0".to_owned()),
-            Syntax::Limit | Syntax::Bytes => size(text).map(|bytes| bytes.to_string()),
+            Syntax::Limit | Syntax::CountLimit if text == "none" => Ok("0".to_owned()),
+            Syntax::Limit | Syntax::CountLimit | Syntax::Bytes => size(text).map(|bytes| bytes.to_string()),
             Syntax::Mountpoint => mountpoint(text),
             Syntax::Text { longest } if text.len() > longest => Err(format!("must have at most {longest} bytes")),
             Syntax::Text { .. } if text.contains(char::is_control) => {
@@ -130,11 +132,11 @@ impl Syntax {
             return canonical.to_owned();
         }
         let shown = match self {
-            Syntax::Limit if canonical == "0" => Some("none".to_owned()),
+            Syntax::Limit | Syntax::CountLimit if canonical == "0" => Some("none".to_owned()),
             Syntax::Bytes | Syntax::Limit | Syntax::PowerOfTwo { .. } | Syntax::AtLeast(_) => {
                 canonical.parse().ok().map(format_bytes)
             }
-            Syntax::Count => canonical.parse().ok().map(format_count),
+            Syntax::Count | Syntax::CountLimit => canonical.parse().ok().map(format_count),
             Syntax::Percent => canonical.parse::<u64>().ok().map(|part| format!("{part}%")),
             Syntax::Ratio => canonical.parse::<f64>().ok().map(|_| format!("{canonical}x")),
             _ => None,
@@ -148,6 +150,7 @@ impl Syntax {
             self,
             Syntax::Bytes
                 | Syntax::Limit
+                | Syntax::CountLimit
                 | Syntax::PowerOfTwo { .. }
                 | Syntax::AtLeast(_)
                 | Syntax::Integer { .. }
@@ -181,6 +184,7 @@ impl fmt::Display for Syntax {
             Syntax::Integer { least, most } => write!(f, "a number from {least} to {most}"),
             Syntax::AtLeast(least) => write!(f, "a size of {} or more", format_bytes(*least)),
             Syntax::Limit => f.write_str("a size, or none"),
+            Syntax::CountLimit => f.write_str("a number, or none"),
             Syntax::Mountpoint => f.write_str("an absolute path | none | legacy"),
             Syntax::Text { longest } => write!(f, "text of at most {longest} bytes"),
             Syntax::Bytes => f.write_str("a size"),

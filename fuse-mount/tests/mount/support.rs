@@ -127,6 +127,7 @@ const OPTIONS: Options = Options {
     sharing: false,
     acl: false,
     attributes: true,
+    accounts: true,
 };
 
 fn new_pool() -> Pool {

@@ -60,7 +60,7 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, FILE_ATTRIBUTES];
+pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
@@ -68,6 +68,10 @@ pub const BLOCK_CLONING: &str = "block_cloning";
 
 /// The feature of pools in which files have attributes of their own. Who does not know it cannot read such an inode.
 pub const FILE_ATTRIBUTES: &str = "file_attributes";
+
+/// The feature of pools whose file systems keep accounts of users, groups and projects, or have projects. Who does not know
+/// it would change files and leave the accounts as they are.
+pub const PROJECT_QUOTA: &str = "project_quota";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;

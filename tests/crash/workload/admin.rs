@@ -9,6 +9,7 @@ use dataset::{
         Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
         SendFrom, SendRequest,
     },
+    fs::{OwnerKind, SetQuota},
     name::{Name, SnapshotName},
 };
 use pool::device::MemoryDevice;
@@ -115,6 +116,10 @@ impl Life {
         let request = CreateRequest { name: name(&new), parents: false, properties: Vec::new(), owner: (3, 4) };
         self.expect("create a data set", self.world.datasets.create(request))?;
         let fs = self.world.try_fs(&new)?;
+        // Half of them keep accounts, which the check adds up.
+        if self.below(2) == 0 {
+            self.expect("set a quota", fs.set_quota(OwnerKind::User, 0, SetQuota::default()))?;
+        }
         let tree = crate::observe::files(&fs, &new)?;
         self.model.datasets.insert(new.clone(), Dataset { tree: Arc::new(tree), ..Dataset::default() });
         Ok(Some(format!("create {new}")))

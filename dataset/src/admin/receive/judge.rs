@@ -3,10 +3,7 @@
 //! A judgement reads the catalogue and changes nothing. It is made when a stream begins, so that one that does not fit is
 //! refused early, and again at its end in the transaction that lands it: that one counts.
 
-use pool::{
-    format::{label::FILE_ATTRIBUTES, pointer::BlockPointer},
-    units::Guid,
-};
+use pool::{format::pointer::BlockPointer, units::Guid};
 
 use crate::{
     admin::{
@@ -15,7 +12,7 @@ use crate::{
         error::{Error, Result},
         feature,
         resolve::{self, Names},
-        send::{LAYOUT, LAYOUT_WITH_ATTRIBUTES},
+        send::{LAYOUT_WITH_ACCOUNTS, Need, needs_of},
     },
     catalogue::{DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, snapshot_key},
     lineage::{arrival, branch, dataset, snapshot},
@@ -94,19 +91,14 @@ impl Judge {
     }
 
     pub(super) fn plan(&self, tx: &Transaction<'_>) -> Result<Plan> {
-        match self.begin.layout {
-            LAYOUT => {}
-            LAYOUT_WITH_ATTRIBUTES if feature::is_enabled(tx, FILE_ATTRIBUTES)? => {}
-            LAYOUT_WITH_ATTRIBUTES => {
-                let problem =
-                    format!("its files may have attributes, and this pool's feature {FILE_ATTRIBUTES} is disabled");
-                return self.refuse(problem, "enable it: pool set feature@file_attributes=enabled POOL");
-            }
-            other => {
-                let newest = LAYOUT_WITH_ATTRIBUTES;
-                let problem =
-                    format!("its files are laid out by version {other}, and this program knows up to {newest}");
-                return self.refuse(problem, "use a newer program");
+        let Some(needs) = needs_of(self.begin.layout) else {
+            let (layout, newest) = (self.begin.layout, LAYOUT_WITH_ACCOUNTS);
+            let problem = format!("its files are laid out by version {layout}, and this program knows up to {newest}");
+            return self.refuse(problem, "use a newer program");
+        };
+        for Need { feature, what, remedy } in needs {
+            if !feature::is_enabled(tx, feature)? {
+                return self.refuse(format!("{what}, and this pool's feature {feature} is disabled"), remedy);
             }
         }
         let found = self.names.find(tx, &self.name.dataset())?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use pool::{env::Nanos, error::Error as PoolError, format::label::FILE_ATTRIBUTES};
+use pool::{env::Nanos, error::Error as PoolError};
 
 use super::{
     Arrived, ArrivedSnapshot, Naming, ReceiveRequest,
@@ -17,7 +17,7 @@ use crate::{
         destroy::DestroyRequest,
         error::{Error, Result},
         limits, property,
-        send::LAYOUT_WITH_ATTRIBUTES,
+        send::needs_of,
     },
     catalogue::Transaction,
     lineage::arrival,
@@ -77,8 +77,8 @@ impl Landing for Lander<'_> {
         })?;
         drop(quiet);
         let Some(hidden) = hidden else { return Ok(None) };
-        if begin.layout == LAYOUT_WITH_ATTRIBUTES {
-            engine.activate(FILE_ATTRIBUTES)?;
+        for need in needs_of(begin.layout).into_iter().flatten() {
+            engine.activate(need.feature)?;
         }
         self.current = Some(Current { hidden, snapshot, started: self.datasets.now() });
         let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;

@@ -17,7 +17,7 @@ use pool::{
 use super::world::{Files, World, noise};
 use crate::{
     admin::Assignment,
-    fs::{Caller, Ino, ROOT, RenameFlags, SetAttr},
+    fs::{Caller, Ino, OwnerKind, ROOT, RenameFlags, SetAttr, SetQuota},
 };
 
 const FILES: u64 = 5;
@@ -95,6 +95,9 @@ fn run(seed: u64, steps: usize) -> Run {
     let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), seed);
     world.create("tank/a").unwrap();
     world.create("tank/b").unwrap();
+    if seed.is_multiple_of(2) {
+        world.fs("tank/a").set_quota(OwnerKind::User, 0, SetQuota::default()).unwrap();
+    }
     world.write("tank/b", "f0", &noise(1, 300_000));
     // A snapshot keeps references that its data set gives up and takes again.
     (0..FILES).for_each(|index| world.copy("tank/b", "f0", "tank/a", &format!("f{index}")));

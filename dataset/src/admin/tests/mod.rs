@@ -1,5 +1,6 @@
 //! Data sets on a real engine over devices in memory, judged by the check after every test.
 
+mod accounts;
 mod attributes;
 mod codes;
 mod concurrency;

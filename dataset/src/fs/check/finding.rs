@@ -4,7 +4,7 @@ use std::fmt;
 
 use pool::format::{codec::Malformed, key::Key};
 
-use crate::fs::{inode::Link, key::Ino};
+use crate::fs::{Amount, inode::Link, key::Ino};
 
 /// Something that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub enum Problem {
     Truncating,
     /// The file has capabilities, and is not marked so.
     Capability,
+    /// The account that stands here says what is used, and what is charged to it comes to.
+    Account(Key, Amount, Amount),
 }
 
 /// Numbers the problems; one that is not here does not compile. A number never changes its meaning.
@@ -107,6 +109,7 @@ numbers! {
     21 => Problem::Orphan,
     22 => Problem::Truncating,
     23 => Problem::Capability,
+    24 => Problem::Account(..),
 }
 
 impl fmt::Display for Finding {
@@ -136,6 +139,11 @@ impl fmt::Display for Finding {
             Problem::Orphan => write!(f, "links and orphan item contradict each other"),
             Problem::Truncating => write!(f, "truncation mark and item contradict each other"),
             Problem::Capability => write!(f, "it has capabilities and is not marked so"),
+            Problem::Account(key, counted, found) => {
+                let Amount { bytes, objects } = found;
+                write!(f, "the account in item {key} says {} bytes in {} objects", counted.bytes, counted.objects)?;
+                write!(f, ", and {bytes} in {objects} are charged to it")
+            }
         }
     }
 }

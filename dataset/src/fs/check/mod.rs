@@ -3,7 +3,7 @@
 //! Items go in one by one, in the order of their keys, so that whoever walks a tree (offline, or under a head's lock) can
 //! feed it. What can be seen from the item is judged at once, what needs its object when the next object begins, and what
 //! needs the whole tree (names and the inodes they lead to) at the end. For that it keeps 32 bytes per inode and 32 per
-//! entry in memory.
+//! entry in memory, and 48 per account.
 //!
 //! It does not read blocks, and does not look whether a block is used twice: that is the pool's own check.
 //!
@@ -15,7 +15,7 @@
 mod finding;
 mod whole;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pool::{
     error::Error,
@@ -26,10 +26,14 @@ use pool::{
 
 pub use self::finding::{Finding, Problem};
 use super::{
+    Account, Amount, OwnerKind,
+    account::ledger::decode_below,
     directory::{self, Dirent},
     file::extent::{Extent, INLINE_MAX},
     inode::{FileType, Inode, Link, flag},
-    key::{DATASET, DIRECT, DIRENT, EXTENT, INODE, Ino, MASTER, ORPHAN, PARENT, TRUNCATE, Window, XATTR},
+    key::{
+        self, ACCOUNTING, DATASET, DIRECT, DIRENT, EXTENT, INODE, Ino, MASTER, ORPHAN, PARENT, TRUNCATE, Window, XATTR,
+    },
     link,
     master::Master,
     xattr::{self, Value, Xattr},
@@ -117,6 +121,10 @@ struct Named {
 pub struct Checker {
     master: Option<Master>,
     current: Current,
+    /// Inodes below this number are charged to accounts.
+    charged_below: Ino,
+    /// What the accounts say, by where they stand, and what is charged to each.
+    accounts: BTreeMap<Key, (Amount, Amount)>,
     /// Those of the items that say so.
     orphans: BTreeSet<Ino>,
     truncating: BTreeSet<Ino>,
@@ -148,6 +156,10 @@ impl Checker {
                 Ok(())
             }
             (DATASET, DIRECT) if key.offset == 0 => Ok(()),
+            (DATASET, ACCOUNTING) if key.offset == 0 => decode_below(body).map(|below| self.charged_below = below),
+            (DATASET, key::USER | key::GROUP | key::PROJECT) if u32::try_from(key.offset).is_ok() => {
+                Account::decode(body).map(|account| self.accounts.entry(key).or_default().0 = account.used)
+            }
             (1.., INODE) if key.offset == 0 => self.inode(key.object, body),
             (1.., PARENT) => self.parent(key, body),
             (1.., XATTR) => self.xattr(key, body, block),
@@ -178,7 +190,18 @@ impl Checker {
         self.current.inode = Some(inode);
         let Inode { file_type, nlink, parent, .. } = inode;
         self.inodes.push(Seen { ino, parent, nlink, file_type });
+        if ino < self.charged_below {
+            self.charge(&inode);
+        }
         Ok(())
+    }
+
+    fn charge(&mut self, inode: &Inode) {
+        for kind in OwnerKind::ALL {
+            let charged = &mut self.accounts.entry(kind.key(kind.of(inode))).or_default().1;
+            charged.bytes = charged.bytes.saturating_add(inode.bytes);
+            charged.objects += 1;
+        }
     }
 
     fn parent(&mut self, key: Key, body: &[u8]) -> Result<(), Malformed> {

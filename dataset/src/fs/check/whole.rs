@@ -31,6 +31,7 @@ impl Checker {
             self.find(ino, Problem::NoInode);
         }
         self.judge_names(&inodes, &entries, &links);
+        self.judge_accounts();
         self.findings
     }
 
@@ -58,6 +59,14 @@ impl Checker {
         }
         if !find(inodes, ROOT).is_some_and(Seen::is_dir) {
             self.find(ROOT, Problem::NoRoot);
+        }
+    }
+
+    fn judge_accounts(&mut self) {
+        for (key, (counted, found)) in mem::take(&mut self.accounts) {
+            if counted != found {
+                self.find(DATASET, Problem::Account(key, counted, found));
+            }
         }
     }
 

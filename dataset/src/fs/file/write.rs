@@ -137,6 +137,7 @@ impl FileSystem {
                 .map(|part| plan(change, ino, &inode, shift, part, fetched))
                 .collect::<Result<Vec<_>, Failure>>()?;
             need(&plans, fetched)?;
+            change.admit_growth(ino, growth(&plans))?;
             let mut outcome = Outcome::default();
             for plan in &plans {
                 self.execute(change, ino, (shift, options), plan, fetched, &mut copies, &mut outcome)?;
@@ -331,6 +332,15 @@ pub(super) fn need(plans: &[Plan<'_>], fetched: &Fetched) -> Result<(), Failure>
         missing.extend(record::blocks(&kept).into_iter().filter(|block| fetched.get(block).is_none()));
     }
     if missing.is_empty() { Ok(()) } else { Err(Failure::Need(missing)) }
+}
+
+/// How many bytes of content the parts add to what is there.
+fn growth(plans: &[Plan<'_>]) -> u64 {
+    let added = plans.iter().map(|Plan { part, before, .. }| {
+        let overlap = |piece: &Piece| piece.end().min(part.end()).saturating_sub(piece.offset.max(part.offset));
+        part.input.len().saturating_sub(before.iter().map(overlap).sum())
+    });
+    added.sum()
 }
 
 /// The content of a small file with a part written over it.

@@ -1,5 +1,6 @@
 //! The file system on a real engine over a device in memory.
 
+mod accounts;
 mod acl;
 mod attributes;
 mod checker;

@@ -60,6 +60,7 @@ fn options() -> Options {
         sharing: true,
         acl: true,
         attributes: true,
+        accounts: true,
     }
 }
 

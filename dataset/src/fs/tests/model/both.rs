@@ -5,8 +5,8 @@ use super::{
     plain::{Model, Node},
 };
 use crate::fs::{
-    Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileType, RenameFlags, SetAttr, SetXattr,
-    tests::world::World,
+    Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileType, OwnerKind, RenameFlags, SetAttr,
+    SetQuota, SetXattr, tests::world::World,
 };
 
 /// The file system and its model.
@@ -27,6 +27,8 @@ impl Both {
             (made, expected) => panic!("made {made:?}, expected {expected:?}"),
         };
         match op {
+            // From the first time on the checker sees whether they are right.
+            Op::Account => fs.set_quota(OwnerKind::User, 7, SetQuota::default()).unwrap(),
             Op::Create { dir, name: index } => {
                 let (dir, name) = (model.dir(*dir), name(*index));
                 let vacant = model.check_vacant(dir, &name);

@@ -44,6 +44,7 @@ enum Op {
     Reap,
     RecordSize { shift: u8 },
     Attribute { file: usize, attribute: u8, value: u8 },
+    Account,
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
@@ -83,6 +84,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => (12u8..15).prop_map(|shift| Op::RecordSize { shift }),
         2 => (0usize..16, 0u8..4, 0u8..3)
             .prop_map(|(file, attribute, value)| Op::Attribute { file, attribute, value }),
+        1 => Just(Op::Account),
     ]
 }
 

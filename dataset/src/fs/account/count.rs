@@ -1,0 +1,101 @@
+//! Counting what a tree has: once and for good when it begins to keep accounts, or into memory where it does not.
+//!
+//! Inodes are visited in the order of their numbers, from object to object, whatever content lies between. A bounded number
+//! of them at a time: nobody waits for long, and a crash loses at most one step.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use pool::{format::key::Key, tree::View};
+use rustix::io::Errno;
+
+use super::{
+    Account, Amount, OwnerKind,
+    ledger::{ALL, Charge, encode_below, load_below},
+};
+use crate::fs::{
+    FileSystem, METADATA,
+    change::Change,
+    failure::{Failure, damaged},
+    inode::Inode,
+    key::{self, INODE, Ino, ROOT},
+};
+
+/// So many objects are visited in one step.
+const STEP: usize = 256;
+
+/// Visits some inodes from the number `from` on. Returns where to go on; [`ALL`] at the end.
+fn visit(view: &View<'_>, from: Ino, mut each: impl FnMut(&Inode) -> Result<(), Failure>) -> Result<Ino, Failure> {
+    let mut next = from.max(ROOT);
+    for _ in 0..STEP {
+        let Some(entry) = view.first(key::inode(next)..Key::MAX)? else { return Ok(ALL) };
+        let key = entry.key();
+        if key.kind == INODE {
+            each(&Inode::decode(entry.body()).map_err(damaged(key))?)?;
+        }
+        next = key.object.saturating_add(1);
+    }
+    Ok(next)
+}
+
+impl Change<'_> {
+    /// Charges some inodes that are not charged yet; whether there may be more.
+    fn count_some(&mut self) -> Result<bool, Failure> {
+        let view = self.view;
+        let below = self.ledger.below(&view)?;
+        if below == ALL {
+            return Ok(false);
+        }
+        let ledger = &mut self.ledger;
+        let next = visit(&view, below, |inode| ledger.count(&view, &Charge::of(inode)))?;
+        self.put(key::accounting(), encode_below(next), None);
+        Ok(next != ALL)
+    }
+}
+
+impl FileSystem {
+    /// Has the tree keep accounts, if it does not: returns when all inodes are charged.
+    ///
+    /// # Errors
+    /// EROFS if it cannot be changed, EOPNOTSUPP if the pool's feature is not enabled.
+    pub(super) fn keep_accounts(&self) -> Result<(), Errno> {
+        if self.read_tree(load_below)? == Some(ALL) {
+            return Ok(());
+        }
+        self.writable()?;
+        self.use_accounts()?;
+        // Seen by every change from now on: a change looks while it holds the tree, as the first step does.
+        self.accounted.store(true, Ordering::Release);
+        loop {
+            self.admit(METADATA)?;
+            if !self.update_tree(|change| change.count_some())? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The accounts as they would be, with the quotas that there are.
+    pub(super) fn tally(&self, kind: OwnerKind) -> Result<Vec<(u32, Account)>, Errno> {
+        let kept = self.kept_accounts(kind)?.into_iter();
+        let quotas = kept.filter(|(_, account)| account.quota != Amount::default());
+        let mut tally: BTreeMap<u32, Account> =
+            quotas.map(|(id, account)| (id, Account { quota: account.quota, ..Account::default() })).collect();
+        let mut next = ROOT;
+        while next != ALL {
+            let (charges, after) = self.read_tree(|view| {
+                let mut charges = Vec::with_capacity(STEP);
+                let after = visit(view, next, |inode| {
+                    charges.push(Charge::of(inode));
+                    Ok(())
+                })?;
+                Ok((charges, after))
+            })?;
+            for charge in charges {
+                let used = &mut tally.entry(charge.owner(kind)).or_default().used;
+                used.bytes = used.bytes.saturating_add(charge.bytes());
+                used.objects += 1;
+            }
+            next = after;
+        }
+        Ok(tally.into_iter().collect())
+    }
+}

@@ -1,0 +1,175 @@
+//! Accounts and quotas of users, groups and projects: exact whatever happens, and refusing what would exceed them.
+
+use pool::format::label::PROJECT_QUOTA;
+
+use super::world::World;
+use crate::fs::{
+    Account, Amount, Caller, Errno, FallocateFlags, Ino, Options, OwnerKind, Project, ROOT, RenameFlags, SetAttr,
+    SetQuota,
+};
+use OwnerKind::{Group, Project as OfProject, User};
+
+const ANN: Caller = Caller { uid: 1000, gid: 100, umask: 0o022 };
+const BOB: Caller = Caller { uid: 1001, gid: 100, umask: 0o022 };
+
+fn file(world: &World, caller: &Caller, name: &[u8], len: usize) -> Ino {
+    let ino = world.fs.create(caller, ROOT, name, 0o644, true).unwrap().ino;
+    assert_eq!(world.fs.write(ino, 0, &vec![7; len], false), Ok(len));
+    ino
+}
+
+fn used(world: &World, kind: OwnerKind, id: u32) -> (u64, u64) {
+    let Amount { bytes, objects } = world.fs.account(kind, id).unwrap().used;
+    (bytes, objects)
+}
+
+fn limit(world: &World, kind: OwnerKind, id: u32, bytes: u64, objects: u64) {
+    world.fs.set_quota(kind, id, SetQuota { bytes: Some(bytes), objects: Some(objects) }).unwrap();
+}
+
+fn owner(uid: u32) -> SetAttr {
+    SetAttr { uid: Some(uid), ..SetAttr::default() }
+}
+
+#[test]
+fn what_was_there_is_counted_and_what_comes_is_charged() {
+    let world = World::new(1);
+    let fs = &world.fs;
+    for index in 0..600u32 {
+        let caller = if index % 3 == 0 { &ANN } else { &BOB };
+        file(&world, caller, format!("old{index}").as_bytes(), 10);
+    }
+    assert_eq!((used(&world, User, 1000), used(&world, User, 1001)), ((2000, 200), (4000, 400)));
+    assert!(!world.engine.is_active(PROJECT_QUOTA), "who only asks changes nothing");
+    limit(&world, Group, 7, 0, 0);
+    assert!(world.engine.is_active(PROJECT_QUOTA));
+    assert_eq!((used(&world, User, 1000), used(&world, User, 1001)), ((2000, 200), (4000, 400)));
+    assert_eq!((used(&world, Group, 100), used(&world, OfProject, 0)), ((6000, 600), (6000, 601)));
+    let large = file(&world, &ANN, b"large", 100_000);
+    assert_eq!(used(&world, User, 1000), (102_000, 201));
+    world.check();
+
+    fs.setattr(&ANN, large, &SetAttr { size: Some(50_000), ..SetAttr::default() }).unwrap();
+    fs.fallocate(large, FallocateFlags { punch_hole: true, keep_size: true, ..FallocateFlags::default() }, 0, 4096)
+        .unwrap();
+    assert_eq!(used(&world, User, 1000), (2000 + 50_000 - 4096, 201));
+    fs.setattr(&ANN, large, &owner(1001)).unwrap();
+    assert_eq!((used(&world, User, 1000), used(&world, User, 1001)), ((2000, 200), (4000 + 50_000 - 4096, 401)));
+    fs.rename(ROOT, b"old1", ROOT, b"large", RenameFlags::default()).unwrap();
+    while fs.reap_orphans(100) {}
+    assert_eq!(used(&world, User, 1001), (4000, 400));
+    world.check();
+
+    let world = world.reopen();
+    for index in 0..600u32 {
+        let _ = world.fs.unlink(ROOT, format!("old{index}").as_bytes());
+    }
+    world.fs.unlink(ROOT, b"large").unwrap();
+    while world.fs.reap_orphans(100) {}
+    assert_eq!(world.fs.accounts(User).unwrap().len(), 1, "who has nothing has no account");
+    assert_eq!(used(&world, Group, 100), (0, 0));
+    world.check();
+}
+
+#[test]
+fn a_quota_refuses_the_call_that_would_exceed_it() {
+    let world = World::new(2);
+    let fs = &world.fs;
+    let (ann, bob) = (file(&world, &ANN, b"ann", 6000), file(&world, &BOB, b"bob", 6000));
+    limit(&world, User, 1000, 10_000, 2);
+    assert_eq!(fs.write(ann, 6000, &[1; 4000], false), Ok(4000));
+    assert_eq!(fs.write(ann, 10_000, &[1], false), Err(Errno::DQUOT));
+    assert_eq!(fs.write(ann, 0, &[2; 10_000], false), Ok(10_000), "that adds nothing");
+    assert_eq!(fs.write(ann, 5000, &[3; 5001], false), Err(Errno::DQUOT));
+    let mut read = Vec::new();
+    fs.read(ann, 0, 20_000, &mut read).unwrap();
+    assert!(read == [2; 10_000], "what was refused has changed nothing");
+    assert_eq!(fs.write(bob, 6000, &[1; 40_000], false), Ok(40_000));
+
+    assert_eq!(fs.setattr(&BOB, bob, &owner(1000)).map(drop), Err(Errno::DQUOT));
+    fs.mkdir(&ANN, ROOT, b"dir", 0o755).unwrap();
+    assert_eq!(fs.mkdir(&ANN, ROOT, b"more", 0o755).map(drop), Err(Errno::DQUOT));
+    assert_eq!(fs.symlink(&ANN, ROOT, b"link", b"there").map(drop), Err(Errno::DQUOT));
+    fs.unlink(ROOT, b"ann").unwrap();
+    assert_eq!(fs.setattr(&BOB, bob, &owner(1000)).map(drop), Err(Errno::DQUOT), "it is too large");
+    fs.setattr(&BOB, bob, &SetAttr { size: Some(10_000), ..SetAttr::default() }).unwrap();
+    fs.setattr(&BOB, bob, &owner(1000)).unwrap();
+
+    // Less than what is used refuses more, and takes nothing.
+    limit(&world, User, 1000, 1, 0);
+    assert_eq!(fs.write(bob, 0, b"new", false), Ok(3));
+    assert_eq!(fs.write(bob, 10_000, b"new", false), Err(Errno::DQUOT));
+    limit(&world, User, 1000, 0, 0);
+    limit(&world, Group, 100, 10_100, 0);
+    assert_eq!(fs.write(bob, 10_000, &[1; 101], false), Err(Errno::DQUOT));
+    assert_eq!(fs.write(bob, 10_000, &[1; 100], false), Ok(100));
+    world.check();
+}
+
+#[test]
+fn quotas_and_accounts_outlive_a_reopening_and_a_copy_is_charged() {
+    let world = World::new(3);
+    let (one, two) = (file(&world, &ANN, b"one", 40_960), file(&world, &BOB, b"two", 1));
+    limit(&world, User, 1001, 41_000, 0);
+    world.commit();
+    let world = world.reopen();
+    let expected = Account { used: Amount { bytes: 1, objects: 1 }, quota: Amount { bytes: 41_000, objects: 0 } };
+    assert_eq!(world.fs.account(User, 1001), Ok(expected));
+    assert_eq!(world.fs.copy_range(one, 0, two, 0, 40_960), Ok(40_960));
+    assert_eq!(used(&world, User, 1001), (40_960, 1), "shared or not");
+    assert_eq!(world.fs.copy_range(one, 0, two, 40_960, 40_960), Err(Errno::DQUOT));
+    assert_eq!(used(&world, User, 1001), (40_960, 1));
+    world.check();
+}
+
+#[test]
+fn where_nothing_can_be_kept_it_is_counted() {
+    let world = World::new(4);
+    file(&world, &ANN, b"one", 10);
+    let fs = &world.fs;
+    fs.set_options(Options { accounts: false, ..fs.options() });
+    assert_eq!(fs.set_quota(User, 1000, SetQuota::default()), Err(Errno::OPNOTSUPP));
+    assert_eq!(used(&world, User, 1000), (10, 1));
+    fs.set_options(Options { accounts: true, readonly: true, ..fs.options() });
+    assert_eq!(fs.set_quota(User, 1000, SetQuota::default()), Err(Errno::ROFS));
+    assert_eq!(used(&world, User, 1000), (10, 1));
+    assert!(!world.engine.is_active(PROJECT_QUOTA));
+    fs.set_options(Options { readonly: false, ..fs.options() });
+    limit(&world, User, 1000, 5, 0);
+    fs.set_options(Options { readonly: true, ..fs.options() });
+    let expected = Account { used: Amount { bytes: 10, objects: 1 }, quota: Amount { bytes: 5, objects: 0 } };
+    assert_eq!(fs.account(User, 1000), Ok(expected));
+    world.check();
+}
+
+#[test]
+fn a_project_is_handed_down_and_kept_apart() {
+    let world = World::new(5);
+    let fs = &world.fs;
+    let dir = fs.mkdir(&ANN, ROOT, b"dir", 0o755).unwrap().ino;
+    let before = fs.create(&ANN, dir, b"before", 0o644, true).unwrap().ino;
+    fs.set_project(dir, Project { id: 7, inherit: true }).unwrap();
+    assert_eq!(fs.set_project(before, Project { id: 7, inherit: true }), Err(Errno::OPNOTSUPP));
+    let below = fs.mkdir(&ANN, dir, b"below", 0o755).unwrap().ino;
+    let inside = fs.create(&ANN, below, b"inside", 0o644, true).unwrap().ino;
+    assert_eq!(fs.project(below), Ok(Project { id: 7, inherit: true }));
+    assert_eq!(fs.project(inside), Ok(Project { id: 7, inherit: false }));
+    assert_eq!(fs.project(before), Ok(Project::default()));
+
+    file(&world, &ANN, b"other", 10);
+    assert_eq!(fs.rename(ROOT, b"other", dir, b"other", RenameFlags::default()), Err(Errno::XDEV));
+    let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
+    assert_eq!(fs.rename(below, b"inside", ROOT, b"other", exchange), Err(Errno::XDEV));
+    assert_eq!(fs.link(fs.lookup(ROOT, b"other").unwrap().ino, dir, b"other").map(drop), Err(Errno::XDEV));
+    fs.rename(below, b"inside", ROOT, b"inside", RenameFlags::default()).unwrap();
+    assert_eq!(fs.project(inside), Ok(Project { id: 7, inherit: false }), "it leaves with what it is");
+
+    limit(&world, OfProject, 7, 100, 3);
+    assert_eq!(used(&world, OfProject, 7), (0, 3));
+    assert_eq!(fs.create(&BOB, below, b"more", 0o644, true).map(drop), Err(Errno::DQUOT));
+    assert_eq!(fs.write(inside, 0, &[1; 101], false), Err(Errno::DQUOT));
+    assert_eq!(fs.set_project(before, Project { id: 7, inherit: false }), Err(Errno::DQUOT));
+    fs.set_project(inside, Project::default()).unwrap();
+    fs.set_project(before, Project { id: 7, inherit: false }).unwrap();
+    world.check();
+}
