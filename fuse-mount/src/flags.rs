@@ -1,10 +1,11 @@
 //! `chattr` and `lsattr`: attributes of files as the kernel's two sets of flags, and the four requests that carry them.
 //!
 //! The kernel turns the system calls into these requests itself, whatever program made them. Kernels before 5.13 do not
-//! check who may change what, so it is checked here. Each asks for one attribute word or sets it; those that Cenote does not have are refused, so that no
-//! program is told that they act.
+//! check who may change what, so it is checked here. Each asks for one attribute word or sets it; those that Cenote does
+//! not have are refused, so that no program is told that they act. A file's project stands beside them: `chattr -p` and
+//! `+P`, `lsattr -p`.
 
-use dataset::fs::{Attribute, Errno, FileAttributes};
+use dataset::fs::{Attribute, Errno, FileAttributes, Project};
 use pool::block::compression::CompressionChoice;
 
 /// A request to read or set flags.
@@ -35,6 +36,11 @@ impl Command {
 
 /// The size of a `struct fsxattr`; its first word has the flags.
 const EXTENDED: usize = 28;
+/// Where the project's number stands in it.
+const PROJECT_AT: usize = 12;
+
+/// That a directory hands down its project: among the flags of `lsattr`, and in a `struct fsxattr`.
+const HANDS_DOWN: (u32, u32) = (0x2000_0000, 0x200);
 
 const COMPRESSED: u32 = 0x4;
 const NOT_COMPRESSED: u32 = 0x400;
@@ -48,13 +54,15 @@ const SWITCHES: [(Attribute, u32, u32); 4] = [
 ];
 
 /// The answer to a request to read.
-pub(crate) fn shown(command: Command, attributes: &FileAttributes) -> Vec<u8> {
+pub(crate) fn shown(command: Command, attributes: &FileAttributes, project: Project) -> Vec<u8> {
     let collect = |flag: fn(&(Attribute, u32, u32)) -> u32| -> u32 {
         SWITCHES.iter().filter(|switch| attributes.has(switch.0)).map(flag).sum()
     };
+    let hands_down = if project.inherit { HANDS_DOWN } else { (0, 0) };
     if command == Command::GetExtended {
-        let mut answer = collect(|switch| switch.2).to_ne_bytes().to_vec();
+        let mut answer = (collect(|switch| switch.2) | hands_down.1).to_ne_bytes().to_vec();
         answer.resize(EXTENDED, 0);
+        answer[PROJECT_AT..PROJECT_AT + 4].copy_from_slice(&project.id.to_ne_bytes());
         return answer;
     }
     let compression = match attributes.compression() {
@@ -62,7 +70,19 @@ pub(crate) fn shown(command: Command, attributes: &FileAttributes) -> Vec<u8> {
         Some(CompressionChoice::Off) => NOT_COMPRESSED,
         Some(_) => COMPRESSED,
     };
-    (collect(|switch| switch.1) | compression).to_ne_bytes().to_vec()
+    (collect(|switch| switch.1) | hands_down.0 | compression).to_ne_bytes().to_vec()
+}
+
+/// The project that a request to set wants, of a file that is of `before`.
+pub(crate) fn project(command: Command, data: &[u8], before: Project) -> Result<Project, Errno> {
+    let word = |at: usize| data.get(at..).and_then(|rest| rest.first_chunk()).map(|word| u32::from_ne_bytes(*word));
+    let flags = word(0).ok_or(Errno::INVAL)?;
+    Ok(match command {
+        Command::SetExtended => {
+            Project { id: word(PROJECT_AT).ok_or(Errno::INVAL)?, inherit: flags & HANDS_DOWN.1 != 0 }
+        }
+        _ => Project { inherit: flags & HANDS_DOWN.0 != 0, ..before },
+    })
 }
 
 /// Has attributes be what a request to set says. What it does not speak of stays.
@@ -72,12 +92,14 @@ pub(crate) fn set(command: Command, data: &[u8], attributes: &mut FileAttributes
     let flag = |switch: &(Attribute, u32, u32)| if command == Command::SetExtended { switch.2 } else { switch.1 };
     let mut known: u32 = SWITCHES.iter().map(flag).sum();
     if command == Command::SetExtended {
-        // Hints about sizes and projects.
-        if rest.iter().any(|byte| *byte != 0) {
+        known |= HANDS_DOWN.1;
+        // Hints about sizes.
+        let project = PROJECT_AT - 4..PROJECT_AT;
+        if rest.iter().enumerate().any(|(at, byte)| *byte != 0 && !project.contains(&at)) {
             return Err(Errno::OPNOTSUPP);
         }
     } else {
-        known |= COMPRESSED | NOT_COMPRESSED;
+        known |= COMPRESSED | NOT_COMPRESSED | HANDS_DOWN.0;
         set_compression(flags, attributes)?;
     }
     if flags & !known != 0 {
@@ -128,8 +150,10 @@ mod tests {
             let before = attributes(values);
             for (get, put) in [(Command::GetFlags, Command::SetFlags), (Command::GetExtended, Command::SetExtended)] {
                 let mut after = before;
-                set(put, &shown(get, &before), &mut after).unwrap();
-                assert_eq!(after, before);
+                let of = Project { id: 7, inherit: true };
+                let answer = shown(get, &before, of);
+                set(put, &answer, &mut after).unwrap();
+                assert_eq!((after, project(put, &answer, of)), (before, Ok(of)));
             }
         }
     }
@@ -137,9 +161,12 @@ mod tests {
     #[test]
     fn flags_are_those_of_linux() {
         let locked = attributes(&[(Attribute::Immutable, "on"), (Attribute::Compression, "lz4")]);
-        assert_eq!(shown(Command::GetFlags, &locked), 0x14u32.to_ne_bytes());
-        assert_eq!(shown(Command::GetExtended, &locked)[..4], 0x8u32.to_ne_bytes());
-        assert_eq!(shown(Command::GetExtended, &locked).len(), EXTENDED);
+        let none = Project::default();
+        assert_eq!(shown(Command::GetFlags, &locked, none), 0x14u32.to_ne_bytes());
+        assert_eq!(shown(Command::GetExtended, &locked, none)[..4], 0x8u32.to_ne_bytes());
+        let extended = shown(Command::GetExtended, &locked, Project { id: 9, inherit: true });
+        assert_eq!(extended.len(), EXTENDED);
+        assert_eq!((&extended[..4], &extended[12..16]), (&0x208u32.to_ne_bytes()[..], &9u32.to_ne_bytes()[..]));
         let mut changed = locked;
         set(Command::SetFlags, &0x400u32.to_ne_bytes(), &mut changed).unwrap();
         assert_eq!(changed, attributes(&[(Attribute::Compression, "off")]));

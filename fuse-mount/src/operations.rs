@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, Ino, SetAttr, acl};
+use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, FileType, Ino, SetAttr, acl};
 use fuser::{FileAttr, FopenFlags, INodeNo, RenameFlags, ReplyEmpty, Request};
 
 use crate::adapter::Adapter;
@@ -184,16 +184,21 @@ impl Adapter {
         match command {
             Command::GetFlags | Command::GetExtended => {
                 let (view, ino) = self.server.resolve(node)?.ok_or(Errno::NOTTY)?;
-                Ok(flags::shown(command, &view.file_attributes(ino)?))
+                Ok(flags::shown(command, &view.file_attributes(ino)?, view.project(ino)?))
             }
             Command::SetFlags | Command::SetExtended => {
                 let ino = self.server.writable(node)?;
                 let owner = self.live().getattr(ino)?.uid;
+                let before = self.live().project(ino)?;
+                let mut project = flags::project(command, data, before)?;
+                // Whoever says so of a whole tree says it of files too.
+                project.inherit &= self.live().getattr(ino)?.file_type == FileType::Directory;
                 self.live().set_file_attributes(ino, |attributes| {
                     let before = *attributes;
                     flags::set(command, data, attributes)?;
                     flags::check_user(uid, owner, &before, attributes)
                 })?;
+                self.live().set_project(ino, project)?;
                 self.forget_attributes(node);
                 Ok(Vec::new())
             }
