@@ -8,6 +8,7 @@
 //! protocol           what can be asked of a pool, and what is answered
 //! execute            carries requests out
 //! service            pools on this machine: known ones, their service processes, how commands reach them
+//! owners             names and numbers of users and groups
 //! failure            error -> message, hint, exit code
 //! ```
 //!
@@ -21,6 +22,7 @@ pub mod execute;
 pub mod failure;
 pub mod get;
 pub mod output;
+mod owners;
 pub mod protocol;
 mod records;
 pub mod run;

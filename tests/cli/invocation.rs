@@ -129,7 +129,6 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
         "pool replace tank a.img",
         "pool upgrade",
         "fs allow ann create tank",
-        "fs userspace tank",
         "fs create -V 1G tank/volume",
         "fs send -t token",
         "fs recv -s tank/a",
@@ -145,9 +144,6 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     [exit 2]
     $ fs allow ann create tank
     fs: 'allow' is not supported: a pool is administered by the user whose service has it, and by root
-    [exit 2]
-    $ fs userspace tank
-    fs: 'userspace' is not supported: space is not counted per user; 'quota' limits a file system
     [exit 2]
     $ fs create -V 1G tank/volume
     fs: 'create -V' is not supported: this version of Cenote has file systems, and no block volumes

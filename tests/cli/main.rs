@@ -9,6 +9,7 @@
 //! datasets     data sets in lists, and their properties
 //! snapshots    snapshots, and what hangs on them
 //! content      streams, and files without a mount
+//! quotas       accounts and quotas
 //! refusals     requests that cannot be done
 //! unchanged    what they leave: nothing
 //! invocation   command lines that are not understood, and the programs' other names
@@ -21,6 +22,7 @@ mod content;
 mod datasets;
 mod invocation;
 mod pools;
+mod quotas;
 mod refusals;
 mod snapshots;
 mod unchanged;

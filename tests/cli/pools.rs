@@ -91,6 +91,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	dirty_limit	128M	default
     tank	feature@block_cloning	enabled	local
     tank	feature@file_attributes	enabled	local
+    tank	feature@project_quota	enabled	local
     [exit 0]
     $ pool set comment=attic tank
     [exit 0]

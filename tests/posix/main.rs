@@ -9,6 +9,7 @@
 //! xattrs       namespaces and limits of extended attributes; capabilities
 //! acl          access control lists
 //! flags        attributes of single files: immutable, compression and such
+//! quotas       accounts, quotas and projects
 //! handles      files named by handles that outlive mounts
 //! locks        locks between processes
 //! watching     inotify
@@ -28,6 +29,7 @@ mod flags;
 mod handles;
 mod locks;
 mod names;
+mod quotas;
 mod watching;
 mod xattrs;
 

@@ -8,7 +8,6 @@ const ONE_COPY: &str = "pools have no mirrors in this version, so no device can 
 const NO_VOLUMES: &str = "this version of Cenote has file systems, and no block volumes";
 const NO_ENCRYPTION: &str = "this version of Cenote does not encrypt; put the pool's image on an encrypted device";
 const NO_RESUMING: &str = "a stream that was cut off leaves nothing, and is sent again from its beginning";
-const NO_ACCOUNTS: &str = "space is not counted per user; 'quota' limits a file system";
 const NO_SHARING: &str = "share the mounted directory with the tools of your NFS or SMB server";
 const NO_DELEGATION: &str = "a pool is administered by the user whose service has it, and by root";
 const NO_ZONES: &str = "file systems are not handed to containers; mount them and bind the directory";
@@ -30,7 +29,6 @@ const POOL: &[(&[&str], &str)] = &[
 
 const FS: &[(&[&str], &str)] = &[
     (&["allow", "unallow"], NO_DELEGATION),
-    (&["userspace", "groupspace", "projectspace", "project"], NO_ACCOUNTS),
     (&["load-key", "unload-key", "change-key"], NO_ENCRYPTION),
     (&["share", "unshare"], NO_SHARING),
     (&["jail", "unjail", "zone", "unzone"], NO_ZONES),

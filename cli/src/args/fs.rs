@@ -75,6 +75,14 @@ pub enum FsCommand {
     /// Show attributes of files
     #[command(name = "getattr")]
     GetAttr(getattr::Arguments),
+    /// Show what users use, and their quotas
+    Userspace(userspace::Arguments),
+    /// Show what groups use, and their quotas
+    Groupspace(userspace::Arguments),
+    /// Show what projects use, and their quotas
+    Projectspace(userspace::Arguments),
+    /// Show or set which project files are of
+    Project(project::Arguments),
     /// Print the version
     Version(version::Arguments),
     /// Print a completion script for a shell

@@ -45,6 +45,9 @@ impl OpenPool {
 
     fn property_record(&self, listed: &Listed, name: String) -> Option<PropertyRecord> {
         let property = Property::of_dataset(&name).ok()?;
+        if let Property::Account(account) = &property {
+            return self.account_record(&listed.name, account);
+        }
         let mut valued = listed.value(&property)?;
         if name == "readonly" && self.engine().read_only() {
             valued = Valued { value: "on".to_owned(), source: Source::Temporary };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! open_pool   the pool: engine, data sets, mounts; opening and closing    devices     this machine's devices
-//! pool, dataset, property, snapshot, stream, files       one family of requests each
+//! pool, dataset, property, accounts, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where, and keeping mounts in step with changes
 //! background  freeing what was destroyed           scrub       verifying and mending
 //! job         progress, cancelling, the stream beside a request
@@ -15,6 +15,7 @@
 //!
 //! Answers are data, without formatting. A request that changes the pool has been committed when it is answered.
 
+mod accounts;
 mod background;
 pub(crate) mod check;
 mod dataset;
@@ -139,6 +140,11 @@ impl OpenPool {
             }
             Request::SetFileAttributes { location, assignments, recursive } => {
                 self.set_file_attributes(&location, &assignments, recursive, job).map(done)
+            }
+            Request::Accounts { name, kind } => self.accounts(&name, kind).map(Response::Accounts),
+            Request::Projects { location, reach } => self.projects(&location, reach, job).map(Response::Projects),
+            Request::SetProject { location, change, recursive } => {
+                self.set_project(&location, change, recursive, job).map(done)
             }
             Request::Read { location } => self.read_file(&location, required(stream)?, job).map(done),
             Request::CopyIn { sources, to, recursive } => {

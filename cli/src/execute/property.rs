@@ -19,6 +19,10 @@ const AGREED: &[&str] = &["acltype"];
 
 impl OpenPool {
     pub(super) fn set(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
+        let assignments = &self.set_quotas(name, assignments)?[..];
+        if assignments.is_empty() {
+            return Ok(());
+        }
         let properties: Vec<&str> = assignments.iter().map(|given| given.name.as_str()).collect();
         self.change(name, &properties, no_mount, || {
             let given = given_to_datasets(assignments);

@@ -36,6 +36,7 @@ fn only_reads(request: &Request) -> bool {
             | Request::Holds { .. }
             | Request::Entries { .. }
             | Request::FileAttributes { .. }
+            | Request::Projects { .. }
             | Request::Read { .. }
             | Request::CopyOut { .. }
             | Request::Send { .. }

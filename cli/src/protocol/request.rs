@@ -1,5 +1,6 @@
 //! Requests within one imported pool, and their responses.
 
+use dataset::fs::OwnerKind;
 use dataset::name::{BookmarkName, DatasetName, Name, SnapshotName, SnapshotSet};
 use dataset::property::Kinds;
 use serde::{Deserialize, Serialize};
@@ -299,6 +300,29 @@ pub enum Request {
         /// Of everything below too.
         recursive: bool,
     },
+    /// What users, groups or projects use, and their quotas. `Accounts`
+    Accounts {
+        /// A data set or a snapshot.
+        name: Name,
+        /// Whose.
+        kind: OwnerKind,
+    },
+    /// The projects of files. `Projects`
+    Projects {
+        /// Which file.
+        location: Location,
+        /// Which others.
+        reach: ProjectReach,
+    },
+    /// Have a file be of a project. `Done`
+    SetProject {
+        /// Which file.
+        location: Location,
+        /// What to set.
+        change: ProjectChange,
+        /// Of everything below too.
+        recursive: bool,
+    },
     /// Write a file's content to the descriptor beside the request. `Done`
     Read {
         /// Which file.
@@ -344,6 +368,26 @@ impl Request {
         let whole = matches!(self, Request::Ping | Request::Pool { .. } | Request::Status | Request::IoCounters);
         whole || matches!(self, Request::Mounts | Request::List { .. } | Request::History { .. })
     }
+}
+
+/// Which files beside the one named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProjectReach {
+    /// No other.
+    Itself,
+    /// What is in the directory, instead of it.
+    Children,
+    /// Everything below too.
+    Below,
+}
+
+/// What is to become of a file's project; what is `None` stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectChange {
+    /// The project's number.
+    pub id: Option<u32>,
+    /// Whether a directory hands it down.
+    pub inherit: Option<bool>,
 }
 
 /// What a scrub is to do.
@@ -458,6 +502,10 @@ pub enum Response {
     Entries(Vec<EntryRecord>),
     /// Attributes of files, each directory before what is in it.
     FileAttributes(Vec<FileAttributesRecord>),
+    /// Accounts, by their numbers.
+    Accounts(Vec<AccountRecord>),
+    /// Projects of files, each directory before what is in it.
+    Projects(Vec<ProjectRecord>),
     /// What was copied.
     Copied(CopyRecord),
 }

@@ -79,7 +79,7 @@ fn wanted(words: &[OsString]) -> Result<(Vec<Attribute>, &[OsString]), Failure> 
 }
 
 /// What was asked for, and the path below it.
-fn joined(asked: &str, below: &str) -> String {
+pub(super) fn joined(asked: &str, below: &str) -> String {
     match below.is_empty() {
         true => asked.to_owned(),
         false => format!("{}/{below}", asked.trim_end_matches('/')),

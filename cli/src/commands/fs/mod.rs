@@ -16,6 +16,7 @@ pub mod inherit;
 pub mod list;
 pub mod ls;
 pub mod mount;
+pub mod project;
 pub mod promote;
 pub mod receive;
 pub mod release;
@@ -27,6 +28,9 @@ pub mod set;
 pub mod setattr;
 pub mod snapshot;
 pub mod unmount;
+pub mod userspace;
+
+use dataset::fs::OwnerKind;
 
 use crate::args::fs::FsCommand;
 use crate::commands::{completions, manual, version};
@@ -61,6 +65,10 @@ pub fn run(subcommand: &FsCommand, command: clap::Command, context: &mut Context
         FsCommand::Cp(arguments) => cp::run(arguments, context),
         FsCommand::SetAttr(arguments) => setattr::run(arguments, context),
         FsCommand::GetAttr(arguments) => getattr::run(arguments, context),
+        FsCommand::Userspace(arguments) => userspace::run(OwnerKind::User, arguments, context),
+        FsCommand::Groupspace(arguments) => userspace::run(OwnerKind::Group, arguments, context),
+        FsCommand::Projectspace(arguments) => userspace::run(OwnerKind::Project, arguments, context),
+        FsCommand::Project(arguments) => project::run(arguments, context),
         FsCommand::Version(arguments) => version::run(arguments, context),
         FsCommand::Completions(arguments) => completions::run(arguments, command, context),
         FsCommand::Man(arguments) => manual::run(arguments, command, context),

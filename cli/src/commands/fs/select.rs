@@ -90,6 +90,12 @@ fn reach(selection: &Selection<'_>, root: &Name) -> (Option<u32>, Kinds) {
     }
 }
 
+/// The data set, snapshot or bookmark that a name or a path means.
+pub(super) fn named(text: &str, context: &mut Context<'_>) -> Result<Name, Failure> {
+    let known = context.executor.known_pools()?;
+    resolve(text, &known, context)
+}
+
 /// A name, or the file system mounted at or above a path.
 fn resolve(text: &str, known: &[String], context: &mut Context<'_>) -> Result<Name, Failure> {
     if text.starts_with(['/', '.']) {

@@ -72,10 +72,10 @@ fn apply(assignments: &[Assignment], attributes: &mut FileAttributes) -> Result<
 }
 
 /// What is done with a file: its path below what was asked for, and what `stat` shows.
-type Visit<'a> = dyn FnMut(&[u8], &Attr) -> Result<(), Errno> + 'a;
+pub(super) type Visit<'a> = dyn FnMut(&[u8], &Attr) -> Result<(), Errno> + 'a;
 
 /// Calls `each` with the file that `path` names and, going below it, with everything there, by name.
-fn walk(
+pub(super) fn walk(
     fs: &FileSystem,
     path: &[u8],
     recursive: bool,

@@ -7,7 +7,7 @@
 //! resolve    a path to an inode        list       entries as records
 //! host       this machine's files: attributes, holes, special files, extended attributes
 //! copy_in    host to data set          copy_out   data set to host          copy_within   within a pool
-//! attributes immutable, compression and such of single files
+//! attributes immutable, compression and such of single files         project    which project files are of
 //! requests   locations to file systems
 //! ```
 
@@ -17,6 +17,7 @@ mod copy_out;
 mod copy_within;
 mod host;
 mod list;
+mod project;
 mod requests;
 mod resolve;
 

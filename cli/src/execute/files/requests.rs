@@ -12,17 +12,20 @@ use super::{
     copy_in::copy_in,
     copy_out::{Source, copy_out},
     copy_within::copy_within,
-    list, read,
+    list, project, read,
 };
 use crate::{
     execute::{job::Job, open_pool::OpenPool, refusal::OrRefused},
     failure::Failure,
-    protocol::{Assignment, CopyRecord, EntryRecord, FileAttributesRecord, Location, PathBytes, Stream},
+    protocol::{
+        Assignment, CopyRecord, EntryRecord, FileAttributesRecord, Location, PathBytes, ProjectChange, ProjectReach,
+        ProjectRecord, Stream,
+    },
 };
 
 impl OpenPool {
     /// The files of a data set or a snapshot.
-    fn files(&self, name: &Name) -> Result<Arc<FileSystem>, Failure> {
+    pub(in crate::execute) fn files(&self, name: &Name) -> Result<Arc<FileSystem>, Failure> {
         match name {
             Name::Dataset(name) => self.files_of_dataset(name),
             Name::Snapshot(name) => self.files_of_snapshot(name),
@@ -131,6 +134,36 @@ impl OpenPool {
         let mut changed = |ino| mount.iter().for_each(|mount| mount.object_changed(ino));
         let (fs, path) = (dataset.fs(), &location.path.0);
         let set = attributes::set(fs, path, &shown(location), assignments, recursive, job, &mut changed);
+        // What was set is set, whether all of it was or not.
+        self.engine().commit().or_refused(ACTION, shown(location))?;
+        set
+    }
+
+    pub(in crate::execute) fn projects(
+        &self,
+        location: &Location,
+        reach: ProjectReach,
+        job: &mut Job<'_>,
+    ) -> Result<Vec<ProjectRecord>, Failure> {
+        let fs = self.files(&location.name)?;
+        project::get(&fs, &location.path.0, &shown(location), reach, job)
+    }
+
+    pub(in crate::execute) fn set_project(
+        &self,
+        location: &Location,
+        change: ProjectChange,
+        recursive: bool,
+        job: &mut Job<'_>,
+    ) -> Result<(), Failure> {
+        const ACTION: &str = "set the project of";
+        let Name::Dataset(name) = &location.name else {
+            return Err(Failure::cannot(ACTION, shown(location), "a snapshot never changes"));
+        };
+        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
+        let mount = self.mounts.as_ref().and_then(|mounts| mounts.mount_of(dataset.id()));
+        let mut changed = |ino| mount.iter().for_each(|mount| mount.object_changed(ino));
+        let set = project::set(dataset.fs(), &location.path.0, &shown(location), change, recursive, job, &mut changed);
         // What was set is set, whether all of it was or not.
         self.engine().commit().or_refused(ACTION, shown(location))?;
         set

@@ -157,3 +157,31 @@ pub struct FileAttributesRecord {
     /// All of them, with their values.
     pub values: Vec<Assignment>,
 }
+
+/// What is charged to a user, a group or a project, and what may be; 0 for no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountRecord {
+    /// Its number.
+    pub id: u32,
+    /// Bytes.
+    pub used: u64,
+    /// The most bytes.
+    pub quota: u64,
+    /// Objects.
+    pub objects_used: u64,
+    /// The most objects.
+    pub objects_quota: u64,
+}
+
+/// Which project a file is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectRecord {
+    /// Its path below what was asked for; empty for that itself.
+    pub path: PathBytes,
+    /// The project's number.
+    pub id: u32,
+    /// Whether it is handed down.
+    pub inherit: bool,
+    /// Whether it is a directory.
+    pub directory: bool,
+}

@@ -1,0 +1,167 @@
+//! `fs project`: which project files are of, and whether directories hand it down.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+
+use clap::Args;
+
+use super::files::located;
+use super::getattr::joined;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{Location, ProjectChange, ProjectReach, ProjectRecord, Request, Response};
+
+/// Arguments of `fs project`.
+#[derive(Args, Debug)]
+#[command(after_help = "Without -p, -s, -C or -c it lists: the project's number, P if it is handed down, and the path.
+
+Examples:
+  fs project /tank/home/papers               what is in the directory
+  fs project -s -p 7 -r /tank/home/papers    all of it is of project 7, and what comes will be
+  fs project -c -r /tank/home/papers         what is not
+  fs project -C -r /tank/home/papers         none of it is of any project any more")]
+pub struct Arguments {
+    /// The directory itself, not what is in it
+    #[arg(short = 'd', conflicts_with = "recursive")]
+    itself: bool,
+    /// Everything below too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// The project's number
+    #[arg(short = 'p', value_name = "ID", conflicts_with = "clear")]
+    project: Option<u32>,
+    /// Have directories hand it down
+    #[arg(short = 's', conflicts_with_all = ["clear", "check", "itself"])]
+    inherit: bool,
+    /// Have files be of no project, and directories hand none down
+    #[arg(short = 'C', conflicts_with_all = ["check", "itself"])]
+    clear: bool,
+    /// With -C: keep the project, and only hand it down no more
+    #[arg(short = 'k', requires = "clear")]
+    keep: bool,
+    /// Show what is not of the project, by default that of the directory, or does not hand it down
+    #[arg(short = 'c')]
+    check: bool,
+    /// With -c: nothing but paths, each ended by a zero byte
+    #[arg(short = '0', requires = "check")]
+    zero: bool,
+    /// Files and directories: paths where they are mounted, or DATASET:/PATH
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<OsString>,
+}
+
+/// Lists, checks or sets projects.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    for file in &arguments.files {
+        let (location, shown) = (located(file, context)?, file.to_string_lossy());
+        if arguments.check {
+            check(arguments, &location, &shown, context)?;
+        } else if arguments.clear || arguments.inherit || arguments.project.is_some() {
+            set(arguments, location, context)?;
+        } else {
+            let records = projects(&location, reach(arguments), context)?;
+            context.print(&list(&records, &shown))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn reach(arguments: &Arguments) -> ProjectReach {
+    match (arguments.itself, arguments.recursive) {
+        (true, _) => ProjectReach::Itself,
+        (_, true) => ProjectReach::Below,
+        _ => ProjectReach::Children,
+    }
+}
+
+fn projects(
+    location: &Location,
+    reach: ProjectReach,
+    context: &mut Context<'_>,
+) -> Result<Vec<ProjectRecord>, Failure> {
+    let request = Request::Projects { location: location.clone(), reach };
+    match context.call(location.name.pool(), request)? {
+        Response::Projects(records) => Ok(records),
+        _ => Err(unexpected_answer()),
+    }
+}
+
+/// The project of the file itself.
+fn own(location: &Location, context: &mut Context<'_>) -> Result<u32, Failure> {
+    let records = projects(location, ProjectReach::Itself, context)?;
+    records.first().map(|record| record.id).ok_or_else(unexpected_answer)
+}
+
+fn set(arguments: &Arguments, location: Location, context: &mut Context<'_>) -> Result<(), Failure> {
+    let change = match (arguments.clear, arguments.keep) {
+        (true, keep) => ProjectChange { id: (!keep).then_some(0), inherit: Some(false) },
+        (false, _) => ProjectChange {
+            id: match arguments.project {
+                None if arguments.recursive => Some(own(&location, context)?),
+                given => given,
+            },
+            inherit: arguments.inherit.then_some(true),
+        },
+    };
+    let pool = location.name.pool().to_owned();
+    context.run(&pool, Request::SetProject { location, change, recursive: arguments.recursive })
+}
+
+fn check(arguments: &Arguments, location: &Location, shown: &str, context: &mut Context<'_>) -> Result<(), Failure> {
+    let expected = match arguments.project {
+        Some(id) => id,
+        None => own(location, context)?,
+    };
+    let records = projects(location, reach(arguments), context)?;
+    context.print(&astray(&records, expected, shown, arguments.zero))
+}
+
+fn list(records: &[ProjectRecord], shown: &str) -> String {
+    let mut text = String::new();
+    for record in records {
+        let mark = if record.inherit { 'P' } else { '-' };
+        let _ = writeln!(text, "{:5} {mark} {}", record.id, joined(shown, &record.path.to_text()));
+    }
+    text
+}
+
+/// What is not of the project, or does not hand it down.
+fn astray(records: &[ProjectRecord], expected: u32, shown: &str, zero: bool) -> String {
+    let mut text = String::new();
+    for record in records {
+        let path = joined(shown, &record.path.to_text());
+        let (is_other, keeps) = (record.id != expected, record.directory && !record.inherit);
+        if zero && (is_other || keeps) {
+            let _ = write!(text, "{path}\0");
+            continue;
+        }
+        if is_other {
+            let _ = writeln!(text, "{path} - project ID is not set properly ({}/{expected})", record.id);
+        }
+        if keeps {
+            let _ = writeln!(text, "{path} - project inherit flag is not set");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::PathBytes;
+
+    #[test]
+    fn projects_are_listed_and_checked() {
+        let record = |path: &str, id, inherit, directory| ProjectRecord {
+            path: PathBytes(path.as_bytes().to_vec()),
+            id,
+            inherit,
+            directory,
+        };
+        let records = [record("a", 7, true, true), record("b", 0, false, false), record("c", 7, false, true)];
+        assert_eq!(list(&records, "/t"), "    7 P /t/a\n    0 - /t/b\n    7 - /t/c\n");
+        let wrong = "/t/b - project ID is not set properly (0/7)\n/t/c - project inherit flag is not set\n";
+        assert_eq!(astray(&records, 7, "/t", false), wrong);
+        assert_eq!(astray(&records, 7, "/t", true), "/t/b\0/t/c\0");
+    }
+}

@@ -1,0 +1,268 @@
+//! `fs userspace`, `fs groupspace` and `fs projectspace`: who uses how much of a file system, and how much they may.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use clap::{Args, ValueEnum};
+use dataset::fs::OwnerKind;
+use dataset::property::{Precision, Syntax};
+use serde_json::Value;
+
+use super::select::named;
+use crate::args::common::Format;
+use crate::args::sort::SortKeys;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::output::json::Encoder;
+use crate::output::table::{Column, Table};
+use crate::owners;
+use crate::protocol::{AccountRecord, Request, Response};
+
+/// Arguments of `fs userspace`, `fs groupspace` and `fs projectspace`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "What is used is the length of files without their holes, as du shows it, each reference counted.
+Quotas are set by: fs set userquota@NAME=SIZE, userobjquota@NAME=COUNT, and so for group and project.
+From the first quota on, also one of none, the file system keeps count; until then all files are counted each time.
+
+Examples:
+  fs userspace tank/home
+  fs groupspace -o name,used,quota -S used tank/home
+  fs userspace -Hp tank/home@monday          for scripts, in a snapshot"
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    format: Format,
+    /// Numbers instead of names
+    #[arg(short = 'n')]
+    numeric: bool,
+    /// For scripts written for ZFS: numbers of other systems are not kept, so none are translated
+    #[arg(short = 'i', hide = true)]
+    _translate: bool,
+    /// The columns: type, name, used, quota, objused, objquota
+    #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
+    fields: Vec<Field>,
+    #[command(flatten)]
+    sort: SortKeys,
+    /// Whose: posixuser, posixgroup, all
+    #[arg(short = 't', value_name = "TYPES", value_delimiter = ',')]
+    types: Vec<Type>,
+    /// A file system or a snapshot, or a path where one is mounted
+    #[arg(value_name = "FILESYSTEM|SNAPSHOT|PATH")]
+    name: String,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Field {
+    /// User, group or project
+    Type,
+    /// Its name, or its number
+    Name,
+    /// Bytes used
+    Used,
+    /// The most bytes
+    Quota,
+    /// Objects used
+    Objused,
+    /// The most objects
+    Objquota,
+}
+
+impl Field {
+    fn named(name: &str) -> Result<Field, Failure> {
+        Field::from_str(name, true).map_err(|_| Failure::usage(format!("invalid field '{name}'")))
+    }
+
+    fn name(self) -> String {
+        format!("{self:?}").to_ascii_lowercase()
+    }
+
+    fn column(self) -> Column {
+        let title = self.name().to_ascii_uppercase();
+        if matches!(self, Field::Type | Field::Name) { Column::left(title) } else { Column::right(title) }
+    }
+
+    fn number(self, record: &AccountRecord) -> u64 {
+        match self {
+            Field::Used => record.used,
+            Field::Quota => record.quota,
+            Field::Objused => record.objects_used,
+            Field::Objquota => record.objects_quota,
+            Field::Type | Field::Name => record.id.into(),
+        }
+    }
+
+    fn syntax(self) -> Syntax {
+        match self {
+            Field::Used => Syntax::Bytes,
+            Field::Quota => Syntax::Limit,
+            Field::Objused => Syntax::Count,
+            Field::Objquota => Syntax::CountLimit,
+            Field::Type | Field::Name => Syntax::Word,
+        }
+    }
+}
+
+/// Whose accounts are wanted, in the words of ZFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Type {
+    /// Users and groups
+    All,
+    /// Users
+    Posixuser,
+    /// Groups
+    Posixgroup,
+    /// Users of Windows: there are none
+    Smbuser,
+    /// Groups of Windows: there are none
+    Smbgroup,
+}
+
+impl Type {
+    fn has(self, kind: OwnerKind) -> bool {
+        match self {
+            Type::All => kind != OwnerKind::Project,
+            Type::Posixuser => kind == OwnerKind::User,
+            Type::Posixgroup => kind == OwnerKind::Group,
+            Type::Smbuser | Type::Smbgroup => false,
+        }
+    }
+}
+
+/// One line.
+struct Row {
+    kind: OwnerKind,
+    name: String,
+    record: AccountRecord,
+}
+
+impl Row {
+    fn kind(&self) -> &'static str {
+        match self.kind {
+            OwnerKind::User => "POSIX User",
+            OwnerKind::Group => "POSIX Group",
+            OwnerKind::Project => "Project",
+        }
+    }
+
+    fn cell(&self, field: Field, precision: Precision) -> String {
+        match field {
+            Field::Type => self.kind().to_owned(),
+            Field::Name => self.name.clone(),
+            _ => field.syntax().print(&field.number(&self.record).to_string(), precision),
+        }
+    }
+
+    fn compare(&self, other: &Row, field: Field) -> Ordering {
+        match field {
+            Field::Type => self.kind.cmp(&other.kind),
+            Field::Name => self.name.cmp(&other.name),
+            _ => field.number(&self.record).cmp(&field.number(&other.record)),
+        }
+    }
+}
+
+/// Shows accounts: of this kind, unless others are asked for.
+pub fn run(kind: OwnerKind, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let name = named(&arguments.name, context)?;
+    let is_wanted = |other: &OwnerKind| match arguments.types.is_empty() || kind == OwnerKind::Project {
+        true => *other == kind,
+        false => arguments.types.iter().any(|wanted| wanted.has(*other)),
+    };
+    let mut rows = Vec::new();
+    for kind in OwnerKind::ALL.into_iter().filter(is_wanted) {
+        let request = Request::Accounts { name: name.clone(), kind };
+        let Response::Accounts(found) = context.call(name.pool(), request)? else { return Err(unexpected_answer()) };
+        let names = if arguments.numeric { BTreeMap::new() } else { owners::names(kind) };
+        let called = |id: u32| names.get(&id).cloned().unwrap_or_else(|| id.to_string());
+        rows.extend(found.into_iter().map(|record| Row { kind, name: called(record.id), record }));
+    }
+    sort(&mut rows, &arguments.sort)?;
+    let fields = fields(kind, &arguments.fields);
+    match arguments.format.json {
+        true => {
+            let encoder = context.encoder(&arguments.format);
+            let verb = format!("{}space", kind.name());
+            context.print_json(&verb, &format!("{}s", kind.name()), encode(&rows, &fields, &encoder))?;
+        }
+        false => context.print(&render(&rows, &fields, &arguments.format))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn fields(kind: OwnerKind, asked: &[Field]) -> Vec<Field> {
+    match (asked, kind) {
+        ([], OwnerKind::Project) => Field::value_variants()[1..].to_vec(),
+        ([], _) => Field::value_variants().to_vec(),
+        (asked, _) => asked.to_vec(),
+    }
+}
+
+/// Sorts by what is asked for, and then by type and name.
+fn sort(rows: &mut [Row], keys: &SortKeys) -> Result<(), Failure> {
+    let keys = keys.0.iter().map(|key| Ok((Field::named(&key.property)?, key.descending)));
+    let keys = keys.collect::<Result<Vec<_>, Failure>>()?;
+    rows.sort_by(|one, two| {
+        let asked = keys.iter().map(|(field, descending)| match descending {
+            true => two.compare(one, *field),
+            false => one.compare(two, *field),
+        });
+        asked.fold(Ordering::Equal, Ordering::then).then_with(|| (one.kind, &one.name).cmp(&(two.kind, &two.name)))
+    });
+    Ok(())
+}
+
+fn render(rows: &[Row], fields: &[Field], format: &Format) -> String {
+    let mut table = Table::new(fields.iter().map(|field| field.column()).collect());
+    for row in rows {
+        table.push(fields.iter().map(|field| row.cell(*field, format.precision())).collect());
+    }
+    table.render(format.scripted)
+}
+
+fn encode(rows: &[Row], fields: &[Field], encoder: &Encoder) -> Value {
+    let encode = |row: &Row| -> Value {
+        let value = |field: Field| match field {
+            Field::Type | Field::Name => Value::from(row.cell(field, Precision::Exact)),
+            _ if encoder.integers => encoder.number(field.number(&row.record)),
+            _ => Value::from(row.cell(field, encoder.style.precision)),
+        };
+        Value::Object(fields.iter().map(|field| (field.name(), value(*field))).collect())
+    };
+    Value::Array(rows.iter().map(encode).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::sort::SortKey;
+
+    fn row(kind: OwnerKind, name: &str, used: u64, quota: u64) -> Row {
+        let record = AccountRecord { id: 1, used, quota, objects_used: 3, objects_quota: 0 };
+        Row { kind, name: name.to_owned(), record }
+    }
+
+    #[test]
+    fn every_account_has_its_line() {
+        let mut rows = vec![
+            row(OwnerKind::Group, "staff", 5 << 20, 0),
+            row(OwnerKind::User, "bob", 1 << 20, 10 << 20),
+            row(OwnerKind::User, "ann", 3 << 20, 0),
+        ];
+        let mut print = |keys: &[(&str, bool)], asked: &[Field], scripted: bool| {
+            let key = |(name, descending): &(&str, bool)| SortKey { property: (*name).into(), descending: *descending };
+            sort(&mut rows, &SortKeys(keys.iter().map(key).collect())).unwrap();
+            render(&rows, &fields(OwnerKind::User, asked), &Format { scripted, exact: scripted, ..Format::default() })
+        };
+        insta::assert_snapshot!(print(&[], &[], false), @r"
+        TYPE         NAME   USED  QUOTA  OBJUSED  OBJQUOTA
+        POSIX User   ann      3M   none        3      none
+        POSIX User   bob      1M    10M        3      none
+        POSIX Group  staff    5M   none        3      none
+        ");
+        let used = print(&[("used", true)], &[Field::Name, Field::Used], true);
+        assert_eq!(used, "staff\t5242880\nann\t3145728\nbob\t1048576\n");
+        assert!(sort(&mut rows, &SortKeys(vec![SortKey { property: "size".into(), descending: false }])).is_err());
+    }
+}

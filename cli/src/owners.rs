@@ -1,0 +1,50 @@
+//! Names and numbers of users and groups, as this machine's `/etc/passwd` and `/etc/group` have them. Who has no name there
+//! is known by number; projects have nothing else.
+
+use std::collections::BTreeMap;
+
+use dataset::fs::OwnerKind;
+
+/// The number that a name or a number means.
+pub(crate) fn number(kind: OwnerKind, text: &str) -> Option<u32> {
+    let named = || entries(kind).into_iter().find(|(name, _)| name == text).map(|(_, number)| number);
+    text.parse().ok().or_else(named)
+}
+
+/// The names of all that have one. Of two names with one number, the first counts.
+pub(crate) fn names(kind: OwnerKind) -> BTreeMap<u32, String> {
+    entries(kind).into_iter().rev().map(|(name, number)| (number, name)).collect()
+}
+
+fn entries(kind: OwnerKind) -> Vec<(String, u32)> {
+    let file = match kind {
+        OwnerKind::User => "/etc/passwd",
+        OwnerKind::Group => "/etc/group",
+        OwnerKind::Project => return Vec::new(),
+    };
+    let text = std::fs::read(file).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().filter_map(entry).collect()
+}
+
+/// `name:password:number:...`, as both files have it.
+fn entry(line: &str) -> Option<(String, u32)> {
+    let mut fields = line.split(':');
+    let (name, number) = (fields.next()?, fields.nth(1)?);
+    Some((name.to_owned(), number.parse().ok()?)).filter(|(name, _)| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_far_as_they_are_good() {
+        assert_eq!(entry("ann:x:1000:100::/home/ann:/bin/sh"), Some(("ann".to_owned(), 1000)));
+        assert_eq!(entry("staff:x:50:ann,bob"), Some(("staff".to_owned(), 50)));
+        for bad in ["", "ann", "ann:x", "ann:x:", "ann:x:many", ":x:5"] {
+            assert_eq!(entry(bad), None, "{bad}");
+        }
+        assert_eq!((number(OwnerKind::Project, "7"), number(OwnerKind::Project, "seven")), (Some(7), None));
+        assert_eq!(number(OwnerKind::User, "root"), Some(0));
+    }
+}
