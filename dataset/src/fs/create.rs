@@ -165,6 +165,10 @@ impl FileSystem {
     fn make(&self, caller: &Caller, dir: Ino, name: &[u8], spec: &Spec<'_>) -> Result<Attr, Errno> {
         self.writable()?;
         check_new_name(name)?;
+        self.under_quota(|| self.try_make(caller, dir, name, spec))
+    }
+
+    fn try_make(&self, caller: &Caller, dir: Ino, name: &[u8], spec: &Spec<'_>) -> Result<Attr, Errno> {
         self.admit(METADATA + spec.target.len() as u64)?;
         let (ino, inode) = self.update_tree(|change| {
             let parent = *change.edit_directory(dir)?;

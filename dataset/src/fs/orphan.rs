@@ -117,7 +117,7 @@ impl FileSystem {
     }
 
     /// One step; false if there is nothing to do.
-    fn reap_one(&self) -> Result<bool, Errno> {
+    pub(super) fn reap_one(&self) -> Result<bool, Errno> {
         let _reaping = self.retained.reaping.lock();
         let found = self.read_tree(|view| {
             for entry in view.range(Key::new(DATASET, ORPHAN, 0)..Key::new(DATASET, TRUNCATE + 1, 0)) {

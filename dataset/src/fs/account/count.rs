@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{
     Account, Amount, OwnerKind,
-    ledger::{ALL, Charge, encode_below, load_below},
+    ledger::{ALL, Charge, Ledger, encode_below, load_below},
 };
 use crate::fs::{
     FileSystem, METADATA,
@@ -38,6 +38,11 @@ fn visit(view: &View<'_>, from: Ino, mut each: impl FnMut(&Inode) -> Result<(), 
 }
 
 impl Change<'_> {
+    /// Whether all inodes of the tree are charged.
+    pub(super) fn is_accounted(&mut self) -> Result<bool, Failure> {
+        Ok(self.ledger.below(&self.view)? == ALL)
+    }
+
     /// Charges some inodes that are not charged yet; whether there may be more.
     fn count_some(&mut self) -> Result<bool, Failure> {
         let view = self.view;
@@ -63,14 +68,23 @@ impl FileSystem {
         }
         self.writable()?;
         self.use_accounts()?;
-        // Seen by every change from now on: a change looks while it holds the tree, as the first step does.
-        self.accounted.store(true, Ordering::Release);
         loop {
             self.admit(METADATA)?;
-            if !self.update_tree(|change| change.count_some())? {
+            if !self.count_step()? {
                 return Ok(());
             }
         }
+    }
+
+    /// Charges some inodes that are not charged yet; whether there may be more.
+    pub(in crate::fs) fn count_step(&self) -> Result<bool, Errno> {
+        self.update_tree(|change| {
+            // Said while the tree is held, where every change asks: so no inode passes by uncharged, and a tree that was
+            // put in the place of this one, by a rollback or a stream, is counted from its beginning.
+            self.accounted.store(true, Ordering::Release);
+            change.ledger = Ledger::new(true);
+            change.count_some()
+        })
     }
 
     /// The accounts as they would be, with the quotas that there are.

@@ -18,7 +18,7 @@ use pool::{
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use super::{Account, OwnerKind};
+use super::{Account, OwnerKind, load};
 use crate::fs::{
     failure::{Failure, damaged},
     inode::Inode,
@@ -131,10 +131,7 @@ impl Ledger {
         let index = match self.held.iter().position(|held| held.key == key) {
             Some(index) => index,
             None => {
-                let account = match view.get(key)? {
-                    Some(entry) => Account::decode(entry.body()).map_err(damaged(key))?,
-                    None => Account::default(),
-                };
+                let account = load(view, key)?;
                 self.held.push(Held { key, before: account, after: account });
                 self.held.len() - 1
             }

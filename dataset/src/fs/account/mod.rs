@@ -20,10 +20,15 @@
 mod count;
 pub(crate) mod ledger;
 
-use pool::format::{
-    codec::{Malformed, Reader, Writer, malformed},
-    key::Key,
-    label::PROJECT_QUOTA,
+use std::sync::atomic::Ordering;
+
+use pool::{
+    format::{
+        codec::{Malformed, Reader, Writer, malformed},
+        key::Key,
+        label::PROJECT_QUOTA,
+    },
+    tree::View,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -129,6 +134,12 @@ impl Account {
     }
 }
 
+/// The account that stands here; an empty one where none does.
+fn load(view: &View<'_>, key: Key) -> Result<Account, Failure> {
+    let entry = view.get(key)?;
+    entry.map_or(Ok(Account::default()), |entry| Account::decode(entry.body()).map_err(damaged(key)))
+}
+
 /// A quota to set; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetQuota {
@@ -162,7 +173,14 @@ impl FileSystem {
 
     /// The account of one user, group or project.
     pub fn account(&self, kind: OwnerKind, id: u32) -> Result<Account, Errno> {
-        let accounts = self.accounts(kind)?;
+        let kept = self.read_tree(|view| match load_below(view)? {
+            Some(ALL) => load(view, kind.key(id)).map(Some),
+            _ => Ok(None),
+        })?;
+        if let Some(account) = kept {
+            return Ok(account);
+        }
+        let accounts = self.tally(kind)?;
         Ok(accounts.into_iter().find(|(other, _)| *other == id).map_or_else(Account::default, |(_, account)| account))
     }
 
@@ -173,14 +191,34 @@ impl FileSystem {
     /// EOPNOTSUPP if the pool's feature is not enabled.
     pub fn set_quota(&self, kind: OwnerKind, id: u32, set: SetQuota) -> Result<(), Errno> {
         self.writable()?;
-        self.keep_accounts()?;
-        self.admit(METADATA)?;
-        self.update_tree(|change| {
-            let quota = &mut change.account(kind.key(id))?.quota;
-            quota.bytes = set.bytes.unwrap_or(quota.bytes);
-            quota.objects = set.objects.unwrap_or(quota.objects);
-            Ok(())
-        })
+        loop {
+            self.keep_accounts()?;
+            self.admit(METADATA)?;
+            let is_set = self.update_tree(|change| {
+                // A rollback may have put a tree without accounts into the place of the one that was counted.
+                if !change.is_accounted()? {
+                    return Ok(false);
+                }
+                let quota = &mut change.account(kind.key(id))?.quota;
+                quota.bytes = set.bytes.unwrap_or(quota.bytes);
+                quota.objects = set.objects.unwrap_or(quota.objects);
+                Ok(true)
+            })?;
+            if is_set {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs an operation that a quota may refuse. What has lost its name a moment ago is still charged to its owner: it is
+    /// freed first, and the operation is tried again.
+    pub(super) fn under_quota<T>(&self, mut operation: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+        loop {
+            match operation() {
+                Err(Errno::DQUOT) if self.accounted.load(Ordering::Acquire) && self.reap_one()? => {}
+                done => return done,
+            }
+        }
     }
 
     /// Has the labels name the feature, before anything is written that older programs could not read.

@@ -103,6 +103,8 @@ impl FileSystem {
                 plans.push(plan(change, ino, &inode, shift, part, fetched)?);
             }
             need(&plans, fetched)?;
+            // Zeros that come to stand between a record's pieces are none that anybody asked for.
+            change.admit_growth(ino, 0)?;
             let mut outcome = Outcome::default();
             for plan in &plans {
                 self.execute(change, ino, (shift, options), plan, fetched, &mut [], &mut outcome)?;

@@ -105,6 +105,11 @@ impl FileSystem {
         if data.is_empty() {
             return self.read_tree(|view| Ok(check_regular(&load_inode(view, ino)?)?)).map(|()| 0);
         }
+        self.under_quota(|| self.write_all(ino, offset, data, kill_priv))
+    }
+
+    /// Writes `data` in steps, up to the first that fails.
+    fn write_all(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
         self.take_turn(data.len() as u64)?;
         let _exclusive = self.locks.of(ino).write();
         let mut written = 0;

@@ -107,6 +107,63 @@ fn a_quota_refuses_the_call_that_would_exceed_it() {
 }
 
 #[test]
+fn what_has_lost_its_name_makes_room_at_once() {
+    let world = World::new(6);
+    let fs = &world.fs;
+    let ino = file(&world, &ANN, b"large", 0);
+    // So many pieces are not freed together with the name.
+    (0..200).for_each(|index| assert_eq!(fs.write(ino, index * 140_000, &[7; 1000], false), Ok(1000)));
+    limit(&world, User, 1000, 200_000, 1);
+    fs.unlink(ROOT, b"large").unwrap();
+    let ino = fs.create(&ANN, ROOT, b"second", 0o644, true).unwrap().ino;
+    assert_eq!(fs.write(ino, 0, &[8; 200_000], false), Ok(200_000));
+    assert_eq!(used(&world, User, 1000), (200_000, 1));
+    fs.retain(ino);
+    fs.unlink(ROOT, b"second").unwrap();
+    assert_eq!(fs.create(&ANN, ROOT, b"third", 0o644, true).map(drop), Err(Errno::DQUOT), "it is still in use");
+    fs.release(ino, 1);
+    fs.create(&ANN, ROOT, b"third", 0o644, true).unwrap();
+    world.check();
+}
+
+#[test]
+fn a_hole_can_be_made_whatever_the_quota() {
+    let world = World::new(7);
+    let fs = &world.fs;
+    let ino = file(&world, &ANN, b"ragged", 0);
+    for piece in 0..12 {
+        world.commit();
+        assert_eq!(fs.write(ino, 4096 + piece * 300, &[7; 200], false), Ok(200));
+    }
+    let (before, _) = used(&world, User, 1000);
+    limit(&world, User, 1000, before, 0);
+    let punch = FallocateFlags { punch_hole: true, keep_size: true, ..FallocateFlags::default() };
+    // In the middle of a piece, which makes one more: the record is written anew, without holes.
+    fs.fallocate(ino, punch, 4096 + 1550, 50).unwrap();
+    assert!(used(&world, User, 1000).0 > before);
+    world.check();
+}
+
+#[test]
+fn a_tree_in_the_place_of_another_is_counted_from_its_beginning() {
+    let world = World::new(8);
+    for index in 0..600u32 {
+        file(&world, &ANN, format!("f{index}").as_bytes(), 10);
+    }
+    let fs = &world.fs;
+    fs.use_accounts().unwrap();
+    assert_eq!(fs.count_step(), Ok(true));
+    // As when a stream has brought a tree without accounts.
+    fs.tree_replaced().unwrap();
+    fs.write(fs.lookup(ROOT, b"f5").unwrap().ino, 0, &[1; 20], false).unwrap();
+    assert_eq!(fs.count_step(), Ok(true));
+    file(&world, &ANN, b"more", 10);
+    limit(&world, User, 1000, 0, 0);
+    assert_eq!(used(&world, User, 1000), (6020, 601));
+    world.check();
+}
+
+#[test]
 fn quotas_and_accounts_outlive_a_reopening_and_a_copy_is_charged() {
     let world = World::new(3);
     let (one, two) = (file(&world, &ANN, b"one", 40_960), file(&world, &BOB, b"two", 1));
