@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     is_root,
-    lab::{Lab, noise},
+    lab::{Lab, noise, wait_until},
     on_a_mount, sh,
 };
 
@@ -38,6 +38,11 @@ fn works(user: u32, folder: &Path, script: &str) {
     assert!(done, "{script}: {said}");
 }
 
+/// Waits until so many files are charged to a user: the kernel lets go of what was unlinked when it finds the time.
+fn wait_for_objects(lab: &Lab, user: u32, count: &str) {
+    wait_until("unlinked files are let go of", || value(lab, &format!("userobjused@{user}"), "tank") == count);
+}
+
 fn value(lab: &Lab, property: &str, of: &str) -> String {
     lab.fs(&["get", "-Hp", "-o", "value", property, of]).trim().to_owned()
 }
@@ -60,11 +65,14 @@ fn a_user_meets_the_quota_in_the_call_itself() {
 
         works(ANN, &home, "head -c 700000 /dev/urandom > new");
         exceeds(ANN, &home, "head -c 100000 /dev/urandom >> new");
-        works(ANN, &home, "rm old; touch a b");
+        works(ANN, &home, "rm old");
+        wait_for_objects(lab, ANN, "1");
+        works(ANN, &home, "touch a b");
         exceeds(ANN, &home, "touch c");
         exceeds(ANN, &home, "mkdir c");
         works(BOB, &home, "head -c 2000000 /dev/urandom > bob; mkdir bobs");
         works(ANN, &home, "rm a b; dd if=new of=new bs=4096 count=10 conv=notrunc 2>&1");
+        wait_for_objects(lab, ANN, "1");
 
         let lines = lab.fs(&["userspace", "-Hp", "-o", "name,used,quota,objused,objquota", "-S", "used", "tank"]);
         let new = fs::metadata(home.join("new")).unwrap().len();
@@ -77,6 +85,7 @@ fn a_user_meets_the_quota_in_the_call_itself() {
         chown(home.join("bob"), Some(ANN), None).unwrap_err();
         lab.fs(&["snapshot", "tank@a"]);
         fs::remove_file(home.join("bob")).unwrap();
+        wait_for_objects(lab, BOB, "1");
         assert_eq!(value(lab, &format!("userused@{BOB}"), "tank"), "0");
         assert_eq!(value(lab, &format!("userused@{BOB}"), "tank@a"), "2000000");
 
@@ -96,15 +105,15 @@ fn projects_are_charged_together() {
     on_a_mount(|lab, place| {
         let papers = place.join("papers");
         fs::create_dir_all(papers.join("old")).unwrap();
-        fs::write(papers.join("old/one"), noise(1, 10_000)).unwrap();
+        fs::write(papers.join("old/one"), noise(10_000, 1)).unwrap();
         fs::write(place.join("other"), b"text").unwrap();
         lab.fs(&["project", "-r", "-s", "-p", "7", &papers.display().to_string()]);
-        fs::write(papers.join("two"), noise(2, 20_000)).unwrap();
+        fs::write(papers.join("two"), noise(20_000, 2)).unwrap();
         assert_eq!(lab.fs(&["project", "tank:/papers"]), "    7 P tank:/papers/old\n    7 - tank:/papers/two\n");
         assert_eq!(lab.fs(&["project", "-d", "tank:/papers"]), "    7 P tank:/papers\n");
         assert_eq!(lab.fs(&["projectspace", "-Hp", "tank"]), "0\t4\t0\t2\t0\n7\t30000\t0\t4\t0\n");
         lab.fs(&["set", "projectquota@7=40000", "tank"]);
-        let refused = fs::write(papers.join("three"), noise(3, 20_000)).unwrap_err();
+        let refused = fs::write(papers.join("three"), noise(20_000, 3)).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
         assert_eq!(
             fs::hard_link(place.join("other"), papers.join("other")).unwrap_err().kind(),

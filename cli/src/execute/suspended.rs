@@ -37,6 +37,7 @@ fn only_reads(request: &Request) -> bool {
             | Request::Entries { .. }
             | Request::FileAttributes { .. }
             | Request::Projects { .. }
+            | Request::Accounts { .. }
             | Request::Read { .. }
             | Request::CopyOut { .. }
             | Request::Send { .. }
