@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::world::{World, noise};
-use crate::fs::ROOT;
+use crate::fs::{OwnerKind, ROOT, SetQuota};
 
 #[test]
 fn snapshots_and_rollbacks_while_files_are_written() {
@@ -38,6 +38,10 @@ fn snapshots_and_rollbacks_while_files_are_written() {
             world.datasets.snapshot(vec![name.parse().unwrap()], true, Vec::new()).unwrap();
             if round % 3 == 2 {
                 world.rollback(&format!("tank/a@{}", round - 1), true, false).unwrap();
+            }
+            // The rollbacks go to before and after it.
+            if round % 6 == 4 {
+                world.fs("tank/a").set_quota(OwnerKind::User, 0, SetQuota::default()).unwrap();
             }
             if round % 4 == 3 {
                 world.destroy(&format!("tank/b@{}", round - 2), false, false).unwrap();

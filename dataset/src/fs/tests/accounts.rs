@@ -145,6 +145,57 @@ fn a_hole_can_be_made_whatever_the_quota() {
 }
 
 #[test]
+fn the_first_count_goes_on_where_a_crash_has_stopped_it() {
+    let world = World::new(9);
+    let files: Vec<Ino> = (0..600u32).map(|index| file(&world, &ANN, format!("f{index}").as_bytes(), 10)).collect();
+    world.fs.use_accounts().unwrap();
+    assert_eq!(world.fs.count_step(), Ok(true));
+    world.check();
+    let world = world.reopen();
+    let fs = &world.fs;
+    // Of those that are charged, and of those that are not.
+    for index in [5, 500] {
+        fs.write(files[index], 0, &[1; 30], false).unwrap();
+        fs.setattr(&BOB, files[index + 1], &owner(1001)).unwrap();
+        fs.unlink(ROOT, format!("f{}", index + 2).as_bytes()).unwrap();
+    }
+    file(&world, &BOB, b"more", 10);
+    world.check();
+    assert_eq!((used(&world, User, 1000), used(&world, User, 1001)), ((6000, 596), (30, 3)));
+    limit(&world, User, 1000, 0, 0);
+    assert_eq!((used(&world, User, 1000), used(&world, User, 1001)), ((6000, 596), (30, 3)));
+    world.check();
+}
+
+#[test]
+fn the_first_quota_comes_while_files_are_changed() {
+    const ROUNDS: u32 = 400;
+    let world = World::new(10);
+    (0..1000u32).for_each(|index| assert!(file(&world, &ANN, format!("f{index}").as_bytes(), 10) > 0));
+    std::thread::scope(|scope| {
+        for thread in 0..2u32 {
+            let fs = &world.fs;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let old = format!("f{}", (round * 2 + thread) % 1000);
+                    let ino = fs.lookup(ROOT, old.as_bytes()).unwrap().ino;
+                    fs.write(ino, 0, &[1; 20], false).unwrap();
+                    fs.setattr(&BOB, ino, &owner(1001)).unwrap();
+                    let made = fs.create(&ANN, ROOT, format!("new{thread}").as_bytes(), 0o644, true).unwrap().ino;
+                    fs.write(made, 0, &[1; 5000], false).unwrap();
+                    fs.unlink(ROOT, format!("new{thread}").as_bytes()).unwrap();
+                }
+            });
+        }
+        limit(&world, User, 1000, 0, 0);
+    });
+    let changed = u64::from(2 * ROUNDS);
+    assert_eq!(used(&world, User, 1000), (10 * (1000 - changed), 1000 - changed));
+    assert_eq!(used(&world, User, 1001), (20 * changed, changed));
+    world.check();
+}
+
+#[test]
 fn a_tree_in_the_place_of_another_is_counted_from_its_beginning() {
     let world = World::new(8);
     for index in 0..600u32 {
