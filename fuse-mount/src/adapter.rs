@@ -345,7 +345,12 @@ impl Filesystem for Adapter {
     ) {
         self.count(Opcode::Write);
         let kill_priv = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let written = self.server.writable(node).and_then(|ino| self.live().write(ino, offset, data, kill_priv));
+        // Of what it writes back later, the kernel does not look how much was written.
+        let is_late = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let written = self.server.writable(node).and_then(|ino| match is_late {
+            true => self.live().write_back(ino, offset, data, kill_priv).map(|()| data.len()),
+            false => self.live().write(ino, offset, data, kill_priv),
+        });
         match written {
             Ok(written) => reply.written(u32::try_from(written).expect("no more is written than was sent")),
             Err(error) => reply.error(errno(error)),

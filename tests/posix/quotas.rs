@@ -115,6 +115,9 @@ fn projects_are_charged_together() {
         lab.fs(&["set", "projectquota@7=40000", "tank"]);
         let refused = fs::write(papers.join("three"), noise(20_000, 3)).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+        assert_eq!(fs::metadata(papers.join("three")).unwrap().len(), 10_000, "what fitted is there");
+        fs::remove_file(papers.join("three")).unwrap();
+        wait_until("it is let go of", || value(lab, "projectused@7", "tank") == "30000");
         assert_eq!(
             fs::hard_link(place.join("other"), papers.join("other")).unwrap_err().kind(),
             std::io::ErrorKind::CrossesDevices

@@ -102,7 +102,7 @@ fn streams_carry_accounts_where_they_can_be_kept() {
     assert_eq!((root(&other, "tank/b"), state(&other)), ((5000, 2, 20_000), "active"));
     other.receive("tank/b", &next, false).unwrap();
     assert_eq!(root(&other, "tank/b"), (12_000, 3, 20_000));
-    assert_eq!(other.try_write("tank/b", "third", &[3; 9000]), Err(Errno::DQUOT));
+    assert_eq!(other.try_write("tank/b", "third", &[3; 70_000]), Err(Errno::DQUOT));
     other.judge();
 }
 

@@ -80,7 +80,7 @@ impl Charge {
     }
 
     /// The places of the accounts.
-    fn keys(&self) -> [Key; OwnerKind::ALL.len()] {
+    pub(super) fn keys(&self) -> [Key; OwnerKind::ALL.len()] {
         OwnerKind::ALL.map(|kind| kind.key(self.owner(kind)))
     }
 }
@@ -150,8 +150,7 @@ impl Ledger {
     ) -> Result<(), Failure> {
         if ino < self.below(view)? {
             for key in charge.keys() {
-                let Account { used, quota } = *self.account(view, key)?;
-                if bytes > 0 && quota.bytes != 0 && used.bytes.saturating_add(bytes) > quota.bytes {
+                if bytes > self.account(view, key)?.bytes_left() {
                     return Err(Errno::DQUOT.into());
                 }
             }

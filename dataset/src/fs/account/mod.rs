@@ -33,12 +33,13 @@ use pool::{
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use self::ledger::{ALL, load_below};
+use self::ledger::{ALL, Charge, load_below};
 use super::{
     FileSystem, METADATA,
+    change::load_inode,
     failure::{self, Failure, damaged},
     inode::Inode,
-    key,
+    key::{self, Ino},
 };
 
 const VERSION: u8 = 1;
@@ -110,6 +111,11 @@ pub struct Account {
 }
 
 impl Account {
+    /// How many bytes more its quota admits.
+    fn bytes_left(&self) -> u64 {
+        if self.quota.bytes == 0 { u64::MAX } else { self.quota.bytes.saturating_sub(self.used.bytes) }
+    }
+
     /// The body of its item.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
@@ -219,6 +225,21 @@ impl FileSystem {
                 done => return done,
             }
         }
+    }
+
+    /// Where a file would end if it grew at its end by what its owners may still have.
+    pub(super) fn quota_end(&self, ino: Ino) -> Result<u64, Errno> {
+        self.read_tree(|view| {
+            if load_below(view)?.is_none_or(|below| ino >= below) {
+                return Ok(u64::MAX);
+            }
+            let inode = load_inode(view, ino)?;
+            let mut left = u64::MAX;
+            for key in Charge::of(&inode).keys() {
+                left = left.min(load(view, key)?.bytes_left());
+            }
+            Ok(inode.size.saturating_add(left))
+        })
     }
 
     /// Has the labels name the feature, before anything is written that older programs could not read.

@@ -95,8 +95,8 @@ pub(super) struct Outcome {
 }
 
 impl FileSystem {
-    /// Writes `data` at `offset`, and returns how much of it: less than all only if an error kept the rest from being
-    /// written. With `kill_priv` the file loses its set-id bits.
+    /// Writes `data` at `offset`, and returns how much of it: less than all only if an error, or a quota, kept the rest
+    /// from being written. With `kill_priv` the file loses its set-id bits.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
         self.writable()?;
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_SIZE) {
@@ -105,11 +105,33 @@ impl FileSystem {
         if data.is_empty() {
             return self.read_tree(|view| Ok(check_regular(&load_inode(view, ino)?)?)).map(|()| 0);
         }
-        self.under_quota(|| self.write_all(ino, offset, data, kill_priv))
+        match self.under_quota(|| self.write_steps(ino, offset, data, kill_priv)) {
+            Err(Errno::DQUOT) => match self.quota_end(ino)?.saturating_sub(offset) {
+                fits if 0 < fits && fits < data.len() as u64 => {
+                    self.write_steps(ino, offset, &data[..fits as usize], kill_priv)
+                }
+                _ => Err(Errno::DQUOT),
+            },
+            done => done,
+        }
+    }
+
+    /// Writes all of what was kept back from an earlier write: nobody asks any more how much of it was written.
+    ///
+    /// # Errors
+    /// As [`FileSystem::write`], also if only the beginning was written.
+    pub fn write_back(&self, ino: Ino, mut offset: u64, mut data: &[u8], kill_priv: bool) -> Result<(), Errno> {
+        loop {
+            let written = self.write(ino, offset, data, kill_priv)?;
+            (offset, data) = (offset + written as u64, &data[written..]);
+            if data.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     /// Writes `data` in steps, up to the first that fails.
-    fn write_all(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
+    fn write_steps(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
         self.take_turn(data.len() as u64)?;
         let _exclusive = self.locks.of(ino).write();
         let mut written = 0;

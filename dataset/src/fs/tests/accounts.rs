@@ -80,10 +80,10 @@ fn a_quota_refuses_the_call_that_would_exceed_it() {
     assert_eq!(fs.write(ann, 6000, &[1; 4000], false), Ok(4000));
     assert_eq!(fs.write(ann, 10_000, &[1], false), Err(Errno::DQUOT));
     assert_eq!(fs.write(ann, 0, &[2; 10_000], false), Ok(10_000), "that adds nothing");
-    assert_eq!(fs.write(ann, 5000, &[3; 5001], false), Err(Errno::DQUOT));
     let mut read = Vec::new();
     fs.read(ann, 0, 20_000, &mut read).unwrap();
     assert!(read == [2; 10_000], "what was refused has changed nothing");
+    assert_eq!(fs.write(ann, 5000, &[3; 5001], false), Ok(5000), "what still fits is written");
     assert_eq!(fs.write(bob, 6000, &[1; 40_000], false), Ok(40_000));
 
     assert_eq!(fs.setattr(&BOB, bob, &owner(1000)).map(drop), Err(Errno::DQUOT));
@@ -101,8 +101,13 @@ fn a_quota_refuses_the_call_that_would_exceed_it() {
     assert_eq!(fs.write(bob, 10_000, b"new", false), Err(Errno::DQUOT));
     limit(&world, User, 1000, 0, 0);
     limit(&world, Group, 100, 10_100, 0);
-    assert_eq!(fs.write(bob, 10_000, &[1; 101], false), Err(Errno::DQUOT));
-    assert_eq!(fs.write(bob, 10_000, &[1; 100], false), Ok(100));
+    assert_eq!(fs.write(bob, 10_000, &[1; 99], false), Ok(99));
+    assert_eq!(fs.write(bob, 10_099, &[1; 2], false), Ok(1));
+    assert_eq!(fs.write(bob, 10_100, &[1], false), Err(Errno::DQUOT));
+    limit(&world, Group, 100, 20_000, 0);
+    assert_eq!(fs.write_back(bob, 10_100, &[1; 20_000], false), Err(Errno::DQUOT), "it is not all written");
+    assert_eq!(fs.getattr(bob).unwrap().size, 20_000);
+    assert_eq!(fs.write_back(bob, 0, &[2; 20_000], false), Ok(()));
     world.check();
 }
 
@@ -275,7 +280,8 @@ fn a_project_is_handed_down_and_kept_apart() {
     limit(&world, OfProject, 7, 100, 3);
     assert_eq!(used(&world, OfProject, 7), (0, 3));
     assert_eq!(fs.create(&BOB, below, b"more", 0o644, true).map(drop), Err(Errno::DQUOT));
-    assert_eq!(fs.write(inside, 0, &[1; 101], false), Err(Errno::DQUOT));
+    assert_eq!(fs.write(inside, 0, &[1; 101], false), Ok(100));
+    assert_eq!(fs.write(inside, 100, &[1], false), Err(Errno::DQUOT));
     assert_eq!(fs.set_project(before, Project { id: 7, inherit: false }), Err(Errno::DQUOT));
     fs.set_project(inside, Project::default()).unwrap();
     fs.set_project(before, Project { id: 7, inherit: false }).unwrap();
