@@ -12,7 +12,7 @@ use cli::{
 use dataset::{
     admin::{SendFrom, SendRequest},
     catalogue::kind,
-    fs::{Caller, ROOT, key},
+    fs::{Account, Amount, Caller, ROOT, key},
     name::{Name, SnapshotName},
     property::{DATASET, Definition, Kinds, POOL, Source},
 };
@@ -118,6 +118,18 @@ fn items(seeds: &mut Seeds) {
             seeds.add("item", format!("item-{number}"), &[&[item], &body]);
         }
     }
+    accounts(seeds);
+}
+
+/// Accounts, and the edits that have a tree keep some: of the superuser much too much, of the others nothing.
+fn accounts(seeds: &mut Seeds) {
+    let used = Amount { bytes: u64::MAX, objects: 3 };
+    let account = Account { used, quota: Amount { bytes: 1 << 40, objects: 0 } }.encode();
+    seeds.add("item", "account", &[&[22], &account]);
+    let all = [[1].as_slice(), &[0xff; 9], &[1]].concat();
+    let edits = [(key::ACCOUNTING, all), (key::USER, account.clone()), (key::GROUP, account)];
+    let edits = edits.iter().map(|(kind, body)| [&[0xff, 0, *kind], &[0; 8][..], &[body.len() as u8], body].concat());
+    seeds.add("files", "accounts", &[&edits.collect::<Vec<_>>().concat()]);
 }
 
 fn entries(head: &Head) -> Vec<(Key, Vec<u8>)> {

@@ -4,7 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use dataset::fs::{self, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, RenameFlags, SetAttr, SetXattr, Whence};
+use dataset::fs::{
+    self, Caller, Errno, FallocateFlags, FileSystem, Ino, OwnerKind, ROOT, RenameFlags, SetAttr, SetQuota, SetXattr,
+    Whence,
+};
 use pool::txg::{Head, Plain};
 
 use super::{
@@ -23,6 +26,8 @@ pub(super) fn run(input: &[u8]) -> bool {
     let world = World::new();
     let fs = world.fs(HOME);
     let edits = apply(fs.head(), input);
+    // As who opens it now, if it can be opened at all.
+    let _ = fs.tree_replaced();
     visit_all(&fs);
     change_all(&fs);
     world.check_space();
@@ -48,7 +53,7 @@ fn apply(head: &Head, mut input: &[u8]) -> usize {
 
 /// Looks at every file that can be reached, and at those numbers that the data set began with.
 pub(super) fn visit_all(fs: &FileSystem) {
-    let _ = (fs.statfs(), fs::check::check(fs.head()));
+    let _ = (fs.statfs(), fs::check::check(fs.head()), OwnerKind::ALL.map(|kind| fs.accounts(kind)));
     for ino in reachable(fs) {
         let attr = fs.getattr(ino);
         let size = attr.as_ref().map_or(0, |attr| attr.size);
@@ -99,6 +104,7 @@ pub(super) fn change_all(fs: &FileSystem) {
         let _ = fs.rename(ROOT, b"linked", ino, b"moved", RenameFlags::default());
         let _ = fs.fsync(ino);
     }
+    let _ = fs.set_quota(OwnerKind::User, 0, SetQuota { bytes: Some(1 << 20), objects: None });
     for dir in reachable(fs) {
         remove_all(fs, dir);
     }

@@ -7,7 +7,7 @@ use dataset::{
         Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, Row, ScrubRow, SharedRow,
         SharingRow, SnapshotRow, Value, Work, decode_page, encode_page,
     },
-    fs::{directory::Dirent, file::extent::Extent, inode::Inode, link, master, xattr::Xattr},
+    fs::{Account, directory::Dirent, file::extent::Extent, inode::Inode, link, master, xattr::Xattr},
 };
 
 pub(super) fn run(input: &[u8]) -> bool {
@@ -46,6 +46,7 @@ pub(super) fn run(input: &[u8]) -> bool {
         20 => master::Master::decode(body)
             .is_ok_and(|master| comes_back(master::Master::decode(&master.encode()), master)),
         21 => link::decode(body).is_ok(),
+        22 => Account::decode(body).is_ok_and(|account| comes_back(Account::decode(&account.encode()), account)),
         _ => false,
     }
 }

@@ -117,7 +117,7 @@ impl Account {
     }
 
     /// The body of its item.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         out.put_u8(VERSION);
         for number in [self.used.bytes, self.used.objects, self.quota.bytes, self.quota.objects] {
@@ -221,7 +221,7 @@ impl FileSystem {
     pub(super) fn under_quota<T>(&self, mut operation: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
         loop {
             match operation() {
-                Err(Errno::DQUOT) if self.accounted.load(Ordering::Acquire) && self.reap_one()? => {}
+                Err(Errno::DQUOT) if self.accounted.load(Ordering::Acquire) && self.reap_one() == Ok(true) => {}
                 done => return done,
             }
         }
