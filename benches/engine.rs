@@ -17,7 +17,7 @@ use std::{
 };
 
 use common::{Result, make_dataset, make_pool, median, name};
-use dataset::fs::{Caller, FileSystem, Ino, ROOT};
+use dataset::fs::{Caller, FileSystem, Ino, OwnerKind, ROOT, SetQuota};
 use pool::{
     device::MemoryDevice,
     format::{key::Key, pointer::BlockPointer},
@@ -58,7 +58,9 @@ fn main() -> Result<()> {
     let mut large = Pairs::new();
     for _ in 0..amount.runs {
         tree(&mut small, amount.items)?;
-        files(&mut small, amount.items)?;
+        for titles in [FILES, CHARGED_FILES] {
+            files(&mut small, amount.items, titles)?;
+        }
         for (title, compression) in [("compression off", "off"), ("compression lz4", "lz4")] {
             stream(large.entry(title).or_default(), compression, amount.writes)?;
         }
@@ -116,9 +118,16 @@ fn missed(miss: Miss) -> String {
     format!("a node of a tree in memory was not found: {miss:?}")
 }
 
-fn files(pairs: &mut Pairs, files: u64) -> Result<()> {
+/// Making, finding and writing files: in a tree without accounts, and in one that keeps some.
+const FILES: [&str; 3] = ["file: create", "file: look up", "file: small write"];
+const CHARGED_FILES: [&str; 3] = ["file: create, charged", "file: look up, charged", "file: small write, charged"];
+
+fn files(pairs: &mut Pairs, files: u64, titles: [&'static str; 3]) -> Result<()> {
     let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
     let fs = datasets.open_dataset(&name(common::POOL))?.fs().clone();
+    if titles == CHARGED_FILES {
+        fs.set_quota(OwnerKind::User, 0, SetQuota { bytes: Some(GIB), objects: None })?;
+    }
     let names: Vec<String> = (0..files).map(|index| format!("file-{}", shuffled(index))).collect();
     let mut inodes: Vec<Ino> = Vec::new();
     let mut plain: BTreeMap<(Ino, &[u8]), Vec<u8>> = BTreeMap::new();
@@ -129,7 +138,7 @@ fn files(pairs: &mut Pairs, files: u64) -> Result<()> {
         }
         Ok(())
     };
-    pair(pairs, "file: create", files, create, || {
+    pair(pairs, titles[0], files, create, || {
         plain.extend(names.iter().map(|name| ((ROOT, name.as_bytes()), Vec::new())));
         Ok(())
     })?;
@@ -139,7 +148,7 @@ fn files(pairs: &mut Pairs, files: u64) -> Result<()> {
         }
         Ok(())
     };
-    pair(pairs, "file: look up", files, lookup, || {
+    pair(pairs, titles[1], files, lookup, || {
         for name in &names {
             black_box(plain.get(&(ROOT, name.as_bytes())));
         }
@@ -151,7 +160,7 @@ fn files(pairs: &mut Pairs, files: u64) -> Result<()> {
         }
         Ok(())
     };
-    pair(pairs, "file: small write", files, write, || {
+    pair(pairs, titles[2], files, write, || {
         for name in &names {
             plain.insert((ROOT, name.as_bytes()), vec![1; BODY]);
         }

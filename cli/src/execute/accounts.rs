@@ -74,7 +74,7 @@ fn quota(name: &Name, property: &AccountProperty, value: &str) -> Result<(OwnerK
         Failure::cannot(SET, name, format!("there is no {} '{}'", kind.name(), property.owner()))
             .hint("a number is good where there is no name")
     })?;
-    let limit = value.parse().ok();
+    let limit = value.parse().map(Some).map_err(|_| Failure::cannot(SET, name, "a quota is a number"))?;
     Ok(match property.counts_objects() {
         true => (kind, id, SetQuota { objects: limit, ..SetQuota::default() }),
         false => (kind, id, SetQuota { bytes: limit, ..SetQuota::default() }),

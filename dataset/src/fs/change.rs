@@ -144,9 +144,12 @@ impl<'a> Change<'a> {
 
     /// EDQUOT if the owners of an inode may not have `bytes` more. To be asked by who writes in place, before: nothing
     /// about accounts refuses or delays the change afterwards.
-    pub(super) fn admit_growth(&mut self, ino: Ino, bytes: u64) -> Result<(), Failure> {
+    pub(super) fn admit_growth(&mut self, ino: Ino, bytes: impl FnOnce() -> u64) -> Result<(), Failure> {
+        if !self.ledger.charges(&self.view, ino)? {
+            return Ok(());
+        }
         let charge = Charge::of(&self.inode(ino)?);
-        self.ledger.admit(&self.view, ino, &charge, bytes)
+        self.ledger.admit(&self.view, &charge, bytes())
     }
 
     fn edit_master(&mut self) -> Result<&mut Master, Failure> {

@@ -126,6 +126,11 @@ impl Ledger {
         Ok(*self.below.insert(below))
     }
 
+    /// Whether an inode of this number is charged, if there is one.
+    pub(in crate::fs) fn charges(&mut self, view: &View<'_>, ino: Ino) -> Result<bool, Failure> {
+        Ok(ino < self.below(view)?)
+    }
+
     /// An account to edit.
     pub(in crate::fs) fn account(&mut self, view: &View<'_>, key: Key) -> Result<&mut Account, Failure> {
         let index = match self.held.iter().position(|held| held.key == key) {
@@ -139,20 +144,12 @@ impl Ledger {
         Ok(&mut self.held[index].after)
     }
 
-    /// Looks up all that [`Ledger::enter`] will need of this inode if its owners stay, and refuses `bytes` more that a
+    /// Looks up all that [`Ledger::enter`] will need of a charged inode if its owners stay, and refuses `bytes` more that a
     /// quota does not admit. After that quotas are not asked again.
-    pub(in crate::fs) fn admit(
-        &mut self,
-        view: &View<'_>,
-        ino: Ino,
-        charge: &Charge,
-        bytes: u64,
-    ) -> Result<(), Failure> {
-        if ino < self.below(view)? {
-            for key in charge.keys() {
-                if bytes > self.account(view, key)?.bytes_left() {
-                    return Err(Errno::DQUOT.into());
-                }
+    pub(in crate::fs) fn admit(&mut self, view: &View<'_>, charge: &Charge, bytes: u64) -> Result<(), Failure> {
+        for key in charge.keys() {
+            if bytes > self.account(view, key)?.bytes_left() {
+                return Err(Errno::DQUOT.into());
             }
         }
         self.judged = true;
@@ -167,7 +164,7 @@ impl Ledger {
         before: Option<Charge>,
         after: Option<Charge>,
     ) -> Result<(), Failure> {
-        if before == after || ino >= self.below(view)? {
+        if before == after || !self.charges(view, ino)? {
             return Ok(());
         }
         for key in before.iter().flat_map(Charge::keys) {

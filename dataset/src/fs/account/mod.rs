@@ -7,10 +7,12 @@
 //!
 //! The batch that changes an inode changes its accounts ([`ledger`]). So they are exact at every instant, snapshots, clones,
 //! rollbacks, streams and the intent log carry them like any other item, and a quota refuses the very call that would
-//! exceed it. It costs nothing where there are no quotas: a tree begins to keep accounts when the first one is set, be it
-//! `none`. Then all inodes are counted, in bounded steps and in the order of their numbers ([`count`]), while everything goes
-//! on: those below the number in the item ACCOUNTING are charged, the others wait for their turn. A crash goes on where it
-//! stopped.
+//! exceed it, or the part of a write that does. Files without a name are charged until they are freed, so those that
+//! nobody uses are freed before a quota refuses.
+//!
+//! It costs nothing where there are no quotas: a tree begins to keep accounts when the first one is set, be it `none`. Then
+//! all inodes are counted, in bounded steps and in the order of their numbers ([`count`]), while everything goes on: those
+//! below the number in the item ACCOUNTING are charged, the others wait for their turn. A crash goes on where it stopped.
 //!
 //! Below lies the pool's feature `project_quota`: it is active from the first account on. Who only asks changes nothing:
 //! of a tree without accounts the inodes are counted each time.

@@ -104,7 +104,7 @@ impl FileSystem {
             }
             need(&plans, fetched)?;
             // Zeros that come to stand between a record's pieces are none that anybody asked for.
-            change.admit_growth(ino, 0)?;
+            change.admit_growth(ino, || 0)?;
             let mut outcome = Outcome::default();
             for plan in &plans {
                 self.execute(change, ino, (shift, options), plan, fetched, &mut [], &mut outcome)?;

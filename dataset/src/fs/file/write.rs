@@ -164,7 +164,7 @@ impl FileSystem {
                 .map(|part| plan(change, ino, &inode, shift, part, fetched))
                 .collect::<Result<Vec<_>, Failure>>()?;
             need(&plans, fetched)?;
-            change.admit_growth(ino, growth(&plans))?;
+            change.admit_growth(ino, || growth(&plans))?;
             let mut outcome = Outcome::default();
             for plan in &plans {
                 self.execute(change, ino, (shift, options), plan, fetched, &mut copies, &mut outcome)?;
