@@ -5,7 +5,10 @@ use std::fmt::Write;
 
 use dataset::{
     admin::{Event, Listed, ScrubStatus},
-    fs::{Attr, Attribute, Errno, FileAttributes, FileSystem, FileType, Ino, ROOT, Whence},
+    fs::{
+        Account, Amount, Attr, Attribute, Errno, FileAttributes, FileSystem, FileType, Ino, OwnerKind, Project, ROOT,
+        Whence,
+    },
     name::Name,
     property::{DATASET, Property, Source},
 };
@@ -80,8 +83,21 @@ fn files_of(text: &mut String, world: &World, listed: &Listed) {
     }
 }
 
+/// Who may use how much, and uses it.
+fn quotas(text: &mut String, fs: &FileSystem) {
+    for kind in OwnerKind::ALL {
+        let accounts = fs.accounts(kind).unwrap().into_iter();
+        for (id, Account { used, quota }) in accounts.filter(|(_, account)| account.quota != Amount::default()) {
+            let (of, uses) =
+                (kind.name(), format!("{} of {}, {} of {}", used.bytes, quota.bytes, used.objects, quota.objects));
+            writeln!(text, "  {of} {id} uses {uses}").unwrap();
+        }
+    }
+}
+
 /// All files, by their paths.
 fn files(text: &mut String, fs: &FileSystem) {
+    quotas(text, fs);
     let mut todo = vec![("/".to_owned(), ROOT)];
     while let Some((path, ino)) = todo.pop() {
         file(text, fs, &path, ino).unwrap_or_else(|errno| panic!("{path}: {errno}"));
@@ -112,6 +128,10 @@ fn file(text: &mut String, fs: &FileSystem, path: &str, ino: Ino) -> Result<(), 
         attr.file_type, attr.atime, attr.mtime, attr.ctime, attr.crtime
     )
     .unwrap();
+    let project = fs.project(ino)?;
+    if project != Project::default() {
+        writeln!(text, "    project {}, handed down: {}", project.id, project.inherit).unwrap();
+    }
     let attributes = fs.file_attributes(ino)?;
     if attributes != FileAttributes::default() {
         let shown = Attribute::ALL.map(|attribute| format!("{}={}", attribute.name(), attributes.get(attribute)));

@@ -27,9 +27,9 @@ use script::STREAMS;
 use world::{DEVICE_SIZE, World};
 
 /// The generations of the format so far.
-const GENERATIONS: &[u32] = &[1];
+const GENERATIONS: &[u32] = &[1, 2];
 /// An image of a device or a stream is smaller than this, in bytes: they are kept for ever.
-const MOST: usize = 300_000;
+const MOST: usize = 400_000;
 /// The devices of the pool.
 const DEVICES: usize = 2;
 

@@ -2,9 +2,9 @@
 //!
 //! Data sets with each way to compress and to checksum, several copies, small and large records; every type of file; names,
 //! links and attributes of every shape; snapshots, clones, one promoted; bookmarks, holds, limits, user and received
-//! properties; blocks that several files share; files with attributes and access control lists; a data set that is being
-//! freed, a file that has lost its name, a scrub that pauses. The first generation shares no blocks, and has neither
-//! attributes nor lists.
+//! properties; blocks that several files share; files with attributes and access control lists; accounts, quotas and
+//! projects; a data set that is being freed, a file that has lost its name, a scrub that pauses. The first generation shares
+//! no blocks, and has neither attributes nor lists nor accounts.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use dataset::{
         Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
     },
     fs::{
-        Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileSystem, FileType, Ino, ROOT, RenameFlags,
-        SetAttr, SetTime, SetXattr,
+        Attr, Attribute, Caller, Errno, FallocateFlags, FileAttributes, FileSystem, FileType, Ino, OwnerKind, Project,
+        ROOT, RenameFlags, SetAttr, SetQuota, SetTime, SetXattr,
         acl::{ACCESS, Acl, AclEntry, DEFAULT, Who},
     },
     name::{DatasetName, SnapshotName},
@@ -110,6 +110,7 @@ fn live(world: &World) {
     rolled_back_and_received(world);
     shared_blocks(world);
     attributes_and_lists(world);
+    accounts_and_projects(world);
     leave_things_unfinished(world);
 }
 
@@ -265,6 +266,10 @@ fn sync_and_lose_power(world: &World) {
     }
     copy(world, ("tank/shares", "source", 0), ("tank/gzip", "copied in the log", 0), 100_000);
     world.fs("tank/gzip").sync().unwrap();
+    let fs = world.fs("tank/accounts");
+    let charged = file(&fs, ROOT, b"charged in the log", &words(62, 3_000));
+    fs.setattr(&OWNER, charged, &SetAttr { uid: Some(1002), ..SetAttr::default() }).unwrap();
+    fs.sync().unwrap();
     // This one is not made durable, and need not come back.
     file(&world.fs("tank/zstd"), ROOT, b"never synced", b"lost");
 }
@@ -281,6 +286,33 @@ pub(crate) fn go_on(world: &World) {
     let request = DestroyRequest { name: name("tank/fast"), recursive: true, dependents: false };
     world.datasets.destroy(request, false).unwrap();
     world.clean_up().unwrap();
+}
+
+/// Files of several users, groups and projects, charged to them: in a snapshot, and since.
+fn accounts_and_projects(world: &World) {
+    create(world, "tank/accounts", &[("recordsize", "16384")]);
+    let fs = world.fs("tank/accounts");
+    let by = |uid, gid, dir, name: &[u8], content: &[u8]| {
+        let ino = made(fs.create(&Caller { uid, gid, umask: 0 }, dir, name, 0o644, true));
+        assert_eq!(fs.write(ino, 0, content, false), Ok(content.len()));
+    };
+    by(1000, 100, ROOT, b"before", &words(60, 20_000));
+    for (kind, id, bytes, objects) in [
+        (OwnerKind::User, 1000, Some(1 << 20), Some(7)),
+        (OwnerKind::User, 1001, Some(10_000), None),
+        (OwnerKind::Group, 100, None, Some(u64::MAX)),
+        (OwnerKind::Project, u32::MAX, Some(1), None),
+        (OwnerKind::Project, 7, Some(1 << 40), Some(300)),
+    ] {
+        fs.set_quota(kind, id, SetQuota { bytes, objects }).unwrap();
+    }
+    let dir = made(fs.mkdir(&OWNER, ROOT, b"project", 0o755));
+    fs.set_project(dir, Project { id: 7, inherit: true }).unwrap();
+    by(1001, 101, dir, b"in it", &words(61, 9_000));
+    snapshot(world, "tank/accounts@one", false);
+    let below = made(fs.mkdir(&OWNER, dir, b"below", 0o755));
+    by(1001, 100, below, b"small", b"in the tree");
+    fs.unlink(ROOT, b"before").unwrap();
 }
 
 /// Every type of file, and names, links, attributes and contents of every shape, in a directory of their own.
