@@ -4,9 +4,7 @@
 //! are looked up once and held, like the inodes of a change: what is entered several times is put once.
 //!
 //! A change that writes into a record in place has to be sure of its accounts before: nothing may fail or be looked up
-//! after that. [`Ledger::admit`] looks everything up and judges; the rest then only counts. What is judged is what the
-//! written range adds; where a record is put together anew, the zeros between its pieces become content too, so such a
-//! write may exceed a quota by less than a record.
+//! after that. [`Ledger::admit`] looks everything up and judges exactly what will be entered; the rest then only counts.
 
 use pool::{
     format::{

@@ -6,7 +6,7 @@
 
 use rustix::io::Errno;
 
-use super::write::{Input, Outcome, Part, effective_shift, load_content, need, plan};
+use super::write::{Input, Outcome, Part, admit, effective_shift, load_content, need, plan};
 use crate::fs::{
     FileSystem, Options,
     change::load_inode,
@@ -103,8 +103,7 @@ impl FileSystem {
                 plans.push(plan(change, ino, &inode, shift, part, fetched)?);
             }
             need(&plans, fetched)?;
-            // Zeros that come to stand between a record's pieces are none that anybody asked for.
-            change.admit_growth(ino, || 0)?;
+            admit(change, ino, &mut plans)?;
             let mut outcome = Outcome::default();
             for plan in &plans {
                 self.execute(change, ino, (shift, options), plan, fetched, &mut [], &mut outcome)?;

@@ -5,7 +5,11 @@
 //! * *inline*, if the file is small enough to stay in the tree;
 //! * *in place*, if a block of the open transaction group that is still open to edits can take it;
 //! * *anew*, if the record has become ragged, or leaves the tree: what is there is read, merged, and written as one block;
-//! * *a piece* of its own otherwise: a block with just these bytes, and the extents around it trimmed.
+//! * *a piece* of its own otherwise: a block with just these bytes, and the extents around it trimmed; nothing but the
+//!   trimming, if it is a hole, or a whole record of zeros.
+//!
+//! What is put together anew has no holes, so it is charged more than was written. Where a quota does not admit that, the
+//! holes stay: the one block has several extents. So a quota refuses what was asked for or nothing.
 //!
 //! All looking, and all reading of blocks, comes before the first edit; after that the attempt cannot fail but for a node
 //! that is missing, and then it runs again with the same bytes in the same places.
@@ -77,7 +81,11 @@ enum Way {
     Inline,
     InPlace(Arc<Record>, u64),
     Anew,
+    /// As `Anew`, but with the record's holes.
+    AnewWithHoles,
     Piece,
+    /// What is there is cut out.
+    Hole,
 }
 
 /// A part with what its record holds, and how it is to be written.
@@ -85,6 +93,38 @@ pub(super) struct Plan<'a> {
     part: Part<'a>,
     before: Vec<Piece>,
     way: Way,
+}
+
+impl Plan<'_> {
+    /// What stays of the record.
+    fn rest(&self) -> Vec<Piece> {
+        record::cut(&self.before, self.part.offset, self.part.end())
+    }
+
+    /// How many bytes of content the record will have.
+    fn bytes_after(&self) -> u64 {
+        let Plan { part, before, way } = self;
+        match way {
+            Way::Inline => before.first().map_or(0, Piece::end).max(part.end()),
+            Way::Anew => {
+                let (from, to) = span(&self.rest(), part);
+                to - from
+            }
+            Way::Hole => record::bytes(&self.rest()),
+            Way::InPlace(..) | Way::AnewWithHoles | Way::Piece => record::bytes(&self.rest()) + part.input.len(),
+        }
+    }
+
+    /// Has holes stay that nobody asked to fill.
+    fn keep_holes(&mut self) {
+        let (way, asked) = match self.part.input {
+            Input::Data(data) => (Way::AnewWithHoles, data.len() as u64),
+            Input::Hole(_) => (Way::Hole, 0),
+        };
+        if matches!(self.way, Way::Anew) && record::bytes(&self.rest()) + asked < self.bytes_after() {
+            self.way = way;
+        }
+    }
 }
 
 /// What an attempt leaves to be done after it.
@@ -160,11 +200,11 @@ impl FileSystem {
             let inode = load_content(change, ino)?;
             check_growing(&inode, offset)?;
             let shift = effective_shift(&inode, &options);
-            let plans = parts(offset, data, 1 << shift)
+            let mut plans = parts(offset, data, 1 << shift)
                 .map(|part| plan(change, ino, &inode, shift, part, fetched))
                 .collect::<Result<Vec<_>, Failure>>()?;
             need(&plans, fetched)?;
-            change.admit_growth(ino, || growth(&plans))?;
+            admit(change, ino, &mut plans)?;
             let mut outcome = Outcome::default();
             for plan in &plans {
                 self.execute(change, ino, (shift, options), plan, fetched, &mut copies, &mut outcome)?;
@@ -220,17 +260,18 @@ impl FileSystem {
                 touched.for_each(|piece| change.touch(key::extent(ino, piece.offset)));
                 after
             }
-            (Way::Anew, input) => {
-                let (from, bytes) = merge(ino, before, part, input, fetched)?;
+            (Way::Anew, _) => {
+                let (from, bytes) = merge(ino, plan, fetched)?;
                 vec![fresh(from, bytes)]
             }
-            (_, Input::Hole(_)) => record::cut(before, part.offset, part.end()),
+            (Way::AnewWithHoles, _) => {
+                let (from, bytes) = merge(ino, plan, fetched)?;
+                with_holes(&Block::Pending(self.head.record(txg, options.policy, bytes)), from, plan)
+            }
+            (Way::Hole, _) | (_, Input::Hole(_)) => plan.rest(),
             (_, Input::Data(data)) => {
-                let mut after = record::cut(before, part.offset, part.end());
-                let whole = data.len() as u64 == 1 << shift;
-                if !(whole && is_zero(data)) {
-                    record::join(&mut after, fresh(part.offset, take_copy(copies, part.offset, data)));
-                }
+                let mut after = plan.rest();
+                record::join(&mut after, fresh(part.offset, take_copy(copies, part.offset, data)));
                 after
             }
         };
@@ -316,8 +357,8 @@ pub(super) fn plan<'a>(
 fn choose(inode: &Inode, shift: u8, part: &Part<'_>, before: &[Piece], txg: Txg, fetched: &Fetched) -> Way {
     let inline = before.iter().any(|piece| piece.block().is_none());
     let after = record::cut(before, part.offset, part.end());
-    let Input::Data(_) = part.input else {
-        return if after.len() > PIECES_MAX { Way::Anew } else { Way::Piece };
+    let Input::Data(data) = part.input else {
+        return if after.len() > PIECES_MAX { Way::Anew } else { Way::Hole };
     };
     let small = inode.size.max(part.end()) <= INLINE_MAX;
     if small && before.iter().all(|piece| piece.block().is_none()) {
@@ -335,6 +376,9 @@ fn choose(inode: &Inode, shift: u8, part: &Part<'_>, before: &[Piece], txg: Txg,
         && let Some((record, base)) = before.iter().find_map(|piece| open_record(piece, part, txg))
     {
         return Way::InPlace(record, base);
+    }
+    if whole && is_zero(data) {
+        return Way::Hole;
     }
     if pieces > PIECES_MAX || (was_read && !after.is_empty()) || record::is_ragged(&after) {
         return Way::Anew;
@@ -355,19 +399,28 @@ fn open_record(piece: &Piece, part: &Part<'_>, txg: Txg) -> Option<(Arc<Record>,
 pub(super) fn need(plans: &[Plan<'_>], fetched: &Fetched) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for plan in plans.iter().filter(|plan| matches!(plan.way, Way::Anew)) {
-        let kept = record::cut(&plan.before, plan.part.offset, plan.part.end());
-        missing.extend(record::blocks(&kept).into_iter().filter(|block| fetched.get(block).is_none()));
+        missing.extend(record::blocks(&plan.rest()).into_iter().filter(|block| fetched.get(block).is_none()));
     }
     if missing.is_empty() { Ok(()) } else { Err(Failure::Need(missing)) }
 }
 
-/// How many bytes of content the parts add to what is there.
+/// EDQUOT if a quota does not admit what is planned, be it with the holes that there are.
+pub(super) fn admit(change: &mut Change<'_>, ino: Ino, plans: &mut [Plan<'_>]) -> Result<(), Failure> {
+    match change.admit_growth(ino, || growth(plans)) {
+        Err(Failure::Refused(Errno::DQUOT)) => {
+            plans.iter_mut().for_each(Plan::keep_holes);
+            change.admit_growth(ino, || growth(plans))
+        }
+        done => done,
+    }
+}
+
+/// By how many bytes the file's content grows, if it does.
 fn growth(plans: &[Plan<'_>]) -> u64 {
-    let added = plans.iter().map(|Plan { part, before, .. }| {
-        let overlap = |piece: &Piece| piece.end().min(part.end()).saturating_sub(piece.offset.max(part.offset));
-        part.input.len().saturating_sub(before.iter().map(overlap).sum())
+    let (before, after) = plans.iter().fold((0, 0), |(before, after), plan| {
+        (before + record::bytes(&plan.before), after + plan.bytes_after())
     });
-    added.sum()
+    u64::saturating_sub(after, before)
 }
 
 /// The content of a small file with a part written over it.
@@ -382,29 +435,40 @@ fn merge_inline(before: &[Piece], offset: u64, data: &[u8]) -> Piece {
     Piece { offset: 0, len: bytes.len() as u64, content: Content::Inline(bytes) }
 }
 
-/// The content of a record with a part written over it, and where it begins.
-fn merge(
-    ino: Ino,
-    before: &[Piece],
-    part: &Part<'_>,
-    input: Input<'_>,
-    fetched: &Fetched,
-) -> Result<(u64, Vec<u8>), Failure> {
-    let rest = record::cut(before, part.offset, part.end());
-    let (mut from, mut to) = match input {
+/// From where to where a record reaches when a part is written beside the rest of it.
+fn span(rest: &[Piece], part: &Part<'_>) -> (u64, u64) {
+    let (from, to) = match part.input {
         Input::Data(_) => (part.offset, part.end()),
         Input::Hole(_) => (u64::MAX, 0),
     };
-    from = from.min(rest.first().map_or(from, |piece| piece.offset));
-    to = to.max(rest.last().map_or(to, Piece::end));
+    let from = from.min(rest.first().map_or(from, |piece| piece.offset));
+    (from, to.max(rest.last().map_or(to, Piece::end)))
+}
+
+/// The content of a record with a part written over it, and where it begins.
+fn merge(ino: Ino, plan: &Plan<'_>, fetched: &Fetched) -> Result<(u64, Vec<u8>), Failure> {
+    let (rest, part) = (plan.rest(), &plan.part);
+    let (from, to) = span(&rest, part);
     let content = |block: &Block| fetched.get(block).map_or(&[][..], |bytes| bytes.as_slice());
     let assembled = record::assemble(&rest, from, to, content);
     let mut bytes = assembled.map_err(|malformed: Malformed| damaged(key::extent(ino, from))(malformed))?;
-    if let Input::Data(data) = input {
+    if let Input::Data(data) = part.input {
         let at = (part.offset - from) as usize;
         bytes[at..at + data.len()].copy_from_slice(data);
     }
     Ok((from, bytes))
+}
+
+/// The pieces that a record has beside its holes, on the block in which it begins at `from`.
+fn with_holes(block: &Block, from: u64, plan: &Plan<'_>) -> Vec<Piece> {
+    let mut after = Vec::new();
+    let rest = plan.rest();
+    let ranges = rest.iter().map(|piece| (piece.offset, piece.len));
+    for (offset, len) in ranges.chain([(plan.part.offset, plan.part.input.len())]) {
+        let content = Content::Part { block: block.clone(), start: (offset - from) as u32 };
+        record::join(&mut after, Piece { offset, len, content });
+    }
+    after
 }
 
 /// The record that fills its range to the end, if there is one.

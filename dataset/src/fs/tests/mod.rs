@@ -7,4 +7,5 @@ mod checker;
 mod content;
 mod model;
 mod names;
+mod quotas;
 pub(in crate::fs) mod world;

@@ -1,0 +1,105 @@
+//! What a quota admits: no more than was asked for is ever charged, whatever becomes of a file's records, and what still
+//! fits is done.
+
+use super::{
+    accounts::{ANN, file, limit, used},
+    world::World,
+};
+use crate::fs::{Errno, FallocateFlags, Ino, OwnerKind::User};
+
+/// The record size of the world.
+const RECORD: u64 = 4096;
+/// In so many pieces a record can be.
+const PIECES: u64 = 12;
+const PUNCH: FallocateFlags = FallocateFlags { keep_size: true, punch_hole: true, zero_range: false };
+
+/// Where a piece of a record that is spread out begins.
+fn place(record: u64, piece: u64) -> u64 {
+    record * RECORD + piece * 300
+}
+
+/// A file with so many records, each in as many pieces of three bytes as there can be; and its content.
+fn spread(world: &World, name: &[u8], records: u64) -> (Ino, Vec<u8>) {
+    let ino = file(world, &ANN, name, 0);
+    let mut content = vec![0; place(records - 1, PIECES - 1) as usize + 3];
+    for piece in 0..PIECES {
+        for at in (0..records).rev().map(|record| place(record, piece)) {
+            write(world, ino, &mut content, at, &[7; 3]);
+        }
+        // What is written from now on is no part of these blocks.
+        world.commit();
+    }
+    (ino, content)
+}
+
+fn write(world: &World, ino: Ino, content: &mut [u8], at: u64, data: &[u8]) {
+    assert_eq!(world.fs.write(ino, at, data, false), Ok(data.len()));
+    content[at as usize..][..data.len()].copy_from_slice(data);
+}
+
+fn expect(world: &World, ino: Ino, content: &[u8]) {
+    world.commit();
+    world.evict();
+    let mut read = Vec::new();
+    world.fs.read(ino, 0, content.len() + 1, &mut read).unwrap();
+    assert!(read == content, "content differs");
+    world.check();
+}
+
+#[test]
+fn holes_between_pieces_are_not_charged_to_who_has_no_room_for_them() {
+    const RECORDS: u64 = 10;
+    let world = World::new(11);
+    let fs = &world.fs;
+    let (ino, mut content) = spread(&world, b"spread", RECORDS);
+    let (before, _) = used(&world, User, 1000);
+    assert_eq!(before, RECORDS * PIECES * 3);
+    limit(&world, User, 1000, before, 0);
+    // One piece more than there can be: the record is put together anew.
+    for record in 0..RECORDS {
+        write(&world, ino, &mut content, place(record, 5) + 1, &[8]);
+        assert_eq!(used(&world, User, 1000).0, before);
+        assert_eq!(fs.write(ino, place(record, 5) + 100, &[9; 100], false), Err(Errno::DQUOT));
+    }
+    expect(&world, ino, &content);
+    for record in 0..RECORDS {
+        fs.fallocate(ino, PUNCH, place(record, 7) + 1, 1).unwrap();
+        content[place(record, 7) as usize + 1] = 0;
+        assert_eq!(used(&world, User, 1000).0, before - record - 1);
+    }
+    for record in 0..RECORDS {
+        write(&world, ino, &mut content, place(record, 9) + 100, &[6]);
+        assert_eq!(fs.write(ino, place(record, 7) + 100, &[9; 100], false), Err(Errno::DQUOT));
+    }
+    assert_eq!(used(&world, User, 1000).0, before);
+    expect(&world, ino, &content);
+    limit(&world, User, 1000, 0, 0);
+    write(&world, ino, &mut content, place(3, 3) + 1, &[5]);
+    expect(&world, ino, &content);
+}
+
+#[test]
+fn what_leaves_the_tree_is_not_charged_for_the_hole_behind_it() {
+    let world = World::new(12);
+    let ino = file(&world, &ANN, b"small", 10);
+    limit(&world, User, 1000, 11, 0);
+    let mut content = vec![7; 10];
+    content.resize(3001, 0);
+    write(&world, ino, &mut content, 3000, &[8]);
+    assert_eq!(used(&world, User, 1000).0, 11);
+    expect(&world, ino, &content);
+}
+
+#[test]
+fn whole_records_of_zeros_are_holes_to_a_quota_too() {
+    let world = World::new(13);
+    let ino = file(&world, &ANN, b"file", RECORD as usize * 2);
+    limit(&world, User, 1000, RECORD * 2, 0);
+    let mut content = vec![7; RECORD as usize * 6];
+    write(&world, ino, &mut content, RECORD * 2, &[0; RECORD as usize * 4]);
+    assert_eq!(used(&world, User, 1000).0, RECORD * 2);
+    write(&world, ino, &mut content, 0, &[0; RECORD as usize]);
+    assert_eq!(used(&world, User, 1000).0, RECORD);
+    write(&world, ino, &mut content, RECORD * 4, &[9; RECORD as usize]);
+    expect(&world, ino, &content);
+}
