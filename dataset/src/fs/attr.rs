@@ -156,12 +156,14 @@ impl FileSystem {
         self.writable()?;
         let inode = match set.size {
             Some(size) => self.truncate(ino, size, set)?,
-            None => self.update_tree(|change| {
-                if set.is_empty() {
-                    check_set_id(&change.inode(ino)?, caller)?;
-                }
-                set_attributes(change, ino, set)?;
-                change.inode(ino)
+            None => self.under_quota(|| {
+                self.try_update(|change| {
+                    if set.is_empty() {
+                        check_set_id(&change.inode(ino)?, caller)?;
+                    }
+                    set_attributes(change, ino, set)?;
+                    change.inode(ino)
+                })
             })?,
         };
         Ok(self.attr(ino, &inode))

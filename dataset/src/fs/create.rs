@@ -168,9 +168,9 @@ impl FileSystem {
         self.under_quota(|| self.try_make(caller, dir, name, spec))
     }
 
-    fn try_make(&self, caller: &Caller, dir: Ino, name: &[u8], spec: &Spec<'_>) -> Result<Attr, Errno> {
+    fn try_make(&self, caller: &Caller, dir: Ino, name: &[u8], spec: &Spec<'_>) -> Result<Attr, Failure> {
         self.admit(METADATA + spec.target.len() as u64)?;
-        let (ino, inode) = self.update_tree(|change| {
+        let (ino, inode) = self.try_update(|change| {
             let parent = *change.edit_directory(dir)?;
             let probe = probe(&change.view, self.seed(), dir, name)?;
             if probe.found.is_some() {
@@ -197,20 +197,19 @@ impl FileSystem {
     pub fn tmpfile(&self, caller: &Caller, dir: Ino, mode: u32) -> Result<Attr, Errno> {
         self.writable()?;
         self.admit(METADATA)?;
-        let (ino, inode) = self.make_orphan(|| {
-            self.update_tree(|change| {
-                let parent = *change.edit_directory(dir)?;
-                parent.check_mutable()?;
-                let inheritance = self.inheritance(&change.view, dir, FileType::Regular)?;
-                let mut inode = Spec::new(FileType::Regular, mode).inode(change, caller, &parent, &inheritance);
-                inode.nlink = 0;
-                inode.set(flag::LINKABLE, true);
-                let ino = change.add(inode)?;
-                inheritance.bequeath(change, ino, &inode)?;
-                change.put(key::orphan(ino), [], None);
-                Ok((ino, inode))
-            })
-        })?;
+        let make = |change: &mut Change<'_>| {
+            let parent = *change.edit_directory(dir)?;
+            parent.check_mutable()?;
+            let inheritance = self.inheritance(&change.view, dir, FileType::Regular)?;
+            let mut inode = Spec::new(FileType::Regular, mode).inode(change, caller, &parent, &inheritance);
+            inode.nlink = 0;
+            inode.set(flag::LINKABLE, true);
+            let ino = change.add(inode)?;
+            inheritance.bequeath(change, ino, &inode)?;
+            change.put(key::orphan(ino), [], None);
+            Ok((ino, inode))
+        };
+        let (ino, inode) = self.under_quota(|| self.make_orphan(|| self.try_update(make)))?;
         Ok(self.attr(ino, &inode))
     }
 

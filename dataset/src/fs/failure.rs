@@ -19,6 +19,8 @@ pub(super) enum Failure {
     Truncating,
     /// The engine failed.
     Engine(Error),
+    /// A quota refuses it: that of this account.
+    Exceeded(Key),
     /// The request cannot be met; this is its answer.
     Refused(Errno),
 }
@@ -54,6 +56,7 @@ impl From<Failure> for Errno {
     fn from(failure: Failure) -> Errno {
         match failure {
             Failure::Refused(errno) => errno,
+            Failure::Exceeded(_) => Errno::DQUOT,
             Failure::Engine(error) => errno(&error),
             Failure::Miss(_) | Failure::Need(_) | Failure::Truncating => {
                 unreachable!("the head and the file's operations try again")

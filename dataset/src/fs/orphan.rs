@@ -15,19 +15,22 @@ use rustix::io::Errno;
 
 use super::{
     FileSystem,
-    change::Change,
+    account::ledger::Charge,
+    change::{Change, load_inode},
     failure::Failure,
     file::discard::discard,
     key::{self, DATASET, INODE, Ino, ORPHAN, TRUNCATE},
     remove::Fate,
 };
-use pool::format::key::Key;
+use pool::{format::key::Key, tree::View};
 
 const SHARDS: usize = 64;
 /// An inode of at most so many items is freed with its last name.
 const SMALL: usize = 64;
 /// Larger ones are freed by so many items a step.
 pub(super) const STEP: usize = 512;
+/// Whom a quota refuses something, for them so many steps are made before it is tried again.
+const CHARGED_STEPS: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
@@ -117,23 +120,61 @@ impl FileSystem {
     }
 
     /// One step; false if there is nothing to do.
-    pub(super) fn reap_one(&self) -> Result<bool, Errno> {
+    fn reap_one(&self) -> Result<bool, Errno> {
+        let _reaping = self.retained.reaping.lock();
+        let found = self.read_tree(|view| self.reapable(view, 1, |_| Ok(true)))?;
+        let [(kind, ino)] = found[..] else { return Ok(false) };
+        self.reap_step(kind, ino)?;
+        Ok(true)
+    }
+
+    /// Frees some of what an account holds of orphans that nobody uses; false if there is nothing.
+    pub(super) fn reap_charged(&self, account: Key) -> Result<bool, Errno> {
         let _reaping = self.retained.reaping.lock();
         let found = self.read_tree(|view| {
-            for entry in view.range(Key::new(DATASET, ORPHAN, 0)..Key::new(DATASET, TRUNCATE + 1, 0)) {
-                let Key { kind, offset: ino, .. } = entry?.key();
-                if kind == TRUNCATE || !self.retained.holds(ino) {
-                    return Ok(Some((kind, ino)));
-                }
-            }
-            Ok(None)
+            self.reapable(view, CHARGED_STEPS, |ino| match load_inode(view, ino) {
+                Ok(inode) => Ok(Charge::of(&inode).keys().contains(&account)),
+                Err(Failure::Refused(_)) => Ok(false),
+                Err(failure) => Err(failure),
+            })
         })?;
-        match found {
-            None => return Ok(false),
-            Some((TRUNCATE, ino)) => self.resume_truncation(ino)?,
-            Some((_, ino)) => drop(self.free_orphan(ino)?),
+        let mut steps = 0;
+        for (kind, ino) in &found {
+            let mut done = false;
+            while !done && steps < CHARGED_STEPS {
+                done = self.reap_step(*kind, *ino)?;
+                steps += 1;
+            }
         }
-        Ok(true)
+        Ok(steps > 0)
+    }
+
+    /// What there is to free or to truncate, up to `most` of those that are wanted: the kind of its item, and the inode.
+    fn reapable(
+        &self,
+        view: &View<'_>,
+        most: usize,
+        is_wanted: impl Fn(Ino) -> Result<bool, Failure>,
+    ) -> Result<Vec<(u8, Ino)>, Failure> {
+        let mut found = Vec::new();
+        for entry in view.range(Key::new(DATASET, ORPHAN, 0)..Key::new(DATASET, TRUNCATE + 1, 0)) {
+            let Key { kind, offset: ino, .. } = entry?.key();
+            if (kind == TRUNCATE || !self.retained.holds(ino)) && is_wanted(ino)? {
+                found.push((kind, ino));
+            }
+            if found.len() == most {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// One step with one of them; whether that was all.
+    fn reap_step(&self, kind: u8, ino: Ino) -> Result<bool, Errno> {
+        match kind {
+            TRUNCATE => self.resume_truncation(ino).map(|()| true),
+            _ => self.free_orphan(ino),
+        }
     }
 
     /// Frees a bounded part of an orphan; returns whether that was all.
@@ -169,7 +210,7 @@ impl FileSystem {
     }
 
     /// Makes an orphan that is used from the start, with no reaper in between.
-    pub(super) fn make_orphan<T>(&self, make: impl FnOnce() -> Result<(Ino, T), Errno>) -> Result<(Ino, T), Errno> {
+    pub(super) fn make_orphan<T, E>(&self, make: impl FnOnce() -> Result<(Ino, T), E>) -> Result<(Ino, T), E> {
         let _no_reaping = self.retained.reaping.lock();
         let (ino, made) = make()?;
         self.retain(ino);

@@ -13,7 +13,6 @@ use pool::{
     },
     tree::{Batch, View},
 };
-use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use super::{Account, OwnerKind, load};
@@ -78,7 +77,7 @@ impl Charge {
     }
 
     /// The places of the accounts.
-    pub(super) fn keys(&self) -> [Key; OwnerKind::ALL.len()] {
+    pub(in crate::fs) fn keys(&self) -> [Key; OwnerKind::ALL.len()] {
         OwnerKind::ALL.map(|kind| kind.key(self.owner(kind)))
     }
 }
@@ -147,7 +146,7 @@ impl Ledger {
     pub(in crate::fs) fn admit(&mut self, view: &View<'_>, charge: &Charge, bytes: u64) -> Result<(), Failure> {
         for key in charge.keys() {
             if bytes > self.account(view, key)?.bytes_left() {
-                return Err(Errno::DQUOT.into());
+                return Err(Failure::Exceeded(key));
             }
         }
         self.judged = true;
@@ -191,8 +190,10 @@ impl Ledger {
 
     /// Puts what has changed, unless a quota refuses it.
     pub(in crate::fs) fn settle(self, batch: &mut Batch) -> Result<(), Failure> {
-        if !self.judged && self.held.iter().any(Held::is_exceeded) {
-            return Err(Errno::DQUOT.into());
+        if !self.judged
+            && let Some(held) = self.held.iter().find(|held| held.is_exceeded())
+        {
+            return Err(Failure::Exceeded(held.key));
         }
         for Held { key, after, .. } in self.held.iter().filter(|held| held.after != held.before) {
             match *after == Account::default() {

@@ -22,8 +22,6 @@
 mod count;
 pub(crate) mod ledger;
 
-use std::sync::atomic::Ordering;
-
 use pool::{
     format::{
         codec::{Malformed, Reader, Writer, malformed},
@@ -45,6 +43,8 @@ use super::{
 };
 
 const VERSION: u8 = 1;
+/// So often an operation is tried while there is something to free.
+const TRIES: usize = 32;
 
 /// Whom an account is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -218,15 +218,16 @@ impl FileSystem {
         }
     }
 
-    /// Runs an operation that a quota may refuse. What has lost its name a moment ago is still charged to its owner: it is
-    /// freed first, and the operation is tried again.
-    pub(super) fn under_quota<T>(&self, mut operation: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-        loop {
+    /// Runs an operation that a quota may refuse. What has lost its name a moment ago is still charged to its owner: what
+    /// the account in question holds of it is freed first, some at a time, and the operation is tried again.
+    pub(super) fn under_quota<T>(&self, mut operation: impl FnMut() -> Result<T, Failure>) -> Result<T, Errno> {
+        for _ in 0..TRIES {
             match operation() {
-                Err(Errno::DQUOT) if self.accounted.load(Ordering::Acquire) && self.reap_one() == Ok(true) => {}
-                done => return done,
+                Err(Failure::Exceeded(account)) if self.reap_charged(account) == Ok(true) => {}
+                done => return Ok(done?),
             }
         }
+        Ok(operation()?)
     }
 
     /// Where a file would end if it grew at its end by what its owners may still have.

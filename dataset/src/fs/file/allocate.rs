@@ -63,7 +63,7 @@ impl FileSystem {
     }
 
     fn extend(&self, ino: Ino, end: u64, keep_size: bool) -> Result<(), Errno> {
-        self.update_content(ino, |change, _| {
+        Ok(self.update_content(ino, |change, _| {
             load_content(change, ino)?;
             let now = change.now;
             let inode = change.edit(ino)?;
@@ -73,7 +73,7 @@ impl FileSystem {
                 inode.mtime = now;
             }
             Ok(())
-        })
+        })?)
     }
 
     /// Makes `from..end` a hole, in bounded steps: records that hold nothing cost nothing.

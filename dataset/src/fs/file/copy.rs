@@ -1,7 +1,7 @@
 //! Copying from one file to another without a way through the asker. As for `fallocate`, set-id bits are the kernel's to
 //! ask for.
 //!
-//! What can be shared is shared, see `share`; the rest is read and written.
+//! What can be shared is shared, see `share`; the rest is read and written, and so is what a quota refuses to have shared.
 
 use rustix::io::Errno;
 
@@ -67,9 +67,12 @@ struct Copying {
 impl Copying {
     /// Copies some of the next `len` bytes; 0 if the source has become shorter.
     fn step(&mut self, source: Side<'_>, target: Side<'_>, len: u64) -> Result<u64, Errno> {
-        let len = match share(source, target, len)? {
-            Outcome::Shared(count) => return Ok(count),
-            Outcome::Not(count) => STEP.min(count),
+        let len = match share(source, target, len) {
+            Ok(Outcome::Shared(count)) => return Ok(count),
+            Ok(Outcome::Not(count)) => STEP.min(count),
+            // A write makes room first where it can, and then does as much as still fits.
+            Err(Errno::DQUOT) => STEP.min(len),
+            Err(errno) => return Err(errno),
         };
         self.buffer.clear();
         source.fs.read(source.ino, source.at, len as usize, &mut self.buffer)?;

@@ -100,7 +100,7 @@ impl FileSystem {
         &self,
         ino: Ino,
         mut make: impl FnMut(&mut Change<'_>, &Fetched) -> Result<T, Failure>,
-    ) -> Result<T, Errno> {
+    ) -> Result<T, Failure> {
         let mut fetched = Fetched::default();
         loop {
             match self.try_update(|change| make(change, &fetched)) {
@@ -112,7 +112,7 @@ impl FileSystem {
                         fetched.0.push((block, bytes));
                     }
                 }
-                done => return Ok(done?),
+                done => return done,
             }
         }
     }

@@ -148,7 +148,7 @@ impl FileSystem {
         match self.under_quota(|| self.write_steps(ino, offset, data, kill_priv)) {
             Err(Errno::DQUOT) => match self.quota_end(ino)?.saturating_sub(offset) {
                 fits if 0 < fits && fits < data.len() as u64 => {
-                    self.write_steps(ino, offset, &data[..fits as usize], kill_priv)
+                    Ok(self.write_steps(ino, offset, &data[..fits as usize], kill_priv)?)
                 }
                 _ => Err(Errno::DQUOT),
             },
@@ -171,7 +171,7 @@ impl FileSystem {
     }
 
     /// Writes `data` in steps, up to the first that fails.
-    fn write_steps(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
+    fn write_steps(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Failure> {
         self.take_turn(data.len() as u64)?;
         let _exclusive = self.locks.of(ino).write();
         let mut written = 0;
@@ -179,7 +179,7 @@ impl FileSystem {
             let at = offset + written as u64;
             match self.write_step(ino, at, &data[written..], kill_priv) {
                 Ok(count) => written += count,
-                Err(errno) if written == 0 => return Err(errno),
+                Err(failure) if written == 0 => return Err(failure),
                 Err(_) => break,
             }
         }
@@ -187,7 +187,7 @@ impl FileSystem {
     }
 
     /// Writes as much of `data` as one update takes.
-    fn write_step(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Errno> {
+    fn write_step(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Failure> {
         let inode = self.read_tree(|view| load_inode(view, ino))?;
         check_regular(&inode)?;
         let options = self.options().of(&inode);
@@ -407,7 +407,7 @@ pub(super) fn need(plans: &[Plan<'_>], fetched: &Fetched) -> Result<(), Failure>
 /// EDQUOT if a quota does not admit what is planned, be it with the holes that there are.
 pub(super) fn admit(change: &mut Change<'_>, ino: Ino, plans: &mut [Plan<'_>]) -> Result<(), Failure> {
     match change.admit_growth(ino, || growth(plans)) {
-        Err(Failure::Refused(Errno::DQUOT)) => {
+        Err(Failure::Exceeded(_)) => {
             plans.iter_mut().for_each(Plan::keep_holes);
             change.admit_growth(ino, || growth(plans))
         }
@@ -417,9 +417,9 @@ pub(super) fn admit(change: &mut Change<'_>, ino: Ino, plans: &mut [Plan<'_>]) -
 
 /// By how many bytes the file's content grows, if it does.
 fn growth(plans: &[Plan<'_>]) -> u64 {
-    let (before, after) = plans.iter().fold((0, 0), |(before, after), plan| {
-        (before + record::bytes(&plan.before), after + plan.bytes_after())
-    });
+    let (before, after) = plans
+        .iter()
+        .fold((0, 0), |(before, after), plan| (before + record::bytes(&plan.before), after + plan.bytes_after()));
     u64::saturating_sub(after, before)
 }
 

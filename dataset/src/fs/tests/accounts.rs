@@ -10,7 +10,7 @@ use crate::fs::{
 use OwnerKind::{Group, Project as OfProject, User};
 
 pub(super) const ANN: Caller = Caller { uid: 1000, gid: 100, umask: 0o022 };
-const BOB: Caller = Caller { uid: 1001, gid: 100, umask: 0o022 };
+pub(super) const BOB: Caller = Caller { uid: 1001, gid: 100, umask: 0o022 };
 
 pub(super) fn file(world: &World, caller: &Caller, name: &[u8], len: usize) -> Ino {
     let ino = world.fs.create(caller, ROOT, name, 0o644, true).unwrap().ino;
@@ -27,7 +27,7 @@ pub(super) fn limit(world: &World, kind: OwnerKind, id: u32, bytes: u64, objects
     world.fs.set_quota(kind, id, SetQuota { bytes: Some(bytes), objects: Some(objects) }).unwrap();
 }
 
-fn owner(uid: u32) -> SetAttr {
+pub(super) fn owner(uid: u32) -> SetAttr {
     SetAttr { uid: Some(uid), ..SetAttr::default() }
 }
 
@@ -212,8 +212,9 @@ fn quotas_and_accounts_outlive_a_reopening_and_a_copy_is_charged() {
     assert_eq!(world.fs.account(User, 1001), Ok(expected));
     assert_eq!(world.fs.copy_range(one, 0, two, 0, 40_960), Ok(40_960));
     assert_eq!(used(&world, User, 1001), (40_960, 1), "shared or not");
-    assert_eq!(world.fs.copy_range(one, 0, two, 40_960, 40_960), Err(Errno::DQUOT));
-    assert_eq!(used(&world, User, 1001), (40_960, 1));
+    assert_eq!(world.fs.copy_range(one, 0, two, 40_960, 40_960), Ok(40), "what fits is copied");
+    assert_eq!(world.fs.copy_range(one, 0, two, 41_000, 40_960), Err(Errno::DQUOT));
+    assert_eq!(used(&world, User, 1001), (41_000, 1));
     world.check();
 }
 

@@ -1,11 +1,17 @@
 //! What a quota admits: no more than was asked for is ever charged, whatever becomes of a file's records, and what still
 //! fits is done.
 
+use std::sync::Arc;
+
 use super::{
-    accounts::{ANN, file, limit, used},
+    accounts::{ANN, BOB, file, limit, owner, used},
     world::World,
 };
-use crate::fs::{Errno, FallocateFlags, Ino, OwnerKind::User};
+use crate::fs::{
+    Errno, FallocateFlags, Ino,
+    OwnerKind::{Project as OfProject, User},
+    Project, ROOT, Room, SetAttr,
+};
 
 /// The record size of the world.
 const RECORD: u64 = 4096;
@@ -44,6 +50,13 @@ fn expect(world: &World, ino: Ino, content: &[u8]) {
     world.fs.read(ino, 0, content.len() + 1, &mut read).unwrap();
     assert!(read == content, "content differs");
     world.check();
+}
+
+/// Removes a file whose content is freed later: it is in too many pieces.
+fn leave_behind(world: &World, caller: &crate::fs::Caller, name: &[u8]) {
+    let ino = file(world, caller, name, 0);
+    (0..200).for_each(|index| assert_eq!(world.fs.write(ino, index * 140_000, &[7; 1000], false), Ok(1000)));
+    world.fs.unlink(ROOT, name).unwrap();
 }
 
 #[test]
@@ -102,4 +115,86 @@ fn whole_records_of_zeros_are_holes_to_a_quota_too() {
     assert_eq!(used(&world, User, 1000).0, RECORD);
     write(&world, ino, &mut content, RECORD * 4, &[9; RECORD as usize]);
     expect(&world, ino, &content);
+}
+
+/// Says no.
+struct NoRoom;
+
+impl Room for NoRoom {
+    fn admit(&self, _: u64) -> Result<(), Errno> {
+        Err(Errno::DQUOT)
+    }
+
+    fn look_for(&self, _: u64) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn space(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+#[test]
+fn a_quota_frees_only_what_is_charged_to_it() {
+    let world = World::new(14);
+    let ino = file(&world, &ANN, b"ann", 1000);
+    leave_behind(&world, &BOB, b"bob");
+    let behind = used(&world, User, 1001);
+    assert_eq!(behind.1, 1);
+    limit(&world, User, 1000, 1000, 1);
+    assert_eq!(world.fs.write(ino, 1000, &[7; 10], false), Err(Errno::DQUOT));
+    assert_eq!(world.fs.create(&ANN, ROOT, b"second", 0o644, true).map(drop), Err(Errno::DQUOT));
+    assert_eq!(used(&world, User, 1001), behind, "somebody else's is left to the background");
+    world.check();
+}
+
+#[test]
+fn the_quota_of_the_data_set_frees_nothing() {
+    let world = World::new(17);
+    let ino = file(&world, &BOB, b"bob", 1000);
+    limit(&world, User, 1001, 0, 0);
+    leave_behind(&world, &BOB, b"large");
+    let behind = used(&world, User, 1001);
+    assert_eq!(behind.1, 2);
+    // What is freed makes room there with the next commit at the earliest.
+    world.fs.set_room(Arc::new(NoRoom));
+    assert_eq!(world.fs.write(ino, 0, &[7; 10], false), Err(Errno::DQUOT));
+    assert_eq!(used(&world, User, 1001), behind);
+    world.check();
+}
+
+#[test]
+fn who_gets_a_file_has_what_is_unlinked_freed_first() {
+    let world = World::new(15);
+    let bobs = file(&world, &BOB, b"bobs", 1000);
+    leave_behind(&world, &ANN, b"large");
+    limit(&world, User, 1000, 1000, 1);
+    world.fs.setattr(&BOB, bobs, &owner(1000)).unwrap();
+    assert_eq!(used(&world, User, 1000), (1000, 1));
+
+    let dir = world.fs.mkdir(&BOB, ROOT, b"dir", 0o755).unwrap().ino;
+    world.fs.set_project(dir, Project { id: 7, inherit: true }).unwrap();
+    limit(&world, OfProject, 7, 1000, 2);
+    let unlinked = world.fs.create(&BOB, dir, b"unlinked", 0o644, true).unwrap().ino;
+    limit(&world, OfProject, 7, 200_000, 2);
+    (0..200).for_each(|index| assert_eq!(world.fs.write(unlinked, index * 140_000, &[7; 1000], false), Ok(1000)));
+    world.fs.unlink(dir, b"unlinked").unwrap();
+    world.fs.set_project(bobs, Project { id: 7, inherit: false }).unwrap();
+    assert_eq!(used(&world, OfProject, 7), (1000, 2));
+    world.check();
+}
+
+#[test]
+fn a_copy_is_made_as_far_as_it_fits() {
+    let world = World::new(16);
+    let (one, two) = (file(&world, &ANN, b"one", 40_960), file(&world, &BOB, b"two", 0));
+    world.commit();
+    limit(&world, User, 1001, 20_000, 0);
+    assert_eq!(world.fs.copy_range(one, 0, two, 0, 40_960), Ok(20_000));
+    assert_eq!(world.fs.copy_range(one, 0, two, 20_000, 10), Err(Errno::DQUOT));
+    assert_eq!(used(&world, User, 1001), (20_000, 1));
+    world.fs.setattr(&BOB, two, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
+    limit(&world, User, 1001, 40_960, 0);
+    assert_eq!(world.fs.copy_range(one, 0, two, 0, 40_960), Ok(40_960));
+    world.check();
 }
