@@ -188,17 +188,15 @@ impl Adapter {
             }
             Command::SetFlags | Command::SetExtended => {
                 let ino = self.server.writable(node)?;
-                let owner = self.live().getattr(ino)?.uid;
-                let before = self.live().project(ino)?;
-                let mut project = flags::project(command, data, before)?;
-                // Whoever says so of a whole tree says it of files too.
-                project.inherit &= self.live().getattr(ino)?.file_type == FileType::Directory;
-                self.live().set_file_attributes(ino, |attributes| {
+                let attr = self.live().getattr(ino)?;
+                self.live().set_attributes_and_project(ino, |attributes, project| {
                     let before = *attributes;
                     flags::set(command, data, attributes)?;
-                    flags::check_user(uid, owner, &before, attributes)
+                    *project = flags::project(command, data, *project)?;
+                    // Whoever says so of a whole tree says it of files too.
+                    project.inherit &= attr.file_type == FileType::Directory;
+                    flags::check_user(uid, attr.uid, &before, attributes)
                 })?;
-                self.live().set_project(ino, project)?;
                 self.forget_attributes(node);
                 Ok(Vec::new())
             }

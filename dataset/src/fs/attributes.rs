@@ -34,6 +34,7 @@ use super::{
     failure,
     inode::{FileType, Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT, flag},
     key::{self, Ino},
+    project::Project,
 };
 
 /// An attribute of a file.
@@ -297,32 +298,58 @@ impl FileSystem {
         ino: Ino,
         edit: impl Fn(&mut FileAttributes) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        self.set_attributes_and_project(ino, |attributes, _| edit(attributes))
+    }
+
+    /// Changes the attributes and the project of a file to what `edit` makes of them: both, or nothing.
+    ///
+    /// # Errors
+    /// As [`FileSystem::set_file_attributes`] and [`FileSystem::set_project`].
+    pub fn set_attributes_and_project(
+        &self,
+        ino: Ino,
+        edit: impl Fn(&mut FileAttributes, &mut Project) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         self.writable()?;
+        let edited = |inode: &Inode| {
+            let (mut attributes, mut project) = (FileAttributes::of(inode), Project::of(inode));
+            edit(&mut attributes, &mut project)?;
+            Ok::<_, Errno>((attributes, project))
+        };
         let inode = self.read_tree(|view| load_inode(view, ino))?;
-        let old = FileAttributes::of(&inode);
-        let mut new = old;
-        edit(&mut new)?;
-        if new == old {
+        let (attributes, project) = edited(&inode)?;
+        let (other, moves) = (attributes != FileAttributes::of(&inode), project != Project::of(&inode));
+        if !other && !moves {
             return Ok(());
         }
-        if new != FileAttributes::default() {
-            if !new.fits(inode.file_type) {
-                return Err(Errno::OPNOTSUPP);
-            }
+        if (other && !attributes.fits(inode.file_type)) || !project.fits(inode.file_type) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if other && attributes != FileAttributes::default() {
             self.use_attributes()?;
         }
+        if moves && project != Project::default() {
+            self.use_accounts()?;
+        }
         self.admit(METADATA)?;
-        self.update_tree(|change| {
-            let now = change.now;
-            let inode = change.edit(ino)?;
-            let mut new = FileAttributes::of(inode);
-            edit(&mut new)?;
-            new.apply(inode);
-            inode.ctime = now;
-            if new.has(Attribute::Direct) {
-                change.put(key::direct(), [], None);
-            }
-            Ok(())
+        self.under_quota(|| {
+            self.try_update(|change| {
+                let now = change.now;
+                let inode = change.edit(ino)?;
+                let before = *inode;
+                let (attributes, project) = edited(inode)?;
+                attributes.apply(inode);
+                if project != Project::of(&before) {
+                    // What binds the file may come or go in the same change.
+                    before.check_free().or_else(|_| inode.check_free())?;
+                    project.apply(inode);
+                }
+                inode.ctime = now;
+                if attributes.has(Attribute::Direct) {
+                    change.put(key::direct(), [], None);
+                }
+                Ok(())
+            })
         })
     }
 

@@ -9,7 +9,7 @@
 use rustix::io::Errno;
 
 use super::{
-    FileSystem, METADATA,
+    FileSystem,
     change::load_inode,
     inode::{FileType, Inode, flag},
     key::Ino,
@@ -25,8 +25,18 @@ pub struct Project {
 }
 
 impl Project {
-    fn of(inode: &Inode) -> Project {
+    pub(super) fn of(inode: &Inode) -> Project {
         Project { id: inode.project, inherit: inode.has(flag::PROJECT) }
+    }
+
+    /// Whether a file of this type can have it.
+    pub(super) fn fits(self, file_type: FileType) -> bool {
+        !self.inherit || file_type == FileType::Directory
+    }
+
+    pub(super) fn apply(self, inode: &mut Inode) {
+        inode.project = self.id;
+        inode.set(flag::PROJECT, self.inherit);
     }
 }
 
@@ -54,25 +64,8 @@ impl FileSystem {
     /// # Errors
     /// EOPNOTSUPP if it is no directory and is to hand its project down, or if the pool's feature is not enabled; EDQUOT.
     pub fn set_project(&self, ino: Ino, project: Project) -> Result<(), Errno> {
-        self.writable()?;
-        let inode = self.read_tree(|view| load_inode(view, ino))?;
-        if Project::of(&inode) == project {
-            return Ok(());
-        }
-        if project.inherit && inode.file_type != FileType::Directory {
-            return Err(Errno::OPNOTSUPP);
-        }
-        if project != Project::default() {
-            self.use_accounts()?;
-        }
-        self.admit(METADATA)?;
-        self.update_tree(|change| {
-            let now = change.now;
-            let inode = change.edit(ino)?;
-            inode.check_free()?;
-            inode.project = project.id;
-            inode.set(flag::PROJECT, project.inherit);
-            inode.ctime = now;
+        self.set_attributes_and_project(ino, |_, own| {
+            *own = project;
             Ok(())
         })
     }

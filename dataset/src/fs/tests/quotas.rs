@@ -8,7 +8,7 @@ use super::{
     world::World,
 };
 use crate::fs::{
-    Errno, FallocateFlags, Ino,
+    Attribute, Errno, FallocateFlags, Ino,
     OwnerKind::{Project as OfProject, User},
     Project, ROOT, Room, SetAttr,
 };
@@ -181,6 +181,29 @@ fn who_gets_a_file_has_what_is_unlinked_freed_first() {
     world.fs.unlink(dir, b"unlinked").unwrap();
     world.fs.set_project(bobs, Project { id: 7, inherit: false }).unwrap();
     assert_eq!(used(&world, OfProject, 7), (1000, 2));
+    world.check();
+}
+
+#[test]
+fn attributes_and_project_are_set_together_or_not_at_all() {
+    let world = World::new(20);
+    let fs = &world.fs;
+    let ino = file(&world, &ANN, b"file", 1000);
+    let set = |immutable, id| {
+        fs.set_attributes_and_project(ino, |attributes, project| {
+            attributes.turn(Attribute::Immutable, immutable);
+            project.id = id;
+            Ok(())
+        })
+    };
+    limit(&world, OfProject, 7, 10, 0);
+    assert_eq!(set(true, 7), Err(Errno::DQUOT));
+    assert!(!fs.file_attributes(ino).unwrap().has(Attribute::Immutable), "half of it would be done");
+    assert_eq!(set(true, 8), Ok(()));
+    assert_eq!(set(true, 9), Err(Errno::PERM));
+    assert_eq!((fs.project(ino).unwrap().id, used(&world, OfProject, 8)), (8, (1000, 1)));
+    assert_eq!(set(false, 9), Ok(()));
+    assert_eq!(used(&world, OfProject, 9), (1000, 1));
     world.check();
 }
 
