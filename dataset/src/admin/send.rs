@@ -132,12 +132,13 @@ impl Datasets {
     fn package(&self, request: &SendRequest) -> Result<Package> {
         let names = self.names();
         let root = request.snapshot.dataset().to_string();
-        let layout = match self.engine() {
-            engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
-            engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
-            _ => LAYOUT,
-        };
         self.read(|tx| {
+            // Asked after the catalogue was seen: what the snapshots in it hold was made active before.
+            let layout = match self.engine() {
+                engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
+                engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
+                _ => LAYOUT,
+            };
             let packer = Packer { tx, names: &names, request, layout };
             let (sources, census) = (packer.sources()?, packer.census()?);
             Ok(Package { root: root.clone(), replicate: request.replicate, census, sources })

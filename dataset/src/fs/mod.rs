@@ -181,7 +181,11 @@ impl FileSystem {
 
     /// To be called when another tree was put in the place of this one's, before anything is changed in it: a tree that
     /// was received brings its own seed and accounts along.
+    ///
+    /// # Errors
+    /// If it cannot be read. Then its accounts are kept all the same, should it have any.
     pub fn tree_replaced(&self) -> Result<(), Errno> {
+        self.accounted.store(true, Ordering::Release);
         let (master, below) = self.head.read(|view| Ok::<_, Failure>((load_master(view)?, load_below(view)?)))?;
         self.seed.store(master.seed, Ordering::Release);
         self.accounted.store(below.is_some(), Ordering::Release);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use pool::{env::Nanos, error::Error as PoolError};
+use pool::{env::Nanos, error::Error as PoolError, format::label::PROJECT_QUOTA, txg::Head};
 
 use super::{
     Arrived, ArrivedSnapshot, Naming, ReceiveRequest,
@@ -20,6 +20,7 @@ use crate::{
         send::needs_of,
     },
     catalogue::Transaction,
+    fs,
     lineage::arrival,
     name::{DatasetName, SnapshotName},
     property::Property,
@@ -46,6 +47,26 @@ struct Current {
     hidden: u64,
     snapshot: SnapshotName,
     started: Nanos,
+    /// The tree that it lands in, once that is open.
+    head: Option<Arc<Head>>,
+}
+
+impl Current {
+    /// Fails if accounts have come of which the stream did not speak: older programs would open this pool, and not keep them.
+    fn check_accounts(&self) -> Result<()> {
+        let Some(head) = self.head.as_ref().filter(|head| !head.engine().is_active(PROJECT_QUOTA)) else {
+            return Ok(());
+        };
+        let name = self.snapshot.to_string();
+        match fs::account::are_kept(head) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let problem = "it has accounts, and does not say so".to_owned();
+                Err(Error::NotReceived { name, problem, remedy: "take the snapshot once more, and send that one" })
+            }
+            Err(errno) => Err(PoolError::damaged(name, errno).into()),
+        }
+    }
 }
 
 impl Landing for Lander<'_> {
@@ -80,16 +101,19 @@ impl Landing for Lander<'_> {
         for need in needs_of(begin.layout).into_iter().flatten() {
             engine.activate(need.feature)?;
         }
-        self.current = Some(Current { hidden, snapshot, started: self.datasets.now() });
+        self.current = Some(Current { hidden, snapshot, started: self.datasets.now(), head: None });
         let (root, level) = self.datasets.read(|tx| arrival::tree(tx, hidden))?;
         let copies = self.copies()?;
-        Ok(Some(Ground { head: engine.open_head(hidden, Some((root, level))), copies }))
+        let head = engine.open_head(hidden, Some((root, level)));
+        self.current.iter_mut().for_each(|current| current.head = Some(head.clone()));
+        Ok(Some(Ground { head, copies }))
     }
 
     fn finish(&mut self, begin: &Begin, bytes: u64) -> Result<()> {
-        let Some(Current { hidden, snapshot, started }) = &self.current else {
+        let Some(current @ Current { hidden, snapshot, started, .. }) = &self.current else {
             unreachable!("a stream ends after it began")
         };
+        current.check_accounts()?;
         let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
         let force = self.request.force || self.arrived.has(&name);
         let names = self.datasets.names();

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use pool::{
     device::{Device, MemoryDevice},
-    format::label::PROJECT_QUOTA,
+    format::{key::Key, label::PROJECT_QUOTA},
+    tree::{Batch, View},
+    txg::Plain,
     units::MIB,
     vdev::labels,
 };
@@ -14,7 +16,10 @@ use super::world::{World, name, refusal};
 use crate::{
     admin::{Assignment, Error},
     catalogue::{POOL, Transaction, keys, kind},
-    fs::{FileSystem, OwnerKind, SetQuota},
+    fs::{
+        FileSystem, OwnerKind, SetQuota,
+        key::{ACCOUNTING, DATASET},
+    },
 };
 
 /// Bytes, objects and the quota of the superuser.
@@ -104,6 +109,24 @@ fn streams_carry_accounts_where_they_can_be_kept() {
     assert_eq!(root(&other, "tank/b"), (12_000, 3, 20_000));
     assert_eq!(other.try_write("tank/b", "third", &[3; 70_000]), Err(Errno::DQUOT));
     other.judge();
+}
+
+#[test]
+fn accounts_of_which_a_stream_does_not_speak_are_refused() {
+    let world = World::new(6);
+    world.create("tank/a").unwrap();
+    let put = |_: &View<'_>, batch: &mut Batch| {
+        batch.put(Key::new(DATASET, ACCOUNTING, 0), [1, 0], None);
+        Ok::<_, Plain>(())
+    };
+    world.fs("tank/a").head().update(put).unwrap();
+    world.snapshot("tank/a@one").unwrap();
+    let stream = world.send("tank/a@one", None, |_| {}).unwrap();
+    assert_eq!(state(&world), "enabled");
+    let refused = refusal(world.receive("tank/b", &stream, false));
+    assert!(matches!(&refused, Error::NotReceived { problem, .. } if problem.contains("accounts")), "{refused}");
+    assert_eq!(state(&world), "enabled");
+    world.judge();
 }
 
 #[test]

@@ -63,11 +63,12 @@ impl FileSystem {
     /// # Errors
     /// EROFS if it cannot be changed, EOPNOTSUPP if the pool's feature is not enabled.
     pub(super) fn keep_accounts(&self) -> Result<(), Errno> {
+        self.writable()?;
+        // Also where accounts are kept already: what brought them may not have said so.
+        self.use_accounts()?;
         if self.read_tree(load_below)? == Some(ALL) {
             return Ok(());
         }
-        self.writable()?;
-        self.use_accounts()?;
         loop {
             self.admit(METADATA)?;
             if !self.count_step()? {

@@ -29,6 +29,7 @@ use pool::{
         label::PROJECT_QUOTA,
     },
     tree::View,
+    txg::Head,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -146,6 +147,11 @@ impl Account {
 fn load(view: &View<'_>, key: Key) -> Result<Account, Failure> {
     let entry = view.get(key)?;
     entry.map_or(Ok(Account::default()), |entry| Account::decode(entry.body()).map_err(damaged(key)))
+}
+
+/// Whether a tree keeps accounts, or begins to.
+pub(crate) fn are_kept(head: &Head) -> Result<bool, Errno> {
+    Ok(head.read(load_below)?.is_some())
 }
 
 /// A quota to set; what is `None` stays.

@@ -1,11 +1,19 @@
 //! Accounts and quotas of users, groups and projects: exact whatever happens, and refusing what would exceed them.
 
-use pool::format::label::PROJECT_QUOTA;
+use std::sync::atomic::Ordering;
+
+use pool::{
+    format::label::PROJECT_QUOTA,
+    tree::{Batch, View},
+    txg::Plain,
+};
 
 use super::world::World;
 use crate::fs::{
     Account, Amount, Caller, Errno, FallocateFlags, Ino, Options, OwnerKind, Project, ROOT, RenameFlags, SetAttr,
     SetQuota,
+    account::ledger::{ALL, encode_below},
+    key,
 };
 use OwnerKind::{Group, Project as OfProject, User};
 
@@ -198,6 +206,41 @@ fn a_tree_in_the_place_of_another_is_counted_from_its_beginning() {
     file(&world, &ANN, b"more", 10);
     limit(&world, User, 1000, 0, 0);
     assert_eq!(used(&world, User, 1000), (6020, 601));
+    world.check();
+}
+
+#[test]
+fn a_tree_that_cannot_be_read_is_taken_to_keep_accounts() {
+    let world = World::new(19);
+    let put = |_: &View<'_>, batch: &mut Batch| {
+        batch.put(key::accounting(), encode_below(0), None);
+        batch.put(key::master(), b"what no master item is", None);
+        Ok::<_, Plain>(())
+    };
+    world.head.update(put).unwrap();
+    assert_eq!(world.fs.tree_replaced(), Err(Errno::IO));
+    assert!(world.fs.accounted.load(Ordering::Acquire), "each change looks for itself");
+}
+
+#[test]
+fn accounts_that_came_along_have_the_feature_named() {
+    let world = World::new(18);
+    file(&world, &ANN, b"file", 10);
+    // As a stream may have brought them that said nothing of them.
+    let root = Account { used: Amount { bytes: 0, objects: 1 }, quota: Amount::default() };
+    let ann = Account { used: Amount { bytes: 10, objects: 1 }, quota: Amount::default() };
+    let all = Account { used: Amount { bytes: 10, objects: 2 }, quota: Amount::default() };
+    let owners = [(User, 0, root), (User, 1000, ann), (Group, 0, root), (Group, 100, ann), (OfProject, 0, all)];
+    let put = |_: &View<'_>, batch: &mut Batch| {
+        batch.put(key::accounting(), encode_below(ALL), None);
+        owners.iter().for_each(|(kind, id, account)| batch.put(kind.key(*id), account.encode(), None));
+        Ok::<_, Plain>(())
+    };
+    world.head.update(put).unwrap();
+    world.fs.tree_replaced().unwrap();
+    assert!(!world.engine.is_active(PROJECT_QUOTA));
+    limit(&world, User, 1000, 5, 0);
+    assert!(world.engine.is_active(PROJECT_QUOTA));
     world.check();
 }
 
