@@ -1,12 +1,15 @@
 //! Requests about users, groups and projects: what they use, their quotas, and which project files are of.
 
+use std::sync::Arc;
+
 use dataset::{
-    fs::{Account, FileSystem, OwnerKind, SetQuota},
+    admin::Dataset,
+    fs::{Account, Errno, FileSystem, OwnerKind, SetQuota},
     name::Name,
     property::{AccountProperty, Property, Source},
 };
 
-use super::{files::reason, open_pool::OpenPool, refusal::OrRefused};
+use super::{files::reason, job::Job, open_pool::OpenPool, refusal::OrRefused};
 use crate::{
     failure::Failure,
     owners,
@@ -15,24 +18,42 @@ use crate::{
 
 impl OpenPool {
     /// All accounts of a kind.
-    pub(super) fn accounts(&self, name: &Name, kind: OwnerKind) -> Result<Vec<AccountRecord>, Failure> {
-        let accounts = self.files(name)?.accounts(kind);
-        let accounts = accounts.map_err(|errno| Failure::cannot("get used/quota for", name, reason(errno)))?;
+    pub(super) fn accounts(&self, name: &Name, kind: OwnerKind, job: &Job<'_>) -> Result<Vec<AccountRecord>, Failure> {
+        let accounts = self.files(name)?.accounts_while(kind, &|| job.check().is_ok());
+        let accounts = accounts.map_err(|errno| not_told(name, errno, job))?;
         Ok(accounts.into_iter().map(|(id, account)| record(id, &account)).collect())
     }
 
-    /// One number of somebody's account; `None` if nobody is called so.
-    pub(super) fn account_record(&self, name: &Name, property: &AccountProperty) -> Option<PropertyRecord> {
-        let id = owners::number(property.kind(), property.owner())?;
-        let account = self.files(name).ok()?.account(property.kind(), id).ok()?;
-        let amount = if property.is_quota() { account.quota } else { account.used };
+    /// One number of somebody's account; `None` if nobody is called so, or there are no files.
+    pub(super) fn account_record(
+        &self,
+        name: &Name,
+        property: &AccountProperty,
+        job: &Job<'_>,
+    ) -> Result<Option<PropertyRecord>, Failure> {
+        let Some(id) = owners::number(property.kind(), property.owner()) else { return Ok(None) };
+        if matches!(name, Name::Bookmark(_)) {
+            return Ok(None);
+        }
+        let (fs, kind) = (self.files(name)?, property.kind());
+        let amount = match property.is_quota() {
+            true => fs.quota(kind, id),
+            false => fs.account_while(kind, id, &|| job.check().is_ok()).map(|account| account.used),
+        };
+        let amount = amount.map_err(|errno| not_told(name, errno, job))?;
         let number = if property.counts_objects() { amount.objects } else { amount.bytes };
         let source = if property.is_quota() && number != 0 { Source::Local } else { Source::None };
-        Some(PropertyRecord { name: property.name().to_owned(), value: number.to_string(), source, received: None })
+        let name = property.name().to_owned();
+        Ok(Some(PropertyRecord { name, value: number.to_string(), source, received: None }))
     }
 
-    /// Sets the quotas among the assignments, and returns the others.
-    pub(super) fn set_quotas(&self, name: &Name, assignments: &[Assignment]) -> Result<Vec<Assignment>, Failure> {
+    /// The quotas among the assignments, and the others. What would refuse the quotas is looked for here: the others are
+    /// set first, all or none of them.
+    pub(super) fn split_quotas(
+        &self,
+        name: &Name,
+        assignments: &[Assignment],
+    ) -> Result<(Vec<Quota>, Vec<Assignment>), Failure> {
         let (mut quotas, mut others) = (Vec::new(), Vec::new());
         for assignment in assignments {
             match Property::of_dataset(&assignment.name) {
@@ -40,20 +61,42 @@ impl OpenPool {
                 _ => others.push(assignment.clone()),
             }
         }
-        if quotas.is_empty() {
-            return Ok(others);
+        if !quotas.is_empty() {
+            let dataset = self.with_quotas(name)?;
+            let readonly = others.iter().rev().find(|other| other.name == "readonly").map(|other| other.value == "on");
+            let checked = match readonly.unwrap_or(dataset.fs().options().readonly) {
+                true => Err(Errno::ROFS),
+                false => dataset.fs().check_accounts(),
+            };
+            checked.map_err(|errno| refused(dataset.fs(), name, errno))?;
         }
+        Ok((quotas, others))
+    }
+
+    /// Sets quotas.
+    pub(super) fn set_quotas(&self, name: &Name, quotas: &[Quota]) -> Result<(), Failure> {
+        if quotas.is_empty() {
+            return Ok(());
+        }
+        let dataset = self.with_quotas(name)?;
+        for (kind, id, quota) in quotas {
+            dataset.fs().set_quota(*kind, *id, *quota).map_err(|errno| refused(dataset.fs(), name, errno))?;
+        }
+        self.engine().commit().or_refused(SET, name)?;
+        Ok(())
+    }
+
+    /// The data set of this name, which may have quotas.
+    fn with_quotas(&self, name: &Name) -> Result<Arc<Dataset>, Failure> {
         let Name::Dataset(dataset) = name else {
             return Err(Failure::cannot(SET, name, "a snapshot never changes"));
         };
-        let dataset = self.datasets.open_dataset(dataset).or_refused("open", name)?;
-        for (kind, id, quota) in quotas {
-            dataset.fs().set_quota(kind, id, quota).map_err(|errno| refused(dataset.fs(), name, errno))?;
-        }
-        self.engine().commit().or_refused(SET, name)?;
-        Ok(others)
+        self.datasets.open_dataset(dataset).or_refused("open", name)
     }
 }
+
+/// Whose quota is to be what.
+type Quota = (OwnerKind, u32, SetQuota);
 
 const SET: &str = "set property for";
 
@@ -67,8 +110,8 @@ fn record(id: u32, account: &Account) -> AccountRecord {
     }
 }
 
-/// Whose quota is to be what.
-fn quota(name: &Name, property: &AccountProperty, value: &str) -> Result<(OwnerKind, u32, SetQuota), Failure> {
+/// The quota that an assignment sets.
+fn quota(name: &Name, property: &AccountProperty, value: &str) -> Result<Quota, Failure> {
     let kind = property.kind();
     let id = owners::number(kind, property.owner()).ok_or_else(|| {
         Failure::cannot(SET, name, format!("there is no {} '{}'", kind.name(), property.owner()))
@@ -81,10 +124,15 @@ fn quota(name: &Name, property: &AccountProperty, value: &str) -> Result<(OwnerK
     })
 }
 
-fn refused(fs: &FileSystem, name: &Name, errno: dataset::fs::Errno) -> Failure {
+/// Why it was not told who uses how much.
+fn not_told(name: &Name, errno: Errno, job: &Job<'_>) -> Failure {
+    job.check().err().unwrap_or_else(|| Failure::cannot("get used/quota for", name, reason(errno)))
+}
+
+fn refused(fs: &FileSystem, name: &Name, errno: Errno) -> Failure {
     let failure = Failure::cannot(SET, name, reason(errno));
     match errno {
-        dataset::fs::Errno::OPNOTSUPP if !fs.options().accounts => {
+        Errno::OPNOTSUPP if !fs.options().accounts => {
             failure.hint("the pool's feature is disabled: pool set feature@project_quota=enabled POOL")
         }
         _ => failure,

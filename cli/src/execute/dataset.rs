@@ -9,6 +9,7 @@ use dataset::{
 };
 
 use super::{
+    job::Job,
     mounts::{Manner, Mounts},
     open_pool::{OpenPool, given_to_datasets, owner},
     refusal::OrRefused,
@@ -25,6 +26,7 @@ impl OpenPool {
         depth: Option<u32>,
         kinds: Kinds,
         properties: &[String],
+        job: &Job<'_>,
     ) -> Result<Vec<DatasetRecord>, Failure> {
         let what = root.as_ref().map_or_else(|| self.name().to_string(), Name::to_string);
         let depth = depth.map(|depth| depth as usize);
@@ -32,29 +34,30 @@ impl OpenPool {
         let since = |name: &String| Property::of_dataset(name).ok()?.written_since().map(str::to_owned);
         let since: Vec<String> = properties.iter().filter_map(since).collect();
         let listed = self.datasets.list_since(&request, &since).or_refused("open", what)?;
-        Ok(listed.iter().map(|listed| self.dataset_record(listed, properties)).collect())
+        listed.iter().map(|listed| self.dataset_record(listed, properties, job)).collect()
     }
 
-    fn dataset_record(&self, listed: &Listed, names: &[String]) -> DatasetRecord {
+    fn dataset_record(&self, listed: &Listed, names: &[String], job: &Job<'_>) -> Result<DatasetRecord, Failure> {
         let native = || dataset::property::DATASET.iter().map(|definition| definition.name.to_owned());
         let own = || listed.user_properties().map(|(name, _)| name.to_owned());
         let names: Vec<String> = if names.is_empty() { native().chain(own()).collect() } else { names.to_vec() };
-        let properties = names.into_iter().filter_map(|name| self.property_record(listed, name)).collect();
-        DatasetRecord { name: listed.name.clone(), createtxg: listed.createtxg(), properties }
+        let properties = names.into_iter().filter_map(|name| self.property_record(listed, name, job).transpose());
+        let properties = properties.collect::<Result<_, Failure>>()?;
+        Ok(DatasetRecord { name: listed.name.clone(), createtxg: listed.createtxg(), properties })
     }
 
-    fn property_record(&self, listed: &Listed, name: String) -> Option<PropertyRecord> {
-        let property = Property::of_dataset(&name).ok()?;
+    fn property_record(&self, listed: &Listed, name: String, job: &Job<'_>) -> Result<Option<PropertyRecord>, Failure> {
+        let Ok(property) = Property::of_dataset(&name) else { return Ok(None) };
         if let Property::Account(account) = &property {
-            return self.account_record(&listed.name, account);
+            return self.account_record(&listed.name, account, job);
         }
-        let mut valued = listed.value(&property)?;
+        let Some(mut valued) = listed.value(&property) else { return Ok(None) };
         if name == "readonly" && self.engine().read_only() {
             valued = Valued { value: "on".to_owned(), source: Source::Temporary };
         }
         let received = listed.received(&property).map(str::to_owned);
         let value = if name == "mountpoint" { self.places.shown(&valued) } else { valued.value };
-        Some(PropertyRecord { name, value, source: valued.source, received })
+        Ok(Some(PropertyRecord { name, value, source: valued.source, received }))
     }
 
     pub(super) fn create_dataset(

@@ -91,7 +91,7 @@ impl OpenPool {
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
             Request::List { root, depth, kinds, properties } => {
-                self.list(root, depth, kinds, &properties).map(Response::Datasets)
+                self.list(root, depth, kinds, &properties, job).map(Response::Datasets)
             }
             Request::Create { name, parents, assignments, no_mount, dry_run } => {
                 self.create_dataset(&name, parents, &assignments, no_mount, dry_run).map(Response::Created)
@@ -141,7 +141,7 @@ impl OpenPool {
             Request::SetFileAttributes { location, assignments, recursive } => {
                 self.set_file_attributes(&location, &assignments, recursive, job).map(done)
             }
-            Request::Accounts { name, kind } => self.accounts(&name, kind).map(Response::Accounts),
+            Request::Accounts { name, kind } => self.accounts(&name, kind, job).map(Response::Accounts),
             Request::Projects { location, reach } => self.projects(&location, reach, job).map(Response::Projects),
             Request::SetProject { location, change, recursive } => {
                 self.set_project(&location, change, recursive, job).map(done)

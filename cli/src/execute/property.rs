@@ -19,10 +19,15 @@ const AGREED: &[&str] = &["acltype"];
 
 impl OpenPool {
     pub(super) fn set(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
-        let assignments = &self.set_quotas(name, assignments)?[..];
-        if assignments.is_empty() {
-            return Ok(());
+        let (quotas, others) = self.split_quotas(name, assignments)?;
+        if !others.is_empty() {
+            self.set_others(name, &others, no_mount)?;
         }
+        self.set_quotas(name, &quotas)
+    }
+
+    /// Sets what is no quota.
+    fn set_others(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {
         let properties: Vec<&str> = assignments.iter().map(|given| given.name.as_str()).collect();
         self.change(name, &properties, no_mount, || {
             let given = given_to_datasets(assignments);

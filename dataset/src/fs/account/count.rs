@@ -88,14 +88,17 @@ impl FileSystem {
         })
     }
 
-    /// The accounts as they would be, with the quotas that there are.
-    pub(super) fn tally(&self, kind: OwnerKind) -> Result<Vec<(u32, Account)>, Errno> {
+    /// The accounts as they would be, with the quotas that there are; EINTR if it is not to go on.
+    pub(super) fn tally(&self, kind: OwnerKind, go_on: &dyn Fn() -> bool) -> Result<Vec<(u32, Account)>, Errno> {
         let kept = self.kept_accounts(kind)?.into_iter();
         let quotas = kept.filter(|(_, account)| account.quota != Amount::default());
         let mut tally: BTreeMap<u32, Account> =
             quotas.map(|(id, account)| (id, Account { quota: account.quota, ..Account::default() })).collect();
         let mut next = ROOT;
         while next != ALL {
+            if !go_on() {
+                return Err(Errno::INTR);
+            }
             let (charges, after) = self.read_tree(|view| {
                 let mut charges = Vec::with_capacity(STEP);
                 let after = visit(view, next, |inode| {

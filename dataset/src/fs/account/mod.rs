@@ -164,12 +164,20 @@ pub struct SetQuota {
 }
 
 impl FileSystem {
-    /// The accounts of all users, groups or projects that have one, by their numbers. Without quotas it takes time in
-    /// proportion to the number of files.
+    /// The accounts of all users, groups or projects that have one, by their numbers.
     pub fn accounts(&self, kind: OwnerKind) -> Result<Vec<(u32, Account)>, Errno> {
+        self.accounts_while(kind, &|| true)
+    }
+
+    /// As [`FileSystem::accounts`], while somebody waits for it: without quotas it takes time in proportion to the number
+    /// of files.
+    ///
+    /// # Errors
+    /// EINTR if it was not to go on.
+    pub fn accounts_while(&self, kind: OwnerKind, go_on: &dyn Fn() -> bool) -> Result<Vec<(u32, Account)>, Errno> {
         match self.read_tree(load_below)? {
             Some(ALL) => self.kept_accounts(kind),
-            _ => self.tally(kind),
+            _ => self.tally(kind, go_on),
         }
     }
 
@@ -185,8 +193,18 @@ impl FileSystem {
         })
     }
 
+    /// The quota of one user, group or project. It takes one look, whatever is kept.
+    pub fn quota(&self, kind: OwnerKind, id: u32) -> Result<Amount, Errno> {
+        self.read_tree(|view| Ok(load(view, kind.key(id))?.quota))
+    }
+
     /// The account of one user, group or project.
     pub fn account(&self, kind: OwnerKind, id: u32) -> Result<Account, Errno> {
+        self.account_while(kind, id, &|| true)
+    }
+
+    /// As [`FileSystem::account`], and [`FileSystem::accounts_while`].
+    pub fn account_while(&self, kind: OwnerKind, id: u32, go_on: &dyn Fn() -> bool) -> Result<Account, Errno> {
         let kept = self.read_tree(|view| match load_below(view)? {
             Some(ALL) => load(view, kind.key(id)).map(Some),
             _ => Ok(None),
@@ -194,7 +212,7 @@ impl FileSystem {
         if let Some(account) = kept {
             return Ok(account);
         }
-        let accounts = self.tally(kind)?;
+        let accounts = self.tally(kind, go_on)?;
         Ok(accounts.into_iter().find(|(other, _)| *other == id).map_or_else(Account::default, |(_, account)| account))
     }
 
@@ -251,13 +269,19 @@ impl FileSystem {
         })
     }
 
+    /// Whether there may be accounts.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP if the pool's feature is not enabled.
+    pub fn check_accounts(&self) -> Result<(), Errno> {
+        let may_be = self.options().accounts || self.head.engine().is_active(PROJECT_QUOTA);
+        if may_be { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+    }
+
     /// Has the labels name the feature, before anything is written that older programs could not read.
     pub(super) fn use_accounts(&self) -> Result<(), Errno> {
-        let engine = self.head.engine();
-        if !self.options().accounts && !engine.is_active(PROJECT_QUOTA) {
-            return Err(Errno::OPNOTSUPP);
-        }
-        engine.activate(PROJECT_QUOTA).map_err(|error| failure::errno(&error))
+        self.check_accounts()?;
+        self.head.engine().activate(PROJECT_QUOTA).map_err(|error| failure::errno(&error))
     }
 }
 

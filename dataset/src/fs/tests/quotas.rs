@@ -8,7 +8,7 @@ use super::{
     world::World,
 };
 use crate::fs::{
-    Attribute, Errno, FallocateFlags, Ino,
+    Amount, Attribute, Errno, FallocateFlags, Ino,
     OwnerKind::{Project as OfProject, User},
     Project, ROOT, Room, SetAttr,
 };
@@ -205,6 +205,18 @@ fn attributes_and_project_are_set_together_or_not_at_all() {
     assert_eq!(set(false, 9), Ok(()));
     assert_eq!(used(&world, OfProject, 9), (1000, 1));
     world.check();
+}
+
+#[test]
+fn who_waits_no_more_has_nothing_counted() {
+    let world = World::new(21);
+    file(&world, &ANN, b"file", 1000);
+    assert_eq!(world.fs.account_while(User, 1000, &|| false), Err(Errno::INTR));
+    assert_eq!(world.fs.accounts_while(User, &|| false), Err(Errno::INTR));
+    assert_eq!(world.fs.quota(User, 1000), Ok(Amount::default()));
+    limit(&world, User, 1000, 5000, 2);
+    assert_eq!(world.fs.account_while(User, 1000, &|| false).unwrap().used.bytes, 1000);
+    assert_eq!(world.fs.quota(User, 1000), Ok(Amount { bytes: 5000, objects: 2 }));
 }
 
 #[test]
