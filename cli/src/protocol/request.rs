@@ -375,7 +375,7 @@ impl Request {
 pub enum ProjectReach {
     /// No other.
     Itself,
-    /// What is in the directory, instead of it.
+    /// What is in the directory.
     Children,
     /// Everything below too.
     Below,

@@ -16,7 +16,7 @@ use crate::protocol::{Location, ProjectChange, ProjectReach, ProjectRecord, Requ
 #[command(after_help = "Without -p, -s, -C or -c it lists: the project's number, P if it is handed down, and the path.
 
 Examples:
-  fs project /tank/home/papers               what is in the directory
+  fs project /tank/home/papers               the directory, and what is in it
   fs project -s -p 7 -r /tank/home/papers    all of it is of project 7, and what comes will be
   fs project -c -r /tank/home/papers         what is not
   fs project -C -r /tank/home/papers         none of it is of any project any more")]

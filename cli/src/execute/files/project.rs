@@ -9,7 +9,7 @@ use crate::{
     protocol::{PathBytes, ProjectChange, ProjectReach, ProjectRecord},
 };
 
-/// The project of a file, and of what is below it or in it if that is asked for.
+/// The project of a file, and then of what is in it or below it if that is asked for.
 pub(super) fn get(
     fs: &FileSystem,
     path: &[u8],
@@ -29,6 +29,7 @@ pub(super) fn get(
     };
     let named = resolve(fs, path, false).map_err(failed)?;
     if reach == ProjectReach::Children && named.file_type == FileType::Directory {
+        record(b"", &named).map_err(failed)?;
         let children = directory(fs, named.ino, b"").map_err(failed)?;
         children.iter().try_for_each(|(below, attr)| record(below, attr)).map_err(failed)?;
     } else {
