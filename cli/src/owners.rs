@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use dataset::fs::OwnerKind;
 
-/// The number that a name or a number means.
+/// The number that a name or a number means. A name may consist of digits, so names come first.
 pub(crate) fn number(kind: OwnerKind, text: &str) -> Option<u32> {
-    let named = || entries(kind).into_iter().find(|(name, _)| name == text).map(|(_, number)| number);
-    text.parse().ok().or_else(named)
+    let named = entries(kind).into_iter().find(|(name, _)| name == text).map(|(_, number)| number);
+    let is_number = || text.bytes().all(|byte| byte.is_ascii_digit());
+    named.or_else(|| text.parse().ok().filter(|_| is_number()))
 }
 
 /// The names of all that have one. Of two names with one number, the first counts.
@@ -46,5 +47,6 @@ mod tests {
         }
         assert_eq!((number(OwnerKind::Project, "7"), number(OwnerKind::Project, "seven")), (Some(7), None));
         assert_eq!(number(OwnerKind::User, "root"), Some(0));
+        assert_eq!((number(OwnerKind::User, "+5"), number(OwnerKind::User, "")), (None, None));
     }
 }

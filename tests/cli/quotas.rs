@@ -11,7 +11,7 @@ fn lab() -> Lab {
 #[test]
 fn quotas_are_set_and_shown() {
     let lab = lab();
-    assert_eq!(lab.fs(&["projectspace", "-H", "tank"]), "0\t0B\tnone\t1\tnone\n");
+    assert_eq!(lab.fs(&["projectspace", "-H", "tank"]), "Project\t0\t0B\tnone\t1\tnone\n");
     lab.fs(&["set", "userquota@12345=10M", "userobjquota@12345=5", "projectquota@7=1G", "atime=off", "tank"]);
     let all = "userquota@12345,userobjquota@12345,userused@12345,userobjused@12345,groupquota@12345,atime";
     let shown = lab.fs(&["get", "-H", "-o", "property,value,source", all, "tank"]);
@@ -25,7 +25,8 @@ fn quotas_are_set_and_shown() {
     ];
     assert_eq!(shown.lines().collect::<Vec<_>>(), expected);
     assert_eq!(lab.fs(&["list", "-H", "-o", "name,userquota@12345", "tank"]), "tank\t10M\n");
-    assert_eq!(lab.fs(&["projectspace", "-H", "tank"]), "0\t0B\tnone\t1\tnone\n7\t0B\t1G\t0\tnone\n");
+    let projects = "Project\t0\t0B\tnone\t1\tnone\nProject\t7\t0B\t1G\t0\tnone\n";
+    assert_eq!(lab.fs(&["projectspace", "-H", "tank"]), projects);
     lab.fs(&["snapshot", "tank@a"]);
     lab.fs(&["set", "userquota@12345=none", "tank"]);
     let quota = |of: &str| lab.fs(&["get", "-Hp", "-o", "value", "userquota@12345", of]);
@@ -44,4 +45,20 @@ fn what_cannot_be_is_refused() {
     refused(&["set", "userused@12345=1", "tank"], 1, "readonly");
     refused(&["userspace", "-s", "size", "tank"], 2, "invalid field");
     refused(&["userspace", "tank/none"], 1, "does not exist");
+    refused(&["projectspace", "-n", "tank"], 2, "-n, -i and -t");
+    refused(&["projectspace", "-t", "all", "tank"], 2, "-n, -i and -t");
+    refused(&["set", "userquota@+5=1G", "tank"], 1, "there is no user '+5'");
+}
+
+#[test]
+fn quotas_are_set_with_everything_else_or_not_at_all() {
+    let lab = lab();
+    let quota = || lab.fs(&["get", "-Hp", "-o", "value", "userquota@5", "tank"]);
+    lab.run("fs", &["set", "userquota@5=1G", "quota=1K", "tank"]).fails(1);
+    assert_eq!(quota(), "0\n");
+    lab.fs(&["set", "readonly=on", "tank"]);
+    lab.run("fs", &["set", "userquota@5=1G", "atime=off", "tank"]).fails(1);
+    assert_eq!(lab.fs(&["get", "-H", "-o", "value", "atime", "tank"]), "on\n");
+    lab.fs(&["set", "readonly=off", "userquota@5=1G", "tank"]);
+    assert_eq!(quota(), "1073741824\n");
 }

@@ -109,9 +109,10 @@ fn projects_are_charged_together() {
         fs::write(place.join("other"), b"text").unwrap();
         lab.fs(&["project", "-r", "-s", "-p", "7", &papers.display().to_string()]);
         fs::write(papers.join("two"), noise(20_000, 2)).unwrap();
-        assert_eq!(lab.fs(&["project", "tank:/papers"]), "    7 P tank:/papers/old\n    7 - tank:/papers/two\n");
+        let listed = "    7 P tank:/papers\n    7 P tank:/papers/old\n    7 - tank:/papers/two\n";
+        assert_eq!(lab.fs(&["project", "tank:/papers"]), listed);
         assert_eq!(lab.fs(&["project", "-d", "tank:/papers"]), "    7 P tank:/papers\n");
-        assert_eq!(lab.fs(&["projectspace", "-Hp", "tank"]), "0\t4\t0\t2\t0\n7\t30000\t0\t4\t0\n");
+        assert_eq!(lab.fs(&["projectspace", "-Hp", "tank"]), "Project\t0\t4\t0\t2\t0\nProject\t7\t30000\t0\t4\t0\n");
         lab.fs(&["set", "projectquota@7=40000", "tank"]);
         let refused = fs::write(papers.join("three"), noise(20_000, 3)).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);

@@ -38,7 +38,7 @@ pub struct Arguments {
     numeric: bool,
     /// For scripts written for ZFS: numbers of other systems are not kept, so none are translated
     #[arg(short = 'i', hide = true)]
-    _translate: bool,
+    translate: bool,
     /// The columns: type, name, used, quota, objused, objquota
     #[arg(short = 'o', value_name = "FIELDS", value_delimiter = ',')]
     fields: Vec<Field>,
@@ -157,7 +157,7 @@ impl Row {
     fn compare(&self, other: &Row, field: Field) -> Ordering {
         match field {
             Field::Type => self.kind.cmp(&other.kind),
-            Field::Name => self.name.cmp(&other.name),
+            Field::Name => compare_names(&self.name, &other.name),
             _ => field.number(&self.record).cmp(&field.number(&other.record)),
         }
     }
@@ -165,8 +165,11 @@ impl Row {
 
 /// Shows accounts: of this kind, unless others are asked for.
 pub fn run(kind: OwnerKind, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    if kind == OwnerKind::Project && (arguments.numeric || arguments.translate || !arguments.types.is_empty()) {
+        return Err(Failure::usage("projects have numbers alone: -n, -i and -t are of users and groups"));
+    }
     let name = named(&arguments.name, context)?;
-    let is_wanted = |other: &OwnerKind| match arguments.types.is_empty() || kind == OwnerKind::Project {
+    let is_wanted = |other: &OwnerKind| match arguments.types.is_empty() {
         true => *other == kind,
         false => arguments.types.iter().any(|wanted| wanted.has(*other)),
     };
@@ -179,7 +182,7 @@ pub fn run(kind: OwnerKind, arguments: &Arguments, context: &mut Context<'_>) ->
         rows.extend(found.into_iter().map(|record| Row { kind, name: called(record.id), record }));
     }
     sort(&mut rows, &arguments.sort)?;
-    let fields = fields(kind, &arguments.fields);
+    let fields = fields(&arguments.fields);
     match arguments.format.json {
         true => {
             let encoder = context.encoder(&arguments.format);
@@ -191,12 +194,8 @@ pub fn run(kind: OwnerKind, arguments: &Arguments, context: &mut Context<'_>) ->
     Ok(Exit::Done)
 }
 
-fn fields(kind: OwnerKind, asked: &[Field]) -> Vec<Field> {
-    match (asked, kind) {
-        ([], OwnerKind::Project) => Field::value_variants()[1..].to_vec(),
-        ([], _) => Field::value_variants().to_vec(),
-        (asked, _) => asked.to_vec(),
-    }
+fn fields(asked: &[Field]) -> Vec<Field> {
+    if asked.is_empty() { Field::value_variants() } else { asked }.to_vec()
 }
 
 /// Sorts by what is asked for, and then by type and name.
@@ -208,9 +207,20 @@ fn sort(rows: &mut [Row], keys: &SortKeys) -> Result<(), Failure> {
             true => two.compare(one, *field),
             false => one.compare(two, *field),
         });
-        asked.fold(Ordering::Equal, Ordering::then).then_with(|| (one.kind, &one.name).cmp(&(two.kind, &two.name)))
+        let asked = asked.fold(Ordering::Equal, Ordering::then);
+        asked.then_with(|| one.compare(two, Field::Type)).then_with(|| one.compare(two, Field::Name))
     });
     Ok(())
+}
+
+/// Numbers by what they are, before names.
+fn compare_names(one: &str, two: &str) -> Ordering {
+    match (one.parse::<u32>(), two.parse::<u32>()) {
+        (Ok(one), Ok(two)) => one.cmp(&two),
+        (Ok(_), Err(_)) => Ordering::Less,
+        (Err(_), Ok(_)) => Ordering::Greater,
+        (Err(_), Err(_)) => one.cmp(two),
+    }
 }
 
 fn render(rows: &[Row], fields: &[Field], format: &Format) -> String {
@@ -253,7 +263,7 @@ mod tests {
         let mut print = |keys: &[(&str, bool)], asked: &[Field], scripted: bool| {
             let key = |(name, descending): &(&str, bool)| SortKey { property: (*name).into(), descending: *descending };
             sort(&mut rows, &SortKeys(keys.iter().map(key).collect())).unwrap();
-            render(&rows, &fields(OwnerKind::User, asked), &Format { scripted, exact: scripted, ..Format::default() })
+            render(&rows, &fields(asked), &Format { scripted, exact: scripted, ..Format::default() })
         };
         insta::assert_snapshot!(print(&[], &[], false), @r"
         TYPE         NAME   USED  QUOTA  OBJUSED  OBJQUOTA
@@ -263,6 +273,9 @@ mod tests {
         ");
         let used = print(&[("used", true)], &[Field::Name, Field::Used], true);
         assert_eq!(used, "staff\t5242880\nann\t3145728\nbob\t1048576\n");
+        let mut numbered = ["10", "ann", "9"].map(|name| row(OwnerKind::User, name, 0, 0));
+        sort(&mut numbered, &SortKeys(Vec::new())).unwrap();
+        assert_eq!(numbered.map(|row| row.name), ["9", "10", "ann"]);
         assert!(sort(&mut rows, &SortKeys(vec![SortKey { property: "size".into(), descending: false }])).is_err());
     }
 }
