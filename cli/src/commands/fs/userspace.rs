@@ -21,9 +21,11 @@ use crate::protocol::{AccountRecord, Request, Response};
 /// Arguments of `fs userspace`, `fs groupspace` and `fs projectspace`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What is used is the length of files without their holes, as du shows it, each reference counted.
+    after_help = "What is used is the length of files without their holes, as du shows it, each reference counted;
+extended attributes and names cost nothing. Of a write at a file's end a quota admits as much as fits.
 Quotas are set by: fs set userquota@NAME=SIZE, userobjquota@NAME=COUNT, and so for group and project.
 From the first quota on, also one of none, the file system keeps count; until then all files are counted each time.
+Quotas travel with streams. Setting one on a replica is a change of it, as changing a file is.
 
 Examples:
   fs userspace tank/home

@@ -4,11 +4,13 @@
 //! project, and its quotas. An inode is charged to the three that it names: one object, and its `bytes`, the length of its
 //! content without the holes. That is what `stat` and `du` show of it, whatever compression, copies and parity make of it,
 //! and whoever shares its blocks: so everybody can see what they are charged, and it is known before the call returns.
+//! Extended attributes, names and the targets of symbolic links are charged nothing.
 //!
 //! The batch that changes an inode changes its accounts ([`ledger`]). So they are exact at every instant, snapshots, clones,
 //! rollbacks, streams and the intent log carry them like any other item, and a quota refuses the very call that would
-//! exceed it, or the part of a write that does. Files without a name are charged until they are freed, so those that
-//! nobody uses are freed before a quota refuses.
+//! exceed it. Of a write at the file's end, as much is done as still fits; one within it, which fills holes, is done as a
+//! whole or not at all. Files without a name are charged until they are freed, so those that nobody uses are freed before
+//! a quota refuses, if they are charged to the account in question.
 //!
 //! It costs nothing where there are no quotas: a tree begins to keep accounts when the first one is set, be it `none`. Then
 //! all inodes are counted, in bounded steps and in the order of their numbers ([`count`]), while everything goes on: those
