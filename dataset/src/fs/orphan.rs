@@ -8,9 +8,10 @@
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::{
@@ -44,13 +45,32 @@ pub(super) struct Retained {
     pending: AtomicBool,
     /// Held while orphans are freed, and while an inode is made that is an orphan from the start.
     reaping: Mutex<()>,
+    /// How many orphans were used no more, for those that wait for one.
+    released: Mutex<u64>,
+    release: Condvar,
+}
+
+/// What was freed of an account's orphans.
+pub(super) enum Reaped {
+    /// Some of it.
+    Some,
+    /// Nothing: all are still used.
+    InUse,
+    /// Nothing: there are none.
+    Nothing,
 }
 
 impl Default for Retained {
     fn default() -> Retained {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         // What the last crash has left is not known yet.
-        Retained { shards, pending: AtomicBool::new(true), reaping: Mutex::default() }
+        Retained {
+            shards,
+            pending: AtomicBool::new(true),
+            reaping: Mutex::default(),
+            released: Mutex::default(),
+            release: Condvar::default(),
+        }
     }
 }
 
@@ -88,9 +108,25 @@ impl FileSystem {
             shard.remove(&ino);
             orphan
         };
-        if orphan && !matches!(self.free_orphan(ino), Ok(true)) {
+        if !orphan {
+            return;
+        }
+        if !matches!(self.free_orphan(ino), Ok(true)) {
             self.retained.pending.store(true, Relaxed);
         }
+        *self.retained.released.lock() += 1;
+        self.retained.release.notify_all();
+    }
+
+    /// How many orphans were used no more until now.
+    pub(super) fn released(&self) -> u64 {
+        *self.retained.released.lock()
+    }
+
+    /// Waits for another orphan than those `seen` to be used no more; false if none was in this time.
+    pub(super) fn wait_for_release(&self, seen: u64, time: Duration) -> bool {
+        let mut released = self.retained.released.lock();
+        !self.retained.release.wait_while_for(&mut released, |released| *released == seen, time).timed_out()
     }
 
     /// Whether [`FileSystem::reap_orphans`] has anything to do.
@@ -122,18 +158,26 @@ impl FileSystem {
     /// One step; false if there is nothing to do.
     fn reap_one(&self) -> Result<bool, Errno> {
         let _reaping = self.retained.reaping.lock();
-        let found = self.read_tree(|view| self.reapable(view, 1, |_| Ok(true)))?;
+        let found = self
+            .read_tree(|view| self.reapable(view, 1, |kind, ino| Ok(kind == TRUNCATE || !self.retained.holds(ino))))?;
         let [(kind, ino)] = found[..] else { return Ok(false) };
         self.reap_step(kind, ino)?;
         Ok(true)
     }
 
-    /// Frees some of what an account holds of orphans that nobody uses; false if there is nothing.
-    pub(super) fn reap_charged(&self, account: Key) -> Result<bool, Errno> {
+    /// Frees some of what an account holds of orphans that nobody uses.
+    pub(super) fn reap_charged(&self, account: Key) -> Result<Reaped, Errno> {
         let _reaping = self.retained.reaping.lock();
+        let mut in_use = false;
         let found = self.read_tree(|view| {
-            self.reapable(view, CHARGED_STEPS, |ino| match load_inode(view, ino) {
-                Ok(inode) => Ok(Charge::of(&inode).keys().contains(&account)),
+            in_use = false;
+            self.reapable(view, CHARGED_STEPS, |kind, ino| match load_inode(view, ino) {
+                Ok(inode) if !Charge::of(&inode).keys().contains(&account) => Ok(false),
+                Ok(_) => {
+                    let is_used = kind == ORPHAN && self.retained.holds(ino);
+                    in_use |= is_used;
+                    Ok(!is_used)
+                }
                 Err(Failure::Refused(_)) => Ok(false),
                 Err(failure) => Err(failure),
             })
@@ -146,7 +190,11 @@ impl FileSystem {
                 steps += 1;
             }
         }
-        Ok(steps > 0)
+        Ok(match (steps > 0, in_use) {
+            (true, _) => Reaped::Some,
+            (false, true) => Reaped::InUse,
+            (false, false) => Reaped::Nothing,
+        })
     }
 
     /// What there is to free or to truncate, up to `most` of those that are wanted: the kind of its item, and the inode.
@@ -154,12 +202,12 @@ impl FileSystem {
         &self,
         view: &View<'_>,
         most: usize,
-        is_wanted: impl Fn(Ino) -> Result<bool, Failure>,
+        mut is_wanted: impl FnMut(u8, Ino) -> Result<bool, Failure>,
     ) -> Result<Vec<(u8, Ino)>, Failure> {
         let mut found = Vec::new();
         for entry in view.range(Key::new(DATASET, ORPHAN, 0)..Key::new(DATASET, TRUNCATE + 1, 0)) {
             let Key { kind, offset: ino, .. } = entry?.key();
-            if (kind == TRUNCATE || !self.retained.holds(ino)) && is_wanted(ino)? {
+            if is_wanted(kind, ino)? {
                 found.push((kind, ino));
             }
             if found.len() == most {

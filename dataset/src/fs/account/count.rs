@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{
     Account, Amount, OwnerKind,
-    ledger::{ALL, Charge, Ledger, encode_below, load_below},
+    ledger::{ALL, Charge, Ledger, encode_below},
 };
 use crate::fs::{
     FileSystem, METADATA,
@@ -66,9 +66,6 @@ impl FileSystem {
         self.writable()?;
         // Also where accounts are kept already: what brought them may not have said so.
         self.use_accounts()?;
-        if self.read_tree(load_below)? == Some(ALL) {
-            return Ok(());
-        }
         loop {
             self.admit(METADATA)?;
             if !self.count_step()? {

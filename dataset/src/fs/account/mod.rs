@@ -4,7 +4,7 @@
 //! project, and its quotas. An inode is charged to the three that it names: one object, and its `bytes`, the length of its
 //! content without the holes. That is what `stat` and `du` show of it, whatever compression, copies and parity make of it,
 //! and whoever shares its blocks: so everybody can see what they are charged, and it is known before the call returns.
-//! Extended attributes, names and the targets of symbolic links are charged nothing.
+//! Extended attributes and names are charged nothing.
 //!
 //! The batch that changes an inode changes its accounts ([`ledger`]). So they are exact at every instant, snapshots, clones,
 //! rollbacks, streams and the intent log carry them like any other item, and a quota refuses the very call that would
@@ -23,6 +23,8 @@
 
 mod count;
 pub(crate) mod ledger;
+
+use std::time::Duration;
 
 use pool::{
     format::{
@@ -43,11 +45,14 @@ use super::{
     failure::{self, Failure, damaged},
     inode::Inode,
     key::{self, Ino},
+    orphan::Reaped,
 };
 
 const VERSION: u8 = 1;
 /// So often an operation is tried while there is something to free.
 const TRIES: usize = 32;
+/// So long a quota waits for an unlinked file to be let go of: the kernel says that a moment after it was unlinked.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Whom an account is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -151,9 +156,15 @@ fn load(view: &View<'_>, key: Key) -> Result<Account, Failure> {
     entry.map_or(Ok(Account::default()), |entry| Account::decode(entry.body()).map_err(damaged(key)))
 }
 
-/// Whether a tree keeps accounts, or begins to.
-pub(crate) fn are_kept(head: &Head) -> Result<bool, Errno> {
-    Ok(head.read(load_below)?.is_some())
+/// Whether there is anything in a tree that speaks of accounts.
+pub(crate) fn are_there(head: &Head) -> Result<bool, Errno> {
+    Ok(head.read(|view| {
+        let mut is_there = load_below(view)?.is_some();
+        for kind in OwnerKind::ALL {
+            is_there |= view.first(key::from(key::DATASET, kind.item(), 0))?.is_some();
+        }
+        Ok::<_, Failure>(is_there)
+    })?)
 }
 
 /// A quota to set; what is `None` stays.
@@ -246,13 +257,32 @@ impl FileSystem {
 
     /// Runs an operation that a quota may refuse. What has lost its name a moment ago is still charged to its owner: what
     /// the account in question holds of it is freed first, some at a time, and the operation is tried again.
-    pub(super) fn under_quota<T>(&self, mut operation: impl FnMut() -> Result<T, Failure>) -> Result<T, Errno> {
+    pub(super) fn under_quota<T>(&self, operation: impl FnMut() -> Result<T, Failure>) -> Result<T, Errno> {
+        self.under_quota_within(PATIENCE, operation)
+    }
+
+    /// As [`FileSystem::under_quota`], waiting so long at most for each of what is still used.
+    pub(super) fn under_quota_within<T>(
+        &self,
+        patience: Duration,
+        mut operation: impl FnMut() -> Result<T, Failure>,
+    ) -> Result<T, Errno> {
         for _ in 0..TRIES {
-            match operation() {
-                Err(Failure::Exceeded(account)) if self.reap_charged(account) == Ok(true) => {}
+            let seen = self.released();
+            let exceeded = match operation() {
+                Err(Failure::Exceeded(account)) => account,
                 done => return Ok(done?),
+            };
+            let frees = match self.reap_charged(exceeded) {
+                Ok(Reaped::Some) => true,
+                Ok(Reaped::InUse) => self.wait_for_release(seen, patience),
+                Ok(Reaped::Nothing) | Err(_) => false,
+            };
+            if !frees {
+                break;
             }
         }
+        // Somebody else may have freed the last of it in between.
         Ok(operation()?)
     }
 

@@ -56,6 +56,9 @@ impl FileSystem {
     fn check_room(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Errno> {
         let size = self.getattr(ino)?.size;
         let wanted = end.saturating_sub(size.max(offset));
+        if wanted > self.quota_end(ino)?.saturating_sub(size) {
+            return Err(Errno::DQUOT);
+        }
         match &*self.room.read() {
             Some(room) => room.look_for(wanted),
             None => self.head.engine().wait_for_room(wanted).map_err(|error| errno(&error)),

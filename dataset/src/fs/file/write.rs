@@ -9,7 +9,8 @@
 //!   trimming, if it is a hole, or a whole record of zeros.
 //!
 //! What is put together anew has no holes, so it is charged more than was written. Where a quota does not admit that, the
-//! holes stay: the one block has several extents. So a quota refuses what was asked for or nothing.
+//! holes stay: the one block has several extents. So a quota refuses what was asked for or nothing, but for records in
+//! hundreds of pieces, which it would take too long to keep.
 //!
 //! All looking, and all reading of blocks, comes before the first edit; after that the attempt cannot fail but for a node
 //! that is missing, and then it runs again with the same bytes in the same places.
@@ -43,6 +44,8 @@ const STEP_BYTES: u64 = 4 << 20;
 const STEP_RECORDS: u64 = 64;
 /// A part of at least this size that begins a record is copied before the tree is locked.
 const COPY_AHEAD: u64 = 32 << 10;
+/// A record in more pieces gets no further one for the sake of a quota: each change of it looks at all of them.
+const PIECES_KEPT: usize = 256;
 
 /// What is to be written into one record.
 #[derive(Clone, Copy)]
@@ -115,13 +118,15 @@ impl Plan<'_> {
         }
     }
 
-    /// Has holes stay that nobody asked to fill.
+    /// Has holes stay that nobody asked to fill, unless the record is in very many pieces already.
     fn keep_holes(&mut self) {
         let (way, asked) = match self.part.input {
             Input::Data(data) => (Way::AnewWithHoles, data.len() as u64),
             Input::Hole(_) => (Way::Hole, 0),
         };
-        if matches!(self.way, Way::Anew) && record::bytes(&self.rest()) + asked < self.bytes_after() {
+        let rest = self.rest();
+        let fills = matches!(self.way, Way::Inline | Way::Anew) && record::bytes(&rest) + asked < self.bytes_after();
+        if fills && rest.len() < PIECES_KEPT {
             self.way = way;
         }
     }
@@ -205,6 +210,7 @@ impl FileSystem {
                 .collect::<Result<Vec<_>, Failure>>()?;
             need(&plans, fetched)?;
             admit(change, ino, &mut plans)?;
+            xattr::drop_capability(change, ino)?;
             let mut outcome = Outcome::default();
             for plan in &plans {
                 self.execute(change, ino, (shift, options), plan, fetched, &mut copies, &mut outcome)?;
@@ -216,7 +222,6 @@ impl FileSystem {
             if kill_priv {
                 kill_set_id(inode);
             }
-            xattr::drop_capability(change, ino)?;
             Ok(outcome)
         })?;
         self.submit(outcome);

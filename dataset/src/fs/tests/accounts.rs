@@ -237,10 +237,12 @@ fn accounts_that_came_along_have_the_feature_named() {
         Ok::<_, Plain>(())
     };
     world.head.update(put).unwrap();
-    world.fs.tree_replaced().unwrap();
+    // Nobody has said that the tree is another one.
     assert!(!world.engine.is_active(PROJECT_QUOTA));
-    limit(&world, User, 1000, 5, 0);
+    limit(&world, User, 1000, 500, 0);
     assert!(world.engine.is_active(PROJECT_QUOTA));
+    file(&world, &ANN, b"more", 3);
+    assert_eq!(used(&world, User, 1000), (13, 2));
     world.check();
 }
 

@@ -1,7 +1,11 @@
 //! What a quota admits: no more than was asked for is ever charged, whatever becomes of a file's records, and what still
 //! fits is done.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use super::{
     accounts::{ANN, BOB, file, limit, owner, used},
@@ -11,6 +15,7 @@ use crate::fs::{
     Amount, Attribute, Errno, FallocateFlags, Ino,
     OwnerKind::{Project as OfProject, User},
     Project, ROOT, Room, SetAttr,
+    failure::Failure,
 };
 
 /// The record size of the world.
@@ -104,6 +109,37 @@ fn what_leaves_the_tree_is_not_charged_for_the_hole_behind_it() {
 }
 
 #[test]
+fn a_small_file_is_not_charged_for_its_hole() {
+    let world = World::new(20);
+    let ino = file(&world, &ANN, b"small", 0);
+    limit(&world, User, 1000, 1, 0);
+    let mut content = vec![0; 1001];
+    write(&world, ino, &mut content, 1000, &[8]);
+    assert_eq!(used(&world, User, 1000).0, 1);
+    expect(&world, ino, &content);
+}
+
+#[test]
+fn a_quota_keeps_no_record_in_too_many_pieces() {
+    let world = World::new(21);
+    let ino = file(&world, &ANN, b"file", 0);
+    limit(&world, User, 1000, 1000, 0);
+    let mut content = vec![0; RECORD as usize];
+    write(&world, ino, &mut content, RECORD - 1, &[8]);
+    let refused = (0..RECORD / 4).find(|index| {
+        let written = world.fs.write(ino, index * 4, &[9], false);
+        written.map(|_| content[*index as usize * 4] = 9) == Err(Errno::DQUOT)
+    });
+    assert_eq!(refused, Some(255), "each further change would look at all pieces");
+    expect(&world, ino, &content);
+    // With room for the whole record it is one piece.
+    limit(&world, User, 1000, RECORD, 0);
+    write(&world, ino, &mut content, 2000, &[7]);
+    assert_eq!(used(&world, User, 1000).0, RECORD);
+    expect(&world, ino, &content);
+}
+
+#[test]
 fn whole_records_of_zeros_are_holes_to_a_quota_too() {
     let world = World::new(13);
     let ino = file(&world, &ANN, b"file", RECORD as usize * 2);
@@ -145,6 +181,35 @@ fn a_quota_frees_only_what_is_charged_to_it() {
     assert_eq!(world.fs.write(ino, 1000, &[7; 10], false), Err(Errno::DQUOT));
     assert_eq!(world.fs.create(&ANN, ROOT, b"second", 0o644, true).map(drop), Err(Errno::DQUOT));
     assert_eq!(used(&world, User, 1001), behind, "somebody else's is left to the background");
+    world.check();
+}
+
+#[test]
+fn a_quota_waits_for_what_is_about_to_be_let_go_of() {
+    let world = World::new(22);
+    let fs = &world.fs;
+    let ino = file(&world, &ANN, b"old", 1000);
+    limit(&world, User, 1000, 0, 1);
+    fs.retain(ino);
+    fs.unlink(ROOT, b"old").unwrap();
+    let (refused, was_refused) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            was_refused.recv().unwrap();
+            fs.release(ino, 1);
+        });
+        let made = fs.under_quota_within(Duration::from_secs(600), || {
+            let made = fs.try_update(|change| change.account(User.key(1000)).map(|account| account.used.objects));
+            match made? {
+                0 => Ok(()),
+                _ => {
+                    let _ = refused.send(());
+                    Err(Failure::Exceeded(User.key(1000)))
+                }
+            }
+        });
+        assert_eq!(made, Ok(()));
+    });
     world.check();
 }
 
@@ -231,5 +296,20 @@ fn a_copy_is_made_as_far_as_it_fits() {
     world.fs.setattr(&BOB, two, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
     limit(&world, User, 1001, 40_960, 0);
     assert_eq!(world.fs.copy_range(one, 0, two, 0, 40_960), Ok(40_960));
+    world.check();
+}
+
+#[test]
+fn no_more_is_allocated_than_a_quota_admits() {
+    let world = World::new(23);
+    let ino = file(&world, &ANN, b"file", 1000);
+    limit(&world, User, 1000, 2000, 0);
+    let allocate = |offset, len| world.fs.fallocate(ino, FallocateFlags::default(), offset, len);
+    assert_eq!(allocate(0, 2001), Err(Errno::DQUOT));
+    assert_eq!(allocate(5000, 1001), Err(Errno::DQUOT));
+    assert_eq!(world.fs.getattr(ino).unwrap().size, 1000);
+    assert_eq!(allocate(500, 1500), Ok(()));
+    assert_eq!(allocate(5000, 1000), Ok(()));
+    assert_eq!(used(&world, User, 1000).0, 1000);
     world.check();
 }
