@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use pool::error::Error as PoolError;
+
 use super::{
     datasets::Datasets,
     destroy::{Destroyed, destroy_now},
@@ -48,7 +50,11 @@ impl Datasets {
         touched.push(name.to_string());
         let open = self.open_among(&touched)?;
         let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
-        self.run(run)
+        let done = self.run(run)?;
+        if let Some(dataset) = open.iter().find(|dataset| dataset.id() == done.dataset) {
+            dataset.fs().tree_replaced().map_err(|errno| PoolError::damaged(name.as_str(), errno))?;
+        }
+        Ok(done)
     }
 }
 

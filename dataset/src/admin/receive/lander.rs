@@ -58,7 +58,7 @@ impl Current {
             return Ok(());
         };
         let name = self.snapshot.to_string();
-        match fs::account::are_kept(head) {
+        match fs::account::are_there(head) {
             Ok(false) => Ok(()),
             Ok(true) => {
                 let problem = "it has accounts, and does not say so".to_owned();

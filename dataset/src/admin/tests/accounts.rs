@@ -18,7 +18,7 @@ use crate::{
     catalogue::{POOL, Transaction, keys, kind},
     fs::{
         FileSystem, OwnerKind, SetQuota,
-        key::{ACCOUNTING, DATASET},
+        key::{ACCOUNTING, DATASET, PROJECT},
     },
 };
 
@@ -113,19 +113,43 @@ fn streams_carry_accounts_where_they_can_be_kept() {
 
 #[test]
 fn accounts_of_which_a_stream_does_not_speak_are_refused() {
-    let world = World::new(6);
+    for (index, (kind, body)) in [(ACCOUNTING, &[1, 0][..]), (PROJECT, &[1, 5, 1, 0, 0])].into_iter().enumerate() {
+        let world = World::new(6 + index as u64);
+        world.create("tank/a").unwrap();
+        let put = |_: &View<'_>, batch: &mut Batch| {
+            batch.put(Key::new(DATASET, kind, 0), body, None);
+            Ok::<_, Plain>(())
+        };
+        world.fs("tank/a").head().update(put).unwrap();
+        world.snapshot("tank/a@one").unwrap();
+        let stream = world.send("tank/a@one", None, |_| {}).unwrap();
+        assert_eq!(state(&world), "enabled");
+        let refused = refusal(world.receive("tank/b", &stream, false));
+        assert!(matches!(&refused, Error::NotReceived { problem, .. } if problem.contains("accounts")), "{refused}");
+        assert_eq!(state(&world), "enabled");
+    }
+}
+
+#[test]
+fn a_rollback_to_accounts_goes_on_with_them() {
+    let world = World::new(8);
     world.create("tank/a").unwrap();
-    let put = |_: &View<'_>, batch: &mut Batch| {
-        batch.put(Key::new(DATASET, ACCOUNTING, 0), [1, 0], None);
+    world.write("tank/a", "file", &[1; 5000]);
+    limit(&world, "tank/a", 20_000).unwrap();
+    world.snapshot("tank/a@one").unwrap();
+    // As a stream may take them away.
+    let delete = |view: &View<'_>, batch: &mut Batch| {
+        for entry in view.range(Key::new(DATASET, ACCOUNTING, 0)..Key::new(DATASET, PROJECT + 1, 0)) {
+            batch.delete(entry.map_err(Plain::from)?.key());
+        }
         Ok::<_, Plain>(())
     };
-    world.fs("tank/a").head().update(put).unwrap();
-    world.snapshot("tank/a@one").unwrap();
-    let stream = world.send("tank/a@one", None, |_| {}).unwrap();
-    assert_eq!(state(&world), "enabled");
-    let refused = refusal(world.receive("tank/b", &stream, false));
-    assert!(matches!(&refused, Error::NotReceived { problem, .. } if problem.contains("accounts")), "{refused}");
-    assert_eq!(state(&world), "enabled");
+    let fs = world.fs("tank/a");
+    fs.head().update(delete).unwrap();
+    fs.tree_replaced().unwrap();
+    world.rollback("tank/a@one", false, false).unwrap();
+    world.write("tank/a", "more", &[2; 1000]);
+    assert_eq!(root(&world, "tank/a"), (6000, 3, 20_000));
     world.judge();
 }
 
