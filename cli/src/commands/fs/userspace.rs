@@ -30,6 +30,7 @@ Quotas travel with streams. Setting one on a replica is a change of it, as chang
 Examples:
   fs userspace tank/home
   fs groupspace -o name,used,quota -S used tank/home
+  fs projectspace tank/home
   fs userspace -Hp tank/home@monday          for scripts, in a snapshot"
 )]
 pub struct Arguments {
@@ -158,7 +159,7 @@ impl Row {
 
     fn compare(&self, other: &Row, field: Field) -> Ordering {
         match field {
-            Field::Type => self.kind.cmp(&other.kind),
+            Field::Type => self.kind().cmp(other.kind()),
             Field::Name => compare_names(&self.name, &other.name),
             _ => field.number(&self.record).cmp(&field.number(&other.record)),
         }
@@ -258,9 +259,9 @@ mod tests {
     #[test]
     fn every_account_has_its_line() {
         let mut rows = vec![
-            row(OwnerKind::Group, "staff", 5 << 20, 0),
             row(OwnerKind::User, "bob", 1 << 20, 10 << 20),
             row(OwnerKind::User, "ann", 3 << 20, 0),
+            row(OwnerKind::Group, "staff", 5 << 20, 0),
         ];
         let mut print = |keys: &[(&str, bool)], asked: &[Field], scripted: bool| {
             let key = |(name, descending): &(&str, bool)| SortKey { property: (*name).into(), descending: *descending };
@@ -269,9 +270,9 @@ mod tests {
         };
         insta::assert_snapshot!(print(&[], &[], false), @r"
         TYPE         NAME   USED  QUOTA  OBJUSED  OBJQUOTA
+        POSIX Group  staff    5M   none        3      none
         POSIX User   ann      3M   none        3      none
         POSIX User   bob      1M    10M        3      none
-        POSIX Group  staff    5M   none        3      none
         ");
         let used = print(&[("used", true)], &[Field::Name, Field::Used], true);
         assert_eq!(used, "staff\t5242880\nann\t3145728\nbob\t1048576\n");
