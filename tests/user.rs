@@ -225,3 +225,31 @@ fn a_user_who_may_not_use_fuse_works_without_mounts() {
     assert!(refused.contains("/dev/fuse"), "{refused}");
     user.sh("pool export tank; pool check -d . tank; pool import -d . tank; fs cat tank/copy:/tree/file; pool destroy -f tank");
 }
+
+/// A container without privileges: its root is an ordinary user outside, and nobody else has a number there.
+#[test]
+fn a_container_without_privileges_mounts_where_it_has_the_device() {
+    let inside = "export CENOTE_STATE=$HOME/state CENOTE_RUN=$HOME/run; mkdir $CENOTE_STATE $CENOTE_RUN; id -u;";
+    let enter = |script: &str| format!("unshare --user --map-root-user --mount sh -ec '{inside}{script}'");
+    let Some(user) = User::new(0o666, "") else { return };
+    if !user.run("unshare --user --map-root-user --mount mount -t tmpfs none /mnt").status.success() {
+        let _ = writeln!(std::io::stderr(), "skipped: this system lets no ordinary user have a container");
+        return;
+    }
+    let said = user.sh(&enter(
+        "pool create -m $HOME/tank tank 256M:$HOME/tank.img; fs create tank/work; echo text > tank/work/file;
+         chmod 4755 tank/work/file; stat -c \"%u %g %a\" tank/work/file; chown 5 tank/work/file || echo nobody;
+         fs snapshot tank/work@one; rm tank/work/file; cat tank/work/.zfs/snapshot/one/file;
+         fs rollback tank/work@one; cat tank/work/file; pool export tank; test ! -e tank/work; pool check -d $HOME tank",
+    ));
+    assert!(said.starts_with("0\n0 0 4755\nnobody\ntext\ntext\n"), "{said}");
+    // Outside, the same image is an ordinary user's.
+    assert_eq!(user.sh("pool import -N -d . tank; fs cat tank/work:/file; pool export tank"), "text\n");
+
+    let Some(user) = User::new(0o600, "") else { return };
+    let said = user.sh(&enter(
+        "pool create -m $HOME/tank tank 256M:$HOME/tank.img; fs create tank/work; echo text > file;
+         fs cp file tank/work:/file; fs cat tank/work:/file; pool export tank",
+    ));
+    assert_eq!(said, "0\ntext\n");
+}
