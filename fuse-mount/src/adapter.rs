@@ -1,84 +1,68 @@
-//! The FUSE protocol: one method a request, each of them taking the arguments apart, asking the [`Server`] or the file
-//! system, and putting the answer into the reply.
+//! The transport that is always there: `fuser`, reading requests from `/dev/fuse` and writing replies to it.
 //!
-//! What is *not* answered matters as much. `open` (mostly), `opendir` and `flush` get `ENOSYS`, which the kernel takes as
-//! "not needed, never ask again"; the same goes for `poll` and `bmap`. Locks are not offered, so that the kernel keeps them
-//! itself. Files opened before the kernel learned this are released with a plain yes.
+//! One method a request, each of them handing the arguments to the [`Dispatcher`] and what that returns to `fuser`'s
+//! reply. It also comes to terms with the kernel when the mount is made, for whatever transport serves it afterwards.
+//!
+//! `fuser`'s threads are few, so an `fsync` is answered by the [`Syncer`] when it is done.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use dataset::fs::{Caller, Errno, FileSystem, SetAttr};
+use dataset::fs::{Attr, Errno, SetAttr};
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, Generation, INodeNo, InitFlags, IoctlFlags,
-    KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::OFlags;
 
-use crate::attr::{errno, kind, node_type, request_time, set_time};
+use crate::attr::{errno, file_attr, kind, request_time, set_time};
 use crate::counters::Opcode;
-use crate::node::Node;
+use crate::dispatcher::{Dispatcher, Fitted, Requester};
 use crate::options::MountOptions;
-use crate::server::{Entry, FOREVER, Server};
+use crate::server::{Entry, FOREVER};
 use crate::syncer::Syncer;
 
 /// The largest read or write the kernel may send: its own limit, 256 pages.
-const MAX_REQUEST: u32 = 1 << 20;
+pub(crate) const MAX_REQUEST: u32 = 1 << 20;
 /// Read-ahead and asynchronous requests in flight; twelve is the kernel's default.
 const MAX_BACKGROUND: u16 = 64;
-
-const PERMISSIONS: u32 = 0o7777;
-const O_EXCL: i32 = OFlags::EXCL.bits() as i32;
 
 thread_local! {
     /// What a read fills. Kept, because touching fresh memory costs more than reading into it.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Serves one mount.
+/// Serves one mount through `fuser`.
 pub(crate) struct Adapter {
-    pub(crate) server: Arc<Server>,
-    pub(crate) syncer: Syncer<ReplyEmpty>,
+    dispatcher: Arc<Dispatcher>,
+    syncer: Syncer<ReplyEmpty>,
     writeback: bool,
-    pub(crate) acl: bool,
-    /// Whether opens are answered, each file being cached or not.
-    pub(crate) opens: bool,
-    /// There as soon as the kernel and the mount have come to terms.
-    pub(crate) notifier: Arc<OnceLock<Notifier>>,
 }
 
 impl Adapter {
     /// An adapter that comes to terms with the kernel as the options say.
-    pub(crate) fn new(server: Arc<Server>, options: &MountOptions) -> Result<Adapter, Errno> {
-        let syncer = Syncer::of(Arc::clone(&server));
-        let opens = server.live.has_direct_files()?;
-        let MountOptions { writeback, acl, .. } = *options;
-        Ok(Adapter { server, syncer, writeback, acl, opens, notifier: Arc::default() })
+    pub(crate) fn new(dispatcher: Arc<Dispatcher>, options: &MountOptions) -> Adapter {
+        let syncer = Syncer::of(Arc::clone(&dispatcher.server));
+        Adapter { dispatcher, syncer, writeback: options.writeback }
     }
 
-    fn count(&self, opcode: Opcode) {
-        self.server.counters.count(opcode);
-    }
-
-    pub(crate) fn live(&self) -> &FileSystem {
-        &self.server.live
+    fn sync(&self, opcode: Opcode, node: INodeNo, reply: ReplyEmpty) {
+        match self.dispatcher.must_sync(opcode, node) {
+            Ok(true) => self.syncer.submit(reply),
+            Ok(false) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
     }
 }
 
-fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), umask: 0 }
-}
-
-/// Who makes something new. Without access control lists the kernel has applied the umask already.
-fn maker(request: &Request, umask: u32) -> Caller {
-    Caller { umask, ..caller(request) }
+fn requester(request: &Request) -> Requester {
+    Requester { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
 
 fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
@@ -90,19 +74,48 @@ fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
 
 fn reply_entry(reply: ReplyEntry, result: Result<Entry, Errno>) {
     match result {
-        Ok(entry) => {
-            reply.entry_with_ttls(&entry.attr_lifetime, &entry.name_lifetime, &entry.attr, Generation(entry.generation))
-        }
+        Ok(entry) => reply.entry_with_ttls(
+            &entry.attr_lifetime,
+            &entry.name_lifetime,
+            &file_attr(entry.node, &entry.attr),
+            Generation(entry.generation),
+        ),
         Err(error) => reply.error(errno(error)),
     }
 }
 
-/// Answers with the value, or with its size if the program only asked for that.
-fn reply_xattr(reply: ReplyXattr, size: u32, result: Result<Vec<u8>, Errno>) {
+fn reply_attr(reply: ReplyAttr, node: INodeNo, result: Result<(Attr, Duration), Errno>) {
     match result {
-        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
-        Ok(value) => reply.data(&value),
+        Ok((attr, lifetime)) => reply.attr(&lifetime, &file_attr(node, &attr)),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_open(reply: ReplyOpen, result: Result<FopenFlags, Errno>) {
+    match result {
+        Ok(flags) => reply.opened(FileHandle(0), flags),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_data(reply: ReplyData, result: Result<&[u8], Errno>) {
+    match result {
+        Ok(data) => reply.data(data),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_written(reply: ReplyWrite, result: Result<u32, Errno>) {
+    match result {
+        Ok(written) => reply.written(written),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_xattr(reply: ReplyXattr, result: Result<Fitted, Errno>) {
+    match result {
+        Ok(Fitted::Size(size)) => reply.size(size),
+        Ok(Fitted::Value(value)) => reply.data(&value),
         Err(error) => reply.error(errno(error)),
     }
 }
@@ -144,7 +157,7 @@ impl Filesystem for Adapter {
         if self.writeback {
             wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
         }
-        if self.acl {
+        if self.dispatcher.acl {
             wanted |= InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         }
         let offered = config.capabilities();
@@ -156,30 +169,23 @@ impl Filesystem for Adapter {
     }
 
     fn destroy(&mut self) {
-        self.server.forget_all();
+        self.dispatcher.server.forget_all();
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.count(Opcode::Lookup);
-        let found = self.server.lookup(parent, name.as_bytes());
-        let may_remember = !matches!(Node::decode(parent), Some(Node::Control(_)));
-        match found {
-            Err(Errno::NOENT) if may_remember => reply.entry(&FOREVER, &no_such_name(), Generation(0)),
-            found => reply_entry(reply, found),
+        match self.dispatcher.lookup(parent, name.as_bytes()) {
+            Ok(None) => reply.entry(&FOREVER, &no_such_name(), Generation(0)),
+            Ok(Some(entry)) => reply_entry(reply, Ok(entry)),
+            Err(error) => reply.error(errno(error)),
         }
     }
 
     fn forget(&self, _request: &Request, node: INodeNo, count: u64) {
-        self.count(Opcode::Forget);
-        self.server.forget(node, count);
+        self.dispatcher.forget(node, count);
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.count(Opcode::GetAttr);
-        match self.server.getattr(node) {
-            Ok((attr, lifetime)) => reply.attr(&lifetime, &attr),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply_attr(reply, node, self.dispatcher.getattr(node));
     }
 
     /// A truncation by somebody who is not root takes set-id bits away. The kernel's own flag for this does not get
@@ -202,9 +208,8 @@ impl Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.count(Opcode::SetAttr);
         let change = SetAttr {
-            mode: mode.map(|mode| mode & PERMISSIONS),
+            mode,
             uid,
             gid,
             size,
@@ -213,23 +218,11 @@ impl Filesystem for Adapter {
             ctime: ctime.map(request_time),
             kill_suid: request.uid() != 0,
         };
-        match self.change(&caller(request), node, &change) {
-            Ok(attr) => reply.attr(&FOREVER, &attr),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply_attr(reply, node, self.dispatcher.setattr(&requester(request), node, &change));
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
-        self.count(Opcode::ReadLink);
-        let target = match self.server.resolve(node) {
-            Ok(Some((view, ino))) => view.readlink(ino),
-            Ok(None) => Err(Errno::INVAL),
-            Err(error) => Err(error),
-        };
-        match target {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply_data(reply, self.dispatcher.readlink(node).as_deref().map_err(|error| *error));
     }
 
     fn mknod(
@@ -242,40 +235,25 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        self.count(Opcode::MkNod);
-        let made = node_type(mode).and_then(|file_type| {
-            self.enter(parent, name, |fs, dir, name| {
-                fs.mknod(&maker(request, umask), dir, name, file_type, mode & PERMISSIONS, rdev)
-            })
-        });
-        reply_entry(reply, made);
+        let how = (mode, umask, rdev);
+        reply_entry(reply, self.dispatcher.mknod(&requester(request), parent, name.as_bytes(), how));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        self.count(Opcode::MkDir);
-        let make = |fs: &FileSystem, dir, name: &[u8]| fs.mkdir(&maker(request, umask), dir, name, mode & PERMISSIONS);
-        reply_entry(reply, self.enter(parent, name, make));
+        reply_entry(reply, self.dispatcher.mkdir(&requester(request), parent, name.as_bytes(), (mode, umask)));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.count(Opcode::Unlink);
-        let name = name.as_bytes();
-        let dir = self.server.writable_entry(parent, name);
-        reply_empty(reply, dir.and_then(|dir| self.live().unlink(dir, name)));
+        reply_empty(reply, self.dispatcher.unlink(parent, name.as_bytes()));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.count(Opcode::RmDir);
-        let name = name.as_bytes();
-        let dir = self.server.writable_entry(parent, name);
-        reply_empty(reply, dir.and_then(|dir| self.live().rmdir(dir, name)));
+        reply_empty(reply, self.dispatcher.rmdir(parent, name.as_bytes()));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        self.count(Opcode::Symlink);
         let target = target.as_os_str().as_bytes();
-        let make = |fs: &FileSystem, dir, name: &[u8]| fs.symlink(&caller(request), dir, name, target);
-        reply_entry(reply, self.enter(parent, name, make));
+        reply_entry(reply, self.dispatcher.symlink(&requester(request), parent, name.as_bytes(), target));
     }
 
     fn rename(
@@ -288,26 +266,16 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        self.count(Opcode::Rename);
         let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
-        reply_empty(reply, self.rename_entry(caller(request), from, to, flags));
+        reply_empty(reply, self.dispatcher.rename(&requester(request), from, to, flags));
     }
 
     fn link(&self, _request: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        self.count(Opcode::Link);
-        let linked = self
-            .server
-            .writable(node)
-            .and_then(|ino| self.enter(newparent, newname, |fs, dir, name| fs.link(ino, dir, name)));
-        reply_entry(reply, linked);
+        reply_entry(reply, self.dispatcher.link(node, newparent, newname.as_bytes()));
     }
 
     fn open(&self, _request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.count(Opcode::Open);
-        match self.opens {
-            true => reply.opened(FileHandle(0), self.open_flags(node)),
-            false => reply.error(fuser::Errno::ENOSYS),
-        }
+        reply_open(reply, self.dispatcher.open(node));
     }
 
     fn read(
@@ -321,13 +289,10 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.count(Opcode::Read);
         READ_BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
-            match self.read_into(node, offset, size, buffer) {
-                Ok(()) => reply.data(buffer),
-                Err(error) => reply.error(errno(error)),
-            }
+            let read = self.dispatcher.read(node, offset, size, buffer);
+            reply_data(reply, read.map(|()| buffer.as_slice()));
         });
     }
 
@@ -343,23 +308,11 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.count(Opcode::Write);
-        let kill_priv = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        // Of what it writes back later, the kernel does not look how much was written.
-        let is_late = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let written = self.server.writable(node).and_then(|ino| match is_late {
-            true => self.live().write_back(ino, offset, data, kill_priv).map(|()| data.len()),
-            false => self.live().write(ino, offset, data, kill_priv),
-        });
-        match written {
-            Ok(written) => reply.written(u32::try_from(written).expect("no more is written than was sent")),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply_written(reply, self.dispatcher.write(node, offset, data, write_flags));
     }
 
     fn flush(&self, _request: &Request, _node: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        self.count(Opcode::Flush);
-        reply.error(fuser::Errno::ENOSYS);
+        reply_empty(reply, self.dispatcher.flush());
     }
 
     fn release(
@@ -372,23 +325,20 @@ impl Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.count(Opcode::Release);
+        self.dispatcher.release();
         reply.ok();
     }
 
     fn fsync(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.count(Opcode::FSync);
-        self.sync(node, reply);
+        self.sync(Opcode::FSync, node, reply);
     }
 
     fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.count(Opcode::OpenDir);
-        reply.error(fuser::Errno::ENOSYS);
+        reply_open(reply, self.dispatcher.opendir());
     }
 
     fn readdir(&self, _request: &Request, dir: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        self.count(Opcode::ReadDir);
-        let listed = self.server.list(dir, offset, &mut |entry| {
+        let listed = self.dispatcher.readdir(dir, offset, &mut |entry| {
             !reply.add(entry.node, entry.cookie, kind(entry.file_type), OsStr::from_bytes(entry.name))
         });
         match listed {
@@ -405,11 +355,10 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.count(Opcode::ReadDirPlus);
-        let listed = self.server.list_plus(dir, offset, &mut |listed, entry| {
-            let generation = Generation(entry.generation);
+        let listed = self.dispatcher.readdirplus(dir, offset, &mut |listed, entry| {
+            let (attr, generation) = (file_attr(entry.node, &entry.attr), Generation(entry.generation));
             let name = OsStr::from_bytes(listed.name);
-            !reply.add(listed.node, listed.cookie, name, &entry.name_lifetime, &entry.attr, generation)
+            !reply.add(listed.node, listed.cookie, name, &entry.name_lifetime, &attr, generation)
         });
         match listed {
             Ok(()) => reply.ok(),
@@ -418,18 +367,16 @@ impl Filesystem for Adapter {
     }
 
     fn releasedir(&self, _request: &Request, _dir: INodeNo, _fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.count(Opcode::ReleaseDir);
+        self.dispatcher.releasedir();
         reply.ok();
     }
 
     fn fsyncdir(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.count(Opcode::FSyncDir);
-        self.sync(node, reply);
+        self.sync(Opcode::FSyncDir, node, reply);
     }
 
     fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
-        self.count(Opcode::StatFs);
-        match self.statfs_of(node) {
+        match self.dispatcher.statfs(node) {
             Ok(stat) => reply.statfs(
                 stat.blocks,
                 stat.free,
@@ -454,23 +401,19 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.count(Opcode::SetXattr);
-        reply_empty(reply, self.set_xattr(request, node, name.as_bytes(), value, flags));
+        reply_empty(reply, self.dispatcher.setxattr(&requester(request), node, name.as_bytes(), value, flags));
     }
 
     fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.count(Opcode::GetXattr);
-        reply_xattr(reply, size, self.xattr(node, name.as_bytes()));
+        reply_xattr(reply, self.dispatcher.getxattr(node, name.as_bytes(), size));
     }
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        self.count(Opcode::ListXattr);
-        reply_xattr(reply, size, self.xattr_names(caller(request), node));
+        reply_xattr(reply, self.dispatcher.listxattr(&requester(request), node, size));
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.count(Opcode::RemoveXattr);
-        reply_empty(reply, self.remove_xattr(node, name.as_bytes()));
+        reply_empty(reply, self.dispatcher.removexattr(node, name.as_bytes()));
     }
 
     fn create(
@@ -483,17 +426,13 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        self.count(Opcode::Create);
-        let created = self.enter(parent, name, |fs, dir, name| {
-            fs.create(&maker(request, umask), dir, name, mode & PERMISSIONS, flags & O_EXCL != 0)
-        });
-        match created {
-            Ok(entry) => reply.created(
+        match self.dispatcher.create(&requester(request), parent, name.as_bytes(), (mode, umask, flags)) {
+            Ok((entry, opened)) => reply.created(
                 &entry.attr_lifetime,
-                &entry.attr,
+                &file_attr(entry.node, &entry.attr),
                 Generation(entry.generation),
                 FileHandle(0),
-                self.open_flags(entry.attr.ino),
+                opened,
             ),
             Err(error) => reply.error(errno(error)),
         }
@@ -509,8 +448,7 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.count(Opcode::FAllocate);
-        reply_empty(reply, self.allocate(node, mode, offset, length));
+        reply_empty(reply, self.dispatcher.fallocate(node, mode, offset, length));
     }
 
     fn ioctl(
@@ -524,16 +462,14 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        self.count(Opcode::Ioctl);
-        match self.control(request.uid(), node, cmd, in_data) {
+        match self.dispatcher.ioctl(&requester(request), node, cmd, in_data) {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(errno(error)),
         }
     }
 
     fn lseek(&self, _request: &Request, node: INodeNo, _fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        self.count(Opcode::LSeek);
-        match self.seek(node, offset, whence) {
+        match self.dispatcher.lseek(node, offset, whence) {
             Ok(found) => reply.offset(found),
             Err(error) => reply.error(errno(error)),
         }
@@ -552,10 +488,7 @@ impl Filesystem for Adapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        self.count(Opcode::CopyFileRange);
-        match self.copy((source, source_offset), (target, target_offset), length) {
-            Ok(copied) => reply.written(copied),
-            Err(error) => reply.error(errno(error)),
-        }
+        let (from, to) = ((source, source_offset), (target, target_offset));
+        reply_written(reply, self.dispatcher.copy_file_range(from, to, length));
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! session     one mount: made, watched, invalidated, taken down
-//! adapter     the FUSE protocol's requests and replies, one short method for each
-//! operations  what a request does, where that takes more than one call; syncer waits for fsync
+//! adapter     the transport through `fuser` and /dev/fuse; syncer waits for its fsyncs
+//! dispatcher  what the kernel may ask for, one short method for each: the seam between transports and file system
+//! operations  what a request does, where that takes more than one call
 //! server      what a request means: which file system a node belongs to, what may be changed
 //! control     `.zfs`: the virtual directory through which snapshots are browsed
 //! held        what the kernel holds, and what of it has become stale
@@ -35,6 +36,7 @@ mod attr;
 mod control;
 mod counters;
 mod device;
+mod dispatcher;
 mod error;
 mod flags;
 mod held;

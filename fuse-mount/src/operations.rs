@@ -1,14 +1,10 @@
 //! What a request does, in so far as it takes more than one call: arguments become `dataset`'s, nodes become objects,
-//! what is not for the live file system is refused. Free of FUSE's replies; the [adapter](crate::adapter) has those.
+//! what is not for the live file system is refused. What the [`Dispatcher`]'s longer methods consist of.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, FileType, Ino, acl};
+use fuser::{FopenFlags, INodeNo, RenameFlags};
 
-use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, FileType, Ino, SetAttr, acl};
-use fuser::{FileAttr, FopenFlags, INodeNo, RenameFlags, ReplyEmpty, Request};
-
-use crate::adapter::Adapter;
-use crate::attr::{errno, file_attr};
+use crate::dispatcher::{Dispatcher, Requester};
 use crate::flags::{self, Command};
 use crate::membership::keeps_set_group;
 use crate::node::Node;
@@ -34,22 +30,16 @@ fn is_acl(name: &[u8]) -> bool {
     name == acl::ACCESS || name == acl::DEFAULT
 }
 
-impl Adapter {
+impl Dispatcher {
     /// A new or newly linked file, entered where `make` is told.
     pub(crate) fn enter(
         &self,
         dir: INodeNo,
-        name: &OsStr,
+        name: &[u8],
         make: impl FnOnce(&FileSystem, Ino, &[u8]) -> Result<fs::Attr, Errno>,
     ) -> Result<Entry, Errno> {
-        let name = name.as_bytes();
         let dir = self.server.writable_entry(dir, name)?;
         Ok(self.server.admit(&make(self.live(), dir, name)?))
-    }
-
-    pub(crate) fn change(&self, caller: &Caller, node: INodeNo, change: &SetAttr) -> Result<FileAttr, Errno> {
-        let ino = self.server.writable(node)?;
-        Ok(file_attr(node, &self.live().setattr(caller, ino, change)?))
     }
 
     pub(crate) fn rename_entry(
@@ -70,14 +60,6 @@ impl Adapter {
             whiteout: flags.contains(RenameFlags::RENAME_WHITEOUT).then_some(caller),
         };
         self.live().rename(dir, name, new_dir, new_name, flags)
-    }
-
-    /// Reads into `out`. The virtual files are empty.
-    pub(crate) fn read_into(&self, node: INodeNo, offset: u64, size: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
-        match self.server.resolve(node)? {
-            Some((view, ino)) => view.read(ino, offset, size as usize, out),
-            None => Ok(()),
-        }
     }
 
     pub(crate) fn allocate(&self, node: INodeNo, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {
@@ -125,7 +107,7 @@ impl Adapter {
 
     pub(crate) fn set_xattr(
         &self,
-        request: &Request,
+        requester: &Requester,
         node: INodeNo,
         name: &[u8],
         value: &[u8],
@@ -134,7 +116,7 @@ impl Adapter {
         let ino = self.server.writable(node)?;
         self.check_acl(name)?;
         if is_acl(name) {
-            return self.live().set_acl(ino, name, value, self.loses_set_group(request, ino)?);
+            return self.live().set_acl(ino, name, value, self.loses_set_group(requester, ino)?);
         }
         let how = match flags {
             XATTR_CREATE => fs::SetXattr::Create,
@@ -158,18 +140,18 @@ impl Adapter {
     }
 
     /// Whether a file loses its set-group bit when this program changes its access control list.
-    fn loses_set_group(&self, request: &Request, ino: Ino) -> Result<bool, Errno> {
+    fn loses_set_group(&self, requester: &Requester, ino: Ino) -> Result<bool, Errno> {
         let attr = self.live().getattr(ino)?;
-        let trusted = || request.uid() == 0 || request.gid() == attr.gid || keeps_set_group(request.pid(), attr.gid);
+        let Requester { uid, gid, pid } = *requester;
+        let trusted = || uid == 0 || gid == attr.gid || keeps_set_group(pid, attr.gid);
         Ok(attr.mode & SET_GROUP != 0 && !trusted())
     }
 
     /// The names of a file's extended attributes, each ended by a zero byte. Those that only root may read, only root is
     /// told, and access control lists only where there are any.
-    pub(crate) fn xattr_names(&self, caller: Caller, node: INodeNo) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn xattr_names(&self, uid: u32, node: INodeNo) -> Result<Vec<u8>, Errno> {
         let Some((view, ino)) = self.server.resolve(node)? else { return Ok(Vec::new()) };
-        let is_hidden =
-            |name: &[u8]| (caller.uid != 0 && name.starts_with(TRUSTED_XATTRS)) || self.check_acl(name).is_err();
+        let is_hidden = |name: &[u8]| (uid != 0 && name.starts_with(TRUSTED_XATTRS)) || self.check_acl(name).is_err();
         let mut names = Vec::new();
         for name in view.listxattr(ino)?.iter().filter(|name| !is_hidden(name)) {
             names.extend_from_slice(name);
@@ -214,25 +196,9 @@ impl Adapter {
 
     /// How the kernel is to treat a file that is opened.
     pub(crate) fn open_flags(&self, node: INodeNo) -> FopenFlags {
-        let direct = self.opens
+        let direct = self.answers_opens()
             && matches!(self.server.resolve(node), Ok(Some((view, ino)))
                 if view.file_attributes(ino).is_ok_and(|attributes| attributes.has(Attribute::Direct)));
         if direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE }
-    }
-
-    pub(crate) fn statfs_of(&self, node: INodeNo) -> Result<fs::StatFs, Errno> {
-        match self.server.resolve(node)? {
-            Some((view, _)) => view.statfs(),
-            None => self.live().statfs(),
-        }
-    }
-
-    /// Syncs what can have changed; everything else is durable.
-    pub(crate) fn sync(&self, node: INodeNo, reply: ReplyEmpty) {
-        match self.server.node(node) {
-            Ok(Node::Live(_)) => self.syncer.submit(reply),
-            Ok(_) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a request means.
 //!
-//! Above: the [adapter](crate::adapter), which speaks FUSE. Below: the live file system, the snapshots open through
+//! Above: the [dispatcher](crate::dispatcher), which knows the requests. Below: the live file system, the snapshots open through
 //! `.zfs`, and the books about what the kernel holds. The server turns a node number into the file system and the object
 //! it stands for, refuses what may not be changed, and counts each reference it gives out.
 //!
@@ -14,9 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dataset::fs::{Attr, DirEntry, Errno, FileSystem, FileType, Ino, ROOT};
-use fuser::{FileAttr, INodeNo};
+use fuser::INodeNo;
 
-use crate::attr::file_attr;
 use crate::control::{CONTROL_NAME, ControlTree, OPENER_NAME, SNAPSHOTS_NAME, Snapshots};
 use crate::counters::Counters;
 use crate::held::Held;
@@ -38,7 +37,10 @@ const LIVE: u64 = 0;
 /// A file named in a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    pub(crate) attr: FileAttr,
+    /// The number that the kernel knows it by.
+    pub(crate) node: INodeNo,
+    pub(crate) attr: Attr,
+    /// What distinguishes it from other files that ever had this number.
     pub(crate) generation: u64,
     pub(crate) name_lifetime: Duration,
     pub(crate) attr_lifetime: Duration,
@@ -180,13 +182,11 @@ impl Server {
     }
 
     /// A file's attributes and how long they hold.
-    pub(crate) fn getattr(&self, number: INodeNo) -> Result<(FileAttr, Duration), Errno> {
+    pub(crate) fn getattr(&self, number: INodeNo) -> Result<(Attr, Duration), Errno> {
         match self.node(number)? {
-            Node::Control(control) => Ok((file_attr(number, &self.control.attr(control)), NO_TIME)),
-            Node::Live(ino) => Ok((file_attr(number, &self.live.getattr(ino)?), FOREVER)),
-            Node::Snapshot(slot, ino) => {
-                Ok((file_attr(number, &self.control.file_system(slot)?.getattr(ino)?), FOREVER))
-            }
+            Node::Control(control) => Ok((self.control.attr(control), NO_TIME)),
+            Node::Live(ino) => Ok((self.live.getattr(ino)?, FOREVER)),
+            Node::Snapshot(slot, ino) => Ok((self.control.file_system(slot)?.getattr(ino)?, FOREVER)),
         }
     }
 
@@ -375,7 +375,8 @@ impl Server {
 fn lasting(node: Node, attr: &Attr, mark: u64) -> Entry {
     let own = if attr.ino == ROOT { 0 } else { attr.generation };
     Entry {
-        attr: file_attr(node.encode(), attr),
+        node: node.encode(),
+        attr: *attr,
         generation: mark ^ own,
         name_lifetime: FOREVER,
         attr_lifetime: FOREVER,

@@ -14,6 +14,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -30,6 +31,7 @@ use crate::adapter::Adapter;
 use crate::control::{CONTROL_NAME, OPENER_NAME, Snapshots};
 use crate::counters::Counters;
 use crate::device::{self, fusermount};
+use crate::dispatcher::Dispatcher;
 use crate::error::{Error, Result};
 use crate::known::Known;
 use crate::mounts::{Standing, detach, mounted_at, mountpoints_below, mounts, standing};
@@ -87,9 +89,9 @@ impl Mount {
         let failed = |cause: io::Error| Error::Session { mountpoint: mountpoint.clone(), cause };
         let server = Server::new(file_system, snapshots, options.snapdir).map_err(|errno| failed(errno.into()))?;
         let server = Arc::new(server);
-        let adapter = Adapter::new(Arc::clone(&server), options).map_err(|errno| failed(errno.into()))?;
+        let dispatcher = Dispatcher::new(Arc::clone(&server), options.acl).map_err(|errno| failed(errno.into()))?;
         let connection = device::mount(&mountpoint, options)?;
-        let started = start(adapter, connection);
+        let started = start(Arc::new(dispatcher), options, connection);
         let (notifier, ending, waiter) = started.map_err(|cause| {
             detach_quietly(&mountpoint);
             failed(cause)
@@ -380,16 +382,16 @@ impl Change<'_> {
 type Started = (Notifier, Arc<Ending>, JoinHandle<()>);
 
 /// Comes to terms with the kernel and starts to serve.
-fn start(adapter: Adapter, connection: std::os::fd::OwnedFd) -> io::Result<Started> {
+fn start(dispatcher: Arc<Dispatcher>, options: &MountOptions, connection: OwnedFd) -> io::Result<Started> {
     let mut config = Config::default();
     config.n_threads = Some(threads());
     config.clone_fd = true;
-    let told = Arc::clone(&adapter.notifier);
+    let adapter = Adapter::new(Arc::clone(&dispatcher), options);
     // The kernel itself keeps other users out unless `allow_other` was asked for.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config)?;
     let notifier = session.notifier();
     // Nobody else sets it.
-    let _ = told.set(session.notifier());
+    let _ = dispatcher.notifier.set(session.notifier());
     let ending = Arc::new(Ending::default());
     let at_end = Arc::clone(&ending);
     let waiter = thread::Builder::new().name("fuse-session".into()).spawn(move || {

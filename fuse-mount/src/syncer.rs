@@ -1,6 +1,6 @@
 //! The threads that wait for `fsync`.
 //!
-//! A sync may have to wait for a device or a commit, and the two to four threads that serve a mount must not: with two
+//! A sync may have to wait for a device or a commit, and the two to four threads that read `/dev/fuse` must not: with two
 //! programs syncing, nobody else could look up a name. A sync is therefore handed to one of these threads, which sends
 //! the reply when the data is safe. They are started by the mount's first sync.
 //!
