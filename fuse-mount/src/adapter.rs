@@ -20,11 +20,13 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
+use parking_lot::Mutex;
 
 use crate::attr::{errno, file_attr, kind, request_time, set_time};
 use crate::counters::Opcode;
 use crate::dispatcher::{Dispatcher, Fitted, Requester};
-use crate::options::MountOptions;
+use crate::options::{MountOptions, Transport};
+use crate::ring::Team;
 use crate::server::{Entry, FOREVER};
 use crate::syncer::Syncer;
 
@@ -43,13 +45,33 @@ pub(crate) struct Adapter {
     dispatcher: Arc<Dispatcher>,
     syncer: Syncer<ReplyEmpty>,
     writeback: bool,
+    transport: Option<Transport>,
+    /// Those who will serve the mount, if the kernel was told that they want to.
+    team: Arc<Mutex<Option<Team>>>,
 }
 
 impl Adapter {
     /// An adapter that comes to terms with the kernel as the options say.
-    pub(crate) fn new(dispatcher: Arc<Dispatcher>, options: &MountOptions) -> Adapter {
+    /// If that leaves the requests to others, they are in `team` afterwards.
+    pub(crate) fn new(dispatcher: Arc<Dispatcher>, options: &MountOptions, team: Arc<Mutex<Option<Team>>>) -> Adapter {
         let syncer = Syncer::of(Arc::clone(&dispatcher.server));
-        Adapter { dispatcher, syncer, writeback: options.writeback }
+        Adapter { dispatcher, syncer, writeback: options.writeback, transport: options.transport, team }
+    }
+
+    /// Those who serve through io_uring, if the kernel `offers` that and nothing speaks against it.
+    fn assemble(&self, offers: bool) -> io::Result<Option<Team>> {
+        let assembled = match (self.transport, offers) {
+            (Some(Transport::Fuse), _) => return Ok(None),
+            (_, true) => Team::assemble(),
+            (_, false) => Err(io::Error::other("the kernel does not offer io_uring (fuse.enable_uring is off)")),
+        };
+        match assembled {
+            Err(error) if self.transport.is_none() => {
+                tracing::debug!(%error, "requests come through /dev/fuse");
+                Ok(None)
+            }
+            assembled => assembled.map(Some),
+        }
     }
 
     fn sync(&self, opcode: Opcode, node: INodeNo, reply: ReplyEmpty) {
@@ -161,15 +183,14 @@ impl Filesystem for Adapter {
             wanted |= InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         }
         let offered = config.capabilities();
+        let team = self.assemble(offered.contains(InitFlags::FUSE_OVER_IO_URING))?;
+        wanted.set(InitFlags::FUSE_OVER_IO_URING, team.is_some());
+        *self.team.lock() = team;
         // A limit the kernel does not take is replaced by the nearest it does.
         let _ = config.add_capabilities(wanted & offered);
         let _ = config.set_max_write(MAX_REQUEST);
         let _ = config.set_max_background(MAX_BACKGROUND);
         Ok(())
-    }
-
-    fn destroy(&mut self) {
-        self.dispatcher.server.forget_all();
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

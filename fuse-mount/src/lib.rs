@@ -3,6 +3,7 @@
 //! ```text
 //! session     one mount: made, watched, invalidated, taken down
 //! adapter     the transport through `fuser` and /dev/fuse; syncer waits for its fsyncs
+//! ring        the transport through io_uring, where the kernel has it
 //! dispatcher  what the kernel may ask for, one short method for each: the seam between transports and file system
 //! operations  what a request does, where that takes more than one call
 //! server      what a request means: which file system a node belongs to, what may be changed
@@ -46,6 +47,7 @@ mod mounts;
 mod node;
 mod operations;
 mod options;
+mod ring;
 mod server;
 mod session;
 mod syncer;
@@ -55,5 +57,5 @@ pub use counters::{Counters, Opcode};
 pub use device::available;
 pub use error::{Error, Result};
 pub use mounts::{FS_TYPE, Mounted, detach_dead, is_dead, mounted_at, mounts};
-pub use options::{MountOptions, SnapDir};
+pub use options::{MountOptions, SnapDir, Transport};
 pub use session::{Change, Mount, Unmount};

@@ -16,6 +16,28 @@ pub enum SnapDir {
     Visible,
 }
 
+/// How a mount's requests come from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Read from `/dev/fuse`. Every kernel has it.
+    Fuse,
+    /// Through io_uring. Linux 6.14 and later have it where root has switched it on.
+    Uring,
+}
+
+impl Transport {
+    /// Both.
+    pub const ALL: [Transport; 2] = [Transport::Fuse, Transport::Uring];
+
+    /// Its name, `fuse` or `uring`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Fuse => "fuse",
+            Transport::Uring => "uring",
+        }
+    }
+}
+
 /// What a mount is called and what it allows. The names are the properties'.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
@@ -43,6 +65,8 @@ pub struct MountOptions {
     /// The kernel collects small writes. Faster for them, slower for many small files, and what was collected is lost
     /// if the service dies.
     pub writeback: bool,
+    /// How requests come. The faster one that is to be had if this is `None`.
+    pub transport: Option<Transport>,
 }
 
 impl MountOptions {
@@ -62,6 +86,7 @@ impl MountOptions {
             allow_other: rustix::process::geteuid().is_root() || users_may_share(),
             acl: false,
             writeback: false,
+            transport: None,
         }
     }
 

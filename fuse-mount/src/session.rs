@@ -14,7 +14,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -36,7 +36,7 @@ use crate::error::{Error, Result};
 use crate::known::Known;
 use crate::mounts::{Standing, detach, mounted_at, mountpoints_below, mounts, standing};
 use crate::node::{Control, Node};
-use crate::options::{MountOptions, SnapDir};
+use crate::options::{MountOptions, SnapDir, Transport};
 use crate::server::Server;
 
 /// What the kernel reads ahead, in KiB: as much as one request carries. It refuses to be told at mounting.
@@ -63,6 +63,7 @@ pub struct Mount {
     mountpoint: PathBuf,
     device: (u32, u32),
     acl: bool,
+    transport: Transport,
     ending: Arc<Ending>,
     waiter: Mutex<Option<JoinHandle<()>>>,
 }
@@ -92,7 +93,7 @@ impl Mount {
         let dispatcher = Dispatcher::new(Arc::clone(&server), options.acl).map_err(|errno| failed(errno.into()))?;
         let connection = device::mount(&mountpoint, options)?;
         let started = start(Arc::new(dispatcher), options, connection);
-        let (notifier, ending, waiter) = started.map_err(|cause| {
+        let Started { notifier, transport, ending, waiter } = started.map_err(|cause| {
             detach_quietly(&mountpoint);
             failed(cause)
         })?;
@@ -100,8 +101,8 @@ impl Mount {
             detach_quietly(&mountpoint);
             failed(errno.into())
         })?;
-        let mount =
-            Mount { server, notifier, mountpoint, device, acl: options.acl, ending, waiter: Mutex::new(Some(waiter)) };
+        let (acl, waiter) = (options.acl, Mutex::new(Some(waiter)));
+        let mount = Mount { server, notifier, mountpoint, device, acl, transport, ending, waiter };
         mount.teach_kernel();
         Ok(mount)
     }
@@ -114,6 +115,11 @@ impl Mount {
     /// Whether it has access control lists, as long as it lives.
     pub fn has_acl(&self) -> bool {
         self.acl
+    }
+
+    /// How its requests come.
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// The requests served so far.
@@ -379,19 +385,31 @@ impl Change<'_> {
     }
 }
 
-type Started = (Notifier, Arc<Ending>, JoinHandle<()>);
+/// What is known of a mount that is served.
+struct Started {
+    notifier: Notifier,
+    transport: Transport,
+    ending: Arc<Ending>,
+    waiter: JoinHandle<()>,
+}
 
 /// Comes to terms with the kernel and starts to serve.
 fn start(dispatcher: Arc<Dispatcher>, options: &MountOptions, connection: OwnedFd) -> io::Result<Started> {
     let mut config = Config::default();
     config.n_threads = Some(threads());
     config.clone_fd = true;
-    let adapter = Adapter::new(Arc::clone(&dispatcher), options);
+    let team = Arc::default();
+    let adapter = Adapter::new(Arc::clone(&dispatcher), options, Arc::clone(&team));
     // The kernel itself keeps other users out unless `allow_other` was asked for.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config)?;
     let notifier = session.notifier();
     // Nobody else sets it.
     let _ = dispatcher.notifier.set(session.notifier());
+    let ring = match team.lock().take() {
+        Some(team) => Some(team.start(Arc::clone(&dispatcher), session.as_fd().try_clone_to_owned()?)),
+        None => None,
+    };
+    let transport = if matches!(ring, Some((true, _))) { Transport::Uring } else { Transport::Fuse };
     let ending = Arc::new(Ending::default());
     let at_end = Arc::clone(&ending);
     let waiter = thread::Builder::new().name("fuse-session".into()).spawn(move || {
@@ -399,8 +417,12 @@ fn start(dispatcher: Arc<Dispatcher>, options: &MountOptions, connection: OwnedF
         if let Err(error) = session.run() {
             tracing::error!(%error, "a mount's connection failed");
         }
+        if let Some((_, ring)) = ring {
+            ring.wait();
+        }
+        dispatcher.server.forget_all();
     })?;
-    Ok((notifier, ending, waiter))
+    Ok(Started { notifier, transport, ending, waiter })
 }
 
 /// Says that the session has ended, however it did.

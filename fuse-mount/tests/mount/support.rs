@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use dataset::fs::{Errno, FileSystem, Options};
-use fuse_mount::{Mount, MountOptions, SnapshotEntry, Snapshots, Unmount, available};
+use fuse_mount::{Mount, MountOptions, SnapshotEntry, Snapshots, Transport, Unmount, available};
 use parking_lot::Mutex;
 use pool::admin::{self, CreateOptions, Pool};
 use pool::block::compression::CompressionChoice;
@@ -75,6 +75,7 @@ impl Mounted {
         let snapshots = Arc::new(Taken::default());
         let folder = tempfile::tempdir().unwrap();
         let mut options = MountOptions::new("tank/home");
+        options.transport = transport();
         adjust(&mut options);
         let source: Arc<dyn Snapshots> = snapshots.clone();
         let mount = Mount::new(Arc::clone(&file_system), source, folder.path(), &options).unwrap();
@@ -94,6 +95,13 @@ impl Drop for Mounted {
         let unmounted = self.mount.unmount(Unmount::Force);
         assert!(thread::panicking() || unmounted.is_ok(), "{unmounted:?}");
     }
+}
+
+/// How requests are to come, by `CENOTE_TRANSPORT`. Not said, as they come for anybody else.
+fn transport() -> Option<Transport> {
+    let name = std::env::var("CENOTE_TRANSPORT").ok()?;
+    let transport = Transport::ALL.into_iter().find(|transport| transport.name() == name);
+    Some(transport.unwrap_or_else(|| panic!("CENOTE_TRANSPORT={name} is no transport")))
 }
 
 /// Cuts a mount whose test does not end.

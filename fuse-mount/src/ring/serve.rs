@@ -1,0 +1,239 @@
+//! One request, from its bytes to the bytes of its reply: what the [adapter](crate::adapter) is for `fuser`.
+//!
+//! The payload is the request's when this begins and the reply's when it ends. Nothing is allocated on the way but what
+//! the file system itself returns in a vector; data is read straight into the payload, and written straight from it.
+//! There is no `unsafe` here, and no byte of a request makes it panic.
+
+use dataset::fs::Errno;
+use fuser::{INodeNo, RenameFlags, WriteFlags};
+
+use super::entry::Header;
+use super::{reply, wire};
+use crate::adapter::MAX_REQUEST;
+use crate::counters::Opcode;
+use crate::dispatcher::Dispatcher;
+use wire::Head;
+
+const IOCTL_UNRESTRICTED: u32 = 1 << 1;
+
+/// FUSE's numbers for what is answered. `forget` and its like never come through a ring.
+mod opcode {
+    pub(super) const LOOKUP: u32 = 1;
+    pub(super) const GETATTR: u32 = 3;
+    pub(super) const SETATTR: u32 = 4;
+    pub(super) const READLINK: u32 = 5;
+    pub(super) const SYMLINK: u32 = 6;
+    pub(super) const MKNOD: u32 = 8;
+    pub(super) const MKDIR: u32 = 9;
+    pub(super) const UNLINK: u32 = 10;
+    pub(super) const RMDIR: u32 = 11;
+    pub(super) const RENAME: u32 = 12;
+    pub(super) const LINK: u32 = 13;
+    pub(super) const OPEN: u32 = 14;
+    pub(super) const READ: u32 = 15;
+    pub(super) const WRITE: u32 = 16;
+    pub(super) const STATFS: u32 = 17;
+    pub(super) const RELEASE: u32 = 18;
+    pub(super) const FSYNC: u32 = 20;
+    pub(super) const SETXATTR: u32 = 21;
+    pub(super) const GETXATTR: u32 = 22;
+    pub(super) const LISTXATTR: u32 = 23;
+    pub(super) const REMOVEXATTR: u32 = 24;
+    pub(super) const FLUSH: u32 = 25;
+    pub(super) const OPENDIR: u32 = 27;
+    pub(super) const READDIR: u32 = 28;
+    pub(super) const RELEASEDIR: u32 = 29;
+    pub(super) const FSYNCDIR: u32 = 30;
+    pub(super) const CREATE: u32 = 35;
+    pub(super) const DESTROY: u32 = 38;
+    pub(super) const IOCTL: u32 = 39;
+    pub(super) const FALLOCATE: u32 = 43;
+    pub(super) const READDIRPLUS: u32 = 44;
+    pub(super) const RENAME2: u32 = 45;
+    pub(super) const LSEEK: u32 = 46;
+    pub(super) const COPY_FILE_RANGE: u32 = 47;
+}
+
+/// Answers the request in the header and the payload, there.
+pub(super) fn serve(dispatcher: &Dispatcher, header: &mut Header, payload: &mut Vec<u8>) {
+    let unique = Head::new(header).unique();
+    let result = answer(dispatcher, Head::new(header), payload);
+    reply::finish(header, payload, unique, result);
+}
+
+/// What the request gets that was under way when its thread panicked.
+pub(super) fn fail(header: &mut Header, payload: &mut Vec<u8>) {
+    let unique = Head::new(header).unique();
+    reply::finish(header, payload, unique, Err(Errno::IO));
+}
+
+/// Arguments are borrowed from the payload until the dispatcher returns; from then on it is the reply's.
+fn answer(dispatcher: &Dispatcher, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+    let (node, who) = (head.node(), head.requester());
+    match head.opcode() {
+        opcode::LOOKUP => {
+            let found = dispatcher.lookup(node, wire::name(payload)?)?;
+            fill(payload, |out| match found {
+                Some(entry) => reply::entry(out, &entry),
+                None => reply::no_entry(out),
+            });
+        }
+        opcode::GETATTR => {
+            let (attr, lifetime) = dispatcher.getattr(node)?;
+            fill(payload, |out| reply::attr(out, node, &attr, lifetime));
+        }
+        opcode::SETATTR => {
+            let (attr, lifetime) = dispatcher.setattr(&who, node, &head.changes())?;
+            fill(payload, |out| reply::attr(out, node, &attr, lifetime));
+        }
+        opcode::READLINK => {
+            let target = dispatcher.readlink(node)?;
+            fill(payload, |out| out.extend_from_slice(&target));
+        }
+        opcode::SYMLINK => {
+            let (name, target) = wire::two_names(payload)?;
+            let made = dispatcher.symlink(&who, node, name, target)?;
+            fill(payload, |out| reply::entry(out, &made));
+        }
+        opcode::MKNOD => {
+            let how = (head.u32(0), head.u32(8), head.u32(4));
+            let made = dispatcher.mknod(&who, node, wire::name(payload)?, how)?;
+            fill(payload, |out| reply::entry(out, &made));
+        }
+        opcode::MKDIR => {
+            let made = dispatcher.mkdir(&who, node, wire::name(payload)?, (head.u32(0), head.u32(4)))?;
+            fill(payload, |out| reply::entry(out, &made));
+        }
+        opcode::UNLINK => done(dispatcher.unlink(node, wire::name(payload)?), payload)?,
+        opcode::RMDIR => done(dispatcher.rmdir(node, wire::name(payload)?), payload)?,
+        opcode::RENAME | opcode::RENAME2 => {
+            let flags = if head.opcode() == opcode::RENAME2 { head.u32(8) } else { 0 };
+            let (old, new) = wire::two_names(payload)?;
+            let to = (INodeNo(head.u64(0)), new);
+            done(dispatcher.rename(&who, (node, old), to, RenameFlags::from_bits_retain(flags)), payload)?;
+        }
+        opcode::LINK => {
+            let linked = dispatcher.link(INodeNo(head.u64(0)), node, wire::name(payload)?)?;
+            fill(payload, |out| reply::entry(out, &linked));
+        }
+        opcode::CREATE => {
+            let how = (head.u32(4), head.u32(8), head.i32(0));
+            let (made, flags) = dispatcher.create(&who, node, wire::name(payload)?, how)?;
+            fill(payload, |out| {
+                reply::entry(out, &made);
+                reply::open(out, flags);
+            });
+        }
+        opcode::SETXATTR => {
+            let (name, rest) = wire::split_name(payload)?;
+            let value = wire::data(rest, head.u32(0))?;
+            done(dispatcher.setxattr(&who, node, name, value, head.i32(4)), payload)?;
+        }
+        opcode::GETXATTR => {
+            let value = dispatcher.getxattr(node, wire::name(payload)?, room(head.u32(0)))?;
+            fill(payload, |out| reply::fitted(out, &value));
+        }
+        opcode::LISTXATTR => {
+            let names = dispatcher.listxattr(&who, node, room(head.u32(0)))?;
+            fill(payload, |out| reply::fitted(out, &names));
+        }
+        opcode::REMOVEXATTR => done(dispatcher.removexattr(node, wire::name(payload)?), payload)?,
+        _ => return answer_of_file(dispatcher, head, payload),
+    }
+    Ok(())
+}
+
+/// The same for what is asked about one file or directory and nothing in it.
+fn answer_of_file(dispatcher: &Dispatcher, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+    let node = head.node();
+    match head.opcode() {
+        opcode::READ => {
+            payload.clear();
+            dispatcher.read(node, head.position(8)?, room(head.u32(16)), payload)?;
+        }
+        opcode::WRITE => {
+            let how = WriteFlags::from_bits_retain(head.u32(20));
+            let data = wire::data(payload, head.u32(16))?;
+            let written = dispatcher.write(node, head.position(8)?, data, how)?;
+            fill(payload, |out| reply::written(out, written));
+        }
+        opcode::READDIR => {
+            let room = room(head.u32(16)) as usize;
+            payload.clear();
+            dispatcher.readdir(node, head.u64(8), &mut |listed| reply::dirent(payload, room, &listed))?;
+        }
+        opcode::READDIRPLUS => {
+            let room = room(head.u32(16)) as usize;
+            payload.clear();
+            let mut each =
+                |listed: crate::server::Listed<'_>, entry: &_| reply::dirent_plus(payload, room, &listed, entry);
+            dispatcher.readdirplus(node, head.u64(8), &mut each)?;
+        }
+        opcode::FSYNC => sync(dispatcher, Opcode::FSync, node, payload)?,
+        opcode::FSYNCDIR => sync(dispatcher, Opcode::FSyncDir, node, payload)?,
+        opcode::OPEN => {
+            let flags = dispatcher.open(node)?;
+            fill(payload, |out| reply::open(out, flags));
+        }
+        opcode::OPENDIR => {
+            let flags = dispatcher.opendir()?;
+            fill(payload, |out| reply::open(out, flags));
+        }
+        opcode::FLUSH => done(dispatcher.flush(), payload)?,
+        opcode::RELEASE => {
+            dispatcher.release();
+            payload.clear();
+        }
+        opcode::RELEASEDIR => {
+            dispatcher.releasedir();
+            payload.clear();
+        }
+        opcode::STATFS => {
+            let stat = dispatcher.statfs(node)?;
+            fill(payload, |out| reply::statfs(out, &stat));
+        }
+        opcode::FALLOCATE => {
+            let (offset, length) = (head.position(8)?, head.position(16)?);
+            done(dispatcher.fallocate(node, head.i32(24), offset, length), payload)?;
+        }
+        opcode::IOCTL if head.u32(8) & IOCTL_UNRESTRICTED != 0 => return Err(Errno::NOSYS),
+        opcode::IOCTL => {
+            let data = wire::data(payload, head.u32(24))?;
+            let answer = dispatcher.ioctl(&head.requester(), node, head.u32(12), data)?;
+            fill(payload, |out| reply::ioctl(out, &answer));
+        }
+        opcode::LSEEK => {
+            let found = dispatcher.lseek(node, head.u64(8) as i64, head.i32(16))?;
+            fill(payload, |out| reply::offset(out, found));
+        }
+        opcode::COPY_FILE_RANGE => {
+            let (from, to) = ((node, head.position(8)?), (INodeNo(head.u64(16)), head.position(32)?));
+            let copied = dispatcher.copy_file_range(from, to, head.u64(40))?;
+            fill(payload, |out| reply::written(out, copied));
+        }
+        opcode::DESTROY => payload.clear(),
+        _ => return Err(Errno::NOSYS),
+    }
+    Ok(())
+}
+
+/// Waits here: other requests of this queue have other threads.
+fn sync(dispatcher: &Dispatcher, opcode: Opcode, node: INodeNo, payload: &mut Vec<u8>) -> Result<(), Errno> {
+    let result = if dispatcher.must_sync(opcode, node)? { dispatcher.live().sync() } else { Ok(()) };
+    done(result, payload)
+}
+
+/// No reply is longer than the payload can be.
+fn room(asked: u32) -> u32 {
+    asked.min(MAX_REQUEST)
+}
+
+fn fill(payload: &mut Vec<u8>, with: impl FnOnce(&mut Vec<u8>)) {
+    payload.clear();
+    with(payload);
+}
+
+fn done(result: Result<(), Errno>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+    payload.clear();
+    result
+}
