@@ -1,5 +1,7 @@
 //! Requests about the pool itself: properties, state, devices, counters, history.
 
+use std::collections::BTreeMap;
+
 use dataset::{
     admin::Sharing,
     property::{self, Nature, POOL, Source},
@@ -130,6 +132,15 @@ impl OpenPool {
         Ok(())
     }
 
+    /// How many file systems are mounted, by how their requests come.
+    fn transports(&self) -> BTreeMap<String, u64> {
+        let mut count = BTreeMap::new();
+        for mount in self.mounts.iter().flat_map(|mounts| mounts.list()) {
+            *count.entry(mount.transport).or_default() += 1;
+        }
+        count
+    }
+
     pub(super) fn status(&self) -> Result<PoolStatus, Failure> {
         let vdevs = self.vdev_records();
         let has_errors = vdevs.iter().any(|vdev| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0);
@@ -176,6 +187,7 @@ impl OpenPool {
             status,
             action,
             scan,
+            transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,
             damaged,

@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Also on a directory that holds something, which the mount hides
     #[arg(short = 'O')]
     overlay: bool,
-    /// Print JSON
+    /// Print JSON, with how the kernel's requests come, and how many of each kind have
     #[arg(short = 'j', long, conflicts_with_all = ["all", "name"])]
     json: bool,
     /// The file system
@@ -130,10 +130,14 @@ fn render(mounts: &[MountRecord]) -> String {
 
 fn encode(mounts: &[MountRecord]) -> Value {
     let entry = |mount: &MountRecord| {
-        (
-            mount.dataset.to_string(),
-            json!({ "filesystem": mount.dataset.as_str(), "mountpoint": mount.mountpoint.to_text() }),
-        )
+        let requests: Map<_, _> = mount.requests.iter().map(|(kind, count)| (kind.clone(), json!(count))).collect();
+        let object = json!({
+            "filesystem": mount.dataset.as_str(),
+            "mountpoint": mount.mountpoint.to_text(),
+            "transport": mount.transport,
+            "requests": requests,
+        });
+        (mount.dataset.to_string(), object)
     };
     Value::Object(mounts.iter().map(entry).collect::<Map<_, _>>())
 }
@@ -144,8 +148,12 @@ mod tests {
 
     #[test]
     fn mounts_stand_in_line() {
-        let mount =
-            |name: &str| MountRecord { dataset: name.parse().unwrap(), mountpoint: format!("/{name}").as_str().into() };
+        let mount = |name: &str| MountRecord {
+            dataset: name.parse().unwrap(),
+            mountpoint: format!("/{name}").as_str().into(),
+            transport: "fuse".into(),
+            requests: vec![("lookup".into(), 1)],
+        };
         insta::assert_snapshot!(render(&[mount("tank"), mount("tank/home")]), @r"
         tank                            /tank
         tank/home                       /tank/home

@@ -17,7 +17,7 @@ use crate::protocol::{PoolStatus, Request, Response, VdevRecord};
   pool status -v tank                        name every damaged file
   pool status -x                             only pools with problems")]
 pub struct Arguments {
-    /// Name every damaged file
+    /// Name every damaged file, and say how the requests of mounted file systems come from the kernel
     #[arg(short = 'v')]
     verbose: bool,
     /// Only pools with problems
@@ -82,8 +82,14 @@ fn all_healthy(named: &[String]) -> String {
 fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String {
     let mut text = format!("  pool: {}\n state: {}\n", status.name, status.state);
     let scan = status.scan.as_ref().map(|scan| scan::render(scan, zone));
-    let lines =
-        [("status", &status.status), ("action", &status.action), ("  scan", &scan), ("  busy", &status.activity)];
+    let mounts = Some(mounts(status)).filter(|mounts| verbose && !mounts.is_empty());
+    let lines = [
+        ("status", &status.status),
+        ("action", &status.action),
+        ("  scan", &scan),
+        ("  busy", &status.activity),
+        ("mounts", &mounts),
+    ];
     for (title, line) in lines {
         if let Some(line) = line {
             text += &format!("{title}: {}\n", line.replace('\n', "\n\t"));
@@ -92,6 +98,15 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     text += "config:\n\n";
     text.extend(config(status, exact).lines().map(|line| format!("\t{line}\n")));
     text + "\n" + &errors(&status.damaged, verbose)
+}
+
+/// How many file systems are mounted, and through what their requests come.
+fn mounts(status: &PoolStatus) -> String {
+    let through = |(name, count): (&String, &u64)| {
+        let transport = if name == "uring" { "io_uring" } else { "/dev/fuse" };
+        format!("{count} through {transport}")
+    };
+    status.transports.iter().map(through).collect::<Vec<_>>().join(", ")
 }
 
 fn config(status: &PoolStatus, exact: bool) -> String {
@@ -147,6 +162,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "status": status.status,
             "action": status.action,
             "activity": status.activity,
+            "transports": status.transports,
             "scan_stats": status.scan.as_ref().map(scan::encode),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "error_count": status.damaged.len().to_string(),
@@ -159,6 +175,8 @@ fn encode(all: &[PoolStatus]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::protocol::ScanState;
 
@@ -183,6 +201,7 @@ mod tests {
             action: None,
             scan: None,
             activity: None,
+            transports: BTreeMap::new(),
             vdevs: vec![vdev],
             damaged: vec![],
         }
@@ -210,6 +229,7 @@ mod tests {
             action: Some("Restore the files from a backup.".into()),
             scan: Some(scan::tests::scan(ScanState::Canceled)),
             activity: Some("freeing 1.50G of destroyed data sets".into()),
+            transports: [("fuse".to_owned(), 1), ("uring".to_owned(), 2)].into(),
             damaged: vec!["tank/home:/ann/notes".into()],
             ..status()
         };
@@ -220,6 +240,7 @@ mod tests {
         action: Restore the files from a backup.
           scan: scrub canceled on Fri Nov  7 09:05:30 2025
           busy: freeing 1.50G of destroyed data sets
+        mounts: 1 through /dev/fuse, 2 through io_uring
         config:
 
         	NAME             STATE   READ  WRITE  CKSUM

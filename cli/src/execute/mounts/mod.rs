@@ -26,7 +26,7 @@ use dataset::{
     name::DatasetName,
     property::Source,
 };
-use fuse_mount::Mount;
+use fuse_mount::{Mount, MountOptions, Transport};
 use parking_lot::Mutex;
 
 pub(crate) use self::places::Places;
@@ -36,6 +36,10 @@ use crate::{
     failure::Failure,
     protocol::{Assignment, MountRecord},
 };
+
+/// The environment variable that says how requests are to come from the kernel, `fuse` or `uring`: for tests of either, and
+/// for those whose kernel has a faulty one. Not set, the faster one that works is taken.
+const TRANSPORT: &str = "CENOTE_TRANSPORT";
 
 /// A data set that is mounted.
 struct Active {
@@ -75,6 +79,8 @@ impl Mounts {
         let record = |active: &Active| MountRecord {
             dataset: active.name.clone(),
             mountpoint: active.mount.mountpoint().to_owned().into(),
+            transport: active.mount.transport().name().to_owned(),
+            requests: active.mount.counters().seen().iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let mut records: Vec<MountRecord> = table.values().map(record).collect();
         records.sort_by(|a, b| a.dataset.cmp(&b.dataset));
@@ -151,9 +157,10 @@ impl Mounts {
     fn start(&self, plan: &Plan, fs: &Arc<FileSystem>, path: &Path, is_temporary: bool) -> Result<(), Failure> {
         // Temporary values count from when the mount is noted.
         let plan = if is_temporary { self.plan(&plan.name)? } else { plan.clone() };
+        let options = MountOptions { transport: transport()?, ..plan.options };
         let snapshots = Arc::new(SnapshotsOf { datasets: self.datasets.clone(), id: plan.id });
         let mount =
-            Mount::new(fs.clone(), snapshots, path, &plan.options).map_err(|error| Failure::new(error.to_string()))?;
+            Mount::new(fs.clone(), snapshots, path, &options).map_err(|error| Failure::new(error.to_string()))?;
         let by_default = !matches!(self.value(&plan.name, "mountpoint")?.source, Source::Local);
         self.table.lock().insert(plan.id, Active { name: plan.name, mount: Arc::new(mount), by_default });
         Ok(())
@@ -193,6 +200,12 @@ impl Mounts {
         self.datasets.note_mount(id, None);
         self.table.lock().remove(&id)
     }
+}
+
+fn transport() -> Result<Option<Transport>, Failure> {
+    let Some(name) = std::env::var_os(TRANSPORT).filter(|name| !name.is_empty()) else { return Ok(None) };
+    let named = Transport::ALL.into_iter().find(|transport| name == transport.name());
+    named.map(Some).ok_or_else(|| Failure::new(format!("{TRANSPORT} is neither 'fuse' nor 'uring'")))
 }
 
 /// Takes away the mount on `path` of a service that has died, and refuses a place where another data set is mounted.

@@ -59,6 +59,10 @@ pub struct MountRecord {
     pub dataset: DatasetName,
     /// Where.
     pub mountpoint: PathBytes,
+    /// How its requests come from the kernel: `fuse` or `uring`.
+    pub transport: String,
+    /// How many requests of each kind have come since it was mounted. Kinds that never came are left out.
+    pub requests: Vec<(String, u64)>,
 }
 
 /// A hold.

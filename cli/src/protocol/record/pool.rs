@@ -1,5 +1,7 @@
 //! Pools and their devices.
 
+use std::collections::BTreeMap;
+
 use dataset::catalogue::ScrubState;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +75,8 @@ pub struct PoolStatus {
     pub scan: Option<ScanRecord>,
     /// What else runs in the background, such as the freeing of destroyed data sets.
     pub activity: Option<String>,
+    /// How many file systems are mounted, by how their requests come from the kernel.
+    pub transports: BTreeMap<String, u64>,
     /// Its devices.
     pub vdevs: Vec<VdevRecord>,
     /// What is damaged for good: files, by `data set:path`, or metadata by what it is.
