@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::mounts::FS_TYPE;
 use crate::options::MountOptions;
 
-const DEVICE: &str = "/dev/fuse";
+pub(crate) const DEVICE: &str = "/dev/fuse";
 /// Where `fusermount3` finds the socket for the descriptor: a variable that names one of its own descriptors.
 const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 const FUSERMOUNT_NAMES: [&str; 2] = ["fusermount3", "fusermount"];

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::device::fusermount;
+use crate::device::{DEVICE, fusermount};
 use crate::error::{Error, Result};
 
 /// The part of the type after `fuse.`.
@@ -125,7 +125,13 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<()> {
 
 /// Whether the mount's server is gone. A request that the kernel never answers from its cache tells. A server that is
 /// there and does not answer is not waited for long: it is not dead.
+///
+/// One that can be seen to be there is not even asked. If it stands still, a request that has gone into its ring waits for
+/// it whatever happens: whoever asked could not be killed, nor end by itself.
 pub fn is_dead(mountpoint: &Path) -> bool {
+    if matches!(mounted_at(mountpoint), Ok(Some(mounted)) if is_served(mounted.device.1)) {
+        return false;
+    }
     let (tell, told) = mpsc::channel();
     let path = mountpoint.to_owned();
     let asking = thread::Builder::new().name("statfs".into()).spawn(move || {
@@ -134,6 +140,28 @@ pub fn is_dead(mountpoint: &Path) -> bool {
     });
     let answer = asking.ok().and_then(|_| told.recv_timeout(PATIENCE).ok());
     matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED)))
+}
+
+/// Whether a process has this connection open, among those that this one may look at. Kernels before 6.15 do not tell.
+fn is_served(connection: u32) -> bool {
+    let wanted = connection.to_string();
+    let has_it = |process: &Path| {
+        let devices =
+            entries(&process.join("fd")).filter(|fd| fs::read_link(fd).is_ok_and(|to| to == Path::new(DEVICE)));
+        let mut described =
+            devices.filter_map(|fd| fs::read_to_string(process.join("fdinfo").join(fd.file_name()?)).ok());
+        described.any(|text| connection_of(&text) == Some(&wanted))
+    };
+    entries(Path::new("/proc")).any(|process| has_it(&process))
+}
+
+/// The connection that a descriptor of the device belongs to, by the kernel's description of it.
+fn connection_of(description: &str) -> Option<&str> {
+    description.lines().find_map(|line| line.strip_prefix("fuse_connection:")).map(str::trim)
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 fn refused(mountpoint: &Path, cause: std::io::Error) -> Error {
@@ -189,6 +217,13 @@ fn octal(digits: &[u8; 3]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_is_known_by_its_description() {
+        assert_eq!(connection_of("pos:\t0\nmnt_id:\t24\nfuse_connection:\t39\n"), Some("39"));
+        assert_eq!(connection_of("pos:\t0\nflags:\t02100002\n"), None);
+        assert!(!is_served(u32::MAX), "no connection has this number");
+    }
 
     #[test]
     fn ours_are_recognised() {
