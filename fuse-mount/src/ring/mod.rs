@@ -15,9 +15,10 @@
 //! **Threads.** Each queue has [`AT_FIRST`] threads, bound to its CPU, with one entry each. What makes this transport
 //! fast is that the program and the thread that answers take turns on one CPU: a wake-up on another one costs several
 //! times what the request does. A thread that must wait (for a device, for an fsync, for a pool that is suspended)
-//! holds up no request but its own, because its only entry is taken. When the last idle thread of a queue gets a
-//! request, it first starts another one, up to [`AT_MOST`]; beyond that, requests on that CPU wait. The kernel gives a
-//! request to the entry that was idle for the shortest time, so the additional threads sleep when they are not needed.
+//! holds up no request but its own, because its only entry is taken. When fewer than [`SPARE`] threads of a queue are
+//! left idle, another one is started, up to [`AT_MOST`]; beyond that, requests on that CPU wait until one of the others is
+//! answered. The kernel gives a request to the entry that was idle for the shortest time, so the additional threads sleep
+//! when they are not needed, and their memory is never touched.
 //!
 //! **Falling back.** Threads, their rings and their memory are there before the kernel is told that this transport is
 //! wanted; if one of them is not to be had, it is not told, and `/dev/fuse` carries everything. After that, only the
@@ -50,8 +51,11 @@ use self::entry::Entry;
 use crate::adapter::MAX_REQUEST;
 use crate::dispatcher::Dispatcher;
 
-/// The threads that a queue begins with: one that serves, and one for when it has to wait.
-const AT_FIRST: usize = 2;
+/// The threads that a queue begins with: one that serves, and the spare ones for when it has to wait.
+const AT_FIRST: usize = 1 + SPARE;
+/// The threads of a queue that should be idle. Two, because a request may come before a new thread is there, and what
+/// waits without a thread is not given to one that comes later: it waits for the next answer.
+const SPARE: usize = 2;
 /// The most it may have.
 const AT_MOST: usize = 16;
 /// Machines with more CPUs than this are served by `/dev/fuse`: a mount would have hundreds of threads.
@@ -258,7 +262,7 @@ fn run(queue: &Arc<Queue>, mut entry: Entry, post: &Post, registered: impl FnOnc
         loop {
             queue.idle.fetch_add(1, Ordering::Relaxed);
             let come = entry.wait();
-            if queue.idle.fetch_sub(1, Ordering::Relaxed) == 1 && come.is_ok() {
+            if queue.idle.fetch_sub(1, Ordering::Relaxed) <= SPARE && come.is_ok() {
                 queue.grow(post);
             }
             come?;

@@ -12,6 +12,7 @@ use super::{reply, wire};
 use crate::adapter::MAX_REQUEST;
 use crate::counters::Opcode;
 use crate::dispatcher::Dispatcher;
+use crate::server::Listed;
 use wire::Head;
 
 const IOCTL_UNRESTRICTED: u32 = 1 << 1;
@@ -165,8 +166,7 @@ fn answer_of_file(dispatcher: &Dispatcher, head: Head<'_>, payload: &mut Vec<u8>
         opcode::READDIRPLUS => {
             let room = room(head.u32(16)) as usize;
             payload.clear();
-            let mut each =
-                |listed: crate::server::Listed<'_>, entry: &_| reply::dirent_plus(payload, room, &listed, entry);
+            let mut each = |listed: Listed<'_>, entry: &_| reply::dirent_plus(payload, room, &listed, entry);
             dispatcher.readdirplus(node, head.u64(8), &mut each)?;
         }
         opcode::FSYNC => sync(dispatcher, Opcode::FSync, node, payload)?,
@@ -236,4 +236,174 @@ fn fill(payload: &mut Vec<u8>, with: impl FnOnce(&mut Vec<u8>)) {
 fn done(result: Result<(), Errno>, payload: &mut Vec<u8>) -> Result<(), Errno> {
     payload.clear();
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use dataset::fs::{Durability, FileSystem, Options};
+    use pool::admin::{self, CreateOptions, Pool};
+    use pool::block::compression::CompressionChoice;
+    use pool::device::MemoryDevice;
+    use pool::env::SystemEnv;
+    use pool::format::pointer::Checksum;
+    use pool::tree::Policy;
+    use pool::txg::{Sync, SyncClient, Written};
+    use pool::units::MIB;
+
+    use super::*;
+    use crate::control::{SnapshotEntry, Snapshots};
+    use crate::options::SnapDir;
+    use crate::ring::entry::HEADER;
+    use crate::server::Server;
+
+    struct Nothing;
+
+    impl Snapshots for Nothing {
+        fn list(&self) -> Vec<SnapshotEntry> {
+            Vec::new()
+        }
+
+        fn open(&self, _name: &str) -> Result<Arc<FileSystem>, Errno> {
+            Err(Errno::NOENT)
+        }
+    }
+
+    impl SyncClient for Nothing {
+        fn sync(&self, _sync: &mut Sync<'_>, _written: Vec<Written>) -> pool::error::Result<()> {
+            Ok(())
+        }
+    }
+
+    const OPTIONS: Options = Options {
+        readonly: false,
+        atime: true,
+        relatime: true,
+        recordsize: 128 << 10,
+        policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 },
+        sync: Durability::Standard,
+        sharing: false,
+        acl: false,
+        attributes: true,
+        accounts: true,
+    };
+
+    /// An empty file system, as a connection would reach it.
+    struct Connection {
+        dispatcher: Dispatcher,
+        payload: Vec<u8>,
+        _pool: Pool,
+    }
+
+    impl Connection {
+        fn new() -> Connection {
+            let device = Arc::new(MemoryDevice::new("disk", 256 * MIB));
+            let pool = admin::create(vec![device], &CreateOptions::new("tank"), Arc::new(SystemEnv)).unwrap();
+            pool.engine().set_client(Arc::new(Nothing));
+            let head = pool.engine().open_head(1, None);
+            FileSystem::format(&head, (0, 0)).unwrap();
+            let live = FileSystem::open(head, OPTIONS).unwrap();
+            let server = Server::new(live, Arc::new(Nothing), SnapDir::Hidden).unwrap();
+            let dispatcher = Dispatcher::new(Arc::new(server), false).unwrap();
+            Connection { dispatcher, payload: Vec::with_capacity(MAX_REQUEST as usize), _pool: pool }
+        }
+
+        /// Serves a request, and checks the form of the reply.
+        fn serve(&mut self, header: &Header, payload: &[u8]) -> Result<&[u8], i32> {
+            let mut header = *header;
+            self.payload.clear();
+            self.payload.extend_from_slice(payload);
+            let (place, unique) = (self.payload.as_ptr(), Head::new(&header).unique());
+            serve(&self.dispatcher, &mut header, &mut self.payload);
+            assert_eq!(self.payload.as_ptr(), place, "the kernel knows where the payload is");
+            assert_eq!(u64::from_ne_bytes(header[8..16].try_into().unwrap()), unique);
+            let length = u32::from_ne_bytes(header[..4].try_into().unwrap());
+            assert_eq!(length as usize, 16 + self.payload.len());
+            match i32::from_ne_bytes(header[4..8].try_into().unwrap()) {
+                0 => Ok(&self.payload),
+                error => {
+                    assert!((-511..0).contains(&error), "{error} is what the kernel takes for an error");
+                    Err(error)
+                }
+            }
+        }
+
+        fn ask(&mut self, opcode: u32, node: u64, argument: &[u8], payload: &[u8]) -> Result<&[u8], i32> {
+            let mut header = [0; HEADER];
+            header[4..8].copy_from_slice(&opcode.to_ne_bytes());
+            header[8..16].copy_from_slice(&77u64.to_ne_bytes());
+            header[16..24].copy_from_slice(&node.to_ne_bytes());
+            header[128..128 + argument.len()].copy_from_slice(argument);
+            self.serve(&header, payload)
+        }
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn a_file_is_made_written_found_and_read() {
+        let mut connection = Connection::new();
+        let made = connection.ask(opcode::CREATE, 1, &words(&[0, 0o100_644, 0, 0]), b"file\0").unwrap();
+        assert_eq!(made.len(), 144);
+        let node = u64::from_ne_bytes(made[..8].try_into().unwrap());
+        let written = connection.ask(opcode::WRITE, node, &words(&[0, 0, 2, 0, 5, 0, 0, 0, 0, 0]), b"hello");
+        assert_eq!(written, Ok(words(&[5, 0]).as_slice()));
+        let found = connection.ask(opcode::LOOKUP, 1, &[], b"file\0").unwrap();
+        assert_eq!((found.len(), &found[..8]), (128, node.to_ne_bytes().as_slice()));
+        let read = connection.ask(opcode::READ, node, &words(&[0, 0, 0, 0, 100, 0, 0, 0, 0, 0]), b"");
+        assert_eq!(read, Ok(b"\0\0hello".as_slice()));
+        let absent = connection.ask(opcode::LOOKUP, 1, &[], b"other\0").unwrap();
+        assert_eq!((absent.len(), &absent[..8]), (128, [0; 8].as_slice()), "which the kernel may remember");
+        assert_eq!(connection.ask(opcode::FLUSH, node, &[], b""), Err(-Errno::NOSYS.raw_os_error()));
+        assert_eq!(connection.ask(4096, node, &[], b""), Err(-Errno::NOSYS.raw_os_error()));
+        assert_eq!(connection.ask(opcode::FSYNC, node, &[], b""), Ok([].as_slice()));
+    }
+
+    #[test]
+    fn a_listing_fills_no_more_than_was_asked_for() {
+        let mut connection = Connection::new();
+        for name in [b"first\0", b"other\0", b"third\0"] {
+            connection.ask(opcode::MKDIR, 1, &words(&[0o755, 0]), name).unwrap();
+        }
+        for (opcode, entry) in [(opcode::READDIR, 32), (opcode::READDIRPLUS, 160)] {
+            let some = connection.ask(opcode, 1, &words(&[0, 0, 0, 0, entry * 2 + 8, 0]), b"").unwrap();
+            assert_eq!(some.len(), entry as usize * 2);
+            let all = connection.ask(opcode, 1, &words(&[0, 0, 0, 0, u32::MAX, 0]), b"").unwrap();
+            assert_eq!(all.len(), entry as usize * 5);
+        }
+    }
+
+    /// Requests of random bytes, most of which are of a known kind and about a node that there is. Sizes are kept small
+    /// where a file system would have to do what they say.
+    #[test]
+    fn no_request_makes_it_panic() {
+        let mut connection = Connection::new();
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..20_000 {
+            let mut header = [0; HEADER];
+            header.chunks_exact_mut(8).for_each(|word| {
+                let value = match random() % 4 {
+                    0 => random(),
+                    1 => 0,
+                    _ => random() % 64,
+                };
+                word.copy_from_slice(&value.to_ne_bytes());
+            });
+            header[4..8].copy_from_slice(&(random() as u32 % 64).to_ne_bytes());
+            if random() % 8 != 0 {
+                header[16..24].copy_from_slice(&(1 + random() % 8).to_ne_bytes());
+            }
+            let payload: Vec<u8> = (0..random() % 80).map(|_| (random() % 4) as u8 * 50).collect();
+            let _ = connection.serve(&header, &payload);
+        }
+    }
 }
