@@ -5,6 +5,7 @@
 //! places     where data sets are mounted, and what is in the way
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still
+//! transport  how requests come from the kernel
 //! ```
 
 #[path = "../lab/mod.rs"]
@@ -13,6 +14,7 @@ mod lab;
 mod options;
 mod places;
 mod services;
+mod transport;
 
 use std::{fs, path::Path};
 

@@ -5,6 +5,7 @@ mod kernel;
 mod mounting;
 mod snapshots;
 mod support;
+mod waiting;
 
 use std::{fs, path::Path};
 

@@ -1,0 +1,46 @@
+//! Requests that have to wait.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::thread;
+
+use fuse_mount::{Opcode, Transport};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::support::Mounted;
+
+/// Binds this thread, and those that it starts, to one of the CPUs that it may use.
+fn stay_on_one_cpu() {
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap());
+    sched_setaffinity(None, &one).unwrap();
+}
+
+/// Through io_uring, where the requests of a CPU have threads of their own.
+#[test]
+fn what_waits_does_not_hold_up_others_on_its_cpu() {
+    let Some(mounted) = Mounted::new() else { return };
+    if mounted.mount.transport() != Transport::Uring {
+        return;
+    }
+    let look = |path: &Path| fs::metadata(path).map(drop).map_err(|error| error.kind());
+    let snapshots = mounted.path().join(".zfs/snapshot");
+    look(&snapshots).unwrap();
+    stay_on_one_cpu();
+    let lookups = || mounted.mount.counters().get(Opcode::Lookup);
+    let before = lookups();
+    // Nobody can list the snapshots meanwhile. `.zfs`, looked up on the way, can be.
+    let taken = mounted.snapshots.0.lock();
+    thread::scope(|scope| {
+        let waiting = [(); 2].map(|()| scope.spawn(|| look(&snapshots)));
+        while lookups() < before + 4 {
+            thread::yield_now();
+        }
+        assert_eq!(look(&mounted.path().join("absent")), Err(ErrorKind::NotFound));
+        assert!(waiting.iter().all(|thread| !thread.is_finished()));
+        drop(taken);
+        waiting.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Ok(())));
+    });
+}
