@@ -25,7 +25,10 @@ fn filters() -> Settings {
     // How often a device was asked before the pool was suspended depends on who asks.
     settings.add_filter(r"(FAULTED|UNAVAIL)  +\d+  +\d+  +0", "$1  [READ]  [WRITE]  0");
     // What a service that is killed leaves its users with: before or after the kernel has noticed.
-    settings.add_filter(r"(Transport endpoint is not|Software caused) connect.* \(os error \d+\)", "[GONE]");
+    settings.add_filter(
+        r"(Transport endpoint is not connected|Software caused connection abort|Operation canceled) \(os error \d+\)",
+        "[GONE]",
+    );
     settings.add_filter(r"cannot (write|flush|read)[^:]*", "cannot [DO]");
     settings
 }

@@ -139,7 +139,7 @@ pub fn is_dead(mountpoint: &Path) -> bool {
         let _ = tell.send(rustix::fs::statfs(path).map(drop));
     });
     let answer = asking.ok().and_then(|_| told.recv_timeout(PATIENCE).ok());
-    matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED)))
+    matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)))
 }
 
 /// Whether a process has this connection open, among those that this one may look at. Kernels before 6.15 do not tell.

@@ -261,6 +261,7 @@ fn pools_in_json() {
           "status": null,
           "action": null,
           "activity": null,
+          "transports": {},
           "scan_stats": null,
           "vdevs": {
             "tank": {
