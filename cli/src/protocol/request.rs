@@ -473,7 +473,7 @@ pub enum Response {
     /// A pool's properties.
     Pool(PoolRecord),
     /// A pool's state.
-    Status(PoolStatus),
+    Status(Box<PoolStatus>),
     /// What was done to a pool.
     History(Vec<HistoryRecord>),
     /// What a verification found.

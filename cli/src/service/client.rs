@@ -151,7 +151,7 @@ impl Client {
         let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), progress));
         match answer {
             answer if !lacks_service => answer,
-            Ok(Response::Status(status)) => Ok(Response::Status(without_service(status))),
+            Ok(Response::Status(status)) => Ok(Response::Status(Box::new(without_service(*status)))),
             Err(failure) if mounts || failure.is_not_mounted() => Err(failure.hint(Failure::unserved(pool))),
             answer => {
                 if shows_pool && answer.is_ok() {

@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let mut all = Vec::new();
     for pool in context.pools(&arguments.pools)? {
         match context.call(&pool, Request::Status) {
-            Ok(Response::Status(status)) => all.push(status),
+            Ok(Response::Status(status)) => all.push(*status),
             Ok(_) => return Err(unexpected_answer()),
             Err(failure) => {
                 context.report(&failure)?;
