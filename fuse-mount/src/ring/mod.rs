@@ -60,8 +60,9 @@ const SPARE: usize = 2;
 const AT_MOST: usize = 16;
 /// Machines with more CPUs than this are served by `/dev/fuse`: a mount would have hundreds of threads.
 const MOST_QUEUES: usize = 64;
-/// The most threads that all mounts of this process may begin with.
-const MOST_THREADS: usize = 1024;
+/// The most threads that all mounts of this process may have: each has a descriptor too, and a process often no more
+/// than a thousand.
+const MOST_THREADS: usize = 512;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -156,7 +157,7 @@ impl Share {
         let room = |taken: usize| (taken + threads <= MOST_THREADS).then_some(taken + threads);
         match THREADS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
             Ok(_) => Ok(Share(threads)),
-            Err(_) => Err(io::Error::other("other mounts have as many threads as there may be")),
+            Err(_) => Err(io::Error::other("mounts have as many threads as there may be")),
         }
     }
 }
@@ -179,10 +180,11 @@ impl Queue {
             return;
         }
         let (queue, post) = (Arc::clone(self), post.clone());
-        let spawned = spawn(self.number, move || match Entry::new(MAX_REQUEST as usize) {
+        let work = move |_share: Share| match Entry::new(MAX_REQUEST as usize) {
             Ok(entry) => run(&queue, entry, &post, |_| {}),
             Err(error) => tracing::debug!(%error, queue = queue.number, "a queue cannot have another entry"),
-        });
+        };
+        let spawned = Share::take(1).and_then(|share| spawn(self.number, move || work(share)));
         if let Err(error) = spawned {
             self.threads.fetch_sub(1, Ordering::Relaxed);
             tracing::debug!(%error, queue = self.number, "a queue cannot have another thread");
