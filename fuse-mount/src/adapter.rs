@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use crate::attr::{errno, file_attr, kind, request_time, set_time};
 use crate::counters::Opcode;
 use crate::dispatcher::{Dispatcher, Fitted, Requester};
-use crate::options::{MountOptions, Transport};
+use crate::options::MountOptions;
 use crate::ring::Team;
 use crate::server::{Entry, FOREVER};
 use crate::syncer::Syncer;
@@ -45,33 +45,16 @@ pub(crate) struct Adapter {
     dispatcher: Arc<Dispatcher>,
     syncer: Syncer<ReplyEmpty>,
     writeback: bool,
-    transport: Option<Transport>,
-    /// Those who will serve the mount, if the kernel was told that they want to.
+    /// Those who are ready to serve the mount through io_uring, if anybody is.
     team: Arc<Mutex<Option<Team>>>,
 }
 
 impl Adapter {
-    /// An adapter that comes to terms with the kernel as the options say.
-    /// If that leaves the requests to others, they are in `team` afterwards.
+    /// An adapter that comes to terms with the kernel as the options say. If the kernel does not offer what `team` needs,
+    /// it is gone afterwards.
     pub(crate) fn new(dispatcher: Arc<Dispatcher>, options: &MountOptions, team: Arc<Mutex<Option<Team>>>) -> Adapter {
         let syncer = Syncer::of(Arc::clone(&dispatcher.server));
-        Adapter { dispatcher, syncer, writeback: options.writeback, transport: options.transport, team }
-    }
-
-    /// Those who serve through io_uring, if the kernel `offers` that and nothing speaks against it.
-    fn assemble(&self, offers: bool) -> io::Result<Option<Team>> {
-        let assembled = match (self.transport, offers) {
-            (Some(Transport::Fuse), _) => return Ok(None),
-            (_, true) => Team::assemble(),
-            (_, false) => Err(io::Error::other("the kernel does not offer io_uring (fuse.enable_uring is off)")),
-        };
-        match assembled {
-            Err(error) if self.transport.is_none() => {
-                tracing::debug!(%error, "requests come through /dev/fuse");
-                Ok(None)
-            }
-            assembled => assembled.map(Some),
-        }
+        Adapter { dispatcher, syncer, writeback: options.writeback, team }
     }
 
     fn sync(&self, opcode: Opcode, node: INodeNo, reply: ReplyEmpty) {
@@ -183,9 +166,9 @@ impl Filesystem for Adapter {
             wanted |= InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         }
         let offered = config.capabilities();
-        let team = self.assemble(offered.contains(InitFlags::FUSE_OVER_IO_URING))?;
+        let mut team = self.team.lock();
+        team.take_if(|_| !offered.contains(InitFlags::FUSE_OVER_IO_URING));
         wanted.set(InitFlags::FUSE_OVER_IO_URING, team.is_some());
-        *self.team.lock() = team;
         // A limit the kernel does not take is replaced by the nearest it does.
         let _ = config.add_capabilities(wanted & offered);
         let _ = config.set_max_write(MAX_REQUEST);

@@ -39,6 +39,14 @@ pub enum Error {
         /// The refusal.
         cause: io::Error,
     },
+    /// The mount is there, but its requests do not come through io_uring.
+    #[error("cannot serve {} through io_uring: {cause}", .mountpoint.display())]
+    Ring {
+        /// Where.
+        mountpoint: PathBuf,
+        /// What is in the way.
+        cause: io::Error,
+    },
     /// A program has a file open or its working directory below the mountpoint.
     #[error("cannot unmount {}: it is in use (close what uses it, or unmount with -f)", .mountpoint.display())]
     Busy {

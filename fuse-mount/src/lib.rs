@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! session     one mount: made, watched, invalidated, taken down
+//! connection  which connection with the kernel a mount has, and how to cut it
 //! adapter     the transport through `fuser` and /dev/fuse; syncer waits for its fsyncs
 //! ring        the transport through io_uring, where the kernel has it
 //! dispatcher  what the kernel may ask for, one short method for each: the seam between transports and file system
@@ -34,6 +35,7 @@
 
 mod adapter;
 mod attr;
+mod connection;
 mod control;
 mod counters;
 mod device;
@@ -51,6 +53,8 @@ mod ring;
 mod server;
 mod session;
 mod syncer;
+#[cfg(test)]
+mod testing;
 
 pub use control::{SnapshotEntry, Snapshots};
 pub use counters::{Counters, Opcode};

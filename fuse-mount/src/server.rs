@@ -374,13 +374,7 @@ impl Server {
 /// one, and that of a snapshot is told before it was opened.
 fn lasting(node: Node, attr: &Attr, mark: u64) -> Entry {
     let own = if attr.ino == ROOT { 0 } else { attr.generation };
-    Entry {
-        node: node.encode(),
-        attr: *attr,
-        generation: mark ^ own,
-        name_lifetime: FOREVER,
-        attr_lifetime: FOREVER,
-    }
+    Entry { node: node.encode(), attr: *attr, generation: mark ^ own, name_lifetime: FOREVER, attr_lifetime: FOREVER }
 }
 
 /// An entry of a virtual directory, which may change without the kernel's doing.

@@ -10,13 +10,16 @@
 //! Unmounting by path could hit another mount on the same directory. Before it, the list of mounts is asked whether ours
 //! is what the path reaches, by device number; one that is covered stays until that is gone. For the same reason no
 //! dataset is mounted where another one is.
+//!
+//! A mount whose requests were to come through io_uring and do not come at all is made once more without it, unless it was
+//! to be io_uring and nothing else.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -28,15 +31,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::adapter::Adapter;
+use crate::connection::Connection;
 use crate::control::{CONTROL_NAME, OPENER_NAME, Snapshots};
 use crate::counters::Counters;
 use crate::device::{self, fusermount};
 use crate::dispatcher::Dispatcher;
 use crate::error::{Error, Result};
 use crate::known::Known;
-use crate::mounts::{Standing, detach, mounted_at, mountpoints_below, mounts, standing};
+use crate::mounts::{detach, mounted_at, mountpoints_below, mounts};
 use crate::node::{Control, Node};
 use crate::options::{MountOptions, SnapDir, Transport};
+use crate::ring::{self, Layout, Team};
 use crate::server::Server;
 
 /// What the kernel reads ahead, in KiB: as much as one request carries. It refuses to be told at mounting.
@@ -45,6 +50,8 @@ const MIN_THREADS: usize = 2;
 const MAX_THREADS: usize = 4;
 /// How long the threads may take to notice that the mount is gone.
 const ENDING: Duration = Duration::from_secs(5);
+/// How long the first request may take that comes through io_uring.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How to take a mount down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +67,7 @@ pub enum Unmount {
 pub struct Mount {
     server: Arc<Server>,
     notifier: Notifier,
-    mountpoint: PathBuf,
-    device: (u32, u32),
+    connection: Arc<Connection>,
     acl: bool,
     transport: Transport,
     ending: Arc<Ending>,
@@ -82,34 +88,59 @@ impl Mount {
         mountpoint: &Path,
         options: &MountOptions,
     ) -> Result<Mount> {
+        Mount::try_ring(file_system, snapshots, mountpoint, options, &Trial::default())
+    }
+
+    /// Mounts, and once more without io_uring if that makes requests wait for ever.
+    fn try_ring(
+        file_system: Arc<FileSystem>,
+        snapshots: Arc<dyn Snapshots>,
+        mountpoint: &Path,
+        options: &MountOptions,
+        trial: &Trial,
+    ) -> Result<Mount> {
         let mountpoint =
             mountpoint.canonicalize().map_err(|cause| Error::Mount { mountpoint: mountpoint.to_owned(), cause })?;
         if let Some(other) = mounted_at(&mountpoint)? {
             return Err(Error::Taken { mountpoint, dataset: other.dataset });
         }
-        let failed = |cause: io::Error| Error::Session { mountpoint: mountpoint.clone(), cause };
+        match Mount::make(Arc::clone(&file_system), Arc::clone(&snapshots), &mountpoint, options, trial) {
+            Err(error @ Error::Ring { .. }) if options.transport.is_none() => {
+                tracing::warn!(%error, "mounting once more, without io_uring");
+                let options = MountOptions { transport: Some(Transport::Fuse), ..options.clone() };
+                Mount::make(file_system, snapshots, &mountpoint, &options, trial)
+            }
+            made => made,
+        }
+    }
+
+    fn make(
+        file_system: Arc<FileSystem>,
+        snapshots: Arc<dyn Snapshots>,
+        mountpoint: &Path,
+        options: &MountOptions,
+        trial: &Trial,
+    ) -> Result<Mount> {
+        let failed = |cause: io::Error| Error::Session { mountpoint: mountpoint.to_owned(), cause };
         let server = Server::new(file_system, snapshots, options.snapdir).map_err(|errno| failed(errno.into()))?;
         let server = Arc::new(server);
         let dispatcher = Dispatcher::new(Arc::clone(&server), options.acl).map_err(|errno| failed(errno.into()))?;
-        let connection = device::mount(&mountpoint, options)?;
-        let started = start(Arc::new(dispatcher), options, connection);
-        let Started { notifier, transport, ending, waiter } = started.map_err(|cause| {
-            detach_quietly(&mountpoint);
-            failed(cause)
+        let device = device::mount(mountpoint, options)?;
+        let connection = Connection::of(mountpoint).map(Arc::new).inspect_err(|_| detach_quietly(mountpoint))?;
+        let started = start(Arc::new(dispatcher), options, trial, device, &connection).inspect_err(|_| {
+            connection.cut();
+            detach_quietly(mountpoint);
         })?;
-        let device = device_number(&mountpoint).map_err(|errno| {
-            detach_quietly(&mountpoint);
-            failed(errno.into())
-        })?;
+        let Started { notifier, transport, ending, waiter } = started;
         let (acl, waiter) = (options.acl, Mutex::new(Some(waiter)));
-        let mount = Mount { server, notifier, mountpoint, device, acl, transport, ending, waiter };
+        let mount = Mount { server, notifier, connection, acl, transport, ending, waiter };
         mount.teach_kernel();
         Ok(mount)
     }
 
     /// Where it is mounted.
     pub fn mountpoint(&self) -> &Path {
-        &self.mountpoint
+        &self.connection.mountpoint
     }
 
     /// Whether it has access control lists, as long as it lives.
@@ -136,12 +167,12 @@ impl Mount {
     /// Has the kernel follow options that have changed, while the mount is in use. The kernel lets only root do so; the
     /// mounts of others follow when they are made again.
     pub fn remount(&self, options: &MountOptions) -> Result<()> {
-        if !self.is_reached()? {
+        if !self.connection.is_reached()? {
             return Ok(());
         }
-        match rustix::mount::mount_remount(&self.mountpoint, options.flags(), "") {
+        match rustix::mount::mount_remount(self.mountpoint(), options.flags(), "") {
             Ok(()) | Err(Errno::PERM) => Ok(()),
-            Err(errno) => Err(Error::Mount { mountpoint: self.mountpoint.clone(), cause: errno.into() }),
+            Err(errno) => Err(Error::Mount { mountpoint: self.mountpoint().to_owned(), cause: errno.into() }),
         }
     }
 
@@ -152,7 +183,9 @@ impl Mount {
 
     /// Whether it is still in the tree of names. One that is not may have users nevertheless, and then has not ended.
     pub fn is_mounted(&self) -> bool {
-        let is_this = |m: &crate::mounts::Mounted| m.device == self.device && m.mountpoint == self.mountpoint;
+        let is_this = |m: &crate::mounts::Mounted| {
+            m.device == self.connection.device && m.mountpoint == self.connection.mountpoint
+        };
         mounts().map_or(true, |mounts| mounts.iter().any(is_this))
     }
 
@@ -226,29 +259,29 @@ impl Mount {
     /// The kernel learns that opening needs no request only from an open of an existing file, and that it may read
     /// further ahead only from a file that root can write.
     fn teach_kernel(&self) {
-        let opener = self.mountpoint.join(OsStr::from_bytes(CONTROL_NAME)).join(OsStr::from_bytes(OPENER_NAME));
+        let opener = self.mountpoint().join(OsStr::from_bytes(CONTROL_NAME)).join(OsStr::from_bytes(OPENER_NAME));
         if let Err(error) = fs::File::open(opener) {
-            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "opens stay requests until the first");
+            tracing::debug!(%error, mountpoint = %self.mountpoint().display(), "opens stay requests until the first");
         }
-        let (major, minor) = self.device;
+        let (major, minor) = self.connection.device;
         if let Err(error) = fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD_KIB) {
-            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "read-ahead stays at its default");
+            tracing::debug!(%error, mountpoint = %self.mountpoint().display(), "read-ahead stays at its default");
         }
     }
 
     fn unmount_unused(&self) -> Result<()> {
-        if !self.is_reached()? {
+        if !self.connection.is_reached()? {
             return Ok(());
         }
-        match unmount(&self.mountpoint, UnmountFlags::NOFOLLOW) {
+        match unmount(self.mountpoint(), UnmountFlags::NOFOLLOW) {
             Ok(()) => Ok(()),
             Err(Errno::BUSY) => Err(self.busy()),
-            Err(Errno::PERM) => match fusermount(&["-u"], &self.mountpoint) {
+            Err(Errno::PERM) => match fusermount(&["-u"], self.mountpoint()) {
                 Ok(()) => Ok(()),
-                Err(_) if self.is_reached()? && !self.has_ended() => Err(self.busy()),
-                Err(cause) => Err(Error::Unmount { mountpoint: self.mountpoint.clone(), cause }),
+                Err(_) if self.connection.is_reached()? && !self.has_ended() => Err(self.busy()),
+                Err(cause) => Err(Error::Unmount { mountpoint: self.mountpoint().to_owned(), cause }),
             },
-            Err(errno) => Err(Error::Unmount { mountpoint: self.mountpoint.clone(), cause: errno.into() }),
+            Err(errno) => Err(Error::Unmount { mountpoint: self.mountpoint().to_owned(), cause: errno.into() }),
         }
     }
 
@@ -257,58 +290,45 @@ impl Mount {
         if self.has_ended() {
             return Ok(());
         }
-        let is_reached = self.is_reached()?;
+        let is_reached = self.connection.is_reached()?;
         self.write_back();
         if is_reached {
-            match unmount(&self.mountpoint, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+            match unmount(self.mountpoint(), UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
                 Ok(()) | Err(Errno::INVAL) => {}
-                Err(_) => detach(&self.mountpoint)?,
+                Err(_) => detach(self.mountpoint())?,
             }
         }
         self.abort();
         Ok(())
     }
 
-    /// Cuts the connection of a mount that is detached but still in use. The owner of the mount may.
+    /// Cuts the connection of a mount that is detached but still in use.
     fn abort(&self) {
-        let switch = format!("/sys/fs/fuse/connections/{}/abort", self.device.1);
-        if !self.wait(Duration::from_millis(100))
-            && self.device.0 == 0
-            && let Err(error) = fs::write(switch, "1")
-        {
-            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "the connection could not be cut");
-        }
-    }
-
-    /// Whether the mountpoint leads to this mount, which may be gone from there. That something covers it is an error.
-    fn is_reached(&self) -> Result<bool> {
-        match standing(self.device, &self.mountpoint)? {
-            Standing::Reached => Ok(true),
-            Standing::Gone => Ok(false),
-            Standing::Covered(by) => Err(Error::Covered { mountpoint: self.mountpoint.clone(), by }),
+        if !self.wait(Duration::from_millis(100)) {
+            self.connection.cut();
         }
     }
 
     fn busy(&self) -> Error {
-        Error::Busy { mountpoint: self.mountpoint.clone() }
+        Error::Busy { mountpoint: self.mountpoint().to_owned() }
     }
 
     /// Has the kernel write back dirty pages, as far as it can be reached.
     fn write_back(&self) {
         let root =
-            rustix::fs::open(&self.mountpoint, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            rustix::fs::open(self.mountpoint(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         if let Ok(root) = root
-            && device_of(&root) == Ok(self.device)
+            && device_of(&root) == Ok(self.connection.device)
             && let Err(error) = rustix::fs::syncfs(&root)
         {
-            tracing::warn!(%error, mountpoint = %self.mountpoint.display(), "changed pages could not be written back");
+            tracing::warn!(%error, mountpoint = %self.mountpoint().display(), "changed pages could not be written back");
         }
     }
 
     /// The names in the root and in the directories that lead to mounts below this one.
     fn known(&self) -> Known {
-        let below = mountpoints_below(&self.mountpoint).unwrap_or_else(|error| {
-            tracing::warn!(%error, mountpoint = %self.mountpoint.display(), "mounts below cannot be spared");
+        let below = mountpoints_below(self.mountpoint()).unwrap_or_else(|error| {
+            tracing::warn!(%error, mountpoint = %self.mountpoint().display(), "mounts below cannot be spared");
             Vec::new()
         });
         Known::collect(&self.server.live, &below)
@@ -327,7 +347,7 @@ impl Mount {
         if let Err(error) = result
             && !self.has_ended()
         {
-            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "the kernel refused to forget");
+            tracing::debug!(%error, mountpoint = %self.mountpoint().display(), "the kernel refused to forget");
         }
     }
 
@@ -335,7 +355,7 @@ impl Mount {
         if let Some(waiter) = self.waiter.lock().take()
             && waiter.join().is_err()
         {
-            tracing::error!(mountpoint = %self.mountpoint.display(), "the mount's thread panicked");
+            tracing::error!(mountpoint = %self.mountpoint().display(), "the mount's thread panicked");
         }
     }
 }
@@ -393,36 +413,81 @@ struct Started {
     waiter: JoinHandle<()>,
 }
 
-/// Comes to terms with the kernel and starts to serve.
-fn start(dispatcher: Arc<Dispatcher>, options: &MountOptions, connection: OwnedFd) -> io::Result<Started> {
+/// What a mount tries of io_uring.
+struct Trial {
+    layout: fn() -> io::Result<Layout>,
+    /// How long the first answer may take.
+    patience: Duration,
+}
+
+impl Default for Trial {
+    fn default() -> Trial {
+        Trial { layout: Layout::of_this_machine, patience: PATIENCE }
+    }
+}
+
+/// Comes to terms with the kernel and starts to serve. After an error the mount is of no use.
+fn start(
+    dispatcher: Arc<Dispatcher>,
+    options: &MountOptions,
+    trial: &Trial,
+    device: OwnedFd,
+    connection: &Arc<Connection>,
+) -> Result<Started> {
+    let failed = |cause: io::Error| Error::Session { mountpoint: connection.mountpoint.clone(), cause };
+    let of_ring = |cause: io::Error| Error::Ring { mountpoint: connection.mountpoint.clone(), cause };
     let mut config = Config::default();
     config.n_threads = Some(threads());
     config.clone_fd = true;
-    let team = Arc::default();
+    let device_of_ring = device.try_clone().map_err(failed)?;
+    let team = Arc::new(Mutex::new(recruit(options.transport, trial, &device).map_err(failed)?));
     let adapter = Adapter::new(Arc::clone(&dispatcher), options, Arc::clone(&team));
     // The kernel itself keeps other users out unless `allow_other` was asked for.
-    let session = Session::from_fd(adapter, connection, SessionACL::All, config)?;
+    let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(failed)?;
     let notifier = session.notifier();
     // Nobody else sets it.
     let _ = dispatcher.notifier.set(session.notifier());
-    let ring = match team.lock().take() {
-        Some(team) => Some(team.start(Arc::clone(&dispatcher), session.as_fd().try_clone_to_owned()?)),
-        None => None,
-    };
-    let transport = if matches!(ring, Some((true, _))) { Transport::Uring } else { Transport::Fuse };
+    let team = team.lock().take();
+    let transport = if team.is_some() { Transport::Uring } else { Transport::Fuse };
+    if options.transport.is_some_and(|wanted| wanted != transport) {
+        return Err(of_ring(io::Error::other("the kernel has just ceased to offer it")));
+    }
+    let ring = team.map(|team| team.start(Arc::clone(&dispatcher), device_of_ring, Arc::clone(connection)));
+    let ring = ring.transpose().map_err(of_ring)?;
     let ending = Arc::new(Ending::default());
-    let at_end = Arc::clone(&ending);
+    let (at_end, of_waiter) = (Arc::clone(&ending), Arc::clone(connection));
     let waiter = thread::Builder::new().name("fuse-session".into()).spawn(move || {
         let _at_end = AtEnd(at_end);
         if let Err(error) = session.run() {
             tracing::error!(%error, "a mount's connection failed");
+            of_waiter.cut();
         }
-        if let Some((_, ring)) = ring {
+        if let Some(ring) = ring {
             ring.wait();
         }
         dispatcher.server.forget_all();
-    })?;
+    });
+    let waiter = waiter.map_err(failed)?;
+    if transport == Transport::Uring {
+        connection.answers(trial.patience).map_err(of_ring)?;
+    }
     Ok(Started { notifier, transport, ending, waiter })
+}
+
+/// Those who serve through io_uring, unless it is not wanted, or is not to be had and not insisted on.
+fn recruit(wanted: Option<Transport>, trial: &Trial, device: &OwnedFd) -> io::Result<Option<Team>> {
+    if wanted == Some(Transport::Fuse) {
+        return Ok(None);
+    }
+    let is_reachable = device.try_clone().and_then(ring::is_reachable);
+    let team = is_reachable.and_then(|()| (trial.layout)()).and_then(Team::assemble);
+    match team {
+        Err(error) if wanted.is_none() => {
+            tracing::debug!(%error, "requests come through /dev/fuse");
+            Ok(None)
+        }
+        team => team.map(Some),
+    }
 }
 
 /// Says that the session has ended, however it did.
@@ -441,10 +506,6 @@ fn threads() -> usize {
     CORES.clamp(MIN_THREADS, MAX_THREADS)
 }
 
-fn device_number(mountpoint: &Path) -> Result<(u32, u32), Errno> {
-    device_of(&rustix::fs::open(mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
-}
-
 fn device_of(file: &impl std::os::fd::AsFd) -> Result<(u32, u32), Errno> {
     let device = rustix::fs::fstat(file)?.st_dev;
     Ok((rustix::fs::major(device), rustix::fs::minor(device)))
@@ -453,5 +514,79 @@ fn device_of(file: &impl std::os::fd::AsFd) -> Result<(u32, u32), Errno> {
 fn detach_quietly(mountpoint: &Path) {
     if let Err(error) = detach(mountpoint) {
         tracing::warn!(%error, "a mount that never served is left behind");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Nothing};
+
+    /// Mounts with this trial of io_uring, and looks whether it works.
+    fn mounted(transport: Option<Transport>, trial: &Trial) -> Result<Transport> {
+        let (live, _pool) = testing::file_system();
+        let folder = tempfile::tempdir().unwrap();
+        let options = MountOptions { transport, allow_other: false, ..MountOptions::new("tank") };
+        let mount = Mount::try_ring(live, Arc::new(Nothing), folder.path(), &options, trial);
+        let mount = mount.inspect_err(|_| assert_eq!(mounted_at(folder.path()).unwrap(), None, "nothing is left"))?;
+        fs::write(folder.path().join("file"), "content").unwrap();
+        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"content");
+        mount.unmount(Unmount::Normal).unwrap();
+        assert!(mount.has_ended());
+        Ok(mount.transport())
+    }
+
+    fn check_falling_back(trial: &Trial) {
+        assert_eq!(mounted(None, trial).unwrap(), Transport::Fuse);
+        let refused = mounted(Some(Transport::Uring), trial).unwrap_err();
+        assert!(matches!(refused, Error::Ring { .. }), "{refused}");
+        assert_eq!(mounted(Some(Transport::Fuse), trial).unwrap(), Transport::Fuse);
+    }
+
+    #[test]
+    fn a_mount_is_served_in_each_way_that_there_is() {
+        if testing::can_mount() {
+            assert_eq!(mounted(Some(Transport::Fuse), &Trial::default()).unwrap(), Transport::Fuse);
+        }
+        if testing::has_ring() {
+            assert_eq!(mounted(Some(Transport::Uring), &Trial::default()).unwrap(), Transport::Uring);
+            assert_eq!(mounted(None, &Trial::default()).unwrap(), Transport::Uring);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_has_not_what_it_takes_is_served_by_the_device() {
+        if testing::can_mount() {
+            let trial = Trial { layout: || Err(io::Error::other("too many CPUs")), ..Trial::default() };
+            assert_eq!(mounted(None, &trial).unwrap(), Transport::Fuse);
+            mounted(Some(Transport::Uring), &trial).unwrap_err();
+        }
+    }
+
+    /// One queue too many, which the kernel refuses when it has been told already that the ring is wanted.
+    #[test]
+    fn a_mount_whose_registration_fails_half_way_is_made_once_more() {
+        if testing::has_ring() {
+            check_falling_back(&Trial { layout: || Layout::off_by(1), ..Trial::default() });
+        }
+    }
+
+    /// One queue too few, for which the kernel waits with every request.
+    #[test]
+    fn a_kernel_that_waits_for_more_queues_is_not_waited_for() {
+        if testing::has_ring() && Layout::off_by(-1).is_ok() {
+            check_falling_back(&Trial { layout: || Layout::off_by(-1), patience: Duration::from_millis(200) });
+        }
+    }
+
+    /// The descriptor is not the connection's: no registration gets there.
+    #[test]
+    fn a_team_that_cannot_register_says_so() {
+        let Ok(team) = Layout::off_by(0).and_then(Team::assemble) else { return };
+        let (live, _pool) = testing::file_system();
+        let server = Server::new(live, Arc::new(Nothing), SnapDir::Hidden).unwrap();
+        let dispatcher = Arc::new(Dispatcher::new(Arc::new(server), false).unwrap());
+        let connection = Arc::new(Connection { mountpoint: "/nowhere".into(), device: (0, u32::MAX) });
+        assert!(team.start(dispatcher, fs::File::open("/proc/self/exe").unwrap().into(), connection).is_err());
     }
 }

@@ -62,6 +62,11 @@ pub(super) fn serve(dispatcher: &Dispatcher, header: &mut Header, payload: &mut 
     reply::finish(header, payload, unique, result);
 }
 
+/// Whether the request is a sync.
+pub(super) fn is_sync(header: &Header) -> bool {
+    matches!(Head::new(header).opcode(), opcode::FSYNC | opcode::FSYNCDIR)
+}
+
 /// What the request gets that was under way when its thread panicked.
 pub(super) fn fail(header: &mut Header, payload: &mut Vec<u8>) {
     let unique = Head::new(header).unique();
@@ -242,52 +247,13 @@ fn done(result: Result<(), Errno>, payload: &mut Vec<u8>) -> Result<(), Errno> {
 mod tests {
     use std::sync::Arc;
 
-    use dataset::fs::{Durability, FileSystem, Options};
-    use pool::admin::{self, CreateOptions, Pool};
-    use pool::block::compression::CompressionChoice;
-    use pool::device::MemoryDevice;
-    use pool::env::SystemEnv;
-    use pool::format::pointer::Checksum;
-    use pool::tree::Policy;
-    use pool::txg::{Sync, SyncClient, Written};
-    use pool::units::MIB;
+    use pool::admin::Pool;
 
     use super::*;
-    use crate::control::{SnapshotEntry, Snapshots};
     use crate::options::SnapDir;
     use crate::ring::entry::HEADER;
     use crate::server::Server;
-
-    struct Nothing;
-
-    impl Snapshots for Nothing {
-        fn list(&self) -> Vec<SnapshotEntry> {
-            Vec::new()
-        }
-
-        fn open(&self, _name: &str) -> Result<Arc<FileSystem>, Errno> {
-            Err(Errno::NOENT)
-        }
-    }
-
-    impl SyncClient for Nothing {
-        fn sync(&self, _sync: &mut Sync<'_>, _written: Vec<Written>) -> pool::error::Result<()> {
-            Ok(())
-        }
-    }
-
-    const OPTIONS: Options = Options {
-        readonly: false,
-        atime: true,
-        relatime: true,
-        recordsize: 128 << 10,
-        policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 },
-        sync: Durability::Standard,
-        sharing: false,
-        acl: false,
-        attributes: true,
-        accounts: true,
-    };
+    use crate::testing::{self, Nothing};
 
     /// An empty file system, as a connection would reach it.
     struct Connection {
@@ -298,12 +264,7 @@ mod tests {
 
     impl Connection {
         fn new() -> Connection {
-            let device = Arc::new(MemoryDevice::new("disk", 256 * MIB));
-            let pool = admin::create(vec![device], &CreateOptions::new("tank"), Arc::new(SystemEnv)).unwrap();
-            pool.engine().set_client(Arc::new(Nothing));
-            let head = pool.engine().open_head(1, None);
-            FileSystem::format(&head, (0, 0)).unwrap();
-            let live = FileSystem::open(head, OPTIONS).unwrap();
+            let (live, pool) = testing::file_system();
             let server = Server::new(live, Arc::new(Nothing), SnapDir::Hidden).unwrap();
             let dispatcher = Dispatcher::new(Arc::new(server), false).unwrap();
             Connection { dispatcher, payload: Vec::with_capacity(MAX_REQUEST as usize), _pool: pool }

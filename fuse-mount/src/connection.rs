@@ -1,0 +1,85 @@
+//! A mount's connection with the kernel, from outside: which one it is, where it is mounted, and how to cut it.
+//!
+//! The file system itself is not asked for any of this: it answers only while somebody serves it. The list of mounts has
+//! its device number, which tells its files from those of others, and leads to the connection's switch.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::error::{Error, Result};
+use crate::mounts::{Standing, mounted_at, standing};
+
+/// The connection of one mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    pub(crate) mountpoint: PathBuf,
+    /// The device number, major and minor.
+    pub(crate) device: (u32, u32),
+}
+
+impl Connection {
+    /// That of the mount which has just been made on `mountpoint`.
+    pub(crate) fn of(mountpoint: &Path) -> Result<Connection> {
+        let mounted = mounted_at(mountpoint)?.ok_or_else(|| Error::Session {
+            mountpoint: mountpoint.to_owned(),
+            cause: io::Error::other("it is not in the list of mounts, or something was mounted over it"),
+        })?;
+        Ok(Connection { mountpoint: mounted.mountpoint, device: mounted.device })
+    }
+
+    /// Whether the mountpoint leads to this mount, which may be gone from there. That something covers it is an error.
+    pub(crate) fn is_reached(&self) -> Result<bool> {
+        match standing(self.device, &self.mountpoint)? {
+            Standing::Reached => Ok(true),
+            Standing::Gone => Ok(false),
+            Standing::Covered(by) => Err(Error::Covered { mountpoint: self.mountpoint.clone(), by }),
+        }
+    }
+
+    /// Whether the file system answers at all, within so long.
+    pub(crate) fn answers(&self, at_most: Duration) -> io::Result<()> {
+        let (tell, told) = mpsc::channel();
+        let root = self.mountpoint.clone();
+        thread::Builder::new().name("fuse-first".into()).spawn(move || {
+            // Nobody listens any more if it took too long. Cutting the connection ends it then.
+            let _ = tell.send(rustix::fs::statfs(&root));
+        })?;
+        match told.recv_timeout(at_most) {
+            Ok(answer) => Ok(answer.map(drop)?),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no request comes through")),
+        }
+    }
+
+    /// Cuts the connection: every request under way or yet to come fails, and whoever serves it ends. The owner of the
+    /// mount may, by the connection's switch. Where there is none, as in many a container, root may by unmounting.
+    pub(crate) fn cut(&self) {
+        let (0, minor) = self.device else { return };
+        let switched = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
+        let Err(error) = switched else { return };
+        let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+        let is_cut = matches!(self.is_reached(), Ok(true)) && unmount(&self.mountpoint, flags).is_ok();
+        if !is_cut {
+            tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "the connection could not be cut");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_mount_of_ours_has_no_connection() {
+        assert!(matches!(Connection::of(Path::new("/proc")), Err(Error::Session { .. })));
+        let absent = Connection { mountpoint: "/proc".into(), device: (0, u32::MAX) };
+        assert!(!absent.is_reached().unwrap());
+        absent.cut();
+        absent.answers(Duration::from_secs(60)).unwrap();
+    }
+}

@@ -1,0 +1,233 @@
+//! A CPU's queue, and what its threads do: take a request, answer it, take the next.
+//!
+//! **Growth.** A thread that must wait (for a device, for an fsync, for a pool that is suspended) holds up no request but
+//! its own, because its only entry is taken. When fewer than [`SPARE`] threads of a queue are left idle, another one is
+//! started, up to [`AT_MOST`]; beyond that, requests on that CPU wait until one of the others is answered. Threads that
+//! sync are not among these: many programs may do so at once, each for long, and for each there may be one more thread,
+//! up to [`MOST_SYNCING`]. A queue does not shrink: an entry cannot be taken back from the kernel. The kernel gives a
+//! request to the entry that was idle for the shortest time, so the additional threads sleep when they are not needed.
+//! What a thread keeps is its stack and as much of its payload as was ever used, 1 MiB at most.
+//!
+//! **No thread goes quietly.** A request whose thread has ended is answered by nobody, and its program cannot even be
+//! killed. A panic while answering fails that request alone. What else can happen to a thread ends the connection
+//! ([`Connection::cut`]): then every program gets an error, instead of some of them none for ever.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crossbeam_channel::Sender;
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::budget::Share;
+use super::cpus::SPARE;
+use super::entry::Entry;
+use super::serve;
+use crate::adapter::MAX_REQUEST;
+use crate::connection::Connection;
+use crate::dispatcher::Dispatcher;
+
+/// The most threads that a queue may have for what is no sync.
+const AT_MOST: usize = 16;
+/// The most for syncs.
+const MOST_SYNCING: usize = 48;
+
+/// A CPU's queue of one mount.
+pub(super) struct Queue {
+    pub(super) number: u16,
+    threads: AtomicUsize,
+    idle: AtomicUsize,
+    syncing: AtomicUsize,
+}
+
+/// What all threads of a mount share.
+#[derive(Clone)]
+pub(super) struct Post {
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) device: Arc<OwnedFd>,
+    pub(super) connection: Arc<Connection>,
+    /// Dropped by the last thread that ends.
+    pub(super) _alive: Sender<Infallible>,
+}
+
+/// A thread's place in a queue, empty again when it is dropped.
+pub(super) struct Place(Arc<Queue>);
+
+/// Cuts the connection when it is dropped, unless that has ended.
+struct LastResort<'a> {
+    connection: &'a Connection,
+    has_ended: bool,
+}
+
+impl Queue {
+    pub(super) fn new(number: u16) -> Queue {
+        let none = || AtomicUsize::new(0);
+        Queue { number, threads: none(), idle: none(), syncing: none() }
+    }
+
+    /// A place for one more thread, if there are fewer than `most`.
+    pub(super) fn place(self: &Arc<Queue>, most: usize) -> Option<Place> {
+        let more = |threads: usize| (threads < most).then_some(threads + 1);
+        self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Place(Arc::clone(self)))
+    }
+
+    /// How many threads there may be by now.
+    fn most(&self) -> usize {
+        AT_MOST + self.syncing.load(Ordering::Relaxed).min(MOST_SYNCING)
+    }
+
+    /// Starts one more thread, if there may be one.
+    fn grow(self: &Arc<Queue>, post: &Post) {
+        let Some(place) = self.place(self.most()) else { return };
+        let post = post.clone();
+        let work = move |_share: Share| match new_entry(&post, place.0.number) {
+            Ok(entry) => place.serve(entry, &post),
+            Err(error) => tracing::debug!(%error, queue = place.0.number, "a queue cannot have another entry"),
+        };
+        let spawned = Share::take(1).and_then(|share| spawn(self.number, move || work(share)));
+        if let Err(error) = spawned {
+            tracing::debug!(%error, queue = self.number, "a queue cannot have another thread");
+        }
+    }
+
+    /// Waits for a request and answers it, but for the last step: the reply goes out with the next call.
+    fn turn(self: &Arc<Queue>, entry: &mut Entry, post: &Post) -> io::Result<()> {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        let come = entry.wait();
+        let were_idle = self.idle.fetch_sub(1, Ordering::Relaxed);
+        come?;
+        let syncing = usize::from(serve::is_sync(entry.parts().0));
+        self.syncing.fetch_add(syncing, Ordering::Relaxed);
+        if were_idle <= SPARE {
+            self.grow(post);
+        }
+        answer(&post.dispatcher, entry);
+        self.syncing.fetch_sub(syncing, Ordering::Relaxed);
+        entry.commit();
+        Ok(())
+    }
+}
+
+impl Place {
+    pub(super) fn queue(&self) -> u16 {
+        self.0.number
+    }
+
+    /// Serves one request after the other through a registered entry, until the connection ends.
+    pub(super) fn serve(&self, mut entry: Entry, post: &Post) {
+        let mut last_resort = LastResort { connection: &post.connection, has_ended: false };
+        let error = loop {
+            if let Err(error) = self.0.turn(&mut entry, post) {
+                break error;
+            }
+        };
+        last_resort.has_ended = is_end(&error);
+        if !last_resort.has_ended {
+            tracing::error!(%error, queue = self.0.number, "a mount's connection is cut: a thread cannot go on");
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for LastResort<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.connection.cut();
+        }
+    }
+}
+
+/// Starts a thread of a queue.
+pub(super) fn spawn(queue: u16, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(format!("fuse-ring-{queue}")).spawn(work).map(drop)
+}
+
+/// Stays on the queue's CPU. One that is offline has no requests, and its threads may sleep anywhere.
+pub(super) fn bind(queue: u16) {
+    let mut cpu = CpuSet::new();
+    cpu.set(usize::from(queue));
+    if let Err(error) = sched_setaffinity(None, &cpu) {
+        tracing::debug!(%error, queue, "a thread cannot be bound to its CPU");
+    }
+}
+
+fn new_entry(post: &Post, queue: u16) -> io::Result<Entry> {
+    let mut entry = Entry::new(MAX_REQUEST as usize)?;
+    entry.register(Arc::clone(&post.device), queue)?;
+    Ok(entry)
+}
+
+/// A request whose thread panics fails, and the thread goes on with the next one.
+fn answer(dispatcher: &Dispatcher, entry: &mut Entry) {
+    let (header, payload) = entry.parts();
+    if catch_unwind(AssertUnwindSafe(|| serve::serve(dispatcher, header, payload))).is_err() {
+        serve::fail(header, payload);
+    }
+}
+
+/// Whether a command failed because the connection has ended.
+fn is_end(error: &io::Error) -> bool {
+    let ends = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+    ends.iter().any(|end| error.raw_os_error() == Some(end.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::SnapDir;
+    use crate::server::Server;
+    use crate::testing;
+
+    #[test]
+    fn a_queue_has_room_for_threads_that_do_not_sync() {
+        let queue = Arc::new(Queue::new(0));
+        let mut places: Vec<Place> = std::iter::from_fn(|| queue.place(queue.most())).collect();
+        assert_eq!(places.len(), AT_MOST);
+        queue.syncing.fetch_add(1, Ordering::Relaxed);
+        places.extend(queue.place(queue.most()));
+        assert_eq!(places.len(), AT_MOST + 1, "one of them syncs");
+        assert!(queue.place(queue.most()).is_none());
+        queue.syncing.fetch_add(1000, Ordering::Relaxed);
+        assert_eq!(queue.most(), AT_MOST + MOST_SYNCING);
+        drop(places);
+        assert_eq!(queue.threads.load(Ordering::Relaxed), 0);
+    }
+
+    /// Of a connection that is none: its device number is nobody's.
+    #[test]
+    fn a_thread_that_cannot_go_on_leaves_its_place() {
+        let Ok(entry) = Entry::new(8192) else { return };
+        let (live, _pool) = testing::file_system();
+        let server = Server::new(live, Arc::new(testing::Nothing), SnapDir::Hidden).unwrap();
+        let post = Post {
+            dispatcher: Arc::new(Dispatcher::new(Arc::new(server), false).unwrap()),
+            device: Arc::new(std::fs::File::open("/dev/null").unwrap().into()),
+            connection: Arc::new(Connection { mountpoint: "/nowhere".into(), device: (0, u32::MAX) }),
+            _alive: crossbeam_channel::bounded(0).0,
+        };
+        let queue = Arc::new(Queue::new(0));
+        // Never registered: its first wait fails.
+        queue.place(1).unwrap().serve(entry, &post);
+        assert_eq!(queue.threads.load(Ordering::Relaxed), 0);
+        assert_eq!(queue.idle.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_end_of_a_connection_is_no_failure_of_a_thread() {
+        for end in [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED] {
+            assert!(is_end(&end.into()));
+        }
+        assert!(!is_end(&Errno::INVAL.into()));
+        assert!(!is_end(&io::Error::other("anything else")));
+    }
+}

@@ -1,0 +1,86 @@
+//! What the unit tests of this crate share: a file system in memory, and whether there is what a test needs.
+//!
+//! A test for which something is missing is skipped, unless `CENOTE_REQUIRE_FUSE` (for mounts) or
+//! `CENOTE_TRANSPORT=uring` (for io_uring) says that it must be there: then the test fails.
+
+use std::env;
+use std::fs;
+use std::sync::Arc;
+
+use dataset::fs::{Durability, Errno, FileSystem, Options};
+use pool::admin::{self, CreateOptions, Pool};
+use pool::block::compression::CompressionChoice;
+use pool::device::MemoryDevice;
+use pool::env::SystemEnv;
+use pool::format::pointer::Checksum;
+use pool::tree::Policy;
+use pool::txg::{Sync, SyncClient, Written};
+use pool::units::MIB;
+
+use crate::control::{SnapshotEntry, Snapshots};
+use crate::device;
+
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+const OPTIONS: Options = Options {
+    readonly: false,
+    atime: true,
+    relatime: true,
+    recordsize: 128 << 10,
+    policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 },
+    sync: Durability::Standard,
+    sharing: false,
+    acl: false,
+    attributes: true,
+    accounts: true,
+};
+
+/// No snapshots, and nothing to do for a commit.
+pub(crate) struct Nothing;
+
+impl Snapshots for Nothing {
+    fn list(&self) -> Vec<SnapshotEntry> {
+        Vec::new()
+    }
+
+    fn open(&self, _name: &str) -> Result<Arc<FileSystem>, Errno> {
+        Err(Errno::NOENT)
+    }
+}
+
+impl SyncClient for Nothing {
+    fn sync(&self, _sync: &mut Sync<'_>, _written: Vec<Written>) -> pool::error::Result<()> {
+        Ok(())
+    }
+}
+
+/// An empty file system, and the pool it is in.
+pub(crate) fn file_system() -> (Arc<FileSystem>, Pool) {
+    let device = Arc::new(MemoryDevice::new("disk", 256 * MIB));
+    let pool = admin::create(vec![device], &CreateOptions::new("tank"), Arc::new(SystemEnv)).unwrap();
+    pool.engine().set_client(Arc::new(Nothing));
+    let head = pool.engine().open_head(1, None);
+    FileSystem::format(&head, (0, 0)).unwrap();
+    (FileSystem::open(head, OPTIONS).unwrap(), pool)
+}
+
+/// Whether file systems can be mounted.
+pub(crate) fn can_mount() -> bool {
+    let available = device::available();
+    assert!(available.is_ok() || env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "{available:?}");
+    available.is_ok()
+}
+
+/// Whether mounts can be served through io_uring.
+pub(crate) fn has_ring() -> bool {
+    require_ring(can_mount() && fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y"))
+}
+
+/// Passes on what there is, and fails if that is nothing where there must be io_uring.
+pub(crate) fn require_ring(is_there: bool) -> bool {
+    assert!(
+        is_there || env::var_os("CENOTE_TRANSPORT").is_none_or(|name| name != "uring"),
+        "there is no io_uring here"
+    );
+    is_there
+}
