@@ -4,7 +4,8 @@
 //! Above it are the transports. Each takes the bytes of a request apart, calls the one method for it, and puts what
 //! that returns into its own kind of reply. Below is the [`Server`], and `dataset`. Arguments and results are plain
 //! values, every method returns when the request is done, and nothing here knows whether a reply was `fuser`'s. So what
-//! a request *means* is written once, and a transport cannot answer differently from another.
+//! a request *means* is written once, and transports differ only where they do not get to see the same of it: `fuser` keeps
+//! back whether a truncation takes set-id bits away.
 //!
 //! Methods whose request takes more than one call are short here and have their work in
 //! [`operations`](crate::operations).

@@ -127,7 +127,8 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<()> {
 /// there and does not answer is not waited for long: it is not dead.
 ///
 /// One that can be seen to be there is not even asked. If it stands still, a request that has gone into its ring waits for
-/// it whatever happens: whoever asked could not be killed, nor end by itself.
+/// it whatever happens: whoever asked could not be killed, nor end by itself. So a mount counts as living while a process
+/// still holds a connection that was cut: for a moment, unless that process is stuck itself.
 pub fn is_dead(mountpoint: &Path) -> bool {
     if matches!(mounted_at(mountpoint), Ok(Some(mounted)) if is_served(mounted.device.1)) {
         return false;

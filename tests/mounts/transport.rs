@@ -1,9 +1,10 @@
 //! How the kernel's requests come: by the choice of an environment variable, or by what there is.
 
 use std::fs;
-use std::process::Output;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Output, Stdio};
 
-use crate::lab::{self, Lab};
+use crate::lab::{self, Lab, wait_until};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -17,6 +18,13 @@ fn created(transport: &str) -> Option<(Lab, Output)> {
     let mut command = lab.command("pool", &["create", "-m", &mount.display().to_string(), "tank", &image]);
     let output = command.env("CENOTE_TRANSPORT", transport).output().unwrap();
     Some((lab, output))
+}
+
+/// Whether the kernel offers io_uring, which it must where `CENOTE_TRANSPORT` says that mounts are to have it.
+fn has_ring() -> bool {
+    let has = fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y");
+    assert!(has || std::env::var_os("CENOTE_TRANSPORT").is_none_or(|name| name != "uring"), "no FUSE over io_uring");
+    has
 }
 
 fn check_serving(lab: &Lab, transport: &str, shown: &str) {
@@ -41,7 +49,11 @@ fn the_device_carries_requests_wherever_there_is_fuse() {
 fn io_uring_carries_requests_where_the_kernel_lets_it() {
     let Some((lab, created)) = created("uring") else { return };
     let complaint = String::from_utf8_lossy(&created.stderr).into_owned();
-    if fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y") {
+    // A container may have fewer CPUs than its machine: a reason to refuse.
+    if complaint.contains("may not use all CPUs") {
+        return;
+    }
+    if has_ring() {
         assert_eq!(complaint, "");
         check_serving(&lab, "uring", "io_uring");
     } else {
@@ -54,4 +66,43 @@ fn there_are_no_other_ways() {
     let Some((_lab, created)) = created("pigeon") else { return };
     let complaint = String::from_utf8_lossy(&created.stderr).into_owned();
     assert!(complaint.contains("CENOTE_TRANSPORT is neither 'fuse' nor 'uring'"), "{complaint}");
+}
+
+/// Programs that wait for a service when it is killed get an error, whichever way their requests went.
+#[test]
+fn nobody_waits_for_a_service_that_was_killed() {
+    for transport in ["fuse", "uring"] {
+        let Some((lab, created)) = created(transport) else { return };
+        if created.status.success() {
+            check_killing(&lab);
+        } else {
+            assert!(transport == "uring" && !has_ring(), "{created:?}");
+        }
+    }
+}
+
+fn check_killing(lab: &Lab) {
+    const PROGRAMS: u32 = 8;
+    let mount = lab.mount("tank");
+    let connection = rustix::fs::minor(fs::metadata(&mount).unwrap().dev());
+    let waiting = format!("/sys/fs/fuse/connections/{connection}/waiting");
+    let pid = lab.service("tank").unwrap().to_string();
+    assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+    let ask = |number| {
+        let mut command = Command::new("stat");
+        command.arg(mount.join(format!("absent{number}"))).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let asking: Vec<Child> = (0..PROGRAMS).map(ask).collect();
+    // Where connections are not listed, some may not have asked yet: they get their error nevertheless.
+    if fs::exists(&waiting).unwrap() {
+        let count = || fs::read_to_string(&waiting).unwrap().trim().parse::<u32>().unwrap();
+        wait_until("all of them wait", || count() >= PROGRAMS);
+    }
+    lab.kill("tank");
+    for mut child in asking {
+        assert!(!child.wait().unwrap().success());
+    }
+    lab.pool(&["import", "tank"]);
+    fs::write(mount.join("file"), "content").unwrap();
 }

@@ -22,6 +22,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use pool::txg::Engine;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use super::{
@@ -47,6 +48,7 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     // Without a terminal of its own; fails harmlessly for a process that has none already.
     let _ = rustix::process::setsid();
     log_to(&places.log(name))?;
+    allow_descriptors();
     let started = start(places, name);
     let report = started.as_ref().map(drop).map_err(Clone::clone);
     if let Err(error) = spawn::report(&report) {
@@ -102,6 +104,17 @@ fn listen(path: &Path) -> Result<UnixListener, Failure> {
     // Until then the folder, which is closed to others, and the check of each peer keep them out.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
+}
+
+/// Takes as many descriptors as this process may have. The usual limit is there for programs that cannot deal with numbers
+/// beyond a thousand; a service with many devices, mounts and threads that serve them may need more.
+fn allow_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        tracing::debug!("no more than {current:?} descriptors: {error}");
+    }
 }
 
 /// Sends what this process has to say, its last words included, to a file.

@@ -10,6 +10,8 @@ use std::{
 
 use fuse_mount::{Error, FS_TYPE, Unmount, detach_dead, mounts};
 
+use rustix::mount::UnmountFlags;
+
 use crate::{names, support::Mounted};
 
 #[test]
@@ -60,6 +62,23 @@ fn an_unmount_by_somebody_else_is_noticed() {
     assert!(status.success());
     assert!(mounted.mount.wait(Duration::from_secs(5)));
     mounted.mount.unmount(Unmount::Normal).unwrap();
+}
+
+#[test]
+fn a_mount_that_is_detached_serves_who_still_has_a_file_open() {
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path().join("f");
+    let mut file = File::create(&path).unwrap();
+    if rustix::mount::unmount(mounted.path(), UnmountFlags::DETACH) == Err(rustix::io::Errno::PERM) {
+        return;
+    }
+    assert!(!mounted.mount.is_mounted());
+    file.write_all(b"content").unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 7);
+    assert!(!path.exists() && !mounted.mount.has_ended());
+    drop(file);
+    assert!(mounted.mount.wait(Duration::from_secs(60)));
 }
 
 #[test]

@@ -18,11 +18,23 @@ fn stay_on_one_cpu() {
     sched_setaffinity(None, &one).unwrap();
 }
 
+/// Whether requests come through io_uring. Where `CENOTE_TRANSPORT` says so, they do or the mount fails.
+fn has_ring(mounted: &Mounted) -> bool {
+    let has = mounted.mount.transport() == Transport::Uring;
+    if !has {
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("skipped: requests come through /dev/fuse");
+        }
+    }
+    has
+}
+
 /// Through io_uring, where the requests of a CPU have threads of their own.
 #[test]
 fn what_waits_does_not_hold_up_others_on_its_cpu() {
     let Some(mounted) = Mounted::new() else { return };
-    if mounted.mount.transport() != Transport::Uring {
+    if !has_ring(&mounted) {
         return;
     }
     let look = |path: &Path| fs::metadata(path).map(drop).map_err(|error| error.kind());
