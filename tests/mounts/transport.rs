@@ -1,7 +1,6 @@
 //! How the kernel's requests come: by the choice of an environment variable, or by what there is.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::lab::{self, Lab, wait_until};
@@ -82,10 +81,7 @@ fn nobody_waits_for_a_service_that_was_killed() {
 }
 
 fn check_killing(lab: &Lab) {
-    const PROGRAMS: u32 = 8;
     let mount = lab.mount("tank");
-    let connection = rustix::fs::minor(fs::metadata(&mount).unwrap().dev());
-    let waiting = format!("/sys/fs/fuse/connections/{connection}/waiting");
     let pid = lab.service("tank").unwrap().to_string();
     assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
     let ask = |number| {
@@ -93,16 +89,18 @@ fn check_killing(lab: &Lab) {
         command.arg(mount.join(format!("absent{number}"))).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     };
-    let asking: Vec<Child> = (0..PROGRAMS).map(ask).collect();
-    // Where connections are not listed, some may not have asked yet: they get their error nevertheless.
-    if fs::exists(&waiting).unwrap() {
-        let count = || fs::read_to_string(&waiting).unwrap().trim().parse::<u32>().unwrap();
-        wait_until("all of them wait", || count() >= PROGRAMS);
-    }
+    let asking: Vec<Child> = (0..8).map(ask).collect();
+    // They have nothing else to wait for.
+    wait_until("all of them wait", || asking.iter().all(sleeps));
     lab.kill("tank");
     for mut child in asking {
         assert!(!child.wait().unwrap().success());
     }
     lab.pool(&["import", "tank"]);
     fs::write(mount.join("file"), "content").unwrap();
+}
+
+fn sleeps(child: &Child) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['S', 'D']))
 }
