@@ -536,6 +536,20 @@ mod tests {
         Ok(mount.transport())
     }
 
+    fn check_cutting(transport: Transport) {
+        let (live, _pool) = testing::file_system();
+        let folder = tempfile::tempdir().unwrap();
+        let options = MountOptions { transport: Some(transport), allow_other: false, ..MountOptions::new("tank") };
+        let mount = Mount::new(live, Arc::new(Nothing), folder.path(), &options).unwrap();
+        if !rustix::process::geteuid().is_root() && !fs::exists("/sys/fs/fuse/connections").unwrap() {
+            return;
+        }
+        let file = fs::File::create(folder.path().join("file")).unwrap();
+        mount.connection.cut();
+        assert!(mount.wait(Duration::from_secs(60)), "its threads end");
+        file.sync_all().unwrap_err();
+    }
+
     fn check_falling_back(trial: &Trial) {
         assert_eq!(mounted(None, trial).unwrap(), Transport::Fuse);
         let refused = mounted(Some(Transport::Uring), trial).unwrap_err();
@@ -551,6 +565,17 @@ mod tests {
         if testing::has_ring() {
             assert_eq!(mounted(Some(Transport::Uring), &Trial::default()).unwrap(), Transport::Uring);
             assert_eq!(mounted(None, &Trial::default()).unwrap(), Transport::Uring);
+        }
+    }
+
+    /// As by a thread that cannot go on.
+    #[test]
+    fn a_connection_that_is_cut_leaves_nobody_waiting() {
+        if testing::can_mount() {
+            check_cutting(Transport::Fuse);
+        }
+        if testing::has_ring() {
+            check_cutting(Transport::Uring);
         }
     }
 
