@@ -1,6 +1,6 @@
 //! The transport that is always there: `fuser`, reading requests from `/dev/fuse` and writing replies to it.
 //!
-//! One method a request, each of them handing the arguments to the [`Dispatcher`] and what that returns to `fuser`'s
+//! One method a request, each of them handing the arguments to the [`Handler`] and what that returns to `fuser`'s
 //! reply. It also comes to terms with the kernel when the mount is made, for whatever transport serves it afterwards.
 //!
 //! `fuser`'s threads are few, so an `fsync` is answered by the [`Syncer`] when it is done.
@@ -24,10 +24,9 @@ use parking_lot::Mutex;
 
 use crate::attr::{errno, file_attr, kind, request_time, set_time};
 use crate::counters::Opcode;
-use crate::dispatcher::{Dispatcher, Fitted, Requester};
+use crate::handler::{Entry, FOREVER, Fitted, Handler, Requester};
 use crate::options::MountOptions;
 use crate::ring::Team;
-use crate::server::{Entry, FOREVER};
 use crate::syncer::Syncer;
 
 /// The largest read or write the kernel may send: its own limit, 256 pages.
@@ -42,8 +41,9 @@ thread_local! {
 
 /// Serves one mount through `fuser`.
 pub(crate) struct Adapter {
-    dispatcher: Arc<Dispatcher>,
+    handler: Arc<dyn Handler>,
     syncer: Syncer<ReplyEmpty>,
+    acl: bool,
     writeback: bool,
     /// Those who are ready to serve the mount through io_uring, if anybody is.
     team: Arc<Mutex<Option<Team>>>,
@@ -52,13 +52,13 @@ pub(crate) struct Adapter {
 impl Adapter {
     /// An adapter that comes to terms with the kernel as the options say. If the kernel does not offer what `team` needs,
     /// it is gone afterwards.
-    pub(crate) fn new(dispatcher: Arc<Dispatcher>, options: &MountOptions, team: Arc<Mutex<Option<Team>>>) -> Adapter {
-        let syncer = Syncer::of(Arc::clone(&dispatcher.server));
-        Adapter { dispatcher, syncer, writeback: options.writeback, team }
+    pub(crate) fn new(handler: Arc<dyn Handler>, options: &MountOptions, team: Arc<Mutex<Option<Team>>>) -> Adapter {
+        let syncer = Syncer::of(Arc::clone(&handler));
+        Adapter { handler, syncer, acl: options.acl, writeback: options.writeback, team }
     }
 
     fn sync(&self, opcode: Opcode, node: INodeNo, reply: ReplyEmpty) {
-        match self.dispatcher.must_sync(opcode, node) {
+        match self.handler.must_sync(opcode, node) {
             Ok(true) => self.syncer.submit(reply),
             Ok(false) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -162,7 +162,7 @@ impl Filesystem for Adapter {
         if self.writeback {
             wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
         }
-        if self.dispatcher.acl {
+        if self.acl {
             wanted |= InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         }
         let offered = config.capabilities();
@@ -177,7 +177,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.dispatcher.lookup(parent, name.as_bytes()) {
+        match self.handler.lookup(parent, name.as_bytes()) {
             Ok(None) => reply.entry(&FOREVER, &no_such_name(), Generation(0)),
             Ok(Some(entry)) => reply_entry(reply, Ok(entry)),
             Err(error) => reply.error(errno(error)),
@@ -185,11 +185,11 @@ impl Filesystem for Adapter {
     }
 
     fn forget(&self, _request: &Request, node: INodeNo, count: u64) {
-        self.dispatcher.forget(node, count);
+        self.handler.forget(node, count);
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        reply_attr(reply, node, self.dispatcher.getattr(node));
+        reply_attr(reply, node, self.handler.getattr(node));
     }
 
     /// A truncation by somebody who is not root takes set-id bits away. The kernel's own flag for this does not get
@@ -222,11 +222,11 @@ impl Filesystem for Adapter {
             ctime: ctime.map(request_time),
             kill_suid: request.uid() != 0,
         };
-        reply_attr(reply, node, self.dispatcher.setattr(&requester(request), node, &change));
+        reply_attr(reply, node, self.handler.setattr(&requester(request), node, &change));
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
-        reply_data(reply, self.dispatcher.readlink(node).as_deref().map_err(|error| *error));
+        reply_data(reply, self.handler.readlink(node).as_deref().map_err(|error| *error));
     }
 
     fn mknod(
@@ -240,24 +240,24 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         let how = (mode, umask, rdev);
-        reply_entry(reply, self.dispatcher.mknod(&requester(request), parent, name.as_bytes(), how));
+        reply_entry(reply, self.handler.mknod(&requester(request), parent, name.as_bytes(), how));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        reply_entry(reply, self.dispatcher.mkdir(&requester(request), parent, name.as_bytes(), (mode, umask)));
+        reply_entry(reply, self.handler.mkdir(&requester(request), parent, name.as_bytes(), (mode, umask)));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.dispatcher.unlink(parent, name.as_bytes()));
+        reply_empty(reply, self.handler.unlink(parent, name.as_bytes()));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.dispatcher.rmdir(parent, name.as_bytes()));
+        reply_empty(reply, self.handler.rmdir(parent, name.as_bytes()));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = target.as_os_str().as_bytes();
-        reply_entry(reply, self.dispatcher.symlink(&requester(request), parent, name.as_bytes(), target));
+        reply_entry(reply, self.handler.symlink(&requester(request), parent, name.as_bytes(), target));
     }
 
     fn rename(
@@ -271,15 +271,15 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
-        reply_empty(reply, self.dispatcher.rename(&requester(request), from, to, flags));
+        reply_empty(reply, self.handler.rename(&requester(request), from, to, flags));
     }
 
     fn link(&self, _request: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        reply_entry(reply, self.dispatcher.link(node, newparent, newname.as_bytes()));
+        reply_entry(reply, self.handler.link(node, newparent, newname.as_bytes()));
     }
 
     fn open(&self, _request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply_open(reply, self.dispatcher.open(node));
+        reply_open(reply, self.handler.open(node));
     }
 
     fn read(
@@ -295,7 +295,7 @@ impl Filesystem for Adapter {
     ) {
         READ_BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
-            let read = self.dispatcher.read(node, offset, size, buffer);
+            let read = self.handler.read(node, offset, size, buffer);
             reply_data(reply, read.map(|()| buffer.as_slice()));
         });
     }
@@ -312,11 +312,11 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        reply_written(reply, self.dispatcher.write(node, offset, data, write_flags));
+        reply_written(reply, self.handler.write(node, offset, data, write_flags));
     }
 
     fn flush(&self, _request: &Request, _node: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        reply_empty(reply, self.dispatcher.flush());
+        reply_empty(reply, self.handler.flush());
     }
 
     fn release(
@@ -329,7 +329,7 @@ impl Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.dispatcher.release();
+        self.handler.release();
         reply.ok();
     }
 
@@ -338,11 +338,11 @@ impl Filesystem for Adapter {
     }
 
     fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply_open(reply, self.dispatcher.opendir());
+        reply_open(reply, self.handler.opendir());
     }
 
     fn readdir(&self, _request: &Request, dir: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let listed = self.dispatcher.readdir(dir, offset, &mut |entry| {
+        let listed = self.handler.readdir(dir, offset, &mut |entry| {
             !reply.add(entry.node, entry.cookie, kind(entry.file_type), OsStr::from_bytes(entry.name))
         });
         match listed {
@@ -359,7 +359,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listed = self.dispatcher.readdirplus(dir, offset, &mut |listed, entry| {
+        let listed = self.handler.readdirplus(dir, offset, &mut |listed, entry| {
             let (attr, generation) = (file_attr(entry.node, &entry.attr), Generation(entry.generation));
             let name = OsStr::from_bytes(listed.name);
             !reply.add(listed.node, listed.cookie, name, &entry.name_lifetime, &attr, generation)
@@ -371,7 +371,7 @@ impl Filesystem for Adapter {
     }
 
     fn releasedir(&self, _request: &Request, _dir: INodeNo, _fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.dispatcher.releasedir();
+        self.handler.releasedir();
         reply.ok();
     }
 
@@ -380,7 +380,7 @@ impl Filesystem for Adapter {
     }
 
     fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
-        match self.dispatcher.statfs(node) {
+        match self.handler.statfs(node) {
             Ok(stat) => reply.statfs(
                 stat.blocks,
                 stat.free,
@@ -405,19 +405,19 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        reply_empty(reply, self.dispatcher.setxattr(&requester(request), node, name.as_bytes(), value, flags));
+        reply_empty(reply, self.handler.setxattr(&requester(request), node, name.as_bytes(), value, flags));
     }
 
     fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        reply_xattr(reply, self.dispatcher.getxattr(node, name.as_bytes(), size));
+        reply_xattr(reply, self.handler.getxattr(node, name.as_bytes(), size));
     }
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        reply_xattr(reply, self.dispatcher.listxattr(&requester(request), node, size));
+        reply_xattr(reply, self.handler.listxattr(&requester(request), node, size));
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.dispatcher.removexattr(node, name.as_bytes()));
+        reply_empty(reply, self.handler.removexattr(node, name.as_bytes()));
     }
 
     fn create(
@@ -430,7 +430,7 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match self.dispatcher.create(&requester(request), parent, name.as_bytes(), (mode, umask, flags)) {
+        match self.handler.create(&requester(request), parent, name.as_bytes(), (mode, umask, flags)) {
             Ok((entry, opened)) => reply.created(
                 &entry.attr_lifetime,
                 &file_attr(entry.node, &entry.attr),
@@ -452,7 +452,7 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        reply_empty(reply, self.dispatcher.fallocate(node, mode, offset, length));
+        reply_empty(reply, self.handler.fallocate(node, mode, offset, length));
     }
 
     fn ioctl(
@@ -466,14 +466,14 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        match self.dispatcher.ioctl(&requester(request), node, cmd, in_data) {
+        match self.handler.ioctl(&requester(request), node, cmd, in_data) {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(errno(error)),
         }
     }
 
     fn lseek(&self, _request: &Request, node: INodeNo, _fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        match self.dispatcher.lseek(node, offset, whence) {
+        match self.handler.lseek(node, offset, whence) {
             Ok(found) => reply.offset(found),
             Err(error) => reply.error(errno(error)),
         }
@@ -493,6 +493,6 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let (from, to) = ((source, source_offset), (target, target_offset));
-        reply_written(reply, self.dispatcher.copy_file_range(from, to, length));
+        reply_written(reply, self.handler.copy_file_range(from, to, length));
     }
 }

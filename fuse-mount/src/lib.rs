@@ -5,7 +5,8 @@
 //! connection  which connection with the kernel a mount has, and how to cut it
 //! adapter     the transport through `fuser` and /dev/fuse; syncer waits for its fsyncs
 //! ring        the transport through io_uring, where the kernel has it
-//! dispatcher  what the kernel may ask for, one short method for each: the seam between transports and file system
+//! handler     what the kernel may ask for: the seam between transports and file systems
+//! dispatcher  a data set's answers, one short method for each request
 //! operations  what a request does, where that takes more than one call
 //! server      what a request means: which file system a node belongs to, what may be changed
 //! control     `.zfs`: the virtual directory through which snapshots are browsed
@@ -42,6 +43,7 @@ mod device;
 mod dispatcher;
 mod error;
 mod flags;
+pub mod handler;
 mod held;
 mod known;
 mod membership;

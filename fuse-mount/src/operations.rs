@@ -4,11 +4,11 @@
 use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, FileType, Ino, acl};
 use fuser::{FopenFlags, INodeNo, RenameFlags};
 
-use crate::dispatcher::{Dispatcher, Requester};
+use crate::dispatcher::Dispatcher;
 use crate::flags::{self, Command};
+use crate::handler::{Entry, Requester};
 use crate::membership::keeps_set_group;
 use crate::node::Node;
-use crate::server::Entry;
 
 /// The most one request may copy: the reply has 32 bits for it. Whole pages, as the kernel asks for.
 const MAX_COPY: u64 = 0xffff_f000;

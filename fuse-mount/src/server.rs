@@ -18,12 +18,11 @@ use fuser::INodeNo;
 
 use crate::control::{CONTROL_NAME, ControlTree, OPENER_NAME, SNAPSHOTS_NAME, Snapshots};
 use crate::counters::Counters;
+use crate::handler::{Entry, FOREVER, Listed};
 use crate::held::Held;
 use crate::node::{Control, Node, Slot};
 use crate::options::SnapDir;
 
-/// How long the kernel may believe what it was told: until it is told otherwise.
-pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// How long it may believe what changes without its doing.
 pub(crate) const NO_TIME: Duration = Duration::ZERO;
 
@@ -33,27 +32,6 @@ const CONTROL_COOKIE: u64 = i64::MAX as u64;
 
 /// What distinguishes the generations of the live file system from those of its snapshots: nothing.
 const LIVE: u64 = 0;
-
-/// A file named in a reply.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    /// The number that the kernel knows it by.
-    pub(crate) node: INodeNo,
-    pub(crate) attr: Attr,
-    /// What distinguishes it from other files that ever had this number.
-    pub(crate) generation: u64,
-    pub(crate) name_lifetime: Duration,
-    pub(crate) attr_lifetime: Duration,
-}
-
-/// An entry of a directory listing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed<'a> {
-    pub(crate) node: INodeNo,
-    pub(crate) file_type: FileType,
-    pub(crate) name: &'a [u8],
-    pub(crate) cookie: u64,
-}
 
 /// The file system a node belongs to.
 pub(crate) enum View<'a> {

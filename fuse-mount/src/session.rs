@@ -37,6 +37,7 @@ use crate::counters::Counters;
 use crate::device::{self, fusermount};
 use crate::dispatcher::Dispatcher;
 use crate::error::{Error, Result};
+use crate::handler::Handler;
 use crate::known::Known;
 use crate::mounts::{detach, mounted_at, mountpoints_below, mounts};
 use crate::node::{Control, Node};
@@ -428,7 +429,7 @@ impl Default for Trial {
 
 /// Comes to terms with the kernel and starts to serve. After an error the mount is of no use.
 fn start(
-    dispatcher: Arc<Dispatcher>,
+    handler: Arc<dyn Handler>,
     options: &MountOptions,
     trial: &Trial,
     device: OwnedFd,
@@ -441,18 +442,17 @@ fn start(
     config.clone_fd = true;
     let device_of_ring = device.try_clone().map_err(failed)?;
     let team = Arc::new(Mutex::new(recruit(options.transport, trial, &device).map_err(failed)?));
-    let adapter = Adapter::new(Arc::clone(&dispatcher), options, Arc::clone(&team));
+    let adapter = Adapter::new(Arc::clone(&handler), options, Arc::clone(&team));
     // The kernel itself keeps other users out unless `allow_other` was asked for.
     let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(failed)?;
     let notifier = session.notifier();
-    // Nobody else sets it.
-    let _ = dispatcher.notifier.set(session.notifier());
+    handler.begun(session.notifier());
     let team = team.lock().take();
     let transport = if team.is_some() { Transport::Uring } else { Transport::Fuse };
     if options.transport.is_some_and(|wanted| wanted != transport) {
         return Err(of_ring(io::Error::other("the kernel has just ceased to offer it")));
     }
-    let ring = team.map(|team| team.start(Arc::clone(&dispatcher), device_of_ring, Arc::clone(connection)));
+    let ring = team.map(|team| team.start(Arc::clone(&handler), device_of_ring, Arc::clone(connection)));
     let ring = ring.transpose().map_err(of_ring)?;
     let ending = Arc::new(Ending::default());
     let (at_end, of_waiter) = (Arc::clone(&ending), Arc::clone(connection));
@@ -465,7 +465,7 @@ fn start(
         if let Some(ring) = ring {
             ring.wait();
         }
-        dispatcher.server.forget_all();
+        handler.ended();
     });
     let waiter = waiter.map_err(failed)?;
     if transport == Transport::Uring {

@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use fuser::ReplyEmpty;
 
 use crate::attr::errno;
-use crate::server::Server;
+use crate::handler::Handler;
 
 /// While one waits for the device, another takes what has come meanwhile; what comes then is for the first again.
 const THREADS: usize = 2;
@@ -30,10 +30,10 @@ pub(crate) struct Syncer<R> {
 }
 
 impl Syncer<ReplyEmpty> {
-    /// For the live file system of a mount.
-    pub(crate) fn of(server: Arc<Server>) -> Syncer<ReplyEmpty> {
+    /// For a mount.
+    pub(crate) fn of(handler: Arc<dyn Handler>) -> Syncer<ReplyEmpty> {
         Syncer::new(move |replies: Vec<ReplyEmpty>| {
-            let done = server.live.sync();
+            let done = handler.sync();
             for reply in replies {
                 match done {
                     Ok(()) => reply.ok(),

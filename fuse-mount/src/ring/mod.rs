@@ -11,7 +11,7 @@
 //! (here)  the threads of a mount: assembled, registered, started
 //! queue   a CPU's queue: its threads, and what each of them does        cpus  which queues there are
 //! entry   memory for one request, and an io_uring that hands it back and forth; all the unsafe code
-//! serve   a request's bytes to a reply's, through the dispatcher        budget  threads of all mounts
+//! serve   a request's bytes to a reply's, through the handler           budget  threads of all mounts
 //! wire    requests                                                      reply   replies
 //! ```
 //!
@@ -61,7 +61,7 @@ use self::entry::Entry;
 use self::queue::{Place, Post, Queue};
 use crate::adapter::MAX_REQUEST;
 use crate::connection::Connection;
-use crate::dispatcher::Dispatcher;
+use crate::handler::Handler;
 
 /// A thread that is ready is told this once the kernel wants it.
 struct Start {
@@ -112,14 +112,14 @@ impl Team {
     /// afterwards nobody serves, and the connection is of no use.
     pub(crate) fn start(
         self,
-        dispatcher: Arc<Dispatcher>,
+        handler: Arc<dyn Handler>,
         device: OwnedFd,
         connection: Arc<Connection>,
     ) -> io::Result<Ended> {
         let (alive, ended) = unbounded();
         let (registered, answers) = unbounded();
         let (all_are, begin) = unbounded();
-        let post = Post { dispatcher, device: Arc::new(device), connection, _alive: alive };
+        let post = Post { handler, device: Arc::new(device), connection, _alive: alive };
         for _ in 0..self.layout.threads() {
             let start = Start { post: post.clone(), registered: registered.clone(), begin: begin.clone() };
             // The threads wait for it, or have died, which shows when they do not answer.

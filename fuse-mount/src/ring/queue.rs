@@ -30,7 +30,7 @@ use super::entry::Entry;
 use super::serve;
 use crate::adapter::MAX_REQUEST;
 use crate::connection::Connection;
-use crate::dispatcher::Dispatcher;
+use crate::handler::Handler;
 
 /// The most threads that a queue may have for what is no sync.
 const AT_MOST: usize = 16;
@@ -48,7 +48,7 @@ pub(super) struct Queue {
 /// What all threads of a mount share.
 #[derive(Clone)]
 pub(super) struct Post {
-    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) handler: Arc<dyn Handler>,
     pub(super) device: Arc<OwnedFd>,
     pub(super) connection: Arc<Connection>,
     /// Dropped by the last thread that ends.
@@ -106,7 +106,7 @@ impl Queue {
         if were_idle <= SPARE {
             self.grow(post);
         }
-        answer(&post.dispatcher, entry);
+        answer(&*post.handler, entry);
         self.syncing.fetch_sub(syncing, Ordering::Relaxed);
         entry.commit();
         Ok(())
@@ -168,9 +168,9 @@ fn new_entry(post: &Post, queue: u16) -> io::Result<Entry> {
 }
 
 /// A request whose thread panics fails, and the thread goes on with the next one.
-fn answer(dispatcher: &Dispatcher, entry: &mut Entry) {
+fn answer(handler: &dyn Handler, entry: &mut Entry) {
     let (header, payload) = entry.parts();
-    if catch_unwind(AssertUnwindSafe(|| serve::serve(dispatcher, header, payload))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| serve::serve(handler, header, payload))).is_err() {
         serve::fail(header, payload);
     }
 }
@@ -184,6 +184,7 @@ fn is_end(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatcher::Dispatcher;
     use crate::options::SnapDir;
     use crate::server::Server;
     use crate::testing;
@@ -210,7 +211,7 @@ mod tests {
         let (live, _pool) = testing::file_system();
         let server = Server::new(live, Arc::new(testing::Nothing), SnapDir::Hidden).unwrap();
         let post = Post {
-            dispatcher: Arc::new(Dispatcher::new(Arc::new(server), false).unwrap()),
+            handler: Arc::new(Dispatcher::new(Arc::new(server), false).unwrap()),
             device: Arc::new(std::fs::File::open("/dev/null").unwrap().into()),
             connection: Arc::new(Connection { mountpoint: "/nowhere".into(), device: (0, u32::MAX) }),
             _alive: crossbeam_channel::bounded(0).0,

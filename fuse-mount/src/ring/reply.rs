@@ -7,8 +7,7 @@ use dataset::fs::{Attr, Errno, StatFs};
 use fuser::{FopenFlags, INodeNo};
 
 use super::entry::Header;
-use crate::dispatcher::Fitted;
-use crate::server::{Entry, FOREVER, Listed};
+use crate::handler::{Entry, FOREVER, Fitted, Listed};
 
 const NANOS_PER_SEC: i64 = 1_000_000_000;
 const OUT_HEADER: u32 = 16;

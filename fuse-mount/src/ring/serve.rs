@@ -11,8 +11,7 @@ use super::entry::Header;
 use super::{reply, wire};
 use crate::adapter::MAX_REQUEST;
 use crate::counters::Opcode;
-use crate::dispatcher::Dispatcher;
-use crate::server::Listed;
+use crate::handler::{Handler, Listed};
 use wire::Head;
 
 const IOCTL_UNRESTRICTED: u32 = 1 << 1;
@@ -56,9 +55,9 @@ mod opcode {
 }
 
 /// Answers the request in the header and the payload, there.
-pub(super) fn serve(dispatcher: &Dispatcher, header: &mut Header, payload: &mut Vec<u8>) {
+pub(super) fn serve(handler: &dyn Handler, header: &mut Header, payload: &mut Vec<u8>) {
     let unique = Head::new(header).unique();
-    let result = answer(dispatcher, Head::new(header), payload);
+    let result = answer(handler, Head::new(header), payload);
     reply::finish(header, payload, unique, result);
 }
 
@@ -73,58 +72,58 @@ pub(super) fn fail(header: &mut Header, payload: &mut Vec<u8>) {
     reply::finish(header, payload, unique, Err(Errno::IO));
 }
 
-/// Arguments are borrowed from the payload until the dispatcher returns; from then on it is the reply's.
-fn answer(dispatcher: &Dispatcher, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+/// Arguments are borrowed from the payload until the handler returns; from then on it is the reply's.
+fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
     let (node, who) = (head.node(), head.requester());
     match head.opcode() {
         opcode::LOOKUP => {
-            let found = dispatcher.lookup(node, wire::name(payload)?)?;
+            let found = handler.lookup(node, wire::name(payload)?)?;
             fill(payload, |out| match found {
                 Some(entry) => reply::entry(out, &entry),
                 None => reply::no_entry(out),
             });
         }
         opcode::GETATTR => {
-            let (attr, lifetime) = dispatcher.getattr(node)?;
+            let (attr, lifetime) = handler.getattr(node)?;
             fill(payload, |out| reply::attr(out, node, &attr, lifetime));
         }
         opcode::SETATTR => {
-            let (attr, lifetime) = dispatcher.setattr(&who, node, &head.changes())?;
+            let (attr, lifetime) = handler.setattr(&who, node, &head.changes())?;
             fill(payload, |out| reply::attr(out, node, &attr, lifetime));
         }
         opcode::READLINK => {
-            let target = dispatcher.readlink(node)?;
+            let target = handler.readlink(node)?;
             fill(payload, |out| out.extend_from_slice(&target));
         }
         opcode::SYMLINK => {
             let (name, target) = wire::two_names(payload)?;
-            let made = dispatcher.symlink(&who, node, name, target)?;
+            let made = handler.symlink(&who, node, name, target)?;
             fill(payload, |out| reply::entry(out, &made));
         }
         opcode::MKNOD => {
             let how = (head.u32(0), head.u32(8), head.u32(4));
-            let made = dispatcher.mknod(&who, node, wire::name(payload)?, how)?;
+            let made = handler.mknod(&who, node, wire::name(payload)?, how)?;
             fill(payload, |out| reply::entry(out, &made));
         }
         opcode::MKDIR => {
-            let made = dispatcher.mkdir(&who, node, wire::name(payload)?, (head.u32(0), head.u32(4)))?;
+            let made = handler.mkdir(&who, node, wire::name(payload)?, (head.u32(0), head.u32(4)))?;
             fill(payload, |out| reply::entry(out, &made));
         }
-        opcode::UNLINK => done(dispatcher.unlink(node, wire::name(payload)?), payload)?,
-        opcode::RMDIR => done(dispatcher.rmdir(node, wire::name(payload)?), payload)?,
+        opcode::UNLINK => done(handler.unlink(node, wire::name(payload)?), payload)?,
+        opcode::RMDIR => done(handler.rmdir(node, wire::name(payload)?), payload)?,
         opcode::RENAME | opcode::RENAME2 => {
             let flags = if head.opcode() == opcode::RENAME2 { head.u32(8) } else { 0 };
             let (old, new) = wire::two_names(payload)?;
             let to = (INodeNo(head.u64(0)), new);
-            done(dispatcher.rename(&who, (node, old), to, RenameFlags::from_bits_retain(flags)), payload)?;
+            done(handler.rename(&who, (node, old), to, RenameFlags::from_bits_retain(flags)), payload)?;
         }
         opcode::LINK => {
-            let linked = dispatcher.link(INodeNo(head.u64(0)), node, wire::name(payload)?)?;
+            let linked = handler.link(INodeNo(head.u64(0)), node, wire::name(payload)?)?;
             fill(payload, |out| reply::entry(out, &linked));
         }
         opcode::CREATE => {
             let how = (head.u32(4), head.u32(8), head.i32(0));
-            let (made, flags) = dispatcher.create(&who, node, wire::name(payload)?, how)?;
+            let (made, flags) = handler.create(&who, node, wire::name(payload)?, how)?;
             fill(payload, |out| {
                 reply::entry(out, &made);
                 reply::open(out, flags);
@@ -133,87 +132,87 @@ fn answer(dispatcher: &Dispatcher, head: Head<'_>, payload: &mut Vec<u8>) -> Res
         opcode::SETXATTR => {
             let (name, rest) = wire::split_name(payload)?;
             let value = wire::data(rest, head.u32(0))?;
-            done(dispatcher.setxattr(&who, node, name, value, head.i32(4)), payload)?;
+            done(handler.setxattr(&who, node, name, value, head.i32(4)), payload)?;
         }
         opcode::GETXATTR => {
-            let value = dispatcher.getxattr(node, wire::name(payload)?, room(head.u32(0)))?;
+            let value = handler.getxattr(node, wire::name(payload)?, room(head.u32(0)))?;
             fill(payload, |out| reply::fitted(out, &value));
         }
         opcode::LISTXATTR => {
-            let names = dispatcher.listxattr(&who, node, room(head.u32(0)))?;
+            let names = handler.listxattr(&who, node, room(head.u32(0)))?;
             fill(payload, |out| reply::fitted(out, &names));
         }
-        opcode::REMOVEXATTR => done(dispatcher.removexattr(node, wire::name(payload)?), payload)?,
-        _ => return answer_of_file(dispatcher, head, payload),
+        opcode::REMOVEXATTR => done(handler.removexattr(node, wire::name(payload)?), payload)?,
+        _ => return answer_of_file(handler, head, payload),
     }
     Ok(())
 }
 
 /// The same for what is asked about one file or directory and nothing in it.
-fn answer_of_file(dispatcher: &Dispatcher, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+fn answer_of_file(handler: &dyn Handler, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
     let node = head.node();
     match head.opcode() {
         opcode::READ => {
             payload.clear();
-            dispatcher.read(node, head.position(8)?, room(head.u32(16)), payload)?;
+            handler.read(node, head.position(8)?, room(head.u32(16)), payload)?;
         }
         opcode::WRITE => {
             let how = WriteFlags::from_bits_retain(head.u32(20));
             let data = wire::data(payload, head.u32(16))?;
-            let written = dispatcher.write(node, head.position(8)?, data, how)?;
+            let written = handler.write(node, head.position(8)?, data, how)?;
             fill(payload, |out| reply::written(out, written));
         }
         opcode::READDIR => {
             let room = room(head.u32(16)) as usize;
             payload.clear();
-            dispatcher.readdir(node, head.u64(8), &mut |listed| reply::dirent(payload, room, &listed))?;
+            handler.readdir(node, head.u64(8), &mut |listed| reply::dirent(payload, room, &listed))?;
         }
         opcode::READDIRPLUS => {
             let room = room(head.u32(16)) as usize;
             payload.clear();
             let mut each = |listed: Listed<'_>, entry: &_| reply::dirent_plus(payload, room, &listed, entry);
-            dispatcher.readdirplus(node, head.u64(8), &mut each)?;
+            handler.readdirplus(node, head.u64(8), &mut each)?;
         }
-        opcode::FSYNC => sync(dispatcher, Opcode::FSync, node, payload)?,
-        opcode::FSYNCDIR => sync(dispatcher, Opcode::FSyncDir, node, payload)?,
+        opcode::FSYNC => sync(handler, Opcode::FSync, node, payload)?,
+        opcode::FSYNCDIR => sync(handler, Opcode::FSyncDir, node, payload)?,
         opcode::OPEN => {
-            let flags = dispatcher.open(node)?;
+            let flags = handler.open(node)?;
             fill(payload, |out| reply::open(out, flags));
         }
         opcode::OPENDIR => {
-            let flags = dispatcher.opendir()?;
+            let flags = handler.opendir()?;
             fill(payload, |out| reply::open(out, flags));
         }
-        opcode::FLUSH => done(dispatcher.flush(), payload)?,
+        opcode::FLUSH => done(handler.flush(), payload)?,
         opcode::RELEASE => {
-            dispatcher.release();
+            handler.release();
             payload.clear();
         }
         opcode::RELEASEDIR => {
-            dispatcher.releasedir();
+            handler.releasedir();
             payload.clear();
         }
         opcode::STATFS => {
-            let stat = dispatcher.statfs(node)?;
+            let stat = handler.statfs(node)?;
             fill(payload, |out| reply::statfs(out, &stat));
         }
         opcode::FALLOCATE => {
             let (offset, length) = (head.position(8)?, head.position(16)?);
-            done(dispatcher.fallocate(node, head.i32(24), offset, length), payload)?;
+            done(handler.fallocate(node, head.i32(24), offset, length), payload)?;
         }
         opcode::IOCTL if head.u32(8) & IOCTL_UNRESTRICTED != 0 => return Err(Errno::NOSYS),
         opcode::IOCTL => {
             let data = wire::data(payload, head.u32(24))?;
-            let answer = dispatcher.ioctl(&head.requester(), node, head.u32(12), data)?;
+            let answer = handler.ioctl(&head.requester(), node, head.u32(12), data)?;
             fill(payload, |out| reply::ioctl(out, &answer));
         }
         opcode::LSEEK => {
-            let found = dispatcher.lseek(node, head.u64(8) as i64, head.i32(16))?;
+            let found = handler.lseek(node, head.u64(8) as i64, head.i32(16))?;
             fill(payload, |out| reply::offset(out, found));
         }
         opcode::COPY_FILE_RANGE => {
             let (from, to) = ((node, head.position(8)?), (INodeNo(head.u64(16)), head.position(32)?));
-            let copied = dispatcher.copy_file_range(from, to, head.u64(40))?;
+            let copied = handler.copy_file_range(from, to, head.u64(40))?;
             fill(payload, |out| reply::written(out, copied));
         }
         opcode::DESTROY => payload.clear(),
@@ -223,8 +222,8 @@ fn answer_of_file(dispatcher: &Dispatcher, head: Head<'_>, payload: &mut Vec<u8>
 }
 
 /// Waits here: other requests of this queue have other threads.
-fn sync(dispatcher: &Dispatcher, opcode: Opcode, node: INodeNo, payload: &mut Vec<u8>) -> Result<(), Errno> {
-    let result = if dispatcher.must_sync(opcode, node)? { dispatcher.live().sync() } else { Ok(()) };
+fn sync(handler: &dyn Handler, opcode: Opcode, node: INodeNo, payload: &mut Vec<u8>) -> Result<(), Errno> {
+    let result = if handler.must_sync(opcode, node)? { handler.sync() } else { Ok(()) };
     done(result, payload)
 }
 
@@ -250,6 +249,7 @@ mod tests {
     use pool::admin::Pool;
 
     use super::*;
+    use crate::dispatcher::Dispatcher;
     use crate::options::SnapDir;
     use crate::ring::entry::HEADER;
     use crate::server::Server;
@@ -257,7 +257,7 @@ mod tests {
 
     /// An empty file system, as a connection would reach it.
     struct Connection {
-        dispatcher: Dispatcher,
+        handler: Dispatcher,
         payload: Vec<u8>,
         _pool: Pool,
     }
@@ -266,8 +266,8 @@ mod tests {
         fn new() -> Connection {
             let (live, pool) = testing::file_system();
             let server = Server::new(live, Arc::new(Nothing), SnapDir::Hidden).unwrap();
-            let dispatcher = Dispatcher::new(Arc::new(server), false).unwrap();
-            Connection { dispatcher, payload: Vec::with_capacity(MAX_REQUEST as usize), _pool: pool }
+            let handler = Dispatcher::new(Arc::new(server), false).unwrap();
+            Connection { handler, payload: Vec::with_capacity(MAX_REQUEST as usize), _pool: pool }
         }
 
         /// Serves a request, and checks the form of the reply.
@@ -276,7 +276,7 @@ mod tests {
             self.payload.clear();
             self.payload.extend_from_slice(payload);
             let (place, unique) = (self.payload.as_ptr(), Head::new(&header).unique());
-            serve(&self.dispatcher, &mut header, &mut self.payload);
+            serve(&self.handler, &mut header, &mut self.payload);
             assert_eq!(self.payload.as_ptr(), place, "the kernel knows where the payload is");
             assert_eq!(u64::from_ne_bytes(header[8..16].try_into().unwrap()), unique);
             let length = u32::from_ne_bytes(header[..4].try_into().unwrap());

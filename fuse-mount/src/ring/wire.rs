@@ -10,7 +10,7 @@ use fuser::INodeNo;
 use pool::env::Nanos;
 
 use super::entry::{HEADER, Header};
-use crate::dispatcher::Requester;
+use crate::handler::Requester;
 
 const ARGUMENT: usize = 128;
 const NANOS_PER_SEC: i128 = 1_000_000_000;
