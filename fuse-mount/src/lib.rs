@@ -1,7 +1,8 @@
 //! The kernel's side of a dataset: FUSE requests in, calls on one [`dataset::fs::FileSystem`] out.
 //!
 //! ```text
-//! session     one mount: made, watched, invalidated, taken down
+//! session     one mount of a data set: made, watched, invalidated, taken down
+//! serving     the threads of a connection, how they begin and how they end
 //! connection  which connection with the kernel a mount has, and how to cut it
 //! adapter     the transport through `fuser` and /dev/fuse; syncer waits for its fsyncs
 //! ring        the transport through io_uring, where the kernel has it
@@ -53,6 +54,7 @@ mod operations;
 mod options;
 mod ring;
 mod server;
+mod serving;
 mod session;
 mod syncer;
 #[cfg(test)]
@@ -62,6 +64,7 @@ pub use control::{SnapshotEntry, Snapshots};
 pub use counters::{Counters, Opcode};
 pub use device::available;
 pub use error::{Error, Result};
-pub use mounts::{FS_TYPE, Mounted, detach_dead, is_dead, mounted_at, mounts};
+pub use mounts::{FS_TYPE, Mounted, detach, detach_dead, is_dead, mounted_at, mounts};
 pub use options::{MountOptions, SnapDir, Transport};
+pub use serving::{Serving, serve};
 pub use session::{Change, Mount, Unmount};

@@ -115,7 +115,7 @@ pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
 }
 
 /// Takes the mount out of the tree of names. What is still open in it stays usable.
-pub(crate) fn detach(mountpoint: &Path) -> Result<()> {
+pub fn detach(mountpoint: &Path) -> Result<()> {
     match unmount(mountpoint, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Errno::PERM) => fusermount(&["-u", "-z"], mountpoint).map_err(|cause| refused(mountpoint, cause)),
