@@ -85,7 +85,7 @@ pub enum Fitted {
 
 impl Fitted {
     /// The answer for `room` bytes.
-    pub(crate) fn fit(value: Vec<u8>, room: u32) -> Result<Fitted, Errno> {
+    pub fn fit(value: Vec<u8>, room: u32) -> Result<Fitted, Errno> {
         match room {
             0 => Ok(Fitted::Size(u32::try_from(value.len()).unwrap_or(u32::MAX))),
             room if value.len() > room as usize => Err(Errno::RANGE),
