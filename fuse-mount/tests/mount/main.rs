@@ -3,6 +3,7 @@
 mod files;
 mod kernel;
 mod mounting;
+mod requests;
 mod snapshots;
 mod support;
 mod waiting;
