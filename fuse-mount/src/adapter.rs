@@ -57,8 +57,8 @@ impl Adapter {
         Adapter { handler, syncer, acl: options.acl, writeback: options.writeback, team }
     }
 
-    fn sync(&self, opcode: Opcode, node: INodeNo, reply: ReplyEmpty) {
-        match self.handler.must_sync(opcode, node) {
+    fn sync(&self, node: INodeNo, reply: ReplyEmpty) {
+        match self.handler.must_sync(node) {
             Ok(true) => self.syncer.submit(reply),
             Ok(false) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -177,6 +177,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.handler.count(Opcode::Lookup);
         match self.handler.lookup(parent, name.as_bytes()) {
             Ok(None) => reply.entry(&FOREVER, &no_such_name(), Generation(0)),
             Ok(Some(entry)) => reply_entry(reply, Ok(entry)),
@@ -185,10 +186,12 @@ impl Filesystem for Adapter {
     }
 
     fn forget(&self, _request: &Request, node: INodeNo, count: u64) {
+        self.handler.count(Opcode::Forget);
         self.handler.forget(node, count);
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.handler.count(Opcode::GetAttr);
         reply_attr(reply, node, self.handler.getattr(node));
     }
 
@@ -212,6 +215,7 @@ impl Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        self.handler.count(Opcode::SetAttr);
         let change = SetAttr {
             mode,
             uid,
@@ -226,6 +230,7 @@ impl Filesystem for Adapter {
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
+        self.handler.count(Opcode::ReadLink);
         reply_data(reply, self.handler.readlink(node).as_deref().map_err(|error| *error));
     }
 
@@ -239,23 +244,28 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        self.handler.count(Opcode::MkNod);
         let how = (mode, umask, rdev);
         reply_entry(reply, self.handler.mknod(&requester(request), parent, name.as_bytes(), how));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        self.handler.count(Opcode::MkDir);
         reply_entry(reply, self.handler.mkdir(&requester(request), parent, name.as_bytes(), (mode, umask)));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.handler.count(Opcode::Unlink);
         reply_empty(reply, self.handler.unlink(parent, name.as_bytes()));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.handler.count(Opcode::RmDir);
         reply_empty(reply, self.handler.rmdir(parent, name.as_bytes()));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        self.handler.count(Opcode::Symlink);
         let target = target.as_os_str().as_bytes();
         reply_entry(reply, self.handler.symlink(&requester(request), parent, name.as_bytes(), target));
     }
@@ -270,15 +280,18 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        self.handler.count(Opcode::Rename);
         let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
         reply_empty(reply, self.handler.rename(&requester(request), from, to, flags));
     }
 
     fn link(&self, _request: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        self.handler.count(Opcode::Link);
         reply_entry(reply, self.handler.link(node, newparent, newname.as_bytes()));
     }
 
     fn open(&self, _request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.handler.count(Opcode::Open);
         reply_open(reply, self.handler.open(node));
     }
 
@@ -293,6 +306,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        self.handler.count(Opcode::Read);
         READ_BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
             let read = self.handler.read(node, offset, size, buffer);
@@ -312,11 +326,13 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        self.handler.count(Opcode::Write);
         reply_written(reply, self.handler.write(node, offset, data, write_flags));
     }
 
     fn flush(&self, _request: &Request, _node: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        reply_empty(reply, self.handler.flush());
+        self.handler.count(Opcode::Flush);
+        reply.error(fuser::Errno::ENOSYS);
     }
 
     fn release(
@@ -329,19 +345,22 @@ impl Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.handler.release();
+        self.handler.count(Opcode::Release);
         reply.ok();
     }
 
     fn fsync(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.sync(Opcode::FSync, node, reply);
+        self.handler.count(Opcode::FSync);
+        self.sync(node, reply);
     }
 
     fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply_open(reply, self.handler.opendir());
+        self.handler.count(Opcode::OpenDir);
+        reply.error(fuser::Errno::ENOSYS);
     }
 
     fn readdir(&self, _request: &Request, dir: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        self.handler.count(Opcode::ReadDir);
         let listed = self.handler.readdir(dir, offset, &mut |entry| {
             !reply.add(entry.node, entry.cookie, kind(entry.file_type), OsStr::from_bytes(entry.name))
         });
@@ -359,6 +378,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        self.handler.count(Opcode::ReadDirPlus);
         let listed = self.handler.readdirplus(dir, offset, &mut |listed, entry| {
             let (attr, generation) = (file_attr(entry.node, &entry.attr), Generation(entry.generation));
             let name = OsStr::from_bytes(listed.name);
@@ -371,15 +391,17 @@ impl Filesystem for Adapter {
     }
 
     fn releasedir(&self, _request: &Request, _dir: INodeNo, _fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.handler.releasedir();
+        self.handler.count(Opcode::ReleaseDir);
         reply.ok();
     }
 
     fn fsyncdir(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.sync(Opcode::FSyncDir, node, reply);
+        self.handler.count(Opcode::FSyncDir);
+        self.sync(node, reply);
     }
 
     fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
+        self.handler.count(Opcode::StatFs);
         match self.handler.statfs(node) {
             Ok(stat) => reply.statfs(
                 stat.blocks,
@@ -405,18 +427,22 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        self.handler.count(Opcode::SetXattr);
         reply_empty(reply, self.handler.setxattr(&requester(request), node, name.as_bytes(), value, flags));
     }
 
     fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.handler.count(Opcode::GetXattr);
         reply_xattr(reply, self.handler.getxattr(node, name.as_bytes(), size));
     }
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        self.handler.count(Opcode::ListXattr);
         reply_xattr(reply, self.handler.listxattr(&requester(request), node, size));
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.handler.count(Opcode::RemoveXattr);
         reply_empty(reply, self.handler.removexattr(node, name.as_bytes()));
     }
 
@@ -430,6 +456,7 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        self.handler.count(Opcode::Create);
         match self.handler.create(&requester(request), parent, name.as_bytes(), (mode, umask, flags)) {
             Ok((entry, opened)) => reply.created(
                 &entry.attr_lifetime,
@@ -452,6 +479,7 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        self.handler.count(Opcode::FAllocate);
         reply_empty(reply, self.handler.fallocate(node, mode, offset, length));
     }
 
@@ -466,6 +494,7 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
+        self.handler.count(Opcode::Ioctl);
         match self.handler.ioctl(&requester(request), node, cmd, in_data) {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(errno(error)),
@@ -473,6 +502,7 @@ impl Filesystem for Adapter {
     }
 
     fn lseek(&self, _request: &Request, node: INodeNo, _fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        self.handler.count(Opcode::LSeek);
         match self.handler.lseek(node, offset, whence) {
             Ok(found) => reply.offset(found),
             Err(error) => reply.error(errno(error)),
@@ -492,6 +522,7 @@ impl Filesystem for Adapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        self.handler.count(Opcode::CopyFileRange);
         let (from, to) = ((source, source_offset), (target, target_offset));
         reply_written(reply, self.handler.copy_file_range(from, to, length));
     }

@@ -3,17 +3,29 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// FUSE's number for a request to rename that has flags.
+pub(crate) const RENAME2: u32 = 45;
+
 macro_rules! opcodes {
-    ($($variant:ident $name:literal,)*) => {
-        /// A kind of request.
+    ($($variant:ident = $number:literal, $name:literal;)*) => {
+        /// A kind of request, with FUSE's number for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Opcode {
-            $(#[doc = concat!("FUSE's `", $name, "`.")] $variant,)*
+            $(#[doc = concat!("FUSE's `", $name, "`.")] $variant = $number,)*
         }
 
         impl Opcode {
             /// Every kind, in the order of the enumeration.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$variant,)*];
+
+            /// The kind with this number; renaming has two.
+            pub(crate) fn of(number: u32) -> Option<Opcode> {
+                match number {
+                    RENAME2 => Some(Opcode::Rename),
+                    $($number => Some(Opcode::$variant),)*
+                    _ => None,
+                }
+            }
 
             /// The kind's name, in lower case.
             pub fn name(self) -> &'static str {
@@ -26,44 +38,48 @@ macro_rules! opcodes {
 }
 
 opcodes! {
-    Lookup "lookup",
-    Forget "forget",
-    GetAttr "getattr",
-    SetAttr "setattr",
-    ReadLink "readlink",
-    MkNod "mknod",
-    MkDir "mkdir",
-    Unlink "unlink",
-    RmDir "rmdir",
-    Symlink "symlink",
-    Rename "rename",
-    Link "link",
-    Open "open",
-    Read "read",
-    Write "write",
-    Flush "flush",
-    Release "release",
-    FSync "fsync",
-    OpenDir "opendir",
-    ReadDir "readdir",
-    ReadDirPlus "readdirplus",
-    ReleaseDir "releasedir",
-    FSyncDir "fsyncdir",
-    StatFs "statfs",
-    SetXattr "setxattr",
-    GetXattr "getxattr",
-    ListXattr "listxattr",
-    RemoveXattr "removexattr",
-    Create "create",
-    FAllocate "fallocate",
-    LSeek "lseek",
-    CopyFileRange "copy_file_range",
-    Ioctl "ioctl",
+    Lookup = 1, "lookup";
+    Forget = 2, "forget";
+    GetAttr = 3, "getattr";
+    SetAttr = 4, "setattr";
+    ReadLink = 5, "readlink";
+    Symlink = 6, "symlink";
+    MkNod = 8, "mknod";
+    MkDir = 9, "mkdir";
+    Unlink = 10, "unlink";
+    RmDir = 11, "rmdir";
+    Rename = 12, "rename";
+    Link = 13, "link";
+    Open = 14, "open";
+    Read = 15, "read";
+    Write = 16, "write";
+    StatFs = 17, "statfs";
+    Release = 18, "release";
+    FSync = 20, "fsync";
+    SetXattr = 21, "setxattr";
+    GetXattr = 22, "getxattr";
+    ListXattr = 23, "listxattr";
+    RemoveXattr = 24, "removexattr";
+    Flush = 25, "flush";
+    OpenDir = 27, "opendir";
+    ReadDir = 28, "readdir";
+    ReleaseDir = 29, "releasedir";
+    FSyncDir = 30, "fsyncdir";
+    Create = 35, "create";
+    Destroy = 38, "destroy";
+    Ioctl = 39, "ioctl";
+    FAllocate = 43, "fallocate";
+    ReadDirPlus = 44, "readdirplus";
+    LSeek = 46, "lseek";
+    CopyFileRange = 47, "copy_file_range";
 }
+
+/// More than the largest number of a kind.
+const NUMBERS: usize = Opcode::CopyFileRange as usize + 1;
 
 /// Requests served by one mount since it was made.
 #[derive(Debug)]
-pub struct Counters([AtomicU64; Opcode::ALL.len()]);
+pub struct Counters([AtomicU64; NUMBERS]);
 
 impl Default for Counters {
     fn default() -> Counters {
@@ -100,5 +116,11 @@ mod tests {
         assert_eq!(counters.get(Opcode::Read), 2);
         assert_eq!(counters.seen(), [(Opcode::Read, 2), (Opcode::CopyFileRange, 1)]);
         assert_eq!(Opcode::Read.name(), "read");
+    }
+
+    #[test]
+    fn kinds_are_known_by_their_numbers() {
+        assert!(Opcode::ALL.iter().all(|&opcode| Opcode::of(opcode as u32) == Some(opcode)));
+        assert_eq!([26, 45, 4096].map(Opcode::of), [None, Some(Opcode::Rename), None]);
     }
 }

@@ -3,9 +3,7 @@
 //! Above are the transports, which know nothing but the [`Handler`]. Below is the [`Server`], and `dataset`. Methods whose
 //! request takes more than one call have their work in [`operations`](crate::operations).
 //!
-//! `open` is answered only where files are to be kept out of the kernel's cache, `opendir` and `flush` never. Locks are not
-//! offered, so that the kernel keeps them itself. Files opened before the kernel learned this are released with a plain
-//! yes.
+//! `open` is answered only where files are to be kept out of the kernel's cache.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -48,15 +46,14 @@ impl Dispatcher {
     pub(crate) fn answers_opens(&self) -> bool {
         self.opens
     }
-
-    fn count(&self, opcode: Opcode) {
-        self.server.counters.count(opcode);
-    }
 }
 
 impl Handler for Dispatcher {
+    fn count(&self, opcode: Opcode) {
+        self.server.counters.count(opcode);
+    }
+
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<Entry>, Errno> {
-        self.count(Opcode::Lookup);
         let may_remember = !matches!(Node::decode(dir), Some(Node::Control(_)));
         match self.server.lookup(dir, name) {
             Err(Errno::NOENT) if may_remember => Ok(None),
@@ -65,24 +62,20 @@ impl Handler for Dispatcher {
     }
 
     fn forget(&self, node: INodeNo, count: u64) {
-        self.count(Opcode::Forget);
         self.server.forget(node, count);
     }
 
     fn getattr(&self, node: INodeNo) -> Result<(Attr, Duration), Errno> {
-        self.count(Opcode::GetAttr);
         self.server.getattr(node)
     }
 
     fn setattr(&self, requester: &Requester, node: INodeNo, change: &SetAttr) -> Result<(Attr, Duration), Errno> {
-        self.count(Opcode::SetAttr);
         let change = SetAttr { mode: change.mode.map(|mode| mode & PERMISSIONS), ..*change };
         let ino = self.server.writable(node)?;
         Ok((self.live().setattr(&requester.caller(), ino, &change)?, FOREVER))
     }
 
     fn readlink(&self, node: INodeNo) -> Result<Vec<u8>, Errno> {
-        self.count(Opcode::ReadLink);
         let (view, ino) = self.server.resolve(node)?.ok_or(Errno::INVAL)?;
         view.readlink(ino)
     }
@@ -94,7 +87,6 @@ impl Handler for Dispatcher {
         name: &[u8],
         (mode, umask, rdev): (u32, u32, u32),
     ) -> Result<Entry, Errno> {
-        self.count(Opcode::MkNod);
         let file_type = node_type(mode)?;
         self.enter(dir, name, |fs, dir, name| {
             fs.mknod(&requester.maker(umask), dir, name, file_type, mode & PERMISSIONS, rdev)
@@ -108,22 +100,18 @@ impl Handler for Dispatcher {
         name: &[u8],
         (mode, umask): (u32, u32),
     ) -> Result<Entry, Errno> {
-        self.count(Opcode::MkDir);
         self.enter(dir, name, |fs, dir, name| fs.mkdir(&requester.maker(umask), dir, name, mode & PERMISSIONS))
     }
 
     fn unlink(&self, dir: INodeNo, name: &[u8]) -> Result<(), Errno> {
-        self.count(Opcode::Unlink);
         self.live().unlink(self.server.writable_entry(dir, name)?, name)
     }
 
     fn rmdir(&self, dir: INodeNo, name: &[u8]) -> Result<(), Errno> {
-        self.count(Opcode::RmDir);
         self.live().rmdir(self.server.writable_entry(dir, name)?, name)
     }
 
     fn symlink(&self, requester: &Requester, dir: INodeNo, name: &[u8], target: &[u8]) -> Result<Entry, Errno> {
-        self.count(Opcode::Symlink);
         self.enter(dir, name, |fs, dir, name| fs.symlink(&requester.caller(), dir, name, target))
     }
 
@@ -134,23 +122,19 @@ impl Handler for Dispatcher {
         to: (INodeNo, &[u8]),
         flags: RenameFlags,
     ) -> Result<(), Errno> {
-        self.count(Opcode::Rename);
         self.rename_entry(requester.caller(), from, to, flags)
     }
 
     fn link(&self, node: INodeNo, dir: INodeNo, name: &[u8]) -> Result<Entry, Errno> {
-        self.count(Opcode::Link);
         let ino = self.server.writable(node)?;
         self.enter(dir, name, |fs, dir, name| fs.link(ino, dir, name))
     }
 
     fn open(&self, node: INodeNo) -> Result<FopenFlags, Errno> {
-        self.count(Opcode::Open);
         if self.opens { Ok(self.open_flags(node)) } else { Err(Errno::NOSYS) }
     }
 
     fn read(&self, node: INodeNo, offset: u64, size: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
-        self.count(Opcode::Read);
         match self.server.resolve(node)? {
             Some((view, ino)) => view.read(ino, offset, size as usize, out),
             None => Ok(()),
@@ -159,7 +143,6 @@ impl Handler for Dispatcher {
 
     /// Of what it writes back later, the kernel does not look how much was written: that is all or nothing.
     fn write(&self, node: INodeNo, offset: u64, data: &[u8], how: WriteFlags) -> Result<u32, Errno> {
-        self.count(Opcode::Write);
         let ino = self.server.writable(node)?;
         let kill_priv = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let written = if how.contains(WriteFlags::FUSE_WRITE_CACHE) {
@@ -170,27 +153,11 @@ impl Handler for Dispatcher {
         Ok(u32::try_from(written).expect("no more is written than was sent"))
     }
 
-    fn flush(&self) -> Result<(), Errno> {
-        self.count(Opcode::Flush);
-        Err(Errno::NOSYS)
-    }
-
-    fn release(&self) {
-        self.count(Opcode::Release);
-    }
-
-    fn must_sync(&self, opcode: Opcode, node: INodeNo) -> Result<bool, Errno> {
-        self.count(opcode);
+    fn must_sync(&self, node: INodeNo) -> Result<bool, Errno> {
         Ok(matches!(self.server.node(node)?, Node::Live(_)))
     }
 
-    fn opendir(&self) -> Result<FopenFlags, Errno> {
-        self.count(Opcode::OpenDir);
-        Err(Errno::NOSYS)
-    }
-
     fn readdir(&self, dir: INodeNo, cookie: u64, each: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno> {
-        self.count(Opcode::ReadDir);
         self.server.list(dir, cookie, each)
     }
 
@@ -200,16 +167,10 @@ impl Handler for Dispatcher {
         cookie: u64,
         each: &mut dyn FnMut(Listed<'_>, &Entry) -> bool,
     ) -> Result<(), Errno> {
-        self.count(Opcode::ReadDirPlus);
         self.server.list_plus(dir, cookie, each)
     }
 
-    fn releasedir(&self) {
-        self.count(Opcode::ReleaseDir);
-    }
-
     fn statfs(&self, node: INodeNo) -> Result<StatFs, Errno> {
-        self.count(Opcode::StatFs);
         match self.server.resolve(node)? {
             Some((view, _)) => view.statfs(),
             None => self.live().statfs(),
@@ -224,22 +185,18 @@ impl Handler for Dispatcher {
         value: &[u8],
         flags: i32,
     ) -> Result<(), Errno> {
-        self.count(Opcode::SetXattr);
         self.set_xattr(requester, node, name, value, flags)
     }
 
     fn getxattr(&self, node: INodeNo, name: &[u8], room: u32) -> Result<Fitted, Errno> {
-        self.count(Opcode::GetXattr);
         Fitted::fit(self.xattr(node, name)?, room)
     }
 
     fn listxattr(&self, requester: &Requester, node: INodeNo, room: u32) -> Result<Fitted, Errno> {
-        self.count(Opcode::ListXattr);
         Fitted::fit(self.xattr_names(requester.uid, node)?, room)
     }
 
     fn removexattr(&self, node: INodeNo, name: &[u8]) -> Result<(), Errno> {
-        self.count(Opcode::RemoveXattr);
         self.remove_xattr(node, name)
     }
 
@@ -250,7 +207,6 @@ impl Handler for Dispatcher {
         name: &[u8],
         (mode, umask, flags): (u32, u32, i32),
     ) -> Result<(Entry, FopenFlags), Errno> {
-        self.count(Opcode::Create);
         let entry = self.enter(dir, name, |fs, dir, name| {
             fs.create(&requester.maker(umask), dir, name, mode & PERMISSIONS, flags & O_EXCL != 0)
         })?;
@@ -258,22 +214,18 @@ impl Handler for Dispatcher {
     }
 
     fn fallocate(&self, node: INodeNo, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {
-        self.count(Opcode::FAllocate);
         self.allocate(node, mode, offset, length)
     }
 
     fn ioctl(&self, requester: &Requester, node: INodeNo, command: u32, data: &[u8]) -> Result<Vec<u8>, Errno> {
-        self.count(Opcode::Ioctl);
         self.control(requester.uid, node, command, data)
     }
 
     fn lseek(&self, node: INodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
-        self.count(Opcode::LSeek);
         self.seek(node, offset, whence)
     }
 
     fn copy_file_range(&self, from: (INodeNo, u64), to: (INodeNo, u64), length: u64) -> Result<u32, Errno> {
-        self.count(Opcode::CopyFileRange);
         self.copy(from, to, length)
     }
 

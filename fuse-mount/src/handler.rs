@@ -6,9 +6,10 @@
 //! done, and nothing here knows whether a reply was `fuser`'s. So what a request *means* is written once, and transports
 //! differ only where they do not get to see the same of it: `fuser` keeps back whether a truncation takes set-id bits away.
 //!
-//! What is *not* answered matters as much. For `open`, `opendir` and `flush` the kernel takes [`Errno::NOSYS`] as "not
-//! needed, never ask again"; transports answer the same to what has no method here, as `poll` and `bmap`. Locks are not
-//! offered, so that the kernel keeps them itself. Files opened before the kernel learned this are released with a plain yes.
+//! What is *not* answered matters as much. The kernel takes [`Errno::NOSYS`] as "not needed, never ask again", and transports
+//! answer so to what has no method here: `opendir`, `flush`, `poll`, `bmap`. Most handlers say the same of `open`. Files
+//! opened before the kernel learned this are released with a plain yes. Locks are not offered, so that the kernel keeps them
+//! itself.
 //!
 //! The one request that may take long for its own sake is `fsync`. [`Handler::must_sync`] only says whether it has anything
 //! to wait for; a transport that has few threads waits elsewhere.
@@ -96,6 +97,9 @@ impl Fitted {
 
 /// Answers the requests of one mount, on any number of threads. What is not overridden is not there.
 pub trait Handler: Send + Sync + 'static {
+    /// A request of this kind has come. Said before anything else is asked about it, also if nothing is.
+    fn count(&self, _opcode: Opcode) {}
+
     /// What has this name. `None` says that nothing has, which the kernel may remember.
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<Entry>, Errno>;
 
@@ -149,27 +153,14 @@ pub trait Handler: Send + Sync + 'static {
     /// Writes, and takes set-id bits away if the kernel says so. Returns how many bytes.
     fn write(&self, node: INodeNo, offset: u64, data: &[u8], how: WriteFlags) -> Result<u32, Errno>;
 
-    /// A descriptor of a file was closed.
-    fn flush(&self) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
-    }
-
-    /// Nobody has a file open any more.
-    fn release(&self) {}
-
-    /// Whether a sync of a file or of a directory, as `opcode` says, has anything to wait for.
-    fn must_sync(&self, _opcode: Opcode, _node: INodeNo) -> Result<bool, Errno> {
+    /// Whether a sync of a file or of a directory has anything to wait for.
+    fn must_sync(&self, _node: INodeNo) -> Result<bool, Errno> {
         Ok(false)
     }
 
     /// Returns when everything done before is durable.
     fn sync(&self) -> Result<(), Errno> {
         Ok(())
-    }
-
-    /// Opens a directory.
-    fn opendir(&self) -> Result<FopenFlags, Errno> {
-        Err(Errno::NOSYS)
     }
 
     /// Lists from behind `cookie` on, until `each` returns false: it has no room for the entry.
@@ -182,9 +173,6 @@ pub trait Handler: Send + Sync + 'static {
         cookie: u64,
         each: &mut dyn FnMut(Listed<'_>, &Entry) -> bool,
     ) -> Result<(), Errno>;
-
-    /// Nobody has a directory open any more.
-    fn releasedir(&self) {}
 
     /// How much room there is.
     fn statfs(&self, node: INodeNo) -> Result<StatFs, Errno>;

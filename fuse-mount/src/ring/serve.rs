@@ -10,49 +10,11 @@ use fuser::{INodeNo, RenameFlags, WriteFlags};
 use super::entry::Header;
 use super::{reply, wire};
 use crate::adapter::MAX_REQUEST;
-use crate::counters::Opcode;
+use crate::counters::{Opcode, RENAME2};
 use crate::handler::{Handler, Listed};
 use wire::Head;
 
 const IOCTL_UNRESTRICTED: u32 = 1 << 1;
-
-/// FUSE's numbers for what is answered. `forget` and its like never come through a ring.
-mod opcode {
-    pub(super) const LOOKUP: u32 = 1;
-    pub(super) const GETATTR: u32 = 3;
-    pub(super) const SETATTR: u32 = 4;
-    pub(super) const READLINK: u32 = 5;
-    pub(super) const SYMLINK: u32 = 6;
-    pub(super) const MKNOD: u32 = 8;
-    pub(super) const MKDIR: u32 = 9;
-    pub(super) const UNLINK: u32 = 10;
-    pub(super) const RMDIR: u32 = 11;
-    pub(super) const RENAME: u32 = 12;
-    pub(super) const LINK: u32 = 13;
-    pub(super) const OPEN: u32 = 14;
-    pub(super) const READ: u32 = 15;
-    pub(super) const WRITE: u32 = 16;
-    pub(super) const STATFS: u32 = 17;
-    pub(super) const RELEASE: u32 = 18;
-    pub(super) const FSYNC: u32 = 20;
-    pub(super) const SETXATTR: u32 = 21;
-    pub(super) const GETXATTR: u32 = 22;
-    pub(super) const LISTXATTR: u32 = 23;
-    pub(super) const REMOVEXATTR: u32 = 24;
-    pub(super) const FLUSH: u32 = 25;
-    pub(super) const OPENDIR: u32 = 27;
-    pub(super) const READDIR: u32 = 28;
-    pub(super) const RELEASEDIR: u32 = 29;
-    pub(super) const FSYNCDIR: u32 = 30;
-    pub(super) const CREATE: u32 = 35;
-    pub(super) const DESTROY: u32 = 38;
-    pub(super) const IOCTL: u32 = 39;
-    pub(super) const FALLOCATE: u32 = 43;
-    pub(super) const READDIRPLUS: u32 = 44;
-    pub(super) const RENAME2: u32 = 45;
-    pub(super) const LSEEK: u32 = 46;
-    pub(super) const COPY_FILE_RANGE: u32 = 47;
-}
 
 /// Answers the request in the header and the payload, there.
 pub(super) fn serve(handler: &dyn Handler, header: &mut Header, payload: &mut Vec<u8>) {
@@ -63,7 +25,7 @@ pub(super) fn serve(handler: &dyn Handler, header: &mut Header, payload: &mut Ve
 
 /// Whether the request is a sync.
 pub(super) fn is_sync(header: &Header) -> bool {
-    matches!(Head::new(header).opcode(), opcode::FSYNC | opcode::FSYNCDIR)
+    matches!(Opcode::of(Head::new(header).opcode()), Some(Opcode::FSync | Opcode::FSyncDir))
 }
 
 /// What the request gets that was under way when its thread panicked.
@@ -74,54 +36,56 @@ pub(super) fn fail(header: &mut Header, payload: &mut Vec<u8>) {
 
 /// Arguments are borrowed from the payload until the handler returns; from then on it is the reply's.
 fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+    let opcode = Opcode::of(head.opcode()).ok_or(Errno::NOSYS)?;
+    handler.count(opcode);
     let (node, who) = (head.node(), head.requester());
-    match head.opcode() {
-        opcode::LOOKUP => {
+    match opcode {
+        Opcode::Lookup => {
             let found = handler.lookup(node, wire::name(payload)?)?;
             fill(payload, |out| match found {
                 Some(entry) => reply::entry(out, &entry),
                 None => reply::no_entry(out),
             });
         }
-        opcode::GETATTR => {
+        Opcode::GetAttr => {
             let (attr, lifetime) = handler.getattr(node)?;
             fill(payload, |out| reply::attr(out, node, &attr, lifetime));
         }
-        opcode::SETATTR => {
+        Opcode::SetAttr => {
             let (attr, lifetime) = handler.setattr(&who, node, &head.changes())?;
             fill(payload, |out| reply::attr(out, node, &attr, lifetime));
         }
-        opcode::READLINK => {
+        Opcode::ReadLink => {
             let target = handler.readlink(node)?;
             fill(payload, |out| out.extend_from_slice(&target));
         }
-        opcode::SYMLINK => {
+        Opcode::Symlink => {
             let (name, target) = wire::two_names(payload)?;
             let made = handler.symlink(&who, node, name, target)?;
             fill(payload, |out| reply::entry(out, &made));
         }
-        opcode::MKNOD => {
+        Opcode::MkNod => {
             let how = (head.u32(0), head.u32(8), head.u32(4));
             let made = handler.mknod(&who, node, wire::name(payload)?, how)?;
             fill(payload, |out| reply::entry(out, &made));
         }
-        opcode::MKDIR => {
+        Opcode::MkDir => {
             let made = handler.mkdir(&who, node, wire::name(payload)?, (head.u32(0), head.u32(4)))?;
             fill(payload, |out| reply::entry(out, &made));
         }
-        opcode::UNLINK => done(handler.unlink(node, wire::name(payload)?), payload)?,
-        opcode::RMDIR => done(handler.rmdir(node, wire::name(payload)?), payload)?,
-        opcode::RENAME | opcode::RENAME2 => {
-            let flags = if head.opcode() == opcode::RENAME2 { head.u32(8) } else { 0 };
+        Opcode::Unlink => done(handler.unlink(node, wire::name(payload)?), payload)?,
+        Opcode::RmDir => done(handler.rmdir(node, wire::name(payload)?), payload)?,
+        Opcode::Rename => {
+            let flags = if head.opcode() == RENAME2 { head.u32(8) } else { 0 };
             let (old, new) = wire::two_names(payload)?;
             let to = (INodeNo(head.u64(0)), new);
             done(handler.rename(&who, (node, old), to, RenameFlags::from_bits_retain(flags)), payload)?;
         }
-        opcode::LINK => {
+        Opcode::Link => {
             let linked = handler.link(INodeNo(head.u64(0)), node, wire::name(payload)?)?;
             fill(payload, |out| reply::entry(out, &linked));
         }
-        opcode::CREATE => {
+        Opcode::Create => {
             let how = (head.u32(4), head.u32(8), head.i32(0));
             let (made, flags) = handler.create(&who, node, wire::name(payload)?, how)?;
             fill(payload, |out| {
@@ -129,102 +93,86 @@ fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut Vec<u8>) -> Resul
                 reply::open(out, flags);
             });
         }
-        opcode::SETXATTR => {
+        Opcode::SetXattr => {
             let (name, rest) = wire::split_name(payload)?;
             let value = wire::data(rest, head.u32(0))?;
             done(handler.setxattr(&who, node, name, value, head.i32(4)), payload)?;
         }
-        opcode::GETXATTR => {
+        Opcode::GetXattr => {
             let value = handler.getxattr(node, wire::name(payload)?, room(head.u32(0)))?;
             fill(payload, |out| reply::fitted(out, &value));
         }
-        opcode::LISTXATTR => {
+        Opcode::ListXattr => {
             let names = handler.listxattr(&who, node, room(head.u32(0)))?;
             fill(payload, |out| reply::fitted(out, &names));
         }
-        opcode::REMOVEXATTR => done(handler.removexattr(node, wire::name(payload)?), payload)?,
-        _ => return answer_of_file(handler, head, payload),
+        Opcode::RemoveXattr => done(handler.removexattr(node, wire::name(payload)?), payload)?,
+        _ => return answer_of_file(handler, opcode, head, payload),
     }
     Ok(())
 }
 
 /// The same for what is asked about one file or directory and nothing in it.
-fn answer_of_file(handler: &dyn Handler, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+fn answer_of_file(handler: &dyn Handler, opcode: Opcode, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
     let node = head.node();
-    match head.opcode() {
-        opcode::READ => {
+    match opcode {
+        Opcode::Read => {
             payload.clear();
             handler.read(node, head.position(8)?, room(head.u32(16)), payload)?;
         }
-        opcode::WRITE => {
+        Opcode::Write => {
             let how = WriteFlags::from_bits_retain(head.u32(20));
             let data = wire::data(payload, head.u32(16))?;
             let written = handler.write(node, head.position(8)?, data, how)?;
             fill(payload, |out| reply::written(out, written));
         }
-        opcode::READDIR => {
+        Opcode::ReadDir => {
             let room = room(head.u32(16)) as usize;
             payload.clear();
             handler.readdir(node, head.u64(8), &mut |listed| reply::dirent(payload, room, &listed))?;
         }
-        opcode::READDIRPLUS => {
+        Opcode::ReadDirPlus => {
             let room = room(head.u32(16)) as usize;
             payload.clear();
             let mut each = |listed: Listed<'_>, entry: &_| reply::dirent_plus(payload, room, &listed, entry);
             handler.readdirplus(node, head.u64(8), &mut each)?;
         }
-        opcode::FSYNC => sync(handler, Opcode::FSync, node, payload)?,
-        opcode::FSYNCDIR => sync(handler, Opcode::FSyncDir, node, payload)?,
-        opcode::OPEN => {
+        Opcode::FSync | Opcode::FSyncDir => {
+            // Waits here: other requests of this queue have other threads.
+            let result = if handler.must_sync(node)? { handler.sync() } else { Ok(()) };
+            done(result, payload)?;
+        }
+        Opcode::Open => {
             let flags = handler.open(node)?;
             fill(payload, |out| reply::open(out, flags));
         }
-        opcode::OPENDIR => {
-            let flags = handler.opendir()?;
-            fill(payload, |out| reply::open(out, flags));
-        }
-        opcode::FLUSH => done(handler.flush(), payload)?,
-        opcode::RELEASE => {
-            handler.release();
-            payload.clear();
-        }
-        opcode::RELEASEDIR => {
-            handler.releasedir();
-            payload.clear();
-        }
-        opcode::STATFS => {
+        Opcode::Release | Opcode::ReleaseDir | Opcode::Destroy => payload.clear(),
+        Opcode::StatFs => {
             let stat = handler.statfs(node)?;
             fill(payload, |out| reply::statfs(out, &stat));
         }
-        opcode::FALLOCATE => {
+        Opcode::FAllocate => {
             let (offset, length) = (head.position(8)?, head.position(16)?);
             done(handler.fallocate(node, head.i32(24), offset, length), payload)?;
         }
-        opcode::IOCTL if head.u32(8) & IOCTL_UNRESTRICTED != 0 => return Err(Errno::NOSYS),
-        opcode::IOCTL => {
+        Opcode::Ioctl if head.u32(8) & IOCTL_UNRESTRICTED != 0 => return Err(Errno::NOSYS),
+        Opcode::Ioctl => {
             let data = wire::data(payload, head.u32(24))?;
             let answer = handler.ioctl(&head.requester(), node, head.u32(12), data)?;
             fill(payload, |out| reply::ioctl(out, &answer));
         }
-        opcode::LSEEK => {
+        Opcode::LSeek => {
             let found = handler.lseek(node, head.u64(8) as i64, head.i32(16))?;
             fill(payload, |out| reply::offset(out, found));
         }
-        opcode::COPY_FILE_RANGE => {
+        Opcode::CopyFileRange => {
             let (from, to) = ((node, head.position(8)?), (INodeNo(head.u64(16)), head.position(32)?));
             let copied = handler.copy_file_range(from, to, head.u64(40))?;
             fill(payload, |out| reply::written(out, copied));
         }
-        opcode::DESTROY => payload.clear(),
         _ => return Err(Errno::NOSYS),
     }
     Ok(())
-}
-
-/// Waits here: other requests of this queue have other threads.
-fn sync(handler: &dyn Handler, opcode: Opcode, node: INodeNo, payload: &mut Vec<u8>) -> Result<(), Errno> {
-    let result = if handler.must_sync(opcode, node)? { handler.sync() } else { Ok(()) };
-    done(result, payload)
 }
 
 /// No reply is longer than the payload can be.
@@ -290,7 +238,11 @@ mod tests {
             }
         }
 
-        fn ask(&mut self, opcode: u32, node: u64, argument: &[u8], payload: &[u8]) -> Result<&[u8], i32> {
+        fn ask(&mut self, opcode: Opcode, node: u64, argument: &[u8], payload: &[u8]) -> Result<&[u8], i32> {
+            self.ask_number(opcode as u32, node, argument, payload)
+        }
+
+        fn ask_number(&mut self, opcode: u32, node: u64, argument: &[u8], payload: &[u8]) -> Result<&[u8], i32> {
             let mut header = [0; HEADER];
             header[4..8].copy_from_slice(&opcode.to_ne_bytes());
             header[8..16].copy_from_slice(&77u64.to_ne_bytes());
@@ -307,29 +259,29 @@ mod tests {
     #[test]
     fn a_file_is_made_written_found_and_read() {
         let mut connection = Connection::new();
-        let made = connection.ask(opcode::CREATE, 1, &words(&[0, 0o100_644, 0, 0]), b"file\0").unwrap();
+        let made = connection.ask(Opcode::Create, 1, &words(&[0, 0o100_644, 0, 0]), b"file\0").unwrap();
         assert_eq!(made.len(), 144);
         let node = u64::from_ne_bytes(made[..8].try_into().unwrap());
-        let written = connection.ask(opcode::WRITE, node, &words(&[0, 0, 2, 0, 5, 0, 0, 0, 0, 0]), b"hello");
+        let written = connection.ask(Opcode::Write, node, &words(&[0, 0, 2, 0, 5, 0, 0, 0, 0, 0]), b"hello");
         assert_eq!(written, Ok(words(&[5, 0]).as_slice()));
-        let found = connection.ask(opcode::LOOKUP, 1, &[], b"file\0").unwrap();
+        let found = connection.ask(Opcode::Lookup, 1, &[], b"file\0").unwrap();
         assert_eq!((found.len(), &found[..8]), (128, node.to_ne_bytes().as_slice()));
-        let read = connection.ask(opcode::READ, node, &words(&[0, 0, 0, 0, 100, 0, 0, 0, 0, 0]), b"");
+        let read = connection.ask(Opcode::Read, node, &words(&[0, 0, 0, 0, 100, 0, 0, 0, 0, 0]), b"");
         assert_eq!(read, Ok(b"\0\0hello".as_slice()));
-        let absent = connection.ask(opcode::LOOKUP, 1, &[], b"other\0").unwrap();
+        let absent = connection.ask(Opcode::Lookup, 1, &[], b"other\0").unwrap();
         assert_eq!((absent.len(), &absent[..8]), (128, [0; 8].as_slice()), "which the kernel may remember");
-        assert_eq!(connection.ask(opcode::FLUSH, node, &[], b""), Err(-Errno::NOSYS.raw_os_error()));
-        assert_eq!(connection.ask(4096, node, &[], b""), Err(-Errno::NOSYS.raw_os_error()));
-        assert_eq!(connection.ask(opcode::FSYNC, node, &[], b""), Ok([].as_slice()));
+        assert_eq!(connection.ask(Opcode::Flush, node, &[], b""), Err(-Errno::NOSYS.raw_os_error()));
+        assert_eq!(connection.ask_number(4096, node, &[], b""), Err(-Errno::NOSYS.raw_os_error()));
+        assert_eq!(connection.ask(Opcode::FSync, node, &[], b""), Ok([].as_slice()));
     }
 
     #[test]
     fn a_listing_fills_no_more_than_was_asked_for() {
         let mut connection = Connection::new();
         for name in [b"first\0", b"other\0", b"third\0"] {
-            connection.ask(opcode::MKDIR, 1, &words(&[0o755, 0]), name).unwrap();
+            connection.ask(Opcode::MkDir, 1, &words(&[0o755, 0]), name).unwrap();
         }
-        for (opcode, entry) in [(opcode::READDIR, 32), (opcode::READDIRPLUS, 160)] {
+        for (opcode, entry) in [(Opcode::ReadDir, 32), (Opcode::ReadDirPlus, 160)] {
             let some = connection.ask(opcode, 1, &words(&[0, 0, 0, 0, entry * 2 + 8, 0]), b"").unwrap();
             assert_eq!(some.len(), entry as usize * 2);
             let all = connection.ask(opcode, 1, &words(&[0, 0, 0, 0, u32::MAX, 0]), b"").unwrap();
