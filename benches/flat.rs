@@ -15,6 +15,8 @@
 //! it only goes through everything once. The image lies in `TMPDIR`.
 
 mod common;
+#[path = "common/memory.rs"]
+mod memory;
 
 use std::{
     collections::BTreeMap,
@@ -30,6 +32,7 @@ use dataset::{
     fs::{Caller, FileSystem, Ino, ROOT},
     name::{Name, SnapshotSet, SnapshotSpan},
 };
+use memory::peak_memory;
 use pool::{
     admin::{OpenOptions, open},
     device::{Access, FileDevice},
@@ -316,15 +319,6 @@ fn since(now: Counts, then: Counts) -> Counts {
         written_bytes: now.written_bytes - then.written_bytes,
         ..now
     }
-}
-
-/// The most memory that this process has had so far, in bytes.
-fn peak_memory() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib =
-        line.and_then(|line| line.split_whitespace().next()).ok_or("the system does not tell the peak of memory")?;
-    Ok(kib.parse::<u64>()? * KIB)
 }
 
 impl Column {
