@@ -6,14 +6,14 @@
 //! and whoever shares its blocks: so everybody can see what they are charged, and it is known before the call returns.
 //! Extended attributes and names are charged nothing.
 //!
-//! The batch that changes an inode changes its accounts ([`ledger`]). So they are exact at every instant, snapshots, clones,
+//! The batch that changes an inode changes its accounts (`ledger`). So they are exact at every instant, snapshots, clones,
 //! rollbacks, streams and the intent log carry them like any other item, and a quota refuses the very call that would
 //! exceed it. Of a write at the file's end, as much is done as still fits; one within it, which fills holes, is done as a
 //! whole or not at all. Files without a name are charged until they are freed, so those that nobody uses are freed before
 //! a quota refuses, if they are charged to the account in question.
 //!
 //! It costs nothing where there are no quotas: a tree begins to keep accounts when the first one is set, be it `none`. Then
-//! all inodes are counted, in bounded steps and in the order of their numbers ([`count`]), while everything goes on: those
+//! all inodes are counted, in bounded steps and in the order of their numbers (`count`), while everything goes on: those
 //! below the number in the item ACCOUNTING are charged, the others wait for their turn. A crash goes on where it stopped.
 //!
 //! Below lies the pool's feature `project_quota`: it is active from the first account on. Who only asks changes nothing:
