@@ -203,7 +203,8 @@ impl Default for Trial {
 
 /// Those who serve through io_uring, unless it is not wanted, or is not to be had and not insisted on.
 fn recruit(wanted: Option<Transport>, trial: &Trial, device: &OwnedFd) -> io::Result<Option<Team>> {
-    if wanted == Some(Transport::Fuse) {
+    // Where it is switched off nothing of io_uring is touched: a filter of system calls may kill whoever does.
+    if wanted == Some(Transport::Fuse) || wanted.is_none() && ring::is_switched_off() {
         return Ok(None);
     }
     let is_reachable = device.try_clone().and_then(ring::is_reachable);

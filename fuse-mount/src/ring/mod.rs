@@ -63,6 +63,15 @@ use crate::adapter::MAX_REQUEST;
 use crate::connection::Connection;
 use crate::handler::Handler;
 
+/// Whether the machine says that FUSE does not go through io_uring. Where it says nothing, it has to be tried.
+pub(crate) fn is_switched_off() -> bool {
+    match std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring") {
+        Ok(switch) => switch.trim() != "Y",
+        // A kernel without it.
+        Err(_) => std::path::Path::new("/sys/module/fuse/parameters").is_dir(),
+    }
+}
+
 /// A thread that is ready is told this once the kernel wants it.
 struct Start {
     post: Post,

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crossbeam_channel::Sender;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -58,9 +59,9 @@ pub(super) struct Post {
 /// A thread's place in a queue, empty again when it is dropped.
 pub(super) struct Place(Arc<Queue>);
 
-/// Cuts the connection when it is dropped, unless that has ended.
+/// Cuts the connection when it is dropped, unless that has ended: what has its number then is somebody else's.
 struct LastResort<'a> {
-    connection: &'a Connection,
+    post: &'a Post,
     has_ended: bool,
 }
 
@@ -120,13 +121,13 @@ impl Place {
 
     /// Serves one request after the other through a registered entry, until the connection ends.
     pub(super) fn serve(&self, mut entry: Entry, post: &Post) {
-        let mut last_resort = LastResort { connection: &post.connection, has_ended: false };
+        let mut last_resort = LastResort { post, has_ended: false };
         let error = loop {
             if let Err(error) = self.0.turn(&mut entry, post) {
                 break error;
             }
         };
-        last_resort.has_ended = is_end(&error);
+        last_resort.has_ended = is_end(&error) || is_disconnected(&post.device);
         if !last_resort.has_ended {
             tracing::error!(%error, queue = self.0.number, "a mount's connection is cut: a thread cannot go on");
         }
@@ -141,8 +142,8 @@ impl Drop for Place {
 
 impl Drop for LastResort<'_> {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.connection.cut();
+        if !self.has_ended && !is_disconnected(&self.post.device) {
+            self.post.connection.cut();
         }
     }
 }
@@ -179,6 +180,13 @@ fn answer(handler: &dyn Handler, entry: &mut Entry) {
 fn is_end(error: &io::Error) -> bool {
     let ends = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     ends.iter().any(|end| error.raw_os_error() == Some(end.raw_os_error()))
+}
+
+/// Whether the connection has ended, whatever a command under way then failed with: its device says so.
+fn is_disconnected(device: &OwnedFd) -> bool {
+    let mut asked = [PollFd::new(device, PollFlags::empty())];
+    let answer = poll(&mut asked, Some(&Timespec::default()));
+    answer.is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
 #[cfg(test)]
@@ -221,6 +229,14 @@ mod tests {
         queue.place(1).unwrap().serve(entry, &post);
         assert_eq!(queue.threads.load(Ordering::Relaxed), 0);
         assert_eq!(queue.idle.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_device_says_that_it_has_no_connection() {
+        let device = |path: &str| std::fs::File::options().read(true).write(true).open(path).map(OwnedFd::from);
+        assert!(!is_disconnected(&device("/dev/null").unwrap()));
+        let Ok(fuse) = device("/dev/fuse") else { return };
+        assert!(is_disconnected(&fuse), "nothing was ever mounted through it");
     }
 
     #[test]
