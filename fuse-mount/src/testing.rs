@@ -19,8 +19,7 @@ use pool::units::MIB;
 
 use crate::control::{SnapshotEntry, Snapshots};
 use crate::device;
-
-const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+use crate::ring::SWITCH;
 
 const OPTIONS: Options = Options {
     readonly: false,

@@ -63,9 +63,12 @@ use crate::adapter::MAX_REQUEST;
 use crate::connection::Connection;
 use crate::handler::Handler;
 
+/// Where root says whether FUSE may go through io_uring.
+pub(crate) const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
 /// Whether the machine says that FUSE does not go through io_uring. Where it says nothing, it has to be tried.
 pub(crate) fn is_switched_off() -> bool {
-    match std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring") {
+    match std::fs::read_to_string(SWITCH) {
         Ok(switch) => switch.trim() != "Y",
         // A kernel without it.
         Err(_) => std::path::Path::new("/sys/module/fuse/parameters").is_dir(),
