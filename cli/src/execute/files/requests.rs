@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use dataset::{
-    fs::FileSystem,
+    fs::{FileSystem, Ino},
     name::{DatasetName, Name, SnapshotName},
 };
 
@@ -125,18 +125,9 @@ impl OpenPool {
         recursive: bool,
         job: &mut Job<'_>,
     ) -> Result<(), Failure> {
-        const ACTION: &str = "set attributes of";
-        let Name::Dataset(name) = &location.name else {
-            return Err(Failure::cannot(ACTION, shown(location), "a snapshot never changes"));
-        };
-        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
-        let mount = self.mounts.as_ref().and_then(|mounts| mounts.mount_of(dataset.id()));
-        let mut changed = |ino| mount.iter().for_each(|mount| mount.object_changed(ino));
-        let (fs, path) = (dataset.fs(), &location.path.0);
-        let set = attributes::set(fs, path, &shown(location), assignments, recursive, job, &mut changed);
-        // What was set is set, whether all of it was or not.
-        self.engine().commit().or_refused(ACTION, shown(location))?;
-        set
+        self.change_files(location, "set attributes of", |fs, path, shown, changed| {
+            attributes::set(fs, path, shown, assignments, recursive, job, changed)
+        })
     }
 
     pub(in crate::execute) fn projects(
@@ -156,17 +147,28 @@ impl OpenPool {
         recursive: bool,
         job: &mut Job<'_>,
     ) -> Result<(), Failure> {
-        const ACTION: &str = "set the project of";
+        self.change_files(location, "set the project of", |fs, path, shown, changed| {
+            project::set(fs, path, shown, change, recursive, job, changed)
+        })
+    }
+
+    /// Changes files at a place in a data set, durably: `set` gets the path, how it is shown, and whom to tell which files.
+    fn change_files(
+        &self,
+        location: &Location,
+        action: &'static str,
+        set: impl FnOnce(&FileSystem, &[u8], &str, &mut dyn FnMut(Ino)) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let Name::Dataset(name) = &location.name else {
-            return Err(Failure::cannot(ACTION, shown(location), "a snapshot never changes"));
+            return Err(Failure::cannot(action, shown(location), "a snapshot never changes"));
         };
         let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
         let mount = self.mounts.as_ref().and_then(|mounts| mounts.mount_of(dataset.id()));
         let mut changed = |ino| mount.iter().for_each(|mount| mount.object_changed(ino));
-        let set = project::set(dataset.fs(), &location.path.0, &shown(location), change, recursive, job, &mut changed);
+        let done = set(dataset.fs(), &location.path.0, &shown(location), &mut changed);
         // What was set is set, whether all of it was or not.
-        self.engine().commit().or_refused(ACTION, shown(location))?;
-        set
+        self.engine().commit().or_refused(action, shown(location))?;
+        done
     }
 
     pub(in crate::execute) fn copy_out(
