@@ -14,7 +14,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
@@ -213,6 +213,7 @@ struct Crew {
 
 impl Default for Crew {
     fn default() -> Crew {
+        LazyLock::force(&STARTER);
         let (jobs, queue) = unbounded();
         Crew { jobs, queue, idle: Arc::default() }
     }
@@ -232,32 +233,60 @@ impl Crew {
     fn start(&self) -> io::Result<()> {
         let (queue, idle) = (self.queue.clone(), self.idle.clone());
         let work = move || {
-            unbind();
             for job in queue {
                 job();
                 idle.fetch_add(1, Ordering::AcqRel);
             }
         };
-        thread::Builder::new().name("cenote-device".into()).spawn(work).map(drop)
+        let (say, started) = bounded(1);
+        let starter = STARTER.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
+        starter.send((Box::new(work), say)).map_err(|_| io::ErrorKind::WouldBlock)?;
+        started.recv().map_err(io::Error::other)?
     }
 }
 
-/// Lets this thread run wherever the process may. It is started by whoever has the first request, and a thread that
-/// serves one CPU's requests would have it stay there.
-fn unbind() {
-    let process = rustix::process::getpid();
-    let allowed = rustix::thread::sched_getaffinity(Some(process));
-    if let Err(error) = allowed.and_then(|cpus| rustix::thread::sched_setaffinity(None, &cpus)) {
-        tracing::debug!(%error, "a device's thread stays on its CPU");
-    }
-}
+/// A device's thread that is wanted, and who wants to know whether it was started.
+type Start = (Job, Sender<io::Result<()>>);
+
+/// The thread that starts all devices' threads; `None` if there is none to be had. A thread inherits the CPUs and the
+/// scheduling policy of the one that starts it. Whoever has a request may be bound to a CPU, or give way to everybody
+/// else; this thread is as ordinary as whoever opens the first device.
+static STARTER: LazyLock<Option<Sender<Start>>> = LazyLock::new(|| {
+    let (starter, wanted) = unbounded::<Start>();
+    let work = move || {
+        for (work, say) in wanted {
+            let started = thread::Builder::new().name("cenote-device".into()).spawn(work);
+            // Whoever asked waits for the answer.
+            let _ = say.send(started.map(drop));
+        }
+    };
+    thread::Builder::new().name("cenote-starter".into()).spawn(work).ok().map(|_| starter)
+});
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
     use super::*;
     use crate::device::{Fault, FaultDevice, MemoryDevice, Operation};
 
     const LONG: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn a_thread_runs_wherever_the_process_may_whoever_asked_for_it() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let crew = Crew::default();
+        let (say, found) = bounded(1);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut one = CpuSet::new();
+                one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap());
+                sched_setaffinity(None, &one).unwrap();
+                crew.submit(Box::new(move || say.send(sched_getaffinity(None).unwrap()).unwrap()));
+            });
+        });
+        assert_eq!(found.recv_timeout(LONG), Ok(allowed));
+    }
 
     fn hanging() -> (Arc<FaultDevice>, DeadlineDevice) {
         let inner = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("slow", 1 << 20))));
