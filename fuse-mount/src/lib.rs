@@ -12,6 +12,7 @@
 //! server      what a request means: which file system a node belongs to, what may be changed
 //! control     `.zfs`: the virtual directory through which snapshots are browsed
 //! held        what the kernel holds, and what of it has become stale
+//! freer       the thread that frees removed files once the kernel has forgotten them
 //! known       the names it must forget after a change, and those it must not for the sake of mounts below
 //! node        node numbers: which snapshot, which object
 //! attr        attributes, times and errors in FUSE's words
@@ -44,6 +45,7 @@ mod device;
 mod dispatcher;
 mod error;
 mod flags;
+mod freer;
 pub mod handler;
 mod held;
 mod known;

@@ -18,6 +18,7 @@ use fuser::INodeNo;
 
 use crate::control::{CONTROL_NAME, ControlTree, OPENER_NAME, SNAPSHOTS_NAME, Snapshots};
 use crate::counters::Counters;
+use crate::freer::Freer;
 use crate::handler::{Entry, FOREVER, Listed};
 use crate::held::Held;
 use crate::node::{Control, Node, Slot};
@@ -56,6 +57,7 @@ pub(crate) struct Server {
     pub(crate) control: ControlTree,
     pub(crate) held: Held,
     pub(crate) counters: Counters,
+    freer: Freer,
     control_listed: AtomicBool,
 }
 
@@ -67,6 +69,7 @@ impl Server {
             control: ControlTree::new(snapshots, root),
             held: Held::default(),
             counters: Counters::default(),
+            freer: Freer::default(),
             control_listed: AtomicBool::new(false),
         };
         server.set_snapdir(snapdir);
@@ -172,8 +175,8 @@ impl Server {
     pub(crate) fn forget(&self, number: INodeNo, count: u64) {
         match Node::decode(number) {
             Some(Node::Live(ino)) => {
-                if self.held.forget(ino, count) {
-                    self.live.release(ino, 1);
+                if self.held.forget(ino, count) && self.live.release(ino, 1) {
+                    self.freer.order(&self.live);
                 }
             }
             Some(Node::Snapshot(slot, _)) => self.control.forget(slot, count),
@@ -186,6 +189,7 @@ impl Server {
         for ino in self.held.drain() {
             self.live.release(ino, 1);
         }
+        self.live.free_unused();
     }
 
     /// Gives the kernel a reference to an object of the live file system.

@@ -1,12 +1,16 @@
 //! Inodes without a name: kept while they are used, then freed.
 //!
 //! Whether an inode is used is counted here, in memory: the mount counts the kernel's references. An inode that loses its
-//! last name while it is used becomes an orphan, and is freed by the last release; one that is too large to be freed in
+//! last name while it is used becomes an orphan, and is freed after the last release; one that is too large to be freed in
 //! one step becomes an orphan too, and is freed by the background in bounded steps. An orphan item survives a crash, and
 //! so does what is still to be done about it: after opening, the background frees what it finds.
+//!
+//! Orphans are gathered and freed many in one change. Where files are removed by the thousand, whoever removes and
+//! whoever frees would otherwise hand the tree's lock to each other twice for each file, and mostly wait.
 
 use std::{
     collections::HashMap,
+    mem,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
@@ -30,6 +34,8 @@ const SHARDS: usize = 64;
 const SMALL: usize = 64;
 /// Larger ones are freed by so many items a step.
 pub(super) const STEP: usize = 512;
+/// So many orphans are freed in one change.
+const TOGETHER: usize = 32;
 /// Whom a quota refuses something, for them so many steps are made before it is tried again.
 const CHARGED_STEPS: usize = 64;
 
@@ -43,6 +49,8 @@ struct Use {
 pub(super) struct Retained {
     shards: Box<[Mutex<HashMap<Ino, Use>>]>,
     pending: AtomicBool,
+    /// Orphans that were used until not long ago, to be freed together.
+    unused: Mutex<Vec<Ino>>,
     /// Held while orphans are freed, and while an inode is made that is an orphan from the start.
     reaping: Mutex<()>,
     /// How many orphans were used no more, for those that wait for one.
@@ -67,6 +75,7 @@ impl Default for Retained {
         Retained {
             shards,
             pending: AtomicBool::new(true),
+            unused: Mutex::default(),
             reaping: Mutex::default(),
             released: Mutex::default(),
             release: Condvar::default(),
@@ -95,27 +104,36 @@ impl FileSystem {
         self.retained.shard(ino).entry(ino).or_default().count += 1;
     }
 
-    /// Counts `count` uses less. Without any use left, an orphan is freed.
-    pub fn release(&self, ino: Ino, count: u64) {
+    /// Counts `count` uses less. True if that leaves something to free: [`FileSystem::free_unused`] does it, best after a
+    /// moment in which there may be more. If that is never called, the background does it.
+    pub fn release(&self, ino: Ino, count: u64) -> bool {
         let orphan = {
             let mut shard = self.retained.shard(ino);
-            let Some(used) = shard.get_mut(&ino) else { return };
+            let Some(used) = shard.get_mut(&ino) else { return false };
             used.count = used.count.saturating_sub(count);
             if used.count > 0 {
-                return;
+                return false;
             }
             let orphan = used.orphan;
             shard.remove(&ino);
             orphan
         };
-        if !orphan {
-            return;
+        if orphan {
+            self.retained.unused.lock().push(ino);
+            *self.retained.released.lock() += 1;
+            self.retained.release.notify_all();
         }
-        if !matches!(self.free_orphan(ino), Ok(true)) {
-            self.retained.pending.store(true, Relaxed);
+        orphan
+    }
+
+    /// Frees the orphans whose last use was released; of large ones a part, and the background the rest.
+    pub fn free_unused(&self) {
+        let unused = mem::take(&mut *self.retained.unused.lock());
+        for together in unused.chunks(TOGETHER) {
+            if !matches!(self.free_orphans(together), Ok(true)) {
+                self.retained.pending.store(true, Relaxed);
+            }
         }
-        *self.retained.released.lock() += 1;
-        self.retained.release.notify_all();
     }
 
     /// How many orphans were used no more until now.
@@ -131,13 +149,17 @@ impl FileSystem {
 
     /// Whether [`FileSystem::reap_orphans`] has anything to do.
     pub fn has_orphans(&self) -> bool {
-        self.retained.pending.load(Relaxed)
+        self.retained.pending.load(Relaxed) || !self.retained.unused.lock().is_empty()
     }
 
     /// Frees orphans that nobody uses, and finishes truncations that a crash has cut short, in at most `budget` bounded
     /// steps. Returns whether there is more to do. For the background.
     pub fn reap_orphans(&self, budget: usize) -> bool {
-        if self.writable().is_err() || !self.retained.pending.swap(false, Relaxed) {
+        if self.writable().is_err() {
+            return false;
+        }
+        self.free_unused();
+        if !self.retained.pending.swap(false, Relaxed) {
             return false;
         }
         for _ in 0..budget {
@@ -225,18 +247,48 @@ impl FileSystem {
         }
     }
 
+    /// Frees these orphans in one change, but one by one those that are large or in somebody's hands, and all of them if
+    /// the change fails for one. Returns whether that was all of them.
+    fn free_orphans(&self, orphans: &[Ino]) -> Result<bool, Errno> {
+        // Whoever holds one file's lock does not wait for another's here: two may be one.
+        let locked: Vec<_> = orphans.iter().map(|&ino| (ino, self.locks.of(ino).try_write())).collect();
+        let (together, alone): (Vec<_>, Vec<_>) = locked.into_iter().partition(|(_, lock)| lock.is_some());
+        let mut left: Vec<Ino> = alone.into_iter().map(|(ino, _)| ino).collect();
+        let large = self.update_tree(|change| {
+            let mut large = Vec::new();
+            for &(ino, _) in &together {
+                if !self.free_some(change, ino, SMALL)? {
+                    large.push(ino);
+                }
+            }
+            Ok(large)
+        });
+        match large {
+            Ok(large) => left.extend(large),
+            Err(_) => left.extend(together.iter().map(|&(ino, _)| ino)),
+        }
+        drop(together);
+        let freed: Vec<_> = left.into_iter().map(|ino| self.free_orphan(ino)).collect();
+        freed.into_iter().try_fold(true, |is_all, freed| Ok(is_all & freed?))
+    }
+
     /// Frees a bounded part of an orphan; returns whether that was all.
     fn free_orphan(&self, ino: Ino) -> Result<bool, Errno> {
         let _exclusive = self.locks.of(ino).write();
-        self.update_tree(|change| match change.inode(ino) {
+        self.update_tree(|change| self.free_some(change, ino, STEP))
+    }
+
+    /// Frees up to `budget` items of an orphan, unless it is used again or none any more; returns whether that was all.
+    fn free_some(&self, change: &mut Change<'_>, ino: Ino, budget: usize) -> Result<bool, Failure> {
+        match change.inode(ino) {
             Ok(inode) if inode.nlink == 0 && self.retained.holds(ino) => Ok(true),
-            Ok(inode) if inode.nlink == 0 => free_step(change, ino, STEP),
+            Ok(inode) if inode.nlink == 0 => free_step(change, ino, budget),
             Ok(_) | Err(Failure::Refused(Errno::NOENT)) => {
                 change.delete(key::orphan(ino));
                 Ok(true)
             }
             Err(failure) => Err(failure),
-        })
+        }
     }
 
     /// Frees an inode that has lost its last name, or makes it an orphan.

@@ -480,7 +480,10 @@ impl Life {
     fn open_or_close(&mut self, place: &Place, actor: usize, files: &[Ino]) -> Outcome<Option<String>> {
         if self.one_in(2) && !self.actors[actor].open.is_empty() {
             let ino = self.actors[actor].open.remove(0);
-            place.fs.release(ino, 1);
+            // Others are freed with the next one, or by the background.
+            if place.fs.release(ino, 1) && self.one_in(2) {
+                place.fs.free_unused();
+            }
             return Ok(Some(format!("close {ino}")));
         }
         let Some(ino) = self.pick(files) else { return Ok(None) };

@@ -3,8 +3,9 @@
 use super::world::World;
 use crate::fs::{
     Caller, Errno, FileType, ROOT, SetAttr, SetTime, SetXattr,
+    change::{Change, load_inode},
     directory::{Dirent, window},
-    key,
+    key::{self, Ino},
 };
 
 const USER: Caller = Caller { uid: 1000, gid: 100, umask: 0 };
@@ -44,8 +45,47 @@ fn an_unlinked_file_lives_until_it_is_released() {
     assert_eq!(fs.getattr(ino).unwrap().nlink, 0);
     assert_eq!(fs.link(ino, ROOT, b"b"), Err(Errno::NOENT), "only a file made without a name gets one later");
     world.check();
-    fs.release(ino, 2);
+    assert!(fs.release(ino, 2));
+    fs.free_unused();
     assert_eq!(fs.getattr(ino), Err(Errno::NOENT));
+    world.check();
+}
+
+#[test]
+fn many_files_are_freed_together_but_for_those_that_cannot() {
+    let world = World::new(1);
+    let fs = &world.fs;
+    let make = |name: &str, pieces: u64| {
+        let ino = fs.create(&USER, ROOT, name.as_bytes(), 0o644, true).unwrap().ino;
+        (0..pieces).for_each(|piece| assert_eq!(fs.write(ino, piece * 200_000, &[7; 600], false), Ok(600)));
+        fs.retain(ino);
+        fs.unlink(ROOT, name.as_bytes()).unwrap();
+        ino
+    };
+    let small: Vec<Ino> = (0..100).map(|index| make(&format!("small {index}"), 1)).collect();
+    let (large, used, damaged) = (make("large", 700), make("used", 1), make("damaged", 0));
+    let damage = |body: &[u8]| {
+        let put = |change: &mut Change<'_>| {
+            change.put(key::inode(damaged), body, None);
+            Ok(())
+        };
+        fs.update_tree(put).unwrap();
+    };
+    let whole = fs.read_tree(|view| Ok(load_inode(view, damaged)?.encode())).unwrap();
+    damage(b"no inode");
+    for ino in small.iter().copied().chain([large, damaged]) {
+        assert!(fs.release(ino, 1));
+    }
+    assert!(fs.getattr(small[0]).is_ok(), "it is gathered first");
+    fs.free_unused();
+    for &ino in &small {
+        assert_eq!(fs.getattr(ino), Err(Errno::NOENT));
+    }
+    assert!(fs.getattr(large).is_ok() && fs.has_orphans(), "the background frees the rest of it");
+    damage(&whole);
+    while fs.reap_orphans(10) {}
+    assert_eq!((fs.getattr(large), fs.getattr(damaged)), (Err(Errno::NOENT), Err(Errno::NOENT)));
+    assert_eq!(fs.getattr(used).unwrap().nlink, 0);
     world.check();
 }
 
@@ -71,9 +111,11 @@ fn a_file_made_without_a_name_may_get_one() {
     world.check();
     assert_eq!(fs.link(ino, ROOT, b"now").unwrap().nlink, 1);
     fs.release(ino, 1);
+    fs.free_unused();
     assert_eq!(fs.lookup(ROOT, b"now").unwrap().ino, ino);
     let unnamed = fs.tmpfile(&USER, ROOT, 0o600).unwrap().ino;
-    fs.release(unnamed, 1);
+    assert!(fs.release(unnamed, 1));
+    fs.free_unused();
     assert_eq!(fs.getattr(unnamed), Err(Errno::NOENT));
     world.check();
 }

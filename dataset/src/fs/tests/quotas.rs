@@ -196,7 +196,7 @@ fn a_quota_waits_for_what_is_about_to_be_let_go_of() {
     thread::scope(|scope| {
         scope.spawn(move || {
             was_refused.recv().unwrap();
-            fs.release(ino, 1);
+            assert!(fs.release(ino, 1));
         });
         let made = fs.under_quota_within(Duration::from_secs(600), || {
             let made = fs.try_update(|change| change.account(User.key(1000)).map(|account| account.used.objects));

@@ -151,7 +151,10 @@ impl Both {
             }
             Op::Close { file } => {
                 let Some(ino) = model.pick(*file, |node| node.open > 0) else { return };
-                fs.release(ino, 1);
+                // Others wait for the next one, or for the background.
+                if fs.release(ino, 1) && file % 2 == 0 {
+                    fs.free_unused();
+                }
                 model.nodes.get_mut(&ino).unwrap().open -= 1;
                 model.forget_if_unused(ino);
             }
