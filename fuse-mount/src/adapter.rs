@@ -5,12 +5,13 @@
 //!
 //! `fuser`'s threads are few, so an `fsync` is answered by the [`Syncer`] when it is done.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use dataset::fs::{Attr, Errno, SetAttr};
@@ -33,8 +34,12 @@ use crate::syncer::Syncer;
 pub(crate) const MAX_REQUEST: u32 = 1 << 20;
 /// Read-ahead and asynchronous requests in flight; twelve is the kernel's default.
 const MAX_BACKGROUND: u16 = 64;
+/// How long what the kernel forgets may gather where nothing else is waited for.
+const GATHERING: Duration = Duration::from_millis(2);
 
 thread_local! {
+    /// The number of the last request for which this thread let the kernel gather.
+    static GATHERED: Cell<u64> = const { Cell::new(0) };
     /// What a read fills. Kept, because touching fresh memory costs more than reading into it.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -47,6 +52,8 @@ pub(crate) struct Adapter {
     writeback: bool,
     /// Those who are ready to serve the mount through io_uring, if anybody is.
     team: Arc<Mutex<Option<Team>>>,
+    /// Whether somebody else serves the mount: then nothing but what the kernel forgets comes this way.
+    serves_forgets_only: bool,
 }
 
 impl Adapter {
@@ -54,7 +61,15 @@ impl Adapter {
     /// it is gone afterwards.
     pub(crate) fn new(handler: Arc<dyn Handler>, options: &MountOptions, team: Arc<Mutex<Option<Team>>>) -> Adapter {
         let syncer = Syncer::of(Arc::clone(&handler));
-        Adapter { handler, syncer, acl: options.acl, writeback: options.writeback, team }
+        Adapter { handler, syncer, acl: options.acl, writeback: options.writeback, team, serves_forgets_only: false }
+    }
+
+    /// Lets the kernel gather what it forgets if nobody waits for an answer from here, so that not each file that is
+    /// removed wakes a thread. What comes together has one number.
+    fn let_gather(&self, request: &Request) {
+        if self.serves_forgets_only && GATHERED.replace(request.unique().0) != request.unique().0 {
+            thread::sleep(GATHERING);
+        }
     }
 
     fn sync(&self, node: INodeNo, reply: ReplyEmpty) {
@@ -168,6 +183,7 @@ impl Filesystem for Adapter {
         let offered = config.capabilities();
         let mut team = self.team.lock();
         team.take_if(|_| !offered.contains(InitFlags::FUSE_OVER_IO_URING));
+        self.serves_forgets_only = team.is_some();
         wanted.set(InitFlags::FUSE_OVER_IO_URING, team.is_some());
         // A limit the kernel does not take is replaced by the nearest it does.
         let _ = config.add_capabilities(wanted & offered);
@@ -185,9 +201,10 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn forget(&self, _request: &Request, node: INodeNo, count: u64) {
+    fn forget(&self, request: &Request, node: INodeNo, count: u64) {
         self.handler.count(Opcode::Forget);
         self.handler.forget(node, count);
+        self.let_gather(request);
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
