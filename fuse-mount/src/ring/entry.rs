@@ -1,4 +1,4 @@
-//! A place for one request at a time in the kernel's ring, and all the unsafe code there is.
+//! A place for one request at a time in the kernel's ring, and the unsafe code that this takes.
 //!
 //! An [`Entry`] has an io_uring of its own and two pieces of memory, whose addresses the kernel is told when the entry
 //! is registered: 288 bytes for headers, and a payload of as many bytes as the largest request has. From then on the

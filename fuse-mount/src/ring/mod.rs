@@ -10,13 +10,15 @@
 //! ```text
 //! (here)  the threads of a mount: assembled, registered, started
 //! queue   a CPU's queue: its threads, and what each of them does        cpus  which queues there are
-//! entry   memory for one request, and an io_uring that hands it back and forth; all the unsafe code
+//! entry   memory for one request, and an io_uring that hands it back and forth
 //! serve   a request's bytes to a reply's, through the handler           budget  threads of all mounts
 //! wire    requests                                                      reply   replies
+//! courtesy  who runs when an answer is there
 //! ```
 //!
 //! Threads are bound to their queue's CPU. What makes this transport fast is that the program and the thread that answers
-//! take turns on one CPU: a wake-up on another one costs several times what the request does.
+//! take turns on one CPU: a wake-up on another one costs several times what the request does. That the program stays there
+//! takes some [courtesy].
 //!
 //! **Falling back.** Once the kernel has been told that this transport is wanted, every request waits until all queues are
 //! registered, for ever if need be. So there are four steps, each of which leaves a way back:
@@ -38,6 +40,7 @@
 //! Not here: the choice by name ([`Transport`](crate::options::Transport)), and what a request means.
 
 mod budget;
+mod courtesy;
 mod cpus;
 mod entry;
 mod queue;

@@ -26,6 +26,7 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::budget::Share;
+use super::courtesy::{self, Courtesy};
 use super::cpus::SPARE;
 use super::entry::Entry;
 use super::serve;
@@ -122,10 +123,12 @@ impl Place {
     /// Serves one request after the other through a registered entry, until the connection ends.
     pub(super) fn serve(&self, mut entry: Entry, post: &Post) {
         let mut last_resort = LastResort { post, has_ended: false };
+        let mut courtesy = Courtesy::new();
         let error = loop {
             if let Err(error) = self.0.turn(&mut entry, post) {
                 break error;
             }
+            courtesy.answered();
         };
         last_resort.has_ended = is_end(&error) || is_disconnected(&post.device);
         if !last_resort.has_ended {
@@ -150,6 +153,10 @@ impl Drop for LastResort<'_> {
 
 /// Starts a thread of a queue.
 pub(super) fn spawn(queue: u16, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let work = || {
+        courtesy::be_ordinary();
+        work();
+    };
     thread::Builder::new().name(format!("fuse-ring-{queue}")).spawn(work).map(drop)
 }
 

@@ -3,9 +3,12 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use fuse_mount::{Opcode, Transport};
+use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::support::Mounted;
@@ -54,5 +57,30 @@ fn what_waits_does_not_hold_up_others_on_its_cpu() {
         assert!(waiting.iter().all(|thread| !thread.is_finished()));
         drop(taken);
         waiting.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Ok(())));
+    });
+}
+
+/// Whoever answers does so at a program's expense, not with what the others leave.
+#[test]
+fn a_machine_with_other_work_on_every_cpu_still_answers() {
+    let Some(mounted) = Mounted::new() else { return };
+    let file = mounted.path().join("file");
+    fs::write(&file, "content").unwrap();
+    let ask = || {
+        // Nothing remembers that there is none, so each of them is a request.
+        assert_eq!(rustix::fs::getxattr(&file, "user.none", &mut [0; 8][..]), Err(Errno::NODATA));
+    };
+    (0..200).for_each(|_| ask());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 * thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+        }
+        // What gets next to nothing of a CPU would take half an hour.
+        let began = Instant::now();
+        (0..2000).for_each(|_| ask());
+        is_over.store(true, Ordering::Relaxed);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(120), "{took:?}");
     });
 }
