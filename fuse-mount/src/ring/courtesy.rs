@@ -37,10 +37,10 @@ const QUICK: Duration = Duration::from_millis(8);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How long a thread is ordinary that was courteous and did not get to run, at first and at most.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(4);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Courtesy that went well for so long makes the next pause a short one again.
-const WENT_WELL: Duration = Duration::from_millis(200);
+const WENT_WELL: Duration = Duration::from_millis(20);
 
 /// The policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
