@@ -3,55 +3,90 @@
 //! A removed file is freed when the kernel has forgotten it, which it says of each file by itself, right after the removal.
 //! Freed at once, each would be a change of its own, made by one thread while the next removal waits on another for the
 //! same tree. So files are left to this thread, which waits a moment and frees all that have come together. It is
-//! started by the first.
+//! started by the first, and ended with the mount.
 
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
 use dataset::fs::FileSystem;
+use parking_lot::Mutex;
 
 /// How long files are gathered. Nobody notices that space comes back so much later; thousands may be removed in it.
 const GATHERING: Duration = Duration::from_millis(2);
 
-/// Wakes the thread, which ends when this is dropped.
+/// Has files freed.
 #[derive(Default)]
-pub(crate) struct Freer {
-    /// `None` if there is no thread to be had.
-    orders: OnceLock<Option<Sender<()>>>,
+pub(crate) struct Freer(Mutex<State>);
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Unused,
+    Running(Running),
+    /// There is no thread any more, or none to be had.
+    Ended,
+}
+
+struct Running {
+    orders: Sender<()>,
+    /// The thread does not gather any longer when this is dropped.
+    end: Sender<Infallible>,
+    thread: JoinHandle<()>,
 }
 
 impl Freer {
     /// Has what was released in this file system freed soon. It is always the same one.
     pub(crate) fn order(&self, live: &Arc<FileSystem>) {
-        match self.orders.get_or_init(|| start(live)) {
-            // If it is full, the thread has not begun yet with what that order was for.
-            Some(orders) => drop(orders.try_send(())),
-            None => live.free_unused(),
+        let mut state = self.0.lock();
+        if matches!(*state, State::Unused) {
+            *state = start(live).map_or_else(
+                |error| {
+                    tracing::warn!(%error, "cannot start a thread for removed files");
+                    State::Ended
+                },
+                State::Running,
+            );
+        }
+        match &*state {
+            // If there is an order already, the thread has not begun yet with what that was for.
+            State::Running(running) => drop(running.orders.try_send(())),
+            State::Unused | State::Ended => {
+                drop(state);
+                live.free_unused();
+            }
+        }
+    }
+
+    /// Waits until the thread has done what it was ordered to. From then on, orders are carried out at once.
+    pub(crate) fn end(&self) {
+        let state = std::mem::replace(&mut *self.0.lock(), State::Ended);
+        if let State::Running(Running { orders, end, thread }) = state {
+            drop((orders, end));
+            if thread.join().is_err() {
+                tracing::error!("the thread that frees removed files panicked");
+            }
         }
     }
 }
 
-fn start(live: &Arc<FileSystem>) -> Option<Sender<()>> {
+fn start(live: &Arc<FileSystem>) -> io::Result<Running> {
     let (orders, received) = bounded(1);
-    // Whoever unmounts does not wait for the thread.
-    let live = Arc::downgrade(live);
-    match thread::Builder::new().name("fuse-free".into()).spawn(move || run(&received, &live)) {
-        Ok(_) => Some(orders),
-        Err(error) => {
-            tracing::warn!(%error, "cannot start a thread for removed files");
-            None
-        }
-    }
+    let (end, ended) = bounded(0);
+    let live = Arc::clone(live);
+    let thread = thread::Builder::new().name("fuse-free".into()).spawn(move || run(&received, &ended, &live))?;
+    Ok(Running { orders, end, thread })
 }
 
-fn run(orders: &Receiver<()>, live: &Weak<FileSystem>) {
+fn run(orders: &Receiver<()>, ended: &Receiver<Infallible>, live: &FileSystem) {
     for () in orders {
-        thread::sleep(GATHERING);
-        // If it is gone, so are its files' users, and whoever opens it next frees what they left.
-        if let Some(live) = live.upgrade() {
-            live.free_unused();
+        select! {
+            recv(ended) -> _ => {}
+            default(GATHERING) => {}
         }
+        live.free_unused();
     }
 }

@@ -189,6 +189,7 @@ impl Server {
         for ino in self.held.drain() {
             self.live.release(ino, 1);
         }
+        self.freer.end();
         self.live.free_unused();
     }
 

@@ -185,6 +185,7 @@ impl FileSystem {
     /// # Errors
     /// If it cannot be read. Then its accounts are kept all the same, should it have any.
     pub fn tree_replaced(&self) -> Result<(), Errno> {
+        self.forget_unused();
         self.accounted.store(true, Ordering::Release);
         let (master, below) = self.head.read(|view| Ok::<_, Failure>((load_master(view)?, load_below(view)?)))?;
         self.seed.store(master.seed, Ordering::Release);

@@ -51,7 +51,7 @@ pub(super) struct Retained {
     pending: AtomicBool,
     /// Orphans that were used until not long ago, to be freed together.
     unused: Mutex<Vec<Ino>>,
-    /// Held while orphans are freed, and while an inode is made that is an orphan from the start.
+    /// Held while somebody looks for orphans and frees them, and while an inode is made that is an orphan from the start.
     reaping: Mutex<()>,
     /// How many orphans were used no more, for those that wait for one.
     released: Mutex<u64>,
@@ -136,6 +136,13 @@ impl FileSystem {
         }
     }
 
+    /// To be called when another tree was put in the place of this one's: numbers may belong to other files there. What
+    /// is to be freed in it is found by looking.
+    pub(super) fn forget_unused(&self) {
+        self.retained.unused.lock().clear();
+        self.retained.pending.store(true, Relaxed);
+    }
+
     /// How many orphans were used no more until now.
     pub(super) fn released(&self) -> u64 {
         *self.retained.released.lock()
@@ -152,8 +159,8 @@ impl FileSystem {
         self.retained.pending.load(Relaxed) || !self.retained.unused.lock().is_empty()
     }
 
-    /// Frees orphans that nobody uses, and finishes truncations that a crash has cut short, in at most `budget` bounded
-    /// steps. Returns whether there is more to do. For the background.
+    /// Frees what was released; then orphans that nobody uses, and what truncations a crash has cut short, in at most
+    /// `budget` bounded steps. Returns whether there is more to do. For the background.
     pub fn reap_orphans(&self, budget: usize) -> bool {
         if self.writable().is_err() {
             return false;

@@ -104,6 +104,7 @@ impl Team {
     /// Gets everything that a mount needs, so that nothing of this side's can fail any more. Dropping it ends the threads.
     pub(crate) fn assemble(layout: Layout) -> io::Result<Team> {
         let share = Share::take(layout.threads())?;
+        courtesy::prepare();
         let (start, started) = unbounded();
         let (ready, all_ready) = unbounded();
         for (number, threads) in layout.queues() {

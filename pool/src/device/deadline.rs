@@ -239,25 +239,32 @@ impl Crew {
             }
         };
         let (say, started) = bounded(1);
-        let starter = STARTER.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
-        starter.send((Box::new(work), say)).map_err(|_| io::ErrorKind::WouldBlock)?;
-        started.recv().map_err(io::Error::other)?
+        match &*STARTER {
+            Some(starter) => {
+                starter.send((Box::new(work), say)).map_err(|_| io::ErrorKind::BrokenPipe)?;
+                started.recv().map_err(io::Error::other)?
+            }
+            None => start(work),
+        }
     }
+}
+
+fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("cenote-device".into()).spawn(work).map(drop)
 }
 
 /// A device's thread that is wanted, and who wants to know whether it was started.
 type Start = (Job, Sender<io::Result<()>>);
 
-/// The thread that starts all devices' threads; `None` if there is none to be had. A thread inherits the CPUs and the
+/// The thread that starts all devices' threads; `None` if there is none to be had, and everybody starts their own. A thread inherits the CPUs and the
 /// scheduling policy of the one that starts it. Whoever has a request may be bound to a CPU, or give way to everybody
 /// else; this thread is as ordinary as whoever opens the first device.
 static STARTER: LazyLock<Option<Sender<Start>>> = LazyLock::new(|| {
     let (starter, wanted) = unbounded::<Start>();
     let work = move || {
         for (work, say) in wanted {
-            let started = thread::Builder::new().name("cenote-device".into()).spawn(work);
             // Whoever asked waits for the answer.
-            let _ = say.send(started.map(drop));
+            let _ = say.send(start(work));
         }
     };
     thread::Builder::new().name("cenote-starter".into()).spawn(work).ok().map(|_| starter)

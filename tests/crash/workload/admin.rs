@@ -98,7 +98,7 @@ impl Life {
     fn close_files(&mut self, dataset: &str) {
         let fs = self.world.fs(dataset);
         for actor in self.actors.iter_mut().filter(|actor| actor.dataset == dataset) {
-            actor.open.drain(..).for_each(|ino| drop(fs.release(ino, 1)));
+            actor.open.drain(..).for_each(|ino| _ = fs.release(ino, 1));
         }
         fs.free_unused();
     }
@@ -107,7 +107,7 @@ impl Life {
         let names = self.names();
         let to = self.pick(&names).unwrap_or(POOL.into());
         let (_, fs) = self.dataset_of(actor);
-        self.actors[actor].open.drain(..).for_each(|ino| drop(fs.release(ino, 1)));
+        self.actors[actor].open.drain(..).for_each(|ino| _ = fs.release(ino, 1));
         fs.free_unused();
         self.actors[actor].dataset.clone_from(&to);
         Ok(Some((format!("actor {actor} goes to {to}"), Promise::Nothing)))

@@ -1,5 +1,10 @@
 //! Names, attributes and who may still use what.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use super::world::World;
 use crate::fs::{
     Caller, Errno, FileType, ROOT, SetAttr, SetTime, SetXattr,
@@ -86,6 +91,33 @@ fn many_files_are_freed_together_but_for_those_that_cannot() {
     while fs.reap_orphans(10) {}
     assert_eq!((fs.getattr(large), fs.getattr(damaged)), (Err(Errno::NOENT), Err(Errno::NOENT)));
     assert_eq!(fs.getattr(used).unwrap().nlink, 0);
+    world.check();
+}
+
+#[test]
+fn a_file_in_somebodys_hands_holds_up_no_other() {
+    let world = World::new(1);
+    let fs = &world.fs;
+    let [taken, free] = ["taken", "free"].map(|name| {
+        let ino = fs.create(&USER, ROOT, name.as_bytes(), 0o644, true).unwrap().ino;
+        fs.retain(ino);
+        fs.unlink(ROOT, name.as_bytes()).unwrap();
+        assert!(fs.release(ino, 1));
+        ino
+    });
+    thread::scope(|scope| {
+        let hand = fs.locks.of(taken).read();
+        let freeing = scope.spawn(|| fs.free_unused());
+        let began = Instant::now();
+        while fs.getattr(free).is_ok() {
+            assert!(!freeing.is_finished(), "it was left to the background");
+            assert!(began.elapsed() < Duration::from_secs(60), "it waits for the other");
+            thread::yield_now();
+        }
+        assert!(fs.getattr(taken).is_ok());
+        drop(hand);
+    });
+    assert_eq!(fs.getattr(taken), Err(Errno::NOENT));
     world.check();
 }
 
