@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use dataset::fs::{Errno, FileSystem, Ino, ROOT};
@@ -32,6 +33,9 @@ use crate::serving::{Serving, serve};
 
 /// How long the threads may take to notice that the mount is gone.
 const ENDING: Duration = Duration::from_secs(5);
+/// How long an unmount waits for those who use the mount, and how often it looks whether they do.
+const MOMENT: Duration = Duration::from_millis(100);
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// How to take a mount down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +138,7 @@ impl Mount {
     /// After a normal unmount the session may live on while another mount namespace shows the same mount.
     pub fn unmount(&self, how: Unmount) -> Result<()> {
         match how {
-            Unmount::Normal => self.unmount_unused()?,
+            Unmount::Normal => self.unmount_when_unused()?,
             Unmount::Force => self.unmount_by_force()?,
         }
         if self.wait(ENDING) {
@@ -188,6 +192,17 @@ impl Mount {
         let opener = self.mountpoint().join(OsStr::from_bytes(CONTROL_NAME)).join(OsStr::from_bytes(OPENER_NAME));
         if let Err(error) = fs::File::open(opener) {
             tracing::debug!(%error, mountpoint = %self.mountpoint().display(), "opens stay requests until the first");
+        }
+    }
+
+    /// Whoever only looks, such as `df` or an indexer, is gone in a moment: that is waited for.
+    fn unmount_when_unused(&self) -> Result<()> {
+        let deadline = Instant::now() + MOMENT;
+        loop {
+            match self.unmount_unused() {
+                Err(Error::Busy { .. }) if Instant::now() < deadline => thread::sleep(GLANCE),
+                unmounted => return unmounted,
+            }
         }
     }
 

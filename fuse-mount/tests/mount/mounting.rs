@@ -5,6 +5,7 @@ use std::{
     io::{ErrorKind, Write},
     os::unix::fs::MetadataExt,
     process::Command,
+    thread,
     time::Duration,
 };
 
@@ -39,6 +40,23 @@ fn a_busy_mount_is_refused_and_can_be_forced() {
     assert!(mounted.mount.has_ended());
     assert_eq!(file.write_all(b"x").unwrap_err().kind(), ErrorKind::NotConnected);
     assert!(names(mounted.path()).is_empty(), "the bare directory");
+}
+
+#[test]
+fn who_only_looks_is_waited_for() {
+    let Some(mounted) = Mounted::new() else { return };
+    // A machine with other work may let somebody look for longer than is waited.
+    let is_unmounted = (0..20).any(|_| {
+        let looked_at = File::open(mounted.path()).unwrap();
+        let looking = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(30));
+            drop(looked_at);
+        });
+        let unmounted = mounted.mount.unmount(Unmount::Normal).is_ok();
+        looking.join().unwrap();
+        unmounted
+    });
+    assert!(is_unmounted, "a mount that is looked at for a moment is always refused");
 }
 
 #[test]
