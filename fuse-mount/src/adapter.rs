@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 
 use crate::attr::{errno, file_attr, kind, request_time, set_time};
 use crate::counters::Opcode;
+use crate::freer::GATHERING;
 use crate::handler::{Entry, FOREVER, Fitted, Handler, Requester};
 use crate::options::MountOptions;
 use crate::ring::Team;
@@ -34,8 +35,6 @@ use crate::syncer::Syncer;
 pub(crate) const MAX_REQUEST: u32 = 1 << 20;
 /// Read-ahead and asynchronous requests in flight; twelve is the kernel's default.
 const MAX_BACKGROUND: u16 = 64;
-/// How long what the kernel forgets may gather where nothing else is waited for.
-const GATHERING: Duration = Duration::from_millis(2);
 
 thread_local! {
     /// The number of the last request for which this thread let the kernel gather.

@@ -15,8 +15,9 @@ use crossbeam_channel::{Receiver, Sender, bounded, select};
 use dataset::fs::FileSystem;
 use parking_lot::Mutex;
 
-/// How long files are gathered. Nobody notices that space comes back so much later; thousands may be removed in it.
-const GATHERING: Duration = Duration::from_millis(2);
+/// How long files are gathered: here, and by the kernel before it says what it forgets, where nothing else is waited for.
+/// Nobody notices that space comes back so much later.
+pub(crate) const GATHERING: Duration = Duration::from_millis(2);
 
 /// Has files freed.
 #[derive(Default)]

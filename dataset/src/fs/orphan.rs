@@ -130,7 +130,7 @@ impl FileSystem {
     pub fn free_unused(&self) {
         let unused = mem::take(&mut *self.retained.unused.lock());
         for together in unused.chunks(TOGETHER) {
-            if !matches!(self.free_orphans(together), Ok(true)) {
+            if !self.free_orphans(together) {
                 self.retained.pending.store(true, Relaxed);
             }
         }
@@ -256,7 +256,7 @@ impl FileSystem {
 
     /// Frees these orphans in one change, but one by one those that are large or in somebody's hands, and all of them if
     /// the change fails for one. Returns whether that was all of them.
-    fn free_orphans(&self, orphans: &[Ino]) -> Result<bool, Errno> {
+    fn free_orphans(&self, orphans: &[Ino]) -> bool {
         // Whoever holds one file's lock does not wait for another's here: two may be one.
         let locked: Vec<_> = orphans.iter().map(|&ino| (ino, self.locks.of(ino).try_write())).collect();
         let (together, alone): (Vec<_>, Vec<_>) = locked.into_iter().partition(|(_, lock)| lock.is_some());
@@ -275,8 +275,8 @@ impl FileSystem {
             Err(_) => left.extend(together.iter().map(|&(ino, _)| ino)),
         }
         drop(together);
-        let freed: Vec<_> = left.into_iter().map(|ino| self.free_orphan(ino)).collect();
-        freed.into_iter().try_fold(true, |is_all, freed| Ok(is_all & freed?))
+        // Each of them is tried, whatever became of the others.
+        left.into_iter().filter(|&ino| !matches!(self.free_orphan(ino), Ok(true))).count() == 0
     }
 
     /// Frees a bounded part of an orphan; returns whether that was all.

@@ -256,9 +256,9 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// A device's thread that is wanted, and who wants to know whether it was started.
 type Start = (Job, Sender<io::Result<()>>);
 
-/// The thread that starts all devices' threads; `None` if there is none to be had, and everybody starts their own. A thread inherits the CPUs and the
-/// scheduling policy of the one that starts it. Whoever has a request may be bound to a CPU, or give way to everybody
-/// else; this thread is as ordinary as whoever opens the first device.
+/// The thread that starts all devices' threads; `None` if there is none to be had, and everybody starts their own. A thread
+/// inherits the CPUs and the scheduling policy of the one that starts it. Whoever has a request may be bound to a CPU, or
+/// give way to everybody else; this thread is as ordinary as whoever opens the first device.
 static STARTER: LazyLock<Option<Sender<Start>>> = LazyLock::new(|| {
     let (starter, wanted) = unbounded::<Start>();
     let work = move || {
