@@ -3,6 +3,9 @@
 //! One method a request, each of them handing the arguments to the [`Handler`] and what that returns to `fuser`'s
 //! reply. It also comes to terms with the kernel when the mount is made, for whatever transport serves it afterwards.
 //!
+//! Its threads may be where the program is that they answer: each request but those to forget or sync is a [`Turn`] of
+//! theirs, which ends before the reply is sent.
+//!
 //! `fuser`'s threads are few, so an `fsync` is answered by the [`Syncer`] when it is done.
 
 use std::cell::{Cell, RefCell};
@@ -25,6 +28,7 @@ use parking_lot::Mutex;
 
 use crate::attr::{errno, file_attr, kind, request_time, set_time};
 use crate::counters::Opcode;
+use crate::courtesy::{self, Staff, Turn};
 use crate::freer::GATHERING;
 use crate::handler::{Entry, FOREVER, Fitted, Handler, Requester};
 use crate::options::MountOptions;
@@ -47,6 +51,7 @@ thread_local! {
 pub(crate) struct Adapter {
     handler: Arc<dyn Handler>,
     syncer: Syncer<ReplyEmpty>,
+    staff: Arc<Staff>,
     acl: bool,
     writeback: bool,
     /// Those who are ready to serve the mount through io_uring, if anybody is.
@@ -60,7 +65,27 @@ impl Adapter {
     /// it is gone afterwards.
     pub(crate) fn new(handler: Arc<dyn Handler>, options: &MountOptions, team: Arc<Mutex<Option<Team>>>) -> Adapter {
         let syncer = Syncer::of(Arc::clone(&handler));
-        Adapter { handler, syncer, acl: options.acl, writeback: options.writeback, team, serves_forgets_only: false }
+        courtesy::prepare();
+        Adapter {
+            handler,
+            syncer,
+            staff: Staff::following(),
+            acl: options.acl,
+            writeback: options.writeback,
+            team,
+            serves_forgets_only: false,
+        }
+    }
+
+    /// Begins to answer a request.
+    fn turn(&self, opcode: Opcode, request: &Request) -> Turn<'_> {
+        self.turn_with(opcode, request, 0)
+    }
+
+    /// Begins to answer a request that carries so many bytes of data, either way.
+    fn turn_with(&self, opcode: Opcode, request: &Request, bytes: usize) -> Turn<'_> {
+        self.handler.count(opcode);
+        self.staff.begin(request.pid(), bytes)
     }
 
     /// Lets the kernel gather what it forgets if nobody waits for an answer from here, so that not each file that is
@@ -84,14 +109,16 @@ fn requester(request: &Request) -> Requester {
     Requester { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
 
-fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
+fn reply_empty(turn: Turn<'_>, reply: ReplyEmpty, result: Result<(), Errno>) {
+    drop(turn);
     match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(errno(error)),
     }
 }
 
-fn reply_entry(reply: ReplyEntry, result: Result<Entry, Errno>) {
+fn reply_entry(turn: Turn<'_>, reply: ReplyEntry, result: Result<Entry, Errno>) {
+    drop(turn);
     match result {
         Ok(entry) => reply.entry_with_ttls(
             &entry.attr_lifetime,
@@ -103,35 +130,40 @@ fn reply_entry(reply: ReplyEntry, result: Result<Entry, Errno>) {
     }
 }
 
-fn reply_attr(reply: ReplyAttr, node: INodeNo, result: Result<(Attr, Duration), Errno>) {
+fn reply_attr(turn: Turn<'_>, reply: ReplyAttr, node: INodeNo, result: Result<(Attr, Duration), Errno>) {
+    drop(turn);
     match result {
         Ok((attr, lifetime)) => reply.attr(&lifetime, &file_attr(node, &attr)),
         Err(error) => reply.error(errno(error)),
     }
 }
 
-fn reply_open(reply: ReplyOpen, result: Result<FopenFlags, Errno>) {
+fn reply_open(turn: Turn<'_>, reply: ReplyOpen, result: Result<FopenFlags, Errno>) {
+    drop(turn);
     match result {
         Ok(flags) => reply.opened(FileHandle(0), flags),
         Err(error) => reply.error(errno(error)),
     }
 }
 
-fn reply_data(reply: ReplyData, result: Result<&[u8], Errno>) {
+fn reply_data(turn: Turn<'_>, reply: ReplyData, result: Result<&[u8], Errno>) {
+    drop(turn);
     match result {
         Ok(data) => reply.data(data),
         Err(error) => reply.error(errno(error)),
     }
 }
 
-fn reply_written(reply: ReplyWrite, result: Result<u32, Errno>) {
+fn reply_written(turn: Turn<'_>, reply: ReplyWrite, result: Result<u32, Errno>) {
+    drop(turn);
     match result {
         Ok(written) => reply.written(written),
         Err(error) => reply.error(errno(error)),
     }
 }
 
-fn reply_xattr(reply: ReplyXattr, result: Result<Fitted, Errno>) {
+fn reply_xattr(turn: Turn<'_>, reply: ReplyXattr, result: Result<Fitted, Errno>) {
+    drop(turn);
     match result {
         Ok(Fitted::Size(size)) => reply.size(size),
         Ok(Fitted::Value(value)) => reply.data(&value),
@@ -191,12 +223,15 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.handler.count(Opcode::Lookup);
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let turn = self.turn(Opcode::Lookup, request);
         match self.handler.lookup(parent, name.as_bytes()) {
-            Ok(None) => reply.entry(&FOREVER, &no_such_name(), Generation(0)),
-            Ok(Some(entry)) => reply_entry(reply, Ok(entry)),
-            Err(error) => reply.error(errno(error)),
+            Ok(None) => {
+                drop(turn);
+                reply.entry(&FOREVER, &no_such_name(), Generation(0));
+            }
+            Ok(Some(entry)) => reply_entry(turn, reply, Ok(entry)),
+            Err(error) => reply_entry(turn, reply, Err(error)),
         }
     }
 
@@ -206,9 +241,9 @@ impl Filesystem for Adapter {
         self.let_gather(request);
     }
 
-    fn getattr(&self, _request: &Request, node: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.handler.count(Opcode::GetAttr);
-        reply_attr(reply, node, self.handler.getattr(node));
+    fn getattr(&self, request: &Request, node: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let turn = self.turn(Opcode::GetAttr, request);
+        reply_attr(turn, reply, node, self.handler.getattr(node));
     }
 
     /// A truncation by somebody who is not root takes set-id bits away. The kernel's own flag for this does not get
@@ -231,7 +266,7 @@ impl Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.handler.count(Opcode::SetAttr);
+        let turn = self.turn(Opcode::SetAttr, request);
         let change = SetAttr {
             mode,
             uid,
@@ -242,12 +277,12 @@ impl Filesystem for Adapter {
             ctime: ctime.map(request_time),
             kill_suid: request.uid() != 0,
         };
-        reply_attr(reply, node, self.handler.setattr(&requester(request), node, &change));
+        reply_attr(turn, reply, node, self.handler.setattr(&requester(request), node, &change));
     }
 
-    fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
-        self.handler.count(Opcode::ReadLink);
-        reply_data(reply, self.handler.readlink(node).as_deref().map_err(|error| *error));
+    fn readlink(&self, request: &Request, node: INodeNo, reply: ReplyData) {
+        let turn = self.turn(Opcode::ReadLink, request);
+        reply_data(turn, reply, self.handler.readlink(node).as_deref().map_err(|error| *error));
     }
 
     fn mknod(
@@ -260,30 +295,30 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        self.handler.count(Opcode::MkNod);
+        let turn = self.turn(Opcode::MkNod, request);
         let how = (mode, umask, rdev);
-        reply_entry(reply, self.handler.mknod(&requester(request), parent, name.as_bytes(), how));
+        reply_entry(turn, reply, self.handler.mknod(&requester(request), parent, name.as_bytes(), how));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        self.handler.count(Opcode::MkDir);
-        reply_entry(reply, self.handler.mkdir(&requester(request), parent, name.as_bytes(), (mode, umask)));
+        let turn = self.turn(Opcode::MkDir, request);
+        reply_entry(turn, reply, self.handler.mkdir(&requester(request), parent, name.as_bytes(), (mode, umask)));
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.handler.count(Opcode::Unlink);
-        reply_empty(reply, self.handler.unlink(parent, name.as_bytes()));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let turn = self.turn(Opcode::Unlink, request);
+        reply_empty(turn, reply, self.handler.unlink(parent, name.as_bytes()));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.handler.count(Opcode::RmDir);
-        reply_empty(reply, self.handler.rmdir(parent, name.as_bytes()));
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let turn = self.turn(Opcode::RmDir, request);
+        reply_empty(turn, reply, self.handler.rmdir(parent, name.as_bytes()));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        self.handler.count(Opcode::Symlink);
+        let turn = self.turn(Opcode::Symlink, request);
         let target = target.as_os_str().as_bytes();
-        reply_entry(reply, self.handler.symlink(&requester(request), parent, name.as_bytes(), target));
+        reply_entry(turn, reply, self.handler.symlink(&requester(request), parent, name.as_bytes(), target));
     }
 
     fn rename(
@@ -296,24 +331,24 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        self.handler.count(Opcode::Rename);
+        let turn = self.turn(Opcode::Rename, request);
         let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
-        reply_empty(reply, self.handler.rename(&requester(request), from, to, flags));
+        reply_empty(turn, reply, self.handler.rename(&requester(request), from, to, flags));
     }
 
-    fn link(&self, _request: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        self.handler.count(Opcode::Link);
-        reply_entry(reply, self.handler.link(node, newparent, newname.as_bytes()));
+    fn link(&self, request: &Request, node: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let turn = self.turn(Opcode::Link, request);
+        reply_entry(turn, reply, self.handler.link(node, newparent, newname.as_bytes()));
     }
 
-    fn open(&self, _request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.handler.count(Opcode::Open);
-        reply_open(reply, self.handler.open(node));
+    fn open(&self, request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let turn = self.turn(Opcode::Open, request);
+        reply_open(turn, reply, self.handler.open(node));
     }
 
     fn read(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -322,17 +357,17 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.handler.count(Opcode::Read);
+        let turn = self.turn_with(Opcode::Read, request, size as usize);
         READ_BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
             let read = self.handler.read(node, offset, size, buffer);
-            reply_data(reply, read.map(|()| buffer.as_slice()));
+            reply_data(turn, reply, read.map(|()| buffer.as_slice()));
         });
     }
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -342,8 +377,8 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.handler.count(Opcode::Write);
-        reply_written(reply, self.handler.write(node, offset, data, write_flags));
+        let turn = self.turn_with(Opcode::Write, request, data.len());
+        reply_written(turn, reply, self.handler.write(node, offset, data, write_flags));
     }
 
     fn flush(&self, _request: &Request, _node: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
@@ -375,11 +410,12 @@ impl Filesystem for Adapter {
         reply.error(fuser::Errno::ENOSYS);
     }
 
-    fn readdir(&self, _request: &Request, dir: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        self.handler.count(Opcode::ReadDir);
+    fn readdir(&self, request: &Request, dir: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let turn = self.turn(Opcode::ReadDir, request);
         let listed = self.handler.readdir(dir, offset, &mut |entry| {
             !reply.add(entry.node, entry.cookie, kind(entry.file_type), OsStr::from_bytes(entry.name))
         });
+        drop(turn);
         match listed {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -388,18 +424,19 @@ impl Filesystem for Adapter {
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         dir: INodeNo,
         _fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.handler.count(Opcode::ReadDirPlus);
+        let turn = self.turn(Opcode::ReadDirPlus, request);
         let listed = self.handler.readdirplus(dir, offset, &mut |listed, entry| {
             let (attr, generation) = (file_attr(entry.node, &entry.attr), Generation(entry.generation));
             let name = OsStr::from_bytes(listed.name);
             !reply.add(listed.node, listed.cookie, name, &entry.name_lifetime, &attr, generation)
         });
+        drop(turn);
         match listed {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -416,9 +453,11 @@ impl Filesystem for Adapter {
         self.sync(node, reply);
     }
 
-    fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
-        self.handler.count(Opcode::StatFs);
-        match self.handler.statfs(node) {
+    fn statfs(&self, request: &Request, node: INodeNo, reply: ReplyStatfs) {
+        let turn = self.turn(Opcode::StatFs, request);
+        let stat = self.handler.statfs(node);
+        drop(turn);
+        match stat {
             Ok(stat) => reply.statfs(
                 stat.blocks,
                 stat.free,
@@ -443,23 +482,23 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.handler.count(Opcode::SetXattr);
-        reply_empty(reply, self.handler.setxattr(&requester(request), node, name.as_bytes(), value, flags));
+        let turn = self.turn_with(Opcode::SetXattr, request, value.len());
+        reply_empty(turn, reply, self.handler.setxattr(&requester(request), node, name.as_bytes(), value, flags));
     }
 
-    fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.handler.count(Opcode::GetXattr);
-        reply_xattr(reply, self.handler.getxattr(node, name.as_bytes(), size));
+    fn getxattr(&self, request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let turn = self.turn(Opcode::GetXattr, request);
+        reply_xattr(turn, reply, self.handler.getxattr(node, name.as_bytes(), size));
     }
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        self.handler.count(Opcode::ListXattr);
-        reply_xattr(reply, self.handler.listxattr(&requester(request), node, size));
+        let turn = self.turn(Opcode::ListXattr, request);
+        reply_xattr(turn, reply, self.handler.listxattr(&requester(request), node, size));
     }
 
-    fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.handler.count(Opcode::RemoveXattr);
-        reply_empty(reply, self.handler.removexattr(node, name.as_bytes()));
+    fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let turn = self.turn(Opcode::RemoveXattr, request);
+        reply_empty(turn, reply, self.handler.removexattr(node, name.as_bytes()));
     }
 
     fn create(
@@ -472,8 +511,10 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        self.handler.count(Opcode::Create);
-        match self.handler.create(&requester(request), parent, name.as_bytes(), (mode, umask, flags)) {
+        let turn = self.turn(Opcode::Create, request);
+        let created = self.handler.create(&requester(request), parent, name.as_bytes(), (mode, umask, flags));
+        drop(turn);
+        match created {
             Ok((entry, opened)) => reply.created(
                 &entry.attr_lifetime,
                 &file_attr(entry.node, &entry.attr),
@@ -487,7 +528,7 @@ impl Filesystem for Adapter {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -495,8 +536,8 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.handler.count(Opcode::FAllocate);
-        reply_empty(reply, self.handler.fallocate(node, mode, offset, length));
+        let turn = self.turn(Opcode::FAllocate, request);
+        reply_empty(turn, reply, self.handler.fallocate(node, mode, offset, length));
     }
 
     fn ioctl(
@@ -510,16 +551,20 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        self.handler.count(Opcode::Ioctl);
-        match self.handler.ioctl(&requester(request), node, cmd, in_data) {
+        let turn = self.turn(Opcode::Ioctl, request);
+        let answer = self.handler.ioctl(&requester(request), node, cmd, in_data);
+        drop(turn);
+        match answer {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(errno(error)),
         }
     }
 
-    fn lseek(&self, _request: &Request, node: INodeNo, _fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        self.handler.count(Opcode::LSeek);
-        match self.handler.lseek(node, offset, whence) {
+    fn lseek(&self, request: &Request, node: INodeNo, _fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let turn = self.turn(Opcode::LSeek, request);
+        let found = self.handler.lseek(node, offset, whence);
+        drop(turn);
+        match found {
             Ok(found) => reply.offset(found),
             Err(error) => reply.error(errno(error)),
         }
@@ -527,7 +572,7 @@ impl Filesystem for Adapter {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         source: INodeNo,
         _source_fh: FileHandle,
         source_offset: u64,
@@ -538,8 +583,8 @@ impl Filesystem for Adapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        self.handler.count(Opcode::CopyFileRange);
+        let turn = self.turn(Opcode::CopyFileRange, request);
         let (from, to) = ((source, source_offset), (target, target_offset));
-        reply_written(reply, self.handler.copy_file_range(from, to, length));
+        reply_written(turn, reply, self.handler.copy_file_range(from, to, length));
     }
 }

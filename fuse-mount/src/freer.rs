@@ -8,12 +8,14 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use dataset::fs::FileSystem;
 use parking_lot::Mutex;
+
+use crate::courtesy;
 
 /// How long files are gathered: here, and by the kernel before it says what it forgets, where nothing else is waited for.
 /// Nobody notices that space comes back so much later.
@@ -78,7 +80,7 @@ fn start(live: &Arc<FileSystem>) -> io::Result<Running> {
     let (orders, received) = bounded(1);
     let (end, ended) = bounded(0);
     let live = Arc::clone(live);
-    let thread = thread::Builder::new().name("fuse-free".into()).spawn(move || run(&received, &ended, &live))?;
+    let thread = courtesy::spawn("fuse-free", move || run(&received, &ended, &live))?;
     Ok(Running { orders, end, thread })
 }
 

@@ -6,6 +6,7 @@
 //! connection  which connection with the kernel a mount has, and how to cut it
 //! adapter     the transport through `fuser` and /dev/fuse; syncer waits for its fsyncs
 //! ring        the transport through io_uring, where the kernel has it
+//! courtesy    who runs when an answer is there: the program that waited, or the thread that gave it
 //! handler     what the kernel may ask for: the seam between transports and file systems
 //! dispatcher  a data set's answers, one short method for each request
 //! operations  what a request does, where that takes more than one call
@@ -41,6 +42,7 @@ mod attr;
 mod connection;
 mod control;
 mod counters;
+mod courtesy;
 mod device;
 mod dispatcher;
 mod error;

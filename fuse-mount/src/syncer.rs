@@ -8,13 +8,14 @@
 //! takes all syncs together that have come while the threads were waiting, and syncs once: however many programs sync,
 //! each waits for two flushes at most, the one under way and the next.
 
+use std::iter;
 use std::sync::{Arc, OnceLock};
-use std::{iter, thread};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use fuser::ReplyEmpty;
 
 use crate::attr::errno;
+use crate::courtesy;
 use crate::handler::Handler;
 
 /// While one waits for the device, another takes what has come meanwhile; what comes then is for the first again.
@@ -63,7 +64,7 @@ fn start<R: Send + 'static>(serve: &Arc<Serve<R>>) -> Sender<R> {
     let (sender, receiver) = unbounded();
     for _ in 0..THREADS {
         let (serve, receiver) = (Arc::clone(serve), receiver.clone());
-        if let Err(error) = thread::Builder::new().name("fuse-sync".into()).spawn(move || run(&*serve, &receiver)) {
+        if let Err(error) = courtesy::spawn("fuse-sync", move || run(&*serve, &receiver)) {
             tracing::warn!(%error, "cannot start a thread for fsync");
         }
     }

@@ -13,12 +13,11 @@
 //! entry   memory for one request, and an io_uring that hands it back and forth
 //! serve   a request's bytes to a reply's, through the handler           budget  threads of all mounts
 //! wire    requests                                                      reply   replies
-//! courtesy  who runs when an answer is there
 //! ```
 //!
 //! Threads are bound to their queue's CPU. What makes this transport fast is that the program and the thread that answers
 //! take turns on one CPU: a wake-up on another one costs several times what the request does. That the program stays there
-//! takes some [courtesy].
+//! takes some [courtesy](crate::courtesy).
 //!
 //! **Falling back.** Once the kernel has been told that this transport is wanted, every request waits until all queues are
 //! registered, for ever if need be. So there are four steps, each of which leaves a way back:
@@ -40,7 +39,6 @@
 //! Not here: the choice by name ([`Transport`](crate::options::Transport)), and what a request means.
 
 mod budget;
-mod courtesy;
 mod cpus;
 mod entry;
 mod queue;
@@ -64,6 +62,7 @@ use self::entry::Entry;
 use self::queue::{Place, Post, Queue};
 use crate::adapter::MAX_REQUEST;
 use crate::connection::Connection;
+use crate::courtesy;
 use crate::handler::Handler;
 
 /// Where root says whether FUSE may go through io_uring.
@@ -165,7 +164,6 @@ impl Ended {
 
 /// A thread's work from the beginning: to be ready, to register, and to serve if all others are registered too.
 fn enlist(place: &Place, started: Receiver<Start>, ready: Sender<io::Result<()>>) {
-    queue::bind(place.queue());
     let (entry, result) = match Entry::new(MAX_REQUEST as usize) {
         Ok(entry) => (Some(entry), Ok(())),
         Err(error) => (None, Err(error)),

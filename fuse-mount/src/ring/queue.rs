@@ -18,7 +18,6 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,12 +25,12 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::budget::Share;
-use super::courtesy::{self, Courtesy};
 use super::cpus::SPARE;
 use super::entry::Entry;
 use super::serve;
 use crate::adapter::MAX_REQUEST;
 use crate::connection::Connection;
+use crate::courtesy::{self, Courtesy, Staff};
 use crate::handler::Handler;
 
 /// The most threads that a queue may have for what is no sync.
@@ -123,7 +122,7 @@ impl Place {
     /// Serves one request after the other through a registered entry, until the connection ends.
     pub(super) fn serve(&self, mut entry: Entry, post: &Post) {
         let mut last_resort = LastResort { post, has_ended: false };
-        let mut courtesy = Courtesy::new();
+        let courtesy = Courtesy::of(Staff::in_place());
         let error = loop {
             if let Err(error) = self.0.turn(&mut entry, post) {
                 break error;
@@ -151,17 +150,17 @@ impl Drop for LastResort<'_> {
     }
 }
 
-/// Starts a thread of a queue.
+/// Starts a thread of a queue, on the queue's CPU.
 pub(super) fn spawn(queue: u16, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let work = || {
-        courtesy::be_ordinary();
+    let work = move || {
+        bind(queue);
         work();
     };
-    thread::Builder::new().name(format!("fuse-ring-{queue}")).spawn(work).map(drop)
+    courtesy::spawn(&format!("fuse-ring-{queue}"), work).map(drop)
 }
 
 /// Stays on the queue's CPU. One that is offline has no requests, and its threads may sleep anywhere.
-pub(super) fn bind(queue: u16) {
+fn bind(queue: u16) {
     let mut cpu = CpuSet::new();
     cpu.set(usize::from(queue));
     if let Err(error) = sched_setaffinity(None, &cpu) {
