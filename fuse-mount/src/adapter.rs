@@ -3,7 +3,7 @@
 //! One method a request, each of them handing the arguments to the [`Handler`] and what that returns to `fuser`'s
 //! reply. It also comes to terms with the kernel when the mount is made, for whatever transport serves it afterwards.
 //!
-//! Its threads may be where the program is that they answer: each request but those to forget or sync is a [`Turn`] of
+//! Its threads may be where the program is that they answer: whatever a program waits for, but for a sync, is a [`Turn`] of
 //! theirs, which ends before the reply is sent.
 //!
 //! `fuser`'s threads are few, so an `fsync` is answered by the [`Syncer`] when it is done.

@@ -27,7 +27,7 @@ mod scheduler;
 mod watch;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ use rustix::thread::{Pid, gettid};
 pub(crate) use self::program::Turn;
 
 use self::program::Program;
-use self::scheduler::{Cpu, Policy};
+use self::scheduler::Policy;
 use self::watch::Watch;
 
 /// So many answers in so much time are quick.
@@ -57,7 +57,7 @@ pub(crate) struct Staff {
     turns: AtomicU32,
     /// Whether requests come quickly enough.
     is_quick: AtomicBool,
-    /// Whoever has the lock is ordinary, as with all that the watch takes.
+    /// Whoever has the lock is ordinary: the watch waits for it.
     pace: Mutex<Pace>,
     /// Whom they answer, if they have to go where it is.
     program: Option<Program>,
@@ -78,8 +78,8 @@ struct Member {
     id: Pid,
     staff: Arc<Staff>,
     is_courteous: AtomicBool,
-    /// Where it is bound to, if it follows a program.
-    place: Mutex<Option<Cpu>>,
+    /// The number of the CPU that it has bound itself to. Nobody else looks at it.
+    place: AtomicUsize,
 }
 
 /// Makes the thread that has it courteous and ordinary.
@@ -107,7 +107,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 ) -> io::Result<JoinHandle<T>> {
     thread::Builder::new().name(name.into()).spawn(|| {
         if let Some(watch) = &*WATCH
-            && Policy::current() == Some(Policy::Courteous)
+            && Policy::current().is_some()
         {
             watch.take_back();
         }
@@ -132,15 +132,15 @@ impl Staff {
         Arc::new(Staff { turns: AtomicU32::new(0), is_quick: AtomicBool::new(false), pace, program })
     }
 
-    /// One of them has answered, courteously or not.
-    fn answered(&self, courteously: bool) {
+    /// One of them, which `is_courteous` or not, answers.
+    fn answered(&self, is_courteous: bool) {
         let turns = self.turns.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         if !turns.is_multiple_of(BURST) {
             return;
         }
         let was_one = self.program.as_ref().is_none_or(Program::was_one);
         // The watch must not wait for a lock that a courteous thread has.
-        if !courteously && self.pace.lock().is_quick(Instant::now()) && was_one {
+        if !is_courteous && self.pace.lock().is_quick(Instant::now()) && was_one {
             self.is_quick.store(true, Ordering::Relaxed);
         }
     }
@@ -168,63 +168,69 @@ impl Pace {
 }
 
 impl Member {
-    /// Binds the thread to the CPU of the program that it follows, if it follows one. An error leaves it where it is.
-    fn follow_program(&self) -> io::Result<()> {
+    /// Binds the thread that calls this, the member's, to the CPU of the program that it follows, if it follows one.
+    fn go_along(&self, watch: Pid) -> io::Result<()> {
         let Some(program) = &self.staff.program else { return Ok(()) };
         let cpu = program.cpu().ok_or_else(|| io::Error::other("the program that asks is gone"))?;
-        let mut place = self.place.lock();
-        if *place != Some(cpu) {
-            cpu.bind(self.id)?;
-            *place = Some(cpu);
-        }
+        cpu.bind(self.id, watch)?;
+        self.place.store(cpu.number(), Ordering::Relaxed);
         Ok(())
     }
 
-    /// Lets the thread be ordinary, wherever it likes. To be called by the watch, whose CPUs it gets, and by the thread.
-    fn be_ordinary(&self, watch: Pid) -> io::Result<()> {
-        Policy::Ordinary.set(self.id)?;
-        if self.place.lock().take().is_some() {
-            scheduler::unbind(self.id, watch)?;
-        }
-        Ok(())
+    /// Whether the thread is on another CPU than the program that it follows.
+    fn is_elsewhere(&self) -> bool {
+        let cpu = self.staff.program.as_ref().and_then(Program::cpu);
+        cpu.is_some_and(|cpu| cpu.number() != self.place.load(Ordering::Relaxed))
+    }
+
+    /// Lets the thread run wherever the watch may, if it followed a program.
+    fn leave(&self, watch: Pid) -> io::Result<()> {
+        if self.staff.program.is_some() { scheduler::unbind(self.id, watch) } else { Ok(()) }
     }
 }
 
 impl Courtesy {
     /// For the thread that calls this.
     pub(crate) fn of(staff: Arc<Staff>) -> Courtesy {
-        let member = Member { id: gettid(), staff, is_courteous: AtomicBool::new(false), place: Mutex::new(None) };
+        let member =
+            Member { id: gettid(), staff, is_courteous: AtomicBool::new(false), place: AtomicUsize::new(usize::MAX) };
         Courtesy { member: Arc::new(member), is_wanted: Policy::current() == Some(Policy::Ordinary) }
     }
 
     /// To be called with every answer, before it is sent.
     pub(crate) fn answered(&self) {
-        self.member.staff.answered(self.member.is_courteous.load(Ordering::Relaxed));
-        self.follow_suit();
+        self.answered_to(None);
     }
 
-    /// Is what the others are.
-    fn follow_suit(&self) {
-        let Some(watch) = WATCH.as_ref().filter(|_| self.is_wanted) else { return };
+    /// The same for a staff that follows the program, which has this number.
+    fn answered_to(&self, program: Option<u32>) {
         let Member { staff, is_courteous, .. } = &*self.member;
-        match (staff.is_quick.load(Ordering::Relaxed), is_courteous.load(Ordering::Relaxed)) {
-            (true, false) => {
-                let now = Instant::now();
-                if let Err(error) = watch.begin(&self.member, now) {
-                    tracing::debug!(%error, "a thread cannot give way to the programs it answers");
-                    staff.is_quick.store(false, Ordering::Relaxed);
-                    staff.pace.lock().rest(now, Duration::ZERO, true);
-                }
+        let is_courteous = is_courteous.load(Ordering::Relaxed);
+        staff.answered(is_courteous);
+        if !staff.is_quick.load(Ordering::Relaxed) {
+            self.end();
+        } else if let Some(watch) = &*WATCH
+            && self.is_wanted
+        {
+            if let (Some(followed), Some(id)) = (&staff.program, program) {
+                followed.look(id);
             }
-            (false, true) => watch.end(&self.member),
-            (true, true) | (false, false) => {}
+            let now = Instant::now;
+            let done = match is_courteous {
+                false => watch.begin(&self.member, now()),
+                true if self.member.is_elsewhere() => watch.go_along(&self.member),
+                true => Ok(()),
+            };
+            if let Err(error) = done {
+                tracing::debug!(%error, "a thread cannot give way to the programs it answers");
+                staff.is_quick.store(false, Ordering::Relaxed);
+                staff.pace.lock().rest(now(), Duration::ZERO, true);
+            }
         }
     }
-}
 
-impl Drop for Courtesy {
-    /// What the thread does yet is no answer, and its number may be somebody else's afterwards.
-    fn drop(&mut self) {
+    /// Makes the thread ordinary, if it is courteous.
+    fn end(&self) {
         if self.member.is_courteous.load(Ordering::Relaxed)
             && let Some(watch) = &*WATCH
         {
@@ -233,10 +239,19 @@ impl Drop for Courtesy {
     }
 }
 
-/// Whether threads of this process can be courteous. They must where there has to be a ring.
+impl Drop for Courtesy {
+    /// What the thread does yet is no answer, and its number may be somebody else's afterwards.
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Held by a test for as long as it is to be the only one of these, who would keep each other from the CPUs. `None` if no
+/// thread of this process can be courteous, as they must where there has to be a ring.
 #[cfg(test)]
-fn can_be_courteous() -> bool {
-    crate::testing::require_ring(WATCH.is_some())
+fn alone() -> Option<parking_lot::MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    crate::testing::require_ring(WATCH.is_some()).then(|| ALONE.lock())
 }
 
 #[cfg(test)]
@@ -271,9 +286,7 @@ mod tests {
 
     #[test]
     fn who_does_not_get_to_run_is_ordinary_again_and_pauses() {
-        if !can_be_courteous() {
-            return;
-        }
+        let Some(_alone) = alone() else { return };
         let allowed = sched_getaffinity(None).unwrap();
         let mut one = CpuSet::new();
         one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap());
@@ -293,14 +306,14 @@ mod tests {
             (next, is_courteous(&courtesy.member), Policy::current())
         });
         let (next, is_courteous, policy) = starved.recv_timeout(DEADLINE).unwrap();
-        assert_eq!((next, is_courteous, policy), (SHORTEST_PAUSE * 2, false, Some(Policy::Ordinary)));
+        // It may have taken more than one attempt to get as far as that.
+        assert!(next > SHORTEST_PAUSE, "{next:?}");
+        assert_eq!((is_courteous, policy), (false, Some(Policy::Ordinary)));
     }
 
     #[test]
     fn who_rests_is_ordinary_again_without_a_pause() {
-        if !can_be_courteous() {
-            return;
-        }
+        let Some(_alone) = alone() else { return };
         // A machine with other work may have kept it from resting in time.
         let deadline = Instant::now() + DEADLINE;
         while !rests_without_a_pause(deadline) {
@@ -330,9 +343,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_ordinary_whoever_starts_it() {
-        if !can_be_courteous() {
-            return;
-        }
+        let Some(_alone) = alone() else { return };
         let found = run(|| {
             loop {
                 let courtesy = become_courteous();
@@ -362,9 +373,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_ends_is_looked_after_no_more() {
-        if !can_be_courteous() {
-            return;
-        }
+        let Some(_alone) = alone() else { return };
         let ended = run(|| become_courteous().member.id).recv_timeout(DEADLINE).unwrap();
         assert!(!WATCH.as_ref().unwrap().looks_after(ended));
     }

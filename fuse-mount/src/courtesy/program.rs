@@ -7,20 +7,22 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustix::thread::Pid;
 
 use super::scheduler::Cpu;
-use super::watch::LOOK;
 use super::{Courtesy, Staff};
 
 /// How many bytes a request may carry, either way, for the program to be better off with the threads on its CPU.
 const SMALL: usize = 64 << 10;
-/// How many other requests may come between those of a burst.
+/// How many requests may come between those of a burst that are not one more of the program: somebody else's, and the first
+/// one after it.
 const MOST_OTHERS: u32 = 4;
+/// How often threads look where the program is. A look costs as much as a small request, and each request to a thread
+/// elsewhere several times as much.
+const GLANCE: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// This thread's, once it has answered a request.
@@ -28,7 +30,6 @@ thread_local! {
 }
 
 /// Whom threads answer.
-#[derive(Default)]
 pub(super) struct Program {
     /// The number of the thread that asked last, zero if nobody did.
     id: AtomicU32,
@@ -36,7 +37,19 @@ pub(super) struct Program {
     answering: AtomicU32,
     /// How many other requests came since the last burst.
     others: AtomicU32,
-    last_seen: Mutex<Option<(Cpu, Instant)>>,
+    /// The number of the CPU that it was on when somebody looked; none, if it was nowhere.
+    cpu: AtomicUsize,
+    /// When somebody looked last, in microseconds since this was made.
+    looked: AtomicU64,
+    made: Instant,
+}
+
+impl Default for Program {
+    fn default() -> Program {
+        let none = || AtomicU32::new(0);
+        let (cpu, looked) = (AtomicUsize::new(usize::MAX), AtomicU64::new(0));
+        Program { id: none(), answering: none(), others: none(), cpu, looked, made: Instant::now() }
+    }
 }
 
 /// A request that is being answered. It ends before the reply is sent: by then the program may have sent another one.
@@ -48,15 +61,15 @@ impl Staff {
     pub(crate) fn begin(self: &Arc<Staff>, id: u32, size: usize) -> Turn<'_> {
         let Some(program) = &self.program else { return Turn(None) };
         let is_one_more = program.begin(id, size);
+        if !program.is_one() {
+            self.is_quick.store(false, Ordering::Relaxed);
+        }
         COURTESY.with_borrow_mut(|courtesy| {
             let courtesy = courtesy.get_or_insert_with(|| Courtesy::of(Arc::clone(self)));
             if is_one_more {
-                courtesy.answered();
-            } else {
-                if program.others.fetch_add(1, Ordering::Relaxed) >= MOST_OTHERS {
-                    self.is_quick.store(false, Ordering::Relaxed);
-                }
-                courtesy.follow_suit();
+                courtesy.answered_to(Some(id));
+            } else if !self.is_quick.load(Ordering::Relaxed) {
+                courtesy.end();
             }
         });
         Turn(Some(program))
@@ -64,18 +77,30 @@ impl Staff {
 }
 
 impl Program {
-    /// The CPU that it is on, or was a moment ago; `None` if there is no such program any more.
+    /// The CPU that it was on when somebody looked; `None` if it was gone.
     pub(super) fn cpu(&self) -> Option<Cpu> {
-        let now = Instant::now();
-        let mut last_seen = self.last_seen.lock();
-        if last_seen.is_none_or(|(_, when)| now.saturating_duration_since(when) >= LOOK / 2) {
-            let id = i32::try_from(self.id.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
-            *last_seen = id.and_then(Cpu::of).map(|cpu| (cpu, now));
-        }
-        last_seen.map(|(cpu, _)| cpu)
+        Cpu::from_number(self.cpu.load(Ordering::Relaxed))
     }
 
-    /// To be asked after each burst. Whether the program asked nearly alone.
+    /// Looks where the program with this number is, unless somebody has just done so. To be called by a thread that answers
+    /// it, and has no lock: as long as it waits for the answer it cannot be gone, and what [`Cpu::of`] warns of cannot
+    /// happen. It need not wait for what it reads ahead; then others can still answer, which is enough.
+    pub(super) fn look(&self, id: u32) {
+        let now = self.made.elapsed().as_micros() as u64;
+        let looked = self.looked.load(Ordering::Relaxed);
+        if now.saturating_sub(looked) >= GLANCE.as_micros() as u64 || self.cpu().is_none() {
+            self.looked.store(now, Ordering::Relaxed);
+            let cpu = i32::try_from(id).ok().and_then(Pid::from_raw).and_then(Cpu::of);
+            self.cpu.store(cpu.map_or(usize::MAX, Cpu::number), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the program has asked nearly alone since the last burst.
+    fn is_one(&self) -> bool {
+        self.others.load(Ordering::Relaxed) <= MOST_OTHERS
+    }
+
+    /// To be asked after each burst: the same, and a new burst begins.
     pub(super) fn was_one(&self) -> bool {
         self.others.swap(0, Ordering::Relaxed) <= MOST_OTHERS
     }
@@ -87,7 +112,13 @@ impl Program {
         if !is_same {
             self.id.store(id, Ordering::Relaxed);
         }
-        is_alone && is_same && id != 0 && size <= SMALL
+        let is_one_more = is_alone && is_same && id != 0 && size <= SMALL;
+        if !is_one_more {
+            // Something large for somebody else takes long enough to be worth another CPU by itself.
+            let weight = if is_same || size <= SMALL { 1 } else { MOST_OTHERS + 1 };
+            self.others.fetch_add(weight, Ordering::Relaxed);
+        }
+        is_one_more
     }
 }
 
@@ -101,14 +132,13 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
     use std::sync::mpsc::{Sender, channel};
     use std::thread;
-    use std::time::Duration;
-
-    use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
     use super::super::scheduler::Policy;
-    use super::super::{BURST, can_be_courteous};
+    use super::super::watch::LOOK;
+    use super::super::{BURST, alone};
     use super::*;
 
     const DEADLINE: Duration = Duration::from_secs(60);
@@ -159,9 +189,7 @@ mod tests {
 
     #[test]
     fn threads_follow_the_one_program_that_asks() {
-        if !can_be_courteous() {
-            return;
-        }
+        let Some(_alone) = alone() else { return };
         let asking = Asking::new();
         for cpu in cpus() {
             asking.go.send(cpu).unwrap();
@@ -174,9 +202,7 @@ mod tests {
 
     #[test]
     fn threads_follow_a_program_that_is_moved() {
-        if !can_be_courteous() {
-            return;
-        }
+        let Some(_alone) = alone() else { return };
         let asking = Asking::new();
         let all = cpus();
         let (first, last) = (all[0], all[all.len() - 1]);
@@ -194,9 +220,7 @@ mod tests {
 
     #[test]
     fn who_is_not_asked_any_more_may_go_anywhere() {
-        if !can_be_courteous() {
-            return;
-        }
+        let Some(_alone) = alone() else { return };
         let asking = Asking::new();
         let all = cpus();
         asking.go.send(all[0]).unwrap();
@@ -212,46 +236,77 @@ mod tests {
         });
     }
 
-    /// Whether a thread that answers these for some bursts is courteous then.
-    fn becomes_courteous(ask: impl Fn(&Arc<Staff>, u32) + Send + Sync) -> bool {
-        let staff = Staff::following();
+    /// Whether a thread that answers these for some bursts is courteous or bound then.
+    fn is_followed(ask: impl Fn(&Arc<Staff>, u32) + Send + Sync) -> bool {
+        let (all, staff) = (cpus(), Staff::following());
         let answers = || {
-            (0..20 * BURST).for_each(|number| ask(&staff, number));
-            Policy::current() == Some(Policy::Courteous)
+            (0..20 * BURST).any(|number| {
+                ask(&staff, number);
+                Policy::current() == Some(Policy::Courteous) || cpus() != all
+            })
         };
         thread::scope(|scope| scope.spawn(answers).join().unwrap())
     }
 
     #[test]
     fn several_programs_are_not_followed() {
+        let Some(_alone) = alone() else { return };
         let programs = [Asking::new(), Asking::new()];
-        let is_followed = becomes_courteous(|staff, number| {
-            drop(staff.begin(programs[number as usize % 2].id, 0));
+        let ask = |staff: &Arc<Staff>, program: usize| drop(staff.begin(programs[program].id, 0));
+        assert!(!is_followed(|staff, number| ask(staff, number as usize % 2)));
+        assert!(!is_followed(|staff, number| ask(staff, number as usize / 2 % 2)));
+        // One of them only now and then.
+        until_done(|staff| {
+            (0..15).for_each(|_| ask(staff, 0));
+            let is_followed = Policy::current() == Some(Policy::Courteous);
+            ask(staff, 1);
+            is_followed
         });
-        assert!(!is_followed);
+    }
+
+    #[test]
+    fn threads_leave_a_program_when_others_ask() {
+        let Some(_alone) = alone() else { return };
+        let programs = [Asking::new(), Asking::new()];
+        let all = cpus();
+        programs[0].go.send(all[0]).unwrap();
+        for (others, size) in [(MOST_OTHERS + 1, 0), (1, SMALL + 1)] {
+            until_done(|staff| {
+                (0..2 * BURST).for_each(|_| drop(staff.begin(programs[0].id, 0)));
+                let was_with = is_with(all[0]);
+                // Each a different one than the one before.
+                (0..others).for_each(|number| drop(staff.begin(programs[(number as usize + 1) % 2].id, size)));
+                let is_ordinary = cpus() == all && Policy::current() == Some(Policy::Ordinary);
+                assert!(is_ordinary || !was_with, "after {others} of {size} bytes");
+                was_with
+            });
+        }
     }
 
     #[test]
     fn a_program_is_not_followed_while_another_request_is_answered() {
+        let Some(_alone) = alone() else { return };
         let asking = Asking::new();
-        let is_followed = becomes_courteous(|staff, _| {
+        let together = |staff: &Arc<Staff>, _| {
             let first = staff.begin(asking.id, 0);
             drop((staff.begin(asking.id, 0), first));
-        });
-        assert!(!is_followed);
+        };
+        assert!(!is_followed(together));
     }
 
     #[test]
     fn a_program_that_wants_much_or_is_the_kernel_is_not_followed() {
+        let Some(_alone) = alone() else { return };
         let asking = Asking::new();
-        assert!(!becomes_courteous(|staff, _| drop(staff.begin(asking.id, SMALL + 1))));
-        assert!(!becomes_courteous(|staff, _| drop(staff.begin(0, 0))));
+        assert!(!is_followed(|staff, _| drop(staff.begin(asking.id, SMALL + 1))));
+        assert!(!is_followed(|staff, _| drop(staff.begin(0, 0))));
     }
 
     #[test]
     fn a_program_that_is_gone_is_not_followed() {
+        let Some(_alone) = alone() else { return };
         for id in [u32::MAX, i32::MAX.cast_unsigned()] {
-            assert!(!becomes_courteous(|staff, _| drop(staff.begin(id, 0))));
+            assert!(!is_followed(|staff, _| drop(staff.begin(id, 0))));
         }
     }
 }

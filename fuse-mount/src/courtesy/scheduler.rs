@@ -4,9 +4,12 @@
 
 #![allow(unsafe_code)]
 
-use std::fs;
-use std::io;
+use std::fmt;
+use std::io::{self, Cursor, Write as _};
+use std::str::{self, SplitAsciiWhitespace};
 
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::read;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 /// The policies.
@@ -45,16 +48,30 @@ impl Policy {
 pub(super) struct Cpu(usize);
 
 impl Cpu {
-    /// The one that a thread of any process ran on last.
-    pub(super) fn of(thread: Pid) -> Option<Cpu> {
-        let stat = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
-        // Counted from the state, which is the third of all.
-        let cpu = fields(&stat)?.nth(36)?.parse().ok()?;
-        (cpu < CpuSet::MAX_CPU).then_some(Cpu(cpu))
+    /// With this number, which nobody has checked.
+    pub(super) fn from_number(number: usize) -> Option<Cpu> {
+        (number < CpuSet::MAX_CPU).then_some(Cpu(number))
     }
 
-    /// Lets a thread of this process run on no other.
-    pub(super) fn bind(self, thread: Pid) -> io::Result<()> {
+    pub(super) fn number(self) -> usize {
+        self.0
+    }
+
+    /// The one that a thread of any process ran on last.
+    ///
+    /// The kernel holds the memory of the process meanwhile. If all others let go of it just then, it is given up here,
+    /// which waits until all that was changed in it of mapped files is written back. So whoever calls this holds no lock,
+    /// and is not the only one who answers requests.
+    pub(super) fn of(thread: Pid) -> Option<Cpu> {
+        // Counted from the state, which is the third of all.
+        stat(format_args!("/proc/{thread}/stat"), |mut fields| Cpu::from_number(fields.nth(36)?.parse().ok()?))
+    }
+
+    /// Lets a thread of this process run on no other, if that is one of those that another thread may run on.
+    pub(super) fn bind(self, thread: Pid, like: Pid) -> io::Result<()> {
+        if !sched_getaffinity(Some(like))?.is_set(self.0) {
+            return Err(io::Error::other(format!("CPU {} is somebody else's", self.0)));
+        }
         let mut only = CpuSet::new();
         only.set(self.0);
         Ok(sched_setaffinity(Some(thread), &only)?)
@@ -68,18 +85,32 @@ pub(super) fn unbind(thread: Pid, like: Pid) -> io::Result<()> {
 
 /// Whether a thread of this process runs, or waits for nothing but a CPU.
 pub(super) fn is_runnable(thread: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-    stat.is_ok_and(|stat| fields(&stat).and_then(|mut fields| fields.next()) == Some("R"))
+    let state = stat(format_args!("/proc/self/task/{thread}/stat"), |mut fields| Some(fields.next()? == "R"));
+    state == Some(true)
 }
 
-/// What a line of `/proc/*/stat` says from the thread's state on. It follows the name, which may contain anything.
-fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    Some(rest.split_ascii_whitespace())
+/// Looks at what a file `stat` says of a thread, from its state on. Memory is none asked for: somebody who waits for a CPU
+/// may have the allocator's lock.
+fn stat<T>(path: fmt::Arguments<'_>, look: impl FnOnce(SplitAsciiWhitespace<'_>) -> Option<T>) -> Option<T> {
+    let (mut name, mut line) = ([0; 64], [0; 1024]);
+    let mut end = Cursor::new(&mut name[..]);
+    end.write_fmt(path).ok()?;
+    let length = end.position() as usize;
+    let file = open(&name[..length], OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let length = read(file, &mut line).ok()?;
+    look(fields(&line[..length])?)
 }
 
-/// Whether the thread that calls this may have both policies. Should the way back fail, it stays courteous.
+/// What follows the thread's name, which may contain anything.
+fn fields(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
+    let name = stat.iter().rposition(|&byte| byte == b')')?;
+    Some(str::from_utf8(&stat[name + 1..]).ok()?.split_ascii_whitespace())
+}
+
+/// Whether the thread that calls this may become courteous and be ordinary again. Should the way back fail, it stays
+/// courteous.
 pub(super) fn can_be_both() -> io::Result<()> {
+    unbind(gettid(), gettid())?;
     Policy::Courteous.set(gettid())?;
     Policy::Ordinary.set(gettid())
 }
@@ -90,23 +121,47 @@ mod tests {
 
     #[test]
     fn a_state_is_found_whatever_the_thread_is_called() {
-        let state = |stat| fields(stat).and_then(|mut fields| fields.next());
-        assert_eq!(state("12 (fuse-ring-0) R 1 12"), Some("R"));
-        assert_eq!(state("12 (a) S (b) R 1"), Some("R"));
-        assert_eq!(state("12 (fuse"), None);
-        assert_eq!(state(""), None);
+        let state = |stat: &'static [u8]| fields(stat).and_then(|mut fields| fields.next());
+        assert_eq!(state(b"12 (fuse-ring-0) R 1 12"), Some("R"));
+        assert_eq!(state(b"12 (a) S (b) R 1"), Some("R"));
+        assert_eq!(state(b"12 (\xff) D 1"), Some("D"));
+        assert_eq!(state(b"12 (fuse"), None);
+        assert_eq!(state(b""), None);
+        assert!(is_runnable(gettid()));
     }
 
     #[test]
     fn a_thread_is_where_it_is_bound_to() {
         let before = sched_getaffinity(None).unwrap();
         let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_set(cpu)).map(Cpu);
+        let like = thread_that_waits();
         for cpu in cpus {
-            cpu.bind(gettid()).unwrap();
+            cpu.bind(gettid(), like).unwrap();
             assert_eq!(Cpu::of(gettid()), Some(cpu));
         }
-        let parent = rustix::process::getpid();
-        sched_setaffinity(None, &before).unwrap();
-        assert!(Cpu::of(parent).is_some());
+        unbind(gettid(), like).unwrap();
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+        let none = (0..CpuSet::MAX_CPU).find(|&cpu| !before.is_set(cpu)).unwrap();
+        assert!(Cpu(none).bind(gettid(), like).is_err());
+    }
+
+    #[test]
+    fn a_program_that_is_gone_is_nowhere() {
+        let gone = std::thread::spawn(gettid).join().unwrap();
+        while let Some(Cpu(_)) = Cpu::of(gone) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// May run wherever this one may, and is never bound.
+    fn thread_that_waits() -> Pid {
+        let (say, said) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            say.send(gettid()).unwrap();
+            loop {
+                std::thread::park();
+            }
+        });
+        said.recv().unwrap()
     }
 }

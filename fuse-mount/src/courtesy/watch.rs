@@ -73,20 +73,30 @@ impl Watch {
             self.threads.has_some.notify_one();
         }
         drop(courteous);
-        let begun = member.follow_program().and_then(|()| Policy::Courteous.set(member.id));
-        match begun {
-            Ok(()) => member.is_courteous.store(true, Ordering::Relaxed),
-            Err(_) => self.end(member),
-        }
-        begun
+        let begun = member.go_along(self.id).and_then(|()| Policy::Courteous.set(member.id)).and_then(|()| {
+            member.is_courteous.store(true, Ordering::SeqCst);
+            // Before it was, the watch may have found that it gets no CPU, and could not say so.
+            let is = Policy::current() == Some(Policy::Courteous);
+            is.then_some(()).ok_or_else(|| io::Error::other("somebody else has the CPU"))
+        });
+        begun.inspect_err(|_| self.end(member))
+    }
+
+    /// Takes a courteous thread, the one that calls this, to where its program is now. An error leaves it ordinary.
+    pub(super) fn go_along(&self, member: &Arc<Member>) -> io::Result<()> {
+        member.go_along(self.id).inspect_err(|_| self.end(member))?;
+        // The watch may have let it go where it likes in between, which it does after it has said so.
+        if member.is_courteous.load(Ordering::SeqCst) { Ok(()) } else { member.leave(self.id) }
     }
 
     /// Makes the thread that calls this, whose member this is, ordinary, and does not look after it any more.
     pub(super) fn end(&self, member: &Arc<Member>) {
-        // It can be: nobody is courteous who cannot be ordinary again.
-        let _ = member.be_ordinary(self.id);
-        member.is_courteous.store(false, Ordering::Relaxed);
+        // It can be: nobody is courteous who cannot be ordinary again. From here on it may have the lock.
+        let _ = Policy::Ordinary.set(member.id);
         self.threads.courteous.lock().retain(|watched| !Arc::ptr_eq(&watched.member, member));
+        // Nobody else touches it any more.
+        member.is_courteous.store(false, Ordering::SeqCst);
+        let _ = member.leave(self.id);
     }
 
     /// Makes the thread that calls this ordinary, for it was started by a courteous one.
@@ -122,23 +132,22 @@ impl Watched {
         let turns = staff.turns.load(Ordering::Relaxed);
         let answered = turns.wrapping_sub(self.seen);
         self.seen = turns;
-        if now.saturating_duration_since(self.since) < LOOK {
-            return true;
-        }
-        if staff.is_quick.load(Ordering::Relaxed) && answered >= ENOUGH {
-            // If it cannot, it stays where it is, and is slow at worst.
-            let _ = self.member.follow_program();
+        let is_quick = staff.is_quick.load(Ordering::Relaxed) && answered >= ENOUGH;
+        if is_quick || now.saturating_duration_since(self.since) < LOOK {
             return true;
         }
         let was_kept_waiting = is_runnable(*id);
-        if let Err(error) = self.member.be_ordinary(gettid()) {
+        if let Err(error) = Policy::Ordinary.set(*id) {
             // Nothing is known that would take a right away that there was. Next time, perhaps.
             tracing::debug!(%error, "a thread that gave way to programs cannot be made ordinary again");
             return true;
         }
-        if !is_courteous.swap(false, Ordering::Relaxed) {
+        if !is_courteous.swap(false, Ordering::SeqCst) {
             // It has not come to it yet, or has just done it and not said so. It is looked at again.
             return true;
+        }
+        if let Err(error) = self.member.leave(gettid()) {
+            tracing::debug!(%error, "a thread stays on the CPU of the program that it answered");
         }
         staff.is_quick.store(false, Ordering::Relaxed);
         staff.pace.lock().rest(now, now.saturating_duration_since(self.since), was_kept_waiting);
