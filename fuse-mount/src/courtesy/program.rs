@@ -132,9 +132,10 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
     use std::sync::mpsc::{Sender, channel};
     use std::thread;
+
+    use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
     use super::super::scheduler::Policy;
     use super::super::watch::LOOK;
