@@ -250,8 +250,9 @@ impl Mount {
         Error::Busy { mountpoint: self.mountpoint().to_owned() }
     }
 
-    /// Has the kernel write back dirty pages, as far as it can be reached.
-    fn write_back(&self) {
+    /// Has the kernel write back what programs have changed, as far as it can be reached: to be called before anything that
+    /// would refuse it.
+    pub fn write_back(&self) {
         let root =
             rustix::fs::open(self.mountpoint(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         if let Ok(root) = root

@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 
+use vmap::MapMut;
+
 use crate::{mounted, mounts_on};
 
 #[test]
@@ -46,4 +48,28 @@ fn mounts_stay_where_they_are_if_a_renaming_is_to_leave_them() {
     lab.fs(&["mount", "tank/new"]);
     assert!(lab.mount("tank/new").join("file").exists());
     lab.pool(&["export", "tank"]);
+}
+
+/// What a program has changed through a mapping that it still has is in the kernel alone, which nobody would take it from
+/// afterwards. That somebody can still write keeps the kernel's side of the mount as it is.
+#[test]
+fn what_was_changed_through_a_mapping_is_kept_when_a_data_set_becomes_read_only() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    lab.fs(&["create", "tank/below"]);
+    let paths = [lab.mount("tank").join("file"), lab.mount("tank/below").join("file")];
+    let maps = paths.each_ref().map(|path| {
+        fs::write(path, [b'.'; 8192]).unwrap();
+        let (mut map, _) = MapMut::with_options().open(path).unwrap();
+        map[4096..].fill(b'm');
+        map
+    });
+    let said = lab.run("fs", &["set", "readonly=on", "tank"]).fails(1);
+    assert!(said.contains("cannot remount") && said.contains("it follows when it is mounted again"), "{said}");
+    assert!(fs::write(&paths[1], "refused").is_err());
+    drop(maps);
+    lab.check("tank");
+    for path in &paths {
+        let content = fs::read(path).unwrap();
+        assert!(content[..4096] == [b'.'; 4096] && content[4096..] == [b'm'; 4096], "{}", path.display());
+    }
 }

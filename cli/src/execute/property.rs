@@ -14,6 +14,9 @@ const PLACE: &[&str] = &["mountpoint", "canmount"];
 /// What decides how.
 const MANNER: &[&str] = &["readonly", "atime", "relatime", "exec", "setuid", "devices", "snapdir"];
 
+/// What has a data set refuse what programs have changed through `mmap` and the kernel has not written yet.
+const REFUSING: &[&str] = &["readonly"];
+
 /// What a mount and the kernel agree on once and for all: it takes a new mount.
 const AGREED: &[&str] = &["acltype"];
 
@@ -54,6 +57,9 @@ impl OpenPool {
         let concerns = |of: &[&str]| properties.iter().any(|property| of.contains(property));
         if concerns(PLACE) && !no_mount {
             return self.change_place(dataset, mounts, change);
+        }
+        if concerns(REFUSING) {
+            mounts.write_back_within(dataset);
         }
         change()?;
         if concerns(AGREED) && !no_mount {

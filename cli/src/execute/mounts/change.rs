@@ -111,6 +111,15 @@ impl Mounts {
         self.mount_all(Some(&unmounted), &Manner::default())
     }
 
+    /// Has the kernel write back what programs have changed in the files of a data set and of those below it.
+    pub(crate) fn write_back_within(&self, top: &DatasetName) {
+        let mounts: Vec<Arc<Mount>> = {
+            let table = self.table.lock();
+            table.values().filter(|active| active.name.is_within(top)).map(|active| active.mount.clone()).collect()
+        };
+        mounts.iter().for_each(|mount| mount.write_back());
+    }
+
     /// Has mounts of a data set and those below it follow their properties, as far as a mount can while it is in use.
     pub(crate) fn options_changed(&self, top: &DatasetName) -> Result<(), Failure> {
         for plan in self.plans(top)? {
