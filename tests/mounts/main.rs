@@ -2,6 +2,7 @@
 //! top, options that hold for one mount, data sets that come and go, services that have died or do not answer.
 //!
 //! ```text
+//! beneath    what programs with open files see of a rollback
 //! places     where data sets are mounted, and what is in the way
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still
@@ -11,6 +12,7 @@
 #[path = "../lab/mod.rs"]
 mod lab;
 
+mod beneath;
 mod options;
 mod places;
 mod services;

@@ -81,7 +81,14 @@ fn a_user_meets_the_quota_in_the_call_itself() {
         assert_eq!(value(lab, &format!("groupobjused@{STAFF}"), "tank"), "3");
         lab.fs(&["set", &format!("groupquota@{STAFF}=1M"), "tank"]);
         exceeds(BOB, &home, "head -c 1 /dev/urandom >> bob");
-        lab.fs(&["set", &format!("groupquota@{STAFF}=none"), "tank"]);
+        lab.fs(&["set", &format!("groupquota@{STAFF}=none"), &format!("groupobjquota@{STAFF}=3"), "tank"]);
+        exceeds(BOB, &home, "touch more");
+        let groups = lab.fs(&["groupspace", "-Hp", "-o", "name,used,quota,objused,objquota", "tank"]);
+        assert_eq!(
+            groups.lines().find(|line| line.starts_with(&STAFF.to_string())),
+            Some(&*format!("{STAFF}\t{}\t0\t3\t3", 2_000_000 + new))
+        );
+        lab.fs(&["set", &format!("groupobjquota@{STAFF}=none"), "tank"]);
         chown(home.join("bob"), Some(ANN), None).unwrap_err();
         lab.fs(&["snapshot", "tank@a"]);
         fs::remove_file(home.join("bob")).unwrap();
@@ -119,6 +126,10 @@ fn projects_are_charged_together() {
         assert_eq!(fs::metadata(papers.join("three")).unwrap().len(), 10_000, "what fitted is there");
         fs::remove_file(papers.join("three")).unwrap();
         wait_until("it is let go of", || value(lab, "projectused@7", "tank") == "30000");
+        lab.fs(&["set", "projectobjquota@7=4", "tank"]);
+        let refused = fs::write(papers.join("three"), b"").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+        lab.fs(&["set", "projectobjquota@7=none", "tank"]);
         assert_eq!(
             fs::hard_link(place.join("other"), papers.join("other")).unwrap_err().kind(),
             std::io::ErrorKind::CrossesDevices

@@ -1,0 +1,76 @@
+//! Programs that have files open, mapped and changed while the data set beneath them is rolled back.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+use vmap::{Map, MapMut};
+
+use crate::lab::Lab;
+use crate::mounted;
+
+const LENGTH: usize = 3 * 4096;
+
+/// What a program has of a data set: all of one letter.
+struct Holder {
+    /// A file that is there before and after.
+    kept: File,
+    seen: Map,
+    /// The same one, changed through a mapping and not written yet.
+    changed: MapMut,
+    /// A file that is not there afterwards.
+    gone: File,
+}
+
+impl Holder {
+    fn new(place: &Path) -> Holder {
+        let kept = File::open(place.join("kept")).unwrap();
+        let (seen, _) = Map::with_options().open(place.join("kept")).unwrap();
+        let (mut changed, _) = MapMut::with_options().open(place.join("kept")).unwrap();
+        changed.fill(b'c');
+        Holder { kept, seen, changed, gone: File::create_new(place.join("gone")).unwrap() }
+    }
+
+    /// Whoever looks sees this letter, however they look.
+    fn sees(&self, place: &Path, letter: u8) {
+        let mut read = [0; LENGTH];
+        self.kept.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == [letter; LENGTH], "read: {:?}", char::from(read[0]));
+        assert!(self.seen[..] == [letter; LENGTH], "mapped: {:?}", char::from(self.seen[0]));
+        assert!(self.changed[..] == [letter; LENGTH], "mapped to be changed: {:?}", char::from(self.changed[0]));
+        assert!(fs::read(place.join("kept")).unwrap() == [letter; LENGTH]);
+    }
+
+    /// The file that is not there any more says so, and is not somebody else's.
+    fn has_lost_what_is_gone(&self, place: &Path) {
+        let stale = Some(Errno::STALE.raw_os_error());
+        assert_eq!(self.gone.metadata().unwrap_err().raw_os_error(), stale);
+        assert_eq!(self.gone.write_at(b"lost", 0).unwrap_err().raw_os_error(), stale);
+        assert!(!place.join("gone").exists());
+    }
+}
+
+/// A data set with a snapshot of a file of `a`, and after it the file changed to `b`.
+fn rolled_on(lab: &Lab) {
+    let file = lab.mount("tank").join("kept");
+    fs::write(&file, [b'a'; LENGTH]).unwrap();
+    lab.fs(&["snapshot", "tank@a"]);
+    fs::write(&file, [b'b'; LENGTH]).unwrap();
+}
+
+#[test]
+fn a_rollback_is_seen_by_whoever_has_files_open() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    rolled_on(&lab);
+    let place = lab.mount("tank");
+    let mut holder = Holder::new(&place);
+    lab.fs(&["rollback", "tank@a"]);
+    holder.sees(&place, b'a');
+    holder.has_lost_what_is_gone(&place);
+    // The mapping goes on to be the file's.
+    holder.changed.fill(b'd');
+    drop(holder);
+    lab.check("tank");
+    assert!(fs::read(place.join("kept")).unwrap() == [b'd'; LENGTH]);
+}
