@@ -1,4 +1,4 @@
-//! Programs that have files open, mapped and changed while the data set beneath them is rolled back.
+//! Programs that have files open, mapped and changed while the data set beneath them is rolled back or received into.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -73,4 +73,21 @@ fn a_rollback_is_seen_by_whoever_has_files_open() {
     drop(holder);
     lab.check("tank");
     assert!(fs::read(place.join("kept")).unwrap() == [b'd'; LENGTH]);
+}
+
+#[test]
+fn what_is_received_is_seen_by_whoever_has_files_open() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    rolled_on(&lab);
+    lab.fs(&["snapshot", "tank@b"]);
+    let (full, increment) = (lab.fs_bytes(&["send", "tank@a"]), lab.fs_bytes(&["send", "-i", "@a", "tank@b"]));
+    lab.feed("fs", &["receive", "tank/copy"], &full).ok();
+    let place = lab.mount("tank/copy");
+    let holder = Holder::new(&place);
+    lab.feed("fs", &["receive", "-F", "tank/copy"], &increment).ok();
+    holder.sees(&place, b'b');
+    holder.has_lost_what_is_gone(&place);
+    drop(holder);
+    lab.check("tank");
+    assert!(fs::read(place.join("kept")).unwrap() == [b'b'; LENGTH]);
 }

@@ -2,7 +2,7 @@
 //! top, options that hold for one mount, data sets that come and go, services that have died or do not answer.
 //!
 //! ```text
-//! beneath    what programs with open files see of a rollback
+//! beneath    what programs with open files see of a rollback or a receive
 //! places     where data sets are mounted, and what is in the way
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still

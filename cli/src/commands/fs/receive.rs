@@ -23,6 +23,8 @@ With -F, a replicated increment (fs send -R -i or -I) destroys data sets and sna
 any more, and later snapshots than the increment's base go. If its first stream is refused, nothing is destroyed. An
 increment of more than some 200,000 data sets or 500,000 snapshots does not say what its sender has: it only adds.
 
+Programs may have files open in what is received into: they see them as received, and ESTALE of those that are gone.
+
 Examples:
   fs receive backup/home < home.stream
   fs receive -F backup/home < increment      drop local changes and later snapshots first

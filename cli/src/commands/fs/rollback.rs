@@ -10,7 +10,9 @@ use crate::protocol::Request;
 
 /// Arguments of `fs rollback`.
 #[derive(Args, Debug)]
-#[command(after_help = "Everything written since the snapshot is gone afterwards.
+#[command(after_help = "Everything written since the snapshot is gone afterwards. Programs may have files open
+meanwhile: what they read next, and see in mappings, is as it was at the snapshot. Files
+that were not there then fail with ESTALE.
 
 Examples:
   fs rollback tank/home@monday

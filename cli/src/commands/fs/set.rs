@@ -12,7 +12,11 @@ use crate::protocol::Request;
 /// Arguments of `fs set`.
 #[derive(Args, Debug)]
 #[command(override_usage = "fs set [OPTIONS] <PROPERTY=VALUE>... <DATASET>...")]
-#[command(after_help = "Examples:
+#[command(after_help = "With readonly=on, what programs have changed in mappings is written before. If one still has a
+file open for writing, the property is set all the same and this fails: what is written from
+then on is refused.
+
+Examples:
   fs set compression=zstd-3 tank/archive
   fs set quota=50G refquota=40G tank/home/ann
   fs set me:backup=daily tank/home tank/srv  a property of your own")]

@@ -9,7 +9,10 @@ use crate::protocol::{Request, Response, UnmountTarget};
 
 /// Arguments of `fs unmount`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "With -f, what programs have changed in mappings is written before. Whatever they do with files
+that they still have open fails afterwards.
+
+Examples:
   fs unmount tank/home
   fs unmount /tank/home
   fs unmount -a")]
