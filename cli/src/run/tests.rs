@@ -221,7 +221,9 @@ fn help_is_no_error_and_ends_with_examples() {
       -f          With -R, unmount clones that are in use
       -h, --help  Print help
 
-    Everything written since the snapshot is gone afterwards.
+    Everything written since the snapshot is gone afterwards. Programs may have files open
+    meanwhile: what they read next, and see in mappings, is as it was at the snapshot. Files
+    that were not there then fail with ESTALE.
 
     Examples:
       fs rollback tank/home@monday
