@@ -53,13 +53,13 @@ impl Default for Program {
 }
 
 /// A request that is being answered. It ends before the reply is sent: by then the program may have sent another one.
-pub(crate) struct Turn<'a>(Option<&'a Program>);
+pub(crate) struct Turn<'a>(&'a Program);
 
 impl Staff {
-    /// Begins to answer a request of the thread with this number, which carries so many bytes. To be called by threads that
-    /// serve nobody else.
+    /// Begins to answer a request of the thread with this number, which carries so many bytes. To be called by threads of a
+    /// staff that follows, which serve nobody else.
     pub(crate) fn begin(self: &Arc<Staff>, id: u32, size: usize) -> Turn<'_> {
-        let Some(program) = &self.program else { return Turn(None) };
+        let program = self.program.as_ref().expect("a staff that follows has a program");
         let is_one_more = program.begin(id, size);
         if !program.is_one() {
             self.is_quick.store(false, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Staff {
                 courtesy.end();
             }
         });
-        Turn(Some(program))
+        Turn(program)
     }
 }
 
@@ -124,9 +124,7 @@ impl Program {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if let Some(program) = self.0 {
-            program.answering.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -99,7 +99,7 @@ impl Watch {
         let _ = member.leave(self.id);
     }
 
-    /// Makes the thread that calls this ordinary, for it was started by a courteous one.
+    /// Makes the thread that calls this ordinary, as whoever started it may not have been, and lets it run wherever it may.
     pub(super) fn take_back(&self) {
         // It can be: nobody is courteous who cannot be ordinary again.
         let _ = Policy::Ordinary.set(gettid()).and_then(|()| unbind(gettid(), self.id));

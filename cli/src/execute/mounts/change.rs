@@ -38,11 +38,7 @@ impl Mounts {
         changed: impl FnOnce(&T) -> Vec<u64>,
     ) -> T {
         self.drop_ended();
-        let mounts: Vec<(u64, Arc<Mount>)> = {
-            let table = self.table.lock();
-            let chosen = table.iter().filter(|(id, active)| chosen(**id, &active.name));
-            chosen.map(|(id, active)| (*id, active.mount.clone())).collect()
-        };
+        let mounts = self.chosen(chosen);
         let announced: Vec<_> = mounts.iter().map(|(id, mount)| (*id, mount.begin_change())).collect();
         let value = change();
         let changed = changed(&value);
@@ -50,6 +46,13 @@ impl Mounts {
         announced.into_iter().filter(|(id, _)| changed.contains(id)).for_each(|(_, announced)| announced.finish());
         self.mount_lost(below);
         value
+    }
+
+    /// The mounts of some data sets.
+    fn chosen(&self, chosen: impl Fn(u64, &DatasetName) -> bool) -> Vec<(u64, Arc<Mount>)> {
+        let table = self.table.lock();
+        let chosen = table.iter().filter(|(id, active)| chosen(**id, &active.name));
+        chosen.map(|(id, active)| (*id, active.mount.clone())).collect()
     }
 
     /// What is mounted inside of any of `mounts`, those above first.
@@ -113,11 +116,7 @@ impl Mounts {
 
     /// Has the kernel write back what programs have changed in the files of a data set and of those below it.
     pub(crate) fn write_back_within(&self, top: &DatasetName) {
-        let mounts: Vec<Arc<Mount>> = {
-            let table = self.table.lock();
-            table.values().filter(|active| active.name.is_within(top)).map(|active| active.mount.clone()).collect()
-        };
-        mounts.iter().for_each(|mount| mount.write_back());
+        self.chosen(|_, name| name.is_within(top)).iter().for_each(|(_, mount)| mount.write_back());
     }
 
     /// Has mounts of a data set and those below it follow their properties, as far as a mount can while it is in use.
