@@ -62,8 +62,8 @@ pub struct MountOptions {
     /// There are POSIX access control lists, by which the kernel checks permissions. What is so when the mount is made
     /// stays so.
     pub acl: bool,
-    /// The kernel collects small writes. Faster for them, slower for many small files, and what was collected is lost
-    /// if the service dies.
+    /// The kernel gathers small writes. Faster for them, slower for many small files, and what was gathered is lost if the
+    /// service dies. What is so when the mount is made stays so.
     pub writeback: bool,
     /// How requests come. The faster one that is to be had if this is `None`.
     pub transport: Option<Transport>,

@@ -47,11 +47,24 @@ pub enum Unmount {
     Force,
 }
 
+/// What a mount and the kernel agree on when it is made, and then no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Agreed {
+    acl: bool,
+    writeback: bool,
+}
+
+impl Agreed {
+    fn of(options: &MountOptions) -> Agreed {
+        Agreed { acl: options.acl, writeback: options.writeback }
+    }
+}
+
 /// A mounted dataset. Dropping it unmounts by force.
 pub struct Mount {
     server: Arc<Server>,
     serving: Serving,
-    acl: bool,
+    agreed: Agreed,
 }
 
 impl Mount {
@@ -72,7 +85,7 @@ impl Mount {
             Dispatcher::new(Arc::new(server), options.acl)
         };
         let (dispatcher, serving) = serve(handler, &mountpoint, options)?;
-        let mount = Mount { server: Arc::clone(&dispatcher.server), serving, acl: options.acl };
+        let mount = Mount { server: Arc::clone(&dispatcher.server), serving, agreed: Agreed::of(options) };
         mount.teach_kernel();
         Ok(mount)
     }
@@ -82,9 +95,15 @@ impl Mount {
         &self.serving.connection.mountpoint
     }
 
-    /// Whether it has access control lists, as long as it lives.
-    pub fn has_acl(&self) -> bool {
-        self.acl
+    /// Whether it was agreed with the kernel, for as long as it lives, what these options say.
+    pub fn agrees_with(&self, options: &MountOptions) -> bool {
+        self.agreed == Agreed::of(options)
+    }
+
+    /// Whether the kernel gathers what programs write: it is in the file system only after [`Mount::write_back`], and the
+    /// kernel believes nobody but itself how long a file is that is in use.
+    pub fn gathers_writes(&self) -> bool {
+        self.agreed.writeback
     }
 
     /// How its requests come.
