@@ -62,6 +62,10 @@ pub struct MountOptions {
     /// There are POSIX access control lists, by which the kernel checks permissions. What is so when the mount is made
     /// stays so.
     pub acl: bool,
+    /// There are extended attributes. Without them the kernel does not ask for capabilities before it first writes to a file,
+    /// which is a request less for each; what attributes are stored stay, and are not seen. What is so when the mount is
+    /// made stays so.
+    pub xattr: bool,
     /// The kernel gathers small writes. Faster for them, slower for many small files, and what was gathered is lost if the
     /// service dies. What is so when the mount is made stays so.
     pub writeback: bool,
@@ -85,6 +89,7 @@ impl MountOptions {
             snapdir: SnapDir::Hidden,
             allow_other: rustix::process::geteuid().is_root() || users_may_share(),
             acl: false,
+            xattr: true,
             writeback: false,
             transport: None,
         }

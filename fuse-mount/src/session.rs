@@ -51,12 +51,13 @@ pub enum Unmount {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Agreed {
     acl: bool,
+    xattr: bool,
     writeback: bool,
 }
 
 impl Agreed {
     fn of(options: &MountOptions) -> Agreed {
-        Agreed { acl: options.acl, writeback: options.writeback }
+        Agreed { acl: options.acl, xattr: options.xattr, writeback: options.writeback }
     }
 }
 
@@ -82,7 +83,7 @@ impl Mount {
         }
         let handler = || {
             let server = Server::new(Arc::clone(&file_system), Arc::clone(&snapshots), options.snapdir)?;
-            Dispatcher::new(Arc::new(server), options.acl)
+            Dispatcher::new(Arc::new(server), options)
         };
         let (dispatcher, serving) = serve(handler, &mountpoint, options)?;
         let mount = Mount { server: Arc::clone(&dispatcher.server), serving, agreed: Agreed::of(options) };

@@ -61,6 +61,7 @@ impl Mounts {
         options.setuid = text("setuid") != "off";
         options.devices = text("devices") != "off";
         options.acl = text("acltype") == "posix";
+        options.xattr = text("xattr") != "off" || options.acl;
         // What must be durable when it returns cannot wait in the kernel.
         options.writeback = text("writeback") == "on" && text("sync") != "always";
         options.snapdir = if text("snapdir") == "visible" { SnapDir::Visible } else { SnapDir::Hidden };
