@@ -91,3 +91,35 @@ fn what_is_received_is_seen_by_whoever_has_files_open() {
     lab.check("tank");
     assert!(fs::read(place.join("kept")).unwrap() == [b'b'; LENGTH]);
 }
+
+/// The kernel is asked for what it has before it is cut off.
+#[test]
+fn what_was_changed_through_a_mapping_is_kept_by_a_forced_unmount() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let file = lab.mount("tank").join("file");
+    fs::write(&file, [b'.'; LENGTH]).unwrap();
+    let (mut map, _) = MapMut::with_options().open(&file).unwrap();
+    map[4096..].fill(b'm');
+    let said = lab.run("fs", &["unmount", "tank"]).fails(1);
+    assert!(said.contains("in use"), "{said}");
+    lab.fs(&["unmount", "-f", "tank"]);
+    std::mem::forget(map);
+    lab.fs(&["mount", "tank"]);
+    let content = fs::read(&file).unwrap();
+    assert!(content[..4096] == [b'.'; 4096] && content[4096..] == [b'm'; LENGTH - 4096]);
+    lab.check("tank");
+}
+
+#[test]
+fn a_data_set_in_use_is_not_renamed_and_stays_as_it_is() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    lab.fs(&["create", "-p", "tank/old/below"]);
+    let open = File::create(lab.mount("tank/old/below").join("file")).unwrap();
+    let said = lab.run("fs", &["rename", "tank/old", "tank/new"]).fails(1);
+    assert!(said.contains("in use"), "{said}");
+    open.write_at(b"content", 0).unwrap();
+    assert_eq!(fs::read(lab.mount("tank/old/below").join("file")).unwrap(), b"content");
+    drop(open);
+    lab.fs(&["rename", "tank/old", "tank/new"]);
+    assert_eq!(fs::read(lab.mount("tank/new/below").join("file")).unwrap(), b"content");
+}
