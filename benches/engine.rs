@@ -201,7 +201,7 @@ fn share(threads: usize, files: u64) -> Result<[f64; 3]> {
     let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
     let fs = datasets.open_dataset(&name(common::POOL))?.fs().clone();
     let caller = Caller::default();
-    let each = files / threads as u64;
+    let each = (files / threads as u64).max(1);
     let mut lanes = Vec::new();
     for lane in 0..threads {
         lanes.push((fs.mkdir(&caller, ROOT, format!("lane-{lane}").as_bytes(), 0o755)?.ino, Vec::new()));
@@ -263,7 +263,7 @@ fn stream(stream: &mut Stream, compression: &str, writes: u64) -> Result<()> {
     })?);
     let compresses = compression == "lz4";
     let mut lanes: Vec<Vec<u8>> = vec![vec![0; lz4_flex::block::get_maximum_output_size(WRITE)]; threads()];
-    let each = writes / lanes.len() as u64;
+    let each = (writes / lanes.len() as u64).max(1);
     let pass = at_once(&mut lanes, each * WRITE as u64, |room| {
         for _ in 0..each {
             let stored = match compresses {

@@ -66,9 +66,6 @@ pub struct MountOptions {
     /// which is a request less for each; what attributes are stored stay, and are not seen. What is so when the mount is
     /// made stays so.
     pub xattr: bool,
-    /// The kernel gathers small writes. Faster for them, slower for many small files, and what was gathered is lost if the
-    /// service dies. What is so when the mount is made stays so.
-    pub writeback: bool,
     /// How requests come. The faster one that is to be had if this is `None`.
     pub transport: Option<Transport>,
 }
@@ -90,7 +87,6 @@ impl MountOptions {
             allow_other: rustix::process::geteuid().is_root() || users_may_share(),
             acl: false,
             xattr: true,
-            writeback: false,
             transport: None,
         }
     }

@@ -147,7 +147,6 @@ fn properties_have_values_and_sources() {
     tank/home  written               8K                     -
     tank/home  logicalused           [SIZE]  -
     tank/home  logicalreferenced     [SIZE]  -
-    tank/home  writeback             off                    default
     tank/home  relatime              on                     default
     tank/home  snapshots_changed     [DATE]  -
     [exit 0]

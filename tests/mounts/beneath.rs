@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use vmap::{Map, MapMut};
@@ -92,22 +92,64 @@ fn what_is_received_is_seen_by_whoever_has_files_open() {
     assert!(fs::read(place.join("kept")).unwrap() == [b'b'; LENGTH]);
 }
 
+/// Files changed through mappings, more than the kernel writes back at once, and none of it written yet.
+struct Changed {
+    paths: Vec<PathBuf>,
+    maps: Vec<MapMut>,
+}
+
+impl Changed {
+    const FILES: usize = 48;
+    const SIZE: usize = 4 << 20;
+
+    fn new(place: &Path) -> Changed {
+        let paths: Vec<PathBuf> = (0..Changed::FILES).map(|number| place.join(format!("file-{number}"))).collect();
+        let map = |path: &PathBuf| {
+            fs::write(path, vec![b'.'; Changed::SIZE]).unwrap();
+            let (mut map, _) = MapMut::with_options().open(path).unwrap();
+            map.fill(b'm');
+            map
+        };
+        Changed { maps: paths.iter().map(map).collect(), paths }
+    }
+
+    fn check_kept(self) {
+        for path in &self.paths {
+            let content = fs::read(path).unwrap();
+            let lost = content.iter().filter(|byte| **byte != b'm').count();
+            assert_eq!((content.len(), lost), (Changed::SIZE, 0), "{}", path.display());
+        }
+    }
+}
+
 /// The kernel is asked for what it has before it is cut off.
 #[test]
-fn what_was_changed_through_a_mapping_is_kept_by_a_forced_unmount() {
-    let Some(lab) = mounted(&["tank"]) else { return };
-    let file = lab.mount("tank").join("file");
-    fs::write(&file, [b'.'; LENGTH]).unwrap();
-    let (mut map, _) = MapMut::with_options().open(&file).unwrap();
-    map[4096..].fill(b'm');
+fn what_was_changed_through_mappings_is_kept_by_a_forced_unmount() {
+    let Some(lab) = mounted(&[]) else { return };
+    lab.create("tank", "1G");
+    let mut changed = Changed::new(&lab.mount("tank"));
     let said = lab.run("fs", &["unmount", "tank"]).fails(1);
     assert!(said.contains("in use"), "{said}");
     lab.fs(&["unmount", "-f", "tank"]);
-    std::mem::forget(map);
+    changed.maps.clear();
     lab.fs(&["mount", "tank"]);
-    let content = fs::read(&file).unwrap();
-    assert!(content[..4096] == [b'.'; 4096] && content[4096..] == [b'm'; LENGTH - 4096]);
+    changed.check_kept();
     lab.check("tank");
+}
+
+/// What a program has changed through a mapping that it still has is in the kernel alone, which nobody would take it from
+/// afterwards. That somebody can still write keeps the kernel's side of the mount as it is.
+#[test]
+fn what_was_changed_through_mappings_is_kept_when_a_data_set_becomes_read_only() {
+    let Some(lab) = mounted(&[]) else { return };
+    lab.create("tank", "1G");
+    let mut changed = Changed::new(&lab.mount("tank"));
+    let said = lab.run("fs", &["set", "readonly=on", "tank"]).fails(1);
+    assert!(said.contains("cannot remount") && said.contains("it follows when it is mounted again"), "{said}");
+    changed.maps.clear();
+    lab.fs(&["unmount", "tank"]);
+    lab.fs(&["mount", "tank"]);
+    changed.check_kept();
 }
 
 #[test]

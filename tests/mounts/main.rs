@@ -4,7 +4,6 @@
 //! ```text
 //! beneath    what programs with open files see of a rollback or a receive
 //! places     where data sets are mounted, and what is in the way
-//! gathered   writes that the kernel gathers
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still
 //! transport  how requests come from the kernel
@@ -14,7 +13,6 @@
 mod lab;
 
 mod beneath;
-mod gathered;
 mod options;
 mod places;
 mod services;

@@ -172,19 +172,7 @@ impl OpenPool {
         mounts.unmount_these(&datasets, force)
     }
 
-    /// Unmounts those of some data sets that could not follow while their files are replaced, and says what was mounted.
-    pub(super) fn unmount_gathering(&self, chosen: impl Fn(&DatasetName) -> bool) -> Result<Vec<DatasetName>, Failure> {
-        self.mounts.as_ref().map_or(Ok(Vec::new()), |mounts| mounts.unmount_gathering(chosen))
-    }
-
-    /// Has all that programs have written in some data sets reach them.
-    pub(super) fn write_back_gathered(&self, chosen: impl Fn(&DatasetName) -> bool) {
-        if let Some(mounts) = &self.mounts {
-            mounts.write_back_gathered(chosen);
-        }
-    }
-
-    /// Mounts again what was unmounted for something that is over or did not come about.
+    /// Mounts again what was unmounted for something that did not come about.
     pub(super) fn mount_back(&self, names: &[DatasetName]) {
         let mounted = self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(Some(names), &Manner::default()));
         if let Err(failure) = mounted {

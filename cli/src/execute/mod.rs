@@ -83,10 +83,7 @@ impl OpenPool {
             Request::SetPool { assignments } => self.set_pool(&assignments).map(done),
             Request::Status => self.status().map(|status| Response::Status(Box::new(status))),
             Request::History { .. } => self.history().map(Response::History),
-            Request::Sync => {
-                self.write_back_gathered(|_| true);
-                self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done)
-            }
+            Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
             Request::Check => check::check_live(self, job).map(Response::Checked),
             Request::Scrub { action } => self.scrub(action).map(done),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),

@@ -27,8 +27,6 @@ impl OpenPool {
         assignments: &[Assignment],
     ) -> Result<(), Failure> {
         let first = names.first().map(SnapshotName::to_string).unwrap_or_default();
-        let tops: Vec<DatasetName> = names.iter().map(SnapshotName::dataset).collect();
-        self.write_back_gathered(|name| tops.iter().any(|top| name == top || recursive && name.is_within(top)));
         self.datasets
             .snapshot(names, recursive, given_to_datasets(assignments))
             .or_refused("create snapshot", first)?;
@@ -59,12 +57,10 @@ impl OpenPool {
         }
         let request = RollbackRequest { snapshot: to.clone(), later: destroy_newer, dependents: destroy_clones };
         let back = || self.datasets.rollback(request).or_refused("rollback to", to);
-        let apart = self.unmount_gathering(|name| *name == to.dataset()).inspect_err(|_| self.mount_back(&mounted))?;
         let done = match &self.mounts {
             Some(mounts) => mounts.around_change(id, back),
             None => back(),
         };
-        self.mount_back(&apart);
         let done = done.inspect_err(|_| self.mount_back(&mounted))?;
         self.background.free();
         self.snapshots_changed(&done.destroyed);

@@ -135,16 +135,16 @@ impl OpenPool {
             let planned = self.datasets.plan_receive(&request, &mut input, helpers(), &mut progress);
             return Ok(planned.or_refused("receive into", &spec.target)?.into_iter().map(record).collect());
         }
-        let target = spec.target.dataset();
-        let apart = self.unmount_gathering(|name| name.is_within(&target))?;
-        let mut unmounted: Vec<u64> = apart.iter().filter_map(|name| self.id_of(name).ok()).collect();
+        let mut unmounted = Vec::new();
         let receive = || {
             let mut progress = |bytes| job.tell(&what, bytes, total);
             let mut leaving = |names: &[String]| self.leave(names, &mut unmounted);
             self.datasets.receive_beside(request, &mut input, helpers(), &mut progress, &mut leaving)
         };
         let (arrived, received) = match &self.mounts {
-            Some(mounts) => mounts.around_changes_within(&target, receive, |(arrived, _)| arrived.replaced.clone()),
+            Some(mounts) => {
+                mounts.around_changes_within(&spec.target.dataset(), receive, |(arrived, _)| arrived.replaced.clone())
+            }
             None => receive(),
         };
         // What came before a failure stays, and mounts follow that too.

@@ -117,13 +117,6 @@ pub static DATASET: &[Definition] = &[
     computed("written", "WRITTEN", FS_SNAP, Syntax::Bytes, "Space referenced now that the snapshot before did not."),
     computed("logicalused", "LUSED", FS, Syntax::Bytes, "Used space before compression."),
     computed("logicalreferenced", "LREFER", ALL, Syntax::Bytes, "Referenced space before compression."),
-    inherited(
-        "writeback",
-        "WRITEBACK",
-        ON_OFF,
-        "off",
-        "Whether the kernel gathers small writes, lost if the service dies.",
-    ),
     inherited("relatime", "RELATIME", ON_OFF, "on", "Whether access times are updated once a day or after a change."),
     computed("clones", "CLONES", SNAP, Syntax::Word, "The file systems cloned from it."),
     computed("receive_resume_token", "RECEIVE_RESUME_TOKEN", FS, Syntax::Word, "Where an interrupted receive stopped."),

@@ -83,7 +83,7 @@ pub struct Head {
     tree: RwLock<Tree>,
 }
 
-/// How often a change looks whether the tree is free before it sleeps: some 10 µs.
+/// How often a change looks whether the tree is free before it sleeps: ten to forty microseconds.
 const LOOKS: usize = 500;
 
 /// While this lives, nobody changes the tree.
@@ -289,7 +289,9 @@ impl Head {
     /// A change takes a few microseconds, less than to be put to sleep and woken: who comes meanwhile looks for a while.
     fn lock_for_change(&self) -> RwLockWriteGuard<'_, Tree> {
         for _ in 0..LOOKS {
-            if let Some(tree) = self.tree.try_write() {
+            if !self.tree.is_locked()
+                && let Some(tree) = self.tree.try_write()
+            {
                 return tree;
             }
             hint::spin_loop();

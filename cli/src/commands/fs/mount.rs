@@ -28,7 +28,7 @@ pub struct Arguments {
     #[arg(short = 'a', conflicts_with = "name")]
     all: bool,
     /// Options until it is unmounted: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev, [no]acl,
-    /// [no]xattr, [no]writeback
+    /// [no]xattr
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Also on a directory that holds something, which the mount hides
@@ -108,8 +108,6 @@ fn temporary(option: &str) -> Result<Assignment, Failure> {
         "noacl" => ("acltype", "off"),
         "xattr" => ("xattr", "on"),
         "noxattr" => ("xattr", "off"),
-        "writeback" => ("writeback", "on"),
-        "nowriteback" => ("writeback", "off"),
         other => return assignment(other),
     };
     Ok(Assignment { name: name.into(), value: value.into() })

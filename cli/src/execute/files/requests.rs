@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl OpenPool {
-    /// The files of a data set, with all that programs have written, or of a snapshot.
+    /// The files of a data set or a snapshot.
     pub(in crate::execute) fn files(&self, name: &Name) -> Result<Arc<FileSystem>, Failure> {
         match name {
             Name::Dataset(name) => self.files_of_dataset(name),
@@ -34,9 +34,7 @@ impl OpenPool {
     }
 
     fn files_of_dataset(&self, name: &DatasetName) -> Result<Arc<FileSystem>, Failure> {
-        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
-        self.write_back_gathered(|other| other == name);
-        Ok(dataset.fs().clone())
+        Ok(self.datasets.open_dataset(name).or_refused("open", name)?.fs().clone())
     }
 
     fn files_of_snapshot(&self, name: &SnapshotName) -> Result<Arc<FileSystem>, Failure> {

@@ -11,7 +11,7 @@ use std::{
 use dataset::name::DatasetName;
 use fuse_mount::Mount;
 
-use super::{Manner, Mounts, plan::Plan};
+use super::{Active, Manner, Mounts, plan::Plan};
 use crate::failure::Failure;
 
 impl Mounts {
@@ -96,8 +96,17 @@ impl Mounts {
     pub(crate) fn mount_anew(&self, top: &DatasetName) -> Result<(), Failure> {
         self.drop_ended();
         let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| !mount.agrees_with(&plan.options));
-        let stale: Vec<Arc<Mount>> = self.plans(top)?.into_iter().filter_map(stale).collect();
-        let unmounted = self.unmount_with_inner(&stale).map_err(|failure| {
+        let stale: Vec<PathBuf> =
+            self.plans(top)?.into_iter().filter_map(stale).map(|mount| mount.mountpoint().to_owned()).collect();
+        let concerned: Vec<DatasetName> = {
+            let table = self.table.lock();
+            let is_in = |active: &&Active| stale.iter().any(|path| active.mount.mountpoint().starts_with(path));
+            table.values().filter(is_in).map(|active| active.name.clone()).collect()
+        };
+        if concerned.is_empty() {
+            return Ok(());
+        }
+        let unmounted = self.unmount_these(&concerned, false).map_err(|failure| {
             let why = failure.message;
             let message = format!("property set, but it acts only when the filesystem is mounted again: {why}");
             Failure { message, ..failure }
@@ -105,36 +114,9 @@ impl Mounts {
         self.mount_all(Some(&unmounted), &Manner::default())
     }
 
-    /// Unmounts those of some data sets whose writes the kernel gathers, with all that is mounted in them, and says what was
-    /// mounted: where files are in use, the kernel would go on with the sizes that they had before they were replaced. If
-    /// one is in use, all stay as they are.
-    pub(crate) fn unmount_gathering(&self, chosen: impl Fn(&DatasetName) -> bool) -> Result<Vec<DatasetName>, Failure> {
-        self.drop_ended();
-        let chosen = self.chosen(|_, name| chosen(name)).into_iter().map(|(_, mount)| mount);
-        self.unmount_with_inner(&chosen.filter(|mount| mount.gathers_writes()).collect::<Vec<_>>())
-    }
-
-    /// Unmounts those and what is mounted in them, or nothing, and says what was mounted.
-    fn unmount_with_inner(&self, mounts: &[Arc<Mount>]) -> Result<Vec<DatasetName>, Failure> {
-        let is_in = |path: &Path| mounts.iter().any(|mount| path.starts_with(mount.mountpoint()));
-        let concerned: Vec<DatasetName> = {
-            let table = self.table.lock();
-            let concerned = table.values().filter(|active| is_in(active.mount.mountpoint()));
-            concerned.map(|active| active.name.clone()).collect()
-        };
-        if concerned.is_empty() { Ok(concerned) } else { self.unmount_these(&concerned, false) }
-    }
-
     /// Has the kernel write back what programs have changed in the files of a data set and of those below it.
     pub(crate) fn write_back_within(&self, top: &DatasetName) {
         self.chosen(|_, name| name.is_within(top)).iter().for_each(|(_, mount)| mount.write_back());
-    }
-
-    /// Has the kernel write back what it gathers of the files of some data sets, so that what programs have written is in
-    /// the file system.
-    pub(crate) fn write_back_gathered(&self, chosen: impl Fn(&DatasetName) -> bool) {
-        let chosen = self.chosen(|_, name| chosen(name));
-        chosen.iter().filter(|(_, mount)| mount.gathers_writes()).for_each(|(_, mount)| mount.write_back());
     }
 
     /// Has mounts of a data set and those below it follow their properties, as far as a mount can while it is in use.

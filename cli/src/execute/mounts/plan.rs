@@ -62,8 +62,6 @@ impl Mounts {
         options.devices = text("devices") != "off";
         options.acl = text("acltype") == "posix";
         options.xattr = text("xattr") != "off" || options.acl;
-        // What must be durable when it returns cannot wait in the kernel.
-        options.writeback = text("writeback") == "on" && text("sync") != "always";
         options.snapdir = if text("snapdir") == "visible" { SnapDir::Visible } else { SnapDir::Hidden };
         Plan {
             id: listed.id,
