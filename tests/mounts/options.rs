@@ -125,3 +125,17 @@ fn extended_attributes_can_be_turned_off_and_are_kept() {
     (0..20).for_each(|number| fs::write(lab.mount("tank").join(format!("more-{number}")), "content").unwrap());
     assert!(asked() >= 20, "{}", asked());
 }
+
+#[test]
+fn a_mount_that_is_made_anew_is_what_it_was() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    lab.fs(&["create", "-o", "canmount=noauto", "tank/kept"]);
+    lab.fs(&["mount", "-o", "ro", "tank/kept"]);
+    let file = lab.mount("tank/kept").join("file");
+    lab.fs(&["set", "xattr=off", "tank"]);
+    assert_eq!(mounts_on(&lab.mount("tank/kept")).len(), 1);
+    assert_eq!(fs::write(&file, "refused").unwrap_err().raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+    lab.fs(&["unmount", "tank/kept"]);
+    lab.fs(&["mount", "tank/kept"]);
+    fs::write(&file, "taken").unwrap();
+}

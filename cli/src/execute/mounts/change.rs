@@ -4,6 +4,7 @@
 //! mounts: they are made again.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -92,26 +93,33 @@ impl Mounts {
     }
 
     /// Mounts a data set and those below it again, as far as they are mounted and have not agreed with the kernel on what
-    /// their properties say now, with all that is mounted in them. If one is in use, all stay as they are.
+    /// their properties say now, with all that is mounted in them, each as it was mounted. If one is in use, all stay as
+    /// they are.
     pub(crate) fn mount_anew(&self, top: &DatasetName) -> Result<(), Failure> {
         self.drop_ended();
         let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| !mount.agrees_with(&plan.options));
         let stale: Vec<PathBuf> =
             self.plans(top)?.into_iter().filter_map(stale).map(|mount| mount.mountpoint().to_owned()).collect();
-        let concerned: Vec<DatasetName> = {
+        let concerned: BTreeMap<DatasetName, _> = {
             let table = self.table.lock();
             let is_in = |active: &&Active| stale.iter().any(|path| active.mount.mountpoint().starts_with(path));
-            table.values().filter(is_in).map(|active| active.name.clone()).collect()
+            table.values().filter(is_in).map(|active| (active.name.clone(), active.manner())).collect()
         };
         if concerned.is_empty() {
             return Ok(());
         }
-        let unmounted = self.unmount_these(&concerned, false).map_err(|failure| {
+        let names: Vec<DatasetName> = concerned.keys().cloned().collect();
+        let unmounted = self.unmount_these(&names, false).map_err(|failure| {
             let why = failure.message;
             let message = format!("property set, but it acts only when the filesystem is mounted again: {why}");
             Failure { message, ..failure }
         })?;
-        self.mount_all(Some(&unmounted), &Manner::default())
+        let mut mounted = Ok(());
+        for name in &unmounted {
+            let (temporary, overlay) = &concerned[name];
+            mounted = mounted.and(self.mount(name, &Manner { temporary, overlay: *overlay }));
+        }
+        mounted
     }
 
     /// Has the kernel write back what programs have changed in the files of a data set and of those below it.

@@ -47,6 +47,15 @@ struct Active {
     mount: Arc<Mount>,
     /// Whether the mount point goes with the mount: nobody chose it.
     by_default: bool,
+    /// How it was mounted.
+    temporary: Vec<Assignment>,
+    overlay: bool,
+}
+
+impl Active {
+    fn manner(&self) -> (Vec<Assignment>, bool) {
+        (self.temporary.clone(), self.overlay)
+    }
 }
 
 /// How data sets are mounted, beside what their properties say.
@@ -147,22 +156,24 @@ impl Mounts {
         }
         let values = how.temporary.iter().map(|a| (a.name.clone(), a.value.clone())).collect();
         self.datasets.note_mount(plan.id, Some(Note { path: plan.mountpoint.clone(), temporary: values }));
-        let mounted = self.start(&plan, dataset.fs(), &path, !how.temporary.is_empty());
+        let mounted = self.start(&plan, dataset.fs(), &path, how);
         if mounted.is_err() {
             self.datasets.note_mount(plan.id, None);
         }
         mounted
     }
 
-    fn start(&self, plan: &Plan, fs: &Arc<FileSystem>, path: &Path, is_temporary: bool) -> Result<(), Failure> {
+    fn start(&self, plan: &Plan, fs: &Arc<FileSystem>, path: &Path, how: &Manner<'_>) -> Result<(), Failure> {
         // Temporary values count from when the mount is noted.
-        let plan = if is_temporary { self.plan(&plan.name)? } else { plan.clone() };
+        let plan = if how.temporary.is_empty() { plan.clone() } else { self.plan(&plan.name)? };
         let options = MountOptions { transport: transport()?, ..plan.options };
         let snapshots = Arc::new(SnapshotsOf { datasets: self.datasets.clone(), id: plan.id });
         let mount =
             Mount::new(fs.clone(), snapshots, path, &options).map_err(|error| Failure::new(error.to_string()))?;
         let by_default = !matches!(self.value(&plan.name, "mountpoint")?.source, Source::Local);
-        self.table.lock().insert(plan.id, Active { name: plan.name, mount: Arc::new(mount), by_default });
+        let (temporary, overlay) = (how.temporary.to_vec(), how.overlay);
+        let active = Active { name: plan.name, mount: Arc::new(mount), by_default, temporary, overlay };
+        self.table.lock().insert(plan.id, active);
         Ok(())
     }
 
