@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ const ENDING: Duration = Duration::from_secs(5);
 /// How long an unmount waits for those who use the mount, and how often it looks whether they do.
 const MOMENT: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long the kernel may go without writing anything before what it still has is not waited for any more.
+/// How long the kernel may go without writing or forgetting anything before what it still has is not waited for any more.
 const STANDSTILL: Duration = Duration::from_secs(5);
 
 /// How to take a mount down.
@@ -269,13 +270,15 @@ impl Mount {
     /// Has the kernel write back what programs have changed through `mmap`, and returns when it has: to be called before
     /// anything that would refuse it, or that it must not overwrite. It forgets what it knows of all files meanwhile.
     ///
-    /// `syncfs` has it write many pages at once, and does not wait for them on a FUSE mount (Linux 6.16 and later); then
-    /// each file is invalidated, which does wait, and writes what is left. A kernel whose writes are not answered, by a
-    /// suspended pool for one, is not waited for.
+    /// `syncfs` has it write many pages at once, and need not wait for them on a FUSE mount (Linux 6.18 does not); then each
+    /// file is invalidated, which does wait, and writes what is left. A kernel whose writes are not answered, by a suspended
+    /// pool for one, is not waited for.
     pub fn write_back(&self) {
         let (at_end, ended) = mpsc::channel::<()>();
         let (root, notifier) = (self.root(), self.serving.notifier.clone());
         let held = self.server.held.nodes();
+        let passed = Arc::new(AtomicU64::new(0));
+        let passing = Arc::clone(&passed);
         let written = thread::Builder::new().name("fuse-write-back".into()).spawn(move || {
             let _at_end = at_end;
             if let Some(root) = root
@@ -286,16 +289,17 @@ impl Mount {
             for ino in held {
                 // One that is not known any more, or a mount that has ended, has nothing left.
                 let _ = notifier.inval_inode(Node::Live(ino).encode(), 0, 0);
+                passing.fetch_add(1, Ordering::Relaxed);
             }
         });
         if let Err(error) = written {
             tracing::warn!(%error, "changed pages are not written back");
             return;
         }
-        let answered = || self.counters().get(Opcode::Write);
-        let mut before = answered();
+        let progress = || (self.counters().get(Opcode::Write), passed.load(Ordering::Relaxed));
+        let mut before = progress();
         while ended.recv_timeout(STANDSTILL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let now = answered();
+            let now = progress();
             if now == before {
                 tracing::warn!(mountpoint = %self.mountpoint().display(), "changed pages are not waited for any more");
                 return;
