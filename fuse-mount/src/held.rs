@@ -81,7 +81,7 @@ impl Held {
 
     /// Every held node.
     pub(crate) fn nodes(&self) -> Vec<Ino> {
-        self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
+        self.snapshot().into_iter().map(|(ino, _)| ino).collect()
     }
 
     /// Every held node, none of which is held afterwards.
