@@ -8,7 +8,6 @@ use crate::dispatcher::Dispatcher;
 use crate::flags::{self, Command};
 use crate::handler::{Entry, Requester};
 use crate::membership::keeps_set_group;
-use crate::node::Node;
 
 /// The most one request may copy: the reply has 32 bits for it. Whole pages, as the kernel asks for.
 const MAX_COPY: u64 = 0xffff_f000;
@@ -86,12 +85,11 @@ impl Dispatcher {
         i64::try_from(view.seek(ino, offset, whence)?).map_err(|_| Errno::OVERFLOW)
     }
 
-    /// Copies inside the live file system. Out of a snapshot the kernel copies itself, by reading and writing.
+    /// Copies inside the live file system, or out of a snapshot into it.
     pub(crate) fn copy(&self, from: (INodeNo, u64), to: (INodeNo, u64), length: u64) -> Result<u32, Errno> {
         let target = self.server.writable(to.0)?;
-        let Node::Live(source) = self.server.node(from.0)? else { return Err(Errno::XDEV) };
-        let length = length.min(MAX_COPY);
-        let copied = self.live().copy_range(source, from.1, target, to.1, length)?;
+        let (view, source) = self.server.resolve(from.0)?.ok_or(Errno::XDEV)?;
+        let copied = self.live().copy_range_from(&view, source, from.1, target, to.1, length.min(MAX_COPY))?;
         Ok(u32::try_from(copied).expect("no more is copied than asked for"))
     }
 

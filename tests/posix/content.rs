@@ -65,6 +65,28 @@ fn copies_share_their_blocks() {
 }
 
 #[test]
+fn a_file_comes_back_out_of_a_snapshot_without_a_copy() {
+    on_a_mount(|lab, place| {
+        let content = noise(8 << 20, 6);
+        fs::write(place.join("file"), &content).unwrap();
+        lab.fs(&["snapshot", "tank@before"]);
+        fs::write(place.join("file"), b"overwritten").unwrap();
+        sh(place, "cp --reflink=auto .zfs/snapshot/before/file back");
+        assert!(fs::read(place.join("back")).unwrap() == content);
+        lab.pool(&["sync"]);
+        let saved = || lab.pool(&["get", "-H", "-p", "-o", "value", "bclonesaved", "tank"]).trim().to_owned();
+        assert_eq!(saved(), (8 << 20).to_string());
+        // What came back no longer needs the snapshot.
+        lab.fs(&["destroy", "tank@before"]);
+        wait_until("the snapshot is let go of", || {
+            lab.pool(&["sync"]);
+            saved() == "0"
+        });
+        assert!(fs::read(place.join("back")).unwrap() == content);
+    });
+}
+
+#[test]
 fn sparse_files_and_fallocate() {
     on_a_mount(|_, place| {
         let path = place.join("sparse");

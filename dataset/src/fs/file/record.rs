@@ -6,6 +6,7 @@ use pool::{
     txg::Head,
     units::Txg,
 };
+use smallvec::SmallVec;
 
 use super::extent::{Content, Extent, Piece};
 use crate::fs::{
@@ -27,14 +28,31 @@ pub(super) fn load(view: &View<'_>, ino: Ino, start: u64, end: u64) -> Result<Ve
 /// The pieces of one record, from `start` up to `end`: in order, and within it.
 pub(super) fn load_record(view: &View<'_>, ino: Ino, start: u64, end: u64) -> Result<Vec<Piece>, Failure> {
     let pieces = load(view, ino, start, end)?;
-    let mut at = start;
-    for piece in &pieces {
-        if piece.offset < at || piece.end() > end {
+    check_places(ino, &pieces, |_| (start, end))?;
+    Ok(pieces)
+}
+
+/// The pieces of the records that `start..end` touches, `start` being at a boundary: in order, and each within one.
+pub(super) fn load_records(view: &View<'_>, ino: Ino, start: u64, end: u64, shift: u8) -> Result<Vec<Piece>, Failure> {
+    let pieces = load(view, ino, start, end.next_multiple_of(1 << shift))?;
+    check_places(ino, &pieces, |piece| {
+        let start = piece.offset >> shift << shift;
+        (start, start + (1 << shift))
+    })?;
+    Ok(pieces)
+}
+
+/// That pieces are in order, and each in its record.
+fn check_places(ino: Ino, pieces: &[Piece], record: impl Fn(&Piece) -> (u64, u64)) -> Result<(), Failure> {
+    let mut at = 0;
+    for piece in pieces {
+        let (start, end) = record(piece);
+        if piece.offset < at.max(start) || piece.end() > end {
             return Err(damaged(key::extent(ino, piece.offset))(Malformed { what: "extent's place in its record" }));
         }
         at = piece.end();
     }
-    Ok(pieces)
+    Ok(())
 }
 
 /// The pieces without the bytes `from..to`.
@@ -99,11 +117,11 @@ fn goes_on(one: &Piece, two: &Piece) -> bool {
 }
 
 /// The distinct blocks of the pieces.
-pub(super) fn blocks(pieces: &[Piece]) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
+pub(super) fn blocks(pieces: &[Piece]) -> SmallVec<[&Block; PIECES_MAX]> {
+    let mut blocks: SmallVec<[&Block; PIECES_MAX]> = SmallVec::new();
     for block in pieces.iter().filter_map(Piece::block) {
         if !blocks.iter().any(|other| other.same(block)) {
-            blocks.push(block.clone());
+            blocks.push(block);
         }
     }
     blocks
@@ -117,7 +135,7 @@ pub(super) fn bytes(pieces: &[Piece]) -> u64 {
 /// Whether the record is better written anew: it is in many pieces, or less than half of one of its stored blocks is
 /// still used.
 pub(super) fn is_ragged(pieces: &[Piece]) -> bool {
-    let sparse = |block: &Block| {
+    let sparse = |block: &&Block| {
         let Some(pointer) = block.pointer() else { return false };
         let used: u64 = pieces
             .iter()
@@ -137,7 +155,7 @@ pub(super) fn store(change: &mut Change<'_>, head: &Head, ino: Ino, before: &[Pi
             change.delete(key::extent(ino, old.offset));
         }
     }
-    let mut kept: Vec<Block> = Vec::new();
+    let mut kept: SmallVec<[Block; 2]> = SmallVec::new();
     for new in after {
         let there = before.iter().find(|old| old.offset == new.offset);
         if there.is_some_and(|old| old.same(new)) {
@@ -157,12 +175,14 @@ pub(super) fn store(change: &mut Change<'_>, head: &Head, ino: Ino, before: &[Pi
         }
     }
     let had = blocks(before);
-    for pointer in blocks(after).iter().filter(|block| !had.iter().any(|old| old.same(block))).filter_map(taken) {
+    for pointer in
+        blocks(after).iter().filter(|block| !had.iter().any(|old| old.same(block))).filter_map(|block| taken(block))
+    {
         change.share(pointer);
     }
     for block in had {
-        if !kept.iter().any(|other| other.same(&block)) {
-            change.kill(block);
+        if !kept.iter().any(|other| other.same(block)) {
+            change.kill(block.clone());
         }
     }
 }

@@ -90,11 +90,11 @@ pub(super) enum Outcome {
 }
 
 /// A part of the target's range, in one record.
-struct Part {
+struct Part<'a> {
     /// Where it ends.
     stop: u64,
     /// The record's pieces.
-    before: Vec<Piece>,
+    before: &'a [Piece],
     /// What they will be, if the part is shared.
     after: Option<Vec<Piece>>,
 }
@@ -275,25 +275,26 @@ fn put(
     }
     check_growing(&old, target.at)?;
     let end = target.at + len;
-    let look = |change: &Change<'_>, at: u64| -> Result<Part, Failure> {
+    let there = record::load_records(&change.view, target.ino, target.at >> shift << shift, end, shift)?;
+    let look = |at: u64| -> Part<'_> {
         let start = at >> shift << shift;
         let stop = end.min(start + (1 << shift));
-        let before = record::load_record(&change.view, target.ino, start, start + (1 << shift))?;
-        let after = shared(&before, seen, (at, stop), terms);
-        Ok(Part { stop, before, after })
+        let within = |pieces: &[Piece], end: u64| pieces.partition_point(|piece| piece.offset < end);
+        let before = &there[within(&there, start)..within(&there, start + (1 << shift))];
+        Part { stop, before, after: shared(before, seen, (at, stop), terms) }
     };
     let (mut at, mut bytes, mut has_block) = (target.at, old.bytes, false);
     while at < end {
-        let Part { stop, before, after } = look(change, at)?;
+        let Part { stop, before, after } = look(at);
         let Some(after) = after else { break };
-        record::store(change, target.head(), target.ino, &before, &after);
-        bytes = (bytes + record::bytes(&after)).saturating_sub(record::bytes(&before));
+        record::store(change, target.head(), target.ino, before, &after);
+        bytes = (bytes + record::bytes(&after)).saturating_sub(record::bytes(before));
         has_block |= after.iter().any(|piece| piece.block().is_some());
         at = stop;
     }
     if at == target.at {
         while at < end
-            && let Part { stop, after: None, .. } = look(change, at)?
+            && let Part { stop, after: None, .. } = look(at)
         {
             at = stop;
         }
@@ -331,14 +332,18 @@ fn shared(before: &[Piece], source: &[Piece], (from, to): (u64, u64), terms: Ter
     is_fit.then_some(after)
 }
 
+/// The block of a piece, and where in the file it would begin.
+fn lies(piece: &Piece) -> Option<(&Block, u64)> {
+    match &piece.content {
+        Content::Part { block, start } => Some((block, piece.offset.wrapping_sub(u64::from(*start)))),
+        Content::Inline(_) => None,
+    }
+}
+
 /// Whether all pieces of each block lie alike to it.
 fn is_even(pieces: &[Piece]) -> bool {
-    let lies = |piece: &Piece| match &piece.content {
-        Content::Part { block, start } => Some((block.clone(), piece.offset.wrapping_sub(u64::from(*start)))),
-        Content::Inline(_) => None,
-    };
-    let all: Vec<(Block, u64)> = pieces.iter().filter_map(lies).collect();
-    all.iter().all(|(block, base)| all.iter().all(|(other, at)| base == at || !block.same(other)))
+    let all = || pieces.iter().filter_map(lies);
+    all().all(|(block, base)| all().all(|(other, at)| base == at || !block.same(other)))
 }
 
 #[cfg(test)]

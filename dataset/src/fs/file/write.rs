@@ -404,7 +404,7 @@ fn open_record(piece: &Piece, part: &Part<'_>, txg: Txg) -> Option<(Arc<Record>,
 pub(super) fn need(plans: &[Plan<'_>], fetched: &Fetched) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for plan in plans.iter().filter(|plan| matches!(plan.way, Way::Anew)) {
-        missing.extend(record::blocks(&plan.rest()).into_iter().filter(|block| fetched.get(block).is_none()));
+        missing.extend(record::blocks(&plan.rest()).into_iter().filter(|block| fetched.get(block).is_none()).cloned());
     }
     if missing.is_empty() { Ok(()) } else { Err(Failure::Need(missing)) }
 }
