@@ -3,7 +3,7 @@
 //! Applying a batch has two passes. The first only reads: it walks to every leaf that will change and to the neighbours
 //! that an emptied leaf would merge with, and fails with a [`Miss`] before anything has changed. The second cannot fail.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use std::{cell::RefCell, mem, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -53,7 +53,8 @@ enum Change {
 /// Changes that take effect together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    changes: BTreeMap<Key, Change>,
+    /// In the order in which they came; of several under one key the last one counts.
+    changes: Vec<(Key, Change)>,
     kills: Vec<Kill>,
     shares: Vec<BlockPointer>,
     touched: Vec<Key>,
@@ -63,12 +64,12 @@ impl Batch {
     /// Puts an item, in place of the one under the same key if there is one. The key must be below [`Key::MAX`].
     pub fn put(&mut self, key: Key, body: impl Into<Vec<u8>>, block: Option<&Block>) {
         assert!(key < Key::MAX);
-        self.changes.insert(key, Change::Put { body: body.into(), block: Block::put(block) });
+        self.changes.push((key, Change::Put { body: body.into(), block: Block::put(block) }));
     }
 
     /// Deletes the item under `key`, if there is one.
     pub fn delete(&mut self, key: Key) {
-        self.changes.insert(key, Change::Delete);
+        self.changes.push((key, Change::Delete));
     }
 
     /// Says that the content of the block of the item under `key` has changed in place: the intent log is told.
@@ -76,9 +77,9 @@ impl Batch {
         self.touched.push(key);
     }
 
-    /// The keys of all items that it puts, deletes or touches.
+    /// The keys of all items that it puts, deletes or touches, in any order and some more than once.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
-        self.changes.keys().copied().chain(self.touched.iter().copied())
+        self.changes.iter().map(|(key, _)| *key).chain(self.touched.iter().copied())
     }
 
     /// Says that no item refers to this block any more once the batch is applied.
@@ -97,17 +98,12 @@ impl Batch {
 
     /// Takes out the references that were told.
     pub(crate) fn take_shares(&mut self) -> Vec<BlockPointer> {
-        std::mem::take(&mut self.shares)
+        mem::take(&mut self.shares)
     }
 
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.kills.is_empty() && self.shares.is_empty()
-    }
-
-    /// The number of items it puts or deletes.
-    pub fn len(&self) -> usize {
-        self.changes.len()
     }
 
     /// Applies the batch to a tree whose exclusive lock the caller holds. `txg` is the open transaction group. Dropped
@@ -123,7 +119,8 @@ impl Batch {
             kills.extend(self.kills);
             return Ok(0);
         }
-        let changes: Vec<(Key, Change)> = self.changes.into_iter().collect();
+        let mut changes = self.changes;
+        sort(&mut changes);
         let nodes = &Pinned { nodes, txg, found: RefCell::default(), held: RefCell::default() };
         let whole = Step { slot: &root.slot, level: root.level, low: Key::MIN, high: Key::MAX };
         require(&whole, &changes, nodes)?;
@@ -134,6 +131,18 @@ impl Batch {
         kills.extend(self.kills);
         Ok(grown)
     }
+}
+
+/// Brings changes into the order of their keys, with one for each.
+fn sort(changes: &mut Vec<(Key, Change)>) {
+    changes.sort_by_key(|(key, _)| *key);
+    changes.dedup_by(|later, earlier| {
+        let is_same = later.0 == earlier.0;
+        if is_same {
+            mem::swap(later, earlier);
+        }
+        is_same
+    });
 }
 
 /// A child's index and the changes that fall into it.
@@ -308,7 +317,7 @@ impl Editor<'_> {
             root.slot = Slot::Dirty(Cell::new(self.txg, Arc::new(node)));
         }
         while let Some(only) = self.only_child(root) {
-            let old = std::mem::replace(&mut root.slot, only);
+            let old = mem::replace(&mut root.slot, only);
             root.level -= 1;
             self.drop_slot(old);
         }
@@ -333,7 +342,7 @@ impl Editor<'_> {
         let node = self.nodes.loaded(slot).expect("the first pass has found every node");
         self.grown += node.weight();
         let cell = Cell::new(self.txg, node);
-        let old = std::mem::replace(slot, Slot::Dirty(cell.clone()));
+        let old = mem::replace(slot, Slot::Dirty(cell.clone()));
         self.drop_slot(old);
         cell
     }
