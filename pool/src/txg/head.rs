@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    hint,
+    hint, mem,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -106,36 +106,64 @@ struct Tree {
 /// A frame of the log tells of at most so many items; a commit is the better way for more.
 const UNTOLD_MAX: usize = 10_000;
 
-/// The keys of what has changed and the intent log was not told: in the open group, and in the one being written.
+/// What has changed and the intent log was not told: in the open group, and in the one being written.
 #[derive(Debug, Default)]
 struct Untold {
-    open: Vec<Key>,
-    frozen: Vec<Key>,
-    /// How long `open` was when it last held no key twice.
-    distinct: usize,
+    open: Keys,
+    frozen: Keys,
     /// Everything before this group must be committed before the log is of any use.
     since: Txg,
 }
 
 impl Untold {
-    fn add(&mut self, keys: &[Key]) {
-        self.open.extend_from_slice(keys);
-        if self.open.len() > 2 * self.distinct.max(1024) {
-            self.open.sort_unstable();
-            self.open.dedup();
-            self.distinct = self.open.len();
+    fn freeze(&mut self) {
+        self.frozen = mem::take(&mut self.open);
+    }
+}
+
+/// Keys of items, or that they are more than a frame tells of.
+#[derive(Debug)]
+enum Keys {
+    Few {
+        keys: Vec<Key>,
+        /// How many there were when none was there twice.
+        distinct: usize,
+    },
+    TooMany,
+}
+
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys::Few { keys: Vec::new(), distinct: 0 }
+    }
+}
+
+impl Keys {
+    fn add(&mut self, more: &[Key]) {
+        let Keys::Few { keys, distinct } = self else { return };
+        keys.extend_from_slice(more);
+        if keys.len() > 2 * (*distinct).max(1024) {
+            sort(keys);
+            *distinct = keys.len();
+            if keys.len() > UNTOLD_MAX {
+                *self = Keys::TooMany;
+            }
         }
     }
 
-    fn take(&mut self) -> impl Iterator<Item = Key> {
-        self.distinct = 0;
-        std::mem::take(&mut self.frozen).into_iter().chain(std::mem::take(&mut self.open))
+    /// Moves them to others, in any order; false if they are too many.
+    fn give(&mut self, all: &mut Vec<Key>) -> bool {
+        match mem::take(self) {
+            Keys::Few { keys, .. } => all.extend(keys),
+            Keys::TooMany => return false,
+        }
+        true
     }
+}
 
-    fn freeze(&mut self) {
-        self.distinct = 0;
-        self.frozen = std::mem::take(&mut self.open);
-    }
+fn sort(keys: &mut Vec<Key>) {
+    keys.sort_unstable();
+    keys.dedup();
 }
 
 /// A tree as it was when its transaction group was frozen.
@@ -273,12 +301,15 @@ impl Head {
         let mut batch = Batch::default();
         let value = operation(&View::new(root, sources, txg), &mut batch)?;
         if !batch.is_empty() {
-            let keys: SmallVec<[Key; 16]> = if untold.is_some() { batch.keys().collect() } else { SmallVec::new() };
+            let touched: SmallVec<[Key; 16]> = match untold {
+                Some(Untold { open: Keys::Few { .. }, .. }) => batch.keys().collect(),
+                _ => SmallVec::new(),
+            };
             let taken = batch.take_shares();
             let grown = batch.apply(root, txg, sources, kills)?;
             shares.extend(taken);
             if let Some(untold) = untold {
-                untold.add(&keys);
+                untold.open.add(&touched);
             }
             *dirty = true;
             engine.count_update(txg, grown);
@@ -405,7 +436,7 @@ impl Head {
         if let Some(untold) = &mut tree.untold {
             untold.freeze();
         }
-        let (kills, shares) = (std::mem::take(&mut tree.kills), std::mem::take(&mut tree.shares));
+        let (kills, shares) = (mem::take(&mut tree.kills), mem::take(&mut tree.shares));
         Some(Frozen { head: self.clone(), root: tree.root.clone(), kills, shares })
     }
 
@@ -436,17 +467,20 @@ impl Head {
         // A tree that is about to be replaced must not tell the log, in the group after, of what it was before.
         let _no_replacing = self.changes.read();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        let mut keys = Vec::new();
+        let (mut keys, mut too_many) = (Vec::new(), false);
         let told: Result<_, Plain> = self.until_found(engine, &sources, || {
             let gate = engine.enter();
             let mut tree = self.tree.write();
-            keys.extend(tree.untold.iter_mut().flat_map(Untold::take));
-            keys.sort_unstable();
-            keys.dedup();
-            match keys.len() {
-                0 => return Ok(Touched::Nothing),
-                len if len > UNTOLD_MAX => return Ok(Touched::TooMuch),
-                _ => {}
+            if let Some(Untold { open, frozen, .. }) = &mut tree.untold {
+                too_many |= !frozen.give(&mut keys);
+                too_many |= !open.give(&mut keys);
+            }
+            sort(&mut keys);
+            if too_many || keys.len() > UNTOLD_MAX {
+                return Ok(Touched::TooMuch);
+            }
+            if keys.is_empty() {
+                return Ok(Touched::Nothing);
             }
             let view = View::new(&tree.root, &sources, *gate);
             let found = keys.iter().map(|key| Ok((*key, view.get(*key)?))).collect::<Result<Vec<_>, Plain>>()?;
@@ -458,7 +492,7 @@ impl Head {
     /// The frozen group is committed: the log need not be told of it.
     pub(super) fn forget_frozen(&self) {
         if let Some(untold) = &mut self.tree.write().untold {
-            untold.frozen = Vec::new();
+            untold.frozen = Keys::default();
         }
     }
 

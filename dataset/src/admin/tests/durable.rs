@@ -11,10 +11,11 @@ use std::sync::{
 use pool::{
     device::{Fate, MemoryDevice, Recorder},
     env::{Env, SeededEnv},
+    txg::Settings,
     units::MIB,
 };
 
-use super::world::{Files, World, noise};
+use super::world::{Files, World, noise, settings};
 use crate::{
     admin::Assignment,
     fs::{Caller, Ino, OwnerKind, ROOT, RenameFlags, SetAttr, SetQuota},
@@ -241,6 +242,35 @@ fn a_log_that_is_full_or_not_there_yet_is_a_commit() {
     }
     let stats = world.engine.log_stats();
     assert!(stats.frames > 150 && stats.commits > 0, "{stats:?}");
+    world.judge();
+}
+
+#[test]
+fn more_than_a_frame_tells_of_is_a_commit() {
+    let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));
+    let world = World::with_settings(vec![device], 3, Settings { dirty: 64 * MIB, ..settings() });
+    world.create("tank/a").unwrap();
+    let fs = world.fs("tank/a");
+    let names = |round: &str, count: u64| {
+        for index in 0..count {
+            fs.create(&Caller::default(), ROOT, format!("{round}{index}").as_bytes(), 0o644, true).unwrap();
+        }
+    };
+    fs.fsync(file(&world, 0)).unwrap();
+    // Two items a file and more, and in the second round not so many that nobody would count them.
+    for (round, count) in [("a", 11_000), ("b", 5_100)] {
+        let (before, committed) = (world.engine.log_stats(), world.engine.committed());
+        names(round, count);
+        fs.fsync(ROOT).unwrap();
+        let after = world.engine.log_stats();
+        assert_eq!((after.frames, after.commits), (before.frames, before.commits + 1), "{round}");
+        assert!(world.engine.committed() > committed);
+    }
+    let before = world.engine.log_stats();
+    fs.write(file(&world, 0), 0, b"x", false).unwrap();
+    fs.fsync(ROOT).unwrap();
+    let after = world.engine.log_stats();
+    assert_eq!((after.frames, after.commits), (before.frames + 1, before.commits));
     world.judge();
 }
 

@@ -32,7 +32,7 @@ pub(super) struct World {
     pub(super) datasets: Arc<Datasets>,
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings { cache: 16 * MIB, dirty: 32 * MIB, workers: 0 }
 }
 
@@ -60,7 +60,8 @@ impl World {
         World::with_settings(devices, seed, settings())
     }
 
-    fn with_settings(devices: Vec<Arc<dyn Device>>, seed: u64, settings: Settings) -> World {
+    /// A new pool on these devices, run with these settings.
+    pub(super) fn with_settings(devices: Vec<Arc<dyn Device>>, seed: u64, settings: Settings) -> World {
         let options = CreateOptions { settings, ..CreateOptions::new("tank") };
         let pool = admin::create(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
         let engine = pool.engine().clone();
