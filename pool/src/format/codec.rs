@@ -59,6 +59,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
         self.array::<1>(what).map(|[byte]| byte)
     }
@@ -79,6 +80,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A variable-length number: seven bits a byte, least first, the high bit set on all but the last byte.
+    #[inline]
     pub fn varint(&mut self, what: &'static str) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -143,6 +145,7 @@ pub trait Writer {
     }
 
     /// A variable-length number.
+    #[inline]
     fn put_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.put_u8(value as u8 | 0x80);
@@ -159,8 +162,14 @@ pub trait Writer {
 }
 
 impl Writer for Vec<u8> {
+    #[inline]
     fn put_bytes(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn put_u8(&mut self, value: u8) {
+        self.push(value);
     }
 }
 
