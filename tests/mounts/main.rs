@@ -4,6 +4,7 @@
 //! ```text
 //! beneath    what programs with open files see of a rollback or a receive
 //! places     where data sets are mounted, and what is in the way
+//! copies     what is copied beneath them
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still
 //! transport  how requests come from the kernel
@@ -13,6 +14,7 @@
 mod lab;
 
 mod beneath;
+mod copies;
 mod options;
 mod places;
 mod services;

@@ -18,7 +18,8 @@ use super::{
     CHUNK, cannot_here, encode_device,
     host::{self, Meta, Spot},
     reason,
-    resolve::{Place, make_directory, place, resolve},
+    resolve::{Place, place, resolve},
+    served::Served,
     set_xattrs,
 };
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
 
 /// Copies `sources`, absolute paths of this machine, to `to` in a data set.
 pub(super) fn copy_in(
-    fs: &FileSystem,
+    fs: &Served,
     sources: &[PathBytes],
     to: &[u8],
     recursive: bool,
@@ -89,7 +90,7 @@ impl Target {
 }
 
 struct CopyIn<'a, 'j> {
-    fs: &'a FileSystem,
+    fs: &'a Served,
     job: &'a mut Job<'j>,
     keeps_owners: bool,
     caller: Caller,
@@ -123,7 +124,9 @@ impl CopyIn<'_, '_> {
             Target::Into(to) => self.directory(&spot, &meta, *to),
             Target::As(place) => {
                 let made = self.fs.mkdir(&self.caller, place.dir, &place.name, 0o700);
-                self.directory(&spot, &meta, made.map_err(|errno| failed(path, errno))?.ino)
+                let dir = made.map_err(|errno| failed(path, errno))?.ino;
+                self.fs.entry_changed(place);
+                self.directory(&spot, &meta, dir)
             }
         }
     }
@@ -134,19 +137,29 @@ impl CopyIn<'_, '_> {
         let failed = |errno| failed(from.path, errno);
         let meta = from.meta().map_err(failed)?;
         if meta.file_type == FileType::Directory {
-            let dir = make_directory(self.fs, &self.caller, to).map_err(failed)?;
+            let dir = self.fs.make_directory(&self.caller, to).map_err(failed)?;
             return self.directory(from, &meta, dir);
         }
         self.make_way(to).map_err(failed)?;
         self.done.files += 1;
+        let made = self.make_file(from, &meta, to);
+        self.fs.entry_changed(to);
+        made
+    }
+
+    /// Copies what is no directory to where nothing is.
+    fn make_file(&mut self, from: &Spot<'_>, meta: &Meta, to: &Place) -> Result<(), Failure> {
+        let failed = |errno| failed(from.path, errno);
         if let Some(first) = self.linked.get(&meta.identity) {
-            return self.fs.link(*first, to.dir, &to.name).map(drop).map_err(failed);
+            self.fs.link(*first, to.dir, &to.name).map_err(failed)?;
+            self.fs.object_changed(*first);
+            return Ok(());
         }
-        let ino = self.make(from, &meta, to).map_err(failed)?;
+        let ino = self.make(from, meta, to).map_err(failed)?;
         if meta.file_type == FileType::Regular {
             self.content_of_file(from, ino)?;
         }
-        self.finish(from, &meta, ino).map_err(failed)?;
+        self.finish(from, meta, ino).map_err(failed)?;
         if meta.links > 1 {
             self.linked.insert(meta.identity, ino);
         }
@@ -154,8 +167,9 @@ impl CopyIn<'_, '_> {
     }
 
     fn make_way(&self, at: &Place) -> Result<(), Errno> {
-        match self.fs.unlink(at.dir, &at.name) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+        match self.fs.lookup(at.dir, &at.name) {
+            Ok(found) => self.fs.remove(at, found.ino),
+            Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno),
         }
     }
@@ -245,7 +259,9 @@ impl CopyIn<'_, '_> {
             mtime: Some(SetTime::At(meta.mtime)),
             ..SetAttr::default()
         };
-        self.fs.setattr(&self.caller, to, &rest).map(drop)
+        self.fs.setattr(&self.caller, to, &rest)?;
+        self.fs.object_changed(to);
+        Ok(())
     }
 }
 

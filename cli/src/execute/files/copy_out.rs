@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dataset::fs::{Attr, Errno, FileSystem, FileType, Ino};
+use dataset::fs::{Attr, Errno, FileType, Ino};
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, ftruncate, linkat, makedev, mkdirat, mknodat, symlinkat,
     unlinkat,
@@ -24,13 +24,14 @@ use super::{
     host::{self, Spot},
     next_data, reason,
     resolve::resolve,
+    served::Served,
 };
 use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
 
 /// Something to copy: a path in a data set or a snapshot that is open.
 pub(super) struct Source<'a> {
     /// The file system.
-    pub(super) fs: &'a FileSystem,
+    pub(super) fs: &'a Served,
     /// The path in it.
     pub(super) path: &'a [u8],
     /// Both, for messages.
@@ -79,7 +80,7 @@ pub(super) fn refuse_directory(source: &Source<'_>) -> Result<(), Failure> {
 }
 
 struct CopyOut<'a, 'j> {
-    fs: &'a FileSystem,
+    fs: &'a Served,
     job: &'a mut Job<'j>,
     is_root: bool,
     /// Where the files that have several names were first copied to.
@@ -172,6 +173,7 @@ impl CopyOut<'_, '_> {
         let failed = |errno| failed(to.path, errno);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = to.open(flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
+        self.fs.collect(from.ino);
         let mut at = 0;
         while let Some((start, stop)) = next_data(self.fs, from, at).map_err(failed)? {
             self.stretch(from, &file, to, start, stop)?;

@@ -5,21 +5,22 @@
 
 use std::{collections::HashMap, vec};
 
-use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, SetAttr, SetTime};
+use dataset::fs::{Attr, Caller, Errno, FileType, Ino, SetAttr, SetTime};
 
 use super::{
     copy_in::Target,
     copy_out::{Source, refuse_directory},
     host::Xattr,
     next_data, reason,
-    resolve::{Place, make_directory, resolve},
+    resolve::{Place, resolve},
+    served::Served,
     set_xattrs,
 };
 use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
 
 /// Copies `sources` to `to` in the data set whose file system is `fs`.
 pub(super) fn copy_within(
-    fs: &FileSystem,
+    fs: &Served,
     sources: &[Source<'_>],
     to: &[u8],
     recursive: bool,
@@ -51,8 +52,8 @@ pub(super) fn copy_within(
 }
 
 struct CopyWithin<'a, 'j> {
-    from: &'a FileSystem,
-    fs: &'a FileSystem,
+    from: &'a Served,
+    fs: &'a Served,
     /// The source, for messages.
     shown: &'a str,
     keeps_owners: bool,
@@ -81,7 +82,7 @@ impl CopyWithin<'_, '_> {
     }
 
     fn is(&self, from: &Attr, to: Ino) -> bool {
-        std::ptr::eq(self.from, self.fs) && from.ino == to
+        self.from.is(self.fs) && from.ino == to
     }
 
     fn source(&mut self, path: &[u8], target: &Target) -> Result<(), Failure> {
@@ -120,14 +121,23 @@ impl CopyWithin<'_, '_> {
             return Err(Failure::cannot("copy", self.shown, "a directory is not copied into itself"));
         }
         if from.file_type == FileType::Directory {
-            let dir = make_directory(self.fs, &self.caller, to).map_err(|errno| self.failed(errno))?;
+            let dir = self.fs.make_directory(&self.caller, to).map_err(|errno| self.failed(errno))?;
             self.top.get_or_insert(dir);
             return self.open(from, dir);
         }
         self.make_way(from, to)?;
         self.done.files += 1;
+        let made = self.make_file(from, to);
+        self.fs.entry_changed(to);
+        made
+    }
+
+    /// Copies what is no directory to where nothing is.
+    fn make_file(&mut self, from: &Attr, to: &Place) -> Result<(), Failure> {
         if let Some(first) = self.linked.get(&from.ino) {
-            return self.fs.link(*first, to.dir, &to.name).map(drop).map_err(|errno| self.failed(errno));
+            self.fs.link(*first, to.dir, &to.name).map_err(|errno| self.failed(errno))?;
+            self.fs.object_changed(*first);
+            return Ok(());
         }
         let ino = self.make(from, to).map_err(|errno| self.failed(errno))?;
         if from.file_type == FileType::Regular {
@@ -145,7 +155,7 @@ impl CopyWithin<'_, '_> {
             Ok(found) if self.is(from, found.ino) => {
                 Err(Failure::cannot("copy", self.shown, "it is the file that it would replace"))
             }
-            Ok(_) => self.fs.unlink(at.dir, &at.name).map_err(|errno| self.failed(errno)),
+            Ok(found) => self.fs.remove(at, found.ino).map_err(|errno| self.failed(errno)),
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.failed(errno)),
         }
@@ -178,6 +188,7 @@ impl CopyWithin<'_, '_> {
 
     /// Copies a file's bytes, its holes as holes.
     fn content(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
+        self.from.collect(from.ino);
         let mut at = 0;
         while let Some((start, stop)) = next_data(self.from, from, at).map_err(|errno| self.failed(errno))? {
             self.stretch(from, to, start, stop)?;
@@ -221,6 +232,8 @@ impl CopyWithin<'_, '_> {
             mtime: Some(SetTime::At(from.mtime)),
             ..SetAttr::default()
         };
-        self.fs.setattr(&self.caller, to, &rest).map(drop)
+        self.fs.setattr(&self.caller, to, &rest)?;
+        self.fs.object_changed(to);
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@
 //! host       this machine's files: attributes, holes, special files, extended attributes
 //! copy_in    host to data set          copy_out   data set to host          copy_within   within a pool
 //! attributes immutable, compression and such of single files         project    which project files are of
-//! requests   locations to file systems
+//! requests   locations to file systems             served     a file system, and the mount to be told
 //! ```
 
 mod attributes;
@@ -20,6 +20,7 @@ mod list;
 mod project;
 mod requests;
 mod resolve;
+mod served;
 
 use std::{io::Write, path::Path};
 
@@ -29,6 +30,7 @@ pub(crate) use list::kind;
 
 use host::Xattr;
 use resolve::resolve;
+use served::Served;
 
 use super::{
     job::{Job, JobStream},
@@ -70,7 +72,7 @@ fn decode_device(rdev: u32) -> (u32, u32) {
 }
 
 /// Writes a regular file's content to `to`; holes as zeros.
-fn read(fs: &FileSystem, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job<'_>) -> Result<(), Failure> {
+fn read(fs: &Served, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job<'_>) -> Result<(), Failure> {
     let failed = |errno| Failure::cannot("read", shown, reason(errno));
     let attr = resolve(fs, path, true).map_err(failed)?;
     match attr.file_type {
@@ -78,6 +80,7 @@ fn read(fs: &FileSystem, path: &[u8], shown: &str, to: &mut JobStream, job: &mut
         FileType::Directory => return Err(failed(Errno::ISDIR)),
         _ => return Err(Failure::cannot("read", shown, "it is not a regular file")),
     }
+    fs.collect(attr.ino);
     let mut buffer = Vec::with_capacity(CHUNK);
     let mut offset = 0;
     loop {

@@ -13,6 +13,7 @@ use super::{
     copy_out::{Source, copy_out},
     copy_within::copy_within,
     list, project, read,
+    served::Served,
 };
 use crate::{
     execute::{job::Job, open_pool::OpenPool, refusal::OrRefused},
@@ -25,16 +26,18 @@ use crate::{
 
 impl OpenPool {
     /// The files of a data set or a snapshot.
-    pub(in crate::execute) fn files(&self, name: &Name) -> Result<Arc<FileSystem>, Failure> {
+    pub(in crate::execute) fn files(&self, name: &Name) -> Result<Served, Failure> {
         match name {
             Name::Dataset(name) => self.files_of_dataset(name),
-            Name::Snapshot(name) => self.files_of_snapshot(name),
+            Name::Snapshot(name) => Ok(Served::new(self.files_of_snapshot(name)?, None)),
             Name::Bookmark(_) => Err(Failure::cannot("open", name, "a bookmark has no files")),
         }
     }
 
-    fn files_of_dataset(&self, name: &DatasetName) -> Result<Arc<FileSystem>, Failure> {
-        Ok(self.datasets.open_dataset(name).or_refused("open", name)?.fs().clone())
+    fn files_of_dataset(&self, name: &DatasetName) -> Result<Served, Failure> {
+        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
+        let mount = self.mounts.as_ref().and_then(|mounts| mounts.mount_of(dataset.id()));
+        Ok(Served::new(dataset.fs().clone(), mount))
     }
 
     fn files_of_snapshot(&self, name: &SnapshotName) -> Result<Arc<FileSystem>, Failure> {
@@ -88,17 +91,12 @@ impl OpenPool {
     fn copy_to(
         &self,
         to: &Location,
-        copy: impl FnOnce(&FileSystem) -> Result<CopyRecord, Failure>,
+        copy: impl FnOnce(&Served) -> Result<CopyRecord, Failure>,
     ) -> Result<CopyRecord, Failure> {
         let Name::Dataset(name) = &to.name else {
             return Err(Failure::cannot("copy to", shown(to), "a snapshot never changes"));
         };
-        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
-        let copy = || copy(dataset.fs());
-        let copied = match &self.mounts {
-            Some(mounts) => mounts.around_change(dataset.id(), copy),
-            None => copy(),
-        };
+        let copied = copy(&self.files_of_dataset(name)?);
         // What was copied is there, whether all of it was or not.
         self.engine().commit().or_refused("copy to", shown(to))?;
         copied
@@ -162,10 +160,8 @@ impl OpenPool {
         let Name::Dataset(name) = &location.name else {
             return Err(Failure::cannot(action, shown(location), "a snapshot never changes"));
         };
-        let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
-        let mount = self.mounts.as_ref().and_then(|mounts| mounts.mount_of(dataset.id()));
-        let mut changed = |ino| mount.iter().for_each(|mount| mount.object_changed(ino));
-        let done = set(dataset.fs(), &location.path.0, &shown(location), &mut changed);
+        let files = self.files_of_dataset(name)?;
+        let done = set(&files, &location.path.0, &shown(location), &mut |ino| files.object_changed(ino));
         // What was set is set, whether all of it was or not.
         self.engine().commit().or_refused(action, shown(location))?;
         done
@@ -184,7 +180,7 @@ impl OpenPool {
 }
 
 /// A file system, and the place in it that is meant.
-type Opened<'a> = (Arc<FileSystem>, &'a Location);
+type Opened<'a> = (Served, &'a Location);
 
 fn as_sources<'a>(opened: &'a [Opened<'_>]) -> Vec<Source<'a>> {
     opened.iter().map(|(fs, location)| Source { fs, path: &location.path.0, shown: shown(location) }).collect()

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, ROOT};
+use dataset::fs::{Attr, Errno, FileSystem, FileType, Ino, ROOT};
 
 /// How many symbolic links one path may lead through; the kernel's number.
 const MAX_LINKS: usize = 40;
@@ -27,16 +27,6 @@ pub(super) struct Place {
     pub(super) dir: Ino,
     /// The name.
     pub(super) name: Vec<u8>,
-}
-
-/// The directory there, which is made if nothing is.
-pub(super) fn make_directory(fs: &FileSystem, caller: &Caller, at: &Place) -> Result<Ino, Errno> {
-    match fs.lookup(at.dir, &at.name) {
-        Ok(found) if found.file_type == FileType::Directory => Ok(found.ino),
-        Ok(_) => Err(Errno::NOTDIR),
-        Err(Errno::NOENT) => Ok(fs.mkdir(caller, at.dir, &at.name, 0o700)?.ino),
-        Err(errno) => Err(errno),
-    }
 }
 
 /// The place that a path names, whether anything is there or not.
