@@ -130,12 +130,28 @@ fn extended_attributes_can_be_turned_off_and_are_kept() {
 fn a_mount_that_is_made_anew_is_what_it_was() {
     let Some(lab) = mounted(&["tank"]) else { return };
     lab.fs(&["create", "-o", "canmount=noauto", "tank/kept"]);
+    lab.fs(&["create", "tank/other"]);
     lab.fs(&["mount", "-o", "ro", "tank/kept"]);
-    let file = lab.mount("tank/kept").join("file");
+    let is_kept = |dataset: &str| {
+        let place = lab.mount(dataset);
+        assert_eq!(mounts_on(&place).len(), 1, "{dataset}");
+        let refused = fs::write(place.join("file"), "refused").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()), "{dataset}");
+    };
     lab.fs(&["set", "xattr=off", "tank"]);
-    assert_eq!(mounts_on(&lab.mount("tank/kept")).len(), 1);
-    assert_eq!(fs::write(&file, "refused").unwrap_err().raw_os_error(), Some(Errno::ROFS.raw_os_error()));
-    lab.fs(&["unmount", "tank/kept"]);
-    lab.fs(&["mount", "tank/kept"]);
-    fs::write(&file, "taken").unwrap();
+    is_kept("tank/kept");
+    // What does not come about leaves it as it was, and so does what does.
+    let said = lab.run("fs", &["rename", "tank/kept", "tank/other"]).fails(1);
+    assert!(said.contains("exists"), "{said}");
+    is_kept("tank/kept");
+    lab.fs(&["rename", "tank/kept", "tank/renamed"]);
+    is_kept("tank/renamed");
+    lab.fs(&["set", &format!("mountpoint={}", lab.mount("elsewhere").display()), "tank/renamed"]);
+    is_kept("elsewhere");
+    lab.fs(&["set", "canmount=off", "tank/renamed"]);
+    assert!(mounts_on(&lab.mount("elsewhere")).is_empty());
+    lab.fs(&["set", "canmount=noauto", "tank/renamed"]);
+    assert!(mounts_on(&lab.mount("elsewhere")).is_empty());
+    lab.fs(&["mount", "tank/renamed"]);
+    fs::write(lab.mount("elsewhere").join("file"), "taken").unwrap();
 }

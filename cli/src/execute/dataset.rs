@@ -10,7 +10,7 @@ use dataset::{
 
 use super::{
     job::Job,
-    mounts::{Manner, Mounts},
+    mounts::{Manner, Mounts, Unmounted},
     open_pool::{OpenPool, given_to_datasets, owner},
     refusal::OrRefused,
 };
@@ -166,18 +166,15 @@ impl OpenPool {
     }
 
     /// Unmounts the data sets among `names`.
-    pub(super) fn unmount_named(&self, names: &[String], force: bool) -> Result<Vec<DatasetName>, Failure> {
+    pub(super) fn unmount_named(&self, names: &[String], force: bool) -> Result<Vec<Unmounted>, Failure> {
         let Some(mounts) = &self.mounts else { return Ok(Vec::new()) };
         let datasets: Vec<DatasetName> = names.iter().filter_map(|name| name.parse().ok()).collect();
         mounts.unmount_these(&datasets, force)
     }
 
     /// Mounts again what was unmounted for something that did not come about.
-    pub(super) fn mount_back(&self, names: &[DatasetName]) {
-        let mounted = self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(Some(names), &Manner::default()));
-        if let Err(failure) = mounted {
-            tracing::warn!("{failure}");
-        }
+    pub(super) fn mount_back(&self, unmounted: &[Unmounted]) {
+        self.mounts.iter().for_each(|mounts| mounts.mount_back(unmounted));
     }
 
     pub(super) fn destroy_bookmark(&self, name: &BookmarkName, dry_run: bool) -> Result<DestroyRecord, Failure> {
@@ -228,11 +225,10 @@ impl OpenPool {
             None => return rename().map(drop),
         };
         let created = if parents { self.missing_above(to) } else { Vec::new() };
-        let mounted = mounts.unmount_within(from, force)?;
-        rename().inspect_err(|_| self.mount_back(&mounted))?;
-        let moved = |name: &DatasetName| format!("{to}{}", &name.as_str()[from.as_str().len()..]).parse().ok();
-        let names: Vec<DatasetName> = created.into_iter().chain(mounted.iter().filter_map(moved)).collect();
-        mounts.mount_all(Some(&names), &Manner::default())
+        let unmounted = mounts.unmount_within(from, force)?;
+        rename().inspect_err(|_| mounts.mount_back(&unmounted))?;
+        let above = mounts.mount_all(Some(&created), &Manner::default());
+        above.and(mounts.mount_again(&unmounted))
     }
 
     pub(super) fn mount(

@@ -76,12 +76,10 @@ impl OpenPool {
         mounts: &Mounts,
         change: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut names = mounts.unmount_within(dataset, false)?;
-        change().inspect_err(|_| self.mount_back(&names))?;
-        if !names.contains(dataset) {
-            names.push(dataset.clone());
-        }
-        mounts.mount_all(Some(&names), &Manner::default()).map_err(|failure| {
+        let unmounted = mounts.unmount_within(dataset, false)?;
+        change().inspect_err(|_| mounts.mount_back(&unmounted))?;
+        let mounted = mounts.mount_again(&unmounted);
+        mounted.and(mounts.mount_all(Some(std::slice::from_ref(dataset)), &Manner::default())).map_err(|failure| {
             let message = format!("property set, but the filesystem is not mounted: {}", failure.message);
             Failure { message, ..failure }
         })

@@ -6,12 +6,13 @@
 use std::{io, thread};
 
 use dataset::{
-    admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, SendFrom, SendRequest, Target},
+    admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, SendFrom, SendRequest},
     name::{DatasetName, Name, SnapshotName},
 };
 
 use super::{
     job::Job,
+    mounts::Unmounted,
     open_pool::{OpenPool, given_to_datasets, owner},
     refusal::OrRefused,
 };
@@ -148,7 +149,7 @@ impl OpenPool {
             None => receive(),
         };
         // What came before a failure stays, and mounts follow that too.
-        self.mount_back(&self.names_now(&unmounted));
+        self.mount_back(&unmounted);
         let followed = self.follow_arrival(&arrived, spec.no_mount);
         self.background.free();
         received.or_refused("receive into", &spec.target).map_err(|failure| with_arrived(failure, &arrived))?;
@@ -157,20 +158,11 @@ impl OpenPool {
     }
 
     /// Unmounts those of `names` that are data sets, for they are about to be destroyed or renamed, and notes which were.
-    fn leave(&self, names: &[String], unmounted: &mut Vec<u64>) -> dataset::admin::Result<()> {
+    fn leave(&self, names: &[String], unmounted: &mut Vec<Unmounted>) -> dataset::admin::Result<()> {
         let busy = |failure: Failure| Error::Busy { name: names.join(", "), holder: failure.to_string() };
         self.check_not_sending(names).map_err(busy)?;
-        for name in self.unmount_named(names, false).map_err(busy)? {
-            if let Target::Dataset(id) = self.datasets.resolve(&Name::Dataset(name))? {
-                unmounted.push(id);
-            }
-        }
+        unmounted.extend(self.unmount_named(names, false).map_err(busy)?);
         Ok(())
-    }
-
-    /// What data sets are called now, without those that are gone.
-    fn names_now(&self, ids: &[u64]) -> Vec<DatasetName> {
-        ids.iter().filter_map(|id| self.datasets.dataset_name(*id).ok()).collect()
     }
 
     /// Has mounts show the snapshots that were received, and mounts what is new, the data sets above included.

@@ -4,7 +4,6 @@
 //! mounts: they are made again.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -100,26 +99,20 @@ impl Mounts {
         let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| !mount.agrees_with(&plan.options));
         let stale: Vec<PathBuf> =
             self.plans(top)?.into_iter().filter_map(stale).map(|mount| mount.mountpoint().to_owned()).collect();
-        let concerned: BTreeMap<DatasetName, _> = {
+        let concerned: Vec<DatasetName> = {
             let table = self.table.lock();
             let is_in = |active: &&Active| stale.iter().any(|path| active.mount.mountpoint().starts_with(path));
-            table.values().filter(is_in).map(|active| (active.name.clone(), active.manner())).collect()
+            table.values().filter(is_in).map(|active| active.name.clone()).collect()
         };
         if concerned.is_empty() {
             return Ok(());
         }
-        let names: Vec<DatasetName> = concerned.keys().cloned().collect();
-        let unmounted = self.unmount_these(&names, false).map_err(|failure| {
+        let unmounted = self.unmount_these(&concerned, false).map_err(|failure| {
             let why = failure.message;
             let message = format!("property set, but it acts only when the filesystem is mounted again: {why}");
             Failure { message, ..failure }
         })?;
-        let mut mounted = Ok(());
-        for name in &unmounted {
-            let (temporary, overlay) = &concerned[name];
-            mounted = mounted.and(self.mount(name, &Manner { temporary, overlay: *overlay }));
-        }
-        mounted
+        self.mount_again(&unmounted)
     }
 
     /// Has the kernel write back what programs have changed in the files of a data set and of those below it.

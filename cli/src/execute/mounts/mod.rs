@@ -29,7 +29,7 @@ use dataset::{
 use fuse_mount::{Mount, MountOptions, Transport};
 use parking_lot::Mutex;
 
-pub(crate) use self::places::Places;
+pub(crate) use self::{places::Places, unmount::Unmounted};
 use self::{plan::Plan, snapshots::SnapshotsOf};
 use super::refusal::OrRefused;
 use crate::{
@@ -50,12 +50,6 @@ struct Active {
     /// How it was mounted.
     temporary: Vec<Assignment>,
     overlay: bool,
-}
-
-impl Active {
-    fn manner(&self) -> (Vec<Assignment>, bool) {
-        (self.temporary.clone(), self.overlay)
-    }
 }
 
 /// How data sets are mounted, beside what their properties say.
@@ -123,13 +117,18 @@ impl Mounts {
             None => self.plans(&self.datasets.pool_name())?,
         };
         plans.retain(|plan| plan.canmount == "on" && plan.path().is_some());
-        plans.sort_by(|a, b| a.mountpoint.cmp(&b.mountpoint));
+        self.mount_plans(plans.into_iter().map(|plan| (plan, *how)).collect())
+    }
+
+    /// Mounts what is not mounted, those above first.
+    fn mount_plans(&self, mut plans: Vec<(Plan, Manner<'_>)>) -> Result<(), Failure> {
+        plans.sort_by(|(one, _), (other, _)| one.mountpoint.cmp(&other.mountpoint));
         let mut first = Ok(());
-        for plan in plans {
+        for (plan, how) in plans {
             if self.table.lock().contains_key(&plan.id) {
                 continue;
             }
-            let mounted = self.mount_planned(plan, how);
+            let mounted = self.mount_planned(plan, &how);
             match (&first, mounted) {
                 (Ok(()), mounted) => first = mounted,
                 (Err(_), Err(other)) => tracing::error!("{other}"),

@@ -9,7 +9,7 @@ use dataset::name::DatasetName;
 use fuse_mount::Unmount;
 
 use super::{Active, Manner, Mounts};
-use crate::failure::Failure;
+use crate::{failure::Failure, protocol::Assignment};
 
 /// What becomes of mount points that nobody chose, when their data sets are unmounted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,19 @@ enum Directories {
     Removed,
     /// Those that lie in another data set stay: it may be read-only when they are needed again.
     KeptInside,
+}
+
+/// A data set that was mounted, whatever its name is by now, and how.
+pub(crate) struct Unmounted {
+    id: u64,
+    temporary: Vec<Assignment>,
+    overlay: bool,
+}
+
+impl Unmounted {
+    fn manner(&self) -> Manner<'_> {
+        Manner { temporary: &self.temporary, overlay: self.overlay }
+    }
 }
 
 impl Mounts {
@@ -58,14 +71,14 @@ impl Mounts {
         self.take_down(|_, _| true, force, Directories::KeptInside).map(drop)
     }
 
-    /// Unmounts those data sets, by name, and says which were mounted; mount points that nobody chose are removed.
-    pub(crate) fn unmount_these(&self, names: &[DatasetName], force: bool) -> Result<Vec<DatasetName>, Failure> {
+    /// Unmounts those data sets, by name, and says which were mounted and how; mount points that nobody chose are removed.
+    pub(crate) fn unmount_these(&self, names: &[DatasetName], force: bool) -> Result<Vec<Unmounted>, Failure> {
         self.drop_ended();
         self.take_down(|_, active| names.contains(&active.name), force, Directories::Removed)
     }
 
-    /// Unmounts the data set and those below it in name, and says which were mounted.
-    pub(crate) fn unmount_within(&self, top: &DatasetName, force: bool) -> Result<Vec<DatasetName>, Failure> {
+    /// Unmounts the data set and those below it in name, and says which were mounted and how.
+    pub(crate) fn unmount_within(&self, top: &DatasetName, force: bool) -> Result<Vec<Unmounted>, Failure> {
         self.drop_ended();
         self.take_down(|_, active| active.name.is_within(top), force, Directories::Removed)
     }
@@ -76,7 +89,7 @@ impl Mounts {
         chosen: impl Fn(u64, &Active) -> bool,
         force: bool,
         directories: Directories,
-    ) -> Result<Vec<DatasetName>, Failure> {
+    ) -> Result<Vec<Unmounted>, Failure> {
         let how = if force { Unmount::Force } else { Unmount::Normal };
         let mut doomed: Vec<(PathBuf, u64)> = {
             let table = self.table.lock();
@@ -88,7 +101,8 @@ impl Mounts {
         for (path, id) in doomed.into_iter().rev() {
             let Some(mount) = self.mount_of(id) else { continue };
             if let Err(error) = mount.unmount(how) {
-                self.mount_again(&done);
+                done.reverse();
+                self.mount_back(&done);
                 return Err(Failure::new(error.to_string()));
             }
             drop(mount);
@@ -96,7 +110,7 @@ impl Mounts {
                 if directories == Directories::Removed || !self.is_inside_another(&path) {
                     remove_mountpoint(&active, &path);
                 }
-                done.push(active.name);
+                done.push(Unmounted { id, temporary: active.temporary, overlay: active.overlay });
             }
         }
         done.reverse();
@@ -107,8 +121,23 @@ impl Mounts {
         self.table.lock().values().any(|active| path.starts_with(active.mount.mountpoint()))
     }
 
-    fn mount_again(&self, names: &[DatasetName]) {
-        if let Err(failure) = self.mount_all(Some(names), &Manner::default()) {
+    /// Mounts what was unmounted, as it was, as far as it is still there and properties let it. Goes on after a failure and
+    /// tells the first.
+    pub(crate) fn mount_again(&self, unmounted: &[Unmounted]) -> Result<(), Failure> {
+        self.drop_ended();
+        let mut plans = Vec::with_capacity(unmounted.len());
+        for one in unmounted {
+            if let Ok(name) = self.datasets.dataset_name(one.id) {
+                plans.push((self.plan(&name)?, one.manner()));
+            }
+        }
+        plans.retain(|(plan, _)| plan.canmount != "off" && plan.path().is_some());
+        self.mount_plans(plans)
+    }
+
+    /// Mounts again what was unmounted for something that did not come about.
+    pub(crate) fn mount_back(&self, unmounted: &[Unmounted]) {
+        if let Err(failure) = self.mount_again(unmounted) {
             tracing::warn!("{failure}");
         }
     }
