@@ -173,7 +173,7 @@ impl CopyOut<'_, '_> {
         let failed = |errno| failed(to.path, errno);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = to.open(flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
-        self.fs.collect(from.ino);
+        self.fs.write_back(from.ino);
         let mut at = 0;
         while let Some((start, stop)) = next_data(self.fs, from, at).map_err(failed)? {
             self.stretch(from, &file, to, start, stop)?;

@@ -188,7 +188,7 @@ impl CopyWithin<'_, '_> {
 
     /// Copies a file's bytes, its holes as holes.
     fn content(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
-        self.from.collect(from.ino);
+        self.from.write_back(from.ino);
         let mut at = 0;
         while let Some((start, stop)) = next_data(self.from, from, at).map_err(|errno| self.failed(errno))? {
             self.stretch(from, to, start, stop)?;

@@ -80,7 +80,7 @@ fn read(fs: &Served, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job
         FileType::Directory => return Err(failed(Errno::ISDIR)),
         _ => return Err(Failure::cannot("read", shown, "it is not a regular file")),
     }
-    fs.collect(attr.ino);
+    fs.write_back(attr.ino);
     let mut buffer = Vec::with_capacity(CHUNK);
     let mut offset = 0;
     loop {

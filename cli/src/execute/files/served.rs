@@ -23,9 +23,8 @@ impl Served {
         Arc::ptr_eq(&self.fs, &other.fs)
     }
 
-    /// The content of a file is about to be read: what programs have changed through mappings belongs to it. A directory,
-    /// for example, has none.
-    pub(super) fn collect(&self, ino: Ino) {
+    /// Has the kernel write back what programs have changed in a file through mappings, for it is about to be read here.
+    pub(super) fn write_back(&self, ino: Ino) {
         self.object_changed(ino);
     }
 
