@@ -6,7 +6,10 @@ use std::{fs, path::Path};
 
 use cli::{
     failure::Failure,
-    protocol::{Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, ScrubAction, VdevSpec},
+    protocol::{
+        Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, ScrubAction, VdevKind,
+        VdevSpec, VdevTreeSpec,
+    },
     service::frame::{self, MAX_CALL},
 };
 use dataset::{
@@ -228,7 +231,10 @@ fn messages(seeds: &mut Seeds) {
         (
             "add",
             Request::AddVdevs {
-                vdevs: vec![VdevSpec { path: "/disks/1".into(), create: Some(1 << 30) }],
+                vdevs: vec![VdevTreeSpec {
+                    kind: VdevKind::Disk,
+                    devices: vec![VdevSpec { path: "/disks/1".into(), create: Some(1 << 30) }],
+                }],
                 force: false,
                 dry_run: true,
             },

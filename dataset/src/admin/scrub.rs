@@ -170,6 +170,8 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let _stepping = self.stepping()?;
+        // Before and after: a step may come in between.
+        self.resilver_from_first_data_set();
         let answer = self.run(move |tx| {
             let answer = request(tx)?;
             if let Some((mut row, _)) = tx.find::<ScrubRow>(SCRUB)? {
@@ -178,6 +180,7 @@ impl Datasets {
             }
             Ok(answer)
         })?;
+        self.resilver_from_first_data_set();
         if let Some(row) = &mut *self.scrubber.row.lock() {
             go_back(row);
         }
@@ -239,7 +242,8 @@ impl Datasets {
         };
         let next = match root {
             Some((root, level)) => {
-                let part = Part { tree: CATALOGUE, root, level, after: Txg::ZERO, limit: row.limit, from };
+                let part =
+                    Part { tree: CATALOGUE, root, level, after: Txg::ZERO, since: Txg::ZERO, limit: row.limit, from };
                 // The other blocks are the roots of trees.
                 self.examine(stepping, row, &part, budget, |key| key.kind == kind::PAGE)?
             }
@@ -263,7 +267,7 @@ impl Datasets {
         let goes_on = member.id == before || before == dataset;
         let from = if goes_on { key(at) } else { Key::MIN };
         let (tree, limit) = (member.id, row.limit);
-        let part = Part { tree, root: member.root, level: member.level, after: done, limit, from };
+        let part = Part { tree, root: member.root, level: member.level, after: done, since: Txg::ZERO, limit, from };
         let next = self.examine(stepping, row, &part, budget, |_| true)?;
         row.position = match (next, member.taken) {
             (Key::MAX, None) => return self.next_data_set(row, dataset),

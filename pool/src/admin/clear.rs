@@ -14,11 +14,11 @@ use crate::{
     device::Device,
     error::{Error, Result},
     format::label::{Label, usable_size},
-    vdev::{Leaf, Vdev, labels, uberblocks},
+    vdev::{Leaf, labels, uberblocks},
 };
 
 impl Pool {
-    /// Takes all devices back, opened anew by `reopen` where they do not answer as they are, forgets their errors and
+    /// Takes all devices back that are in use, opened anew by `reopen` where they do not answer as they are, forgets their errors and
     /// resumes the pool. If one is refused, all is as before.
     ///
     /// # Errors
@@ -27,12 +27,13 @@ impl Pool {
         self.engine().not_failed()?;
         let label = self.label();
         let vdevs = self.engine().storage().vdevs.all();
-        let leaves: Vec<&Leaf> = vdevs.iter().flat_map(|vdev| vdev.leaves()).collect();
+        let leaves: Vec<Arc<Leaf>> = vdevs.iter().flat_map(|vdev| vdev.labelled()).collect();
         let found: Vec<_> = leaves.iter().map(|leaf| find(&label, leaf, reopen)).collect::<Result<_>>()?;
         if self.engine().suspension().is_suspended() {
             leaves.iter().zip(found).try_for_each(|(leaf, device)| leaf.take_back(device))?;
         }
-        leaves.iter().for_each(|leaf| leaf.counters().clear_errors());
+        let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
+        all.for_each(|leaf| leaf.counters().clear_errors());
         self.engine().suspension().resume();
         Ok(())
     }

@@ -22,7 +22,10 @@
 
 use std::sync::Arc;
 
-use super::open::{OpenOptions, check_state, chosen, first_txg, gather, line, members};
+use super::{
+    assemble::{Assembly, assemble},
+    open::{OpenOptions, check_state, chosen, first_txg, gather},
+};
 use crate::{
     device::Device,
     env::{Env, Nanos},
@@ -54,8 +57,7 @@ pub fn states(devices: &[Arc<dyn Device>], options: &OpenOptions) -> Result<Vec<
     let (label, by_guid) = gather(devices)?;
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
-    members(&label, &by_guid)?;
-    let line = line(&label, devices)?;
+    let Assembly { line, .. } = assemble(&label, &by_guid)?;
     let whole = whole_states(&line);
     let kept = |(age, uberblock): (usize, &Uberblock)| KeptState {
         txg: uberblock.txg,
@@ -85,8 +87,7 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     let (label, by_guid) = gather(devices)?;
     label.check_supported(true)?;
     check_state(&label, options)?;
-    members(&label, &by_guid)?;
-    let line = line(&label, devices)?;
+    let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
     let base = chosen(&label, &line, to)?;
     let uberblock = Uberblock {
         txg: first_txg(&label, &line[0], base, &[])?,
@@ -97,6 +98,9 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
         counters: repeating(base),
         ..base.clone()
     };
+    // A device that lacks something must not get an uberblock.
+    let devices: Vec<Arc<dyn Device>> =
+        vdevs.iter().flat_map(|vdev| vdev.committing()).map(|leaf| leaf.device()).collect();
     let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
     let mut written = uberblocks::write_uberblock(&devices, &uberblock);
     if written.iter().all(Result::is_err) {
@@ -124,6 +128,7 @@ fn repeating(base: &Uberblock) -> Vec<(u8, u64)> {
 mod tests {
     use super::*;
     use crate::{
+        admin::open::line,
         admin::stamped::{commit, disk, opened, reading, shown, stamped, writing, writing_pool},
         device::{Fate, MemoryDevice, Recorder},
         env::SeededEnv,

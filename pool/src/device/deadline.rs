@@ -140,6 +140,10 @@ fn late(problem: &str) -> io::Error {
 }
 
 impl Device for DeadlineDevice {
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     fn name(&self) -> &str {
         self.inner.name()
     }

@@ -64,6 +64,11 @@ pub trait Device: Send + Sync {
         self.read_at(offset, buf)
     }
 
+    /// Whether a request may take so long that it is worth a thread to ask another device meanwhile.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     /// From now on, waits for no request that does not come back.
     fn give_up(&self) {}
 

@@ -119,8 +119,8 @@ fn a_label() {
 
 #[test]
 fn the_vdevs() {
-    let mirror = VdevConfig { id: VdevId(200), tree: VdevTree::Other { kind: 2, payload: vec![0xaa, 0xbb] } };
-    let vdevs = vec![leaf(1), mirror];
+    let raidz = VdevConfig { id: VdevId(200), tree: VdevTree::Other { kind: 3, payload: vec![0xaa, 0xbb] } };
+    let vdevs = vec![leaf(1), raidz];
     let mut coded = Vec::new();
     vdev_config::encode_all(&vdevs, &mut coded);
     let bytes = golden::compare("vdevs", &coded);
@@ -195,14 +195,15 @@ fn block_pointers() {
 
 #[test]
 fn a_gang_header() {
+    const BLOCK: [u8; 32] = [0xb0; 32];
     let pieces = [
-        Piece { address: address(2, 9), bytes: 8 * SECTOR },
-        Piece { address: address(130, 5), bytes: SECTOR },
-        Piece { address: address(130, 40), bytes: 100 },
+        Piece { address: address(2, 9), bytes: 8 * SECTOR, sum: Some([0xa1; 16]) },
+        Piece { address: address(130, 5), bytes: SECTOR, sum: Some([0xa2; 16]) },
+        Piece { address: address(130, 40), bytes: 100, sum: Some([0xa3; 16]) },
     ];
     let stored = pieces.iter().map(|piece| piece.bytes).sum();
-    let bytes = golden::compare("gang", &gang::encode(0, &pieces, SECTOR));
-    assert_eq!(gang::decode(&bytes, stored, SECTOR), Ok(gang::Header { level: 0, pieces: pieces.to_vec() }));
+    let bytes = golden::compare("gang", &gang::encode(0, &BLOCK, &pieces, SECTOR));
+    assert_eq!(gang::decode(&bytes, &BLOCK, stored, SECTOR), Ok(gang::Header { level: 0, pieces: pieces.to_vec() }));
 }
 
 #[test]

@@ -1,0 +1,433 @@
+//! A vdev that is several devices, each of which holds everything.
+//!
+//! What is written goes to all members that are in use, what is read comes from any that is complete. One that fails a
+//! write or a flush is put out of use at once, and gets nothing more: neither data nor uberblocks nor labels. The pool
+//! goes on as long as one complete member is left; only the failure of the last one suspends it ([`Suspension`]). What a
+//! member has missed it gets from the others when it is back, while the pool is in use: it is *filled*.
+//!
+//! What must always hold:
+//!
+//! 1. A device has for good everything that was written up to the newest uberblock in its own rings.
+//! 2. What a flush has promised is on every member that the labels call complete. So the labels say that a member is out
+//!    of use before the next flush of the pool returns, whether a commit needs it or an fsync: see
+//!    [`Vdevs::flush`](crate::block::storage::Vdevs::flush).
+//! 3. One member at least is complete.
+//!
+//! When a member fails, power may fail at any of these instants:
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before the next flush of the pool has returned | both members with the same uberblock, and nothing promised that one of them lacks |
+//! | while the labels are told | the same; the member is filled from that uberblock on if a label says that it is behind |
+//! | after that, before the next uberblock | the same |
+//! | after the uberblock | a member behind, by the labels and by its own rings |
+//!
+//! When a member has been filled:
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before it has an uberblock | a member behind, as before; it is filled again |
+//! | after that, before the labels say that it is complete | a member with the newest state; it is filled with what came since |
+//! | after that | two complete members |
+//!
+//! If the other members are lost in the second case, the import is refused until one is back.
+
+mod member;
+mod reading;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use self::member::Details;
+pub use self::member::{Member, State};
+use super::{Check, Examined, Found, Health, Leaf, Suspension, Vdev, suspension::Era};
+use crate::{
+    device::Device,
+    error::{Error, Result},
+    format::vdev_config::{Mark, VdevTree},
+    units::{Guid, Txg, VdevId},
+};
+
+/// A write of so many bytes is worth a thread for each member.
+const LARGE: usize = 256 << 10;
+
+/// Several devices under a pool, each of which holds everything.
+pub struct Mirror {
+    id: VdevId,
+    guid: Guid,
+    size: u64,
+    members: RwLock<Arc<Vec<Arc<Member>>>>,
+    suspension: OnceLock<Arc<Suspension>>,
+    /// Held by whoever changes how members stand.
+    changing: Mutex<()>,
+    /// How often that has changed, and of which of these changes the labels were told.
+    changes: AtomicU64,
+    told: AtomicU64,
+    /// Whose turn it is among members that could be read as well.
+    turn: AtomicUsize,
+}
+
+impl Mirror {
+    /// These devices as vdev `id`, which gives `size` bytes to the pool.
+    pub fn new(id: VdevId, guid: Guid, size: u64, members: Vec<Arc<Member>>) -> Mirror {
+        assert!(members.iter().any(|member| member.state() == State::Complete), "a mirror has a complete member");
+        Mirror {
+            id,
+            guid,
+            size,
+            members: RwLock::new(Arc::new(members)),
+            suspension: OnceLock::new(),
+            changing: Mutex::default(),
+            changes: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its members.
+    pub fn members(&self) -> Arc<Vec<Arc<Member>>> {
+        self.members.read().clone()
+    }
+
+    /// One of them.
+    pub fn member(&self, device: Guid) -> Option<Arc<Member>> {
+        self.members().iter().find(|member| member.leaf.guid() == device).cloned()
+    }
+
+    /// Gives it other members: the labels know them. Whoever writes at this time may miss a new one, so only what is born
+    /// in the group after the open one is sure to be on it.
+    pub(crate) fn set_members(&self, members: Vec<Arc<Member>>) {
+        let _changing = self.changing.lock();
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        assert!(members.iter().any(|member| member.state() == State::Complete), "a mirror has a complete member");
+        *self.members.write() = Arc::new(members);
+    }
+
+    /// Puts a member out of use because the operator says so; `false` if it is the last complete one. With `lasting` it
+    /// stays so after the next import.
+    pub(crate) fn put_offline(&self, device: Guid, lasting: bool) -> bool {
+        if !self.put_out(device, Health::Offline) {
+            return false;
+        }
+        if let Some(member) = self.member(device) {
+            member.details.lock().is_offline = lasting;
+            member.leaf.note_health(Health::Offline);
+        }
+        true
+    }
+
+    /// A member that others were to take the place of is gone.
+    pub(crate) fn forget_replaced(&self, device: Guid) {
+        for member in self.members().iter() {
+            let mut details = member.details.lock();
+            details.replaces = details.replaces.filter(|replaced| *replaced != device);
+        }
+    }
+
+    /// Takes a member back that was found to have the state of `mark`, to be filled with what came later.
+    pub(crate) fn take_back(&self, device: Guid, found: Arc<dyn Device>, mark: Mark) {
+        let _changing = self.changing.lock();
+        let Some(member) = self.member(device).filter(|member| member.state() == State::Out) else { return };
+        member.leaf.renew(found, mark);
+        let mut details = member.details.lock();
+        *details = Details { behind: mark, is_offline: false, replaces: details.replaces };
+        member.set_state(State::Filling);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often its members have changed.
+    pub(crate) fn round(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Notes that these members lack nothing any more: everything is flushed. `false` if members have changed since `round`.
+    pub(crate) fn filled(&self, devices: &[Guid], round: u64) -> bool {
+        let _changing = self.changing.lock();
+        if self.round() != round {
+            return false;
+        }
+        for member in self.members().iter().filter(|member| devices.contains(&member.leaf.guid())) {
+            if member.state() == State::Filling {
+                member.set_state(State::Filled);
+            }
+        }
+        true
+    }
+
+    /// Puts a member out of use; `false` if it is the last complete one.
+    fn put_out(&self, device: Guid, health: Health) -> bool {
+        let _changing = self.changing.lock();
+        let members = self.members();
+        let is_complete = |member: &Arc<Member>| member.state() == State::Complete;
+        let Some(member) = members.iter().find(|member| member.leaf.guid() == device) else { return true };
+        if members.iter().filter(|other| is_complete(other)).all(|other| other.leaf.guid() == device) {
+            return false;
+        }
+        if member.state() == State::Out {
+            return true;
+        }
+        if member.state() >= State::Filled {
+            member.details.lock().behind = member.leaf.mark();
+        }
+        member.set_state(State::Out);
+        member.leaf.note_health(health);
+        member.leaf.forget_unflushed();
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    fn in_use(&self) -> Vec<Arc<Member>> {
+        self.members().iter().filter(|member| member.state() != State::Out).cloned().collect()
+    }
+
+    fn leaves_from(&self, least: State) -> Vec<Arc<Leaf>> {
+        let members = self.members();
+        members.iter().filter(|member| member.state() >= least).map(|member| member.leaf.clone()).collect()
+    }
+
+    /// The pool's suspension, if errors of the last device suspend it.
+    fn suspension(&self) -> Option<&Suspension> {
+        self.suspension.get().map(|suspension| &**suspension).filter(|suspension| suspension.is_enabled())
+    }
+
+    fn era(&self) -> Option<Era> {
+        self.suspension().map(Suspension::era)
+    }
+
+    fn check_range(&self, action: &'static str, offset: u64, len: u64) -> Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => {
+                let source = io::Error::new(io::ErrorKind::UnexpectedEof, "access outside of the pool's space");
+                Err(Error::Device { device: format!("mirror-{}", self.id), action, source })
+            }
+        }
+    }
+
+    /// The error of a mirror whose members were all tried. One complete member is always left, so it was put out of use
+    /// while another one had just become complete: who asks again finds that one.
+    fn nobody(&self) -> Error {
+        let source = io::Error::other("its members have changed meanwhile");
+        Error::Device { device: format!("mirror-{}", self.id), action: "read", source }
+    }
+
+    /// Has `attempt` made on each of these members: on all at the same time if that is `large` and their devices are such
+    /// that it helps.
+    fn on_each<T: Send>(members: &[Arc<Member>], large: bool, attempt: impl Fn(&Member) -> T + Sync) -> Vec<T> {
+        let attempt = &attempt;
+        match members.split_first() {
+            Some((first, others)) if large && others.iter().all(|other| other.leaf.device().may_wait()) => {
+                thread::scope(|scope| {
+                    let begin = |member: &'_ Arc<Member>| {
+                        let member = member.clone();
+                        scope.spawn(move || attempt(&member))
+                    };
+                    let others: Vec<_> = others.iter().map(begin).collect();
+                    let first = attempt(first);
+                    let others = others.into_iter().map(|other| other.join().expect("an attempt does not panic"));
+                    std::iter::once(first).chain(others).collect()
+                })
+            }
+            _ => members.iter().map(|member| attempt(member)).collect(),
+        }
+    }
+
+    /// Goes on without a member whose attempt has failed, or has it made again until it succeeds or nobody could see to
+    /// the device.
+    fn persist(
+        &self,
+        member: &Member,
+        action: &'static str,
+        era: Option<Era>,
+        first: io::Result<()>,
+        mut again: impl FnMut() -> io::Result<()>,
+    ) -> Result<()> {
+        let (mut era, mut result) = (era, first);
+        loop {
+            let Err(source) = result else { return Ok(()) };
+            let health = Health::after(&source);
+            let error = member.leaf.failed(action, source);
+            if self.do_without(member.leaf.guid(), health) {
+                return Ok(());
+            }
+            match (era, self.suspension()) {
+                (Some(era), Some(suspension)) => {
+                    member.leaf.note_health(health);
+                    suspension.hold(era, error)?;
+                }
+                _ => return Err(error),
+            }
+            era = self.era();
+            result = again();
+        }
+    }
+
+    fn flush_member(&self, member: &Member) -> Result<()> {
+        let era = self.era();
+        self.persist(member, "flush", era, member.leaf.flush(), || member.leaf.flush())
+    }
+}
+
+impl Vdev for Mirror {
+    fn id(&self) -> VdevId {
+        self.id
+    }
+
+    fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    fn join(&self, suspension: &Arc<Suspension>) {
+        // A vdev is in one pool for life.
+        let _ = self.suspension.set(suspension.clone());
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.read_any(offset, buf, is_good)
+    }
+
+    fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+        self.examine_all(offset, len, is_good)
+    }
+
+    fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+        self.check_range("write", offset, good.len() as u64)?;
+        let Some(member) = self.member(source).filter(|member| member.state() != State::Out) else { return Ok(()) };
+        let failure = |error| {
+            self.do_without(source, Health::after(&error));
+            member.leaf.failed("write", error)
+        };
+        member.leaf.write(offset, good).map_err(failure)
+    }
+
+    fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
+        self.check_range("write", offset, bytes.len() as u64)?;
+        let (era, members) = (self.era(), self.in_use());
+        let keeps = self.suspension().is_some();
+        let attempts = Self::on_each(&members, bytes.len() >= LARGE, |member| {
+            let kept = keeps.then(|| member.leaf.keep(offset, &bytes));
+            (kept, member.leaf.write(offset, &bytes))
+        });
+        let mut outcome = Ok(());
+        for (member, (kept, first)) in members.iter().zip(attempts) {
+            let is_done = first.is_ok();
+            let written = self.persist(member, "write", era, first, || member.leaf.write(offset, &bytes));
+            match (kept, &written) {
+                (Some(kept), Ok(())) if is_done || member.state() != State::Out => {
+                    member.leaf.kept(kept, || self.flush_member(member))?;
+                }
+                (Some(kept), _) => member.leaf.forget(kept),
+                (None, _) => {}
+            }
+            outcome = outcome.and(written);
+        }
+        outcome
+    }
+
+    fn flush(&self) -> Result<()> {
+        let (era, members) = (self.era(), self.in_use());
+        let flushed = Self::on_each(&members, true, |member| member.leaf.flush());
+        let persist =
+            |(member, first): (&Arc<Member>, _)| self.persist(member, "flush", era, first, || member.leaf.flush());
+        members.iter().zip(flushed).try_for_each(persist)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_range("discard", offset, len)?;
+        self.in_use().iter().try_for_each(|member| member.leaf.discard(offset, len))
+    }
+
+    fn note_checksum_error(&self, source: Guid) {
+        if let Some(member) = self.member(source) {
+            member.leaf.counters().count_checksum_error();
+        }
+    }
+
+    fn leaves(&self) -> Vec<Arc<Leaf>> {
+        self.leaves_from(State::Out)
+    }
+
+    fn labelled(&self) -> Vec<Arc<Leaf>> {
+        self.leaves_from(State::Filling)
+    }
+
+    fn committing(&self) -> Vec<Arc<Leaf>> {
+        self.leaves_from(State::Filled)
+    }
+
+    fn do_without(&self, device: Guid, health: Health) -> bool {
+        let was_in_use = self.member(device).is_some_and(|member| member.state() != State::Out);
+        let is_without = self.put_out(device, health);
+        if was_in_use && is_without {
+            tracing::error!("mirror-{} goes on without device {device}, which is {}", self.id, health.as_str());
+        }
+        is_without
+    }
+
+    fn describe(&self, tree: &mut VdevTree) {
+        let VdevTree::Mirror(mirror) = tree else { return };
+        for config in &mut mirror.members {
+            if let Some(member) = self.member(config.leaf.guid) {
+                member.describe(config);
+            }
+        }
+    }
+
+    fn news(&self) -> Option<u64> {
+        let changes = self.changes.load(Ordering::Acquire);
+        (changes != self.told.load(Ordering::Acquire)).then_some(changes)
+    }
+
+    fn told(&self, news: u64) {
+        self.told.fetch_max(news, Ordering::AcqRel);
+    }
+
+    fn committed(&self) {
+        let is_filled =
+            |member: &&Arc<Member>| member.state() == State::Filled && member.leaf.newest_uberblock() > Txg::ZERO;
+        let members = self.members();
+        if !members.iter().any(|member| is_filled(&member)) {
+            return;
+        }
+        let _changing = self.changing.lock();
+        for member in members.iter().filter(is_filled) {
+            member.set_state(State::Complete);
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn filling(&self) -> Option<Txg> {
+        let members = self.members();
+        let filling = members.iter().filter(|member| member.state() == State::Filling);
+        filling.map(|member| member.details.lock().behind.txg).min()
+    }
+
+    fn fill(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        self.check_range("write", offset, bytes.len() as u64)?;
+        for member in self.members().iter().filter(|member| member.state() == State::Filling) {
+            if let Err(source) = member.leaf.write(offset, bytes) {
+                self.do_without(member.leaf.guid(), Health::after(&source));
+                return Err(member.leaf.failed("write", source));
+            }
+        }
+        Ok(())
+    }
+
+    fn as_mirror(&self) -> Option<&Mirror> {
+        Some(self)
+    }
+}
