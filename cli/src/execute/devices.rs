@@ -55,6 +55,25 @@ pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn 
     paths.iter().map(|path| Ok(guarded(FileDevice::open(path, access)?))).collect()
 }
 
+/// Opens and locks the devices of a pool that nobody has open. Those that are not there are left out if it has mirrors,
+/// which may do without.
+pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
+    let (mut present, mut absent) = (Vec::new(), None);
+    for path in paths {
+        match FileDevice::open(path, access) {
+            Ok(device) => present.push(guarded(device)),
+            Err(error) if error.kind() == ErrorKind::Device => drop(absent.get_or_insert(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    let is_mirror = |vdev: &VdevConfig| matches!(vdev.tree, VdevTree::Mirror(_));
+    let mut labels = present.iter().filter_map(|device| read_label(&**device).ok().flatten());
+    match absent {
+        Some(absent) if !labels.any(|label| label.vdevs.iter().any(is_mirror)) => Err(absent),
+        _ => Ok(present),
+    }
+}
+
 /// Opens and locks those devices of the pool of this number that are there, and says what is wrong with the first that is
 /// not, or that belongs to it no more.
 ///

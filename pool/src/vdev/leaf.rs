@@ -279,9 +279,12 @@ impl Leaf {
 
     /// Notes that a write that is kept was done, and flushes when much is unflushed, unless another thread does.
     pub(super) fn kept(&self, number: u64, flush: impl FnOnce() -> Result<()>) -> Result<()> {
-        match (self.unflushed.done(number), self.relieving.try_lock()) {
-            (true, Some(_relieving)) => flush(),
-            _ => Ok(()),
+        if !self.unflushed.done(number) {
+            return Ok(());
+        }
+        match self.relieving.try_lock() {
+            Some(_relieving) => flush(),
+            None => Ok(()),
         }
     }
 
