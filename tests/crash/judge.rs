@@ -19,6 +19,7 @@ use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc};
 use pool::{
     device::{Device, Fate, MemoryDevice, Recorder},
     env::SeededEnv,
+    format::label::{DATA_START, usable_size},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -26,7 +27,7 @@ use crate::{
     model::Pool,
     observe::{self, Known},
     workload::{History, Life},
-    world::{Outcome, World, members},
+    world::{DEVICE_SIZE, Outcome, World, members},
 };
 
 /// A power failure: after how many recorded operations, and what became of those that were not flushed.
@@ -89,6 +90,10 @@ pub(crate) struct Counts {
 
 /// How many seeded fates a cut gets, beside the one that drops everything.
 const FATES: u64 = 2;
+/// Of so many points of mirrors one is judged without each of the devices.
+const BEREFT: u64 = 24;
+/// So many bytes rot at a place.
+const ROTTEN: usize = 4096;
 /// Of so many points one gets second failures,
 const DOUBLED: u64 = 12;
 /// and so many of them.
@@ -144,16 +149,70 @@ impl Judge<'_> {
     fn first(&self, point: Point, images: &[Arc<MemoryDevice>]) -> Outcome<Pool> {
         let (promised, begun) = self.life.history.span(point.first.at);
         let found = self.came_up(images, point)?;
-        fits(&self.life.history, point.first.at, promised..=begun, &found).map(|()| found)
+        fits(&self.life.history, point.first.at, promised..=begun, &found)?;
+        if self.life.is_mirrored && point_number(point).is_multiple_of(BEREFT) {
+            self.bereft(images, point, &found)?;
+        }
+        Ok(found)
     }
 
     /// Opens a pool, checks it, and reads all of it. What the opening writes goes to a copy.
     fn came_up(&self, images: &[Arc<MemoryDevice>], point: Point) -> Outcome<Pool> {
-        let copies: Vec<_> = images.iter().map(|image| Arc::new(image.snapshot())).collect();
+        let copies = copied(images);
         let world = World::import(&copies, point_number(point))?;
+        self.look_at(&world)
+    }
+
+    /// Loses devices of a mirror after a power failure: each that is complete must be the whole pool without the other one,
+    /// and so must one that lacked something, after it was filled; and what rots on one is mended from the other.
+    fn bereft(&self, images: &[Arc<MemoryDevice>], point: Point, found: &Pool) -> Outcome<()> {
+        let seed = point_number(point);
+        let without = |images: &[Arc<MemoryDevice>], lost: &str| -> Vec<Arc<MemoryDevice>> {
+            copied(images).into_iter().filter(|image| image.name() != lost).collect()
+        };
+        let other = |name: &str| if name == "disk0" { "disk1" } else { "disk0" };
+        let members = World::import(&copied(images), seed)?.mirrored();
+        for (name, _) in members.iter().filter(|(_, is_complete)| *is_complete) {
+            let alone = self.came_up(&without(images, other(name)), point);
+            let alone = alone.map_err(|error| format!("{name} is complete, and alone: {error}"))?;
+            same(found, &alone, &format!("{name} is complete, and not the same without the other device"))?;
+        }
+        // Each import draws an epoch of its own, as in life.
+        let filled = copied(images);
+        let world = World::import(&filled, seed.wrapping_add(1))?;
+        world.clean_up()?;
+        if let Some((name, _)) = world.mirrored().iter().find(|(_, is_complete)| !is_complete) {
+            return Err(format!("{name} is not complete after it was filled"));
+        }
+        drop(world);
+        for (name, _) in &members {
+            let alone = self.came_up(&without(&filled, other(name)), point);
+            let alone = alone.map_err(|error| format!("{name} was filled ({members:?}), and alone: {error}"))?;
+            same(found, &alone, &format!("{name} was filled, and is not the same without the other device"))?;
+        }
+        let rotten = if seed.is_multiple_of(2) { "disk0" } else { "disk1" };
+        rot(filled.iter().find(|image| image.name() == rotten).expect("it is there"), seed);
+        let world = World::import(&filled, seed.wrapping_add(2));
+        let world = world.map_err(|error| format!("{rotten} is rotten: {error}"))?;
+        let seen = observe::pool_knowing(&world, &world.list()?, &self.known)?;
+        same(found, &seen, &format!("what rots on {rotten} is seen"))?;
+        world.scrub()?;
+        match world.scrub()? {
+            0 => {}
+            again => return Err(format!("a second scrub mends {again} bytes on {rotten}")),
+        }
+        world.check()?;
+        drop(world);
+        let alone = self.came_up(&without(&filled, other(rotten)), point);
+        let alone = alone.map_err(|error| format!("{rotten} was scrubbed, and alone: {error}"))?;
+        same(found, &alone, &format!("{rotten} was scrubbed, and is not the same without the other device"))
+    }
+
+    /// Checks an opened pool and reads all of it.
+    fn look_at(&self, world: &World) -> Outcome<Pool> {
         world.check()?;
         let listed = world.list()?;
-        let found = observe::pool_knowing(&world, &listed, &self.known)?;
+        let found = observe::pool_knowing(world, &listed, &self.known)?;
         world.check_files(&listed)?;
         Ok(found)
     }
@@ -183,6 +242,21 @@ impl Judge<'_> {
     fn second(&self, point: Point, second: Cut, recorder: &Recorder, first: &Pool) -> Outcome<()> {
         let (images, _) = second.images(recorder);
         same(first, &self.came_up(&images, point)?, "a second crash has changed the pool")
+    }
+}
+
+fn copied(images: &[Arc<MemoryDevice>]) -> Vec<Arc<MemoryDevice>> {
+    images.iter().map(|image| Arc::new(image.snapshot())).collect()
+}
+
+/// Has a third of what lies between the labels rot.
+fn rot(image: &MemoryDevice, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let end = DATA_START + usable_size(DEVICE_SIZE);
+    for at in (DATA_START..end).step_by(ROTTEN) {
+        if random.random_range(0..3) == 0 {
+            image.write_at(at, &[0xe5; ROTTEN]).expect("memory takes everything");
+        }
     }
 }
 

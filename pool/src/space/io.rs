@@ -70,7 +70,7 @@ impl Disk<'_> {
     /// Whether a copy lies on the devices.
     pub(super) fn is_inside(&self, pointer: &PhysicalPointer, place: &Place) -> bool {
         let end = place.offset.checked_add(self.layout.padded(pointer.len) as u64);
-        let aligned = place.offset % u64::from(self.layout.sector) == 0;
+        let aligned = place.offset.is_multiple_of(u64::from(self.layout.sector));
         aligned && end.is_some_and(|end| end <= self.layout.usable(place.vdev))
     }
 }

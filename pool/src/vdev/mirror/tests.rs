@@ -143,7 +143,7 @@ fn a_device_that_is_lost_is_done_without_by_readers_and_one_bad_sector_is_not() 
     let world = World::new(2);
     world.mirror.write(0, b"bytes").unwrap();
     world.devices[0].inject(Fault { range: DATA_START..DATA_START + 5, ..Fault::failing(Operation::Read) });
-    let far = |n: u64| world.mirror.read(if n % 2 == 0 { 0 } else { 16 * MIB }, &mut [0; 5]).unwrap();
+    let far = |n: u64| world.mirror.read(if n.is_multiple_of(2) { 0 } else { 16 * MIB }, &mut [0; 5]).unwrap();
     (0..8).for_each(far);
     assert!(world.mirror.leaves()[0].counters().snapshot().read_errors > 0);
     assert_eq!(world.states(), [State::Complete; 2]);
