@@ -14,7 +14,7 @@ use pool::{
     env::{Env, SeededEnv},
     txg::{Engine, Settings},
     units::MIB,
-    vdev::{State, labels},
+    vdev::labels,
 };
 
 /// The pool's name.
@@ -24,7 +24,7 @@ pub(crate) const POOL: &str = "tank";
 pub(crate) const DEVICE_SIZE: u64 = 64 * MIB;
 
 /// The bytes that a resilver or a scrub handles in a step.
-const RESILVER_STEP: u64 = 1 << 18;
+pub(crate) const RESILVER_STEP: u64 = 1 << 18;
 
 /// An opened pool.
 pub(crate) struct World {
@@ -102,13 +102,6 @@ impl World {
         self.engine().commit().map_err(|error| failed(error.into())).map(drop)
     }
 
-    /// The devices of the mirror by their names, and whether each is complete; none of a pool without one.
-    pub(crate) fn mirrored(&self) -> Vec<(String, bool)> {
-        let vdevs = self.engine().storage().vdevs.all();
-        let members = vdevs.iter().filter_map(|vdev| vdev.as_mirror()).flat_map(|mirror| mirror.members().to_vec());
-        members.map(|member| (member.leaf.name().to_owned(), member.state() == State::Complete)).collect()
-    }
-
     /// Fills the devices of the mirror that lack something and are there. What was destroyed must be freed by then.
     pub(crate) fn resilver(&self) -> Outcome<()> {
         let failed = |error| format!("resilvering fails: {error}");
@@ -116,19 +109,6 @@ impl World {
         match self.datasets.resilver_status().map(|status| status.errors) {
             None | Some(0) => Ok(()),
             Some(errors) => Err(format!("a resilver finds nothing good of {errors} blocks")),
-        }
-    }
-
-    /// Examines everything, and mends. Returns how many bytes were.
-    pub(crate) fn scrub(&self) -> Outcome<u64> {
-        let failed = |error| format!("a scrub fails: {error}");
-        self.datasets.start_scrub().map_err(failed)?;
-        while self.datasets.scrub_step(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
-        let status = self.datasets.scrub_status().map_err(failed)?.ok_or("a scrub that has ended is not known")?;
-        if status.errors == 0 {
-            Ok(status.repaired)
-        } else {
-            Err(format!("a scrub finds {} lost blocks", status.errors))
         }
     }
 

@@ -74,16 +74,15 @@ pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<d
     }
 }
 
+/// Devices that are there, and what is wrong with the first that is not.
+type Present = (Vec<Arc<dyn Device>>, Option<Error>);
+
 /// Opens and locks those devices of the pool of this number that are there, and says what is wrong with the first that is
 /// not, or that belongs to it no more.
 ///
 /// # Errors
 /// If somebody else has one of them: the pool is not to be opened without it.
-pub(crate) fn open_present(
-    paths: &[PathBuf],
-    pool: u64,
-    access: Access,
-) -> Result<(Vec<Arc<dyn Device>>, Option<Error>)> {
+pub(crate) fn open_present(paths: &[PathBuf], pool: u64, access: Access) -> Result<Present> {
     let (mut present, mut absent) = (Vec::new(), None);
     for path in paths {
         let device = match FileDevice::open(path, access) {
