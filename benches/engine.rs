@@ -1,7 +1,8 @@
 //! What the engine's own work costs, beside the plainest thing that could stand in for it.
 //!
 //! Everything happens in memory: the tree against a `BTreeMap`, names and small files of a file system against another
-//! one, large sequential writes against copying the same bytes. Both sides of a pair run alternately in one process, so
+//! one, several threads against one, large sequential writes against copying the same bytes and against one pass of
+//! compression and checksums on all CPUs. Both sides of a pair run alternately in one process, so
 //! that their ratio means something on any machine, also a busy one; the absolute numbers only on an idle one.
 //!
 //! `cargo bench --bench engine`. Run in any other way (as a test) it only goes through everything once, on little.
@@ -55,7 +56,8 @@ fn main() -> Result<()> {
         false => Amount { items: 1000, writes: 4, runs: 1 },
     };
     let mut small = Pairs::new();
-    let mut large = Pairs::new();
+    let mut large = Streams::new();
+    let mut shared = Pairs::new();
     for _ in 0..amount.runs {
         tree(&mut small, amount.items)?;
         for titles in [FILES, CHARGED_FILES] {
@@ -64,9 +66,31 @@ fn main() -> Result<()> {
         for (title, compression) in [("compression off", "off"), ("compression lz4", "lz4")] {
             stream(large.entry(title).or_default(), compression, amount.writes)?;
         }
+        for (title, time) in SHARED.into_iter().zip(share(threads(), amount.items)?) {
+            shared.entry(title).or_default().here.push(time);
+        }
+        for (title, time) in SHARED.into_iter().zip(share(1, amount.items)?) {
+            shared.entry(title).or_default().plain.push(time);
+        }
     }
-    print(&mut small, &mut large)?;
+    print(&mut small, &mut shared, &mut large)?;
     Ok(())
+}
+
+/// A sequential write: what a byte took in nanoseconds, and what it took to be copied and to be compressed and checksummed.
+#[derive(Default)]
+struct Stream {
+    here: Vec<f64>,
+    copied: Vec<f64>,
+    passed: Vec<f64>,
+}
+
+/// All sequential writes, by name.
+type Streams = BTreeMap<&'static str, Stream>;
+
+/// How many threads work at once when all CPUs are to.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// A tree that was never written misses nothing.
@@ -169,22 +193,91 @@ fn files(pairs: &mut Pairs, files: u64, titles: [&'static str; 3]) -> Result<()>
     Ok(datasets.close_all()?)
 }
 
-/// Writes a file and commits it, beside copying as many bytes. Counted by the byte.
-fn stream(pair: &mut Pair, compression: &str, writes: u64) -> Result<()> {
+/// What several threads do at once, each in a directory of its own.
+const SHARED: [&str; 3] = ["create", "look up", "small write"];
+
+/// Has `threads` threads make, find and write `files` files together: nanoseconds by the clock for one file of each.
+fn share(threads: usize, files: u64) -> Result<[f64; 3]> {
+    let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
+    let fs = datasets.open_dataset(&name(common::POOL))?.fs().clone();
+    let caller = Caller::default();
+    let each = (files / threads as u64).max(1);
+    let mut lanes = Vec::new();
+    for lane in 0..threads {
+        lanes.push((fs.mkdir(&caller, ROOT, format!("lane-{lane}").as_bytes(), 0o755)?.ino, Vec::new()));
+    }
+    let title = |index: u64| format!("file-{}", shuffled(index)).into_bytes();
+    let create = at_once(&mut lanes, each, |(folder, made)| {
+        for index in 0..each {
+            made.push(fs.create(&caller, *folder, &title(index), 0o644, true)?.ino);
+        }
+        Ok(())
+    })?;
+    let look = at_once(&mut lanes, each, |(folder, _)| {
+        for index in 0..each {
+            black_box(fs.lookup(*folder, &title(index))?);
+        }
+        Ok(())
+    })?;
+    let write = at_once(&mut lanes, each, |(_, made)| {
+        for file in made {
+            fs.write(*file, 0, &[1; BODY], false)?;
+        }
+        Ok(())
+    })?;
+    datasets.close_all()?;
+    Ok([create, look, write])
+}
+
+/// Runs `act` on a thread for each lane: nanoseconds by the clock for one of all their `each` units.
+fn at_once<T: Send>(lanes: &mut [T], each: u64, act: impl Fn(&mut T) -> Result<()> + Sync) -> Result<f64> {
+    let units = each * lanes.len() as u64;
+    per_unit(units, || {
+        std::thread::scope(|scope| {
+            let act = &act;
+            let running: Vec<_> = lanes
+                .iter_mut()
+                .map(|lane| scope.spawn(move || act(lane).map_err(|error| error.to_string())))
+                .collect();
+            running.into_iter().try_for_each(|lane| lane.join().expect("a lane does not panic")).map_err(Into::into)
+        })
+    })
+}
+
+/// Writes a file and commits it, beside copying as many bytes, and beside compressing and checksumming them on all CPUs.
+/// Counted by the byte.
+fn stream(stream: &mut Stream, compression: &str, writes: u64) -> Result<()> {
     let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
     make_dataset(&datasets, "tank/data", &[("compression", compression), ("recordsize", "1M")])?;
     let fs = datasets.open_dataset(&name("tank/data"))?.fs().clone();
     let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, true)?.ino;
     let content = half_compressible();
     let bytes = writes * WRITE as u64;
-    pair.here.push(per_unit(bytes, || write_all(&fs, file, &content, writes))?);
+    stream.here.push(per_unit(bytes, || write_all(&fs, file, &content, writes))?);
     // Not of zeros, whose pages the system would only bring during the copy.
     let mut copy = vec![1; bytes as usize];
-    pair.plain.push(per_unit(bytes, || {
+    stream.copied.push(per_unit(bytes, || {
         copy.chunks_mut(WRITE).for_each(|part| part.copy_from_slice(&content));
         black_box(&copy);
         Ok(())
     })?);
+    let compresses = compression == "lz4";
+    let mut lanes: Vec<Vec<u8>> = vec![vec![0; lz4_flex::block::get_maximum_output_size(WRITE)]; threads()];
+    let each = (writes / lanes.len() as u64).max(1);
+    let pass = at_once(&mut lanes, each * WRITE as u64, |room| {
+        for _ in 0..each {
+            let stored = match compresses {
+                true => {
+                    let len = lz4_flex::block::compress_into(&content, room)?;
+                    &room[..len]
+                }
+                false => &content[..],
+            };
+            black_box(blake3::hash(stored));
+        }
+        Ok(())
+    })?;
+    stream.passed.push(pass);
     Ok(datasets.close_all()?)
 }
 
@@ -230,19 +323,25 @@ fn per_unit(units: u64, act: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / units as f64)
 }
 
-fn print(small: &mut Pairs, large: &mut Pairs) -> io::Result<()> {
+fn print(small: &mut Pairs, shared: &mut Pairs, large: &mut Streams) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{:28}{:>12}{:>12}{:>10}", "ns an operation", "here", "BTreeMap", "ratio")?;
     for (title, pair) in small {
         let (here, plain) = (median(&mut pair.here), median(&mut pair.plain));
         writeln!(out, "{title:28}{here:>12.0}{plain:>12.0}{:>10.2}", here / plain)?;
     }
-    writeln!(out)?;
-    writeln!(out, "{:28}{:>12}{:>12}{:>10}", "1 MiB writes, GB/s", "here", "memcpy", "ratio")?;
-    for (title, pair) in large {
+    let head = format!("ns a file, {} threads", threads());
+    writeln!(out, "\n{head:28}{:>12}{:>12}{:>10}", "together", "one", "speed-up")?;
+    for (title, pair) in shared {
+        let (together, one) = (median(&mut pair.here), median(&mut pair.plain));
+        writeln!(out, "{title:28}{together:>12.0}{one:>12.0}{:>10.2}", one / together)?;
+    }
+    writeln!(out, "\n{:28}{:>12}{:>12}{:>12}", "1 MiB writes, GB/s", "here", "memcpy", "one pass")?;
+    for (title, stream) in large {
         // A byte a nanosecond is a gigabyte a second.
-        let (here, plain) = (1.0 / median(&mut pair.here), 1.0 / median(&mut pair.plain));
-        writeln!(out, "{title:28}{here:>12.2}{plain:>12.2}{:>10.3}", here / plain)?;
+        let rate = |times: &mut Vec<f64>| 1.0 / median(times);
+        let (here, copied, passed) = (rate(&mut stream.here), rate(&mut stream.copied), rate(&mut stream.passed));
+        writeln!(out, "{title:28}{here:>12.2}{copied:>12.2}{passed:>12.2}")?;
     }
     Ok(())
 }

@@ -30,6 +30,8 @@ fn filters() -> Settings {
         "[GONE]",
     );
     settings.add_filter(r"cannot (write|flush|read)[^:]*", "cannot [DO]");
+    // Which it is depends on the machine.
+    settings.add_filter(r"mounts: \d+ through \S+\n", "");
     settings
 }
 

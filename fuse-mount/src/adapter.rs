@@ -53,7 +53,6 @@ pub(crate) struct Adapter {
     syncer: Syncer<ReplyEmpty>,
     staff: Arc<Staff>,
     acl: bool,
-    writeback: bool,
     /// Those who are ready to serve the mount through io_uring, if anybody is.
     team: Arc<Mutex<Option<Team>>>,
     /// Whether somebody else serves the mount: then nothing but what the kernel forgets comes this way.
@@ -66,15 +65,7 @@ impl Adapter {
     pub(crate) fn new(handler: Arc<dyn Handler>, options: &MountOptions, team: Arc<Mutex<Option<Team>>>) -> Adapter {
         let syncer = Syncer::of(Arc::clone(&handler));
         courtesy::prepare();
-        Adapter {
-            handler,
-            syncer,
-            staff: Staff::following(),
-            acl: options.acl,
-            writeback: options.writeback,
-            team,
-            serves_forgets_only: false,
-        }
+        Adapter { handler, syncer, staff: Staff::following(), acl: options.acl, team, serves_forgets_only: false }
     }
 
     /// Begins to answer a request.
@@ -205,9 +196,6 @@ impl Filesystem for Adapter {
             | InitFlags::FUSE_NO_OPEN_SUPPORT
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
-        if self.writeback {
-            wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
-        }
         if self.acl {
             wanted |= InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         }

@@ -16,6 +16,7 @@ use crate::attr::node_type;
 use crate::counters::Opcode;
 use crate::handler::{Entry, FOREVER, Fitted, Handler, Listed, Requester};
 use crate::node::Node;
+use crate::options::MountOptions;
 use crate::server::Server;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -25,6 +26,8 @@ const O_EXCL: i32 = OFlags::EXCL.bits() as i32;
 pub(crate) struct Dispatcher {
     pub(crate) server: Arc<Server>,
     pub(crate) acl: bool,
+    /// Whether there are extended attributes at all.
+    xattr: bool,
     /// Whether opens are answered, each file being cached or not.
     opens: bool,
     /// There as soon as the kernel and the mount have come to terms.
@@ -32,10 +35,15 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// For a mount with or without access control lists.
-    pub(crate) fn new(server: Arc<Server>, acl: bool) -> Result<Dispatcher, Errno> {
+    /// For a mount with these options.
+    pub(crate) fn new(server: Arc<Server>, options: &MountOptions) -> Result<Dispatcher, Errno> {
         let opens = server.live.has_direct_files()?;
-        Ok(Dispatcher { server, acl, opens, notifier: OnceLock::new() })
+        Ok(Dispatcher { server, acl: options.acl, xattr: options.xattr, opens, notifier: OnceLock::new() })
+    }
+
+    /// Fails, where there are no extended attributes, with what has the kernel ask no more.
+    fn has_xattrs(&self) -> Result<(), Errno> {
+        if self.xattr { Ok(()) } else { Err(Errno::NOSYS) }
     }
 
     pub(crate) fn live(&self) -> &FileSystem {
@@ -185,18 +193,22 @@ impl Handler for Dispatcher {
         value: &[u8],
         flags: i32,
     ) -> Result<(), Errno> {
+        self.has_xattrs()?;
         self.set_xattr(requester, node, name, value, flags)
     }
 
     fn getxattr(&self, node: INodeNo, name: &[u8], room: u32) -> Result<Fitted, Errno> {
+        self.has_xattrs()?;
         Fitted::fit(self.xattr(node, name)?, room)
     }
 
     fn listxattr(&self, requester: &Requester, node: INodeNo, room: u32) -> Result<Fitted, Errno> {
+        self.has_xattrs()?;
         Fitted::fit(self.xattr_names(requester.uid, node)?, room)
     }
 
     fn removexattr(&self, node: INodeNo, name: &[u8]) -> Result<(), Errno> {
+        self.has_xattrs()?;
         self.remove_xattr(node, name)
     }
 

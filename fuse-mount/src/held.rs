@@ -79,6 +79,11 @@ impl Held {
         held.into_iter().map(|(ino, _)| ino).collect()
     }
 
+    /// Every held node.
+    pub(crate) fn nodes(&self) -> Vec<Ino> {
+        self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
+    }
+
     /// Every held node, none of which is held afterwards.
     pub(crate) fn drain(&self) -> Vec<Ino> {
         self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.lock()).into_keys()).collect()

@@ -62,9 +62,10 @@ pub struct MountOptions {
     /// There are POSIX access control lists, by which the kernel checks permissions. What is so when the mount is made
     /// stays so.
     pub acl: bool,
-    /// The kernel collects small writes. Faster for them, slower for many small files, and what was collected is lost
-    /// if the service dies.
-    pub writeback: bool,
+    /// There are extended attributes. Without them the kernel does not ask for capabilities before it first writes to a file,
+    /// which is a request less for each; what attributes are stored stay, and are not seen. What is so when the mount is
+    /// made stays so.
+    pub xattr: bool,
     /// How requests come. The faster one that is to be had if this is `None`.
     pub transport: Option<Transport>,
 }
@@ -85,7 +86,7 @@ impl MountOptions {
             snapdir: SnapDir::Hidden,
             allow_other: rustix::process::geteuid().is_root() || users_may_share(),
             acl: false,
-            writeback: false,
+            xattr: true,
             transport: None,
         }
     }

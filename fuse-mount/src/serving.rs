@@ -252,7 +252,7 @@ mod tests {
 
     fn dispatcher(live: &Arc<FileSystem>) -> Result<Dispatcher, Errno> {
         let server = Server::new(Arc::clone(live), Arc::new(Nothing), SnapDir::Hidden)?;
-        Dispatcher::new(Arc::new(server), false)
+        Dispatcher::new(Arc::new(server), &MountOptions::new("tank"))
     }
 
     /// Mounts with this trial of io_uring, and looks whether it works.

@@ -9,9 +9,10 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::control::{CONTROL_NAME, OPENER_NAME, Snapshots};
-use crate::counters::Counters;
+use crate::counters::{Counters, Opcode};
 use crate::device::fusermount;
 use crate::dispatcher::Dispatcher;
 use crate::error::{Error, Result};
@@ -36,6 +37,8 @@ const ENDING: Duration = Duration::from_secs(5);
 /// How long an unmount waits for those who use the mount, and how often it looks whether they do.
 const MOMENT: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_millis(20);
+/// How long the kernel may go without writing anything before what it still has is not waited for any more.
+const STANDSTILL: Duration = Duration::from_secs(5);
 
 /// How to take a mount down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +50,24 @@ pub enum Unmount {
     Force,
 }
 
+/// What a mount and the kernel agree on when it is made, and then no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Agreed {
+    acl: bool,
+    xattr: bool,
+}
+
+impl Agreed {
+    fn of(options: &MountOptions) -> Agreed {
+        Agreed { acl: options.acl, xattr: options.xattr }
+    }
+}
+
 /// A mounted dataset. Dropping it unmounts by force.
 pub struct Mount {
     server: Arc<Server>,
     serving: Serving,
-    acl: bool,
+    agreed: Agreed,
 }
 
 impl Mount {
@@ -69,10 +85,10 @@ impl Mount {
         }
         let handler = || {
             let server = Server::new(Arc::clone(&file_system), Arc::clone(&snapshots), options.snapdir)?;
-            Dispatcher::new(Arc::new(server), options.acl)
+            Dispatcher::new(Arc::new(server), options)
         };
         let (dispatcher, serving) = serve(handler, &mountpoint, options)?;
-        let mount = Mount { server: Arc::clone(&dispatcher.server), serving, acl: options.acl };
+        let mount = Mount { server: Arc::clone(&dispatcher.server), serving, agreed: Agreed::of(options) };
         mount.teach_kernel();
         Ok(mount)
     }
@@ -82,9 +98,9 @@ impl Mount {
         &self.serving.connection.mountpoint
     }
 
-    /// Whether it has access control lists, as long as it lives.
-    pub fn has_acl(&self) -> bool {
-        self.acl
+    /// Whether it was agreed with the kernel, for as long as it lives, what these options say.
+    pub fn agrees_with(&self, options: &MountOptions) -> bool {
+        self.agreed == Agreed::of(options)
     }
 
     /// How its requests come.
@@ -250,17 +266,49 @@ impl Mount {
         Error::Busy { mountpoint: self.mountpoint().to_owned() }
     }
 
-    /// Has the kernel write back what programs have changed, as far as it can be reached: to be called before anything that
-    /// would refuse it.
+    /// Has the kernel write back what programs have changed through `mmap`, and returns when it has: to be called before
+    /// anything that would refuse it, or that it must not overwrite. It forgets what it knows of all files meanwhile.
+    ///
+    /// `syncfs` has it write many pages at once, and does not wait for them on a FUSE mount (Linux 6.16 and later); then
+    /// each file is invalidated, which does wait, and writes what is left. A kernel whose writes are not answered, by a
+    /// suspended pool for one, is not waited for.
     pub fn write_back(&self) {
-        let root =
-            rustix::fs::open(self.mountpoint(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        if let Ok(root) = root
-            && device_of(&root) == Ok(self.serving.connection.device)
-            && let Err(error) = rustix::fs::syncfs(&root)
-        {
-            tracing::warn!(%error, mountpoint = %self.mountpoint().display(), "changed pages could not be written back");
+        let (at_end, ended) = mpsc::channel::<()>();
+        let (root, notifier) = (self.root(), self.serving.notifier.clone());
+        let held = self.server.held.nodes();
+        let written = thread::Builder::new().name("fuse-write-back".into()).spawn(move || {
+            let _at_end = at_end;
+            if let Some(root) = root
+                && let Err(error) = rustix::fs::syncfs(&root)
+            {
+                tracing::warn!(%error, "changed pages could not be written back");
+            }
+            for ino in held {
+                // One that is not known any more, or a mount that has ended, has nothing left.
+                let _ = notifier.inval_inode(Node::Live(ino).encode(), 0, 0);
+            }
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "changed pages are not written back");
+            return;
         }
+        let answered = || self.counters().get(Opcode::Write);
+        let mut before = answered();
+        while ended.recv_timeout(STANDSTILL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let now = answered();
+            if now == before {
+                tracing::warn!(mountpoint = %self.mountpoint().display(), "changed pages are not waited for any more");
+                return;
+            }
+            before = now;
+        }
+    }
+
+    /// The root, if the path reaches this mount.
+    fn root(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(self.mountpoint(), flags, Mode::empty()).ok()?;
+        (device_of(&root) == Ok(self.serving.connection.device)).then_some(root)
     }
 
     /// The names in the root and in the directories that lead to mounts below this one.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use vmap::{Map, MapMut};
@@ -90,4 +90,78 @@ fn what_is_received_is_seen_by_whoever_has_files_open() {
     drop(holder);
     lab.check("tank");
     assert!(fs::read(place.join("kept")).unwrap() == [b'b'; LENGTH]);
+}
+
+/// Files changed through mappings, more than the kernel writes back at once, and none of it written yet.
+struct Changed {
+    paths: Vec<PathBuf>,
+    maps: Vec<MapMut>,
+}
+
+impl Changed {
+    const FILES: usize = 48;
+    const SIZE: usize = 4 << 20;
+
+    fn new(place: &Path) -> Changed {
+        let paths: Vec<PathBuf> = (0..Changed::FILES).map(|number| place.join(format!("file-{number}"))).collect();
+        let map = |path: &PathBuf| {
+            fs::write(path, vec![b'.'; Changed::SIZE]).unwrap();
+            let (mut map, _) = MapMut::with_options().open(path).unwrap();
+            map.fill(b'm');
+            map
+        };
+        Changed { maps: paths.iter().map(map).collect(), paths }
+    }
+
+    fn check_kept(self) {
+        for path in &self.paths {
+            let content = fs::read(path).unwrap();
+            let lost = content.iter().filter(|byte| **byte != b'm').count();
+            assert_eq!((content.len(), lost), (Changed::SIZE, 0), "{}", path.display());
+        }
+    }
+}
+
+/// The kernel is asked for what it has before it is cut off.
+#[test]
+fn what_was_changed_through_mappings_is_kept_by_a_forced_unmount() {
+    let Some(lab) = mounted(&[]) else { return };
+    lab.create("tank", "1G");
+    let mut changed = Changed::new(&lab.mount("tank"));
+    let said = lab.run("fs", &["unmount", "tank"]).fails(1);
+    assert!(said.contains("in use"), "{said}");
+    lab.fs(&["unmount", "-f", "tank"]);
+    changed.maps.clear();
+    lab.fs(&["mount", "tank"]);
+    changed.check_kept();
+    lab.check("tank");
+}
+
+/// What a program has changed through a mapping that it still has is in the kernel alone, which nobody would take it from
+/// afterwards. That somebody can still write keeps the kernel's side of the mount as it is.
+#[test]
+fn what_was_changed_through_mappings_is_kept_when_a_data_set_becomes_read_only() {
+    let Some(lab) = mounted(&[]) else { return };
+    lab.create("tank", "1G");
+    let mut changed = Changed::new(&lab.mount("tank"));
+    let said = lab.run("fs", &["set", "readonly=on", "tank"]).fails(1);
+    assert!(said.contains("cannot remount") && said.contains("it follows when it is mounted again"), "{said}");
+    changed.maps.clear();
+    lab.fs(&["unmount", "tank"]);
+    lab.fs(&["mount", "tank"]);
+    changed.check_kept();
+}
+
+#[test]
+fn a_data_set_in_use_is_not_renamed_and_stays_as_it_is() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    lab.fs(&["create", "-p", "tank/old/below"]);
+    let open = File::create(lab.mount("tank/old/below").join("file")).unwrap();
+    let said = lab.run("fs", &["rename", "tank/old", "tank/new"]).fails(1);
+    assert!(said.contains("in use"), "{said}");
+    open.write_at(b"content", 0).unwrap();
+    assert_eq!(fs::read(lab.mount("tank/old/below").join("file")).unwrap(), b"content");
+    drop(open);
+    lab.fs(&["rename", "tank/old", "tank/new"]);
+    assert_eq!(fs::read(lab.mount("tank/new/below").join("file")).unwrap(), b"content");
 }

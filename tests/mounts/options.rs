@@ -1,7 +1,10 @@
 //! What holds for one mount only, and mounts that stay while names change.
 
 use std::fs::{self, File};
+use std::path::Path;
 
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use vmap::MapMut;
 
 use crate::{mounted, mounts_on};
@@ -72,4 +75,53 @@ fn what_was_changed_through_a_mapping_is_kept_when_a_data_set_becomes_read_only(
         let content = fs::read(path).unwrap();
         assert!(content[..4096] == [b'.'; 4096] && content[4096..] == [b'm'; 4096], "{}", path.display());
     }
+}
+
+/// Whether `file` takes an attribute and gives it back, or says that there are none.
+fn takes_attributes(file: &Path) -> bool {
+    let mut value = [0; 8];
+    match rustix::fs::setxattr(file, "user.colour", b"red", XattrFlags::empty()) {
+        Ok(()) => {
+            assert_eq!(rustix::fs::getxattr(file, "user.colour", &mut value[..]), Ok(3));
+            true
+        }
+        Err(errno) => {
+            assert_eq!(errno, Errno::OPNOTSUPP);
+            assert_eq!(rustix::fs::getxattr(file, "user.colour", &mut value[..]), Err(Errno::OPNOTSUPP));
+            assert_eq!(rustix::fs::listxattr(file, &mut value[..]), Err(Errno::OPNOTSUPP));
+            assert_eq!(rustix::fs::removexattr(file, "user.colour"), Err(Errno::OPNOTSUPP));
+            false
+        }
+    }
+}
+
+#[test]
+fn extended_attributes_can_be_turned_off_and_are_kept() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let asked = || -> u64 {
+        let listed: serde_json::Value = serde_json::from_str(&lab.fs(&["mount", "-j"])).unwrap();
+        listed["datasets"]["tank"]["requests"]["getxattr"].as_u64().unwrap_or(0)
+    };
+    let file = lab.mount("tank").join("file");
+    fs::write(&file, "before").unwrap();
+    assert!(takes_attributes(&file));
+    lab.fs(&["set", "xattr=off", "tank"]);
+    assert!(!takes_attributes(&file));
+    // The first answer is enough for the kernel.
+    (0..20).for_each(|number| fs::write(lab.mount("tank").join(format!("new-{number}")), "content").unwrap());
+    assert!(asked() <= 1, "{}", asked());
+    // ACLs are extended attributes.
+    lab.fs(&["set", "acltype=posix", "tank"]);
+    assert!(takes_attributes(&file));
+    lab.fs(&["set", "acltype=off", "tank"]);
+    assert!(!takes_attributes(&file));
+    let open = File::open(&file).unwrap();
+    let said = lab.run("fs", &["set", "xattr=on", "tank"]).fails(1);
+    assert!(said.contains("acts only when the filesystem is mounted again"), "{said}");
+    drop(open);
+    lab.fs(&["set", "xattr=on", "tank"]);
+    let mut value = [0; 8];
+    assert_eq!(rustix::fs::getxattr(&file, "user.colour", &mut value[..]), Ok(3));
+    (0..20).for_each(|number| fs::write(lab.mount("tank").join(format!("more-{number}")), "content").unwrap());
+    assert!(asked() >= 20, "{}", asked());
 }

@@ -33,7 +33,7 @@ fn check_serving(lab: &Lab, transport: &str, shown: &str) {
     let mounted = &listed["datasets"]["tank"];
     assert_eq!(mounted["transport"], transport, "{listed}");
     assert_eq!(mounted["requests"]["create"], 1, "{listed}");
-    let status = lab.pool(&["status", "-v", "tank"]);
+    let status = lab.pool(&["status", "tank"]);
     assert!(status.contains(&format!("mounts: 1 through {shown}\n")), "{status}");
 }
 

@@ -88,7 +88,7 @@ pub static DATASET: &[Definition] = &[
         "on",
         "Whether it is mounted: with all, never, or only by name.",
     ),
-    inherited("xattr", "XATTR", Syntax::Xattr, "on", "Whether extended attributes can be used: always, yet."),
+    inherited("xattr", "XATTR", Syntax::Xattr, "on", "Whether extended attributes can be used; ACLs need them."),
     inherited("copies", "COPIES", Syntax::Integer { least: 1, most: 3 }, "1", "How many copies of data are stored."),
     own("refquota", "REFQUOTA", Syntax::Limit, "0", "The most space that it may reference, those below not counted."),
     own(

@@ -305,6 +305,7 @@ mod tests {
             ("quota", "10G", "10737418240"),
             ("quota", "none", "0"),
             ("xattr", "sa", "on"),
+            ("xattr", "off", "off"),
             ("acltype", "noacl", "off"),
             ("acltype", "posixacl", "posix"),
             ("mountpoint", "/srv/data/", "/srv/data"),
@@ -331,7 +332,7 @@ mod tests {
             ("mountpoint", "/a/../b"),
             ("copies", "4"),
             ("readonly", "yes"),
-            ("xattr", "off"),
+            ("xattr", "dir"),
             ("acltype", "nfsv4"),
             ("canmount", ""),
         ] {

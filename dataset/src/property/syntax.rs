@@ -13,7 +13,7 @@ pub enum Syntax {
     Choice(&'static [&'static str]),
     /// What to do when a device fails.
     FailMode,
-    /// `on`, for which old scripts say `sa`: extended attributes cannot be turned off yet.
+    /// `on`, for which old scripts say `sa`, or `off`.
     Xattr,
     /// `posix`, which is also called `posixacl`, or `off`, also `noacl`.
     AclType,
@@ -86,7 +86,7 @@ impl Syntax {
             },
             Syntax::Xattr => match text {
                 "on" | "sa" => Ok("on".to_owned()),
-                "off" => Err("is not there yet: extended attributes cannot be turned off".to_owned()),
+                "off" => Ok("off".to_owned()),
                 "dir" => Err("is not there: extended attributes are stored with their file".to_owned()),
                 _ => Err(format!("must be one of {self}")),
             },
@@ -174,7 +174,7 @@ impl fmt::Display for Syntax {
         match self {
             Syntax::Choice(words) => f.write_str(&words.join(" | ")),
             Syntax::FailMode => f.write_str("wait | continue"),
-            Syntax::Xattr => f.write_str("on | sa"),
+            Syntax::Xattr => f.write_str("on | off | sa"),
             Syntax::AclType => f.write_str("off | posix"),
             Syntax::Compression => f.write_str(Compression::VALUES),
             Syntax::Checksum => f.write_str(Checksum::VALUES),

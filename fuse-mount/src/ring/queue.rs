@@ -199,7 +199,7 @@ fn is_disconnected(device: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use crate::dispatcher::Dispatcher;
-    use crate::options::SnapDir;
+    use crate::options::{MountOptions, SnapDir};
     use crate::server::Server;
     use crate::testing;
 
@@ -225,7 +225,7 @@ mod tests {
         let (live, _pool) = testing::file_system();
         let server = Server::new(live, Arc::new(testing::Nothing), SnapDir::Hidden).unwrap();
         let post = Post {
-            handler: Arc::new(Dispatcher::new(Arc::new(server), false).unwrap()),
+            handler: Arc::new(Dispatcher::new(Arc::new(server), &MountOptions::new("tank")).unwrap()),
             device: Arc::new(std::fs::File::open("/dev/null").unwrap().into()),
             connection: Arc::new(Connection { mountpoint: "/nowhere".into(), device: (0, u32::MAX) }),
             _alive: crossbeam_channel::bounded(0).0,

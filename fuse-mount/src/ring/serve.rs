@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
     use crate::dispatcher::Dispatcher;
-    use crate::options::SnapDir;
+    use crate::options::{MountOptions, SnapDir};
     use crate::ring::entry::HEADER;
     use crate::server::Server;
     use crate::testing::{self, Nothing};
@@ -214,7 +214,7 @@ mod tests {
         fn new() -> Connection {
             let (live, pool) = testing::file_system();
             let server = Server::new(live, Arc::new(Nothing), SnapDir::Hidden).unwrap();
-            let handler = Dispatcher::new(Arc::new(server), false).unwrap();
+            let handler = Dispatcher::new(Arc::new(server), &MountOptions::new("tank")).unwrap();
             Connection { handler, payload: Vec::with_capacity(MAX_REQUEST as usize), _pool: pool }
         }
 

@@ -4,10 +4,14 @@ use std::{
     collections::HashSet,
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Write},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
 };
 
 use dataset::fs::{Attribute, Caller, FileAttributes, FileSystem, ROOT};
 use fuse_mount::{Opcode, SnapDir};
+use vmap::MapMut;
 
 use crate::{names, support::Mounted};
 
@@ -161,4 +165,36 @@ fn changes_made_by_others_can_be_announced() {
     mounted.file_system.write(attr.ino, 0, b"other", false).unwrap();
     mounted.mount.object_changed(attr.ino);
     assert_eq!(fs::read(&path).unwrap(), b"other");
+}
+
+/// The kernel need not wait for that itself: `syncfs` on a FUSE mount may begin to write, and return.
+#[test]
+fn writing_back_ends_when_the_file_system_has_everything() {
+    const SIZE: usize = 4 << 20;
+    let Some(mounted) = Mounted::new() else { return };
+    let path = mounted.path().join("file");
+    fs::write(&path, vec![b'.'; SIZE]).unwrap();
+    let (mut map, _) = MapMut::with_options().open(&path).unwrap();
+    let quiet = mounted.file_system.head().exclude_changes();
+    map.fill(b'm');
+    let has_ended = AtomicBool::new(false);
+    let was_early = thread::scope(|scope| {
+        scope.spawn(|| {
+            mounted.mount.write_back();
+            has_ended.store(true, Ordering::Release);
+        });
+        thread::sleep(Duration::from_millis(300));
+        // Until now nothing could be written.
+        let was_early = has_ended.load(Ordering::Acquire);
+        drop(quiet);
+        was_early
+    });
+    let ino = mounted.file_system.lookup(ROOT, b"file").unwrap().ino;
+    let mut stored = Vec::new();
+    mounted.file_system.read(ino, 0, SIZE, &mut stored).unwrap();
+    let missing = stored.iter().filter(|byte| **byte != b'm').count();
+    // Whoever ends with changed pages of a mount of its own waits for itself: so first the kernel has nothing left.
+    drop(map);
+    File::open(&path).unwrap().sync_all().unwrap();
+    assert_eq!((was_early, stored.len(), missing), (false, SIZE, 0));
 }

@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    hint,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -81,6 +82,9 @@ pub struct Head {
     closed: AtomicBool,
     tree: RwLock<Tree>,
 }
+
+/// How often a change looks whether the tree is free before it sleeps: ten to forty microseconds.
+const LOOKS: usize = 500;
 
 /// While this lives, nobody changes the tree.
 #[must_use]
@@ -264,7 +268,7 @@ impl Head {
         sources: &Sources<'_>,
         operation: &mut impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut tree = self.tree.write();
+        let mut tree = self.lock_for_change();
         let Tree { root, kills, shares, dirty, untold } = &mut *tree;
         let mut batch = Batch::default();
         let value = operation(&View::new(root, sources, txg), &mut batch)?;
@@ -280,6 +284,19 @@ impl Head {
             engine.count_update(txg, grown);
         }
         Ok(value)
+    }
+
+    /// A change takes a few microseconds, less than to be put to sleep and woken: who comes meanwhile looks for a while.
+    fn lock_for_change(&self) -> RwLockWriteGuard<'_, Tree> {
+        for _ in 0..LOOKS {
+            if !self.tree.is_locked()
+                && let Some(tree) = self.tree.try_write()
+            {
+                return tree;
+            }
+            hint::spin_loop();
+        }
+        self.tree.write()
     }
 
     /// Admits `bytes` of new data: waits while too much is dirty, and fails with [`Error::OutOfSpace`] if there will be

@@ -27,7 +27,8 @@ pub struct Arguments {
     /// Everything that canmount and mountpoint allow
     #[arg(short = 'a', conflicts_with = "name")]
     all: bool,
-    /// Options until it is unmounted: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev, [no]acl
+    /// Options until it is unmounted: ro, rw, [no]atime, [no]relatime, [no]exec, [no]suid, [no]dev, [no]acl,
+    /// [no]xattr
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Also on a directory that holds something, which the mount hides
@@ -105,6 +106,8 @@ fn temporary(option: &str) -> Result<Assignment, Failure> {
         "nodev" | "nodevices" => ("devices", "off"),
         "acl" | "posixacl" => ("acltype", "posix"),
         "noacl" => ("acltype", "off"),
+        "xattr" => ("xattr", "on"),
+        "noxattr" => ("xattr", "off"),
         other => return assignment(other),
     };
     Ok(Assignment { name: name.into(), value: value.into() })

@@ -17,7 +17,7 @@ use crate::protocol::{PoolStatus, Request, Response, VdevKind, VdevRecord};
   pool status -v tank                        name every damaged file
   pool status -x                             only pools with problems")]
 pub struct Arguments {
-    /// Name every damaged file, and say how the requests of mounted file systems come from the kernel
+    /// Name every damaged file
     #[arg(short = 'v')]
     verbose: bool,
     /// Only pools with problems
@@ -82,7 +82,7 @@ fn all_healthy(named: &[String]) -> String {
 fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String {
     let mut text = format!("  pool: {}\n state: {}\n", status.name, status.state);
     let scan = status.scan.as_ref().map(|scan| scan::render(scan, zone));
-    let mounts = Some(mounts(status)).filter(|mounts| verbose && !mounts.is_empty());
+    let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
     let lines = [
         ("status", &status.status),
         ("action", &status.action),

@@ -95,7 +95,7 @@ impl Mounts {
     /// their properties say now, with all that is mounted in them. If one is in use, all stay as they are.
     pub(crate) fn mount_anew(&self, top: &DatasetName) -> Result<(), Failure> {
         self.drop_ended();
-        let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| mount.has_acl() != plan.options.acl);
+        let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| !mount.agrees_with(&plan.options));
         let stale: Vec<PathBuf> =
             self.plans(top)?.into_iter().filter_map(stale).map(|mount| mount.mountpoint().to_owned()).collect();
         let concerned: Vec<DatasetName> = {

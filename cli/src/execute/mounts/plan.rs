@@ -61,6 +61,7 @@ impl Mounts {
         options.setuid = text("setuid") != "off";
         options.devices = text("devices") != "off";
         options.acl = text("acltype") == "posix";
+        options.xattr = text("xattr") != "off" || options.acl;
         options.snapdir = if text("snapdir") == "visible" { SnapDir::Visible } else { SnapDir::Hidden };
         Plan {
             id: listed.id,
