@@ -7,13 +7,15 @@
 //!
 //! Data that finds no room even so takes what is kept for metadata: it was admitted, so there is room in all, and a
 //! commit that has begun must not fail for want of a hole that fits.
-
 //!
 //! A gang block is never rewritten in place from another copy of it: where its pieces lie is said by its own header alone.
 //! What has several sources (the members of a mirror) is rewritten piece by piece, each from a source that is good: the
 //! header is bound to the block, and says by what sum each piece is known.
+//!
+//! Headers of old versions say no sums. Where a mirror's members differ in several pieces, all that they may be together
+//! is tried, up to [`TRIALS`] times.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use crate::{
     block::{
@@ -31,6 +33,9 @@ use crate::{
     units::Txg,
     vdev::{self, Check, Found},
 };
+
+/// So often it is tried whether pieces from several sources are a block together.
+const TRIALS: usize = 1024;
 
 impl Storage {
     /// Writes a block in pieces.
@@ -134,9 +139,13 @@ impl Storage {
             found = worse(found, self.read_part(piece, part, &|bytes| is_piece(piece, bytes))?);
             rest = others;
         }
-        let is_good = found != Found::Bad && verify(pointer.checksum_kind, bytes, &pointer.checksum);
-        if is_good {
+        let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
+        if found != Found::Bad && is_good(bytes) {
             return Ok(found);
+        }
+        if let Some(whole) = self.without_sums(&gang, &is_good)? {
+            bytes.copy_from_slice(&whole);
+            return Ok(Found::Elsewhere);
         }
         let (id, _) = self.space.resolve(gang.pieces[0].address, gang.pieces[0].bytes)?;
         Err(mismatch(pointer, &*self.vdevs.get(id)?))
@@ -165,9 +174,20 @@ impl Storage {
             let part = self.examine_part(pointer, copy, piece, &is_good, &mut examined.bad)?;
             whole.extend(part.unwrap_or_default());
         }
-        match whole.len() == pointer.stored as usize && verify(pointer.checksum_kind, &whole, &pointer.checksum) {
+        let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
+        match whole.len() == pointer.stored as usize && is_good(&whole) {
             true => examined.good = Some(whole),
             false if examined.bad.is_empty() => {
+                if let Some(whole) = self.without_sums(&gang, &is_good)? {
+                    let mut rest = &whole[..];
+                    for piece in &gang.pieces {
+                        let (own, others) = rest.split_at(piece.bytes as usize);
+                        self.examine_part(pointer, copy, piece, &|bytes| bytes == own, &mut examined.bad)?;
+                        rest = others;
+                    }
+                    examined.good = Some(whole);
+                    return Ok(examined);
+                }
                 let problem = "its pieces are good, and together they are not what was written";
                 examined.bad.push(Bad::nowhere(copy, Error::damaged(describe(pointer), problem)));
             }
@@ -203,11 +223,14 @@ impl Storage {
             let (id, offset) = self.space.resolve(part.address, part.bytes)?;
             self.vdevs.get(id)?.fill(offset, &Arc::new(bytes.to_vec()))
         };
+        let mut headers = Vec::new();
         let gang = self.gang(pointer, copy, &mut |at, is_good| {
             let header = self.read_header(at, is_good)?;
-            fill(at, &header)?;
+            headers.push((*at, header.clone()));
             Ok(header)
         })?;
+        // Only what has turned out to be a header is one.
+        headers.iter().try_for_each(|(at, header)| fill(at, header))?;
         let mut rest = bytes;
         for piece in &gang.pieces {
             let (part, others) = rest.split_at(piece.bytes as usize);
@@ -215,6 +238,43 @@ impl Storage {
             rest = others;
         }
         Ok(())
+    }
+
+    /// The bytes of pieces of which it is only known what they are together: one source of each, until that is right. None
+    /// if it never is, or there would be too much to try.
+    fn without_sums(&self, gang: &Gang, is_good: Check<'_>) -> Result<Option<Vec<u8>>> {
+        if gang.pieces.iter().all(|piece| piece.sum.is_some()) {
+            return Ok(None);
+        }
+        let candidates: Vec<Vec<Vec<u8>>> =
+            gang.pieces.iter().map(|piece| self.candidates(piece)).collect::<Result<_>>()?;
+        let mut trials = 1usize;
+        for found in &candidates {
+            trials = trials.saturating_mul(found.len());
+        }
+        let attempt = |mut number: usize| {
+            let mut whole = Vec::new();
+            for found in &candidates {
+                whole.extend_from_slice(&found[number % found.len()]);
+                number /= found.len();
+            }
+            whole
+        };
+        Ok((0..trials.min(TRIALS)).map(attempt).find(|whole| is_good(whole)))
+    }
+
+    /// What the sources of a piece hold, each content once.
+    fn candidates(&self, piece: &Piece) -> Result<Vec<Vec<u8>>> {
+        let (id, offset) = self.space.resolve(piece.address, piece.bytes)?;
+        let found = RefCell::new(Vec::<Vec<u8>>::new());
+        self.vdevs.get(id)?.examine(offset, piece.bytes as usize, &|bytes| {
+            let mut found = found.borrow_mut();
+            if !found.iter().any(|known| known == bytes) {
+                found.push(bytes.to_vec());
+            }
+            false
+        });
+        Ok(found.into_inner())
     }
 
     fn read_header(&self, at: &Piece, is_good: Check<'_>) -> Result<Vec<u8>> {
@@ -311,5 +371,145 @@ fn worse(one: Found, other: Found) -> Found {
         (Found::Bad, _) | (_, Found::Bad) => Found::Bad,
         (Found::Elsewhere, _) | (_, Found::Elsewhere) => Found::Elsewhere,
         _ => Found::Good,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        admin::{self, CreateOptions, NewVdev, Pool},
+        block::checksum::checksum,
+        device::{Device, FaultDevice, MemoryDevice},
+        env::SeededEnv,
+        format::{
+            codec::Writer,
+            label::DATA_START,
+            pointer::{Checksum, Compression},
+        },
+        txg::Settings,
+        units::MIB,
+    };
+
+    const LEN: usize = 40_000;
+
+    fn disk(name: &str) -> Arc<FaultDevice> {
+        Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 64 * MIB))))
+    }
+
+    fn mirror(disks: &[Arc<FaultDevice>]) -> Pool {
+        let devices = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
+        let settings = Settings { cache: 4 * MIB, dirty: 8 * MIB, workers: 0 };
+        let options = CreateOptions { settings, ..CreateOptions::new("tank") };
+        admin::create_of(&[NewVdev::Mirror(devices)], &options, Arc::new(SeededEnv::new(1))).unwrap()
+    }
+
+    fn content() -> Vec<u8> {
+        (0..LEN as u32).map(|n| (n * n >> 7) as u8).collect()
+    }
+
+    fn pointer(copies: u8) -> BlockPointer {
+        BlockPointer {
+            copies,
+            logical: LEN as u32,
+            stored: LEN as u32,
+            compression: Compression::Off,
+            checksum_kind: Checksum::Blake3,
+            checksum: checksum(Checksum::Blake3, &content()),
+            ..BlockPointer::default()
+        }
+    }
+
+    /// A gang of so many copies, and where its headers and pieces lie on the devices.
+    fn written(pool: &Pool, copies: u8) -> (BlockPointer, Vec<Gang>) {
+        let storage = pool.engine().storage();
+        let written = pool.engine().with_open_txg(|txg| {
+            let pointer = BlockPointer { birth: txg, logical_birth: txg, ..pointer(copies) };
+            storage.write_gang(txg, Class::Data, pointer, &content()).unwrap()
+        });
+        let read = |copy| storage.gang(&written, copy, &mut |at, is_good| storage.read_header(at, is_good)).unwrap();
+        (written, (0..usize::from(copies)).map(read).collect())
+    }
+
+    fn place(pool: &Pool, part: &Piece) -> u64 {
+        DATA_START + pool.engine().storage().space.resolve(part.address, part.bytes).unwrap().1
+    }
+
+    fn held(disk: &FaultDevice, at: u64, len: u32) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        disk.read_at(at, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_copy_whose_header_is_gone_keeps_nobody_from_filling_the_other() {
+        let (disks, new) = ([disk("a"), disk("b")], disk("new"));
+        let pool = mirror(&disks);
+        let (pointer, gangs) = written(&pool, 2);
+        let header = place(&pool, &gangs[0].headers[0]);
+        disks.iter().for_each(|disk| disk.write_at(header, &[0xee; 100]).unwrap());
+        pool.attach("a", new.clone(), false).unwrap();
+        let storage = pool.engine().storage();
+        assert_eq!(storage.fill(&pointer).unwrap(), LEN as u64);
+        assert_eq!(held(&new, header, 100), [0; 100], "what is no header is not copied as one");
+        let parts = || gangs[1].headers.iter().chain(&gangs[1].pieces);
+        assert!(parts().all(|part| {
+            let at = place(&pool, part);
+            held(&new, at, part.bytes) == held(&disks[0], at, part.bytes)
+        }));
+        // Without any header there is nothing to fill.
+        let header = place(&pool, &gangs[1].headers[0]);
+        disks.iter().for_each(|disk| disk.write_at(header, &[0xee; 100]).unwrap());
+        assert!(storage.fill(&pointer).is_err());
+    }
+
+    #[test]
+    fn pieces_without_sums_that_rot_on_different_devices_are_found() {
+        let disks = [disk("a"), disk("b")];
+        let pool = mirror(&disks);
+        let storage = pool.engine().storage();
+        let stored = content();
+        let parts: Vec<&[u8]> = stored.chunks(8192).collect();
+        let pieces = pool.engine().with_open_txg(|txg| {
+            let write = |part: &&[u8]| {
+                let bytes = part.len() as u32;
+                let address = storage.space.allocate(txg, Class::Data, bytes, 1, &storage.vdevs).unwrap().addresses[0];
+                storage.write_run(address, Arc::new(part.to_vec())).unwrap();
+                Piece { address, bytes, sum: None }
+            };
+            parts.iter().map(write).collect::<Vec<_>>()
+        });
+        // As version 1 wrote it.
+        let sector = storage.sector as usize;
+        let mut header = Vec::new();
+        header.put_bytes(b"CGng");
+        header.put_u8(1);
+        header.put_varint(pieces.len() as u64);
+        for piece in &pieces {
+            header.put_varint(piece.address.chunk.0.into());
+            header.put_varint(piece.address.sector.into());
+            header.put_varint(piece.bytes.into());
+        }
+        header.resize(sector - 32, 0);
+        let sum = blake3::hash(&header);
+        header.put_bytes(sum.as_bytes());
+        let at = pool.engine().with_open_txg(|txg| {
+            let place = storage.space.allocate(txg, Class::Metadata, sector as u32, 1, &storage.vdevs).unwrap();
+            storage.write_run(place.addresses[0], Arc::new(header.clone())).unwrap();
+            place.addresses[0]
+        });
+        let mut pointer = BlockPointer { gang: true, ..pointer(1) };
+        pointer.addresses[0] = at;
+        for (n, piece) in pieces.iter().enumerate() {
+            disks[n % 2].write_at(place(&pool, piece) + 5, &[0xee; 9]).unwrap();
+        }
+        (0..4).for_each(|_| assert!(storage.read_stored(&pointer).unwrap() == stored));
+        let examined = storage.examine(&pointer);
+        assert!(examined.good.as_ref().is_some_and(|good| *good == stored));
+        assert_eq!(examined.bad.len(), pieces.len());
+        storage.rewrite(&pointer, &examined.bad[0], &Arc::new(stored.clone())).unwrap();
+        assert_eq!(storage.examine(&pointer).bad.len(), pieces.len() - 1);
+        disks.iter().for_each(|disk| disk.write_at(place(&pool, &pieces[0]) + 5, &[0xdd; 9]).unwrap());
+        assert!(storage.read_stored(&pointer).is_err());
     }
 }

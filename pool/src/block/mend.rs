@@ -131,15 +131,26 @@ impl Storage {
             return Ok(0);
         }
         let bytes = Arc::new(self.read_stored(pointer)?);
-        for (copy, &address) in pointer.addresses().iter().enumerate() {
-            if pointer.gang {
-                self.fill_gang_copy(pointer, copy, &bytes)?;
-                continue;
+        let mut lost = Vec::new();
+        for copy in 0..usize::from(pointer.copies) {
+            match self.fill_copy(pointer, copy, &bytes) {
+                // Where its pieces lie nobody knows any more: no device has this copy.
+                Err(error @ Error::Damaged { .. }) if pointer.gang => lost.push(error),
+                filled => filled?,
             }
-            let (id, offset) = self.space.resolve(address, pointer.stored)?;
-            self.vdevs.get(id)?.fill(offset, &bytes)?;
         }
-        Ok(pointer.stored.into())
+        match lost.len() < usize::from(pointer.copies) {
+            true => Ok(pointer.stored.into()),
+            false => Err(lost.swap_remove(0)),
+        }
+    }
+
+    fn fill_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        if pointer.gang {
+            return self.fill_gang_copy(pointer, copy, bytes);
+        }
+        let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
+        self.vdevs.get(id)?.fill(offset, bytes)
     }
 
     /// Whether a block may be missing on a device that is being filled. The pieces of a gang may lie anywhere.
