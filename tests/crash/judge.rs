@@ -20,8 +20,11 @@ use dataset::admin::Progress;
 use pool::{
     device::{Device, Fate, MemoryDevice, Recorder},
     env::SeededEnv,
-    format::label::{DATA_START, usable_size},
-    vdev::State,
+    format::{
+        label::{DATA_START, Label, usable_size},
+        vdev_config::VdevTree,
+    },
+    vdev::{State, labels},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -199,8 +202,7 @@ impl Judge<'_> {
         let members = World::import(&copied(images), seed)?.mirrored();
         for (name, _) in members.iter().filter(|(_, is_complete)| *is_complete) {
             let alone = self.came_up(&without(images, other(name)), point);
-            // While labels are told that it is complete, its own may not say so yet: then it is refused, and nothing lost.
-            if alone.as_ref().is_err_and(|error| error.contains("has no complete device")) {
+            if alone.as_ref().is_err_and(|error| error.contains("has no complete device")) && is_untold(images, name) {
                 continue;
             }
             let alone = alone.map_err(|error| format!("{name} is complete, and alone: {error}"))?;
@@ -274,6 +276,22 @@ impl Judge<'_> {
         let (images, _) = second.images(recorder);
         same(first, &self.came_up(&images, point)?, "a second crash has changed the pool")
     }
+}
+
+/// Whether the label of a device does not say yet that it is complete, and that of the other one, which is newer, does: power
+/// has failed while labels were written. Then it is refused alone, and nothing is lost.
+fn is_untold(images: &[Arc<MemoryDevice>], name: &str) -> bool {
+    let label = |image: &Arc<MemoryDevice>| labels::read_label(&**image).ok().flatten();
+    let Some(own) = images.iter().find(|image| image.name() == name).and_then(label) else { return false };
+    let calls_it_behind = |label: &Label| {
+        let mirrors = label.vdevs.iter().filter_map(|vdev| match &vdev.tree {
+            VdevTree::Mirror(mirror) => Some(&mirror.members),
+            _ => None,
+        });
+        mirrors.flatten().any(|member| member.leaf.guid == own.device && member.behind.is_some())
+    };
+    let mut others = images.iter().filter(|image| image.name() != name).filter_map(label);
+    calls_it_behind(&own) && others.any(|other| other.txg > own.txg && !calls_it_behind(&other))
 }
 
 fn copied(images: &[Arc<MemoryDevice>]) -> Vec<Arc<MemoryDevice>> {

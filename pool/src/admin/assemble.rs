@@ -7,8 +7,9 @@
 //! filled with what was born after the newest uberblock in their own rings.
 //!
 //! A member may have one of two pasts: its newest uberblock is an ancestor of the newest of all, or it is one that the label
-//! knows, since that one says which uberblock the member may have had when it was put out of use. Everything else is a
-//! state that somebody made of this device alone. Neither side is more right than the other, so the pool is refused.
+//! knows, since that one says how far the member had come when it was put out of use. Everything else is a state that
+//! somebody made of this device alone, and so is one of a member that lacks something, by the label, and has a newer
+//! uberblock than those that do not. Neither side is more right than the other, so the pool is refused.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +20,7 @@ use crate::{
     format::{
         label::{Label, usable_size},
         uberblock::Uberblock,
-        vdev_config::{LeafConfig, Mark, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
+        vdev_config::{Behind, LeafConfig, Mark, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
     },
     units::Guid,
     vdev::{
@@ -83,9 +84,20 @@ impl Rings {
         self.found.get(&device).copied().unwrap_or((Mark::default(), Standing::Empty))
     }
 
-    /// The newest state of all.
-    fn newest(&self) -> Mark {
-        self.line.first().map_or(Mark::default(), |newest| Mark { epoch: newest.epoch, txg: newest.txg })
+    /// How far a device may have come that is not there and was complete when it was last heard of: to the newest state of
+    /// all, or, if that one's import had not come to its first commit, to what it went on from.
+    fn of_absent(&self) -> Behind {
+        self.line.first().map_or(Behind::default(), |newest| Behind {
+            has: Mark { epoch: newest.parent, txg: newest.forked_at },
+            may_have: Mark { epoch: newest.epoch, txg: newest.txg },
+        })
+    }
+
+    /// How far a device has come: by its rings, or by what the label says if that is less.
+    fn behind(&self, member: &MemberConfig) -> Behind {
+        let own = self.of(member.leaf.guid).0;
+        let told = member.behind.map_or(own, |behind| behind.has);
+        Behind { has: if told.txg < own.txg { told } else { own }, may_have: own }
     }
 
     /// A device that is there.
@@ -94,14 +106,14 @@ impl Rings {
             return Err(shrunk(&**device, config.size));
         }
         let leaf = Leaf::new(config.guid, device.clone());
-        leaf.set_mark(self.of(config.guid).0);
+        leaf.found_marks(Behind::at(self.of(config.guid).0));
         Ok(Arc::new(leaf))
     }
 }
 
 fn put_together(
     label: &Label,
-    config: &VdevConfig,
+    vdev: &VdevConfig,
     mirror: &MirrorConfig,
     by_guid: &ByGuid,
     rings: &Rings,
@@ -116,8 +128,15 @@ fn put_together(
     let whole = |at: &usize| usable(*at) && mirror.members[*at].behind.is_none();
     let txg = |at: usize| rings.of(mirror.members[at].leaf.guid).0.txg;
     let Some(newest) = (0..leaves.len()).filter(whole).map(txg).max() else {
-        return Err(nobody_complete(label, config, mirror, leaves));
+        return Err(nobody_complete(label, vdev, mirror, leaves));
     };
+    let is_ahead = |member: &&MemberConfig| {
+        let own = rings.of(member.leaf.guid).0;
+        own.txg > newest && member.behind.is_some_and(|behind| !behind.knows(own))
+    };
+    if let Some(alone) = mirror.members.iter().filter(is_there).find(is_ahead) {
+        return Err(Error::Split { pool: label.pool_name.clone(), device: path(alone, by_guid) });
+    }
     let mut members = Vec::with_capacity(leaves.len());
     for (at, leaf) in leaves.iter().enumerate() {
         let state = match (usable(at), whole(&at) && txg(at) == newest) {
@@ -128,27 +147,33 @@ fn put_together(
         let config = &mirror.members[at];
         let behind = match (state, config.behind) {
             (State::Complete, _) => None,
-            (State::Filling, _) => Some(rings.of(config.leaf.guid).0),
-            // It is not known which was the last that it got.
-            (_, behind) => Some(behind.unwrap_or_else(|| rings.newest())),
+            (State::Filling, _) => Some(rings.behind(config)),
+            (_, behind) => Some(behind.unwrap_or_else(|| rings.of_absent())),
         };
         let leaf = match leaf {
             Some(Ok(leaf)) if state != State::Out => leaf.clone(),
-            _ => Arc::new(Leaf::absent(&config.leaf)),
+            present => {
+                let absent = Leaf::absent(&config.leaf);
+                if let Some(Err(error)) = present {
+                    tracing::error!("mirror-{} goes on without a device: {error}", vdev.id);
+                    absent.set_trouble(Some(error.to_string()));
+                }
+                Arc::new(absent)
+            }
         };
         members.push(Arc::new(Member::new(leaf, state, &MemberConfig { behind, ..config.clone() })));
     }
     let there = members.iter().filter(|member| member.state() != State::Out);
     // Members that are not there have no more than they are known to have.
-    let absent = members.iter().any(|member| member.state() == State::Out).then(|| config.tree.size());
+    let absent = members.iter().any(|member| member.state() == State::Out).then(|| vdev.tree.size());
     let size = there.map(|member| member.leaf.size()).chain(absent).min().unwrap_or(0);
-    Ok(Mirror::new(config.id, mirror.guid, size, members))
+    Ok(Mirror::new(vdev.id, mirror.guid, size, members))
 }
 
 /// Whether somebody has changed a member without the others.
 fn is_split(member: &MemberConfig, rings: &Rings) -> bool {
     let (own, standing) = rings.of(member.leaf.guid);
-    let is_known = member.behind.is_some_and(|behind| behind.epoch == own.epoch && own.txg <= behind.txg);
+    let is_known = member.behind.is_some_and(|behind| behind.knows(own));
     matches!(standing, Standing::Diverged { .. }) && !is_known
 }
 

@@ -23,8 +23,9 @@ use crate::{
     error::{Error, Result},
     format::{
         label::{Label, usable_size},
-        vdev_config::{LeafConfig, MIRROR_MEMBERS, Mark, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
+        vdev_config::{Behind, LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
     },
+    space::SAFE_STATES,
     units::{Guid, Txg, VdevId},
     vdev::{
         Leaf, Member, Mirror, Single, State, Vdev, labels,
@@ -68,7 +69,7 @@ impl Pool {
         let random = || Guid(self.engine().env().random());
         let leaf = LeafConfig { guid: random(), size, path: new.name().to_owned() };
         let joining = MemberConfig {
-            behind: Some(Mark::default()),
+            behind: Some(Behind::default()),
             replaces: replace.then(|| old.guid()),
             ..MemberConfig::whole(leaf.clone())
         };
@@ -81,6 +82,12 @@ impl Pool {
         }
         if replace && mirror.members.iter().any(|member| member.replaces == Some(old.guid())) {
             return Err(Error::Request(format!("{} is being replaced already", old.name())));
+        }
+        if replace && mirror.members.iter().any(|member| member.leaf.guid == old.guid() && member.replaces.is_some()) {
+            return Err(Error::Request(format!(
+                "{} is replacing another device; detach one of them first",
+                old.name()
+            )));
         }
         mirror.members.push(joining.clone());
         config.tree = VdevTree::Mirror(mirror.clone());
@@ -106,10 +113,14 @@ impl Pool {
 
     /// Takes a device out of its mirror, and makes it nobody's. The last two of a mirror are a single device after that.
     ///
+    /// One that stays must have been complete for as many commits as one may go back: a device that was filled lacks what
+    /// was dropped before. So these commits are made first.
+    ///
     /// # Errors
     /// [`Error::Request`] if it is no device of a mirror, or no other one holds everything.
     pub fn detach(&self, device: &str) -> Result<()> {
         self.engine().writable()?;
+        self.outlast(device)?;
         // What the others have is all there is from now on.
         self.engine().storage().vdevs.flush()?;
         let mut highest = self.labelling();
@@ -143,6 +154,19 @@ impl Pool {
             tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
         }
         leaf.let_go();
+        Ok(())
+    }
+
+    /// Commits until one of the others has all the states to which one may go back.
+    fn outlast(&self, device: &str) -> Result<()> {
+        let (vdev, leaf) = self.find_device(device)?;
+        let members = vdev.as_mirror().map(Mirror::members).unwrap_or_default();
+        let others = members.iter().filter(|member| member.leaf.guid() != leaf.guid());
+        let since =
+            others.filter(|member| member.state() == State::Complete).map(|member| member.complete_since()).min();
+        while since.is_some_and(|since| self.engine().committed().0 < since.0 + SAFE_STATES as u64) {
+            self.engine().commit_anyway()?;
+        }
         Ok(())
     }
 
@@ -183,8 +207,8 @@ impl Pool {
         // It is locked as long as it is open.
         leaf.let_go();
         let found = reopen(leaf.name())?;
-        let mark = self.recognise(&vdev, &leaf, &*found)?;
-        mirror.take_back(leaf.guid(), found, mark);
+        let behind = self.recognise(&vdev, &leaf, &*found)?;
+        mirror.take_back(leaf.guid(), found, behind);
         self.engine().storage().vdevs.flush()?;
         Ok(true)
     }
@@ -200,8 +224,8 @@ impl Pool {
         replaced.iter().try_for_each(|device| self.detach(&device.to_string()))
     }
 
-    /// Refuses a device that is not the one it was; the newest uberblock that it has.
-    fn recognise(&self, vdev: &Arc<dyn Vdev>, leaf: &Leaf, found: &dyn Device) -> Result<Mark> {
+    /// Refuses a device that is not the one it was; how far it has come.
+    fn recognise(&self, vdev: &Arc<dyn Vdev>, leaf: &Leaf, found: &dyn Device) -> Result<Behind> {
         let label = self.label();
         let refused = |problem: &str| Err(Error::Request(format!("{} {problem}", found.name())));
         let Some(own) = labels::read_label(found)? else { return refused("holds no Cenote pool") };
@@ -216,12 +240,13 @@ impl Pool {
         let ranking = uberblocks::find_uberblocks(&devices, label.pool)?;
         let (mark, standing) = (ranking.newest[devices.len() - 1], ranking.standings[devices.len() - 1]);
         let behind = vdev.as_mirror().and_then(|mirror| mirror.member(leaf.guid())?.behind());
-        let is_known = behind.is_some_and(|behind| behind.epoch == mark.epoch && mark.txg <= behind.txg);
+        let is_known = behind.is_some_and(|behind| behind.knows(mark));
         let is_later = mark.txg > self.engine().committed();
         if (matches!(standing, Standing::Diverged { .. }) || is_later) && !is_known {
             return Err(Error::Split { pool: label.pool_name, device: found.name().to_owned() });
         }
-        Ok(mark)
+        let told = behind.map_or(mark, |behind| behind.has);
+        Ok(Behind { has: if told.txg < mark.txg { told } else { mark }, may_have: mark })
     }
 }
 

@@ -174,7 +174,8 @@ pub(super) fn settle_labels(
     }
 }
 
-fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()> {
+/// Writes labels to all devices that are in use. One that refuses is done without if that can be.
+pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()> {
     for vdev in vdevs {
         for leaf in vdev.labelled() {
             let own = Label { device: leaf.guid(), vdev: vdev.id(), ..label.clone() };

@@ -8,7 +8,8 @@
 //! vdev   := id varint, kind u8, length varint, payload
 //! leaf   := guid u64, size varint, path text (payload of kind 1)
 //! mirror := guid u64, count varint, members (payload of kind 2)
-//! member := flags u8, [epoch u64, txg varint if it is behind], [guid u64 if it replaces another], length varint, leaf
+//! member := flags u8, [mark, mark if it is behind], [guid u64 if it replaces another], length varint, leaf
+//! mark   := epoch u64, txg varint
 //! ```
 
 use std::ops::RangeInclusive;
@@ -92,8 +93,8 @@ pub struct MemberConfig {
     pub leaf: LeafConfig,
     /// The operator has put it out of use.
     pub is_offline: bool,
-    /// It lacks what was written after this state; none if it lacks nothing.
-    pub behind: Option<Mark>,
+    /// It lacks something; none if it lacks nothing.
+    pub behind: Option<Behind>,
     /// The member that leaves when this one lacks nothing any more.
     pub replaces: Option<Guid>,
 }
@@ -105,6 +106,27 @@ pub struct Mark {
     pub epoch: Epoch,
     /// The transaction group.
     pub txg: Txg,
+}
+
+/// How far a device had come when it began to lack something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// The newest uberblock that it has for good.
+    pub has: Mark,
+    /// A newer one that it may have: it was told to write it, and did not say that it has.
+    pub may_have: Mark,
+}
+
+impl Behind {
+    /// A device whose newest uberblock this is.
+    pub fn at(mark: Mark) -> Behind {
+        Behind { has: mark, may_have: mark }
+    }
+
+    /// Whether a device that was left so can have this newest uberblock, without anybody having changed it since.
+    pub fn knows(&self, newest: Mark) -> bool {
+        [self.has, self.may_have].iter().any(|known| known.epoch == newest.epoch && newest.txg <= known.txg)
+    }
 }
 
 impl MemberConfig {
@@ -214,13 +236,19 @@ impl MirrorConfig {
         }
         let members = (0..count).map(|_| MemberConfig::decode(&mut reader)).collect::<Result<Vec<_>, _>>()?;
         reader.finish("end of a mirror")?;
-        let mut guids: Vec<Guid> = members.iter().map(|member| member.leaf.guid).collect();
-        guids.sort_unstable();
-        guids.dedup();
-        if guids.len() < members.len() {
-            return malformed("member of a mirror");
+        let mirror = MirrorConfig { guid, members };
+        match mirror.members.iter().all(|member| mirror.may_replace(member)) {
+            true => Ok(mirror),
+            false => malformed("member of a mirror"),
         }
-        Ok(MirrorConfig { guid, members })
+    }
+
+    /// Whether a member replaces, if any, one of the others: one that itself replaces nobody, and that nobody else replaces.
+    fn may_replace(&self, member: &MemberConfig) -> bool {
+        let Some(replaced) = member.replaces else { return true };
+        let is_it = |other: &&MemberConfig| other.leaf.guid == replaced;
+        let rivals = self.members.iter().filter(|other| other.replaces == Some(replaced)).count();
+        rivals == 1 && self.members.iter().find(is_it).is_some_and(|other| other.replaces.is_none())
     }
 }
 
@@ -229,7 +257,7 @@ impl MemberConfig {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let (behind, replaces) = (flag(self.behind.is_some(), BEHIND), flag(self.replaces.is_some(), REPLACES));
         out.put_u8(flag(self.is_offline, OFFLINE) | behind | replaces);
-        if let Some(Mark { epoch, txg }) = self.behind {
+        for Mark { epoch, txg } in self.behind.iter().flat_map(|behind| [behind.has, behind.may_have]) {
             out.put_u64(epoch.0);
             out.put_varint(txg.0);
         }
@@ -247,15 +275,20 @@ impl MemberConfig {
         }
         let has = |flag: u8| flags & flag != 0;
         let behind = match has(BEHIND) {
-            true => Some(Mark { epoch: Epoch(reader.u64(WHAT)?), txg: Txg(reader.varint(WHAT)?) }),
+            true => Some(Behind { has: Mark::decode(reader)?, may_have: Mark::decode(reader)? }),
             false => None,
         };
-        if behind.is_some_and(|mark| mark.txg >= Txg::LIMIT) {
-            return malformed(WHAT);
-        }
         let replaces = if has(REPLACES) { Some(Guid(reader.u64(WHAT)?)) } else { None };
         let leaf = LeafConfig::decode(reader.prefixed(WHAT)?)?;
         Ok(MemberConfig { leaf, is_offline: has(OFFLINE), behind, replaces })
+    }
+}
+
+impl Mark {
+    fn decode(reader: &mut Reader<'_>) -> Result<Mark, Malformed> {
+        const WHAT: &str = "state of a member";
+        let mark = Mark { epoch: Epoch(reader.u64(WHAT)?), txg: Txg(reader.varint(WHAT)?) };
+        if mark.txg < Txg::LIMIT { Ok(mark) } else { malformed(WHAT) }
     }
 }
 
@@ -287,14 +320,24 @@ pub fn encode_all(vdevs: &[VdevConfig], out: &mut impl Writer) {
     vdevs.iter().for_each(|vdev| vdev.encode(out));
 }
 
-/// Takes all vdevs off the reader; their ids must ascend.
+/// Takes all vdevs off the reader; their ids must ascend, and no device or mirror stand there twice.
 pub fn decode_all(reader: &mut Reader<'_>) -> Result<Vec<VdevConfig>, Malformed> {
     let count = reader.varint("number of vdevs")?;
     if count > MAX_VDEVS as u64 {
         return malformed("number of vdevs");
     }
     let vdevs = (0..count).map(|_| VdevConfig::decode(reader)).collect::<Result<Vec<_>, _>>()?;
-    if vdevs.is_sorted_by(|a, b| a.id < b.id) { Ok(vdevs) } else { malformed("order of vdevs") }
+    if !vdevs.is_sorted_by(|a, b| a.id < b.id) {
+        return malformed("order of vdevs");
+    }
+    let mirror = |tree: &VdevTree| if let VdevTree::Mirror(mirror) = tree { Some(mirror.guid) } else { None };
+    let own =
+        |vdev: &VdevConfig| vdev.tree.leaves().map(|leaf| leaf.guid).chain(mirror(&vdev.tree)).collect::<Vec<_>>();
+    let mut guids: Vec<Guid> = vdevs.iter().flat_map(own).collect();
+    let count = guids.len();
+    guids.sort_unstable();
+    guids.dedup();
+    if guids.len() == count { Ok(vdevs) } else { malformed("device that stands twice") }
 }
 
 #[cfg(test)]
@@ -312,14 +355,15 @@ mod tests {
     }
 
     fn mirror(members: Vec<MemberConfig>) -> VdevConfig {
-        VdevConfig { id: VdevId(5), tree: VdevTree::Mirror(MirrorConfig { guid: Guid(9), members }) }
+        VdevConfig { id: VdevId(5), tree: VdevTree::Mirror(MirrorConfig { guid: Guid(99), members }) }
     }
 
     #[test]
     fn a_mirror_round_trips_with_all_that_is_said_of_its_members() {
-        let behind = Some(Mark { epoch: Epoch(77), txg: Txg(1234) });
+        let mark = |epoch, txg| Mark { epoch: Epoch(epoch), txg: Txg(txg) };
+        let behind = Some(Behind { has: mark(77, 1234), may_have: mark(78, 1235) });
         let offline = MemberConfig { is_offline: true, behind, ..member(2) };
-        let new = MemberConfig { behind: Some(Mark::default()), replaces: Some(Guid(2)), ..member(3) };
+        let new = MemberConfig { behind: Some(Behind::default()), replaces: Some(Guid(2)), ..member(3) };
         let vdevs = vec![mirror(vec![member(1), offline, new])];
         let mut bytes = Vec::new();
         encode_all(&vdevs, &mut bytes);
@@ -339,9 +383,47 @@ mod tests {
         assert!(decoded((0..16).map(member).collect()).is_ok());
         assert_eq!(decoded((0..17).map(member).collect()), malformed("number of members"));
         assert_eq!(decoded(vec![member(1)]), malformed("number of members"));
-        assert_eq!(decoded(vec![member(1), member(1)]), malformed("member of a mirror"));
-        let liar = MemberConfig { behind: Some(Mark { epoch: Epoch(1), txg: Txg::LIMIT }), ..member(2) };
-        assert_eq!(decoded(vec![member(1), liar]), malformed("member of a mirror"));
+        assert_eq!(decoded(vec![member(1), member(1)]), malformed("device that stands twice"));
+        let liar = Behind::at(Mark { epoch: Epoch(1), txg: Txg::LIMIT });
+        let liar = MemberConfig { behind: Some(liar), ..member(2) };
+        assert_eq!(decoded(vec![member(1), liar]), malformed("state of a member"));
+    }
+
+    #[test]
+    fn a_member_replaces_another_one_of_its_mirror_that_stays_as_it_is() {
+        let decoded = |replaces: [Option<u64>; 3]| {
+            let members = (1..).zip(replaces);
+            let members = members.map(|(n, old)| MemberConfig { replaces: old.map(Guid), ..member(n) }).collect();
+            let mut bytes = Vec::new();
+            encode_all(&[mirror(members)], &mut bytes);
+            decode_all(&mut Reader::new(&bytes)).is_ok()
+        };
+        assert!(decoded([None, None, Some(2)]));
+        assert!(!decoded([None, None, Some(3)]), "itself");
+        assert!(!decoded([None, None, Some(7)]), "nobody");
+        assert!(!decoded([None, Some(1), Some(1)]), "the same as another");
+        assert!(!decoded([None, Some(1), Some(2)]), "one that will be gone");
+        assert!(!decoded([Some(2), Some(1), None]), "each other");
+    }
+
+    #[test]
+    fn a_device_that_stands_in_two_vdevs_is_refused() {
+        let twice = VdevConfig { id: VdevId(9), tree: leaf(0).tree };
+        for vdevs in [vec![leaf(0), twice.clone()], vec![leaf(0), mirror(vec![member(1), member(1000)])]] {
+            let mut bytes = Vec::new();
+            encode_all(&vdevs, &mut bytes);
+            assert_eq!(decode_all(&mut Reader::new(&bytes)), malformed("device that stands twice"));
+        }
+    }
+
+    #[test]
+    fn what_a_device_may_have_is_known_by_two_marks() {
+        let mark = |epoch, txg| Mark { epoch: Epoch(epoch), txg: Txg(txg) };
+        let behind = Behind { has: mark(1, 9), may_have: mark(2, 12) };
+        let known = [mark(1, 9), mark(1, 3), mark(2, 12), mark(2, 11)];
+        assert!(known.into_iter().all(|newest| behind.knows(newest)));
+        let foreign = [mark(1, 10), mark(2, 13), mark(3, 9), mark(0, 1)];
+        assert!(!foreign.into_iter().any(|newest| behind.knows(newest)));
     }
 
     #[test]

@@ -81,7 +81,10 @@ fn member_item(member: &MemberConfig) -> Item {
         item = item.with("state", "offline");
     }
     if let Some(behind) = behind {
-        item = item.with("behind", format!("{} {}", behind.epoch, behind.txg));
+        item = item.with("behind", format!("{} {}", behind.has.epoch, behind.has.txg));
+        if behind.may_have != behind.has {
+            item = item.with("may_have", format!("{} {}", behind.may_have.epoch, behind.may_have.txg));
+        }
     }
     match replaces {
         Some(replaced) => item.with("replaces", replaced),

@@ -138,6 +138,8 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     let log = engine.log_head(txg, standing)?;
     let mut space = Vec::new();
     engine.storage.space.sync(txg, &engine.storage.vdevs)?.encode(&mut space);
+    let mark = Mark { epoch: engine.ancestry.epoch, txg };
+    engine.storage.vdevs.all().iter().for_each(|vdev| vdev.expect(mark));
     engine.storage.vdevs.flush()?;
     let uberblock = Uberblock {
         pool: engine.guid(),

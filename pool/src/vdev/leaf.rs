@@ -9,19 +9,25 @@
 //! A leaf outlives its device: one that failed and is back, perhaps opened anew, takes the place of the one before
 //! ([`Leaf::take_back`]).
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 use super::{Counters, Suspension, unflushed::Unflushed};
 use crate::{
-    device::Device,
+    device::{Device, Pending},
     error::{Error, Result},
     format::{
         label::{BODY_AT, BODY_SIZE, DATA_START, device_size, usable_size},
         uberblock::UBERBLOCK_SIZE,
-        vdev_config::{LeafConfig, Mark},
+        vdev_config::{Behind, LeafConfig, Mark},
     },
     units::{Guid, Txg},
 };
@@ -71,7 +77,7 @@ impl Health {
 /// One device under a pool.
 pub struct Leaf {
     guid: Guid,
-    size: u64,
+    size: AtomicU64,
     name: String,
     device: RwLock<Arc<dyn Device>>,
     counters: Counters,
@@ -79,8 +85,10 @@ pub struct Leaf {
     unflushed: Unflushed,
     /// Held by whoever flushes because much is unflushed.
     relieving: Mutex<()>,
-    /// The newest uberblock that the device may have: it must not come back with a later one of somebody else's.
-    mark: Mutex<Mark>,
+    /// The newest uberblock that the device has, and the one that it may have: it must not come back with somebody else's.
+    marks: Mutex<Behind>,
+    /// Why it is not used, if that does not show otherwise.
+    trouble: Mutex<Option<String>>,
     /// The newest uberblock that the device has for good: it must not come back with an older one.
     newest: Mutex<Txg>,
 }
@@ -90,14 +98,15 @@ impl Leaf {
     pub fn new(guid: Guid, device: Arc<dyn Device>) -> Leaf {
         Leaf {
             guid,
-            size: usable_size(device.size()),
+            size: AtomicU64::new(usable_size(device.size())),
             name: device.name().to_owned(),
             device: RwLock::new(device),
             counters: Counters::default(),
             health: Mutex::new(Health::Online),
             unflushed: Unflushed::default(),
             relieving: Mutex::default(),
-            mark: Mutex::default(),
+            marks: Mutex::default(),
+            trouble: Mutex::default(),
             newest: Mutex::default(),
         }
     }
@@ -117,7 +126,7 @@ impl Leaf {
 
     /// What it gives to a vdev, in bytes.
     pub fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Relaxed)
     }
 
     /// The device's path or name.
@@ -145,14 +154,29 @@ impl Leaf {
         *self.newest.lock()
     }
 
-    /// The newest uberblock that the device may have.
-    pub fn mark(&self) -> Mark {
-        *self.mark.lock()
+    /// The newest uberblock that the device has, and the one that it may have.
+    pub fn marks(&self) -> Behind {
+        *self.marks.lock()
+    }
+
+    /// Notes how far the device has come, as it was found.
+    pub(crate) fn found_marks(&self, marks: Behind) {
+        *self.marks.lock() = marks;
     }
 
     /// Notes that the device may have this uberblock from now on.
     pub(crate) fn set_mark(&self, mark: Mark) {
-        *self.mark.lock() = mark;
+        self.marks.lock().may_have = mark;
+    }
+
+    /// Why it is not used, if that does not show otherwise.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
+    }
+
+    /// Notes why it is not used.
+    pub(crate) fn set_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock() = trouble;
     }
 
     /// Counts an uberblock that was written to the device's labels, or was not.
@@ -163,9 +187,11 @@ impl Leaf {
         }
     }
 
-    /// Notes that the device has the uberblock of `txg` for good.
+    /// Notes that the device has the uberblock of `txg` for good, which it may have had until now.
     pub(crate) fn note_uberblock(&self, txg: Txg) {
         *self.newest.lock() = txg;
+        let mut marks = self.marks.lock();
+        *marks = Behind::at(marks.may_have);
     }
 
     /// Notes that the device refuses what a commit needs.
@@ -197,10 +223,12 @@ impl Leaf {
     }
 
     /// Gives the leaf a device that was found to be the same one and is to be filled with what it has missed.
-    pub(super) fn renew(&self, device: Arc<dyn Device>, mark: Mark) {
+    pub(super) fn renew(&self, device: Arc<dyn Device>, marks: Behind) {
         self.unflushed.clear();
+        self.size.store(usable_size(device.size()), Ordering::Relaxed);
         *self.device.write() = device;
-        self.set_mark(mark);
+        self.found_marks(marks);
+        self.set_trouble(None);
         *self.newest.lock() = Txg::ZERO;
         self.note_health(Health::Online);
     }
@@ -213,7 +241,7 @@ impl Leaf {
     /// Where a range between the labels lies on the device; an error if it leaves them.
     fn place(&self, offset: u64, len: u64) -> io::Result<u64> {
         match offset.checked_add(len) {
-            Some(end) if end <= self.size => Ok(DATA_START + offset),
+            Some(end) if end <= self.size() => Ok(DATA_START + offset),
             _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "access outside of the pool's space")),
         }
     }
@@ -255,10 +283,32 @@ impl Leaf {
         result
     }
 
+    /// Begins to write all of `bytes` at `offset`. For [`Leaf::end_write`].
+    pub(super) fn begin_write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<Pending> {
+        let at = self.place(offset, bytes.len() as u64)?;
+        Ok(self.device().begin_write(at, bytes))
+    }
+
+    /// Waits until so many bytes are written.
+    pub(super) fn end_write(&self, len: usize, begun: io::Result<Pending>) -> io::Result<()> {
+        let result = begun?.wait();
+        self.counters.count_write(len, result.is_ok());
+        result
+    }
+
     /// Returns when every write that returned before is durable.
     pub(super) fn flush(&self) -> io::Result<()> {
-        let kept = self.unflushed.flushing();
-        let result = self.device().flush();
+        self.end_flush(self.begin_flush())
+    }
+
+    /// Begins to flush. For [`Leaf::end_flush`].
+    pub(super) fn begin_flush(&self) -> (Vec<u64>, Pending) {
+        (self.unflushed.flushing(), self.device().begin_flush())
+    }
+
+    /// Returns when every write that returned before the flush began is durable.
+    pub(super) fn end_flush(&self, (kept, begun): (Vec<u64>, Pending)) -> io::Result<()> {
+        let result = begun.wait();
         self.counters.count_flush(result.is_ok());
         if result.is_ok() {
             self.unflushed.flushed(&kept);

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use crate::{
     error::{Error, Result},
-    format::vdev_config::VdevTree,
+    format::vdev_config::{Mark, VdevTree},
     units::{Guid, Txg, VdevId},
 };
 
@@ -159,6 +159,11 @@ pub trait Vdev: Send + Sync {
 
     /// The labels say stably how the devices stood when [`Vdev::news`] gave this number.
     fn told(&self, _news: u64) {}
+
+    /// The devices of [`Vdev::committing`] may have this uberblock from now on. To be told before the flush that precedes it.
+    fn expect(&self, mark: Mark) {
+        self.committing().iter().for_each(|leaf| leaf.set_mark(mark));
+    }
 
     /// A commit is stable on the devices of [`Vdev::committing`].
     fn committed(&self) {}

@@ -27,8 +27,8 @@ use std::sync::{
 use parking_lot::Mutex;
 
 use crate::{
-    format::vdev_config::{Mark, MemberConfig},
-    units::Guid,
+    format::vdev_config::{Behind, MemberConfig},
+    units::{Guid, Txg},
     vdev::{Health, Leaf},
 };
 
@@ -52,6 +52,8 @@ pub struct Member {
     pub leaf: Arc<Leaf>,
     state: AtomicU8,
     pub(super) details: Mutex<Details>,
+    /// The transaction group of the first uberblock by which it had everything; zero if that was long ago.
+    pub(super) complete_since: AtomicU64,
     /// Reads under way.
     pub(super) reading: AtomicUsize,
     /// Where the last read of it has ended.
@@ -61,8 +63,8 @@ pub struct Member {
 /// What is said of a member beside its state. Changes with it, under the mirror's lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Details {
-    /// The newest state that it may have had when it was put out of use.
-    pub(super) behind: Mark,
+    /// How far it had come when it was put out of use.
+    pub(super) behind: Behind,
     pub(super) is_offline: bool,
     pub(super) replaces: Option<Guid>,
 }
@@ -71,7 +73,7 @@ impl Member {
     /// A device that stands so, of which a label says this. One that is complete or filling is there.
     pub fn new(leaf: Arc<Leaf>, state: State, config: &MemberConfig) -> Member {
         let details = Details {
-            behind: config.behind.unwrap_or_else(|| leaf.mark()),
+            behind: config.behind.unwrap_or_else(|| leaf.marks()),
             is_offline: config.is_offline,
             replaces: config.replaces,
         };
@@ -79,9 +81,10 @@ impl Member {
             leaf.note_health(Health::Offline);
         }
         Member {
-            leaf,
             state: AtomicU8::new(state as u8),
+            complete_since: AtomicU64::new(if config.replaces.is_some() { leaf.marks().has.txg.0 } else { 0 }),
             details: Mutex::new(details),
+            leaf,
             reading: AtomicUsize::new(0),
             last: AtomicU64::new(u64::MAX),
         }
@@ -111,9 +114,19 @@ impl Member {
         self.details.lock().replaces
     }
 
-    /// Since when it lacks something.
-    pub fn behind(&self) -> Option<Mark> {
-        (self.state() != State::Complete).then(|| self.details.lock().behind)
+    /// The transaction group from which on it has had everything; zero if that was long ago.
+    pub(crate) fn complete_since(&self) -> Txg {
+        Txg(self.complete_since.load(Ordering::Relaxed))
+    }
+
+    /// How far it has come, if it lacks something. One that has everything may have the uberblock that says so.
+    pub fn behind(&self) -> Option<Behind> {
+        let behind = self.details.lock().behind;
+        match self.state() {
+            State::Complete => None,
+            State::Filled => Some(Behind { may_have: self.leaf.marks().may_have, ..behind }),
+            State::Out | State::Filling => Some(behind),
+        }
     }
 
     /// What labels say of it.

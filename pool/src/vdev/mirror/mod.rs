@@ -27,7 +27,7 @@
 //! | power fails | import finds |
 //! | --- | --- |
 //! | before it has an uberblock | a member behind, as before; it is filled again |
-//! | after that, before the labels say that it is complete | a member with the newest state; it is filled with what came since |
+//! | after that, before the labels say that it is complete | the same: the labels say which uberblock it may have had |
 //! | after that | two complete members |
 //!
 //! If the other members are lost in the second case, the import is refused until one is back.
@@ -43,7 +43,6 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    thread,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -54,18 +53,16 @@ use super::{Check, Examined, Found, Health, Leaf, Suspension, Vdev, suspension::
 use crate::{
     device::Device,
     error::{Error, Result},
-    format::vdev_config::{Mark, VdevTree},
+    format::vdev_config::{Behind, Mark, VdevTree},
     units::{Guid, Txg, VdevId},
 };
-
-/// A write of so many bytes is worth a thread for each member.
-const LARGE: usize = 256 << 10;
 
 /// Several devices under a pool, each of which holds everything.
 pub struct Mirror {
     id: VdevId,
     guid: Guid,
-    size: u64,
+    /// As much as its smallest member has, but no more than is known of those that are not there.
+    size: AtomicU64,
     members: RwLock<Arc<Vec<Arc<Member>>>>,
     suspension: OnceLock<Arc<Suspension>>,
     /// Held by whoever changes how members stand.
@@ -84,7 +81,7 @@ impl Mirror {
         Mirror {
             id,
             guid,
-            size,
+            size: AtomicU64::new(size),
             members: RwLock::new(Arc::new(members)),
             suspension: OnceLock::new(),
             changing: Mutex::default(),
@@ -108,22 +105,24 @@ impl Mirror {
     /// in the group after the open one is sure to be on it.
     pub(crate) fn set_members(&self, members: Vec<Arc<Member>>) {
         let _changing = self.changing.lock();
-        self.changes.fetch_add(1, Ordering::AcqRel);
         assert!(members.iter().any(|member| member.state() == State::Complete), "a mirror has a complete member");
+        self.note_change();
+        let least = members.iter().map(|member| member.leaf.size()).min().unwrap_or(0);
+        self.size.store(least, Ordering::Relaxed);
         *self.members.write() = Arc::new(members);
+        self.note_change();
+    }
+
+    /// To be called before members change and again after it: whoever flushes in between has the labels told, and so has
+    /// whoever looks at what they say.
+    fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Puts a member out of use because the operator says so; `false` if it is the last complete one. With `lasting` it
     /// stays so after the next import.
     pub(crate) fn put_offline(&self, device: Guid, lasting: bool) -> bool {
-        if !self.put_out(device, Health::Offline) {
-            return false;
-        }
-        if let Some(member) = self.member(device) {
-            member.details.lock().is_offline = lasting;
-            member.leaf.note_health(Health::Offline);
-        }
-        true
+        self.put_out(device, Health::Offline, Some(lasting))
     }
 
     /// A member that others were to take the place of is gone.
@@ -134,15 +133,19 @@ impl Mirror {
         }
     }
 
-    /// Takes a member back that was found to have the state of `mark`, to be filled with what came later.
-    pub(crate) fn take_back(&self, device: Guid, found: Arc<dyn Device>, mark: Mark) {
+    /// Takes a member back that was found to have come so far, to be filled with what came later.
+    pub(crate) fn take_back(&self, device: Guid, found: Arc<dyn Device>, behind: Behind) {
         let _changing = self.changing.lock();
         let Some(member) = self.member(device).filter(|member| member.state() == State::Out) else { return };
-        member.leaf.renew(found, mark);
-        let mut details = member.details.lock();
-        *details = Details { behind: mark, is_offline: false, replaces: details.replaces };
+        self.note_change();
+        member.leaf.renew(found, behind);
+        self.size.fetch_min(member.leaf.size(), Ordering::Relaxed);
+        {
+            let mut details = member.details.lock();
+            *details = Details { behind, is_offline: false, replaces: details.replaces };
+        }
         member.set_state(State::Filling);
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.note_change();
     }
 
     /// How often its members have changed.
@@ -150,7 +153,20 @@ impl Mirror {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Notes that these members lack nothing any more: everything is flushed. `false` if members have changed since `round`.
+    /// The members that are being filled, and what each of them has: what was born up to then.
+    pub(crate) fn being_filled(&self) -> Vec<(Guid, Txg)> {
+        let members = self.members();
+        let filling = members.iter().filter(|member| member.state() == State::Filling);
+        filling.map(|member| (member.leaf.guid(), member.details.lock().behind.has.txg)).collect()
+    }
+
+    /// Something was not copied to members that are being filled: they have to be filled from the beginning.
+    pub(crate) fn fill_anew(&self) {
+        self.note_change();
+    }
+
+    /// Notes that these members lack nothing any more: everything is flushed, and no commit is under way. `false` if members
+    /// have changed since `round`. The labels are told: of which uberblock they will say so, the next commit knows.
     pub(crate) fn filled(&self, devices: &[Guid], round: u64) -> bool {
         let _changing = self.changing.lock();
         if self.round() != round {
@@ -158,14 +174,20 @@ impl Mirror {
         }
         for member in self.members().iter().filter(|member| devices.contains(&member.leaf.guid())) {
             if member.state() == State::Filling {
+                self.note_change();
                 member.set_state(State::Filled);
+                self.note_change();
             }
         }
         true
     }
 
-    /// Puts a member out of use; `false` if it is the last complete one.
-    fn put_out(&self, device: Guid, health: Health) -> bool {
+    /// Puts a member out of use; `false` if it is the last complete one. If the operator wants it, it is said whether that
+    /// is to last; then it is noted also of one that is out of use already.
+    ///
+    /// The order matters. Whoever flushes either finds the member in use, and it has what the flush promises, or finds that
+    /// there are news; and what the labels say is not taken for all before the member is out of use.
+    fn put_out(&self, device: Guid, health: Health, offline: Option<bool>) -> bool {
         let _changing = self.changing.lock();
         let members = self.members();
         let is_complete = |member: &Arc<Member>| member.state() == State::Complete;
@@ -173,16 +195,21 @@ impl Mirror {
         if members.iter().filter(|other| is_complete(other)).all(|other| other.leaf.guid() == device) {
             return false;
         }
-        if member.state() == State::Out {
+        let is_out = member.state() == State::Out;
+        if is_out && offline.is_none() {
             return true;
         }
+        self.note_change();
+        if let Some(lasting) = offline {
+            member.details.lock().is_offline = lasting;
+        }
         if member.state() >= State::Filled {
-            member.details.lock().behind = member.leaf.mark();
+            member.details.lock().behind = member.leaf.marks();
         }
         member.set_state(State::Out);
+        self.note_change();
         member.leaf.note_health(health);
         member.leaf.forget_unflushed();
-        self.changes.fetch_add(1, Ordering::AcqRel);
         true
     }
 
@@ -206,7 +233,7 @@ impl Mirror {
 
     fn check_range(&self, action: &'static str, offset: u64, len: u64) -> Result<()> {
         match offset.checked_add(len) {
-            Some(end) if end <= self.size => Ok(()),
+            Some(end) if end <= self.size() => Ok(()),
             _ => {
                 let source = io::Error::new(io::ErrorKind::UnexpectedEof, "access outside of the pool's space");
                 Err(Error::Device { device: format!("mirror-{}", self.id), action, source })
@@ -219,27 +246,6 @@ impl Mirror {
     fn nobody(&self) -> Error {
         let source = io::Error::other("its members have changed meanwhile");
         Error::Device { device: format!("mirror-{}", self.id), action: "read", source }
-    }
-
-    /// Has `attempt` made on each of these members: on all at the same time if that is `large` and their devices are such
-    /// that it helps.
-    fn on_each<T: Send>(members: &[Arc<Member>], large: bool, attempt: impl Fn(&Member) -> T + Sync) -> Vec<T> {
-        let attempt = &attempt;
-        match members.split_first() {
-            Some((first, others)) if large && others.iter().all(|other| other.leaf.device().may_wait()) => {
-                thread::scope(|scope| {
-                    let begin = |member: &'_ Arc<Member>| {
-                        let member = member.clone();
-                        scope.spawn(move || attempt(&member))
-                    };
-                    let others: Vec<_> = others.iter().map(begin).collect();
-                    let first = attempt(first);
-                    let others = others.into_iter().map(|other| other.join().expect("an attempt does not panic"));
-                    std::iter::once(first).chain(others).collect()
-                })
-            }
-            _ => members.iter().map(|member| attempt(member)).collect(),
-        }
     }
 
     /// Goes on without a member whose attempt has failed, or has it made again until it succeeds or nobody could see to
@@ -272,6 +278,22 @@ impl Mirror {
         }
     }
 
+    /// Writes to one member what others have too. One that refuses is done without, if that can be.
+    fn write_to(&self, member: &Member, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        let kept = self.suspension().map(|_| member.leaf.keep(offset, bytes));
+        match (member.leaf.write(offset, bytes), kept) {
+            (Ok(()), None) => Ok(()),
+            (Ok(()), Some(kept)) => member.leaf.kept(kept, || self.flush_member(member)),
+            (Err(source), kept) => {
+                if let Some(kept) = kept {
+                    member.leaf.forget(kept);
+                }
+                self.do_without(member.leaf.guid(), Health::after(&source));
+                Err(member.leaf.failed("write", source))
+            }
+        }
+    }
+
     fn flush_member(&self, member: &Member) -> Result<()> {
         let era = self.era();
         self.persist(member, "flush", era, member.leaf.flush(), || member.leaf.flush())
@@ -293,7 +315,7 @@ impl Vdev for Mirror {
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Relaxed)
     }
 
     fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
@@ -307,23 +329,22 @@ impl Vdev for Mirror {
     fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
         self.check_range("write", offset, good.len() as u64)?;
         let Some(member) = self.member(source).filter(|member| member.state() != State::Out) else { return Ok(()) };
-        let failure = |error| {
-            self.do_without(source, Health::after(&error));
-            member.leaf.failed("write", error)
-        };
-        member.leaf.write(offset, good).map_err(failure)
+        self.write_to(&member, offset, good)
     }
 
     fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
         self.check_range("write", offset, bytes.len() as u64)?;
         let (era, members) = (self.era(), self.in_use());
         let keeps = self.suspension().is_some();
-        let attempts = Self::on_each(&members, bytes.len() >= LARGE, |member| {
+        let begin = |member: &Arc<Member>| {
             let kept = keeps.then(|| member.leaf.keep(offset, &bytes));
-            (kept, member.leaf.write(offset, &bytes))
-        });
+            (kept, member.leaf.begin_write(offset, &bytes))
+        };
+        let begun: Vec<_> = members.iter().map(begin).collect();
+        let end = |(member, (kept, begun)): (&Arc<Member>, _)| (kept, member.leaf.end_write(bytes.len(), begun));
+        let written: Vec<(Option<u64>, _)> = members.iter().zip(begun).map(end).collect();
         let mut outcome = Ok(());
-        for (member, (kept, first)) in members.iter().zip(attempts) {
+        for (member, (kept, first)) in members.iter().zip(written) {
             let is_done = first.is_ok();
             let written = self.persist(member, "write", era, first, || member.leaf.write(offset, &bytes));
             match (kept, &written) {
@@ -340,7 +361,8 @@ impl Vdev for Mirror {
 
     fn flush(&self) -> Result<()> {
         let (era, members) = (self.era(), self.in_use());
-        let flushed = Self::on_each(&members, true, |member| member.leaf.flush());
+        let begun: Vec<_> = members.iter().map(|member| member.leaf.begin_flush()).collect();
+        let flushed: Vec<_> = members.iter().zip(begun).map(|(member, begun)| member.leaf.end_flush(begun)).collect();
         let persist =
             |(member, first): (&Arc<Member>, _)| self.persist(member, "flush", era, first, || member.leaf.flush());
         members.iter().zip(flushed).try_for_each(persist)
@@ -348,7 +370,8 @@ impl Vdev for Mirror {
 
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         self.check_range("discard", offset, len)?;
-        self.in_use().iter().try_for_each(|member| member.leaf.discard(offset, len))
+        let discarded: Vec<_> = self.in_use().iter().map(|member| member.leaf.discard(offset, len)).collect();
+        discarded.into_iter().collect()
     }
 
     fn note_checksum_error(&self, source: Guid) {
@@ -371,7 +394,7 @@ impl Vdev for Mirror {
 
     fn do_without(&self, device: Guid, health: Health) -> bool {
         let was_in_use = self.member(device).is_some_and(|member| member.state() != State::Out);
-        let is_without = self.put_out(device, health);
+        let is_without = self.put_out(device, health, None);
         if was_in_use && is_without {
             tracing::error!("mirror-{} goes on without device {device}, which is {}", self.id, health.as_str());
         }
@@ -396,6 +419,14 @@ impl Vdev for Mirror {
         self.told.fetch_max(news, Ordering::AcqRel);
     }
 
+    fn expect(&self, mark: Mark) {
+        self.leaves_from(State::Filled).iter().for_each(|leaf| leaf.set_mark(mark));
+        if self.members().iter().any(|member| member.state() == State::Filled) {
+            // The labels say that it may have this one, before it has.
+            self.note_change();
+        }
+    }
+
     fn committed(&self) {
         let is_filled =
             |member: &&Arc<Member>| member.state() == State::Filled && member.leaf.newest_uberblock() > Txg::ZERO;
@@ -405,24 +436,23 @@ impl Vdev for Mirror {
         }
         let _changing = self.changing.lock();
         for member in members.iter().filter(is_filled) {
+            self.note_change();
+            member.complete_since.store(member.leaf.newest_uberblock().0, Ordering::Relaxed);
             member.set_state(State::Complete);
-            self.changes.fetch_add(1, Ordering::AcqRel);
+            self.note_change();
         }
     }
 
     fn filling(&self) -> Option<Txg> {
         let members = self.members();
         let filling = members.iter().filter(|member| member.state() == State::Filling);
-        filling.map(|member| member.details.lock().behind.txg).min()
+        filling.map(|member| member.details.lock().behind.has.txg).min()
     }
 
     fn fill(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
         self.check_range("write", offset, bytes.len() as u64)?;
         for member in self.members().iter().filter(|member| member.state() == State::Filling) {
-            if let Err(source) = member.leaf.write(offset, bytes) {
-                self.do_without(member.leaf.guid(), Health::after(&source));
-                return Err(member.leaf.failed("write", source));
-            }
+            self.write_to(member, offset, bytes)?;
         }
         Ok(())
     }

@@ -32,8 +32,8 @@ impl Mirror {
     /// Reads from one member after the other until one passes.
     pub(super) fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         self.check_range("read", offset, buf.len() as u64)?;
-        loop {
-            let era = self.era();
+        'again: loop {
+            let (era, round) = (self.era(), self.round());
             let members = self.members();
             let (mut tried, mut is_bad, mut failure) = (0, false, None);
             while let Some(at) = self.choose(&members, offset, tried) {
@@ -42,6 +42,10 @@ impl Mirror {
                 members[at].reading.fetch_add(1, Relaxed);
                 let read = leaf.read(offset, buf);
                 members[at].reading.fetch_sub(1, Relaxed);
+                // One that went and came back meanwhile lacks something: what it gave counts for nothing.
+                if self.round() != round {
+                    continue 'again;
+                }
                 match read {
                     Ok(()) if is_good(buf) => {
                         members[at].last.store(offset + buf.len() as u64, Relaxed);
@@ -62,7 +66,13 @@ impl Mirror {
             if is_bad {
                 return Ok(Found::Bad);
             }
-            let Some((leaf, error, health, is_held)) = failure else { return Err(self.nobody()) };
+            let Some((leaf, error, health, is_held)) = failure else {
+                match self.round() == round {
+                    true => return Err(self.nobody()),
+                    // Others have become complete while it was looked for one.
+                    false => continue,
+                }
+            };
             let (Some(era), Some(suspension), true) = (era, self.suspension(), is_held) else { return Err(error) };
             leaf.note_health(health);
             if !suspension.holds_readers() {

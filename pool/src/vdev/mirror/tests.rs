@@ -1,10 +1,15 @@
 //! Mirrors on devices that fail, lie and vanish.
 
-use std::sync::Arc;
+use std::{
+    io,
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Duration,
+};
 
 use super::*;
 use crate::{
-    device::{Device, Fault, FaultDevice, MemoryDevice, Operation},
+    device::{DeadlineDevice, Device, Fault, FaultDevice, MemoryDevice, Operation},
     format::{
         label::DATA_START,
         vdev_config::{LeafConfig, MemberConfig},
@@ -223,4 +228,210 @@ fn who_writes_while_the_last_member_fails_waits_and_loses_nothing() {
     });
     assert_eq!(world.states(), [State::Out, State::Complete]);
     assert_eq!(world.held(1, 0, 4), b"kept");
+}
+
+/// A device whose writes and flushes wait until so many are under way on all devices together.
+struct Crowded {
+    inner: MemoryDevice,
+    present: Arc<(Mutex<usize>, Condvar)>,
+    wanted: usize,
+}
+
+impl Crowded {
+    fn wait_for_the_others(&self) {
+        let (count, changed) = &*self.present;
+        let mut count = count.lock().unwrap();
+        *count += 1;
+        changed.notify_all();
+        while *count % self.wanted != 0 {
+            let before = *count;
+            let (after, is_late) = changed.wait_timeout(count, Duration::from_secs(20)).unwrap();
+            count = after;
+            assert!(!is_late.timed_out() || *count != before, "nobody else comes");
+        }
+    }
+}
+
+impl Device for Crowded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.wait_for_the_others();
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.wait_for_the_others();
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+}
+
+#[test]
+fn also_small_writes_and_flushes_are_under_way_on_all_members_at_once() {
+    let present: Arc<(Mutex<usize>, Condvar)> = Arc::default();
+    let members: Vec<Arc<Member>> = (0..3)
+        .map(|n| {
+            let inner = MemoryDevice::new(format!("disk{n}"), SIZE);
+            let device = Arc::new(Crowded { inner, present: present.clone(), wanted: 3 });
+            member(n, Arc::new(DeadlineDevice::new(device, Duration::from_secs(60))), State::Complete)
+        })
+        .collect();
+    let mirror = Mirror::new(VdevId(0), Guid(99), members[0].leaf.size(), members);
+    mirror.write(0, b"small").unwrap();
+    mirror.flush().unwrap();
+    assert!(mirror.members().iter().all(|member| member.state() == State::Complete));
+}
+
+#[test]
+fn the_operator_may_also_put_out_of_use_what_has_failed() {
+    let world = World::new(2);
+    world.devices[0].vanish();
+    world.mirror.write(0, b"without").unwrap();
+    let told = world.mirror.news().unwrap();
+    world.mirror.told(told);
+    assert!(world.mirror.put_offline(Guid(0), true));
+    let member = world.mirror.member(Guid(0)).unwrap();
+    assert!(member.is_offline() && member.leaf.health() == Health::Offline);
+    assert!(world.mirror.news().is_some(), "the labels have to say so");
+}
+
+#[test]
+fn a_mirror_is_as_large_as_its_smallest_member_of_now() {
+    let device = |n: u64, size: u64| member(n, Arc::new(MemoryDevice::new(format!("disk{n}"), size)), State::Complete);
+    let (large, small) = (device(0, SIZE * 2), device(1, SIZE));
+    let mirror = Mirror::new(VdevId(0), Guid(99), large.leaf.size(), vec![large.clone()]);
+    mirror.set_members(vec![large.clone(), small.clone()]);
+    assert_eq!(mirror.size(), small.leaf.size());
+    assert!(mirror.write(small.leaf.size(), b"outside").is_err());
+    assert!(mirror.members().iter().all(|member| member.state() == State::Complete), "nobody has failed");
+    mirror.set_members(vec![large.clone()]);
+    assert_eq!(mirror.size(), large.leaf.size());
+}
+
+/// A device that does something before it has read.
+struct Prompting(MemoryDevice, Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Device for Prompting {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let first = self.1.lock().unwrap().take();
+        first.into_iter().for_each(|act| act());
+        self.0.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.0.discard(offset, len)
+    }
+}
+
+#[test]
+fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
+    let prompting = Arc::new(Prompting(MemoryDevice::new("disk0", SIZE), Mutex::default()));
+    let members = vec![
+        member(0, prompting.clone(), State::Complete),
+        member(1, Arc::new(MemoryDevice::new("disk1", SIZE)), State::Complete),
+    ];
+    let mirror = Arc::new(Mirror::new(VdevId(0), Guid(99), members[0].leaf.size(), members));
+    mirror.write(0, b"old").unwrap();
+    let act = {
+        let (mirror, prompting) = (mirror.clone(), prompting.clone());
+        move || {
+            assert!(mirror.put_offline(Guid(0), true));
+            mirror.write(0, b"new").unwrap();
+            mirror.take_back(Guid(0), prompting, Behind::default());
+        }
+    };
+    *prompting.1.lock().unwrap() = Some(Box::new(act));
+    while prompting.1.lock().unwrap().is_some() {
+        let mut read = [0; 3];
+        mirror.read(0, &mut read).unwrap();
+        assert!(prompting.1.lock().unwrap().is_some() || &read == b"new");
+    }
+}
+
+#[test]
+fn a_discard_is_passed_to_all_though_one_refuses() {
+    struct Refusing(Arc<Mutex<u32>>, bool);
+    impl Device for Refusing {
+        fn name(&self) -> &str {
+            "refusing"
+        }
+
+        fn size(&self) -> u64 {
+            SIZE
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+            *self.0.lock().unwrap() += 1;
+            if self.1 { Err(io::ErrorKind::Unsupported.into()) } else { Ok(()) }
+        }
+    }
+    let count = Arc::new(Mutex::new(0));
+    let device = |n: u64| member(n, Arc::new(Refusing(count.clone(), n == 0)), State::Complete);
+    let members: Vec<_> = (0..3).map(device).collect();
+    let mirror = Mirror::new(VdevId(0), Guid(99), members[0].leaf.size(), members);
+    assert!(mirror.discard(0, 4096).is_err());
+    assert_eq!(*count.lock().unwrap(), 3);
+}
+
+#[test]
+fn what_was_copied_to_a_member_that_lost_it_is_written_to_it_again() {
+    let world = World::new(1);
+    let suspension = Arc::new(Suspension::default());
+    suspension.enable();
+    world.mirror.join(&suspension);
+    let fresh = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("fresh", SIZE))));
+    let joined = member(7, fresh.clone(), State::Filling);
+    world.mirror.set_members(vec![world.mirror.members()[0].clone(), joined.clone()]);
+    world.mirror.fill(0, &Arc::new(b"copied".to_vec())).unwrap();
+    world.mirror.mend(Guid(7), 100, &Arc::new(b"mended".to_vec())).unwrap();
+    fresh.lose_cache();
+    joined.leaf.take_back(fresh.clone()).unwrap();
+    let held = |offset: u64| {
+        let mut bytes = [0; 6];
+        fresh.read_at(DATA_START + offset, &mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!((&held(0), &held(100)), (b"copied", b"mended"));
 }
