@@ -72,7 +72,7 @@ pub use open::{Dataset, OpenSnapshot};
 pub use property::{Assignment, Valued};
 pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 pub use rename::Renamed;
-pub use resilver::ResilverStatus;
+pub use resilver::{ResilverState, ResilverStatus};
 pub use resolve::Target;
 pub use rollback::{RollbackRequest, RolledBack};
 pub use scrub::ScrubStatus;

@@ -4,6 +4,8 @@
 //! Nothing here runs by itself: whoever owns the pool calls [`Datasets::scrub_step`] and [`Datasets::mend_step`] again and
 //! again. How far the scrub has come stands in memory, and in the catalogue as of the last time that it was saved.
 
+use std::sync::atomic::Ordering;
+
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
     env::Nanos,
@@ -170,17 +172,16 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let _stepping = self.stepping()?;
-        // Before and after: a step may come in between.
-        self.resilver_from_first_data_set();
+        let has_moved = self.resilver_moved();
         let answer = self.run(move |tx| {
             let answer = request(tx)?;
+            has_moved.store(true, Ordering::Release);
             if let Some((mut row, _)) = tx.find::<ScrubRow>(SCRUB)? {
                 go_back(&mut row);
                 tx.put(SCRUB, &row, None);
             }
             Ok(answer)
         })?;
-        self.resilver_from_first_data_set();
         if let Some(row) = &mut *self.scrubber.row.lock() {
             go_back(row);
         }
@@ -320,7 +321,7 @@ impl Datasets {
         Ok(if stepping.gives_up(part.from, next) { reached } else { next })
     }
 
-    fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
+    pub(super) fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
         if damage.is_empty() || self.engine().writable().is_err() {
             return Ok(());
         }

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use super::{
-    NewVdev, OpenOptions, Pool, create_of, open,
-    stamped::{Stamp, commit, reading, settings, shown, stamp, writing},
+    NewVdev, OpenOptions, Pool, SAFE_STATES, create_of, open, rewind,
+    stamped::{Stamp, commit, reading, resized, settings, shown, stamp, writing},
+    states as rewind_states,
 };
 use crate::{
     admin::CreateOptions,
     device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
     error::{Error, Result},
-    format::{key::Key, label::DATA_START, vdev_config::VdevTree},
+    format::{
+        key::Key,
+        label::{DATA_START, Label},
+        vdev_config::VdevTree,
+    },
     space::OwnCursor,
     tree::{Event, Miss, Root, Walker},
     txg::Engine,
@@ -85,7 +90,7 @@ fn fill(pool: &Pool) -> bool {
         }
         still.fill(&stamp(engine).1).unwrap();
     }
-    assert!(engine.filled(&filling).unwrap());
+    assert!(engine.hold_still().filled(&filling, Txg::ZERO).unwrap());
     pool.finish_replacing().unwrap();
     true
 }
@@ -269,6 +274,21 @@ fn who_is_offline_stays_so_until_the_operator_says_otherwise() {
     }
 }
 
+/// Whether it is right to refuse these devices alone: they lack something by the newest label, or that one says that one of
+/// them is complete, and their own does not yet.
+fn is_not_enough(all: &[Disk], there: &[&Disk]) -> bool {
+    let newest = |disks: &[&Disk]| -> Option<Label> {
+        disks.iter().filter_map(|disk| labels::read_label(&***disk).unwrap()).max_by_key(|label| label.txg)
+    };
+    let is_complete = |label: &Label| {
+        let VdevTree::Mirror(mirror) = &label.vdevs[0].tree else { return true };
+        let is_there = |path: &str| there.iter().any(|disk| disk.name() == path);
+        mirror.members.iter().any(|member| member.behind.is_none() && is_there(&member.leaf.path))
+    };
+    let (whole, own) = (newest(&all.iter().collect::<Vec<_>>()).unwrap(), newest(there));
+    own.is_none_or(|own| !is_complete(&own) && (!is_complete(&whole) || own.txg < whole.txg))
+}
+
 /// Opens what a crash has left, with all devices or some, and requires a state between these, whole, which lasts.
 fn survives(images: Vec<MemoryDevice>, missing: Option<usize>, span: std::ops::RangeInclusive<Txg>, what: &str) {
     let images: Vec<Disk> = images.into_iter().map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
@@ -277,8 +297,7 @@ fn survives(images: Vec<MemoryDevice>, missing: Option<usize>, span: std::ops::R
     let there: Vec<&Disk> = images.iter().enumerate().filter(there).map(|(_, disk)| disk).filter(belongs).collect();
     let pool = match opened(&there, 7) {
         Ok(pool) => pool,
-        // While a device is complete and no label says so yet, it is not enough.
-        Err(Error::Incomplete { .. }) if missing.is_some() => return,
+        Err(Error::Incomplete { .. }) if missing.is_some() => return assert!(is_not_enough(&images, &there), "{what}"),
         Err(error) => panic!("{what}: {error}"),
     };
     let state = shown(pool.engine());
@@ -373,4 +392,189 @@ fn what_rots_on_one_device_is_read_from_the_other_and_mended() {
     assert!(space.mended > 0 && space.lost == 0, "{space:?}");
     let again = still.mend_space(OwnCursor::default(), u64::MAX);
     assert!(again.bad.is_empty(), "{again:?}");
+}
+
+/// A device with what this one holds now.
+fn copied(of: &Disk) -> Disk {
+    Arc::new(FaultDevice::new(Arc::new(resized(&**of, 64 * MIB))))
+}
+
+#[test]
+fn going_back_after_a_power_failure_is_no_split() {
+    let disks = disks("a b");
+    let pool = mirror(&disks);
+    commit(&pool, 4);
+    // Power fails while the uberblock of the next commit is on one of them only.
+    let late = copied(&disks[1]);
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let devices: Vec<Arc<dyn Device>> = vec![disks[0].clone(), late.clone()];
+    for to in [newest.back(2), newest.back(1)] {
+        let devices: Vec<Arc<dyn Device>> = devices.iter().map(|d| Arc::new(resized(&**d, 64 * MIB)) as _).collect();
+        rewind(&devices, to, &writing(), &SeededEnv::new(9)).unwrap();
+        let pool = open(devices.clone(), &writing(), Arc::new(SeededEnv::new(10))).unwrap();
+        pool.engine().set_client(Arc::new(Stamp));
+        assert_eq!((shown(pool.engine()), states(&pool)), (to, vec![State::Complete, State::Filling]));
+        assert!(fill(&pool));
+        let newest = commit(&pool, 2);
+        drop(pool);
+        for device in devices {
+            let pool = open(vec![device], &reading(None), Arc::new(SeededEnv::new(11))).unwrap();
+            assert_eq!(shown(pool.engine()), newest);
+        }
+    }
+}
+
+#[test]
+fn wherever_power_fails_while_a_mirror_goes_back_the_pool_is_whole() {
+    let made_disks = disks("a b");
+    let pool = mirror(&made_disks);
+    commit(&pool, 4);
+    let late = copied(&made_disks[1]);
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let recorder = Recorder::new();
+    let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
+    let devices = vec![wrap(&made_disks[0]), wrap(&late)];
+    rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
+    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        survives(images, None, newest.back(2)..=newest, &format!("cut {cut}, seed {seed}"));
+    }
+}
+
+#[test]
+fn a_device_that_was_filled_later_does_not_go_back() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let pool = mirror(&disks);
+    pool.attach("a", new.clone(), false).unwrap();
+    let before = pool.engine().committed();
+    assert!(fill(&pool));
+    drop(pool);
+    let devices: Vec<Arc<dyn Device>> = vec![disks[0].clone(), disks[1].clone(), new.clone()];
+    rewind(&devices, before, &writing(), &SeededEnv::new(9)).unwrap();
+    let pool = opened(&[&disks[0], &disks[1], &new], 10).unwrap();
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Filling]);
+    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+    assert!(fill(&pool));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    assert_eq!(alone(&new), newest);
+}
+
+#[test]
+fn a_device_leaves_only_when_another_has_all_the_states_to_go_back_to() {
+    let (old, new) = (disk("old"), disk("new"));
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = create_of(&[NewVdev::Disk(old.clone())], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 6);
+    pool.attach("old", new.clone(), true).unwrap();
+    assert!(fill(&pool));
+    assert!(matches!(pool.label().vdevs[0].tree, VdevTree::Leaf(_)));
+    drop(pool);
+    let device: Arc<dyn Device> = new.clone();
+    let kept = rewind_states(std::slice::from_ref(&device), &writing()).unwrap();
+    assert!(kept.len() >= SAFE_STATES, "{kept:?}");
+    for state in kept.iter().take(SAFE_STATES) {
+        assert_eq!(shown(opened_with(&[&new], &reading(Some(state.txg)), 3).unwrap().engine()), state.txg);
+    }
+}
+
+#[test]
+fn one_that_lacks_something_and_went_on_alone_is_a_split() {
+    let disks = disks("a b");
+    let pool = mirror(&disks);
+    commit(&pool, 2);
+    let away = copied(&disks[1]);
+    disks[1].vanish();
+    // Told, and not committed: what the other one has is an ancestor of what this one goes on from.
+    pool.engine().storage().vdevs.all()[0].do_without(pool.find_device("b").unwrap().1.guid(), Health::Unavailable);
+    pool.engine().storage().vdevs.flush().unwrap();
+    for name in ["once", "twice", "again", "more"] {
+        pool.rename(name).unwrap();
+    }
+    drop(pool);
+    commit(&opened(&[&away], 5).unwrap(), 1);
+    for order in [[&disks[0], &away], [&away, &disks[0]]] {
+        let label = |disk: &Disk| labels::read_label(&**disk).unwrap().unwrap().txg;
+        assert!(label(&disks[0]) > label(&away), "the label that counts calls the other one behind");
+        let error = opened(&order, 6).err().unwrap();
+        assert!(matches!(error, Error::Split { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_device_that_was_away_through_many_imports_is_known_again() {
+    // The last that it may have had is of an import that nobody remembers, and so is what it has.
+    for is_first_commit in [false, true] {
+        let disks = disks("a b");
+        drop(mirror(&disks));
+        let pool = opened(&[&disks[0], &disks[1]], 2).unwrap();
+        if !is_first_commit {
+            commit(&pool, 1);
+        }
+        let away = copied(&disks[1]);
+        // The flush before the uberblock: it is expected to get that one, and does not.
+        disks[1].inject(Fault::failing(Operation::Flush));
+        commit(&pool, 1);
+        assert_eq!(states(&pool), [State::Complete, State::Out]);
+        drop(pool);
+        for seed in 3..6 {
+            commit(&opened(&[&disks[0]], seed).unwrap(), 40);
+        }
+        let pool = opened(&[&disks[0], &away], 7).unwrap();
+        assert_eq!(states(&pool), [State::Complete, State::Filling]);
+        assert!(fill(&pool));
+        let newest = commit(&pool, 1);
+        drop(pool);
+        assert_eq!(alone(&away), newest);
+    }
+}
+
+#[test]
+fn a_device_that_is_smaller_than_it_was_is_done_without_in_words() {
+    let disks = disks("a b");
+    drop(mirror(&disks));
+    let cut: Disk = Arc::new(FaultDevice::new(Arc::new(resized(&*disks[1], 63 * MIB))));
+    let pool = opened(&[&disks[0], &cut], 2).unwrap();
+    assert_eq!(states(&pool), [State::Complete, State::Out]);
+    let trouble = pool.find_device("b").unwrap().1.trouble().unwrap();
+    assert!(trouble.contains("bytes"), "{trouble}");
+}
+
+#[test]
+fn a_suspended_pool_is_cleared_although_a_device_is_gone_that_others_make_up_for() {
+    let disks = disks("a b c");
+    let pool = mirror(&disks);
+    let (new, suspension) = (disk("new"), pool.engine().suspension());
+    suspension.enable();
+    pool.attach("a", new.clone(), false).unwrap();
+    suspension.suspend(suspension.era(), &Error::Request("a cable was pulled".into()));
+    disks[2].vanish();
+    new.vanish();
+    let gone = |name: &str| Err(Error::Request(format!("{name} is away")));
+    pool.clear(&gone).unwrap();
+    assert!(!suspension.is_suspended());
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Out, State::Out]);
+    commit(&pool, 2);
+    assert_eq!(behind(&pool), [false, false, true, true]);
+    // Not so if nobody is left.
+    suspension.suspend(suspension.era(), &Error::Request("a cable was pulled".into()));
+    disks.iter().for_each(|disk| disk.vanish());
+    assert!(pool.clear(&gone).is_err());
+    assert!(suspension.is_suspended());
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Out, State::Out]);
+    suspension.abandon();
+}
+
+#[test]
+fn a_replacement_is_not_replaced_itself() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let pool = mirror(&disks);
+    pool.attach("b", new, true).unwrap();
+    assert!(matches!(pool.attach("new", disk("other"), true), Err(Error::Request(_))));
+    pool.attach("new", disk("third"), false).unwrap();
+    assert!(fill(&pool));
+    assert_eq!(states(&pool), [State::Complete; 3]);
 }

@@ -134,14 +134,14 @@ impl Engine {
     }
 }
 
-impl Still<'_> {
+impl<'a> Still<'a> {
     /// The committed transaction group.
     pub fn txg(&self) -> Txg {
         self.engine.committed()
     }
 
     /// The engine.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &'a Engine {
         self.engine
     }
 

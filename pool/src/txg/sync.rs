@@ -26,6 +26,7 @@ use crate::{
     txg::{
         births::Usage,
         engine::{CATALOGUE_LEVEL, Engine},
+        fill::fill_shares,
         head::{Frozen, Head, OpError, Plain},
     },
     units::Txg,
@@ -131,6 +132,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     for frozen in frozen {
         written.push(write_tree(engine, txg, frozen, engine.metadata_copies())?);
     }
+    fill_shares(engine, written.iter().flat_map(|written| &written.shares));
     if let Some(client) = engine.client() {
         client.sync(&mut Sync { engine, txg }, written)?;
     }
