@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use dataset::admin::ResilverStatus;
+use dataset::admin::{ResilverState, ResilverStatus};
 use pool::{
     device::{Access, Device},
     vdev::{Health, State},
@@ -32,12 +32,13 @@ pub(super) struct Needs {
     pub(super) unavailable: bool,
     pub(super) faulted: bool,
     pub(super) filling: bool,
+    pub(super) stuck: bool,
 }
 
 impl Needs {
-    /// Whether devices of mirrors are out of use.
+    /// Whether devices of mirrors are out of use, or lack what nobody has.
     pub(super) fn is_degraded(self) -> bool {
-        self.offline || self.unavailable || self.faulted
+        self.offline || self.unavailable || self.faulted || self.stuck
     }
 }
 
@@ -91,10 +92,10 @@ impl OpenPool {
         self.scrubbing.wake();
     }
 
-    /// Returns when no device is being filled.
-    pub(super) fn wait_for_resilver(&self, job: &mut Job<'_>) -> Result<(), Failure> {
+    /// Returns when a device that has joined a mirror has everything, and the one that it replaces has left.
+    pub(super) fn wait_for_resilver(&self, device: &str, job: &mut Job<'_>) -> Result<(), Failure> {
         let what = format!("resilvering {}", self.name());
-        while self.engine().filling().is_some() || self.has_replaced() {
+        while self.lacks(device)? {
             self.engine().writable().or_refused("resilver", self.name())?;
             job.check()?;
             if let Some(status) = self.datasets.resilver_status() {
@@ -105,11 +106,33 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Whether a device is about to leave because another one has taken its place, or is about to be complete.
-    fn has_replaced(&self) -> bool {
-        let vdevs = self.engine().storage().vdevs.all();
-        let mut members = vdevs.iter().filter_map(|vdev| vdev.as_mirror()).flat_map(|mirror| mirror.members().to_vec());
-        members.any(|member| member.replaces().is_some() || member.state() == State::Filled)
+    /// Whether a device lacks something that it is about to get, or the one that it replaces is still there.
+    fn lacks(&self, device: &str) -> Result<bool, Failure> {
+        let refused = |why: &str| Err(Failure::cannot("resilver", device, why));
+        // One that has left may have left a single device.
+        let (vdev, leaf) = self.pool.find_device(device).or_refused("resilver", device)?;
+        let Some(mirror) = vdev.as_mirror() else { return Ok(false) };
+        let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
+        match member.state() {
+            State::Complete => Ok(member.replaces().is_some()),
+            State::Out => refused("it has failed, or was put out of use, before it had everything"),
+            State::Filling | State::Filled => match self.datasets.resilver_status().filter(|_| self.is_stuck()) {
+                Some(status) => Err(Failure::cannot(
+                    "resilver",
+                    device,
+                    format!("{} blocks cannot be read from any other device", status.errors),
+                )
+                .hint(format!("it stays as it is; see: pool status -v {}", self.name()))),
+                None => Ok(true),
+            },
+        }
+    }
+
+    /// Whether devices lack what no other device gives.
+    pub(super) fn is_stuck(&self) -> bool {
+        let status = self.datasets.resilver_status();
+        let has_failed = status.is_some_and(|status| status.state == ResilverState::Finished && status.errors > 0);
+        has_failed && self.engine().filling().is_some()
     }
 
     pub(super) fn layout(&self) -> Layout {
@@ -118,7 +141,7 @@ impl OpenPool {
     }
 
     pub(super) fn needs(&self) -> Needs {
-        let mut needs = Needs::default();
+        let mut needs = Needs { stuck: self.is_stuck(), ..Needs::default() };
         for vdev in self.engine().storage().vdevs.all() {
             let members = vdev.as_mirror().map(|mirror| mirror.members()).unwrap_or_default();
             for member in members.iter() {
@@ -159,6 +182,17 @@ pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
             format!("Use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"),
         );
     }
+    if needs.stuck {
+        return text(
+            "One or more devices could not be resilvered: there is no good copy of some blocks.\n\
+             A device that is being replaced stays until there is."
+                .to_owned(),
+            format!(
+                "If a device that has them can come back: pool online {pool} DEVICE\n\
+                 Otherwise restore or delete the files that 'pool status -v' names, then: pool clear {pool}"
+            ),
+        );
+    }
     if needs.filling {
         return text(
             "One or more devices are being resilvered. The pool goes on meanwhile.".to_owned(),
@@ -170,11 +204,15 @@ pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
 
 /// How a resilver is shown.
 pub(super) fn scan(status: &ResilverStatus, now: i64) -> ScanRecord {
-    let is_running = status.end == 0;
+    let is_running = status.state == ResilverState::Running;
     let end = if is_running { now } else { status.end };
     ScanRecord {
         kind: ScanKind::Resilver,
-        state: if is_running { ScanState::Scanning } else { ScanState::Finished },
+        state: match status.state {
+            ResilverState::Running => ScanState::Scanning,
+            ResilverState::Finished => ScanState::Finished,
+            ResilverState::Canceled => ScanState::Canceled,
+        },
         start: status.start.div_euclid(NANOS),
         end: status.end.div_euclid(NANOS),
         seconds: u64::try_from((end - status.start) / NANOS).unwrap_or(0),

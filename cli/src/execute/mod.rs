@@ -97,7 +97,7 @@ impl OpenPool {
             Request::Detach { device } => self.detach(&device).map(Response::Layout),
             Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
             Request::Online { device } => self.online(&device).map(done),
-            Request::WaitForResilver => self.wait_for_resilver(job).map(done),
+            Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
             Request::List { root, depth, kinds, properties } => {
                 self.list(root, depth, kinds, &properties, job).map(Response::Datasets)
             }

@@ -174,6 +174,7 @@ impl OpenPool {
             (None, Some(why)) => {
                 (Some(why.to_owned()), Some(format!("Repair the device, then export and import '{}'.", self.name())))
             }
+            (None, None) if self.is_stuck() => advice.unzip(),
             (None, None) if !damaged.is_empty() => (
                 Some("Some files are damaged, and there is no good copy of what they have lost.".to_owned()),
                 Some(format!("Restore the files from a backup, or delete them; then: pool scrub {}", self.name())),
@@ -345,6 +346,7 @@ fn note_of(member: &Member, all: &[Arc<Member>]) -> Option<String> {
         }
         (State::Filling | State::Filled, None) => Some("(resilvering)".to_owned()),
         _ if is_replaced => Some("(being replaced)".to_owned()),
+        (State::Out, _) => member.leaf.trouble().map(|trouble| format!("({trouble})")),
         _ => None,
     }
 }

@@ -111,7 +111,7 @@ fn work(datasets: &Datasets, pool: &Pool) -> dataset::admin::Result<bool> {
         // Also what an earlier owner of the pool has left.
         pool.finish_replacing()?;
     }
-    if datasets.engine().filling().is_some() {
+    if datasets.is_resilvering() {
         return Ok(mended == Progress::Worked);
     }
     let scrubbed = datasets.scrub_step(STEP)?;
@@ -164,8 +164,7 @@ impl OpenPool {
         let status = self.datasets.scrub_status().or_refused("open", self.name())?;
         if let Some(resilver) = self.datasets.resilver_status() {
             let is_later = status.as_ref().is_none_or(|scrub| scrub.start < resilver.start);
-            let runs = self.engine().filling().is_some();
-            if runs || is_later {
+            if self.datasets.is_resilvering() || is_later {
                 return Ok(Some(members::scan(&resilver, self.engine().env().now())));
             }
         }

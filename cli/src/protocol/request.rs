@@ -105,7 +105,10 @@ pub enum Request {
         device: String,
     },
     /// Wait until no device is being filled. `Done`
-    WaitForResilver,
+    WaitForResilver {
+        /// The device's path.
+        device: String,
+    },
 
     /// Data sets and their properties. `Datasets`, parents before children, snapshots by creation after their data set.
     List {

@@ -37,15 +37,16 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "replace";
     let pool = pool_name(action, &arguments.pool)?;
+    let new = vdev(action, &pool, &arguments.new)?;
     let request = Request::Attach {
         device: device_name(&arguments.device)?,
-        new: vdev(action, &pool, &arguments.new)?,
+        new: new.clone(),
         replace: true,
         force: arguments.force,
     };
     let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.wait {
-        context.run(&pool, Request::WaitForResilver)?;
+        context.run(&pool, Request::WaitForResilver { device: new.path.to_text() })?;
     }
     Ok(Exit::Done)
 }
