@@ -405,7 +405,7 @@ mod tests {
     }
 
     fn content() -> Vec<u8> {
-        (0..LEN as u32).map(|n| (n * n >> 7) as u8).collect()
+        (0..LEN as u32).map(|n| ((n * n) >> 7) as u8).collect()
     }
 
     fn pointer(copies: u8) -> BlockPointer {
