@@ -27,7 +27,7 @@ use crate::{
     error::{Error, Result},
     format::{
         gang::{self, Piece},
-        pointer::{Address, BlockPointer},
+        pointer::{Address, BlockPointer, Checksum},
     },
     space::{Class, Extent},
     units::Txg,
@@ -292,12 +292,14 @@ impl Storage {
     ) -> Result<Gang> {
         let top = Piece { address: pointer.addresses[copy], bytes: pointer.stored, sum: None };
         let mut gang = Gang { pieces: vec![top], headers: Vec::new() };
+        // Who only frees may have a pointer without a checksum.
+        let block = (pointer.checksum_kind != Checksum::Off).then_some(&pointer.checksum);
         let mut expected = None;
         loop {
             let mut below = Vec::new();
             for covered in std::mem::take(&mut gang.pieces) {
                 let at = Piece { bytes: self.sector, ..covered };
-                let decode = |header: &[u8]| gang::decode(header, &pointer.checksum, covered.bytes, self.sector);
+                let decode = |header: &[u8]| gang::decode(header, block, covered.bytes, self.sector);
                 let bytes = read(&at, &|header| decode(header).is_ok())?;
                 let header = decode(&bytes).map_err(|error| Error::damaged("gang block", error))?;
                 if *expected.get_or_insert(header.level) != header.level {
@@ -382,11 +384,7 @@ mod tests {
         block::checksum::checksum,
         device::{Device, FaultDevice, MemoryDevice},
         env::SeededEnv,
-        format::{
-            codec::Writer,
-            label::DATA_START,
-            pointer::{Checksum, Compression},
-        },
+        format::{codec::Writer, label::DATA_START, pointer::Compression},
         txg::Settings,
         units::MIB,
     };
@@ -461,6 +459,17 @@ mod tests {
         let header = place(&pool, &gangs[1].headers[0]);
         disks.iter().for_each(|disk| disk.write_at(header, &[0xee; 100]).unwrap());
         assert!(storage.fill(&pointer).is_err());
+    }
+
+    #[test]
+    fn whoever_frees_a_block_need_not_know_its_checksum() {
+        let pool = mirror(&[disk("a"), disk("b")]);
+        let (pointer, _) = written(&pool, 2);
+        let storage = pool.engine().storage();
+        let bare = BlockPointer { checksum_kind: Checksum::Off, checksum: [0; 32], ..pointer };
+        let extents = |pointer| format!("{:?}", storage.extents(pointer).unwrap());
+        assert_eq!(extents(&bare), extents(&pointer));
+        pool.engine().with_open_txg(|txg| storage.free(txg, &bare).unwrap());
     }
 
     #[test]

@@ -104,8 +104,8 @@ pub fn encode(level: u8, block: &[u8; 32], pieces: &[Piece], sector: u32) -> Vec
     out
 }
 
-/// The header of `stored` bytes of the block of this checksum.
-pub fn decode(header: &[u8], block: &[u8; 32], stored: u32, sector: u32) -> Result<Header, Malformed> {
+/// The header of `stored` bytes of a block: of the one of this checksum, if that is known.
+pub fn decode(header: &[u8], block: Option<&[u8; 32]>, stored: u32, sector: u32) -> Result<Header, Malformed> {
     const WHAT: &str = "gang header";
     let Some((content, checksum)) = header.split_last_chunk::<CHECKSUM>() else { return malformed(WHAT) };
     if blake3::hash(content) != *checksum {
@@ -124,8 +124,11 @@ pub fn decode(header: &[u8], block: &[u8; 32], stored: u32, sector: u32) -> Resu
     if level > MAX_LEVEL {
         return malformed("gang header's level");
     }
-    if version == VERSION && reader.bytes(block.len(), WHAT)? != block {
-        return malformed("gang header's block");
+    if version == VERSION {
+        let own = reader.bytes(CHECKSUM, WHAT)?;
+        if block.is_some_and(|block| own != block) {
+            return malformed("gang header's block");
+        }
     }
     let has_sums = version == VERSION && level == 0;
     let count = reader.varint32(WHAT)? as usize;
@@ -174,15 +177,19 @@ mod tests {
             let most = Piece { address: Address { chunk: ChunkId(u32::MAX), sector: u32::MAX }, bytes: sector, sum };
             let pieces = vec![most; max_pieces(level, sector)];
             let header = encode(level, &BLOCK, &pieces, sector);
-            assert_eq!(decode(&header, &BLOCK, sector * pieces.len() as u32, sector), Ok(Header { level, pieces }));
+            assert_eq!(
+                decode(&header, Some(&BLOCK), sector * pieces.len() as u32, sector),
+                Ok(Header { level, pieces })
+            );
         };
         (9..=16).for_each(|ashift| [0, MAX_LEVEL].into_iter().for_each(|level| full(level, 1 << ashift)));
         let header = encode(0, &BLOCK, &pieces(), 4096);
         assert_eq!(header.len(), 4096);
-        assert_eq!(decode(&header, &BLOCK, STORED, 4096), Ok(Header { level: 0, pieces: pieces() }));
-        assert!(decode(&header, &BLOCK, STORED - 1, 4096).is_err());
-        assert!(decode(&header, &BLOCK, STORED + 1, 4096).is_err());
-        assert!(decode(&header, &[8; 32], STORED, 4096).is_err(), "it is another block's");
+        assert_eq!(decode(&header, Some(&BLOCK), STORED, 4096), Ok(Header { level: 0, pieces: pieces() }));
+        assert!(decode(&header, Some(&BLOCK), STORED - 1, 4096).is_err());
+        assert!(decode(&header, Some(&BLOCK), STORED + 1, 4096).is_err());
+        assert!(decode(&header, Some(&[8; 32]), STORED, 4096).is_err(), "it is another block's");
+        assert_eq!(decode(&header, None, STORED, 4096), Ok(Header { level: 0, pieces: pieces() }));
     }
 
     #[test]
@@ -204,7 +211,7 @@ mod tests {
             let checksum = blake3::hash(&header);
             header.put_bytes(checksum.as_bytes());
             let pieces = pieces().into_iter().map(|piece| Piece { sum: None, ..piece }).collect();
-            assert_eq!(decode(&header, &BLOCK, STORED, 4096), Ok(Header { level, pieces }));
+            assert_eq!(decode(&header, Some(&BLOCK), STORED, 4096), Ok(Header { level, pieces }));
         }
     }
 
@@ -213,7 +220,7 @@ mod tests {
         fn a_flipped_byte_is_noticed(at in 0usize..4096, flip in 1u8..) {
             let mut header = encode(0, &BLOCK, &pieces(), 4096);
             header[at] ^= flip;
-            prop_assert!(decode(&header, &BLOCK, STORED, 4096).is_err());
+            prop_assert!(decode(&header, Some(&BLOCK), STORED, 4096).is_err());
         }
     }
 }
