@@ -16,7 +16,10 @@
 
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc};
 
-use dataset::admin::Progress;
+use dataset::{
+    admin::{Progress, ScrubStatus},
+    catalogue::ScrubState,
+};
 use pool::{
     device::{Device, Fate, MemoryDevice, Recorder},
     env::SeededEnv,
@@ -156,6 +159,11 @@ impl World {
     /// Examines everything, and mends. Returns how many bytes were.
     pub(crate) fn scrub(&self) -> Outcome<u64> {
         let failed = |error| format!("a scrub fails: {error}");
+        // Power may have failed while one was at work.
+        let is_running = |status: &ScrubStatus| matches!(status.state, ScrubState::Running | ScrubState::Paused);
+        if self.datasets.scrub_status().map_err(failed)?.as_ref().is_some_and(is_running) {
+            self.datasets.stop_scrub().map_err(failed)?;
+        }
         self.datasets.start_scrub().map_err(failed)?;
         while self.datasets.scrub_step(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
         let status = self.datasets.scrub_status().map_err(failed)?.ok_or("a scrub that has ended is not known")?;
