@@ -203,7 +203,10 @@ fn a_gang_header() {
     ];
     let stored = pieces.iter().map(|piece| piece.bytes).sum();
     let bytes = golden::compare("gang", &gang::encode(0, &BLOCK, &pieces, SECTOR));
-    assert_eq!(gang::decode(&bytes, Some(&BLOCK), stored, SECTOR), Ok(gang::Header { level: 0, pieces: pieces.to_vec() }));
+    assert_eq!(
+        gang::decode(&bytes, Some(&BLOCK), stored, SECTOR),
+        Ok(gang::Header { level: 0, pieces: pieces.to_vec() })
+    );
 }
 
 #[test]
