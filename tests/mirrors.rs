@@ -8,16 +8,21 @@ mod lab;
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
 };
 
 use insta::{Settings, assert_snapshot};
-use lab::{Lab, noise, wait_until};
+use lab::{Lab, can_mount, noise, small_file_system, wait_until};
 
 /// Replaces what differs from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_paths();
     settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
     settings.add_filter(r"(resilvered|repaired) [\d.]+[BKM]", "$1 [SIZE]");
+    // Which it is depends on the machine.
+    settings.add_filter(r"mounts: \d+ through \S+\n", "");
     settings.add_filter(r"/[ab]/[ab]\.img holds", "/[SIDE] holds");
     settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
     settings
@@ -368,4 +373,131 @@ fn devices_that_went_on_without_each_other_are_not_put_together() {
       then 'pool detach' these, and 'pool attach' gives up what they hold
     [exit 1]
     ");
+}
+
+#[test]
+fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["offline", "tank", "b.img"]);
+    lab.pool(&["export", "tank"]);
+    let image = fs::read(lab.path("a.img")).unwrap();
+    let wanted = &content(1)[8192..12288];
+    let place = image.chunks(4096).position(|sector| sector == wanted).unwrap() as u64 * 4096;
+    let file = File::options().write(true).open(lab.path("a.img")).unwrap();
+    file.write_all_at(&[0xee; 512], place).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    assert_snapshot!(lab.session(&["pool replace -w tank b.img 80M:c.img"]), @r"
+    $ pool replace -w tank b.img 80M:c.img
+    pool: cannot resilver '[LAB]/c.img': one block cannot be read from any other device
+      it stays as it is; see: pool status -v tank
+    [exit 1]
+    ");
+    assert_snapshot!(lab.session(&["pool status -v tank"]), @r"
+    $ pool status -v tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be resilvered: there is no good copy of some blocks.
+    	A device that is being replaced stays until there is.
+    action: If a device that has them can come back: pool online tank DEVICE
+    	Otherwise restore or delete the files that 'pool status -v' names, then: pool clear tank
+      scan: resilvered [SIZE] in [TIME] with 1 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  mirror-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  1
+    	  [LAB]/b.img  OFFLINE  0  0  0  (being replaced)
+    	  [LAB]/c.img  ONLINE  0  0  0  (incomplete, replaces [LAB]/b.img)
+
+    errors: Permanent errors have been detected in the following files:
+
+      tank/home:/1
+    [exit 0]
+    ");
+    // It has what the other one has lost, and is still there.
+    lab.pool(&["online", "tank", "b.img"]);
+    wait_until("the resilver is done", || !lab.pool(&["status", "tank"]).contains("b.img"));
+    lab.pool(&["detach", "tank", "a.img"]);
+    holds(&lab, &[1]);
+    fs::remove_file(lab.path("a.img")).unwrap();
+    fs::remove_file(lab.path("b.img")).unwrap();
+    lab.check("tank");
+}
+
+/// Writes files into a folder and reads them until `done`; how many there are.
+fn use_folder(folder: &Path, done: &AtomicBool, count: &AtomicU64) {
+    for number in 0.. {
+        let (name, wanted) =
+            (folder.join(format!("file-{number}")), noise(40_000 + number as usize % 7 * 30_000, number));
+        fs::write(&name, &wanted).unwrap();
+        count.store(number + 1, Ordering::Release);
+        let earlier = number / 2;
+        let found = fs::read(folder.join(format!("file-{earlier}"))).unwrap();
+        assert!(found == noise(40_000 + earlier as usize % 7 * 30_000, earlier), "file {earlier}");
+        if done.load(Ordering::Acquire) || number == 400 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
+    if !can_mount() {
+        return;
+    }
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    if !small_file_system(&lab.path("small"), "24m") {
+        return;
+    }
+    let on_small = lab.at("small/b.img");
+    let mountpoint = lab.at("mnt/tank");
+    lab.pool(&["create", "-m", &mountpoint, "tank", "mirror", "200M:a.img", &format!("200M:{on_small}")]);
+    let (folder, done, count) = (lab.mount("tank"), AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let user = scope.spawn(|| use_folder(&folder, &done, &count));
+        // The file system below it runs full.
+        wait_until("the device has died", || lab.pool(&["status", "tank"]).contains("state: DEGRADED"));
+        lab.fs(&["snapshot", "tank@degraded"]);
+        lab.pool(&["replace", "-w", "tank", &on_small, "200M:c.img"]);
+        lab.pool(&["scrub", "-w", "tank"]);
+        done.store(true, Ordering::Release);
+        user.join().unwrap();
+    });
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("state: ONLINE") && status.contains("with 0 errors"), "{status}");
+    assert!(status.contains("c.img") && !status.contains("b.img"), "{status}");
+    // The new one alone is all of it.
+    lab.pool(&["export", "tank"]);
+    fs::create_dir(lab.path("alone")).unwrap();
+    fs::rename(lab.path("a.img"), lab.path("away")).unwrap();
+    fs::rename(lab.path("c.img"), lab.path("alone/c.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at("alone"), "tank"]);
+    assert!(count.load(Ordering::Acquire) > 10);
+    for number in 0..count.load(Ordering::Acquire) {
+        let found = fs::read(folder.join(format!("file-{number}"))).unwrap();
+        assert!(found == noise(40_000 + number as usize % 7 * 30_000, number), "file {number}");
+    }
+    assert_snapshot!(lab.session(&["pool status tank"]), @r"
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+      scan: scrub repaired [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  mirror-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  UNAVAIL  0  0  0
+    	  [LAB]/alone/c.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["check", "-d", &lab.at("alone"), "tank"]);
 }

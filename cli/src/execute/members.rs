@@ -120,7 +120,10 @@ impl OpenPool {
                 Some(status) => Err(Failure::cannot(
                     "resilver",
                     device,
-                    format!("{} blocks cannot be read from any other device", status.errors),
+                    match status.errors {
+                        1 => "one block cannot be read from any other device".to_owned(),
+                        errors => format!("{errors} blocks cannot be read from any other device"),
+                    },
                 )
                 .hint(format!("it stays as it is; see: pool status -v {}", self.name()))),
                 None => Ok(true),
@@ -162,6 +165,17 @@ impl OpenPool {
 pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
     const ENOUGH: &str = "There are sufficient replicas for the pool to go on in a degraded state.";
     let text = |status: String, action: String| Some((status, action));
+    if needs.stuck {
+        return text(
+            "One or more devices could not be resilvered: there is no good copy of some blocks.\n\
+             A device that is being replaced stays until there is."
+                .to_owned(),
+            format!(
+                "If a device that has them can come back: pool online {pool} DEVICE\n\
+                 Otherwise restore or delete the files that 'pool status -v' names, then: pool clear {pool}"
+            ),
+        );
+    }
     if needs.faulted {
         return text(
             format!("One or more devices are faulted in response to persistent errors.\n{ENOUGH}"),
@@ -180,17 +194,6 @@ pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
         return text(
             format!("One or more devices have been taken offline by the administrator.\n{ENOUGH}"),
             format!("Use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"),
-        );
-    }
-    if needs.stuck {
-        return text(
-            "One or more devices could not be resilvered: there is no good copy of some blocks.\n\
-             A device that is being replaced stays until there is."
-                .to_owned(),
-            format!(
-                "If a device that has them can come back: pool online {pool} DEVICE\n\
-                 Otherwise restore or delete the files that 'pool status -v' names, then: pool clear {pool}"
-            ),
         );
     }
     if needs.filling {

@@ -207,6 +207,7 @@ impl OpenPool {
     fn vdev_records(&self) -> Vec<VdevRecord> {
         let totals = self.engine().space_totals();
         let fragmentation = self.engine().storage().space.fragmentation().into();
+        let is_stuck = self.is_stuck();
         let record = |vdev: &dyn Vdev| {
             let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
             let leaf_record = |leaf: &Leaf| {
@@ -230,8 +231,10 @@ impl OpenPool {
                 return vdev.leaves().first().map(|leaf| leaf_record(leaf)).expect("a disk is one device");
             };
             let all = mirror.members();
-            let member_record =
-                |member: &Arc<Member>| VdevRecord { note: note_of(member, &all), ..leaf_record(&member.leaf) };
+            let member_record = |member: &Arc<Member>| VdevRecord {
+                note: note_of(member, &all, is_stuck),
+                ..leaf_record(&member.leaf)
+            };
             let members: Vec<VdevRecord> = all.iter().map(member_record).collect();
             let is_suspended = members.iter().zip(all.iter());
             let last_failed =
@@ -336,15 +339,16 @@ impl OpenPool {
 }
 
 /// What is to be known of a member beside its state and its errors.
-fn note_of(member: &Member, all: &[Arc<Member>]) -> Option<String> {
+fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool) -> Option<String> {
+    let state = if is_stuck { "incomplete" } else { "resilvering" };
     let is_replaced = all.iter().any(|other| other.replaces() == Some(member.leaf.guid()));
     match (member.state(), member.replaces()) {
         (State::Filling | State::Filled, Some(old)) => {
             let old = all.iter().find(|other| other.leaf.guid() == old);
             let old = old.map_or_else(String::new, |old| format!(" {}", old.leaf.name()));
-            Some(format!("(resilvering, replaces{old})"))
+            Some(format!("({state}, replaces{old})"))
         }
-        (State::Filling | State::Filled, None) => Some("(resilvering)".to_owned()),
+        (State::Filling | State::Filled, None) => Some(format!("({state})")),
         _ if is_replaced => Some("(being replaced)".to_owned()),
         (State::Out, _) => member.leaf.trouble().map(|trouble| format!("({trouble})")),
         _ => None,

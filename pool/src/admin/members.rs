@@ -136,7 +136,6 @@ impl Pool {
         let VdevTree::Mirror(described) = &mut config.tree else { return Err(only_complete(&leaf)) };
         described.members.retain(|member| member.leaf.guid != leaf.guid());
         described.members.iter_mut().for_each(|member| member.replaces = member.replaces.filter(|r| *r != leaf.guid()));
-        mirror.forget_replaced(leaf.guid());
         let rest: Vec<Arc<Member>> =
             mirror.members().iter().filter(|member| member.leaf.guid() != leaf.guid()).cloned().collect();
         if let [alone] = &described.members[..] {
@@ -150,6 +149,8 @@ impl Pool {
             }
             _ => mirror.set_members(rest),
         }
+        // Whoever waits for a replacement waits until here.
+        mirror.forget_replaced(leaf.guid());
         if was_in_use && let Err(error) = labels::clear_labels(&*leaf.device()) {
             tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
         }

@@ -408,6 +408,11 @@ impl Vdev for Mirror {
                 member.describe(config);
             }
         }
+        // One that is about to leave is not described any more.
+        let described: Vec<Guid> = mirror.members.iter().map(|config| config.leaf.guid).collect();
+        for config in &mut mirror.members {
+            config.replaces = config.replaces.filter(|replaced| described.contains(replaced));
+        }
     }
 
     fn news(&self) -> Option<u64> {
