@@ -22,10 +22,13 @@ use dataset::{
 use pool::{
     block::checksum::verify,
     format::{
+        codec::Reader,
         key::Key,
+        label::{BODY_AT, Label},
         pointer::Checksum,
         space::log::{LogBlock, decode_changes, encode_changes},
         uberblock::Uberblock,
+        vdev_config,
     },
     tree::Miss,
     txg::{Head, Plain},
@@ -79,7 +82,11 @@ fn payload(block: &[u8]) -> &[u8] {
 }
 
 fn structures(seeds: &mut Seeds) {
-    seeds.add("label", "one-device", &[payload(&golden("label"))]);
+    let label = golden("label");
+    seeds.add("label", "one-device", &[payload(&label)]);
+    let vdevs = vdev_config::decode_all(&mut Reader::new(&golden("mirror"))).unwrap();
+    let mirror = Label { vdevs, ..Label::decode(&label, BODY_AT).unwrap() };
+    seeds.add("label", "mirror", &[payload(&mirror.encode(BODY_AT).unwrap())]);
     let uberblock = golden("uberblock");
     seeds.add("uberblock", "plain", &[payload(&uberblock)]);
     for pointer in ["pointer-plain", "pointer-full", "pointer-shared"] {

@@ -20,7 +20,7 @@ use pool::{
             table::{Row, TableRoot, decode_page, encode_page},
         },
         uberblock::{Epoch, Uberblock},
-        vdev_config::{self, LeafConfig, VdevConfig, VdevTree},
+        vdev_config::{self, Behind, LeafConfig, Mark, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
     },
     units::{ChunkId, GIB, Guid, MIB, Txg, VdevId},
 };
@@ -124,6 +124,22 @@ fn the_vdevs() {
     let mut coded = Vec::new();
     vdev_config::encode_all(&vdevs, &mut coded);
     let bytes = golden::compare("vdevs", &coded);
+    assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
+}
+
+#[test]
+fn a_mirror() {
+    let mark = |epoch: u64, txg| Mark { epoch: Epoch(epoch), txg: Txg(txg) };
+    let member = |id| MemberConfig::whole(leaf(id).tree.leaves().next().unwrap().clone());
+    let behind = Behind { has: mark(0xd0d1_d2d3_d4d5_d6d7, 1234), may_have: mark(0xe0e1_e2e3_e4e5_e6e7, 1235) };
+    let offline = MemberConfig { is_offline: true, behind: Some(behind), ..member(2) };
+    let new = MemberConfig { behind: Some(Behind::default()), replaces: Some(Guid(0x1d02)), ..member(3) };
+    let members = vec![member(1), offline, new];
+    let tree = VdevTree::Mirror(MirrorConfig { guid: Guid(0x3300), members });
+    let vdevs = vec![VdevConfig { id: VdevId(1), tree }];
+    let mut coded = Vec::new();
+    vdev_config::encode_all(&vdevs, &mut coded);
+    let bytes = golden::compare("mirror", &coded);
     assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
 }
 
