@@ -10,7 +10,7 @@ use crate::protocol::{Request, Response};
 /// Arguments of `pool detach`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The device belongs to nobody after that. One that alone holds what its mirror holds is not detached.
+    after_help = "The device belongs to nobody after that: its labels are erased, and it does not come back. One that alone holds what its mirror holds is not detached.
 
 Examples:
   pool detach tank /dev/sdc"
