@@ -277,11 +277,26 @@ impl OpenPool {
                 free: space.map_or(0, |space| space.size.saturating_sub(allocated)),
                 ..IoCounts::default()
             };
-            for counts in vdev.leaves().iter().map(|leaf| leaf.counters().snapshot()) {
+            let member = |leaf: &Arc<Leaf>| {
+                let counts = leaf.counters().snapshot();
+                IoCounts {
+                    name: leaf.name().to_owned(),
+                    reads: counts.reads,
+                    writes: counts.writes,
+                    read_bytes: counts.read_bytes,
+                    written_bytes: counts.written_bytes,
+                    ..IoCounts::default()
+                }
+            };
+            let members: Vec<IoCounts> = vdev.leaves().iter().map(member).collect();
+            for counts in &members {
                 sum.reads += counts.reads;
                 sum.writes += counts.writes;
                 sum.read_bytes += counts.read_bytes;
                 sum.written_bytes += counts.written_bytes;
+            }
+            if vdev.as_mirror().is_some() {
+                sum.members = members;
             }
             sum
         };
@@ -295,6 +310,7 @@ impl OpenPool {
             writes: total(|counts| counts.writes),
             read_bytes: total(|counts| counts.read_bytes),
             written_bytes: total(|counts| counts.written_bytes),
+            members: Vec::new(),
         };
         IoSample { elapsed: self.opened.elapsed().as_nanos().try_into().unwrap_or(u64::MAX), pool, vdevs }
     }

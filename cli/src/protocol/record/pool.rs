@@ -255,4 +255,6 @@ pub struct IoCounts {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// The same of the devices of a mirror, which have no space of their own.
+    pub members: Vec<IoCounts>,
 }
