@@ -435,3 +435,22 @@ fn what_was_copied_to_a_member_that_lost_it_is_written_to_it_again() {
     };
     assert_eq!((&held(0), &held(100)), (b"copied", b"mended"));
 }
+
+#[test]
+fn nobody_sees_a_member_out_of_use_before_there_are_news() {
+    for _ in 0..300 {
+        let world = World::new(2);
+        let seen = thread::scope(|scope| {
+            let (mirror, member) = (&world.mirror, world.mirror.member(Guid(0)).unwrap());
+            // As a flush does: it passes over whoever is out of use, and then asks for news.
+            let flusher = scope.spawn(move || {
+                while member.state() != State::Out {}
+                mirror.news()
+            });
+            thread::yield_now();
+            assert!(mirror.do_without(Guid(0), Health::Faulted));
+            flusher.join().unwrap()
+        });
+        assert!(seen.is_some(), "a flush would have returned, and no label been told");
+    }
+}
