@@ -14,7 +14,7 @@ use std::{
 };
 
 use insta::{Settings, assert_snapshot};
-use lab::{Lab, Run, can_mount, noise, wait_until};
+use lab::{Lab, Run, can_mount, noise, small_file_system, wait_until};
 
 /// An answer takes less than a second; a machine that is busy with other tests may take longer.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -67,21 +67,6 @@ fn write_durably(path: &Path, bytes: &[u8]) -> Child {
     // A writer that fails reads no further.
     std::thread::spawn(move || drop(input.write_all(&bytes)));
     child
-}
-
-/// A small file system in memory at `path`, if this user may mount one.
-fn small_file_system(path: &Path, size: &str) -> bool {
-    fs::create_dir(path).unwrap();
-    let mounted =
-        Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(path).status();
-    let mounted = mounted.is_ok_and(|status| status.success());
-    if !mounted {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("skipped: this user cannot mount a tmpfs");
-        }
-    }
-    mounted
 }
 
 /// A lab with a pool `tank` whose image lies on a file system that has just run full.

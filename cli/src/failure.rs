@@ -132,6 +132,14 @@ impl Failure {
                 );
                 return Failure::cannot(action, what, error).hint(hint);
             }
+            Error::Split { .. } => {
+                let hint = "each side is whole: import one of them while the devices of the other are away;\n\
+                            then 'pool detach' these, and 'pool attach' gives up what they hold";
+                return Failure::cannot(action, what, error).hint(hint);
+            }
+            Error::Incomplete { pool, .. } => {
+                return Failure::cannot(action, what, error).hint(format!("look there too: pool import -d DIR {pool}"));
+            }
             Error::Suspended(why) => return Failure::suspended(action, &what.to_string(), why),
             _ => {}
         }

@@ -81,6 +81,26 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
+    /// None of the devices of a mirror that are there holds everything.
+    #[error("{vdev} of pool {pool} has no complete device: {missing} missing")]
+    Incomplete {
+        /// The mirror.
+        vdev: String,
+        /// The pool's name.
+        pool: String,
+        /// The devices of which one is needed, by the paths that they had, and "is" or "are".
+        missing: String,
+    },
+    /// Devices of a mirror were changed without each other.
+    #[error(
+        "pool {pool} is split: {device} holds changes that the other devices lack, and they hold some that it lacks"
+    )]
+    Split {
+        /// The pool's name.
+        pool: String,
+        /// One of the devices, by its path.
+        device: String,
+    },
     /// A device of the pool is smaller than it was: it was cut short, or is a shorter copy.
     #[error("{device} has {size} bytes, but its label says {needed}")]
     Shrunk {
@@ -113,11 +133,13 @@ impl Error {
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Device { .. } | Error::Missing { .. } | Error::Shrunk { .. } | Error::Suspended(_) => {
-                ErrorKind::Device
-            }
+            Error::Device { .. }
+            | Error::Missing { .. }
+            | Error::Incomplete { .. }
+            | Error::Shrunk { .. }
+            | Error::Suspended(_) => ErrorKind::Device,
             Error::Busy { .. } => ErrorKind::Busy,
-            Error::Request(_) | Error::Closed(_) => ErrorKind::Request,
+            Error::Request(_) | Error::Closed(_) | Error::Split { .. } => ErrorKind::Request,
             Error::OutOfSpace => ErrorKind::Space,
             Error::Damaged { .. } | Error::Unreadable { .. } => ErrorKind::Damage,
             Error::Unsupported { .. } => ErrorKind::Unsupported,

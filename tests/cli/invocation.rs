@@ -126,7 +126,7 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     assert_snapshot!(lab.session(&[
         "pool remove tank a.img",
-        "pool replace tank a.img",
+        "pool split tank other",
         "pool upgrade",
         "fs allow ann create tank",
         "fs create -V 1G tank/volume",
@@ -136,8 +136,8 @@ fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     $ pool remove tank a.img
     pool: 'remove' is not supported: this version takes no devices out of a pool; copy it to another one: fs send -R | fs receive
     [exit 2]
-    $ pool replace tank a.img
-    pool: 'replace' is not supported: pools have no mirrors in this version, so no device can be done without
+    $ pool split tank other
+    pool: 'split' is not supported: copy a pool to another one: fs send -R | fs receive
     [exit 2]
     $ pool upgrade
     pool: 'upgrade' is not supported: there is one version of the format, and nothing to upgrade

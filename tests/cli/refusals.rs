@@ -95,7 +95,8 @@ fn wrong_requests_say_what_and_where() {
         "pool create vault file",
         "pool create vault 1M:other.img",
         "pool create vault 64X:other.img",
-        "pool create vault mirror a.img b.img",
+        "pool create vault raidz a.img b.img",
+        "pool create vault mirror a.img",
         "fs list vault",
         "fs list tank/none",
         "fs create tank",
@@ -157,9 +158,13 @@ fn wrong_requests_say_what_and_where() {
     $ pool create vault 64X:other.img
     pool: cannot create 'vault': 'X' is not a unit of size (B, K, M, G, T, P, E; also KB or KiB)
     [exit 1]
-    $ pool create vault mirror a.img b.img
-    pool: cannot create 'vault': vdevs of the kind 'mirror' are not supported by this version of Cenote
-      name devices alone; data is spread over all of them
+    $ pool create vault raidz a.img b.img
+    pool: cannot create 'vault': vdevs of the kind 'raidz' are not supported by this version of Cenote
+      name devices alone, over which data is spread, or 'mirror' before devices that hold the same
+    [exit 1]
+    $ pool create vault mirror a.img
+    pool: cannot create 'vault': a mirror has 2 to 16 devices
+      name them after the word: mirror DEVICE DEVICE
     [exit 1]
     $ fs list vault
     fs: cannot open 'vault': dataset does not exist

@@ -16,9 +16,18 @@
 
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc};
 
+use dataset::{
+    admin::{Progress, ScrubStatus},
+    catalogue::ScrubState,
+};
 use pool::{
     device::{Device, Fate, MemoryDevice, Recorder},
     env::SeededEnv,
+    format::{
+        label::{DATA_START, Label, usable_size},
+        vdev_config::VdevTree,
+    },
+    vdev::{State, labels},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -26,7 +35,7 @@ use crate::{
     model::Pool,
     observe::{self, Known},
     workload::{History, Life},
-    world::{Outcome, World, members},
+    world::{DEVICE_SIZE, Outcome, RESILVER_STEP, World, members},
 };
 
 /// A power failure: after how many recorded operations, and what became of those that were not flushed.
@@ -89,6 +98,10 @@ pub(crate) struct Counts {
 
 /// How many seeded fates a cut gets, beside the one that drops everything.
 const FATES: u64 = 2;
+/// Of so many points of mirrors one is judged without each of the devices.
+const BEREFT: u64 = 24;
+/// So many bytes rot at a place.
+const ROTTEN: usize = 4096;
 /// Of so many points one gets second failures,
 const DOUBLED: u64 = 12;
 /// and so many of them.
@@ -134,6 +147,34 @@ fn point_number(point: Point) -> u64 {
     StdRng::seed_from_u64(point.seed ^ (point.first.at as u64) << 24 ^ point.first.fate << 60).random()
 }
 
+/// What is asked of mirrors.
+impl World {
+    /// The devices of the mirror by their names, and whether each is complete; none of a pool without one.
+    pub(crate) fn mirrored(&self) -> Vec<(String, bool)> {
+        let vdevs = self.engine().storage().vdevs.all();
+        let members = vdevs.iter().filter_map(|vdev| vdev.as_mirror()).flat_map(|mirror| mirror.members().to_vec());
+        members.map(|member| (member.leaf.name().to_owned(), member.state() == State::Complete)).collect()
+    }
+
+    /// Examines everything, and mends. Returns how many bytes were.
+    pub(crate) fn scrub(&self) -> Outcome<u64> {
+        let failed = |error| format!("a scrub fails: {error}");
+        // Power may have failed while one was at work.
+        let is_running = |status: &ScrubStatus| matches!(status.state, ScrubState::Running | ScrubState::Paused);
+        if self.datasets.scrub_status().map_err(failed)?.as_ref().is_some_and(is_running) {
+            self.datasets.stop_scrub().map_err(failed)?;
+        }
+        self.datasets.start_scrub().map_err(failed)?;
+        while self.datasets.scrub_step(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
+        let status = self.datasets.scrub_status().map_err(failed)?.ok_or("a scrub that has ended is not known")?;
+        if status.errors == 0 {
+            Ok(status.repaired)
+        } else {
+            Err(format!("a scrub finds {} lost blocks", status.errors))
+        }
+    }
+}
+
 /// Judges the points of a life.
 struct Judge<'a> {
     life: &'a Life,
@@ -144,16 +185,75 @@ impl Judge<'_> {
     fn first(&self, point: Point, images: &[Arc<MemoryDevice>]) -> Outcome<Pool> {
         let (promised, begun) = self.life.history.span(point.first.at);
         let found = self.came_up(images, point)?;
-        fits(&self.life.history, point.first.at, promised..=begun, &found).map(|()| found)
+        fits(&self.life.history, point.first.at, promised..=begun, &found)?;
+        if self.life.is_mirrored && point_number(point).is_multiple_of(BEREFT) {
+            self.bereft(images, point, &found)?;
+        }
+        Ok(found)
     }
 
     /// Opens a pool, checks it, and reads all of it. What the opening writes goes to a copy.
     fn came_up(&self, images: &[Arc<MemoryDevice>], point: Point) -> Outcome<Pool> {
-        let copies: Vec<_> = images.iter().map(|image| Arc::new(image.snapshot())).collect();
+        let copies = copied(images);
         let world = World::import(&copies, point_number(point))?;
+        self.look_at(&world)
+    }
+
+    /// Loses devices of a mirror after a power failure: each that is complete must be the whole pool without the other one,
+    /// and so must one that lacked something, after it was filled; and what rots on one is mended from the other.
+    fn bereft(&self, images: &[Arc<MemoryDevice>], point: Point, found: &Pool) -> Outcome<()> {
+        let seed = point_number(point);
+        let without = |images: &[Arc<MemoryDevice>], lost: &str| -> Vec<Arc<MemoryDevice>> {
+            copied(images).into_iter().filter(|image| image.name() != lost).collect()
+        };
+        let other = |name: &str| if name == "disk0" { "disk1" } else { "disk0" };
+        let members = World::import(&copied(images), seed)?.mirrored();
+        for (name, _) in members.iter().filter(|(_, is_complete)| *is_complete) {
+            let alone = self.came_up(&without(images, other(name)), point);
+            if alone.as_ref().is_err_and(|error| error.contains("has no complete device")) && is_untold(images, name) {
+                continue;
+            }
+            let alone = alone.map_err(|error| format!("{name} is complete, and alone: {error}"))?;
+            // What was about to be promised may be on one of them alone.
+            let (promised, begun) = self.life.history.span(point.first.at);
+            fits(&self.life.history, point.first.at, promised..=begun, &alone)?;
+        }
+        // Each import draws an epoch of its own, as in life.
+        let filled = copied(images);
+        let world = World::import(&filled, seed.wrapping_add(1))?;
+        world.clean_up()?;
+        if let Some((name, _)) = world.mirrored().iter().find(|(_, is_complete)| !is_complete) {
+            return Err(format!("{name} is not complete after it was filled"));
+        }
+        drop(world);
+        for (name, _) in &members {
+            let alone = self.came_up(&without(&filled, other(name)), point);
+            let alone = alone.map_err(|error| format!("{name} was filled ({members:?}), and alone: {error}"))?;
+            same(found, &alone, &format!("{name} was filled, and is not the same without the other device"))?;
+        }
+        let rotten = if seed.is_multiple_of(2) { "disk0" } else { "disk1" };
+        rot(filled.iter().find(|image| image.name() == rotten).expect("it is there"), seed);
+        let world = World::import(&filled, seed.wrapping_add(2));
+        let world = world.map_err(|error| format!("{rotten} is rotten: {error}"))?;
+        let seen = observe::pool_knowing(&world, &world.list()?, &self.known)?;
+        same(found, &seen, &format!("what rots on {rotten} is seen"))?;
+        world.scrub()?;
+        match world.scrub()? {
+            0 => {}
+            again => return Err(format!("a second scrub mends {again} bytes on {rotten}")),
+        }
+        world.check()?;
+        drop(world);
+        let alone = self.came_up(&without(&filled, other(rotten)), point);
+        let alone = alone.map_err(|error| format!("{rotten} was scrubbed, and alone: {error}"))?;
+        same(found, &alone, &format!("{rotten} was scrubbed, and is not the same without the other device"))
+    }
+
+    /// Checks an opened pool and reads all of it.
+    fn look_at(&self, world: &World) -> Outcome<Pool> {
         world.check()?;
         let listed = world.list()?;
-        let found = observe::pool_knowing(&world, &listed, &self.known)?;
+        let found = observe::pool_knowing(world, &listed, &self.known)?;
         world.check_files(&listed)?;
         Ok(found)
     }
@@ -183,6 +283,37 @@ impl Judge<'_> {
     fn second(&self, point: Point, second: Cut, recorder: &Recorder, first: &Pool) -> Outcome<()> {
         let (images, _) = second.images(recorder);
         same(first, &self.came_up(&images, point)?, "a second crash has changed the pool")
+    }
+}
+
+/// Whether the label of a device does not say yet that it is complete, and that of the other one, which is newer, does: power
+/// has failed while labels were written. Then it is refused alone, and nothing is lost.
+fn is_untold(images: &[Arc<MemoryDevice>], name: &str) -> bool {
+    let label = |image: &Arc<MemoryDevice>| labels::read_label(&**image).ok().flatten();
+    let Some(own) = images.iter().find(|image| image.name() == name).and_then(label) else { return false };
+    let calls_it_behind = |label: &Label| {
+        let mirrors = label.vdevs.iter().filter_map(|vdev| match &vdev.tree {
+            VdevTree::Mirror(mirror) => Some(&mirror.members),
+            _ => None,
+        });
+        mirrors.flatten().any(|member| member.leaf.guid == own.device && member.behind.is_some())
+    };
+    let mut others = images.iter().filter(|image| image.name() != name).filter_map(label);
+    calls_it_behind(&own) && others.any(|other| other.txg > own.txg && !calls_it_behind(&other))
+}
+
+fn copied(images: &[Arc<MemoryDevice>]) -> Vec<Arc<MemoryDevice>> {
+    images.iter().map(|image| Arc::new(image.snapshot())).collect()
+}
+
+/// Has a third of what lies between the labels rot.
+fn rot(image: &MemoryDevice, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let end = DATA_START + usable_size(DEVICE_SIZE);
+    for at in (DATA_START..end).step_by(ROTTEN) {
+        if random.random_range(0..3) == 0 {
+            image.write_at(at, &[0xe5; ROTTEN]).expect("memory takes everything");
+        }
     }
 }
 

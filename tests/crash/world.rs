@@ -8,7 +8,7 @@ use dataset::{
     name::{DatasetName, Name},
 };
 use pool::{
-    admin::{self, CreateOptions, OpenOptions},
+    admin::{self, CreateOptions, NewVdev, OpenOptions},
     check::{self, Ledger},
     device::{Device, MemoryDevice},
     env::{Env, SeededEnv},
@@ -22,6 +22,9 @@ pub(crate) const POOL: &str = "tank";
 
 /// The size of every device: the smallest that there may be.
 pub(crate) const DEVICE_SIZE: u64 = 64 * MIB;
+
+/// The bytes that a resilver or a scrub handles in a step.
+pub(crate) const RESILVER_STEP: u64 = 1 << 18;
 
 /// An opened pool.
 pub(crate) struct World {
@@ -41,10 +44,11 @@ pub(crate) fn name(text: &str) -> DatasetName {
 }
 
 impl World {
-    /// A new pool on these devices.
-    pub(crate) fn create(devices: Vec<Arc<dyn Device>>, env: Arc<dyn Env>) -> World {
+    /// A new pool on these devices: one, or a mirror.
+    pub(crate) fn create(mut devices: Vec<Arc<dyn Device>>, env: Arc<dyn Env>) -> World {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new(POOL) };
-        let pool = admin::create(devices, &options, env).expect("a pool can be made");
+        let vdev = if devices.len() == 1 { NewVdev::Disk(devices.remove(0)) } else { NewVdev::Mirror(devices) };
+        let pool = admin::create_of(&[vdev], &options, env).expect("a pool can be made");
         let datasets = Datasets::create_root(pool.engine().clone(), name(POOL), (0, 0)).expect("it gets a data set");
         World { pool: Arc::new(pool), datasets }
     }
@@ -94,7 +98,18 @@ impl World {
         }
         while self.datasets.reap_files() {}
         while self.datasets.background_step().map_err(failed)? == Progress::Worked {}
+        self.resilver()?;
         self.engine().commit().map_err(|error| failed(error.into())).map(drop)
+    }
+
+    /// Fills the devices of the mirror that lack something and are there. What was destroyed must be freed by then.
+    pub(crate) fn resilver(&self) -> Outcome<()> {
+        let failed = |error| format!("resilvering fails: {error}");
+        while self.datasets.resilver_step(RESILVER_STEP).map_err(failed)? == Progress::Worked {}
+        match self.datasets.resilver_status().map(|status| status.errors) {
+            None | Some(0) => Ok(()),
+            Some(errors) => Err(format!("a resilver finds nothing good of {errors} blocks")),
+        }
     }
 
     /// Fails with what the checks of the whole pool find. Nothing may have changed since the last commit.

@@ -6,7 +6,10 @@ use std::{fs, path::Path};
 
 use cli::{
     failure::Failure,
-    protocol::{Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, ScrubAction, VdevSpec},
+    protocol::{
+        Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, ScrubAction, VdevKind,
+        VdevSpec, VdevTreeSpec,
+    },
     service::frame::{self, MAX_CALL},
 };
 use dataset::{
@@ -19,10 +22,13 @@ use dataset::{
 use pool::{
     block::checksum::verify,
     format::{
+        codec::Reader,
         key::Key,
+        label::{BODY_AT, Label},
         pointer::Checksum,
         space::log::{LogBlock, decode_changes, encode_changes},
         uberblock::Uberblock,
+        vdev_config,
     },
     tree::Miss,
     txg::{Head, Plain},
@@ -76,7 +82,11 @@ fn payload(block: &[u8]) -> &[u8] {
 }
 
 fn structures(seeds: &mut Seeds) {
-    seeds.add("label", "one-device", &[payload(&golden("label"))]);
+    let label = golden("label");
+    seeds.add("label", "one-device", &[payload(&label)]);
+    let vdevs = vdev_config::decode_all(&mut Reader::new(&golden("mirror"))).unwrap();
+    let mirror = Label { vdevs, ..Label::decode(&label, BODY_AT).unwrap() };
+    seeds.add("label", "mirror", &[payload(&mirror.encode(BODY_AT).unwrap())]);
     let uberblock = golden("uberblock");
     seeds.add("uberblock", "plain", &[payload(&uberblock)]);
     for pointer in ["pointer-plain", "pointer-full", "pointer-shared"] {
@@ -228,7 +238,10 @@ fn messages(seeds: &mut Seeds) {
         (
             "add",
             Request::AddVdevs {
-                vdevs: vec![VdevSpec { path: "/disks/1".into(), create: Some(1 << 30) }],
+                vdevs: vec![VdevTreeSpec {
+                    kind: VdevKind::Disk,
+                    devices: vec![VdevSpec { path: "/disks/1".into(), create: Some(1 << 30) }],
+                }],
                 force: false,
                 dry_run: true,
             },

@@ -26,8 +26,8 @@ use pool::{device::MemoryDevice, env::SeededEnv};
 use script::STREAMS;
 use world::{DEVICE_SIZE, World};
 
-/// The generations of the format so far.
-const GENERATIONS: &[u32] = &[1, 2];
+/// The generations of the format so far. From the third on the pool's devices are a mirror; before, each was a vdev.
+const GENERATIONS: &[u32] = &[1, 2, 3];
 /// An image of a device or a stream is smaller than this, in bytes: they are kept for ever.
 const MOST: usize = 400_000;
 /// The devices of the pool.

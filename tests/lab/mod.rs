@@ -231,6 +231,21 @@ impl Drop for Lab {
     }
 }
 
+/// A small file system in memory at `path`, if this user may mount one.
+pub(crate) fn small_file_system(path: &Path, size: &str) -> bool {
+    fs::create_dir(path).unwrap();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(path).status();
+    let mounted = mounted.is_ok_and(|status| status.success());
+    if !mounted {
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("skipped: this user cannot mount a tmpfs");
+        }
+    }
+    mounted
+}
+
 /// Waits for something that takes a moment.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {

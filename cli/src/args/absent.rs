@@ -4,7 +4,6 @@
 
 use crate::run::Program;
 
-const ONE_COPY: &str = "pools have no mirrors in this version, so no device can be done without";
 const NO_VOLUMES: &str = "this version of Cenote has file systems, and no block volumes";
 const NO_ENCRYPTION: &str = "this version of Cenote does not encrypt; put the pool's image on an encrypted device";
 const NO_RESUMING: &str = "a stream that was cut off leaves nothing, and is sent again from its beginning";
@@ -14,14 +13,14 @@ const NO_ZONES: &str = "file systems are not handed to containers; mount them an
 
 const POOL: &[(&[&str], &str)] = &[
     (&["remove"], "this version takes no devices out of a pool; copy it to another one: fs send -R | fs receive"),
-    (&["offline", "online", "attach", "detach", "replace", "split"], ONE_COPY),
+    (&["split"], "copy a pool to another one: fs send -R | fs receive"),
     (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
     (&["trim", "initialize"], "free space is left as it is"),
     (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
     (&["reopen"], "devices that are back are taken again by: pool clear POOL"),
     (&["labelclear"], "a device that holds a pool is taken for another one by: pool create -f"),
-    (&["resilver"], "a scrub mends what has a good copy: pool scrub POOL"),
-    (&["wait"], "a scrub is waited for by: pool scrub -w POOL"),
+    (&["resilver"], "a device that lacks something is filled at once, and a scrub mends the rest: pool scrub POOL"),
+    (&["wait"], "a scrub is waited for by: pool scrub -w POOL; a resilver by -w of pool attach and pool replace"),
     (&["events"], "what happened is told by: pool history, pool status, and the log of the pool's service"),
     (&["reguid"], "a pool keeps its number"),
     (&["prefetch", "ddtprune"], "this version of Cenote does not deduplicate; clones and snapshots share blocks"),

@@ -5,7 +5,7 @@ use dataset::name::{DatasetName, Name, NameError};
 use dataset::property::{Kinds, Precision, Property, PropertyError, reason_for_absence};
 
 use crate::failure::Failure;
-use crate::protocol::{Assignment, Location, PathBytes, VdevSpec};
+use crate::protocol::{Assignment, Location, PathBytes, VdevKind, VdevSpec, VdevTreeSpec};
 
 /// How a table is printed.
 #[derive(Args, Clone, Debug, Default)]
@@ -135,15 +135,47 @@ pub fn pool_name(action: &str, text: &str) -> Result<String, Failure> {
     }
 }
 
-/// Words of the vdev language of ZFS that this version refuses by name.
+/// The word of the vdev language of ZFS that begins a mirror,
+const MIRROR: &str = "mirror";
+/// and those that this version refuses by name.
 const VDEV_WORDS: &[&str] =
-    &["mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "spare", "log", "cache", "special", "dedup"];
+    &["raidz", "raidz1", "raidz2", "raidz3", "draid", "spare", "log", "cache", "special", "dedup"];
+
+/// Reads vdevs: devices that stand alone, and after the word `mirror` those of one mirror.
+pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeSpec>, Failure> {
+    let mut vdevs: Vec<VdevTreeSpec> = Vec::new();
+    for text in texts {
+        match (text.as_str(), vdevs.last_mut()) {
+            (MIRROR, _) => vdevs.push(VdevTreeSpec { kind: VdevKind::Mirror, devices: Vec::new() }),
+            (text, Some(mirror)) if mirror.kind == VdevKind::Mirror => mirror.devices.push(vdev(action, pool, text)?),
+            (text, _) => {
+                vdevs.push(VdevTreeSpec { kind: VdevKind::Disk, devices: vec![vdev(action, pool, text)?] });
+            }
+        }
+    }
+    let bounds = pool::format::vdev_config::MIRROR_MEMBERS;
+    let is_wrong = |vdev: &&VdevTreeSpec| vdev.kind == VdevKind::Mirror && !bounds.contains(&vdev.devices.len());
+    if vdevs.iter().any(|vdev| is_wrong(&vdev)) {
+        let why = format!("a mirror has {} to {} devices", bounds.start(), bounds.end());
+        return Err(Failure::cannot(action, pool, why).hint("name them after the word: mirror DEVICE DEVICE"));
+    }
+    Ok(vdevs)
+}
+
+/// Reads which device of a pool is meant: its number, or its path, which is known as seen from any directory.
+pub fn device_name(text: &str) -> Result<String, Failure> {
+    if text.parse::<u64>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    Ok(absolute(text)?.to_text())
+}
 
 /// Reads a device: a path, or `SIZE:PATH` for an image to be created.
 pub fn vdev(action: &str, pool: &str, text: &str) -> Result<VdevSpec, Failure> {
     if VDEV_WORDS.contains(&text) || text.starts_with("draid") && !text.contains('/') {
         let why = format!("vdevs of the kind '{text}' are not supported by this version of Cenote");
-        return Err(Failure::cannot(action, pool, why).hint("name devices alone; data is spread over all of them"));
+        let hint = "name devices alone, over which data is spread, or 'mirror' before devices that hold the same";
+        return Err(Failure::cannot(action, pool, why).hint(hint));
     }
     let sized = text.split_once(':').filter(|(size, _)| size.starts_with(|c: char| c.is_ascii_digit()));
     let Some((size, path)) = sized else {
@@ -226,8 +258,20 @@ mod tests {
         assert_eq!((spec.path.to_text().as_str(), spec.create), ("/x/y.img", Some(10 << 30)));
         assert_eq!(vdev("create", "tank", "/dev/a:b").unwrap().create, None);
         assert!(vdev("create", "tank", "10Q:/x").is_err());
-        let failure = vdev("create", "tank", "mirror").unwrap_err();
-        insta::assert_snapshot!(failure.message, @"cannot create 'tank': vdevs of the kind 'mirror' are not supported by this version of Cenote");
+        let failure = vdev("create", "tank", "raidz").unwrap_err();
+        insta::assert_snapshot!(failure.message, @"cannot create 'tank': vdevs of the kind 'raidz' are not supported by this version of Cenote");
+    }
+
+    #[test]
+    fn mirrors_begin_with_their_word() {
+        let read = |line: &str| vdevs("create", "tank", &line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let widths = |line: &str| read(line).unwrap().iter().map(|v| (v.kind, v.devices.len())).collect::<Vec<_>>();
+        let (disk, mirror) = (VdevKind::Disk, VdevKind::Mirror);
+        assert_eq!(widths("/a /b"), [(disk, 1), (disk, 1)]);
+        assert_eq!(widths("/a mirror /b /c mirror /d /e /f"), [(disk, 1), (mirror, 2), (mirror, 3)]);
+        for line in ["mirror", "mirror /a", "mirror mirror /a /b"] {
+            assert_eq!(read(line).unwrap_err().message, "cannot create 'tank': a mirror has 2 to 16 devices");
+        }
     }
 
     #[test]

@@ -43,6 +43,16 @@ pub enum PoolCommand {
     Iostat(iostat::Arguments),
     /// Add devices to a pool
     Add(add::Arguments),
+    /// Make a device hold the same as another one
+    Attach(attach::Arguments),
+    /// Take a device out of its mirror
+    Detach(detach::Arguments),
+    /// Have a device take the place of another one
+    Replace(replace::Arguments),
+    /// Put devices of mirrors out of use
+    Offline(offline::Arguments),
+    /// Take devices of mirrors back
+    Online(online::Arguments),
     /// Verify a pool that is in use, and mend what can be mended
     Scrub(scrub::Arguments),
     /// Have a pool go on after its devices have failed, and forget their errors

@@ -29,7 +29,7 @@ use crate::{
 
 /// Verifies the pool on these devices, which nobody has open.
 pub(crate) fn check(name: &str, paths: &[PathBuf], job: &mut Job<'_>) -> Result<CheckReport, Failure> {
-    let devices = devices::open_all(paths, Access::ReadOnly).or_refused("check", name)?;
+    let devices = devices::open_closed(paths, Access::ReadOnly).or_refused("check", name)?;
     let settings = memory::default_settings();
     let options =
         OpenOptions { read_only: true, force: true, host: devices::host(), settings, ..OpenOptions::default() };

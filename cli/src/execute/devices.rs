@@ -15,7 +15,7 @@ use pool::{
     error::{Error, ErrorKind, Result},
     format::{
         label::{Label, PoolState, usable_size},
-        vdev_config::LeafConfig,
+        vdev_config::{LeafConfig, MemberConfig, VdevConfig, VdevTree},
     },
     units::Guid,
     vdev::labels::read_label,
@@ -53,6 +53,64 @@ fn fnv(hash: u64, byte: u8) -> u64 {
 /// Opens and locks all devices of a pool.
 pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
     paths.iter().map(|path| Ok(guarded(FileDevice::open(path, access)?))).collect()
+}
+
+/// Opens and locks the devices of a pool that nobody has open. Those that are not there are left out if it has mirrors,
+/// which may do without.
+pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
+    let (mut present, mut absent) = (Vec::new(), None);
+    for path in paths {
+        match FileDevice::open(path, access) {
+            Ok(device) => present.push(guarded(device)),
+            Err(error) if error.kind() == ErrorKind::Device => drop(absent.get_or_insert(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    let is_mirror = |vdev: &VdevConfig| matches!(vdev.tree, VdevTree::Mirror(_));
+    let mut labels = present.iter().filter_map(|device| read_label(&**device).ok().flatten());
+    match absent {
+        Some(absent) if !labels.any(|label| label.vdevs.iter().any(is_mirror)) => Err(absent),
+        _ => Ok(present),
+    }
+}
+
+/// Devices that are there, and what is wrong with the first that is not.
+type Present = (Vec<Arc<dyn Device>>, Option<Error>);
+
+/// Opens and locks those devices of the pool of this number that are there, and says what is wrong with the first that is
+/// not, or that belongs to it no more.
+///
+/// # Errors
+/// If somebody else has one of them: the pool is not to be opened without it.
+pub(crate) fn open_present(paths: &[PathBuf], pool: u64, access: Access) -> Result<Present> {
+    let (mut present, mut absent) = (Vec::new(), None);
+    for path in paths {
+        let device = match FileDevice::open(path, access) {
+            Ok(device) => guarded(device),
+            Err(error) if error.kind() == ErrorKind::Device => {
+                absent.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        match read_label(&*device) {
+            Ok(Some(label)) if label.pool.0 == pool => present.push(device),
+            Ok(Some(label)) => {
+                let problem = format!("{} belongs to another pool, {}", device.name(), label.pool_name);
+                absent.get_or_insert(Error::Request(problem));
+            }
+            Ok(None) => {
+                absent.get_or_insert(Error::Request(format!("{} holds no Cenote pool", device.name())));
+            }
+            Err(error) => {
+                absent.get_or_insert(error);
+            }
+        }
+    }
+    match (present.is_empty(), absent) {
+        (true, Some(error)) => Err(error),
+        (_, absent) => Ok((present, absent)),
+    }
 }
 
 /// A device that must answer in time.
@@ -246,21 +304,40 @@ impl Found {
         leaves.filter(|leaf| !self.paths.contains_key(&leaf.guid)).map(|leaf| leaf.path.clone()).collect()
     }
 
+    /// Those of them without which the pool cannot be opened.
+    fn needed(&self) -> Vec<String> {
+        let is_there = |leaf: &LeafConfig| self.paths.contains_key(&leaf.guid);
+        let needed = |vdev: &VdevConfig| match &vdev.tree {
+            VdevTree::Mirror(mirror) => {
+                let whole: Vec<&MemberConfig> =
+                    mirror.members.iter().filter(|m| m.behind.is_none() && !m.is_offline).collect();
+                let is_enough = whole.iter().any(|member| is_there(&member.leaf));
+                whole.into_iter().filter(|_| !is_enough).map(|member| member.leaf.path.clone()).collect()
+            }
+            tree => tree.leaves().filter(|leaf| !is_there(leaf)).map(|leaf| leaf.path.clone()).collect::<Vec<_>>(),
+        };
+        self.label.vdevs.iter().flat_map(needed).collect()
+    }
+
     /// Refuses a pool that is not all there.
     pub(crate) fn complete(&self) -> Result<(), Failure> {
-        match self.missing().first() {
-            None => Ok(()),
-            Some(missing) => {
-                Err(Failure::cannot("import", &self.label.pool_name, format!("its device {missing} is missing"))
-                    .hint("look there too: pool import -d DIR"))
-            }
+        let refused = |why: String| {
+            let failure = Failure::cannot("import", &self.label.pool_name, why);
+            Err(failure.hint("look there too: pool import -d DIR"))
+        };
+        match &self.needed()[..] {
+            [] => Ok(()),
+            [missing] => refused(format!("its device {missing} is missing")),
+            several => refused(format!("its devices {} are missing", several.join(", "))),
         }
     }
 
     /// Where its devices are, in the order of the label.
     pub(crate) fn in_order(&self) -> Vec<DevicePath> {
         let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
-        leaves.filter_map(|leaf| self.paths.get(&leaf.guid)).map(|path| path.clone().into()).collect()
+        // One that is missing may come back to where it was.
+        let path = |leaf: &LeafConfig| self.paths.get(&leaf.guid).cloned().unwrap_or_else(|| PathBuf::from(&leaf.path));
+        leaves.map(|leaf| path(leaf).into()).collect()
     }
 
     /// Who has it open, as far as that can be told: another user's service, or one with folders of its own.
@@ -268,24 +345,52 @@ impl Found {
         self.paths.values().find_map(|path| FileDevice::open(path, Access::Glance).ok()?.holder())
     }
 
+    /// Whether a device without a stand-in is smaller than it was.
+    fn is_cut_short(&self) -> bool {
+        let alone = self.label.vdevs.iter().filter(|vdev| matches!(vdev.tree, VdevTree::Leaf(_)));
+        let mut leaves = alone.flat_map(|vdev| vdev.tree.leaves());
+        leaves.any(|leaf| self.paths.get(&leaf.guid).is_some_and(|path| is_cut_short(leaf, path)))
+    }
+
+    /// The names and states of a vdev and its devices, those of a mirror indented.
+    fn describe_vdev(&self, vdev: &VdevConfig) -> Vec<(String, String)> {
+        let indent = if matches!(vdev.tree, VdevTree::Mirror(_)) { "  " } else { "" };
+        let device = |leaf: &LeafConfig| match self.paths.get(&leaf.guid) {
+            Some(path) if is_cut_short(leaf, path) => (format!("{indent}{}", path.display()), "UNAVAIL".to_owned()),
+            Some(path) => (format!("{indent}{}", path.display()), "ONLINE".to_owned()),
+            None => (format!("{indent}{}", leaf.path), "UNAVAIL".to_owned()),
+        };
+        let mut devices: Vec<_> = vdev.tree.leaves().map(device).collect();
+        if let VdevTree::Mirror(mirror) = &vdev.tree {
+            let is_usable = |(member, (_, state)): (&MemberConfig, &(String, String))| {
+                member.behind.is_none() && !member.is_offline && state == "ONLINE"
+            };
+            let members = || mirror.members.iter().zip(&devices);
+            let state = match (members().any(is_usable), members().all(|(_, (_, state))| state == "ONLINE")) {
+                (false, _) => "UNAVAIL",
+                (true, false) => "DEGRADED",
+                (true, true) => "ONLINE",
+            };
+            devices.insert(0, (format!("mirror-{}", vdev.id), state.to_owned()));
+        }
+        devices
+    }
+
     /// What a user is told of it.
     pub(crate) fn describe(&self) -> ImportablePool {
-        let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
-        let vdevs: Vec<_> = leaves
-            .map(|leaf| match self.paths.get(&leaf.guid) {
-                Some(path) if is_cut_short(leaf, path) => (path.display().to_string(), "UNAVAIL".to_owned()),
-                Some(path) => (path.display().to_string(), "ONLINE".to_owned()),
-                None => (leaf.path.clone(), "UNAVAIL".to_owned()),
-            })
-            .collect();
+        let vdevs: Vec<_> = self.label.vdevs.iter().flat_map(|vdev| self.describe_vdev(vdev)).collect();
         let elsewhere = self.label.state == PoolState::Active && self.label.host_id != host().0;
-        let (state, status, action) = if !self.missing().is_empty() {
+        let (state, status, action) = if !self.needed().is_empty() {
             (
                 "UNAVAIL",
                 Some("One or more devices are missing from the system.".to_owned()),
                 "The pool cannot be imported. Attach the missing devices and try again.",
             )
-        } else if vdevs.iter().any(|(_, state)| state == "UNAVAIL") {
+        } else if !self.missing().is_empty() && !elsewhere {
+            let status = "One or more devices are missing from the system, and others hold all that they hold.";
+            let action = "The pool can be imported despite missing devices, in a degraded state.";
+            ("DEGRADED", Some(status.to_owned()), action)
+        } else if self.is_cut_short() {
             (
                 "UNAVAIL",
                 Some("One or more devices are smaller than they were.".to_owned()),

@@ -43,7 +43,7 @@ pub(crate) fn uberblocks(path: &PathBytes, sink: Sink<'_>) -> Result<(), Failure
 /// A structure of the pool on these devices.
 pub(crate) fn pool(name: &str, paths: &[PathBuf], what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
     let Inspect::Pool { txg, part, .. } = what else { return Ok(()) };
-    let (devices, txg) = (devices::open_all(paths, Access::ReadOnly).or_refused(ACTION, name)?, txg.map(Txg));
+    let (devices, txg) = (devices::open_closed(paths, Access::ReadOnly).or_refused(ACTION, name)?, txg.map(Txg));
     match part {
         InspectPart::Space => Ok(structures::space(&devices, txg, sink).or_refused(ACTION, name)??),
         InspectPart::Log => Ok(structures::log(&devices, txg, sink).or_refused(ACTION, name)??),

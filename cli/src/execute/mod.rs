@@ -23,6 +23,8 @@ pub(crate) mod devices;
 mod files;
 pub(crate) mod inspect;
 mod job;
+pub(crate) mod layout;
+mod members;
 mod memory;
 mod mounts;
 mod open_pool;
@@ -43,7 +45,6 @@ pub use self::{
 };
 pub(crate) use self::{
     mounts::Places as MountPlaces,
-    pool::texts,
     refusal::OrRefused,
     suspended::{is_answered_anyway, refusal},
 };
@@ -90,6 +91,13 @@ impl OpenPool {
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
+            Request::Attach { device, new, replace, force } => {
+                self.attach(&device, &new, replace, force).map(Response::Layout)
+            }
+            Request::Detach { device } => self.detach(&device).map(Response::Layout),
+            Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
+            Request::Online { device } => self.online(&device).map(done),
+            Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
             Request::List { root, depth, kinds, properties } => {
                 self.list(root, depth, kinds, &properties, job).map(Response::Datasets)
             }
@@ -175,6 +183,10 @@ fn is_recorded(request: &Request) -> bool {
         | Request::DestroyBookmark { dry_run, .. } => !dry_run,
         Request::Receive(spec) => !spec.dry_run,
         Request::SetPool { .. }
+        | Request::Attach { .. }
+        | Request::Detach { .. }
+        | Request::Offline { .. }
+        | Request::Online { .. }
         | Request::Scrub { .. }
         | Request::Clear { .. }
         | Request::Set { .. }

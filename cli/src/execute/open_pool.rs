@@ -15,9 +15,10 @@ use dataset::{
 };
 use parking_lot::Mutex;
 use pool::{
-    admin::{CreateOptions, OpenOptions, Pool},
-    device::{Access, Device},
+    admin::{CreateOptions, NewVdev, OpenOptions, Pool},
+    device::Access,
     env::SystemEnv,
+    error::Error,
     txg::{Committer, Engine, Settings},
     units::Txg,
 };
@@ -48,7 +49,7 @@ pub struct Opening {
 
 /// An opened pool.
 pub struct OpenPool {
-    pub(super) pool: Pool,
+    pub(super) pool: Arc<Pool>,
     pub(super) datasets: Arc<Datasets>,
     pub(super) places: Places,
     pub(super) mounts: Option<Arc<Mounts>>,
@@ -68,7 +69,7 @@ impl OpenPool {
     pub fn open(known: &KnownPool, opening: &Opening) -> Result<OpenPool, Failure> {
         let access = if known.read_only { Access::ReadOnly } else { Access::ReadWrite };
         let paths: Vec<_> = known.devices.iter().map(|device| device.to_path()).collect();
-        let devices = devices::open_all(&paths, access).or_refused("open", &known.name)?;
+        let (devices, absent) = devices::open_present(&paths, known.guid, access).or_refused("open", &known.name)?;
         let options = OpenOptions {
             read_only: known.read_only,
             force: opening.force,
@@ -77,7 +78,12 @@ impl OpenPool {
             settings: memory::default_settings(),
             state: known.state.map(Txg),
         };
-        let pool = pool::admin::open(devices, &options, Arc::new(SystemEnv)).or_refused("open", &known.name)?;
+        let opened = match (pool::admin::open(devices, &options, Arc::new(SystemEnv)), absent) {
+            // What is wrong with the device says more than that it is missing.
+            (Err(Error::Missing { .. } | Error::Request(_)), Some(absent)) => Err(absent),
+            (opened, _) => opened,
+        };
+        let pool = opened.or_refused("open", &known.name)?;
         if pool.engine().guid().0 != known.guid {
             let other = format!("its devices hold pool '{}' with number {}", pool.name(), pool.engine().guid());
             return Err(Failure::cannot("open", &known.name, other).hint("find the right ones: pool import -d DIR"));
@@ -93,7 +99,7 @@ impl OpenPool {
     /// Makes a pool of devices that were taken for it.
     pub fn create(
         name: &DatasetName,
-        devices: Vec<Arc<dyn Device>>,
+        vdevs: &[NewVdev],
         pool_assignments: &[Assignment],
         root_assignments: &[Assignment],
     ) -> Result<OpenPool, Failure> {
@@ -102,7 +108,7 @@ impl OpenPool {
         if let Some(ashift) = given("ashift").and_then(|given| given.value.parse().ok()) {
             options.ashift = ashift;
         }
-        let pool = pool::admin::create(devices, &options, Arc::new(SystemEnv)).or_refused("create", name)?;
+        let pool = pool::admin::create_of(vdevs, &options, Arc::new(SystemEnv)).or_refused("create", name)?;
         let datasets =
             Datasets::create_root(pool.engine().clone(), name.clone(), owner()).or_refused("create", name)?;
         if !root_assignments.is_empty() {
@@ -135,7 +141,8 @@ impl OpenPool {
             pool.engine().suspension().enable();
         }
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
-        let scrubbing = Scrubbing::start(datasets.clone());
+        let pool = Arc::new(pool);
+        let scrubbing = Scrubbing::start(datasets.clone(), pool.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
         OpenPool {
             pool,

@@ -1,6 +1,6 @@
 //! Requests about the pool itself: properties, state, devices, counters, history.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use dataset::{
     admin::Sharing,
@@ -10,19 +10,21 @@ use pool::{
     block::storage::Vdevs,
     format::label::KNOWN_FEATURES,
     space::SpaceTotals,
-    vdev::{Health, Vdev},
+    vdev::{Health, Leaf, Member, State, Vdev},
 };
 
 use super::{
     devices::{NewDevices, check_new},
+    layout::{asked, check_replication, devices_of, grouped, name_of},
+    members,
     open_pool::OpenPool,
     refusal::OrRefused,
 };
 use crate::{
     failure::Failure,
     protocol::{
-        Assignment, HistoryRecord, IoCounts, IoSample, Layout, PoolRecord, PoolStatus, PropertyRecord, VdevRecord,
-        VdevSpec,
+        Assignment, HistoryRecord, IoCounts, IoSample, Layout, PoolRecord, PoolStatus, PropertyRecord, VdevKind,
+        VdevRecord, VdevTreeSpec,
     },
 };
 
@@ -51,11 +53,15 @@ impl OpenPool {
         })
     }
 
-    /// `ONLINE`, unless a commit has failed or waits for a device.
+    /// `ONLINE`, unless a commit has failed or waits for a device, or devices of mirrors are out of use.
     fn state(&self) -> &'static str {
         let engine = self.engine();
         let stands_still = engine.failure().is_some() || engine.suspension().is_suspended();
-        if stands_still { "SUSPENDED" } else { "ONLINE" }
+        match (stands_still, self.needs().is_degraded()) {
+            (true, _) => "SUSPENDED",
+            (false, true) => "DEGRADED",
+            (false, false) => "ONLINE",
+        }
     }
 
     fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
@@ -143,7 +149,9 @@ impl OpenPool {
 
     pub(super) fn status(&self) -> Result<PoolStatus, Failure> {
         let vdevs = self.vdev_records();
-        let has_errors = vdevs.iter().any(|vdev| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0);
+        let has_own = |vdev: &VdevRecord| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0;
+        let has_errors = vdevs.iter().any(|vdev| has_own(vdev) || vdev.members.iter().any(has_own));
+        let advice = members::advice(self.needs(), self.name().as_str());
         let (suspended, failed) = (self.engine().suspension().reason(), self.engine().failure());
         // The catalogue may not be in memory, and the devices away.
         let (damaged, scan, freeing) = match suspended {
@@ -166,10 +174,12 @@ impl OpenPool {
             (None, Some(why)) => {
                 (Some(why.to_owned()), Some(format!("Repair the device, then export and import '{}'.", self.name())))
             }
+            (None, None) if self.is_stuck() => advice.unzip(),
             (None, None) if !damaged.is_empty() => (
                 Some("Some files are damaged, and there is no good copy of what they have lost.".to_owned()),
                 Some(format!("Restore the files from a backup, or delete them; then: pool scrub {}", self.name())),
             ),
+            (None, None) if advice.is_some() => advice.unzip(),
             (None, None) if has_errors => (
                 Some("One or more devices had errors since the pool was imported. No data is lost.".to_owned()),
                 Some(format!(
@@ -197,26 +207,56 @@ impl OpenPool {
     fn vdev_records(&self) -> Vec<VdevRecord> {
         let totals = self.engine().space_totals();
         let fragmentation = self.engine().storage().space.fragmentation().into();
+        let is_stuck = self.is_stuck();
         let record = |vdev: &dyn Vdev| {
             let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
-            let leaves = vdev.leaves();
-            let counts = leaves.iter().map(|leaf| leaf.counters().snapshot());
-            let (mut read_errors, mut write_errors, mut checksum_errors) = (0, 0, 0);
-            for counts in counts {
-                read_errors += counts.read_errors;
-                write_errors += counts.write_errors;
-                checksum_errors += counts.checksum_errors;
-            }
+            let leaf_record = |leaf: &Leaf| {
+                let counts = leaf.counters().snapshot();
+                VdevRecord {
+                    kind: VdevKind::Disk,
+                    path: leaf.name().to_owned(),
+                    members: Vec::new(),
+                    note: None,
+                    guid: leaf.guid().0,
+                    state: leaf.health().as_str().to_owned(),
+                    size: space.map_or(0, |space| space.size),
+                    allocated: space.map_or(0, |space| space.allocated),
+                    fragmentation,
+                    read_errors: counts.read_errors,
+                    write_errors: counts.write_errors,
+                    checksum_errors: counts.checksum_errors,
+                }
+            };
+            let Some(mirror) = vdev.as_mirror() else {
+                return vdev.leaves().first().map(|leaf| leaf_record(leaf)).expect("a disk is one device");
+            };
+            let all = mirror.members();
+            let member_record = |member: &Arc<Member>| VdevRecord {
+                note: note_of(member, &all, is_stuck),
+                ..leaf_record(&member.leaf)
+            };
+            let members: Vec<VdevRecord> = all.iter().map(member_record).collect();
+            let is_suspended = members.iter().zip(all.iter());
+            let last_failed =
+                is_suspended.filter(|(_, m)| m.state() == State::Complete).all(|(record, _)| record.state != "ONLINE");
+            let state = match (last_failed, all.iter().any(|member| member.state() == State::Out)) {
+                (true, _) => Health::Unavailable.as_str(),
+                (false, true) => "DEGRADED",
+                (false, false) => Health::Online.as_str(),
+            };
             VdevRecord {
+                kind: VdevKind::Mirror,
                 path: name_of(vdev),
+                members,
+                note: None,
                 guid: vdev.guid().0,
-                state: leaves.first().map_or(Health::Online, |leaf| leaf.health()).as_str().to_owned(),
+                state: state.to_owned(),
                 size: space.map_or(0, |space| space.size),
                 allocated: space.map_or(0, |space| space.allocated),
                 fragmentation,
-                read_errors,
-                write_errors,
-                checksum_errors,
+                read_errors: 0,
+                write_errors: 0,
+                checksum_errors: 0,
             }
         };
         self.vdevs().all().iter().map(|vdev| record(&**vdev)).collect()
@@ -237,11 +277,26 @@ impl OpenPool {
                 free: space.map_or(0, |space| space.size.saturating_sub(allocated)),
                 ..IoCounts::default()
             };
-            for counts in vdev.leaves().iter().map(|leaf| leaf.counters().snapshot()) {
+            let member = |leaf: &Arc<Leaf>| {
+                let counts = leaf.counters().snapshot();
+                IoCounts {
+                    name: leaf.name().to_owned(),
+                    reads: counts.reads,
+                    writes: counts.writes,
+                    read_bytes: counts.read_bytes,
+                    written_bytes: counts.written_bytes,
+                    ..IoCounts::default()
+                }
+            };
+            let members: Vec<IoCounts> = vdev.leaves().iter().map(member).collect();
+            for counts in &members {
                 sum.reads += counts.reads;
                 sum.writes += counts.writes;
                 sum.read_bytes += counts.read_bytes;
                 sum.written_bytes += counts.written_bytes;
+            }
+            if vdev.as_mirror().is_some() {
+                sum.members = members;
             }
             sum
         };
@@ -255,6 +310,7 @@ impl OpenPool {
             writes: total(|counts| counts.writes),
             read_bytes: total(|counts| counts.read_bytes),
             written_bytes: total(|counts| counts.written_bytes),
+            members: Vec::new(),
         };
         IoSample { elapsed: self.opened.elapsed().as_nanos().try_into().unwrap_or(u64::MAX), pool, vdevs }
     }
@@ -275,34 +331,44 @@ impl OpenPool {
         Ok(events.into_iter().map(record).collect())
     }
 
-    pub(super) fn add_vdevs(&self, specs: &[VdevSpec], force: bool, dry_run: bool) -> Result<Layout, Failure> {
+    pub(super) fn add_vdevs(&self, vdevs: &[VdevTreeSpec], force: bool, dry_run: bool) -> Result<Layout, Failure> {
         const ACTION: &str = "add to";
         let name = self.name().to_string();
-        if dry_run {
-            check_new(specs, ACTION, &name, force)?;
-            return Ok(Layout { vdevs: self.device_paths().into_iter().chain(texts(specs)).collect(), pool: name });
+        let (present, specs) = (self.vdevs().all(), devices_of(vdevs));
+        if !force {
+            check_replication(vdevs, &present, ACTION, &name)?;
         }
-        let taken = NewDevices::take(specs, ACTION, &name, force)?;
-        let addition = self.pool.begin_add(taken.devices()).or_refused(ACTION, &name)?;
+        if dry_run {
+            check_new(&specs, ACTION, &name, force)?;
+            let next = present.last().map_or(0, |vdev| vdev.id().0 as usize + 1);
+            let mut layout = self.layout();
+            layout.vdevs.extend(asked(vdevs, next));
+            return Ok(layout);
+        }
+        let taken = NewDevices::take(&specs, ACTION, &name, force)?;
+        let addition = self.pool.begin_add(grouped(vdevs, taken.devices())).or_refused(ACTION, &name)?;
         // From here on a label may name them, whatever fails.
         taken.keep();
         addition.finish().or_refused(ACTION, &name)?;
-        Ok(Layout { vdevs: self.device_paths(), pool: name })
-    }
-
-    /// The paths of the pool's devices.
-    pub fn device_paths(&self) -> Vec<String> {
-        self.vdevs().all().iter().map(|vdev| name_of(&**vdev)).collect()
+        Ok(self.layout())
     }
 }
 
-/// The devices' paths as text.
-pub(crate) fn texts(specs: &[VdevSpec]) -> Vec<String> {
-    specs.iter().map(|spec| spec.path.to_text()).collect()
-}
-
-fn name_of(vdev: &dyn Vdev) -> String {
-    vdev.leaves().iter().map(|leaf| leaf.name()).collect::<Vec<_>>().join(" ")
+/// What is to be known of a member beside its state and its errors.
+fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool) -> Option<String> {
+    let state = if is_stuck { "incomplete" } else { "resilvering" };
+    let is_replaced = all.iter().any(|other| other.replaces() == Some(member.leaf.guid()));
+    match (member.state(), member.replaces()) {
+        (State::Filling | State::Filled, Some(old)) => {
+            let old = all.iter().find(|other| other.leaf.guid() == old);
+            let old = old.map_or_else(String::new, |old| format!(" {}", old.leaf.name()));
+            Some(format!("({state}, replaces{old})"))
+        }
+        (State::Filling | State::Filled, None) => Some(format!("({state})")),
+        _ if is_replaced => Some("(being replaced)".to_owned()),
+        (State::Out, _) => member.leaf.trouble().map(|trouble| format!("({trouble})")),
+        _ => None,
+    }
 }
 
 /// What is not free: what waits to be free again is still taken.

@@ -16,15 +16,18 @@ use dataset::{
     admin::{Datasets, Progress},
     catalogue::ScrubState,
 };
+use pool::admin::Pool;
 
-use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
+use super::{job::Job, members, open_pool::OpenPool, refusal::OrRefused};
 use crate::{
     failure::Failure,
-    protocol::{ScanRecord, ScrubAction},
+    protocol::{ScanKind, ScanRecord, ScrubAction},
 };
 
 /// About how many bytes one step reads.
 const STEP: u64 = 4 << 20;
+/// About how many bytes one step of a resilver copies, while commits wait.
+const RESILVER_STEP: u64 = 2 << 20;
 /// How often it is looked for something to do.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long it looks away after a step, to see whether somebody else is at work.
@@ -44,15 +47,15 @@ pub(crate) struct Scrubbing {
 
 impl Scrubbing {
     /// Starts the thread.
-    pub(crate) fn start(datasets: Arc<Datasets>) -> Scrubbing {
+    pub(crate) fn start(datasets: Arc<Datasets>, pool: Arc<Pool>) -> Scrubbing {
         let (orders, received) = unbounded();
         let thread = thread::Builder::new().name("cenote-scrub".into());
-        let thread = thread.spawn(move || run(&datasets, &received)).expect("the system can start threads");
+        let thread = thread.spawn(move || run(&datasets, &pool, &received)).expect("the system can start threads");
         Scrubbing { orders: Some(orders), thread: Some(thread) }
     }
 
     /// Says that there may be something to do.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         let orders = self.orders.as_ref().expect("it runs until it is dropped");
         // The thread ends early only by a defect, which was logged.
         let _ = orders.send(());
@@ -69,7 +72,7 @@ impl Drop for Scrubbing {
     }
 }
 
-fn run(datasets: &Datasets, orders: &Receiver<()>) {
+fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
     let mut saved = Instant::now();
     let mut patience = GLANCE;
     loop {
@@ -79,7 +82,7 @@ fn run(datasets: &Datasets, orders: &Receiver<()>) {
         }
         let is_busy = operations(datasets) != before;
         let begun = Instant::now();
-        let worked = work(datasets).unwrap_or_else(|error| {
+        let worked = work(datasets, pool).unwrap_or_else(|error| {
             tracing::warn!("cannot scrub: {error}");
             false
         });
@@ -98,9 +101,19 @@ fn run(datasets: &Datasets, orders: &Receiver<()>) {
     save(datasets);
 }
 
-/// Does a step; whether there may be more to do.
-fn work(datasets: &Datasets) -> dataset::admin::Result<bool> {
+/// Does a step; whether there may be more to do. A scrub waits for a resilver: what lacks something is more urgent.
+fn work(datasets: &Datasets, pool: &Pool) -> dataset::admin::Result<bool> {
     let mended = datasets.mend_step()?;
+    if datasets.resilver_step(RESILVER_STEP)? == Progress::Worked {
+        return Ok(true);
+    }
+    if datasets.engine().writable().is_ok() {
+        // Also what an earlier owner of the pool has left.
+        pool.finish_replacing()?;
+    }
+    if datasets.is_resilvering() {
+        return Ok(mended == Progress::Worked);
+    }
     let scrubbed = datasets.scrub_step(STEP)?;
     Ok([mended, scrubbed].contains(&Progress::Worked))
 }
@@ -146,10 +159,17 @@ impl OpenPool {
         }
     }
 
-    /// How the scrub stands that runs or was the last one.
+    /// How the scrub or the resilver stands that runs or was the last one.
     pub(super) fn scan(&self) -> Result<Option<ScanRecord>, Failure> {
         let status = self.datasets.scrub_status().or_refused("open", self.name())?;
+        if let Some(resilver) = self.datasets.resilver_status() {
+            let is_later = status.as_ref().is_none_or(|scrub| scrub.start < resilver.start);
+            if self.datasets.is_resilvering() || is_later {
+                return Ok(Some(members::scan(&resilver, self.engine().env().now())));
+            }
+        }
         Ok(status.map(|status| ScanRecord {
+            kind: ScanKind::Scrub,
             state: status.state.into(),
             start: status.start.div_euclid(NANOS),
             end: status.end.div_euclid(NANOS),
@@ -166,7 +186,7 @@ impl OpenPool {
         let vdevs = self.engine().storage().vdevs.all();
         let is_meant = |name: &str, guid: u64| device.is_none_or(|device| device == name || device == guid.to_string());
         let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves());
-        let meant: Vec<_> = leaves.filter(|leaf| is_meant(leaf.name(), pool::vdev::Vdev::guid(*leaf).0)).collect();
+        let meant: Vec<_> = leaves.filter(|leaf| is_meant(leaf.name(), leaf.guid().0)).collect();
         if let Some(device) = device.filter(|_| meant.is_empty()) {
             return Err(Failure::cannot("clear errors for", device, "no such device in pool"));
         }

@@ -1,14 +1,10 @@
 //! A pool whose devices keep a commit waiting: what is refused meanwhile, how it goes on, how it is given up.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use pool::{
-    device::{Access, Device},
-    error::Error,
-    txg::Engine,
-};
+use pool::{error::Error, txg::Engine};
 
-use super::{devices, open_pool::OpenPool, refusal::OrRefused};
+use super::{open_pool::OpenPool, refusal::OrRefused};
 use crate::{failure::Failure, protocol::Request};
 
 /// How long resuming waits for the commit that stood still.
@@ -58,12 +54,9 @@ impl OpenPool {
     pub(super) fn clear(&self, device: Option<&str>) -> Result<(), Failure> {
         const ACTION: &str = "clear errors for";
         self.clear_counters(device)?;
-        let reopen = |path: &str| -> pool::error::Result<Arc<dyn Device>> {
-            let access = if self.engine().read_only() { Access::ReadOnly } else { Access::ReadWrite };
-            Ok(devices::open_all(&[path.into()], access)?.remove(0))
-        };
-        self.pool.clear(&reopen).or_refused(ACTION, self.name())?;
+        self.pool.clear(&|path| self.reopen(path)).or_refused(ACTION, self.name())?;
         self.engine().commit_within(PATIENCE).or_refused(ACTION, self.name())?;
+        self.take_back_failed(device);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use pool::admin::NewVdev;
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr, mknodat};
 
 use super::{
@@ -22,6 +23,10 @@ use crate::{
     service::registry::KnownPool,
 };
 
+fn disks(taken: &NewDevices) -> Vec<NewVdev> {
+    taken.devices().into_iter().map(NewVdev::Disk).collect()
+}
+
 /// A pool in a folder of its own.
 struct World {
     folder: tempfile::TempDir,
@@ -34,7 +39,7 @@ impl World {
         let image = folder.path().join("image");
         let specs = [VdevSpec { path: image.into(), create: Some(256 << 20) }];
         let taken = NewDevices::take(&specs, "create", "tank", false).unwrap();
-        let pool = OpenPool::create(&"tank".parse().unwrap(), taken.devices(), &[], &[]).unwrap();
+        let pool = OpenPool::create(&"tank".parse().unwrap(), &disks(&taken), &[], &[]).unwrap();
         taken.keep();
         World { folder, pool: Some(pool) }
     }

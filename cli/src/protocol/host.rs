@@ -96,13 +96,13 @@ pub enum InspectPart {
 pub struct CreatePool {
     /// Its name.
     pub name: DatasetName,
-    /// Its devices.
-    pub vdevs: Vec<VdevSpec>,
+    /// Its vdevs.
+    pub vdevs: Vec<VdevTreeSpec>,
     /// Properties of the pool.
     pub pool_assignments: Vec<Assignment>,
     /// Properties of its root data set; `-m` is among them.
     pub root_assignments: Vec<Assignment>,
-    /// Take a device although it holds something.
+    /// Take a device although it holds something, and mix what keeps unequally much.
     pub force: bool,
     /// Only say what would be.
     pub dry_run: bool,

@@ -69,12 +69,45 @@ pub enum Request {
     IoCounters,
     /// Add devices. `Layout`
     AddVdevs {
-        /// The devices.
-        vdevs: Vec<VdevSpec>,
-        /// Take a device although it holds something.
+        /// The vdevs.
+        vdevs: Vec<VdevTreeSpec>,
+        /// Take a device although it holds something, and mix what keeps unequally much.
         force: bool,
         /// Only say what would be.
         dry_run: bool,
+    },
+    /// Make a device one that holds the same as another one. `Layout`
+    Attach {
+        /// The other one, by its path or number.
+        device: String,
+        /// The new device.
+        new: VdevSpec,
+        /// It takes the place of the other one, which leaves when the new one is filled.
+        replace: bool,
+        /// Take the new device although it holds something.
+        force: bool,
+    },
+    /// Take a device out of its mirror. `Layout`
+    Detach {
+        /// Its path or number.
+        device: String,
+    },
+    /// Put a device of a mirror out of use. `Done`
+    Offline {
+        /// Its path or number.
+        device: String,
+        /// Only until the next import.
+        temporary: bool,
+    },
+    /// Take a device of a mirror back. `Done`
+    Online {
+        /// Its path or number.
+        device: String,
+    },
+    /// Wait until no device is being filled. `Done`
+    WaitForResilver {
+        /// The device's path.
+        device: String,
     },
 
     /// Data sets and their properties. `Datasets`, parents before children, snapshots by creation after their data set.

@@ -147,7 +147,7 @@ fn wrong_names_and_values_change_nothing() {
     ");
     insta::assert_snapshot!(output_of("pool create tank raidz2 /a.img"), @r"
     pool: cannot create 'tank': vdevs of the kind 'raidz2' are not supported by this version of Cenote
-      name devices alone; data is spread over all of them
+      name devices alone, over which data is spread, or 'mirror' before devices that hold the same
     [exit 1]
     ");
     insta::assert_snapshot!(output_of("pool create tank 10Q:/a.img"), @r"

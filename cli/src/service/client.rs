@@ -204,10 +204,13 @@ impl Executor for Client {
         progress: OnProgress<'_>,
     ) -> Result<Response, Failure> {
         let known = self.known(pool)?;
-        let adds = matches!(request, Request::AddVdevs { dry_run: false, .. });
+        let changes = matches!(
+            request,
+            Request::AddVdevs { dry_run: false, .. } | Request::Attach { .. } | Request::Detach { .. }
+        );
         let response = self.call_pool(known.clone(), request, stream, progress)?;
-        if let (true, Response::Layout(layout)) = (adds, &response) {
-            self.note_devices(known, &layout.vdevs)?;
+        if let (true, Response::Layout(layout)) = (changes, &response) {
+            self.note_devices(known, &layout.paths())?;
         }
         Ok(response)
     }

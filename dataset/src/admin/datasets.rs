@@ -10,6 +10,7 @@ use super::{
     error::{Error, Result},
     feature,
     open::OpenTable,
+    resilver::Resilverer,
     scrub::Scrubber,
 };
 use crate::{
@@ -49,6 +50,7 @@ pub struct Datasets {
     client: Arc<Client>,
     pub(super) mounts: Mutex<HashMap<u64, Mount>>,
     pub(super) scrubber: Scrubber,
+    pub(super) resilverer: Resilverer,
 }
 
 impl Datasets {
@@ -70,6 +72,7 @@ impl Datasets {
             client,
             mounts: Mutex::default(),
             scrubber: Scrubber::default(),
+            resilverer: Resilverer::default(),
         })
     }
 

@@ -4,6 +4,8 @@
 //! Nothing here runs by itself: whoever owns the pool calls [`Datasets::scrub_step`] and [`Datasets::mend_step`] again and
 //! again. How far the scrub has come stands in memory, and in the catalogue as of the last time that it was saved.
 
+use std::sync::atomic::Ordering;
+
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
     env::Nanos,
@@ -170,8 +172,10 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let _stepping = self.stepping()?;
+        let has_moved = self.resilver_moved();
         let answer = self.run(move |tx| {
             let answer = request(tx)?;
+            has_moved.store(true, Ordering::Release);
             if let Some((mut row, _)) = tx.find::<ScrubRow>(SCRUB)? {
                 go_back(&mut row);
                 tx.put(SCRUB, &row, None);
@@ -239,7 +243,8 @@ impl Datasets {
         };
         let next = match root {
             Some((root, level)) => {
-                let part = Part { tree: CATALOGUE, root, level, after: Txg::ZERO, limit: row.limit, from };
+                let part =
+                    Part { tree: CATALOGUE, root, level, after: Txg::ZERO, since: Txg::ZERO, limit: row.limit, from };
                 // The other blocks are the roots of trees.
                 self.examine(stepping, row, &part, budget, |key| key.kind == kind::PAGE)?
             }
@@ -263,7 +268,7 @@ impl Datasets {
         let goes_on = member.id == before || before == dataset;
         let from = if goes_on { key(at) } else { Key::MIN };
         let (tree, limit) = (member.id, row.limit);
-        let part = Part { tree, root: member.root, level: member.level, after: done, limit, from };
+        let part = Part { tree, root: member.root, level: member.level, after: done, since: Txg::ZERO, limit, from };
         let next = self.examine(stepping, row, &part, budget, |_| true)?;
         row.position = match (next, member.taken) {
             (Key::MAX, None) => return self.next_data_set(row, dataset),
@@ -316,7 +321,7 @@ impl Datasets {
         Ok(if stepping.gives_up(part.from, next) { reached } else { next })
     }
 
-    fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
+    pub(super) fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
         if damage.is_empty() || self.engine().writable().is_err() {
             return Ok(());
         }

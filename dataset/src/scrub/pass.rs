@@ -30,6 +30,8 @@ pub struct Part {
     pub level: u8,
     /// Blocks born up to then are examined already.
     pub after: Txg,
+    /// Blocks that were written up to then are not to be examined.
+    pub since: Txg,
     /// Blocks born later are not to be examined.
     pub limit: Txg,
     /// Keys below this are done.
@@ -51,8 +53,17 @@ pub struct Found {
 
 /// Examines about `budget` bytes of a tree. Of the items' blocks those are meant for which `is_meant` says so.
 pub fn examine(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key) -> bool) -> Found {
+    let mut found = collect(engine, part, budget, is_meant);
+    let storage = engine.storage();
+    found.suspects.retain(|block| !storage.examine(&block.pointer).is_whole());
+    found
+}
+
+/// Collects the blocks of about `budget` bytes of a tree, in the order of their first copies, and reads none but the nodes
+/// on the way to them: all are among the suspects.
+pub fn collect(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key) -> bool) -> Found {
     let mut collected = Collected::new(engine, part, budget);
-    let mut walker = Walker::new(nodes::root(part.root, part.level), part.from, part.after);
+    let mut walker = Walker::new(nodes::root(part.root, part.level), part.from, part.after.max(part.since));
     let mut next = None;
     // A step takes one leaf in any case.
     while next.is_none() || !collected.is_full() {
@@ -80,7 +91,7 @@ pub fn examine(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key)
             }
         }
     }
-    Found { next, ..collected.read() }
+    Found { next, ..collected.in_order() }
 }
 
 struct Collected<'a> {
@@ -88,6 +99,8 @@ struct Collected<'a> {
     part: &'a Part,
     budget: u64,
     bytes: u64,
+    /// Nodes entered, meant or not.
+    nodes: usize,
     seen: HashSet<Address>,
     blocks: Vec<Suspect>,
     unread: Vec<Place>,
@@ -95,15 +108,25 @@ struct Collected<'a> {
 
 impl<'a> Collected<'a> {
     fn new(engine: &'a Engine, part: &'a Part, budget: u64) -> Collected<'a> {
-        Collected { engine, part, budget, bytes: 0, seen: HashSet::new(), blocks: Vec::new(), unread: Vec::new() }
+        Collected {
+            engine,
+            part,
+            budget,
+            bytes: 0,
+            nodes: 0,
+            seen: HashSet::new(),
+            blocks: Vec::new(),
+            unread: Vec::new(),
+        }
     }
 
     fn is_full(&self) -> bool {
-        self.bytes >= self.budget || self.blocks.len() >= BLOCKS
+        self.bytes >= self.budget || self.blocks.len() >= BLOCKS || self.nodes >= BLOCKS
     }
 
     /// A node on the way to where an earlier step stopped was read by that one, or is younger.
     fn node(&mut self, place: Place, pointer: BlockPointer) {
+        self.nodes += 1;
         if matches!(place, Place::Node { low, .. } if low >= self.part.from) {
             self.add(place, pointer);
         }
@@ -133,17 +156,14 @@ impl<'a> Collected<'a> {
 
     fn add(&mut self, place: Place, pointer: BlockPointer) {
         let is_meant = pointer.entered() > self.part.after && pointer.birth <= self.part.limit;
-        if is_meant && self.seen.insert(pointer.addresses[0]) {
+        if is_meant && pointer.birth > self.part.since && self.seen.insert(pointer.addresses[0]) {
             self.bytes += pointer.allocated(self.engine.sector());
             self.blocks.push(Suspect { tree: self.part.tree, place, pointer });
         }
     }
 
-    /// Reads all that was collected, in the order of first copies.
-    fn read(mut self) -> Found {
+    fn in_order(mut self) -> Found {
         self.blocks.sort_unstable_by_key(|block| (block.pointer.addresses[0].chunk, block.pointer.addresses[0].sector));
-        let storage = self.engine.storage();
-        let suspects = self.blocks.into_iter().filter(|block| !storage.examine(&block.pointer).is_whole()).collect();
-        Found { bytes: self.bytes, suspects, unread: self.unread, next: None }
+        Found { bytes: self.bytes, suspects: self.blocks, unread: self.unread, next: None }
     }
 }

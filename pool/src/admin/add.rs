@@ -12,14 +12,10 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::pool::{Pool, describe, leaf, write_new_label};
+use super::pool::{NewVdev, Pool, write_new_label};
 use crate::{
-    device::Device,
     error::{Error, Result},
-    format::{
-        label::{Label, usable_size},
-        vdev_config::VdevConfig,
-    },
+    format::{label::Label, vdev_config::VdevConfig},
     units::{Guid, Txg, VdevId},
     vdev::Vdev,
 };
@@ -27,7 +23,7 @@ use crate::{
 /// Devices that are about to become part of a pool.
 pub struct Addition<'a> {
     pool: &'a Pool,
-    /// Held from the first label to the last commit: two additions at once would take the same numbers.
+    /// Held from the first label until the pool has the devices: two additions at once would take the same numbers.
     highest: MutexGuard<'a, Txg>,
     /// What the labels shall say.
     label: Label,
@@ -36,19 +32,17 @@ pub struct Addition<'a> {
 
 impl<'a> Addition<'a> {
     /// Gives the new devices labels that count less than any other.
-    pub(super) fn begin(
-        pool: &'a Pool,
-        highest: MutexGuard<'a, Txg>,
-        devices: Vec<Arc<dyn Device>>,
-    ) -> Result<Addition<'a>> {
+    pub(super) fn begin(pool: &'a Pool, highest: MutexGuard<'a, Txg>, vdevs: Vec<NewVdev>) -> Result<Addition<'a>> {
         let mut label = pool.label();
-        let added = describe_new(&label, &devices, || Guid(pool.engine().env().random()))?;
+        let added = describe_new(&label, &vdevs, &|| Guid(pool.engine().env().random()))?;
         label.vdevs.extend(added.iter().cloned());
         let draft = Label { txg: Txg::ZERO, ..label.clone() };
-        for (device, config) in devices.iter().zip(&added) {
-            write_new_label(&**device, config, &draft)?;
+        for (vdev, config) in vdevs.iter().zip(&added) {
+            for (device, leaf) in vdev.devices().iter().zip(config.tree.leaves()) {
+                write_new_label(&**device, leaf.guid, config.id, &draft)?;
+            }
         }
-        let joining = devices.iter().zip(&added).map(|(device, config)| leaf(config, device)).collect();
+        let joining = vdevs.iter().zip(&added).map(|(vdev, config)| vdev.vdev(config)).collect();
         Ok(Addition { pool, highest, label, joining })
     }
 
@@ -70,19 +64,23 @@ impl<'a> Addition<'a> {
                 storage.space.add_vdev(id, size);
             }
         });
+        // A commit may have to change labels.
+        drop(highest);
         pool.engine().commit()?;
         Ok(())
     }
 }
 
-fn describe_new(label: &Label, devices: &[Arc<dyn Device>], guid: impl Fn() -> Guid) -> Result<Vec<VdevConfig>> {
+fn describe_new(label: &Label, vdevs: &[NewVdev], guid: &dyn Fn() -> Guid) -> Result<Vec<VdevConfig>> {
+    vdevs.iter().try_for_each(NewVdev::check)?;
     let region = label.region_size;
-    if let Some(small) = devices.iter().find(|device| usable_size(device.size()) < region) {
-        let problem = format!("{} is smaller than one region of this pool, {region} bytes", small.name());
-        return Err(Error::Request(problem));
+    if let Some(small) = vdevs.iter().find(|vdev| vdev.size() < region) {
+        let smallest =
+            small.devices().iter().min_by_key(|device| device.size()).map_or("a vdev", |device| device.name());
+        return Err(Error::Request(format!("{smallest} is smaller than one region of this pool, {region} bytes")));
     }
     let first = label.vdevs.last().map_or(Some(0), |vdev| vdev.id.0.checked_add(1));
-    let range = first.and_then(|first| Some(first..first.checked_add(u32::try_from(devices.len()).ok()?)?));
+    let range = first.and_then(|first| Some(first..first.checked_add(u32::try_from(vdevs.len()).ok()?)?));
     let ids = range.ok_or_else(|| Error::Request("the pool has no numbers left for devices".into()))?;
-    Ok(ids.zip(devices).map(|(id, device)| describe(VdevId(id), guid(), &**device)).collect())
+    Ok(ids.zip(vdevs).map(|(id, vdev)| vdev.describe(VdevId(id), guid)).collect())
 }

@@ -4,6 +4,8 @@
 //! label, and with no older a state than it was given, since what came before that was forgotten here. What its cache may
 //! have lost is written to it again, and whoever was held tries again.
 //!
+//! A device of a mirror that is not found again is done without, if the others hold all that it holds.
+//!
 //! A device that still has requests under way that were given up cannot be taken back: they could land at any later time,
 //! on top of what was written since.
 
@@ -14,12 +16,13 @@ use crate::{
     device::Device,
     error::{Error, Result},
     format::label::{Label, usable_size},
-    vdev::{Leaf, Vdev, labels, uberblocks},
+    units::Guid,
+    vdev::{Health, Leaf, Vdev, labels, uberblocks},
 };
 
 impl Pool {
-    /// Takes all devices back, opened anew by `reopen` where they do not answer as they are, forgets their errors and
-    /// resumes the pool. If one is refused, all is as before.
+    /// Takes all devices back that are in use, opened anew by `reopen` where they do not answer as they are, forgets their
+    /// errors and resumes the pool. If one is refused that cannot be done without, all is as before.
     ///
     /// # Errors
     /// [`Error::Device`] if a device does not answer, [`Error::Request`] if it is not what it was.
@@ -27,12 +30,29 @@ impl Pool {
         self.engine().not_failed()?;
         let label = self.label();
         let vdevs = self.engine().storage().vdevs.all();
-        let leaves: Vec<&Leaf> = vdevs.iter().flat_map(|vdev| vdev.leaves()).collect();
-        let found: Vec<_> = leaves.iter().map(|leaf| find(&label, leaf, reopen)).collect::<Result<_>>()?;
-        if self.engine().suspension().is_suspended() {
-            leaves.iter().zip(found).try_for_each(|(leaf, device)| leaf.take_back(device))?;
+        let in_use = vdevs.iter().flat_map(|vdev| vdev.labelled().into_iter().map(move |leaf| (vdev, leaf)));
+        let in_use: Vec<(&Arc<dyn Vdev>, Arc<Leaf>)> = in_use.collect();
+        let mut found: Vec<_> = in_use.iter().map(|(_, leaf)| find(&label, leaf, reopen)).collect();
+        for vdev in &vdevs {
+            let whole: Vec<Guid> = vdev.committing().iter().map(|leaf| leaf.guid()).collect();
+            let own: Vec<usize> = (0..in_use.len()).filter(|at| whole.contains(&in_use[*at].1.guid())).collect();
+            if own.iter().all(|at| found[*at].is_err())
+                && let Some(first) = own.first()
+            {
+                return found.swap_remove(*first).map(drop);
+            }
         }
-        leaves.iter().for_each(|leaf| leaf.counters().clear_errors());
+        let is_suspended = self.engine().suspension().is_suspended();
+        for ((vdev, leaf), found) in in_use.iter().zip(found) {
+            let taken = found.and_then(|device| if is_suspended { leaf.take_back(device) } else { Ok(()) });
+            if let Err(error) = taken
+                && !vdev.do_without(leaf.guid(), Health::Unavailable)
+            {
+                return Err(error);
+            }
+        }
+        let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
+        all.for_each(|leaf| leaf.counters().clear_errors());
         self.engine().suspension().resume();
         Ok(())
     }

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::pool::{Pool, describe, leaf, write_new_label};
+use super::pool::{NewVdev, Pool, write_new_label};
 use crate::{
     block::storage::{Storage, Vdevs},
     device::Device,
     env::Env,
     error::{Error, Result},
     format::{
-        label::{Label, PoolState, usable_size},
+        label::{Label, PoolState},
         uberblock::Epoch,
         vdev_config::VdevConfig,
     },
@@ -41,39 +41,48 @@ impl CreateOptions {
     }
 }
 
-/// Makes a pool of these devices, each a top-level vdev. What they held is lost. The pool is committed once, empty; the
-/// layer above puts its own first things in and commits again.
+/// Makes a pool of these devices, each a top-level vdev. See [`create_of`].
+pub fn create(devices: Vec<Arc<dyn Device>>, options: &CreateOptions, env: Arc<dyn Env>) -> Result<Pool> {
+    create_of(&devices.into_iter().map(NewVdev::Disk).collect::<Vec<_>>(), options, env)
+}
+
+/// Makes a pool of these vdevs. What their devices held is lost. The pool is committed once, empty; the layer above puts
+/// its own first things in and commits again.
 ///
 /// A failure on the way leaves labels without an uberblock: such devices are no pool, and making one again is allowed.
-pub fn create(devices: Vec<Arc<dyn Device>>, options: &CreateOptions, env: Arc<dyn Env>) -> Result<Pool> {
-    let smallest = check_devices(&devices)?;
+pub fn create_of(vdevs: &[NewVdev], options: &CreateOptions, env: Arc<dyn Env>) -> Result<Pool> {
+    let smallest = check_devices(vdevs)?;
     if !(9..=16).contains(&options.ashift) {
         return Err(Error::Request(format!("ashift is 9 to 16, not {}", options.ashift)));
     }
-    let label = first_label(&devices, smallest, options, &*env);
-    for (device, config) in devices.iter().zip(&label.vdevs) {
-        write_new_label(&**device, config, &label)?;
+    let label = first_label(vdevs, smallest, options, &*env);
+    for (vdev, config) in vdevs.iter().zip(&label.vdevs) {
+        for (device, leaf) in vdev.devices().iter().zip(config.tree.leaves()) {
+            write_new_label(&**device, leaf.guid, config.id, &label)?;
+        }
     }
-    let engine = Engine::open(opening(&label, &devices), env, options.settings);
-    engine.commit()?;
-    Ok(Pool::new(engine, label))
+    let engine = Engine::open(opening(&label, vdevs), env, options.settings);
+    let pool = Pool::new(engine, label);
+    pool.engine().commit()?;
+    Ok(pool)
 }
 
-/// The size of the smallest device, in bytes.
-fn check_devices(devices: &[Arc<dyn Device>]) -> Result<u64> {
-    for device in devices {
+/// What the smallest vdev gives to the pool, in bytes.
+fn check_devices(vdevs: &[NewVdev]) -> Result<u64> {
+    vdevs.iter().try_for_each(NewVdev::check)?;
+    for device in vdevs.iter().flat_map(NewVdev::devices) {
         if device.size() < MIN_DEVICE {
             let problem = format!("{} has {} bytes; the smallest device is 64 MiB", device.name(), device.size());
             return Err(Error::Request(problem));
         }
     }
-    let smallest = devices.iter().map(|device| device.size()).min();
+    let smallest = vdevs.iter().map(NewVdev::size).min();
     smallest.ok_or_else(|| Error::Request("a pool needs at least one device".into()))
 }
 
-fn first_label(devices: &[Arc<dyn Device>], smallest: u64, options: &CreateOptions, env: &dyn Env) -> Label {
-    let describe = |(id, device): (u32, &Arc<dyn Device>)| describe(VdevId(id), Guid(env.random()), &**device);
-    let vdevs: Vec<VdevConfig> = (0..).zip(devices).map(describe).collect();
+fn first_label(vdevs: &[NewVdev], smallest: u64, options: &CreateOptions, env: &dyn Env) -> Label {
+    let describe = |(id, vdev): (u32, &NewVdev)| vdev.describe(VdevId(id), &|| Guid(env.random()));
+    let vdevs: Vec<VdevConfig> = (0..).zip(vdevs).map(describe).collect();
     Label {
         pool_name: options.name.clone(),
         pool: Guid(env.random()),
@@ -83,18 +92,19 @@ fn first_label(devices: &[Arc<dyn Device>], smallest: u64, options: &CreateOptio
         host_id: options.host.0,
         host_name: options.host.1.clone(),
         ashift: options.ashift,
-        region_size: region_size(usable_size(smallest)),
+        region_size: region_size(smallest),
         created: env.now(),
         features: BTreeMap::new(),
-        device: vdevs[0].tree.leaves()[0].guid,
+        // Whoever writes it says whose it is.
+        device: Guid::default(),
         vdev: VdevId(0),
         vdevs,
     }
 }
 
-fn opening(label: &Label, devices: &[Arc<dyn Device>]) -> Opening {
-    let vdevs = devices.iter().zip(&label.vdevs).map(|(device, config)| leaf(config, device));
-    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.leaves()[0].size)).collect();
+fn opening(label: &Label, vdevs: &[NewVdev]) -> Opening {
+    let vdevs = vdevs.iter().zip(&label.vdevs).map(|(vdev, config)| vdev.vdev(config));
+    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.size())).collect();
     let sector = 1 << label.ashift;
     let space = Space::create(sector, label.region_size, &sizes);
     Opening {

@@ -17,7 +17,7 @@
 //! size afterwards is refused: see [`open`](super::open::open).
 
 use super::{open::growth, pool::Pool};
-use crate::{error::Result, format::vdev_config::VdevTree};
+use crate::error::Result;
 
 impl Pool {
     /// By how many bytes the pool would become larger with all that its devices have grown since it took them.
@@ -41,8 +41,8 @@ impl Pool {
         for at in 0..label.vdevs.len() {
             let more = growth(&label, &label.vdevs[at], &storage.vdevs);
             let config = &mut label.vdevs[at];
-            if let (VdevTree::Leaf(leaf), Ok(vdev), 1..) = (&mut config.tree, storage.vdevs.get(config.id), more) {
-                leaf.size = vdev.size();
+            if let (Ok(vdev), 1..) = (storage.vdevs.get(config.id), more) {
+                config.tree.set_size(vdev.size());
                 grown.push((config.id, vdev.size(), more));
             }
         }
@@ -51,6 +51,8 @@ impl Pool {
         }
         self.replace_labels(&mut highest, label, &[])?;
         self.engine().with_open_txg(|_| grown.iter().for_each(|&(id, size, _)| storage.space.add_vdev(id, size)));
+        // A commit may have to change labels.
+        drop(highest);
         self.engine().commit()?;
         Ok(grown.iter().map(|(_, _, more)| more).sum())
     }

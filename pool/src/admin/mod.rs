@@ -5,10 +5,12 @@
 //!
 //! ```text
 //! add       new devices for an opened pool
+//! assemble  devices put together to vdevs: which of a mirror's are complete
 //! clear     going on after a device has failed
 //! committed the last committed state of an opened pool, beside it
 //! create    labels on every device, then the first commit
 //! expand    taking over what devices have grown
+//! members   devices of mirrors come, go, and come back
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
 //! rewind    going back to an older state
@@ -16,15 +18,19 @@
 //! ```
 
 mod add;
+mod assemble;
 mod clear;
 mod committed;
 mod create;
 mod expand;
+mod members;
 mod open;
 mod pool;
 pub mod probe;
 mod rewind;
 
+#[cfg(test)]
+mod members_tests;
 #[cfg(test)]
 mod stamped;
 #[cfg(test)]
@@ -34,8 +40,9 @@ pub(crate) use self::open::{State, open_unread, read_state};
 pub use self::{
     add::Addition,
     committed::CommittedState,
-    create::{CreateOptions, MIN_DEVICE, create},
+    create::{CreateOptions, MIN_DEVICE, create, create_of},
+    members::Reopen,
     open::{OpenOptions, open},
-    pool::Pool,
+    pool::{NewVdev, Pool},
     rewind::{KeptState, SAFE_STATES, rewind, states},
 };

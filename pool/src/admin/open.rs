@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::pool::{Pool, leaf, write_labels};
+use super::{
+    assemble::{Assembly, assemble},
+    pool::{Pool, settle_labels},
+};
 use crate::{
     block::storage::{Storage, Vdevs},
     device::Device,
@@ -12,7 +15,7 @@ use crate::{
         codec::Reader,
         intent::Entry,
         key::Key,
-        label::{Label, PoolState, device_size, usable_size},
+        label::{Label, PoolState, device_size},
         uberblock::{Epoch, Uberblock, slot},
         vdev_config::VdevConfig,
     },
@@ -20,7 +23,7 @@ use crate::{
     space::{Space, SpaceRoot},
     txg::{Ancestry, Engine, Opening, Plain, Settings, state_of},
     units::{Guid, Txg, VdevId},
-    vdev::{labels, uberblocks},
+    vdev::{Vdev, labels, uberblocks},
 };
 
 /// How a pool is to be opened.
@@ -41,7 +44,8 @@ pub struct OpenOptions {
     pub state: Option<Txg>,
 }
 
-/// Opens the pool that these devices are: all of them, in any order, and no other.
+/// Opens the pool that these devices are: in any order, and no other. All must be there, but for those of mirrors that have
+/// a complete member left.
 ///
 /// Nothing is written before the roots of the state were found readable; then the labels are marked as in use by this
 /// host. A crash in between leaves labels of two ages, of which each names the same devices and the same state.
@@ -53,8 +57,9 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
         problem: error.to_string(),
     })?;
     if !options.read_only {
-        write_labels(&engine.storage().vdevs.all(), &label)?;
+        let label = settle_labels(&engine, &mut label.txg.clone(), label, &[])?;
         complete_vdevs(&engine, &label);
+        return Ok(Pool::new(engine, label));
     }
     Ok(Pool::new(engine, label))
 }
@@ -69,15 +74,13 @@ pub(crate) fn open_unread(
     let (mut label, by_guid) = gather(&devices)?;
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
-    let members = members(&label, &by_guid)?;
-    let line = line(&label, &devices)?;
+    let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
     let newest = match options.state {
         Some(txg) if options.read_only => chosen(&label, &line, txg)?,
         Some(_) => return Err(Error::Request("only for reading can a pool be opened at an older state".into())),
         None => &line[0],
     };
-    let vdevs = Vdevs::new(members.iter().map(|(config, device)| leaf(config, device)));
-    let storage = open_storage(&label, vdevs, newest)?;
+    let storage = open_storage(&label, Vdevs::new(vdevs), newest)?;
     // What is only read shows the committed state: applying the log would be a change.
     let log = if options.read_only { Vec::new() } else { log::read(&storage, newest)? };
     let first = first_txg(&label, &line[0], newest, &log)?;
@@ -110,13 +113,13 @@ pub(crate) struct State {
     pub(crate) label: Label,
     /// The state.
     pub(crate) uberblock: Uberblock,
-    members: Vec<(VdevConfig, Arc<dyn Device>)>,
+    vdevs: Vec<Arc<dyn Vdev>>,
 }
 
 impl State {
-    /// The device of a vdev.
-    pub(crate) fn device(&self, id: VdevId) -> Option<&dyn Device> {
-        self.members.iter().find(|(config, _)| config.id == id).map(|(_, device)| &**device)
+    /// A vdev.
+    pub(crate) fn vdev(&self, id: VdevId) -> Option<&dyn Vdev> {
+        self.vdevs.iter().find(|vdev| vdev.id() == id).map(|vdev| &**vdev)
     }
 }
 
@@ -124,12 +127,12 @@ impl State {
 pub(crate) fn read_state(devices: &[Arc<dyn Device>], txg: Option<Txg>) -> Result<State> {
     let (label, by_guid) = gather(devices)?;
     label.check_supported(false)?;
-    let line = line(&label, devices)?;
+    let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
     let uberblock = match txg {
         Some(txg) => chosen(&label, &line, txg)?.clone(),
         None => line[0].clone(),
     };
-    Ok(State { members: members(&label, &by_guid)?, label, uberblock })
+    Ok(State { vdevs, label, uberblock })
 }
 
 /// The uberblocks of the newest state's line, newest first: at least one.
@@ -184,7 +187,7 @@ fn complete_vdevs(engine: &Engine, label: &Label) {
     let totals = engine.space_totals();
     for config in &label.vdevs {
         let known = totals.vdevs.iter().find(|total| total.vdev == config.id).map_or(0, |total| total.size);
-        let size = config.tree.leaves()[0].size;
+        let size = config.tree.size();
         if size / label.region_size > known / label.region_size {
             engine.with_open_txg(|_| engine.storage().space.add_vdev(config.id, size));
         }
@@ -232,27 +235,11 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
     Ok(())
 }
 
-/// The pool's vdevs with their devices; every one must be there, and be as large as its label says: what lies behind the
-/// end of one that was cut short is lost, and its last labels are not where they were.
-pub(super) fn members(label: &Label, by_guid: &ByGuid) -> Result<Vec<(VdevConfig, Arc<dyn Device>)>> {
-    let member = |config: &VdevConfig| {
-        let leaf = &config.tree.leaves()[0];
-        let missing = || Error::Missing { device: leaf.guid, path: leaf.path.clone(), pool: label.pool_name.clone() };
-        let device = by_guid.get(&leaf.guid).ok_or_else(missing)?.clone();
-        match usable_size(device.size()) < leaf.size {
-            true => Err(shrunk(&*device, leaf.size)),
-            false => Ok((config.clone(), device)),
-        }
-    };
-    label.vdevs.iter().map(member).collect()
-}
-
 /// How many bytes of whole regions a device has beyond those that its label says.
 pub(super) fn growth(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> u64 {
     let regions = |size: u64| size / label.region_size;
     let there = vdevs.get(config.id).map_or(0, |vdev| vdev.size());
-    let named = config.tree.leaves().first().map_or(there, |leaf| leaf.size);
-    regions(there).saturating_sub(regions(named)) * label.region_size
+    regions(there).saturating_sub(regions(config.tree.size())) * label.region_size
 }
 
 pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
@@ -260,7 +247,7 @@ pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
 }
 
 pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -> Result<Storage> {
-    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.leaves()[0].size)).collect();
+    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.size())).collect();
     let sector = 1u32 << label.ashift;
     if state_of(uberblock) > uberblock.txg {
         return Err(unreadable(label, uberblock, &"it claims to repeat a later state"));

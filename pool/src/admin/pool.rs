@@ -7,14 +7,14 @@ use parking_lot::{Mutex, MutexGuard};
 use super::add::Addition;
 use crate::{
     device::Device,
-    error::Result,
+    error::{Error, Result},
     format::{
         label::{Compatibility, Label, PoolState, usable_size},
-        vdev_config::{LeafConfig, VdevConfig, VdevTree},
+        vdev_config::{LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
     },
     txg::{Engine, Features},
     units::{Guid, Txg, VdevId},
-    vdev::{Leaf, Vdev, labels},
+    vdev::{Health, Leaf, Member, Mirror, Single, State, Vdev, labels},
 };
 
 /// An opened pool and what its labels say.
@@ -41,14 +41,9 @@ impl Labels {
     }
 
     /// Writes the labels of the pool's devices, and then those of the `joining` ones.
-    ///
-    /// Each writing needs a higher number than every one before, also than one that failed: a device may have its label.
     fn replace(&self, engine: &Engine, highest: &mut Txg, label: Label, joining: &[Arc<dyn Vdev>]) -> Result<()> {
         *highest = highest.next().max(engine.committed());
-        let _labelling = engine.labelling.lock();
-        let label = Label { txg: *highest, ..label };
-        write_labels(&engine.storage().vdevs.all(), &label)?;
-        write_labels(joining, &label)?;
+        let label = settle_labels(engine, highest, Label { txg: *highest, ..label }, joining)?;
         *self.label.lock() = label;
         Ok(())
     }
@@ -73,6 +68,11 @@ impl Pool {
     pub(super) fn new(engine: Arc<Engine>, label: Label) -> Pool {
         let labels = Arc::new(Labels { labelling: Mutex::new(label.txg), label: Mutex::new(label) });
         engine.set_features(labels.clone());
+        let (told, weak) = (labels.clone(), Arc::downgrade(&engine));
+        engine.storage().vdevs.set_teller(Box::new(move || match weak.upgrade() {
+            Some(engine) => told.change(&engine, |_| {}),
+            None => Ok(()),
+        }));
         Pool { engine, labels }
     }
 
@@ -118,14 +118,14 @@ impl Pool {
 
     /// Adds devices, each a top-level vdev of its own.
     pub fn add(&self, devices: Vec<Arc<dyn Device>>) -> Result<()> {
-        self.begin_add(devices)?.finish()
+        self.begin_add(devices.into_iter().map(NewVdev::Disk).collect())?.finish()
     }
 
-    /// The first half of [`Pool::add`]: until [`Addition::finish`] is called, the devices are no part of the pool, and
+    /// The first half of adding vdevs: until [`Addition::finish`] is called, the devices are no part of the pool, and
     /// whoever made them may take them away again. No label can be changed meanwhile.
-    pub fn begin_add(&self, devices: Vec<Arc<dyn Device>>) -> Result<Addition<'_>> {
+    pub fn begin_add(&self, vdevs: Vec<NewVdev>) -> Result<Addition<'_>> {
         self.engine.writable()?;
-        Addition::begin(self, self.labelling(), devices)
+        Addition::begin(self, self.labelling(), vdevs)
     }
 
     /// Held by whoever changes labels: the highest number that any was given.
@@ -133,7 +133,7 @@ impl Pool {
         self.labels.labelling.lock()
     }
 
-    fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
+    pub(super) fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
         self.labels.change(&self.engine, change)
     }
 
@@ -143,26 +143,121 @@ impl Pool {
     }
 }
 
+/// Writes labels to all devices that are in use, and then to those of the `joining` vdevs; returns what they say. A device
+/// that refuses is done without if that can be, and the labels of the others tell so.
+///
+/// Each writing needs a higher number than every one before, also than one that failed: a device may have its label.
+pub(super) fn settle_labels(
+    engine: &Engine,
+    highest: &mut Txg,
+    mut label: Label,
+    joining: &[Arc<dyn Vdev>],
+) -> Result<Label> {
+    let _labelling = engine.labelling.lock();
+    loop {
+        let vdevs = engine.storage().vdevs.all();
+        let news: Vec<Option<u64>> = vdevs.iter().map(|vdev| vdev.news()).collect();
+        for config in &mut label.vdevs {
+            if let Some(vdev) = vdevs.iter().find(|vdev| vdev.id() == config.id) {
+                vdev.describe(&mut config.tree);
+            }
+        }
+        write_labels(&vdevs, &label)?;
+        if vdevs.iter().map(|vdev| vdev.news()).eq(news.iter().copied()) {
+            write_labels(joining, &label)?;
+            let told = vdevs.iter().zip(news).filter_map(|(vdev, news)| Some((vdev, news?)));
+            told.for_each(|(vdev, news)| vdev.told(news));
+            return Ok(label);
+        }
+        *highest = highest.next();
+        label.txg = *highest;
+    }
+}
+
+/// Writes labels to all devices that are in use. One that refuses is done without if that can be.
 pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()> {
     for vdev in vdevs {
-        for leaf in vdev.leaves() {
+        for leaf in vdev.labelled() {
             let own = Label { device: leaf.guid(), vdev: vdev.id(), ..label.clone() };
-            labels::write_labels(&*leaf.device(), &own).inspect_err(|_| leaf.note_fault())?;
+            if let Err(error) = labels::write_labels(&*leaf.device(), &own)
+                && !vdev.do_without(leaf.guid(), Health::Faulted)
+            {
+                leaf.note_fault();
+                return Err(error);
+            }
         }
     }
     Ok(())
 }
 
-pub(super) fn write_new_label(device: &dyn Device, config: &VdevConfig, label: &Label) -> Result<()> {
-    let own = Label { device: config.tree.leaves()[0].guid, vdev: config.id, ..label.clone() };
+/// Erases a device and makes it the one that a description of its vdev names.
+pub(super) fn write_new_label(device: &dyn Device, guid: Guid, vdev: VdevId, label: &Label) -> Result<()> {
+    let own = Label { device: guid, vdev, ..label.clone() };
     labels::write_new_labels(device, &own)
 }
 
-pub(super) fn describe(id: VdevId, guid: Guid, device: &dyn Device) -> VdevConfig {
-    let leaf = LeafConfig { guid, size: usable_size(device.size()), path: device.name().to_owned() };
-    VdevConfig { id, tree: VdevTree::Leaf(leaf) }
+/// A vdev that is to be made of devices.
+#[derive(Clone)]
+pub enum NewVdev {
+    /// One device.
+    Disk(Arc<dyn Device>),
+    /// Several devices, each of which holds all: as many as
+    /// [`MIRROR_MEMBERS`](crate::format::vdev_config::MIRROR_MEMBERS) says.
+    Mirror(Vec<Arc<dyn Device>>),
 }
 
-pub(super) fn leaf(config: &VdevConfig, device: &Arc<dyn Device>) -> Arc<dyn Vdev> {
-    Arc::new(Leaf::new(config.id, config.tree.leaves()[0].guid, device.clone()))
+impl NewVdev {
+    /// Its devices.
+    pub fn devices(&self) -> &[Arc<dyn Device>] {
+        match self {
+            NewVdev::Disk(device) => std::slice::from_ref(device),
+            NewVdev::Mirror(devices) => devices,
+        }
+    }
+
+    /// What it gives to a pool, in bytes: as much as its smallest device.
+    pub fn size(&self) -> u64 {
+        self.devices().iter().map(|device| usable_size(device.size())).min().unwrap_or(0)
+    }
+
+    /// Refuses a mirror of too few devices, or of too many.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            NewVdev::Mirror(devices) if !MIRROR_MEMBERS.contains(&devices.len()) => Err(Error::Request(format!(
+                "a mirror has {} to {} devices, not {}",
+                MIRROR_MEMBERS.start(),
+                MIRROR_MEMBERS.end(),
+                devices.len()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// How a label describes it.
+    pub(super) fn describe(&self, id: VdevId, guid: &dyn Fn() -> Guid) -> VdevConfig {
+        let size = self.size();
+        let leaf = |device: &Arc<dyn Device>| LeafConfig { guid: guid(), size, path: device.name().to_owned() };
+        let tree = match self {
+            NewVdev::Disk(device) => VdevTree::Leaf(leaf(device)),
+            NewVdev::Mirror(devices) => {
+                let members = devices.iter().map(|device| MemberConfig::whole(leaf(device))).collect();
+                VdevTree::Mirror(MirrorConfig { guid: guid(), members })
+            }
+        };
+        VdevConfig { id, tree }
+    }
+
+    /// The vdev that such a description is of, all of whose devices are new.
+    pub(super) fn vdev(&self, config: &VdevConfig) -> Arc<dyn Vdev> {
+        let mut leaves = config.tree.leaves().zip(self.devices());
+        let leaf = |(config, device): (&LeafConfig, &Arc<dyn Device>)| Arc::new(Leaf::new(config.guid, device.clone()));
+        match &config.tree {
+            VdevTree::Mirror(mirror) => {
+                let members = mirror.members.iter().zip(leaves.map(leaf));
+                let members = members.map(|(config, leaf)| Arc::new(Member::new(leaf, State::Complete, config)));
+                Arc::new(Mirror::new(config.id, mirror.guid, config.tree.size(), members.collect()))
+            }
+            _ => Arc::new(Single::new(config.id, leaf(leaves.next().expect("a disk is one device")))),
+        }
+    }
 }

@@ -13,6 +13,11 @@
 //! | before or while it is written | the pool as it was: neither the newest uberblock nor the chosen one was touched |
 //! | after the flush of any device that got it | the chosen state |
 //!
+//! A member of a mirror goes back if its own rings have the chosen state: then it has everything of it. One that does not,
+//! because it was behind, or was filled only later, must not get the new uberblock, and what it has is off the line from then
+//! on. So the labels say before that it lacks something, and how far it had come: else it would be taken for one that was
+//! changed without the others. A crash after that leaves a member that is filled with what it has already.
+//!
 //! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
 //! as they could still be found.
 //!
@@ -22,15 +27,23 @@
 
 use std::sync::Arc;
 
-use super::open::{OpenOptions, check_state, chosen, first_txg, gather, line, members};
+use super::{
+    assemble::{Assembly, assemble},
+    open::{OpenOptions, check_state, chosen, first_txg, gather},
+    pool::write_labels,
+};
 use crate::{
     device::Device,
     env::{Env, Nanos},
     error::{Error, Result},
-    format::uberblock::{Epoch, Uberblock},
+    format::{
+        label::Label,
+        uberblock::{Epoch, Uberblock},
+        vdev_config::{Behind, Mark, VdevTree},
+    },
     txg::{REPEATS, state_of},
     units::Txg,
-    vdev::uberblocks,
+    vdev::{Leaf, Vdev, uberblocks},
 };
 
 pub use crate::space::SAFE_STATES;
@@ -54,8 +67,7 @@ pub fn states(devices: &[Arc<dyn Device>], options: &OpenOptions) -> Result<Vec<
     let (label, by_guid) = gather(devices)?;
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
-    members(&label, &by_guid)?;
-    let line = line(&label, devices)?;
+    let Assembly { line, .. } = assemble(&label, &by_guid)?;
     let whole = whole_states(&line);
     let kept = |(age, uberblock): (usize, &Uberblock)| KeptState {
         txg: uberblock.txg,
@@ -82,12 +94,16 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     if options.read_only {
         return Err(Error::Request("going back writes: the pool cannot be opened to be read only".into()));
     }
-    let (label, by_guid) = gather(devices)?;
+    let (mut label, by_guid) = gather(devices)?;
     label.check_supported(true)?;
     check_state(&label, options)?;
-    members(&label, &by_guid)?;
-    let line = line(&label, devices)?;
+    let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
     let base = chosen(&label, &line, to)?;
+    let going = Going::back(&mut label, &vdevs, &line, base)?;
+    if going.leaves_some {
+        label.txg = label.txg.max(line[0].txg).next();
+        write_labels(&vdevs, &label)?;
+    }
     let uberblock = Uberblock {
         txg: first_txg(&label, &line[0], base, &[])?,
         epoch: Epoch(env.random()),
@@ -97,7 +113,7 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
         counters: repeating(base),
         ..base.clone()
     };
-    let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+    let devices: Vec<&dyn Device> = going.devices.iter().map(|device| &**device).collect();
     let mut written = uberblocks::write_uberblock(&devices, &uberblock);
     if written.iter().all(Result::is_err) {
         return written.swap_remove(0).map(|()| uberblock.txg);
@@ -112,6 +128,58 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     Ok(uberblock.txg)
 }
 
+/// Who goes back.
+struct Going {
+    devices: Vec<Arc<dyn Device>>,
+    /// Members of mirrors stay behind, and the labels have to say so.
+    leaves_some: bool,
+}
+
+impl Going {
+    /// Finds out who has the state of `base`, and has the label say how far the others have come.
+    fn back(label: &mut Label, vdevs: &[Arc<dyn Vdev>], line: &[Uberblock], base: &Uberblock) -> Result<Going> {
+        let mut going = Going { devices: Vec::new(), leaves_some: false };
+        for vdev in vdevs {
+            let complete = vdev.committing();
+            let Some(mirror) = vdev.as_mirror() else {
+                going.devices.extend(complete.iter().map(|leaf| leaf.device()));
+                continue;
+            };
+            let rings: Vec<(Arc<Leaf>, Vec<Uberblock>)> = complete
+                .into_iter()
+                .map(|leaf| Ok((leaf.clone(), uberblocks::read_uberblocks(&*leaf.device(), label.pool)?)))
+                .collect::<Result<_>>()?;
+            let has = |ring: &[Uberblock]| ring.iter().any(|own| (own.epoch, own.txg) == (base.epoch, base.txg));
+            // If nobody has it, it is known from another vdev, and all of these are alike.
+            let is_known = rings.iter().any(|(_, ring)| has(ring));
+            let VdevTree::Mirror(config) =
+                &mut label.vdevs.iter_mut().find(|c| c.id == vdev.id()).expect("it was made from this label").tree
+            else {
+                continue;
+            };
+            for member in &mut config.members {
+                member.behind = match rings.iter().find(|(leaf, _)| leaf.guid() == member.leaf.guid) {
+                    Some((leaf, ring)) if has(ring) || !is_known => {
+                        going.devices.push(leaf.device());
+                        continue;
+                    }
+                    Some((leaf, ring)) => Some(Behind {
+                        has: mark_of(ring.iter().find(|own| own.txg <= base.txg && line.contains(own))),
+                        may_have: leaf.marks().has,
+                    }),
+                    None => mirror.member(member.leaf.guid).and_then(|member| member.behind()),
+                };
+                going.leaves_some = true;
+            }
+        }
+        Ok(going)
+    }
+}
+
+fn mark_of(uberblock: Option<&Uberblock>) -> Mark {
+    uberblock.map_or(Mark::default(), |uberblock| Mark { epoch: uberblock.epoch, txg: uberblock.txg })
+}
+
 /// The counters of a state, with the group that wrote it among them.
 fn repeating(base: &Uberblock) -> Vec<(u8, u64)> {
     let mut counters: Vec<(u8, u64)> = base.counters.iter().copied().filter(|(kind, _)| *kind != REPEATS).collect();
@@ -124,6 +192,7 @@ fn repeating(base: &Uberblock) -> Vec<(u8, u64)> {
 mod tests {
     use super::*;
     use crate::{
+        admin::open::line,
         admin::stamped::{commit, disk, opened, reading, shown, stamped, writing, writing_pool},
         device::{Fate, MemoryDevice, Recorder},
         env::SeededEnv,

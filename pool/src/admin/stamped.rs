@@ -14,7 +14,7 @@ use crate::{
     units::{MIB, Txg},
 };
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings { cache: 4 * MIB, dirty: 8 * MIB, workers: 0 }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn opened(device: &Arc<dyn Device>, options: &OpenOptions, seed: u64)
 const KEY: Key = Key::new(7, 9, 0);
 
 /// Has each commit write its number, and a block of its own that the next one frees.
-struct Stamp;
+pub(super) struct Stamp;
 
 impl SyncClient for Stamp {
     fn sync(&self, sync: &mut Sync<'_>, _: Vec<Written>) -> Result<()> {

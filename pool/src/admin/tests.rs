@@ -110,7 +110,7 @@ fn wherever_power_fails_while_a_device_is_added_the_pool_opens_with_it_or_withou
 fn cut_off(change: impl FnOnce(&mut Label)) -> Vec<Arc<MemoryDevice>> {
     let [old, new] = ["old", "new"].map(|name| Arc::new(disk(name)));
     let pool = made(vec![old.clone()]);
-    let addition = pool.begin_add(vec![new.clone()]).unwrap();
+    let addition = pool.begin_add(vec![NewVdev::Disk(new.clone())]).unwrap();
     let joined = labels::read_label(&*new).unwrap().unwrap();
     drop(addition);
     let mut label = Label { txg: Txg(5), ..labels::read_label(&*old).unwrap().unwrap() };

@@ -4,24 +4,63 @@
 //! lies there by now. Rewriting and counting are for who knows, because no commit can come in between: see
 //! [`crate::txg::Still`].
 //!
-//! A gang block is never rewritten in place. Where its pieces lie is said by a header that its own checksum covers and no
-//! pointer: an old version of the sector would verify too, and would lead to what lies there today.
+//! A copy may have several sources (the members of a mirror), each of which is examined, and rewritten alone: a power
+//! failure tears nothing but what was bad before.
+//!
+//! A gang block is rewritten only part by part, from other sources of each part: see [`super::gang`].
 
 use std::sync::Arc;
 
 use crate::{
-    block::storage::Storage,
-    error::{Error, ErrorKind, Result},
+    block::{
+        checksum::verify,
+        read::{describe, mismatch},
+        storage::Storage,
+    },
+    error::{Error, Result},
     format::pointer::BlockPointer,
+    units::{Guid, VdevId},
+    vdev,
 };
 
 /// What was found in the places of a block's copies.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Examined {
     /// The bytes as stored, from the first copy that is good.
     pub good: Option<Vec<u8>>,
-    /// Each copy that is not, and why.
-    pub bad: Vec<(usize, Error)>,
+    /// What is not good.
+    pub bad: Vec<Bad>,
+}
+
+/// A source of a copy that is not good.
+#[derive(Debug)]
+pub struct Bad {
+    /// The copy.
+    pub copy: usize,
+    /// On which device it lies, and where in the vdev; none if that is not known.
+    pub source: Option<(VdevId, Guid, u64)>,
+    /// Why it is not good.
+    pub error: Error,
+    /// What it has to be, if it is part of a gang and another source of this part is good.
+    pub(super) part: Option<Arc<Vec<u8>>>,
+    /// Whether the device has refused, which is counted already.
+    pub(super) is_refused: bool,
+}
+
+impl Bad {
+    pub(super) fn nowhere(copy: usize, error: Error) -> Bad {
+        Bad { copy, source: None, error, part: None, is_refused: false }
+    }
+
+    pub(super) fn at(
+        copy: usize,
+        source: (VdevId, Guid, u64),
+        refused: Option<Error>,
+        mismatch: impl Fn() -> Error,
+    ) -> Bad {
+        let is_refused = refused.is_some();
+        Bad { copy, source: Some(source), error: refused.unwrap_or_else(mismatch), part: None, is_refused }
+    }
 }
 
 impl Examined {
@@ -32,38 +71,97 @@ impl Examined {
 }
 
 impl Storage {
-    /// Reads every copy of a block.
+    /// Reads every copy of a block, from every source.
     pub fn examine(&self, pointer: &BlockPointer) -> Examined {
-        let mut examined = Examined { good: None, bad: Vec::new() };
+        let mut examined = Examined::default();
         for copy in 0..usize::from(pointer.copies) {
-            let mut bytes = vec![0; pointer.stored as usize];
-            match self.read_copy(pointer, copy, &mut bytes) {
-                Ok(()) => {
-                    examined.good.get_or_insert(bytes);
-                }
-                Err(error) => examined.bad.push((copy, error)),
-            }
+            let Examined { good, mut bad } = self.examine_copy(pointer, copy);
+            examined.good = examined.good.or(good);
+            examined.bad.append(&mut bad);
         }
         examined
     }
 
+    /// Reads one copy of a block, from every source.
+    pub(super) fn examine_copy(&self, pointer: &BlockPointer, copy: usize) -> Examined {
+        let examined = match pointer.gang {
+            true => self.examine_gang_copy(pointer, copy),
+            false => self.examine_plain_copy(pointer, copy),
+        };
+        examined.unwrap_or_else(|error| Examined { good: None, bad: vec![Bad::nowhere(copy, error)] })
+    }
+
+    fn examine_plain_copy(&self, pointer: &BlockPointer, copy: usize) -> Result<Examined> {
+        let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
+        let vdev = self.vdevs.get(id)?;
+        let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
+        let vdev::Examined { good, bad } = vdev.examine(offset, pointer.stored as usize, &is_good);
+        let mismatch = || mismatch(pointer, &*vdev);
+        let bad = bad.into_iter().map(|(source, refused)| Bad::at(copy, (id, source, offset), refused, mismatch));
+        Ok(Examined { good, bad: bad.collect() })
+    }
+
     /// Counts a bad copy at the device that it is on. One that the device refused to read is counted already.
-    pub(crate) fn note_bad_copy(&self, pointer: &BlockPointer, copy: usize, error: &Error) {
-        if error.kind() != ErrorKind::Damage {
-            return;
-        }
-        let place = self.space.resolve(pointer.addresses[copy], self.sector);
-        if let Ok((vdev, offset)) = place.and_then(|(id, offset)| Ok((self.vdevs.get(id)?, offset))) {
-            vdev.note_checksum_error(offset);
+    pub(crate) fn note_bad(&self, bad: &Bad) {
+        if let Some((id, source, _)) = bad.source.filter(|_| !bad.is_refused)
+            && let Ok(vdev) = self.vdevs.get(id)
+        {
+            vdev.note_checksum_error(source);
         }
     }
 
-    /// Writes a copy again, of which `good` are the verified bytes, and reads it back.
-    pub(crate) fn rewrite_copy(&self, pointer: &BlockPointer, copy: usize, good: &[u8]) -> Result<()> {
-        if pointer.gang {
-            return Err(Error::damaged("gang block", "its copies cannot be rewritten in place"));
+    /// Writes a bad source again, of which `good` are the verified bytes, and reads it back.
+    pub(crate) fn rewrite(&self, pointer: &BlockPointer, bad: &Bad, good: &Arc<Vec<u8>>) -> Result<()> {
+        let good = if pointer.gang { bad.part.as_ref() } else { Some(good) };
+        let (Some((id, source, offset)), Some(good)) = (bad.source, good) else {
+            return Err(Error::damaged(describe(pointer), "this copy cannot be rewritten in place"));
+        };
+        self.vdevs.get(id)?.mend(source, offset, good)?;
+        let again = self.examine_copy(pointer, bad.copy).bad;
+        match again.into_iter().find(|still| still.source == bad.source) {
+            Some(still) => Err(still.error),
+            None => Ok(()),
         }
-        self.write_run(pointer.addresses[copy], Arc::new(good.to_vec()))?;
-        self.read_copy(pointer, copy, &mut vec![0; good.len()])
+    }
+
+    /// Writes a block to the devices that are being filled, if it was born after what they have. Returns how many bytes
+    /// were read for that.
+    pub(crate) fn fill(&self, pointer: &BlockPointer) -> Result<u64> {
+        if !self.is_missing(pointer) {
+            return Ok(0);
+        }
+        let bytes = Arc::new(self.read_stored(pointer)?);
+        let mut lost = Vec::new();
+        for copy in 0..usize::from(pointer.copies) {
+            match self.fill_copy(pointer, copy, &bytes) {
+                // Where its pieces lie nobody knows any more: no device has this copy.
+                Err(error @ Error::Damaged { .. }) if pointer.gang => lost.push(error),
+                filled => filled?,
+            }
+        }
+        match lost.len() < usize::from(pointer.copies) {
+            true => Ok(pointer.stored.into()),
+            false => Err(lost.swap_remove(0)),
+        }
+    }
+
+    fn fill_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        if pointer.gang {
+            return self.fill_gang_copy(pointer, copy, bytes);
+        }
+        let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
+        self.vdevs.get(id)?.fill(offset, bytes)
+    }
+
+    /// Whether a block may be missing on a device that is being filled. The pieces of a gang may lie anywhere.
+    fn is_missing(&self, pointer: &BlockPointer) -> bool {
+        let is_missing = |since: Option<_>| since.is_some_and(|since| pointer.birth > since);
+        if pointer.gang {
+            return self.vdevs.all().iter().any(|vdev| is_missing(vdev.filling()));
+        }
+        pointer.addresses().iter().any(|address| {
+            let vdev = self.space.resolve(*address, pointer.stored).and_then(|(id, _)| self.vdevs.get(id));
+            vdev.is_ok_and(|vdev| is_missing(vdev.filling()))
+        })
     }
 }

@@ -22,5 +22,5 @@ mod read;
 pub mod storage;
 mod write;
 
-pub use mend::Examined;
+pub use mend::{Bad, Examined};
 pub use write::Payload;

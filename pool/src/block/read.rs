@@ -8,6 +8,7 @@ use crate::{
     block::{checksum::verify, compression::decompress, storage::Storage},
     error::{Error, Result},
     format::pointer::BlockPointer,
+    vdev::{Found, Vdev},
 };
 
 impl Storage {
@@ -36,10 +37,14 @@ impl Storage {
         let mut last = Error::damaged(describe(pointer), "it has no copy");
         for copy in 0..usize::from(pointer.copies) {
             match self.read_copy(pointer, copy, &mut bytes) {
-                Ok(()) => return Ok(bytes),
+                Ok(Found::Good) => return Ok(bytes),
+                Ok(_) => {
+                    tracing::warn!("{} was read from another device than the first", describe(pointer));
+                    bad();
+                    return Ok(bytes);
+                }
                 Err(error) => {
                     tracing::warn!("{error}");
-                    self.note_bad_copy(pointer, copy, &error);
                     bad();
                     last = error;
                 }
@@ -48,35 +53,37 @@ impl Storage {
         Err(last)
     }
 
-    /// Whether one copy of a block verifies.
+    /// Whether one copy of a block verifies, from every source that there is for it.
     pub fn verify_copy(&self, pointer: &BlockPointer, copy: usize) -> Result<()> {
-        self.read_copy(pointer, copy, &mut vec![0; pointer.stored as usize])
+        self.examine_copy(pointer, copy).bad.into_iter().next().map_or(Ok(()), |bad| Err(bad.error))
     }
 
-    pub(super) fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<()> {
-        let pieces = self.pieces(pointer, copy)?;
-        let mut rest = &mut *bytes;
-        for piece in &pieces {
-            let (part, others) = rest.split_at_mut(piece.bytes as usize);
-            let (id, offset) = self.space.resolve(piece.address, piece.bytes)?;
-            self.vdevs.get(id)?.read(offset, part)?;
-            rest = others;
+    /// Reads one copy; never [`Found::Bad`]. What does not verify is counted beside its device.
+    fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<Found> {
+        if pointer.gang {
+            return self.read_gang_copy(pointer, copy, bytes);
         }
-        if verify(pointer.checksum_kind, bytes, &pointer.checksum) {
-            return Ok(());
-        }
-        let (id, _) = self.space.resolve(pieces[0].address, pieces[0].bytes)?;
+        let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
         let vdev = self.vdevs.get(id)?;
-        Err(Error::damaged(describe(pointer), format!("its checksum does not match on {}", name(&*vdev))))
+        let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
+        match vdev.read_checked(offset, bytes, &is_good)? {
+            Found::Bad => Err(mismatch(pointer, &*vdev)),
+            found => Ok(found),
+        }
     }
 }
 
-fn describe(pointer: &BlockPointer) -> String {
+/// The error of a copy that is not what the pointer says.
+pub(super) fn mismatch(pointer: &BlockPointer, vdev: &dyn Vdev) -> Error {
+    Error::damaged(describe(pointer), format!("its checksum does not match on {}", name(vdev)))
+}
+
+pub(super) fn describe(pointer: &BlockPointer) -> String {
     let address = pointer.addresses[0];
     format!("block at chunk {} sector {}, born in {}", address.chunk, address.sector, pointer.birth)
 }
 
-fn name(vdev: &dyn crate::vdev::Vdev) -> String {
-    let names: Vec<&str> = vdev.leaves().iter().map(|leaf| leaf.name()).collect();
-    names.join(", ")
+pub(super) fn name(vdev: &dyn Vdev) -> String {
+    let leaves = vdev.committing();
+    leaves.iter().map(|leaf| leaf.name()).collect::<Vec<_>>().join(", ")
 }

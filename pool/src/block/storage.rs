@@ -1,6 +1,9 @@
 //! The devices and their space as one: what turns addresses into bytes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::RwLock;
 
@@ -8,15 +11,19 @@ use crate::{
     device::Device,
     error::{Error, Result},
     space::{Space, SpaceIo},
-    units::VdevId,
-    vdev::{Suspension, Vdev},
+    units::{Guid, VdevId},
+    vdev::{Check, Examined, Suspension, Vdev},
 };
+
+/// Has the labels say how the devices stand.
+pub type Teller = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// The top-level virtual devices of a pool.
 #[derive(Default)]
 pub struct Vdevs {
     vdevs: RwLock<BTreeMap<VdevId, Arc<dyn Vdev>>>,
     suspension: Arc<Suspension>,
+    teller: OnceLock<Teller>,
 }
 
 impl Vdevs {
@@ -43,10 +50,20 @@ impl Vdevs {
         self.vdevs.read().values().cloned().collect()
     }
 
-    /// The devices that they are made of.
+    /// The devices that hold everything.
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         let vdevs = self.all();
-        vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.device()).collect()
+        vdevs.iter().flat_map(|vdev| vdev.committing()).map(|leaf| leaf.device()).collect()
+    }
+
+    /// Waits for no device any more.
+    pub fn give_up(&self) {
+        self.all().iter().flat_map(|vdev| vdev.leaves()).for_each(|leaf| leaf.device().give_up());
+    }
+
+    /// Names who has the labels say how the devices stand.
+    pub(crate) fn set_teller(&self, teller: Teller) {
+        assert!(self.teller.set(teller).is_ok(), "a pool has one set of labels");
     }
 
     /// How many there are.
@@ -60,17 +77,46 @@ impl Vdevs {
         found.ok_or_else(|| Error::damaged("address", format!("there is no vdev {id}")))
     }
 
-    /// Waits until everything written is on stable storage, on every device.
+    /// Waits until everything written is on stable storage, on every device that by the labels holds everything. One that
+    /// was done without is none of these when this returns.
     pub fn flush(&self) -> Result<()> {
-        self.all().iter().try_for_each(|vdev| vdev.flush())
+        let vdevs = self.all();
+        vdevs.iter().try_for_each(|vdev| vdev.flush())?;
+        match vdevs.iter().any(|vdev| vdev.news().is_some()) {
+            true => self.tell(),
+            false => Ok(()),
+        }
+    }
+
+    /// Has the labels say how the devices stand. Whoever writes waits for that as for the device itself.
+    fn tell(&self) -> Result<()> {
+        loop {
+            let era = self.suspension.era();
+            match self.teller.get().map_or(Ok(()), |tell| tell()) {
+                Err(error @ Error::Device { .. }) => self.suspension.hold(era, error)?,
+                told => return told,
+            }
+        }
     }
 }
 
 impl SpaceIo for Vdevs {
     /// The space layer reads for those who write: a device that fails is waited for.
-    fn read(&self, vdev: VdevId, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read(&self, vdev: VdevId, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<()> {
         let vdev = self.get(vdev)?;
-        Suspension::patiently(|| vdev.read(offset, buf))
+        Suspension::patiently(|| vdev.read_checked(offset, buf, is_good).map(drop))
+    }
+
+    fn examine(&self, vdev: VdevId, offset: u64, len: usize, is_good: Check<'_>) -> Result<Examined> {
+        Ok(self.get(vdev)?.examine(offset, len, is_good))
+    }
+
+    fn mend(&self, vdev: VdevId, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+        self.get(vdev)?.mend(source, offset, good)
+    }
+
+    fn fill(&self, vdev: VdevId, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        self.get(vdev)?.fill(offset, bytes)
     }
 
     fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -23,20 +23,33 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use super::Device;
+use super::{Device, Pending};
 
 /// A device around another one, which must answer in time.
 pub struct DeadlineDevice {
     inner: Arc<dyn Device>,
+    crew: Crew,
+    patience: Arc<Patience>,
+}
+
+/// How long is waited, and what came of it. A request that is under way holds on to it.
+struct Patience {
     /// In milliseconds.
     deadline: AtomicU64,
     given_up: AtomicBool,
-    crew: Crew,
-    lost: Arc<AtomicUsize>,
+    lost: AtomicUsize,
     /// When the device was made, and after how many milliseconds from then it has last answered promptly; zero for
     /// never.
     since: Instant,
     prompt: AtomicU64,
+}
+
+/// A request that a thread has, and the device's answer to it.
+struct Asked<T> {
+    patience: Arc<Patience>,
+    answer: Receiver<io::Result<T>>,
+    settled: Arc<AtomicBool>,
+    at: Instant,
 }
 
 /// How long it takes at most until a waiter notices that it is to give up.
@@ -49,17 +62,61 @@ const TRUST: Duration = Duration::from_secs(1);
 impl DeadlineDevice {
     /// Wraps `inner`, which has `deadline` for each request.
     pub fn new(inner: Arc<dyn Device>, deadline: Duration) -> DeadlineDevice {
-        DeadlineDevice {
-            inner,
+        let patience = Patience {
             deadline: AtomicU64::new(in_millis(deadline)),
             given_up: AtomicBool::new(false),
-            crew: Crew::default(),
-            lost: Arc::default(),
+            lost: AtomicUsize::new(0),
             since: Instant::now(),
             prompt: AtomicU64::new(0),
-        }
+        };
+        DeadlineDevice { inner, crew: Crew::default(), patience: Arc::new(patience) }
     }
 
+    /// Changes how long a request may take.
+    pub fn set_deadline(&self, deadline: Duration) {
+        self.patience.deadline.store(in_millis(deadline), Ordering::Relaxed);
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        self.ask(work)?.wait()
+    }
+
+    /// Has a thread do some work.
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<Asked<T>> {
+        if self.outstanding() > 0 {
+            return Err(late("it has not answered an earlier request"));
+        }
+        let (tell, answer) = bounded(1);
+        let settled = Arc::new(AtomicBool::new(false));
+        let (inner, patience, on_thread) = (self.inner.clone(), self.patience.clone(), settled.clone());
+        self.crew.submit(Box::new(move || {
+            let result = work(&*inner);
+            // Whoever gets the answer may close the device, and open it again at once.
+            drop(inner);
+            // Nobody may be there to hear it.
+            let _ = tell.send(result);
+            if on_thread.swap(true, Ordering::AcqRel) {
+                patience.lost.fetch_sub(1, Ordering::AcqRel);
+            }
+        }));
+        Ok(Asked { patience: self.patience.clone(), answer, settled, at: Instant::now() })
+    }
+
+    fn begin(&self, work: impl FnOnce(&dyn Device) -> io::Result<()> + Send + 'static) -> Pending {
+        match self.ask(work) {
+            Ok(asked) => Pending::Begun(Box::new(move || asked.wait())),
+            Err(error) => Pending::Done(Err(error)),
+        }
+    }
+}
+
+impl Patience {
     /// Notes how long an answer took.
     fn note_answer(&self, asked: Instant) {
         if asked.elapsed() < PROMPT {
@@ -70,61 +127,38 @@ impl DeadlineDevice {
     /// Whether the device has answered promptly a moment ago.
     fn is_prompt(&self) -> bool {
         let last = self.prompt.load(Ordering::Relaxed);
-        self.outstanding() == 0 && last > 0 && in_millis(self.since.elapsed()) < last + in_millis(TRUST)
+        self.lost.load(Ordering::Acquire) == 0 && last > 0 && in_millis(self.since.elapsed()) < last + in_millis(TRUST)
     }
+}
 
-    /// Changes how long a request may take.
-    pub fn set_deadline(&self, deadline: Duration) {
-        self.deadline.store(in_millis(deadline), Ordering::Relaxed);
-    }
-
-    fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static,
-    ) -> io::Result<T> {
-        if self.outstanding() > 0 {
-            return Err(late("it has not answered an earlier request"));
-        }
-        let (tell, answer) = bounded(1);
-        let settled = Arc::new(AtomicBool::new(false));
-        let (inner, lost, on_thread) = (self.inner.clone(), self.lost.clone(), settled.clone());
-        self.crew.submit(Box::new(move || {
-            let result = work(&*inner);
-            // Whoever gets the answer may close the device, and open it again at once.
-            drop(inner);
-            // Nobody may be there to hear it.
-            let _ = tell.send(result);
-            if on_thread.swap(true, Ordering::AcqRel) {
-                lost.fetch_sub(1, Ordering::AcqRel);
-            }
-        }));
-        let deadline = Duration::from_millis(self.deadline.load(Ordering::Relaxed));
-        let asked = Instant::now();
-        match self.wait(&answer, deadline) {
+impl<T> Asked<T> {
+    fn wait(self) -> io::Result<T> {
+        let deadline = Duration::from_millis(self.patience.deadline.load(Ordering::Relaxed));
+        match self.answer_within(deadline) {
             Ok(result) => {
-                self.note_answer(asked);
+                self.patience.note_answer(self.at);
                 result
             }
             Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the request was dropped")),
             Err(RecvTimeoutError::Timeout) => {
-                self.lost.fetch_add(1, Ordering::AcqRel);
-                if !settled.swap(true, Ordering::AcqRel) {
+                self.patience.lost.fetch_add(1, Ordering::AcqRel);
+                if !self.settled.swap(true, Ordering::AcqRel) {
                     return Err(late(&format!("it has not answered for {} seconds", deadline.as_secs_f32())));
                 }
                 // It came in the last instant.
-                self.lost.fetch_sub(1, Ordering::AcqRel);
-                answer.recv().unwrap_or_else(|_| Err(io::Error::other("the request was dropped")))
+                self.patience.lost.fetch_sub(1, Ordering::AcqRel);
+                self.answer.recv().unwrap_or_else(|_| Err(io::Error::other("the request was dropped")))
             }
         }
     }
 
     /// The answer, if it comes in time and nobody has given up.
-    fn wait<T>(&self, answer: &Receiver<io::Result<T>>, deadline: Duration) -> Result<io::Result<T>, RecvTimeoutError> {
-        let end = Instant::now() + deadline;
+    fn answer_within(&self, deadline: Duration) -> Result<io::Result<T>, RecvTimeoutError> {
+        let end = self.at + deadline;
         loop {
             let rest = end.saturating_duration_since(Instant::now());
-            match answer.recv_timeout(rest.min(GLANCE)) {
-                Err(RecvTimeoutError::Timeout) if rest > GLANCE && !self.given_up.load(Ordering::Relaxed) => {}
+            match self.answer.recv_timeout(rest.min(GLANCE)) {
+                Err(RecvTimeoutError::Timeout) if rest > GLANCE && !self.patience.given_up.load(Ordering::Relaxed) => {}
                 answered => return answered,
             }
         }
@@ -162,12 +196,12 @@ impl Device for DeadlineDevice {
     }
 
     fn read_trusting(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        if !self.is_prompt() {
+        if !self.patience.is_prompt() {
             return self.read_at(offset, buf);
         }
         let asked = Instant::now();
         self.inner.read_at(offset, buf)?;
-        self.note_answer(asked);
+        self.patience.note_answer(asked);
         Ok(())
     }
 
@@ -180,12 +214,21 @@ impl Device for DeadlineDevice {
         self.run(move |device| device.write_at(offset, &bytes))
     }
 
+    fn begin_write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Pending {
+        let bytes = bytes.clone();
+        self.begin(move |device| device.write_at(offset, &bytes))
+    }
+
+    fn begin_flush(&self) -> Pending {
+        self.begin(|device| device.flush())
+    }
+
     fn give_up(&self) {
-        self.given_up.store(true, Ordering::Relaxed);
+        self.patience.given_up.store(true, Ordering::Relaxed);
     }
 
     fn outstanding(&self) -> usize {
-        self.lost.load(Ordering::Acquire)
+        self.patience.lost.load(Ordering::Acquire)
     }
 
     fn is_in_place(&self) -> bool {
@@ -333,9 +376,9 @@ mod tests {
     #[test]
     fn a_reader_asks_the_device_itself_only_while_it_answers() {
         let (inner, device) = hanging();
-        assert!(!device.is_prompt());
+        assert!(!device.patience.is_prompt());
         device.read_trusting(0, &mut [0]).unwrap();
-        assert!(device.is_prompt());
+        assert!(device.patience.is_prompt());
         inner.inject(Fault::hanging(Operation::Write));
         device.set_deadline(Duration::from_millis(20));
         device.write_at(0, b"late").unwrap_err();

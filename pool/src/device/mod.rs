@@ -34,6 +34,25 @@ pub use recording::{Fate, Recorder, RecordingDevice};
 /// The unit in which a write can be torn by a power failure, in bytes.
 pub const TEAR_UNIT: u64 = 512;
 
+/// A request that was begun.
+#[must_use]
+pub enum Pending {
+    /// It was carried out.
+    Done(io::Result<()>),
+    /// It is under way; this waits for it.
+    Begun(Box<dyn FnOnce() -> io::Result<()> + Send>),
+}
+
+impl Pending {
+    /// Returns when it was carried out, or has failed.
+    pub fn wait(self) -> io::Result<()> {
+        match self {
+            Pending::Done(result) => result,
+            Pending::Begun(wait) => wait(),
+        }
+    }
+}
+
 /// A flat array of bytes that survives the process.
 pub trait Device: Send + Sync {
     /// The path or the test's name for it, for messages.
@@ -62,6 +81,17 @@ pub trait Device: Send + Sync {
     /// As [`Device::read_at`], for who would rather wait longer than ask another thread: of a device that answers now.
     fn read_trusting(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.read_at(offset, buf)
+    }
+
+    /// Begins a [`Device::write_shared`]: whoever asks several devices waits for all of them together. A device without
+    /// threads of its own does it at once.
+    fn begin_write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Pending {
+        Pending::Done(self.write_shared(offset, bytes))
+    }
+
+    /// Begins a [`Device::flush`], likewise. What was written before is covered.
+    fn begin_flush(&self) -> Pending {
+        Pending::Done(self.flush())
     }
 
     /// From now on, waits for no request that does not come back.

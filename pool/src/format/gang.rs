@@ -2,7 +2,9 @@
 //!
 //! A block pointer that is marked as a gang leads, for each copy, to one sector with this header. The pieces follow each
 //! other in order; all but the last are whole sectors. The block's checksum, in its pointer, covers the pieces' bytes
-//! together; the header has a checksum of its own.
+//! together. The header has a checksum of its own, names the block by the block's checksum, and says of each piece by what
+//! sum it is known: so where there are several sources for each piece (a mirror's members), the good one is known piece by
+//! piece, and an old header in the same sector is not taken for this one.
 //!
 //! Where free space is so scattered that one sector cannot name all pieces, headers stand above headers: a header of
 //! *level* 1 or more names headers of one level less, each with how many bytes of the block it covers.
@@ -10,9 +12,14 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0..4 | magic `CGng` |
-//! | 4 | version: 1 for level 0, 2 for the levels above, followed by the level in a byte |
-//! | 5.. | number of pieces, then for each chunk, sector and length in bytes, all variable-length; then zeros |
+//! | 4 | version: 3 |
+//! | 5 | level |
+//! | 6..38 | the block's checksum |
+//! | 38.. | number of pieces, then for each chunk, sector and length in bytes, all variable-length, and at level 0 its sum: the first 16 bytes of its BLAKE3; then zeros |
 //! | last 32 | BLAKE3 of all before |
+//!
+//! Headers of version 1 (level 0) and 2 (the levels above, with the level after the version) lack the block's checksum and
+//! the sums. They are read, and not written any more.
 
 use crate::{
     format::{
@@ -23,13 +30,26 @@ use crate::{
 };
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CGng");
-const VERSION: u8 = 1;
-const VERSION_ABOVE: u8 = 2;
+const OLD_VERSION: u8 = 1;
+const OLD_VERSION_ABOVE: u8 = 2;
+const VERSION: u8 = 3;
 /// The highest level: enough for the largest block in the smallest sectors.
 const MAX_LEVEL: u8 = 4;
 const CHECKSUM: usize = 32;
-/// The longest coded piece, in bytes.
+/// The longest coded piece without its sum, in bytes.
 const MAX_PIECE: usize = 15;
+/// What stands before the pieces, at most: magic, version, level, the block's checksum, number of pieces.
+const HEAD: usize = 4 + 1 + 1 + CHECKSUM + 2;
+
+/// By what a piece is known, in short: nobody is kept from making two pieces of one sum, but the block's checksum covers
+/// them too.
+pub type Sum = [u8; 16];
+
+/// The sum of a piece of these bytes.
+pub fn sum(bytes: &[u8]) -> Sum {
+    let hash = blake3::hash(bytes);
+    *hash.as_bytes().first_chunk().expect("a hash is longer")
+}
 
 /// One piece of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +58,14 @@ pub struct Piece {
     pub address: Address,
     /// Its length in bytes.
     pub bytes: u32,
+    /// What its bytes sum up to; none of a header below, and of what old versions wrote.
+    pub sum: Option<Sum>,
 }
 
-/// How many pieces a header in a sector of this size can always name.
-pub fn max_pieces(sector: u32) -> usize {
-    (sector as usize - CHECKSUM - 4 - 1 - 2) / MAX_PIECE
+/// How many pieces a header of this level in a sector of this size can always name.
+pub fn max_pieces(level: u8, sector: u32) -> usize {
+    let sum = if level == 0 { size_of::<Sum>() } else { 0 };
+    (sector as usize - CHECKSUM - HEAD) / (MAX_PIECE + sum)
 }
 
 /// A header.
@@ -54,24 +77,26 @@ pub struct Header {
     pub pieces: Vec<Piece>,
 }
 
-/// The header as written: one sector.
-pub fn encode(level: u8, pieces: &[Piece], sector: u32) -> Vec<u8> {
+/// The header of the block of this checksum, as written: one sector.
+///
+/// # Panics
+/// If a piece of level 0 has no sum, or there are too many.
+pub fn encode(level: u8, block: &[u8; 32], pieces: &[Piece], sector: u32) -> Vec<u8> {
     assert!(level <= MAX_LEVEL, "level {level}");
-    assert!(pieces.len() <= max_pieces(sector), "{} pieces", pieces.len());
+    assert!(pieces.len() <= max_pieces(level, sector), "{} pieces", pieces.len());
     let mut out = Vec::with_capacity(sector as usize);
     out.put_u32(MAGIC);
-    match level {
-        0 => out.put_u8(VERSION),
-        level => {
-            out.put_u8(VERSION_ABOVE);
-            out.put_u8(level);
-        }
-    }
+    out.put_u8(VERSION);
+    out.put_u8(level);
+    out.put_bytes(block);
     out.put_varint(pieces.len() as u64);
     for piece in pieces {
         out.put_varint(piece.address.chunk.0.into());
         out.put_varint(piece.address.sector.into());
         out.put_varint(piece.bytes.into());
+        if level == 0 {
+            out.put_bytes(&piece.sum.expect("a piece has its sum"));
+        }
     }
     out.resize(sector as usize - CHECKSUM, 0);
     let checksum = blake3::hash(&out);
@@ -79,8 +104,8 @@ pub fn encode(level: u8, pieces: &[Piece], sector: u32) -> Vec<u8> {
     out
 }
 
-/// The header of `stored` bytes of a block.
-pub fn decode(header: &[u8], stored: u32, sector: u32) -> Result<Header, Malformed> {
+/// The header of `stored` bytes of a block: of the one of this checksum, if that is known.
+pub fn decode(header: &[u8], block: Option<&[u8; 32]>, stored: u32, sector: u32) -> Result<Header, Malformed> {
     const WHAT: &str = "gang header";
     let Some((content, checksum)) = header.split_last_chunk::<CHECKSUM>() else { return malformed(WHAT) };
     if blake3::hash(content) != *checksum {
@@ -90,16 +115,24 @@ pub fn decode(header: &[u8], stored: u32, sector: u32) -> Result<Header, Malform
     if reader.u32(WHAT)? != MAGIC {
         return malformed(WHAT);
     }
-    let level = match reader.u8(WHAT)? {
-        VERSION => 0,
-        VERSION_ABOVE => reader.u8(WHAT)?,
+    let version = reader.u8(WHAT)?;
+    let level = match version {
+        OLD_VERSION => 0,
+        OLD_VERSION_ABOVE | VERSION => reader.u8(WHAT)?,
         _ => return malformed(WHAT),
     };
     if level > MAX_LEVEL {
         return malformed("gang header's level");
     }
+    if version == VERSION {
+        let own = reader.bytes(CHECKSUM, WHAT)?;
+        if block.is_some_and(|block| own != block) {
+            return malformed("gang header's block");
+        }
+    }
+    let has_sums = version == VERSION && level == 0;
     let count = reader.varint32(WHAT)? as usize;
-    if count > max_pieces(sector) {
+    if count > sector as usize / 3 {
         return malformed(WHAT);
     }
     let mut pieces = Vec::with_capacity(count);
@@ -111,7 +144,11 @@ pub fn decode(header: &[u8], stored: u32, sector: u32) -> Result<Header, Malform
         if bytes == 0 || index + 1 < count && bytes % sector != 0 {
             return malformed("gang header's piece");
         }
-        pieces.push(Piece { address, bytes });
+        let sum = match has_sums {
+            true => reader.bytes(size_of::<Sum>(), WHAT)?.first_chunk().copied(),
+            false => None,
+        };
+        pieces.push(Piece { address, bytes, sum });
     }
     if left == 0 { Ok(Header { level, pieces }) } else { malformed("gang header's length") }
 }
@@ -122,32 +159,68 @@ mod tests {
     use proptest::prelude::*;
 
     fn pieces() -> Vec<Piece> {
-        let piece = |index: u32, bytes| Piece { address: Address { chunk: ChunkId(index), sector: index * 7 }, bytes };
+        let piece = |index: u32, bytes| Piece {
+            address: Address { chunk: ChunkId(index), sector: index * 7 },
+            bytes,
+            sum: Some([index as u8; 16]),
+        };
         vec![piece(1, 8192), piece(9, 4096), piece(70_000, 17)]
     }
+
+    const BLOCK: [u8; 32] = [7; 32];
+    const STORED: u32 = 8192 + 4096 + 17;
 
     #[test]
     fn round_trips_and_must_add_up() {
         let full = |level, sector| {
-            let most = Piece { address: Address { chunk: ChunkId(u32::MAX), sector: u32::MAX }, bytes: sector };
-            let pieces = vec![most; max_pieces(sector)];
-            let header = encode(level, &pieces, sector);
-            assert_eq!(decode(&header, sector * pieces.len() as u32, sector), Ok(Header { level, pieces }));
+            let sum = (level == 0).then_some([9; 16]);
+            let most = Piece { address: Address { chunk: ChunkId(u32::MAX), sector: u32::MAX }, bytes: sector, sum };
+            let pieces = vec![most; max_pieces(level, sector)];
+            let header = encode(level, &BLOCK, &pieces, sector);
+            assert_eq!(
+                decode(&header, Some(&BLOCK), sector * pieces.len() as u32, sector),
+                Ok(Header { level, pieces })
+            );
         };
-        (9..=16).for_each(|ashift| full(MAX_LEVEL, 1 << ashift));
-        let header = encode(0, &pieces(), 4096);
+        (9..=16).for_each(|ashift| [0, MAX_LEVEL].into_iter().for_each(|level| full(level, 1 << ashift)));
+        let header = encode(0, &BLOCK, &pieces(), 4096);
         assert_eq!(header.len(), 4096);
-        assert_eq!(decode(&header, 8192 + 4096 + 17, 4096), Ok(Header { level: 0, pieces: pieces() }));
-        assert!(decode(&header, 8192 + 4096 + 16, 4096).is_err());
-        assert!(decode(&header, 8192 + 4096 + 18, 4096).is_err());
+        assert_eq!(decode(&header, Some(&BLOCK), STORED, 4096), Ok(Header { level: 0, pieces: pieces() }));
+        assert!(decode(&header, Some(&BLOCK), STORED - 1, 4096).is_err());
+        assert!(decode(&header, Some(&BLOCK), STORED + 1, 4096).is_err());
+        assert!(decode(&header, Some(&[8; 32]), STORED, 4096).is_err(), "it is another block's");
+        assert_eq!(decode(&header, None, STORED, 4096), Ok(Header { level: 0, pieces: pieces() }));
+    }
+
+    #[test]
+    fn headers_of_old_versions_are_read() {
+        for level in [0, 1] {
+            let mut header = Vec::new();
+            header.put_u32(MAGIC);
+            header.put_u8(if level == 0 { OLD_VERSION } else { OLD_VERSION_ABOVE });
+            if level > 0 {
+                header.put_u8(level);
+            }
+            header.put_varint(3);
+            for piece in pieces() {
+                header.put_varint(piece.address.chunk.0.into());
+                header.put_varint(piece.address.sector.into());
+                header.put_varint(piece.bytes.into());
+            }
+            header.resize(4096 - CHECKSUM, 0);
+            let checksum = blake3::hash(&header);
+            header.put_bytes(checksum.as_bytes());
+            let pieces = pieces().into_iter().map(|piece| Piece { sum: None, ..piece }).collect();
+            assert_eq!(decode(&header, Some(&BLOCK), STORED, 4096), Ok(Header { level, pieces }));
+        }
     }
 
     proptest! {
         #[test]
         fn a_flipped_byte_is_noticed(at in 0usize..4096, flip in 1u8..) {
-            let mut header = encode(1, &pieces(), 4096);
+            let mut header = encode(0, &BLOCK, &pieces(), 4096);
             header[at] ^= flip;
-            prop_assert!(decode(&header, 8192 + 4096 + 17, 4096).is_err());
+            prop_assert!(decode(&header, Some(&BLOCK), STORED, 4096).is_err());
         }
     }
 }

@@ -1,18 +1,26 @@
 //! The description of a pool's virtual devices, as each label holds it.
 //!
-//! A pool has top-level vdevs, over which space is spread. Each is a tree: today a single device (a leaf). Trees of the
-//! other kinds have their numbers already, and a length, so that this version can step over them and refuse the pool by
-//! the kind's name instead of calling the label damaged.
+//! A pool has top-level vdevs, over which space is spread. Each is a tree: a single device (a leaf), or several devices
+//! that hold the same (a mirror). Trees of the other kinds have their numbers already, and a length, so that this version
+//! can step over them and refuse the pool by the kind's name instead of calling the label damaged.
 //!
 //! ```text
-//! vdev  := id varint, kind u8, length varint, payload
-//! leaf  := guid u64, size varint, path text (payload of kind 1)
+//! vdev   := id varint, kind u8, length varint, payload
+//! leaf   := guid u64, size varint, path text (payload of kind 1)
+//! mirror := guid u64, count varint, members (payload of kind 2)
+//! member := flags u8, [mark, mark if it is behind], [guid u64 if it replaces another], length varint, leaf
+//! mark   := epoch u64, txg varint
 //! ```
+
+use std::ops::RangeInclusive;
 
 use crate::{
     error::{Error, Result},
-    format::codec::{Malformed, Reader, Writer, malformed},
-    units::{Guid, VdevId},
+    format::{
+        codec::{Malformed, Reader, Writer, malformed},
+        uberblock::Epoch,
+    },
+    units::{Guid, Txg, VdevId},
 };
 
 /// The most top-level vdevs.
@@ -20,7 +28,16 @@ pub const MAX_VDEVS: usize = 1024;
 /// The longest path of a device, in bytes, as in Linux.
 pub const MAX_PATH: usize = 4096;
 
+/// The fewest members of a mirror, and the most.
+pub const MIRROR_MEMBERS: RangeInclusive<usize> = 2..=16;
+
 const LEAF: u8 = 1;
+const MIRROR: u8 = 2;
+
+/// Flags of a mirror's member.
+const OFFLINE: u8 = 1;
+const BEHIND: u8 = 2;
+const REPLACES: u8 = 4;
 /// The names of the kinds, by their number.
 const KINDS: [&str; 6] = ["none", "disk", "mirror", "raidz", "draid", "object store"];
 
@@ -38,6 +55,8 @@ pub struct VdevConfig {
 pub enum VdevTree {
     /// One device.
     Leaf(LeafConfig),
+    /// Several devices, each of which holds all.
+    Mirror(MirrorConfig),
     /// A kind that this version does not know: its number and its coded form.
     Other {
         /// The kind's number.
@@ -58,31 +77,107 @@ pub struct LeafConfig {
     pub path: String,
 }
 
+/// A mirror.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirrorConfig {
+    /// Its name for life.
+    pub guid: Guid,
+    /// Its devices: as many as [`MIRROR_MEMBERS`] says.
+    pub members: Vec<MemberConfig>,
+}
+
+/// One device of a mirror, and how it stands to the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberConfig {
+    /// The device.
+    pub leaf: LeafConfig,
+    /// The operator has put it out of use.
+    pub is_offline: bool,
+    /// It lacks something; none if it lacks nothing.
+    pub behind: Option<Behind>,
+    /// The member that leaves when this one lacks nothing any more.
+    pub replaces: Option<Guid>,
+}
+
+/// The newest uberblock that a device may have: which import wrote it, and in which transaction group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The import.
+    pub epoch: Epoch,
+    /// The transaction group.
+    pub txg: Txg,
+}
+
+/// How far a device had come when it began to lack something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// The newest uberblock that it has for good.
+    pub has: Mark,
+    /// A newer one that it may have: it was told to write it, and did not say that it has.
+    pub may_have: Mark,
+}
+
+impl Behind {
+    /// A device whose newest uberblock this is.
+    pub fn at(mark: Mark) -> Behind {
+        Behind { has: mark, may_have: mark }
+    }
+
+    /// Whether a device that was left so can have this newest uberblock, without anybody having changed it since.
+    pub fn knows(&self, newest: Mark) -> bool {
+        [self.has, self.may_have].iter().any(|known| known.epoch == newest.epoch && newest.txg <= known.txg)
+    }
+}
+
+impl MemberConfig {
+    /// A device that lacks nothing.
+    pub fn whole(leaf: LeafConfig) -> MemberConfig {
+        MemberConfig { leaf, is_offline: false, behind: None, replaces: None }
+    }
+}
+
 impl VdevTree {
     /// The kind's name.
     pub fn kind_name(&self) -> String {
         let number = match self {
             VdevTree::Leaf(_) => LEAF,
+            VdevTree::Mirror(_) => MIRROR,
             VdevTree::Other { kind, .. } => *kind,
         };
         KINDS.get(usize::from(number)).map_or_else(|| format!("kind {number}"), |name| (*name).to_owned())
     }
 
     /// The devices that it is made of, as far as this version knows.
-    pub fn leaves(&self) -> &[LeafConfig] {
+    pub fn leaves(&self) -> impl Iterator<Item = &LeafConfig> {
+        let (alone, members) = match self {
+            VdevTree::Leaf(leaf) => (Some(leaf), &[][..]),
+            VdevTree::Mirror(mirror) => (None, &mirror.members[..]),
+            VdevTree::Other { .. } => (None, &[][..]),
+        };
+        alone.into_iter().chain(members.iter().map(|member| &member.leaf))
+    }
+
+    /// The space that it gives to the pool, in bytes: that of its smallest device.
+    pub fn size(&self) -> u64 {
+        self.leaves().map(|leaf| leaf.size).min().unwrap_or(0)
+    }
+
+    /// Notes that it gives so much space to the pool: none of its devices is smaller.
+    pub fn set_size(&mut self, size: u64) {
         match self {
-            VdevTree::Leaf(leaf) => std::slice::from_ref(leaf),
-            VdevTree::Other { .. } => &[],
+            VdevTree::Leaf(leaf) => leaf.size = size,
+            VdevTree::Mirror(mirror) => mirror.members.iter_mut().for_each(|member| member.leaf.size = size),
+            VdevTree::Other { .. } => {}
         }
     }
 
     /// Refuses the kinds that this version does not know, by name.
     pub fn check_supported(&self) -> Result<()> {
         match self {
-            VdevTree::Leaf(_) => Ok(()),
+            VdevTree::Leaf(_) | VdevTree::Mirror(_) => Ok(()),
             VdevTree::Other { .. } => Err(Error::Unsupported {
                 what: format!("a {} vdev", self.kind_name()),
-                problem: "this version of Cenote knows single devices only".to_owned(),
+                problem: "this version of Cenote knows single devices and mirrors only".to_owned(),
             }),
         }
     }
@@ -94,10 +189,12 @@ impl VdevConfig {
         out.put_varint(u64::from(self.id.0));
         match &self.tree {
             VdevTree::Leaf(leaf) => {
-                let mut payload = Vec::new();
-                leaf.encode(&mut payload);
                 out.put_u8(LEAF);
-                out.put_prefixed(&payload);
+                out.put_prefixed(&leaf.encoded());
+            }
+            VdevTree::Mirror(mirror) => {
+                out.put_u8(MIRROR);
+                out.put_prefixed(&mirror.encoded());
             }
             VdevTree::Other { kind, payload } => {
                 out.put_u8(*kind);
@@ -114,17 +211,94 @@ impl VdevConfig {
         let tree = match kind {
             0 => return malformed("vdev's kind"),
             LEAF => VdevTree::Leaf(LeafConfig::decode(payload)?),
+            MIRROR => VdevTree::Mirror(MirrorConfig::decode(payload)?),
             kind => VdevTree::Other { kind, payload: payload.to_vec() },
         };
         Ok(VdevConfig { id, tree })
     }
 }
 
+impl MirrorConfig {
+    fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u64(self.guid.0);
+        out.put_varint(self.members.len() as u64);
+        self.members.iter().for_each(|member| member.encode(&mut out));
+        out
+    }
+
+    fn decode(payload: &[u8]) -> Result<MirrorConfig, Malformed> {
+        let mut reader = Reader::new(payload);
+        let guid = Guid(reader.u64("mirror's guid")?);
+        let count = usize::try_from(reader.varint("number of members")?).unwrap_or(usize::MAX);
+        if !MIRROR_MEMBERS.contains(&count) {
+            return malformed("number of members");
+        }
+        let members = (0..count).map(|_| MemberConfig::decode(&mut reader)).collect::<Result<Vec<_>, _>>()?;
+        reader.finish("end of a mirror")?;
+        let mirror = MirrorConfig { guid, members };
+        match mirror.members.iter().all(|member| mirror.may_replace(member)) {
+            true => Ok(mirror),
+            false => malformed("member of a mirror"),
+        }
+    }
+
+    /// Whether a member replaces, if any, one of the others: one that itself replaces nobody, and that nobody else replaces.
+    fn may_replace(&self, member: &MemberConfig) -> bool {
+        let Some(replaced) = member.replaces else { return true };
+        let is_it = |other: &&MemberConfig| other.leaf.guid == replaced;
+        let rivals = self.members.iter().filter(|other| other.replaces == Some(replaced)).count();
+        rivals == 1 && self.members.iter().find(is_it).is_some_and(|other| other.replaces.is_none())
+    }
+}
+
+impl MemberConfig {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let (behind, replaces) = (flag(self.behind.is_some(), BEHIND), flag(self.replaces.is_some(), REPLACES));
+        out.put_u8(flag(self.is_offline, OFFLINE) | behind | replaces);
+        for Mark { epoch, txg } in self.behind.iter().flat_map(|behind| [behind.has, behind.may_have]) {
+            out.put_u64(epoch.0);
+            out.put_varint(txg.0);
+        }
+        if let Some(replaced) = self.replaces {
+            out.put_u64(replaced.0);
+        }
+        out.put_prefixed(&self.leaf.encoded());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<MemberConfig, Malformed> {
+        const WHAT: &str = "member of a mirror";
+        let flags = reader.u8(WHAT)?;
+        if flags & !(OFFLINE | BEHIND | REPLACES) != 0 {
+            return malformed(WHAT);
+        }
+        let has = |flag: u8| flags & flag != 0;
+        let behind = match has(BEHIND) {
+            true => Some(Behind { has: Mark::decode(reader)?, may_have: Mark::decode(reader)? }),
+            false => None,
+        };
+        let replaces = if has(REPLACES) { Some(Guid(reader.u64(WHAT)?)) } else { None };
+        let leaf = LeafConfig::decode(reader.prefixed(WHAT)?)?;
+        Ok(MemberConfig { leaf, is_offline: has(OFFLINE), behind, replaces })
+    }
+}
+
+impl Mark {
+    fn decode(reader: &mut Reader<'_>) -> Result<Mark, Malformed> {
+        const WHAT: &str = "state of a member";
+        let mark = Mark { epoch: Epoch(reader.u64(WHAT)?), txg: Txg(reader.varint(WHAT)?) };
+        if mark.txg < Txg::LIMIT { Ok(mark) } else { malformed(WHAT) }
+    }
+}
+
 impl LeafConfig {
-    fn encode(&self, out: &mut impl Writer) {
+    fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
         out.put_u64(self.guid.0);
         out.put_varint(self.size);
         out.put_prefixed(self.path.as_bytes());
+        out
     }
 
     fn decode(payload: &[u8]) -> Result<LeafConfig, Malformed> {
@@ -146,14 +320,24 @@ pub fn encode_all(vdevs: &[VdevConfig], out: &mut impl Writer) {
     vdevs.iter().for_each(|vdev| vdev.encode(out));
 }
 
-/// Takes all vdevs off the reader; their ids must ascend.
+/// Takes all vdevs off the reader; their ids must ascend, and no device or mirror stand there twice.
 pub fn decode_all(reader: &mut Reader<'_>) -> Result<Vec<VdevConfig>, Malformed> {
     let count = reader.varint("number of vdevs")?;
     if count > MAX_VDEVS as u64 {
         return malformed("number of vdevs");
     }
     let vdevs = (0..count).map(|_| VdevConfig::decode(reader)).collect::<Result<Vec<_>, _>>()?;
-    if vdevs.is_sorted_by(|a, b| a.id < b.id) { Ok(vdevs) } else { malformed("order of vdevs") }
+    if !vdevs.is_sorted_by(|a, b| a.id < b.id) {
+        return malformed("order of vdevs");
+    }
+    let mirror = |tree: &VdevTree| if let VdevTree::Mirror(mirror) = tree { Some(mirror.guid) } else { None };
+    let own =
+        |vdev: &VdevConfig| vdev.tree.leaves().map(|leaf| leaf.guid).chain(mirror(&vdev.tree)).collect::<Vec<_>>();
+    let mut guids: Vec<Guid> = vdevs.iter().flat_map(own).collect();
+    let count = guids.len();
+    guids.sort_unstable();
+    guids.dedup();
+    if guids.len() == count { Ok(vdevs) } else { malformed("device that stands twice") }
 }
 
 #[cfg(test)]
@@ -166,10 +350,86 @@ mod tests {
         VdevConfig { id: VdevId(id), tree: VdevTree::Leaf(leaf) }
     }
 
+    fn member(guid: u64) -> MemberConfig {
+        MemberConfig::whole(LeafConfig { guid: Guid(guid), size: 1 << 30, path: format!("/disks/{guid}") })
+    }
+
+    fn mirror(members: Vec<MemberConfig>) -> VdevConfig {
+        VdevConfig { id: VdevId(5), tree: VdevTree::Mirror(MirrorConfig { guid: Guid(99), members }) }
+    }
+
+    #[test]
+    fn a_mirror_round_trips_with_all_that_is_said_of_its_members() {
+        let mark = |epoch, txg| Mark { epoch: Epoch(epoch), txg: Txg(txg) };
+        let behind = Some(Behind { has: mark(77, 1234), may_have: mark(78, 1235) });
+        let offline = MemberConfig { is_offline: true, behind, ..member(2) };
+        let new = MemberConfig { behind: Some(Behind::default()), replaces: Some(Guid(2)), ..member(3) };
+        let vdevs = vec![mirror(vec![member(1), offline, new])];
+        let mut bytes = Vec::new();
+        encode_all(&vdevs, &mut bytes);
+        assert_eq!(decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
+        for len in 0..bytes.len() {
+            assert!(decode_all(&mut Reader::new(&bytes[..len])).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_mirror_of_too_few_or_too_many_or_of_one_device_twice_is_refused() {
+        let decoded = |members: Vec<MemberConfig>| {
+            let mut bytes = Vec::new();
+            encode_all(&[mirror(members)], &mut bytes);
+            decode_all(&mut Reader::new(&bytes))
+        };
+        assert!(decoded((0..16).map(member).collect()).is_ok());
+        assert_eq!(decoded((0..17).map(member).collect()), malformed("number of members"));
+        assert_eq!(decoded(vec![member(1)]), malformed("number of members"));
+        assert_eq!(decoded(vec![member(1), member(1)]), malformed("device that stands twice"));
+        let liar = Behind::at(Mark { epoch: Epoch(1), txg: Txg::LIMIT });
+        let liar = MemberConfig { behind: Some(liar), ..member(2) };
+        assert_eq!(decoded(vec![member(1), liar]), malformed("state of a member"));
+    }
+
+    #[test]
+    fn a_member_replaces_another_one_of_its_mirror_that_stays_as_it_is() {
+        let decoded = |replaces: [Option<u64>; 3]| {
+            let members = (1..).zip(replaces);
+            let members = members.map(|(n, old)| MemberConfig { replaces: old.map(Guid), ..member(n) }).collect();
+            let mut bytes = Vec::new();
+            encode_all(&[mirror(members)], &mut bytes);
+            decode_all(&mut Reader::new(&bytes)).is_ok()
+        };
+        assert!(decoded([None, None, Some(2)]));
+        assert!(!decoded([None, None, Some(3)]), "itself");
+        assert!(!decoded([None, None, Some(7)]), "nobody");
+        assert!(!decoded([None, Some(1), Some(1)]), "the same as another");
+        assert!(!decoded([None, Some(1), Some(2)]), "one that will be gone");
+        assert!(!decoded([Some(2), Some(1), None]), "each other");
+    }
+
+    #[test]
+    fn a_device_that_stands_in_two_vdevs_is_refused() {
+        let twice = VdevConfig { id: VdevId(9), tree: leaf(0).tree };
+        for vdevs in [vec![leaf(0), twice.clone()], vec![leaf(0), mirror(vec![member(1), member(1000)])]] {
+            let mut bytes = Vec::new();
+            encode_all(&vdevs, &mut bytes);
+            assert_eq!(decode_all(&mut Reader::new(&bytes)), malformed("device that stands twice"));
+        }
+    }
+
+    #[test]
+    fn what_a_device_may_have_is_known_by_two_marks() {
+        let mark = |epoch, txg| Mark { epoch: Epoch(epoch), txg: Txg(txg) };
+        let behind = Behind { has: mark(1, 9), may_have: mark(2, 12) };
+        let known = [mark(1, 9), mark(1, 3), mark(2, 12), mark(2, 11)];
+        assert!(known.into_iter().all(|newest| behind.knows(newest)));
+        let foreign = [mark(1, 10), mark(2, 13), mark(3, 9), mark(0, 1)];
+        assert!(!foreign.into_iter().any(|newest| behind.knows(newest)));
+    }
+
     #[test]
     fn leaves_and_unknown_kinds_round_trip() {
-        let mirror = VdevConfig { id: VdevId(7), tree: VdevTree::Other { kind: 2, payload: vec![1, 2, 3] } };
-        let vdevs = vec![leaf(0), leaf(3), mirror];
+        let raidz = VdevConfig { id: VdevId(7), tree: VdevTree::Other { kind: 3, payload: vec![1, 2, 3] } };
+        let vdevs = vec![leaf(0), leaf(3), raidz];
         let mut bytes = Vec::new();
         encode_all(&vdevs, &mut bytes);
         let mut reader = Reader::new(&bytes);
@@ -183,8 +443,8 @@ mod tests {
     #[test]
     fn an_unknown_kind_is_refused_by_name() {
         let refusal = |kind| VdevTree::Other { kind, payload: Vec::new() }.check_supported().unwrap_err();
-        assert_eq!(refusal(2).kind(), ErrorKind::Unsupported);
-        assert!(refusal(2).to_string().starts_with("a mirror vdev is not supported"));
+        assert_eq!(refusal(3).kind(), ErrorKind::Unsupported);
+        assert!(refusal(3).to_string().starts_with("a raidz vdev is not supported"));
         assert!(refusal(99).to_string().starts_with("a kind 99 vdev is not supported"));
         assert!(leaf(0).tree.check_supported().is_ok());
     }

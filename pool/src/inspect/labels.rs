@@ -8,7 +8,7 @@ use crate::{
     format::{
         label::{BODY_AT, BODY_SIZE, LABEL_SIZE, LABELS, Label, RING_AT, RING_SIZE, label_offsets},
         uberblock::{UBERBLOCK_SIZE, Uberblock, slot},
-        vdev_config::VdevTree,
+        vdev_config::{MemberConfig, VdevTree},
     },
 };
 
@@ -64,10 +64,32 @@ fn label_items(number: usize, at: u64, label: &Label, sink: Sink<'_>) -> io::Res
         let item = Item::new(1, "vdev").with("id", vdev.id);
         sink(match &vdev.tree {
             VdevTree::Leaf(leaf) => item.with("guid", leaf.guid).with("size", leaf.size).with("path", &leaf.path),
+            VdevTree::Mirror(mirror) => item.with("mirror", mirror.guid).with("size", vdev.tree.size()),
             VdevTree::Other { kind, .. } => item.with("unknown kind", kind),
         })?;
+        if let VdevTree::Mirror(mirror) = &vdev.tree {
+            mirror.members.iter().try_for_each(|member| sink(member_item(member)))?;
+        }
     }
     Ok(())
+}
+
+fn member_item(member: &MemberConfig) -> Item {
+    let MemberConfig { leaf, is_offline, behind, replaces } = member;
+    let mut item = Item::new(2, "member").with("guid", leaf.guid).with("size", leaf.size).with("path", &leaf.path);
+    if *is_offline {
+        item = item.with("state", "offline");
+    }
+    if let Some(behind) = behind {
+        item = item.with("behind", format!("{} {}", behind.has.epoch, behind.has.txg));
+        if behind.may_have != behind.has {
+            item = item.with("may_have", format!("{} {}", behind.may_have.epoch, behind.may_have.txg));
+        }
+    }
+    match replaces {
+        Some(replaced) => item.with("replaces", replaced),
+        None => item,
+    }
 }
 
 /// The rings of uberblocks of a device, label by label, slot by slot; slots never written are left out.

@@ -11,7 +11,6 @@ use crate::{
     error::{Error, Result},
     format::{
         codec::Reader,
-        label::DATA_START,
         space::{
             PhysicalPointer, SpaceRoot, Span,
             checkpoint::Checkpoint,
@@ -20,6 +19,7 @@ use crate::{
         },
     },
     units::{ChunkId, Txg},
+    vdev::Found,
 };
 
 /// The chunk table of a state, with what each chunk's checkpoint says.
@@ -158,17 +158,16 @@ fn spans_text(spans: &[Span]) -> String {
 fn read(state: &State, pointer: &PhysicalPointer, what: &str) -> Result<Vec<u8>> {
     let mut failure = Error::damaged(what, "no copy has the right checksum");
     for place in pointer.places() {
-        let Some(device) = state.device(place.vdev) else {
+        let Some(vdev) = state.vdev(place.vdev) else {
             failure = Error::damaged(what, format!("it points to vdev {}, which is not there", place.vdev));
             continue;
         };
         let mut bytes = vec![0; pointer.len as usize];
-        let at = place.offset.checked_add(DATA_START).filter(|at| at.checked_add(bytes.len() as u64).is_some());
-        match at.map(|at| device.read_at(at, &mut bytes)) {
-            Some(Ok(())) if *blake3::hash(&bytes).as_bytes() == pointer.checksum => return Ok(bytes),
-            Some(Ok(())) => {}
-            Some(Err(error)) => failure = Error::damaged(what, error),
-            None => failure = Error::damaged(what, "it points outside the devices"),
+        let is_good = |bytes: &[u8]| *blake3::hash(bytes).as_bytes() == pointer.checksum;
+        match vdev.read_checked(place.offset, &mut bytes, &is_good) {
+            Ok(Found::Bad) => {}
+            Ok(_) => return Ok(bytes),
+            Err(error) => failure = Error::damaged(what, error),
         }
     }
     Err(failure)

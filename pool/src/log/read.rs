@@ -1,5 +1,7 @@
 //! After a crash: the frames that follow the last uberblock.
 
+use std::sync::Arc;
+
 use crate::{
     block::storage::Storage,
     error::{Error, Result},
@@ -8,8 +10,8 @@ use crate::{
         pointer::{Address, BlockPointer, Checksum},
         uberblock::Uberblock,
     },
-    space::SpaceIo,
     units::Txg,
+    vdev::{Check, Suspension},
 };
 
 /// The entries of the log that the state of `uberblock` does not hold, oldest first.
@@ -39,8 +41,9 @@ fn complete(storage: &Storage, entries: &[Entry], committed: Txg) -> bool {
     stored_since(entries, committed).filter(|pointer| is_verifiable(pointer)).all(|pointer| {
         let examined = storage.examine(pointer);
         let Some(good) = examined.good else { return false };
-        for (copy, _) in examined.bad {
-            if let Err(error) = storage.rewrite_copy(pointer, copy, &good) {
+        let good = Arc::new(good);
+        for bad in &examined.bad {
+            if let Err(error) = storage.rewrite(pointer, bad, &good) {
                 tracing::warn!("a copy of a block in the intent log stays bad: {error}");
             }
         }
@@ -70,11 +73,13 @@ fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> 
         if room == 0 {
             continue;
         }
-        let mut frame = read_at(storage, head, start, storage.sector as usize)?;
+        let is_first = |sector: &[u8]| frame_len(sector, id).is_some();
+        let mut frame = read_at(storage, head, start, storage.sector as usize, &is_first)?;
         let Some(len) = frame_len(&frame, id).filter(|len| *len <= room) else { continue };
         let whole = len.next_multiple_of(storage.sector as usize);
         if whole > frame.len() {
-            frame = read_at(storage, head, start, whole)?;
+            let is_whole = |frame: &[u8]| decode_frame(&frame[..len]).is_some();
+            frame = read_at(storage, head, start, whole, &is_whole)?;
         }
         if let Some(entries) = decode_frame(&frame[..len]) {
             let entries = entries.map_err(|problem| Error::damaged("intent log", problem))?;
@@ -84,11 +89,17 @@ fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> 
     Ok(None)
 }
 
-fn read_at(storage: &Storage, head: &LogHead, sector: u32, len: usize) -> Result<Vec<u8>> {
+fn read_at(storage: &Storage, head: &LogHead, sector: u32, len: usize, is_good: Check<'_>) -> Result<Vec<u8>> {
     const { assert!(FRAME_HEADER <= 512, "a header lies in one sector") };
     let address = Address { chunk: head.area.chunk, sector: head.area.sector + sector };
     let (vdev, offset) = storage.space.resolve(address, len as u32)?;
-    let mut bytes = vec![0; len];
-    storage.vdevs.read(vdev, offset, &mut bytes)?;
-    Ok(bytes)
+    let vdev = storage.vdevs.get(vdev)?;
+    // Where the log ends nothing is good, and nothing is wrong with that.
+    let mut examined = Suspension::patiently(|| vdev.examine(offset, len, is_good));
+    let refused = examined.bad.drain(..).find_map(|(_, refused)| refused);
+    match (examined.good, refused) {
+        (Some(bytes), _) => Ok(bytes),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(vec![0; len]),
+    }
 }

@@ -1,20 +1,42 @@
 //! How the space layer's own blocks get to the devices and back.
 
+use std::sync::Arc;
+
 use super::layout::Layout;
 use crate::{
     error::{Error, Result},
-    format::space::PhysicalPointer,
-    units::VdevId,
+    format::space::{PhysicalPointer, Place},
+    units::{Guid, VdevId},
+    vdev::{Check, Examined},
 };
 
 /// Raw access to the devices of a pool. Offsets count in a device's usable space, from behind its labels; offsets and
 /// lengths are multiples of the sector size. Checksums and copies are the space layer's own business.
 pub trait SpaceIo {
-    /// Fills `buffer` from `offset` of a device.
-    fn read(&self, vdev: VdevId, offset: u64, buffer: &mut [u8]) -> Result<()>;
+    /// Fills `buffer` from `offset` of a device, with bytes that pass if it has them anywhere.
+    fn read(&self, vdev: VdevId, offset: u64, buffer: &mut [u8], is_good: Check<'_>) -> Result<()>;
 
     /// Writes `bytes` at `offset` of a device.
     fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Reads `len` bytes from every source that a device has for them.
+    fn examine(&self, vdev: VdevId, offset: u64, len: usize, is_good: Check<'_>) -> Result<Examined> {
+        let mut bytes = vec![0; len];
+        self.read(vdev, offset, &mut bytes, is_good)?;
+        let is_good = is_good(&bytes);
+        let bad = if is_good { Vec::new() } else { vec![(Guid::default(), None)] };
+        Ok(Examined { good: is_good.then_some(bytes), bad })
+    }
+
+    /// Writes `good` over a bad source.
+    fn mend(&self, vdev: VdevId, _source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+        self.write(vdev, offset, good)
+    }
+
+    /// Writes what is there by right to parts of a device that are being filled.
+    fn fill(&self, _vdev: VdevId, _offset: u64, _bytes: &Arc<Vec<u8>>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The devices as the space layer sees them: bounded by what the pool says about them.
@@ -29,21 +51,31 @@ impl Disk<'_> {
         let mut failure = Error::damaged(what, "no copy has the right checksum");
         for place in pointer.places() {
             let mut bytes = vec![0; self.layout.padded(pointer.len)];
-            let end = place.offset.checked_add(bytes.len() as u64);
-            let aligned = place.offset % u64::from(self.layout.sector) == 0;
-            if !aligned || end.is_none_or(|end| end > self.layout.usable(place.vdev)) {
+            if !self.is_inside(pointer, place) {
                 failure = Error::damaged(what, "it points outside the devices");
                 continue;
             }
-            if let Err(error) = self.io.read(place.vdev, place.offset, &mut bytes) {
+            if let Err(error) = self.io.read(place.vdev, place.offset, &mut bytes, &|bytes| is_it(pointer, bytes)) {
                 failure = error;
                 continue;
             }
-            bytes.truncate(pointer.len as usize);
-            if *blake3::hash(&bytes).as_bytes() == pointer.checksum {
+            if is_it(pointer, &bytes) {
+                bytes.truncate(pointer.len as usize);
                 return Ok(bytes);
             }
         }
         Err(failure)
     }
+
+    /// Whether a copy lies on the devices.
+    pub(super) fn is_inside(&self, pointer: &PhysicalPointer, place: &Place) -> bool {
+        let end = place.offset.checked_add(self.layout.padded(pointer.len) as u64);
+        let aligned = place.offset.is_multiple_of(u64::from(self.layout.sector));
+        aligned && end.is_some_and(|end| end <= self.layout.usable(place.vdev))
+    }
+}
+
+/// Whether bytes that were read begin with what `pointer` refers to.
+pub(super) fn is_it(pointer: &PhysicalPointer, bytes: &[u8]) -> bool {
+    bytes.get(..pointer.len as usize).is_some_and(|bytes| *blake3::hash(bytes).as_bytes() == pointer.checksum)
 }

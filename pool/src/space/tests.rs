@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::*;
-use crate::{error::Error, format::codec::Reader};
+use crate::{error::Error, format::codec::Reader, vdev::Check};
 
 const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;
@@ -30,7 +30,7 @@ impl Memory {
 }
 
 impl SpaceIo for Memory {
-    fn read(&self, vdev: VdevId, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    fn read(&self, vdev: VdevId, offset: u64, buffer: &mut [u8], _: Check<'_>) -> Result<()> {
         let device = self.0[&vdev].lock();
         buffer.copy_from_slice(&device[offset as usize..offset as usize + buffer.len()]);
         Ok(())
@@ -206,7 +206,7 @@ impl Simulation {
         let Extent { chunk, sector, sectors } = block.extent;
         let (vdev, offset) = space.resolve(Address { chunk, sector }, sectors * SECTOR).unwrap();
         let mut content = vec![0; (sectors * SECTOR) as usize];
-        self.memory.read(vdev, offset, &mut content).unwrap();
+        self.memory.read(vdev, offset, &mut content, &|_| true).unwrap();
         assert!(content.chunks(8).all(|word| word == block.stamp.to_le_bytes()), "{block:?} is overwritten");
     }
 
@@ -349,8 +349,8 @@ fn groups_are_stored_where_no_two_sectors_in_a_row_are_free() {
 struct Counting<'a>(&'a Memory, AtomicU64);
 
 impl SpaceIo for Counting<'_> {
-    fn read(&self, vdev: VdevId, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.0.read(vdev, offset, buffer)
+    fn read(&self, vdev: VdevId, offset: u64, buffer: &mut [u8], is_good: Check<'_>) -> Result<()> {
+        self.0.read(vdev, offset, buffer, is_good)
     }
 
     fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()> {

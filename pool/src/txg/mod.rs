@@ -23,6 +23,7 @@
 //! births     what a tree's records take, group by group
 //! sync       the second and third step
 //! still      no commit for a while: looking at blocks again, and mending them
+//! fill       devices that lack something get it
 //! workers    the threads that compress, checksum and write
 //! durable    the intent log's side: durable before the next commit
 //! committer  the thread that commits every few seconds
@@ -34,6 +35,7 @@ mod births;
 mod committer;
 mod durable;
 mod engine;
+mod fill;
 mod head;
 mod pace;
 mod still;
@@ -47,6 +49,7 @@ pub use committer::Committer;
 pub use durable::LogStats;
 pub use engine::{Ancestry, CATALOGUE, Engine, Opening, SETTLING_COMMITS, Settings};
 pub(crate) use engine::{Features, REPEATS, state_of};
+pub use fill::Filling;
 pub use head::{Head, OpError, Plain, Quiet};
 pub use still::{Place, Still, Suspect, Verdict};
 pub use sync::{Sync, SyncClient, Written};

@@ -134,14 +134,14 @@ impl Engine {
     }
 }
 
-impl Still<'_> {
+impl<'a> Still<'a> {
     /// The committed transaction group.
     pub fn txg(&self) -> Txg {
         self.engine.committed()
     }
 
     /// The engine.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &'a Engine {
         self.engine
     }
 
@@ -160,9 +160,9 @@ impl Still<'_> {
     pub fn mend_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
         let storage = self.engine.storage();
         let mut examined = storage.space.mend_own(&storage.vdevs, from, budget, self.engine.writable().is_ok());
-        for place in &examined.bad {
-            if let Ok(vdev) = storage.vdevs.get(place.vdev) {
-                vdev.note_checksum_error(place.offset);
+        for (vdev, source) in &examined.bad {
+            if let Ok(vdev) = storage.vdevs.get(*vdev) {
+                vdev.note_checksum_error(*source);
             }
         }
         if examined.mended > 0 && storage.vdevs.flush().is_err() {
@@ -178,7 +178,7 @@ impl Still<'_> {
         let write = self.engine.writable().is_ok();
         let mut sum = LabelsExamined::default();
         for vdev in self.engine.storage().vdevs.all() {
-            for leaf in vdev.leaves() {
+            for leaf in vdev.committing() {
                 let device = &*leaf.device();
                 let parts =
                     [mend::mend_labels(device, write), mend::mend_uberblocks(device, self.engine.guid(), write)];
@@ -187,7 +187,7 @@ impl Still<'_> {
                         tracing::warn!("{error}");
                         LabelsExamined { bad: 1, ..LabelsExamined::default() }
                     });
-                    (0..part.bad).for_each(|_| vdev.note_checksum_error(0));
+                    (0..part.bad).for_each(|_| vdev.note_checksum_error(leaf.guid()));
                     sum.bytes += part.bytes;
                     sum.bad += part.bad;
                     sum.mended += part.mended;
@@ -201,14 +201,14 @@ impl Still<'_> {
         let storage = self.engine.storage();
         let Examined { good, bad } = storage.examine(pointer);
         if count {
-            bad.iter().for_each(|(copy, error)| storage.note_bad_copy(pointer, *copy, error));
+            bad.iter().for_each(|bad| storage.note_bad(bad));
         }
-        let Some(good) = good else { return Verdict::Lost };
+        let Some(good) = good.map(Arc::new) else { return Verdict::Lost };
         if bad.is_empty() {
             return Verdict::Whole;
         }
         let mended = self.engine.writable().and_then(|()| {
-            bad.iter().try_for_each(|(copy, _)| storage.rewrite_copy(pointer, *copy, &good))?;
+            bad.iter().try_for_each(|bad| storage.rewrite(pointer, bad, &good))?;
             storage.vdevs.flush()
         });
         match mended {

@@ -19,16 +19,18 @@ use crate::{
     format::{
         pointer::{BlockPointer, Checksum},
         uberblock::Uberblock,
+        vdev_config::Mark,
     },
     space::Class,
     tree::{Batch, Cell, ItemBlock, Kill, Node, Policy, Record, Root, Slot, View},
     txg::{
         births::Usage,
         engine::{CATALOGUE_LEVEL, Engine},
+        fill::fill_shares,
         head::{Frozen, Head, OpError, Plain},
     },
     units::Txg,
-    vdev::{Leaf, uberblocks},
+    vdev::{Health, Leaf, Vdev, uberblocks},
 };
 
 /// How many copies the catalogue's nodes have.
@@ -130,6 +132,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     for frozen in frozen {
         written.push(write_tree(engine, txg, frozen, engine.metadata_copies())?);
     }
+    fill_shares(engine, written.iter().flat_map(|written| &written.shares));
     if let Some(client) = engine.client() {
         client.sync(&mut Sync { engine, txg }, written)?;
     }
@@ -137,6 +140,8 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     let log = engine.log_head(txg, standing)?;
     let mut space = Vec::new();
     engine.storage.space.sync(txg, &engine.storage.vdevs)?.encode(&mut space);
+    let mark = Mark { epoch: engine.ancestry.epoch, txg };
+    engine.storage.vdevs.all().iter().for_each(|vdev| vdev.expect(mark));
     engine.storage.vdevs.flush()?;
     let uberblock = Uberblock {
         pool: engine.guid(),
@@ -155,33 +160,41 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     Ok(txg)
 }
 
-/// Makes a commit count: its uberblock on the devices, and flushed. A device that does not get it is told in the log, and
-/// is behind until the next commit; only if none gets it, the commit has to wait.
+/// Makes a commit count: its uberblock on the devices, and flushed. One that does not get it is done without if others
+/// hold all that it holds; if not, it is told in the log, and is behind until the next commit. Only if none gets it, the
+/// commit has to wait.
 fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
-    let vdevs = engine.storage.vdevs.all();
-    let leaves: Vec<&Leaf> = vdevs.iter().flat_map(|vdev| vdev.leaves()).collect();
     let suspension = engine.storage.vdevs.suspension();
+    let mark = Mark { epoch: uberblock.epoch, txg: uberblock.txg };
     loop {
         let era = suspension.era();
-        let devices: Vec<Arc<dyn Device>> = leaves.iter().map(|leaf| leaf.device()).collect();
+        let vdevs = engine.storage.vdevs.all();
+        let leaves: Vec<(&dyn Vdev, Arc<Leaf>)> =
+            vdevs.iter().flat_map(|vdev| vdev.committing().into_iter().map(|leaf| (&**vdev, leaf))).collect();
+        let devices: Vec<Arc<dyn Device>> = leaves.iter().map(|(_, leaf)| leaf.device()).collect();
         let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+        leaves.iter().for_each(|(_, leaf)| leaf.set_mark(mark));
         let (mut reached, mut failures) = (Vec::new(), Vec::new());
-        for (leaf, written) in leaves.iter().zip(uberblocks::write_uberblock(&devices, uberblock)) {
+        for ((vdev, leaf), written) in leaves.iter().zip(uberblocks::write_uberblock(&devices, uberblock)) {
             leaf.count_uberblock(written.as_ref().err());
             match written {
                 Ok(()) => reached.push(leaf),
+                Err(_) if vdev.do_without(leaf.guid(), Health::Faulted) => {}
                 Err(error) => failures.push(error),
             }
         }
         if reached.is_empty() {
-            leaves.iter().for_each(|leaf| leaf.note_fault());
-            suspension.hold(era, failures.swap_remove(0))?;
+            // The last complete device of some vdev is among them: it cannot be done without.
+            leaves.iter().for_each(|(_, leaf)| leaf.note_fault());
+            let Some(failure) = failures.pop() else { continue };
+            suspension.hold(era, failure)?;
             continue;
         }
         engine.storage.vdevs.flush()?;
         // A device that was away meanwhile may have lost the uberblock with its cache.
         if suspension.era() == era {
             reached.iter().for_each(|leaf| leaf.note_uberblock(uberblock.txg));
+            vdevs.iter().for_each(|vdev| vdev.committed());
             return Ok(());
         }
     }

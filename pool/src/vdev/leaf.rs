@@ -1,31 +1,35 @@
-//! A vdev that is one device.
+//! One device under a vdev: what it is asked, how often it fails, and what it may still lose.
 //!
 //! Offset zero is the first byte behind the front labels, and the size ends before the back ones: the layers above
 //! cannot touch a label, whatever they ask for.
 //!
+//! Each request is tried once. Whether one that failed is tried again, or done without, is decided above: by
+//! [`Single`](super::Single) and [`Mirror`](super::Mirror).
+//!
 //! A leaf outlives its device: one that failed and is back, perhaps opened anew, takes the place of the one before
-//! ([`Leaf::take_back`]). Whoever writes in between is held by the pool's [`Suspension`].
+//! ([`Leaf::take_back`]).
 
 use std::{
     io,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc,
+        atomic::{AtomicU64, Ordering},
     },
 };
 
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
-use super::{Counters, Suspension, Vdev, suspension::Era, unflushed::Unflushed};
+use super::{Counters, Suspension, unflushed::Unflushed};
 use crate::{
-    device::Device,
+    device::{Device, Pending},
     error::{Error, Result},
     format::{
-        label::{BODY_AT, BODY_SIZE, DATA_START, usable_size},
+        label::{BODY_AT, BODY_SIZE, DATA_START, device_size, usable_size},
         uberblock::UBERBLOCK_SIZE,
+        vdev_config::{Behind, LeafConfig, Mark},
     },
-    units::{Guid, Txg, VdevId},
+    units::{Guid, Txg},
 };
 
 /// How a device does.
@@ -37,6 +41,8 @@ pub enum Health {
     Faulted,
     /// It is not there.
     Unavailable,
+    /// The operator has put it out of use.
+    Offline,
 }
 
 impl Health {
@@ -46,11 +52,12 @@ impl Health {
             Health::Online => "ONLINE",
             Health::Faulted => "FAULTED",
             Health::Unavailable => "UNAVAIL",
+            Health::Offline => "OFFLINE",
         }
     }
 
     /// What an error says about the device.
-    fn after(source: &io::Error) -> Health {
+    pub(super) fn after(source: &io::Error) -> Health {
         let errno = source.raw_os_error().map(Errno::from_raw_os_error);
         match errno {
             Some(
@@ -69,37 +76,57 @@ impl Health {
 
 /// One device under a pool.
 pub struct Leaf {
-    id: VdevId,
     guid: Guid,
-    size: u64,
+    size: AtomicU64,
     name: String,
     device: RwLock<Arc<dyn Device>>,
     counters: Counters,
     health: Mutex<Health>,
-    suspension: OnceLock<Arc<Suspension>>,
     unflushed: Unflushed,
     /// Held by whoever flushes because much is unflushed.
     relieving: Mutex<()>,
+    /// The newest uberblock that the device has, and the one that it may have: it must not come back with somebody else's.
+    marks: Mutex<Behind>,
+    /// Why it is not used, if that does not show otherwise.
+    trouble: Mutex<Option<String>>,
     /// The newest uberblock that the device has for good: it must not come back with an older one.
-    newest: AtomicU64,
+    newest: Mutex<Txg>,
 }
 
 impl Leaf {
-    /// The device that carries the labels of `guid`, as vdev `id`. It gives all that lies between the labels.
-    pub fn new(id: VdevId, guid: Guid, device: Arc<dyn Device>) -> Leaf {
+    /// The device that carries the labels of `guid`. It gives all that lies between the labels.
+    pub fn new(guid: Guid, device: Arc<dyn Device>) -> Leaf {
         Leaf {
-            id,
             guid,
-            size: usable_size(device.size()),
+            size: AtomicU64::new(usable_size(device.size())),
             name: device.name().to_owned(),
             device: RwLock::new(device),
             counters: Counters::default(),
             health: Mutex::new(Health::Online),
-            suspension: OnceLock::new(),
             unflushed: Unflushed::default(),
             relieving: Mutex::default(),
-            newest: AtomicU64::new(0),
+            marks: Mutex::default(),
+            trouble: Mutex::default(),
+            newest: Mutex::default(),
         }
+    }
+
+    /// A device that is not there, as the labels of the others describe it.
+    pub fn absent(config: &LeafConfig) -> Leaf {
+        let gone = Arc::new(Gone { name: config.path.clone(), size: device_size(config.size) });
+        let leaf = Leaf::new(config.guid, gone);
+        leaf.note_health(Health::Unavailable);
+        leaf
+    }
+
+    /// Its name for life.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// What it gives to a vdev, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
     }
 
     /// The device's path or name.
@@ -124,7 +151,32 @@ impl Leaf {
 
     /// The transaction group of the newest uberblock that the device got and flushed since it was opened.
     pub fn newest_uberblock(&self) -> Txg {
-        Txg(self.newest.load(Relaxed))
+        *self.newest.lock()
+    }
+
+    /// The newest uberblock that the device has, and the one that it may have.
+    pub fn marks(&self) -> Behind {
+        *self.marks.lock()
+    }
+
+    /// Notes how far the device has come, as it was found.
+    pub(crate) fn found_marks(&self, marks: Behind) {
+        *self.marks.lock() = marks;
+    }
+
+    /// Notes that the device may have this uberblock from now on.
+    pub(crate) fn set_mark(&self, mark: Mark) {
+        self.marks.lock().may_have = mark;
+    }
+
+    /// Why it is not used, if that does not show otherwise.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
+    }
+
+    /// Notes why it is not used.
+    pub(crate) fn set_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock() = trouble;
     }
 
     /// Counts an uberblock that was written to the device's labels, or was not.
@@ -135,14 +187,21 @@ impl Leaf {
         }
     }
 
-    /// Notes that the device has the uberblock of `txg` for good.
+    /// Notes that the device has the uberblock of `txg` for good, which it may have had until now.
     pub(crate) fn note_uberblock(&self, txg: Txg) {
-        self.newest.store(txg.0, Relaxed);
+        *self.newest.lock() = txg;
+        let mut marks = self.marks.lock();
+        *marks = Behind::at(marks.may_have);
     }
 
     /// Notes that the device refuses what a commit needs.
     pub(crate) fn note_fault(&self) {
-        *self.health.lock() = Health::Faulted;
+        self.note_health(Health::Faulted);
+    }
+
+    /// Notes how the device does.
+    pub(super) fn note_health(&self, health: Health) {
+        *self.health.lock() = health;
     }
 
     /// Gives the leaf a device in place of its own: `device` was found to be the same one. What the one before may have
@@ -157,60 +216,131 @@ impl Leaf {
     /// Lets go of the device, so that it can be opened anew.
     pub fn let_go(&self) {
         *self.device.write() = Arc::new(Gone { name: self.name.clone(), size: self.device().size() });
-        *self.health.lock() = Health::Unavailable;
+        let mut health = self.health.lock();
+        if *health != Health::Offline {
+            *health = Health::Unavailable;
+        }
     }
 
-    /// Where a range of this vdev lies on the device; an error if it leaves the vdev.
+    /// Gives the leaf a device that was found to be the same one and is to be filled with what it has missed.
+    pub(super) fn renew(&self, device: Arc<dyn Device>, marks: Behind) {
+        self.unflushed.clear();
+        self.size.store(usable_size(device.size()), Ordering::Relaxed);
+        *self.device.write() = device;
+        self.found_marks(marks);
+        self.set_trouble(None);
+        *self.newest.lock() = Txg::ZERO;
+        self.note_health(Health::Online);
+    }
+
+    /// Forgets what the device may have lost: it gets nothing more, and is filled if it comes back.
+    pub(super) fn forget_unflushed(&self) {
+        self.unflushed.clear();
+    }
+
+    /// Where a range between the labels lies on the device; an error if it leaves them.
     fn place(&self, offset: u64, len: u64) -> io::Result<u64> {
         match offset.checked_add(len) {
-            Some(end) if end <= self.size => Ok(DATA_START + offset),
+            Some(end) if end <= self.size() => Ok(DATA_START + offset),
             _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "access outside of the pool's space")),
         }
     }
 
-    fn failed(&self, action: &'static str, source: io::Error) -> Error {
+    /// The error that says what the device refused.
+    pub(super) fn failed(&self, action: &'static str, source: io::Error) -> Error {
         Error::Device { device: self.name().to_owned(), action, source }
     }
 
-    /// The pool's suspension, if errors of this device suspend it.
-    fn suspension(&self) -> Option<&Suspension> {
-        self.suspension.get().map(|suspension| &**suspension).filter(|suspension| suspension.is_enabled())
-    }
-
-    fn era(&self) -> Option<Era> {
-        self.suspension().map(Suspension::era)
-    }
-
-    /// Has `attempt` done on the device that is there, again and again until it succeeds or nobody could see to it.
-    fn persist(&self, action: &'static str, mut attempt: impl FnMut(&dyn Device) -> io::Result<()>) -> Result<()> {
-        loop {
-            let era = self.era();
-            let Err(source) = attempt(&*self.device()) else { return Ok(()) };
-            let health = Health::after(&source);
-            let error = self.failed(action, source);
-            match (era, self.suspension()) {
-                (Some(era), Some(suspension)) => {
-                    *self.health.lock() = health;
-                    suspension.hold(era, error)?;
-                }
-                _ => return Err(error),
-            }
-        }
+    /// Fails if a range leaves what lies between the labels.
+    pub(super) fn check_range(&self, action: &'static str, offset: u64, len: u64) -> Result<()> {
+        self.place(offset, len).map(drop).map_err(|source| self.failed(action, source))
     }
 
     /// Whether it is the device that fails and not one of its sectors: then it does not give its label either.
-    fn is_lost(&self, source: &io::Error) -> bool {
+    pub(super) fn is_lost(&self, source: &io::Error) -> bool {
         source.kind() == io::ErrorKind::TimedOut
             || Health::after(source) == Health::Unavailable
             || self.device().read_at(BODY_AT, &mut [0; BODY_SIZE]).is_err()
     }
 
-    /// Flushes when much is unflushed, unless another thread does.
-    fn relieve(&self) -> Result<()> {
+    /// Fills `buf` from `offset` on.
+    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let at = self.place(offset, buf.len() as u64)?;
+        // A commit is waited for by many, and must not be caught in the system.
+        let result = match Suspension::is_patient() {
+            true => self.device().read_at(at, buf),
+            false => self.device().read_trusting(at, buf),
+        };
+        self.counters.count_read(buf.len(), result.is_ok());
+        result
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub(super) fn write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
+        let at = self.place(offset, bytes.len() as u64)?;
+        let result = self.device().write_shared(at, bytes);
+        self.counters.count_write(bytes.len(), result.is_ok());
+        result
+    }
+
+    /// Begins to write all of `bytes` at `offset`. For [`Leaf::end_write`].
+    pub(super) fn begin_write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<Pending> {
+        let at = self.place(offset, bytes.len() as u64)?;
+        Ok(self.device().begin_write(at, bytes))
+    }
+
+    /// Waits until so many bytes are written.
+    pub(super) fn end_write(&self, len: usize, begun: io::Result<Pending>) -> io::Result<()> {
+        let result = begun?.wait();
+        self.counters.count_write(len, result.is_ok());
+        result
+    }
+
+    /// Returns when every write that returned before is durable.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.end_flush(self.begin_flush())
+    }
+
+    /// Begins to flush. For [`Leaf::end_flush`].
+    pub(super) fn begin_flush(&self) -> (Vec<u64>, Pending) {
+        (self.unflushed.flushing(), self.device().begin_flush())
+    }
+
+    /// Returns when every write that returned before the flush began is durable.
+    pub(super) fn end_flush(&self, (kept, begun): (Vec<u64>, Pending)) -> io::Result<()> {
+        let result = begun.wait();
+        self.counters.count_flush(result.is_ok());
+        if result.is_ok() {
+            self.unflushed.flushed(&kept);
+        }
+        result
+    }
+
+    /// Says that the content of a range is no longer needed.
+    pub(super) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let result = self.place(offset, len).and_then(|at| self.device().discard(at, len));
+        result.map_err(|source| self.failed("discard", source))
+    }
+
+    /// Keeps a write that is about to begin, to be written again if the device loses it; returns its number.
+    pub(super) fn keep(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> u64 {
+        self.unflushed.begin(DATA_START + offset, bytes)
+    }
+
+    /// Notes that a write that is kept was done, and flushes when much is unflushed, unless another thread does.
+    pub(super) fn kept(&self, number: u64, flush: impl FnOnce() -> Result<()>) -> Result<()> {
+        if !self.unflushed.done(number) {
+            return Ok(());
+        }
         match self.relieving.try_lock() {
-            Some(_relieving) => self.flush(),
+            Some(_relieving) => flush(),
             None => Ok(()),
         }
+    }
+
+    /// Forgets a write that has failed for good.
+    pub(super) fn forget(&self, number: u64) {
+        self.unflushed.forget(number);
     }
 }
 
@@ -243,155 +373,5 @@ impl Device for Gone {
 
     fn discard(&self, _: u64, _: u64) -> io::Result<()> {
         Err(Errno::NODEV.into())
-    }
-}
-
-impl Vdev for Leaf {
-    fn id(&self) -> VdevId {
-        self.id
-    }
-
-    fn guid(&self) -> Guid {
-        self.guid
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn join(&self, suspension: &Arc<Suspension>) {
-        // A vdev is in one pool for life.
-        let _ = self.suspension.set(suspension.clone());
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let at = self.place(offset, buf.len() as u64).map_err(|source| self.failed("read", source))?;
-        loop {
-            let era = self.era();
-            // A commit is waited for by many, and must not be caught in the system.
-            let result = match Suspension::is_patient() {
-                true => self.device().read_at(at, buf),
-                false => self.device().read_trusting(at, buf),
-            };
-            self.counters.count_read(buf.len(), result.is_ok());
-            let Err(source) = result else { return Ok(()) };
-            let health = Health::after(&source);
-            let is_lost = era.is_some() && self.is_lost(&source);
-            let error = self.failed("read", source);
-            let (Some(era), Some(suspension), true) = (era, self.suspension(), is_lost) else { return Err(error) };
-            *self.health.lock() = health;
-            if !suspension.holds_readers() {
-                suspension.suspend(era, &error);
-                return Err(error);
-            }
-            suspension.hold(era, error)?;
-        }
-    }
-
-    fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
-        let at = self.place(offset, bytes.len() as u64).map_err(|source| self.failed("write", source))?;
-        let kept = self.suspension().map(|_| self.unflushed.begin(at, &bytes));
-        let written = self.persist("write", |device| {
-            let result = device.write_shared(at, &bytes);
-            self.counters.count_write(bytes.len(), result.is_ok());
-            result
-        });
-        match (kept, written) {
-            (None, written) => written,
-            (Some(kept), Ok(())) if self.unflushed.done(kept) => self.relieve(),
-            (Some(_), Ok(())) => Ok(()),
-            (Some(kept), Err(error)) => {
-                self.unflushed.forget(kept);
-                Err(error)
-            }
-        }
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.persist("flush", |device| {
-            let kept = self.unflushed.flushing();
-            let result = device.flush();
-            self.counters.count_flush(result.is_ok());
-            if result.is_ok() {
-                self.unflushed.flushed(&kept);
-            }
-            result
-        })
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        let result = self.place(offset, len).and_then(|at| self.device().discard(at, len));
-        result.map_err(|source| self.failed("discard", source))
-    }
-
-    fn note_checksum_error(&self, _offset: u64) {
-        self.counters.count_checksum_error();
-    }
-
-    fn leaves(&self) -> Vec<&Leaf> {
-        vec![self]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        device::{Fault, FaultDevice, MemoryDevice, Operation},
-        units::MIB,
-        vdev::Counts,
-    };
-
-    const SIZE: u64 = 64 * MIB;
-
-    #[test]
-    fn labels_are_out_of_reach() {
-        let device = Arc::new(MemoryDevice::new("disk", SIZE));
-        let leaf = Leaf::new(VdevId(0), Guid(1), device.clone());
-        let end = leaf.size();
-        leaf.write(0, b"first").unwrap();
-        leaf.write(end - 4, b"last").unwrap();
-        for (offset, len) in [(end, 1), (end - 1, 2), (u64::MAX, 1), (u64::MAX - DATA_START, 8)] {
-            assert!(leaf.write(offset, &vec![9; len]).is_err(), "{len} bytes at {offset}");
-            assert!(leaf.read(offset, &mut vec![9; len]).is_err(), "{len} bytes at {offset}");
-            assert!(leaf.discard(offset, len as u64).is_err(), "{len} bytes at {offset}");
-        }
-        let mut labels = vec![1; DATA_START as usize];
-        device.read_at(0, &mut labels).unwrap();
-        assert!(labels.iter().all(|byte| *byte == 0));
-        let mut first = [0; 5];
-        device.read_at(DATA_START, &mut first).unwrap();
-        assert_eq!(&first, b"first");
-    }
-
-    #[test]
-    fn requests_bytes_and_errors_are_counted() {
-        let device = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("disk", SIZE))));
-        let leaf = Leaf::new(VdevId(0), Guid(1), device.clone());
-        leaf.write(0, &[1; 100]).unwrap();
-        leaf.read(0, &mut [0; 30]).unwrap();
-        leaf.flush().unwrap();
-        for on in [Operation::Read, Operation::Write, Operation::Flush] {
-            device.inject(Fault::failing(on));
-        }
-        let error = leaf.write(0, &[1; 100]).unwrap_err();
-        assert!(error.to_string().starts_with("disk: cannot write: "), "{error}");
-        assert!(leaf.flush().is_err());
-        assert!(leaf.read(0, &mut [0; 30]).is_err());
-        leaf.note_checksum_error(0);
-        let expected = Counts {
-            reads: 2,
-            writes: 2,
-            flushes: 2,
-            read_bytes: 30,
-            written_bytes: 100,
-            read_errors: 1,
-            write_errors: 2,
-            checksum_errors: 1,
-        };
-        assert_eq!(leaf.counters().snapshot(), expected);
-        leaf.counters().clear_errors();
-        let cleared = Counts { read_errors: 0, write_errors: 0, checksum_errors: 0, ..expected };
-        assert_eq!(leaf.counters().snapshot(), cleared);
     }
 }

@@ -1,49 +1,118 @@
 //! Virtual devices: what the pool's space lies on.
 //!
-//! A [`Vdev`] is a range of bytes that starts at zero: labels and how many devices there are below are hidden. Today the
-//! only kind is the [`Leaf`], one device. A mirror or a RAID-Z vdev would be a second implementation of the trait that
-//! owns several leaves; nothing above would change, because chunks name a vdev and an offset in it.
+//! A [`Vdev`] is a range of bytes that starts at zero: labels and how many devices there are below are hidden. It is one
+//! device ([`Single`]) or several that hold the same ([`Mirror`]). A RAID-Z vdev would be another implementation of the
+//! trait; nothing above would change, because chunks name a vdev and an offset in it.
 //!
-//! A device that fails suspends the whole pool: see [`Suspension`].
+//! A device that fails is done without if others of its vdev hold all that it holds; else it suspends the whole pool: see
+//! [`Suspension`].
 //!
-//! A vdev does not verify what it reads: checksums are in the pointers, which are known above. Whoever finds a mismatch
-//! tells the vdev with [`Vdev::note_checksum_error`], so that the count stands beside the device that earned it.
+//! A vdev does not know what it is to read: checksums are in the pointers, which are known above. So whoever reads brings
+//! along a [`Check`], and a vdev that has the bytes from several *sources* (a mirror: its members) tries them until one
+//! passes. A bad source is counted beside the device that earned it.
+//!
+//! ```text
+//! leaf         one device: what it is asked, how often it fails, what it may lose
+//! single       a vdev that is one device
+//! mirror       a vdev that is several, each of which holds all
+//! labels       the labels of a device            uberblocks  the rings in them         mend  both examined
+//! suspension   who waits for a device that failed
+//! ```
 
 use std::sync::Arc;
 
 use crate::{
-    error::Result,
-    units::{Guid, VdevId},
+    error::{Error, Result},
+    format::vdev_config::{Mark, VdevTree},
+    units::{Guid, Txg, VdevId},
 };
 
 mod counters;
 pub mod labels;
 mod leaf;
 pub mod mend;
+mod mirror;
+mod single;
 mod suspension;
 pub mod uberblocks;
 mod unflushed;
 
 pub use counters::{Counters, Counts};
 pub use leaf::{Health, Leaf};
+pub use mirror::{Member, Mirror, State};
+pub use single::Single;
 pub use suspension::{Era, Suspension};
+
+/// Whether bytes are the ones that were meant.
+pub type Check<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// What a read with a [`Check`] has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The bytes pass.
+    Good,
+    /// They pass, and those of a source before did not, or could not be read.
+    Elsewhere,
+    /// Those of no source pass.
+    Bad,
+}
+
+/// What was found in each source of some bytes.
+#[derive(Debug, Default)]
+pub struct Examined {
+    /// The bytes, from the first source that is good.
+    pub good: Option<Vec<u8>>,
+    /// The sources that are not, by their guids, and the error of those that could not be read.
+    pub bad: Vec<(Guid, Option<Error>)>,
+}
+
+impl Examined {
+    fn of_one(source: Guid, read: Result<Vec<u8>>, is_good: Check<'_>) -> Examined {
+        let mut examined = Examined::default();
+        examined.add(source, read, is_good);
+        examined
+    }
+
+    fn add(&mut self, source: Guid, read: Result<Vec<u8>>, is_good: Check<'_>) {
+        match read {
+            Ok(bytes) if is_good(&bytes) => drop(self.good.get_or_insert(bytes)),
+            Ok(_) => self.bad.push((source, None)),
+            Err(error) => self.bad.push((source, Some(error))),
+        }
+    }
+}
 
 /// A top-level virtual device.
 pub trait Vdev: Send + Sync {
     /// Its position in the pool.
     fn id(&self) -> VdevId;
 
-    /// Its name for life. A leaf's is its device's.
+    /// Its name for life. That of a single device is the device's.
     fn guid(&self) -> Guid;
 
-    /// From now on, errors of the devices below suspend the pool that this is of, if it can be resumed.
+    /// From now on, errors of the devices below that cannot be done without suspend the pool that this is of, if it can be
+    /// resumed.
     fn join(&self, suspension: &Arc<Suspension>);
 
     /// What it gives to the pool, in bytes.
     fn size(&self) -> u64;
 
-    /// Fills `buf` from `offset` on.
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    /// Fills `buf` from `offset` on, from any source.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_checked(offset, buf, &|_| true).map(drop)
+    }
+
+    /// Fills `buf` from `offset` on, from a source that passes if there is one. Sources that do not are counted.
+    ///
+    /// # Errors
+    /// If no source can be read.
+    fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found>;
+
+    /// Reads `len` bytes from every source, and counts nothing but what a device refuses.
+    fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined;
+
+    /// Writes `good` over a bad source, and over no other.
+    fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
 
     /// Writes all of `bytes` at `offset`.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -59,9 +128,58 @@ pub trait Vdev: Send + Sync {
     /// Says that the content of a range is no longer needed.
     fn discard(&self, offset: u64, len: u64) -> Result<()>;
 
-    /// Counts that what was read at `offset` did not have its checksum.
-    fn note_checksum_error(&self, offset: u64);
+    /// Counts that what was read of a source did not pass.
+    fn note_checksum_error(&self, source: Guid);
 
-    /// The devices that it is made of.
-    fn leaves(&self) -> Vec<&Leaf>;
+    /// The devices that it is made of, also those that are not in use.
+    fn leaves(&self) -> Vec<Arc<Leaf>>;
+
+    /// Those that are in use, and get labels.
+    fn labelled(&self) -> Vec<Arc<Leaf>> {
+        self.leaves()
+    }
+
+    /// Those that hold everything, and get uberblocks.
+    fn committing(&self) -> Vec<Arc<Leaf>> {
+        self.leaves()
+    }
+
+    /// Goes on without a device that has failed; `false` if that cannot be.
+    fn do_without(&self, _device: Guid, _health: Health) -> bool {
+        false
+    }
+
+    /// Says in the description of a label how the devices stand.
+    fn describe(&self, _tree: &mut VdevTree) {}
+
+    /// A number that [`Vdev::told`] takes, if the labels do not say yet how the devices stand.
+    fn news(&self) -> Option<u64> {
+        None
+    }
+
+    /// The labels say stably how the devices stood when [`Vdev::news`] gave this number.
+    fn told(&self, _news: u64) {}
+
+    /// The devices of [`Vdev::committing`] may have this uberblock from now on. To be told before the flush that precedes it.
+    fn expect(&self, mark: Mark) {
+        self.committing().iter().for_each(|leaf| leaf.set_mark(mark));
+    }
+
+    /// A commit is stable on the devices of [`Vdev::committing`].
+    fn committed(&self) {}
+
+    /// The transaction group after which something is missing on a device that is being filled.
+    fn filling(&self) -> Option<Txg> {
+        None
+    }
+
+    /// Writes what is there by right to the devices that are being filled.
+    fn fill(&self, _offset: u64, _bytes: &Arc<Vec<u8>>) -> Result<()> {
+        Ok(())
+    }
+
+    /// It, if it is a mirror.
+    fn as_mirror(&self) -> Option<&Mirror> {
+        None
+    }
 }

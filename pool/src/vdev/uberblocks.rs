@@ -24,6 +24,7 @@ use crate::{
     format::{
         label::{RING_AT, RING_SIZE, uberblock_offset},
         uberblock::{Epoch, UBERBLOCK_SIZE, Uberblock, slot},
+        vdev_config::Mark,
     },
     units::{Guid, Txg},
 };
@@ -113,6 +114,8 @@ pub struct Ranking {
     pub candidates: Vec<Uberblock>,
     /// How each device stands to the first of them.
     pub standings: Vec<Standing>,
+    /// The newest uberblock of each device.
+    pub newest: Vec<Mark>,
     /// The highest transaction group seen at all, on the line or off it. The next import starts above.
     pub highest: Txg,
 }
@@ -140,20 +143,24 @@ pub fn find_uberblocks(devices: &[&dyn Device], pool: Guid) -> Result<Ranking> {
 pub fn rank(devices: &[Vec<Uberblock>]) -> Ranking {
     let all = newest_first(devices.concat());
     let Some(newest) = all.first() else {
-        return Ranking { standings: vec![Standing::Empty; devices.len()], ..Ranking::default() };
+        let nothing = vec![Mark::default(); devices.len()];
+        return Ranking { standings: vec![Standing::Empty; devices.len()], newest: nothing, ..Ranking::default() };
     };
     let highest = newest.txg;
     let line = line_of(newest, &all);
     let on_line = |uberblock: &Uberblock| line.get(&uberblock.epoch).is_some_and(|limit| uberblock.txg <= *limit);
-    let standing = |device: &Vec<Uberblock>| match device.iter().max_by_key(|found| (found.txg, found.epoch)) {
+    let own = |device: &Vec<Uberblock>| device.iter().max_by_key(|found| (found.txg, found.epoch)).cloned();
+    let mark = |own: Uberblock| Mark { epoch: own.epoch, txg: own.txg };
+    let standing = |device: &Vec<Uberblock>| match own(device) {
         None => Standing::Empty,
         Some(own) if (own.txg, own.epoch) == (newest.txg, newest.epoch) => Standing::Current,
-        Some(own) if on_line(own) => Standing::Behind(own.txg),
+        Some(own) if on_line(&own) => Standing::Behind(own.txg),
         Some(own) => Standing::Diverged { epoch: own.epoch, txg: own.txg },
     };
     let standings = devices.iter().map(standing).collect();
+    let marks = devices.iter().map(|device| own(device).map_or(Mark::default(), mark)).collect();
     let candidates = all.iter().filter(|uberblock| on_line(uberblock)).cloned().collect();
-    Ranking { candidates, standings, highest }
+    Ranking { candidates, standings, newest: marks, highest }
 }
 
 /// The imports that `newest` descends from, each with the last transaction group that it inherits.

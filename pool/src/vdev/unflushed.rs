@@ -68,6 +68,13 @@ impl Unflushed {
         numbers.iter().for_each(|&number| state.remove(number));
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let mut state = self.0.lock();
+        state.writes.clear();
+        state.bytes = 0;
+    }
+
     /// Writes everything again, in order.
     pub(super) fn replay(&self, device: &dyn Device) -> io::Result<()> {
         let writes: Vec<_> = self.0.lock().writes.values().map(|write| (write.at, write.bytes.clone())).collect();

@@ -20,7 +20,7 @@ use pool::{
             table::{Row, TableRoot, decode_page, encode_page},
         },
         uberblock::{Epoch, Uberblock},
-        vdev_config::{self, LeafConfig, VdevConfig, VdevTree},
+        vdev_config::{self, Behind, LeafConfig, Mark, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
     },
     units::{ChunkId, GIB, Guid, MIB, Txg, VdevId},
 };
@@ -119,11 +119,27 @@ fn a_label() {
 
 #[test]
 fn the_vdevs() {
-    let mirror = VdevConfig { id: VdevId(200), tree: VdevTree::Other { kind: 2, payload: vec![0xaa, 0xbb] } };
-    let vdevs = vec![leaf(1), mirror];
+    let raidz = VdevConfig { id: VdevId(200), tree: VdevTree::Other { kind: 3, payload: vec![0xaa, 0xbb] } };
+    let vdevs = vec![leaf(1), raidz];
     let mut coded = Vec::new();
     vdev_config::encode_all(&vdevs, &mut coded);
     let bytes = golden::compare("vdevs", &coded);
+    assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
+}
+
+#[test]
+fn a_mirror() {
+    let mark = |epoch: u64, txg| Mark { epoch: Epoch(epoch), txg: Txg(txg) };
+    let member = |id| MemberConfig::whole(leaf(id).tree.leaves().next().unwrap().clone());
+    let behind = Behind { has: mark(0xd0d1_d2d3_d4d5_d6d7, 1234), may_have: mark(0xe0e1_e2e3_e4e5_e6e7, 1235) };
+    let offline = MemberConfig { is_offline: true, behind: Some(behind), ..member(2) };
+    let new = MemberConfig { behind: Some(Behind::default()), replaces: Some(Guid(0x1d02)), ..member(3) };
+    let members = vec![member(1), offline, new];
+    let tree = VdevTree::Mirror(MirrorConfig { guid: Guid(0x3300), members });
+    let vdevs = vec![VdevConfig { id: VdevId(1), tree }];
+    let mut coded = Vec::new();
+    vdev_config::encode_all(&vdevs, &mut coded);
+    let bytes = golden::compare("mirror", &coded);
     assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
 }
 
@@ -195,14 +211,18 @@ fn block_pointers() {
 
 #[test]
 fn a_gang_header() {
+    const BLOCK: [u8; 32] = [0xb0; 32];
     let pieces = [
-        Piece { address: address(2, 9), bytes: 8 * SECTOR },
-        Piece { address: address(130, 5), bytes: SECTOR },
-        Piece { address: address(130, 40), bytes: 100 },
+        Piece { address: address(2, 9), bytes: 8 * SECTOR, sum: Some([0xa1; 16]) },
+        Piece { address: address(130, 5), bytes: SECTOR, sum: Some([0xa2; 16]) },
+        Piece { address: address(130, 40), bytes: 100, sum: Some([0xa3; 16]) },
     ];
     let stored = pieces.iter().map(|piece| piece.bytes).sum();
-    let bytes = golden::compare("gang", &gang::encode(0, &pieces, SECTOR));
-    assert_eq!(gang::decode(&bytes, stored, SECTOR), Ok(gang::Header { level: 0, pieces: pieces.to_vec() }));
+    let bytes = golden::compare("gang", &gang::encode(0, &BLOCK, &pieces, SECTOR));
+    assert_eq!(
+        gang::decode(&bytes, Some(&BLOCK), stored, SECTOR),
+        Ok(gang::Header { level: 0, pieces: pieces.to_vec() })
+    );
 }
 
 #[test]

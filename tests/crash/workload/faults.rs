@@ -20,6 +20,7 @@ use pool::{
     admin::Pool,
     device::{Device, Effect, Fault, FaultDevice, Operation},
     error::Error,
+    vdev::Health,
 };
 use rustix::io::Errno;
 
@@ -35,6 +36,8 @@ const PASSING: usize = 24;
 /// How often it strikes at most, if it is met again.
 const STRIKES: usize = 3;
 
+/// The bytes that a device is filled with in a step.
+const FILLING_STEP: u64 = 1 << 16;
 /// The bytes that a scrub reads in a step.
 const SCRUB_STEP: u64 = 1 << 20;
 
@@ -113,6 +116,42 @@ impl Life {
         let skip = self.below(if on == Operation::Flush { passing / 4 } else { passing }) as u64;
         device.inject(Fault { on, range: 0..u64::MAX, skip, times, effect: Effect::Fail(Errno::IO.raw_os_error()) });
         format!("{} will fail {times} times: {on:?}, after {skip}", device.name())
+    }
+
+    /// Takes devices of the mirror back that were done without, or goes on filling them.
+    pub(super) fn see_to_the_mirror(&mut self) -> Outcome<String> {
+        let taken = self.take_devices_back()?;
+        let steps = self.below(40);
+        let datasets = self.world.datasets.clone();
+        for _ in 0..steps {
+            if self.expect("resilver", datasets.resilver_step(FILLING_STEP))? == Progress::Idle {
+                break;
+            }
+        }
+        Ok(format!("{taken} devices taken back, {steps} steps of filling: {:?}", self.world.mirrored()))
+    }
+
+    /// Takes devices of the mirror back that were done without. They may have lost what was not flushed.
+    pub(super) fn take_devices_back(&mut self) -> Outcome<usize> {
+        let devices = self.operator.devices.lock().clone();
+        let mut taken = 0;
+        for (name, is_complete) in self.world.mirrored() {
+            let Some(device) = devices.iter().find(|device| device.name() == name).filter(|_| !is_complete) else {
+                continue;
+            };
+            let pool = self.world.pool.clone();
+            let is_out = pool.find_device(&name).is_ok_and(|(_, leaf)| leaf.health() != Health::Online);
+            if !is_out {
+                continue;
+            }
+            device.heal();
+            if self.one_in(2) {
+                device.lose_cache();
+            }
+            let found: Arc<dyn Device> = device.clone();
+            taken += usize::from(self.expect("take a device back", pool.put_online(&name, &|_| Ok(found.clone())))?);
+        }
+        Ok(taken)
     }
 
     /// Commits on a device that fails for good, gives up, and opens what is there.

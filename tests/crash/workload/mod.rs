@@ -28,6 +28,8 @@ use crate::{
 
 /// How many steps a life has.
 pub(crate) const STEPS: usize = 110;
+/// Of so many lives one is that of a pool that is a mirror.
+const MIRRORED: u64 = 3;
 /// How many actors take turns.
 const ACTORS: usize = 3;
 
@@ -109,6 +111,8 @@ pub(crate) struct Life {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) history: History,
     devices: Vec<Arc<dyn Device>>,
+    /// Its first two devices are a mirror.
+    pub(crate) is_mirrored: bool,
     world: World,
     env: Arc<SeededEnv>,
     pub(crate) operator: Arc<Operator>,
@@ -142,16 +146,21 @@ impl Life {
 
     fn begin(seed: u64, plant: Option<Plant>) -> Outcome<Life> {
         let recorder = Recorder::new();
-        let device = recorder.wrap(MemoryDevice::new("disk0", DEVICE_SIZE));
         let operator = Operator::new(plant);
-        let device = operator.take_in(plant::planted(device, plant));
+        let is_mirrored = plant.is_none() && seed % MIRRORED == 1;
+        let device = |n: usize| {
+            let device = recorder.wrap(MemoryDevice::new(format!("disk{n}"), DEVICE_SIZE));
+            operator.take_in(plant::planted(device, plant))
+        };
+        let devices: Vec<_> = (0..if is_mirrored { 2 } else { 1 }).map(device).collect();
         let env = Arc::new(SeededEnv::new(seed));
-        let world = World::create(vec![device.clone()], env.clone());
+        let world = World::create(devices.clone(), env.clone());
         operator.attend(&world.pool);
         let mut life = Life {
             recorder,
             history: History::default(),
-            devices: vec![device],
+            devices,
+            is_mirrored,
             model: Pool::default(),
             random: StdRng::seed_from_u64(env.random()),
             env,
@@ -188,6 +197,7 @@ impl Life {
         self.actors.iter_mut().for_each(|actor| actor.open.clear());
         // A device that missed an uberblock has the next one again.
         self.operator.heal(false);
+        self.take_devices_back()?;
         self.expect("close", self.world.datasets.close_all())?;
         self.world.clean_up()?;
         self.expect("commit", self.world.engine().commit_anyway())?;
@@ -199,6 +209,10 @@ impl Life {
     fn step(&mut self) -> Outcome<()> {
         let begin = self.recorder.len();
         let actor = self.below(ACTORS);
+        if self.is_mirrored && self.one_in(6) {
+            self.as_step(Promise::Nothing, |life| life.see_to_the_mirror())?;
+        }
+        let begin = if self.is_mirrored { self.recorder.len() } else { begin };
         let done = match self.below(100) {
             0..60 => self.touch_files(actor)?,
             60..68 => self.make_durable(actor)?,

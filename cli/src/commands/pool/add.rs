@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::layout;
-use crate::args::common::{pool_name, vdev};
+use crate::args::common::{pool_name, vdevs};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{Request, Response};
@@ -12,10 +12,11 @@ use crate::protocol::{Request, Response};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   pool add tank /dev/sdd
+  pool add tank mirror /dev/sdd /dev/sde
   pool add tank 10G:/var/lib/tank2.img
   pool add -n tank /dev/sdd                  only say what would be")]
 pub struct Arguments {
-    /// Take a device although it holds something; what it holds is lost
+    /// Take a device although it holds something, which is lost; mix mirrors and single devices
     #[arg(short = 'f')]
     force: bool,
     /// Only say what would be
@@ -23,7 +24,7 @@ pub struct Arguments {
     dry_run: bool,
     /// The pool
     pool: String,
-    /// The devices
+    /// The devices, and the word mirror before those that hold the same
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }
@@ -32,7 +33,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "add to";
     let pool = pool_name(action, &arguments.pool)?;
-    let vdevs = arguments.vdevs.iter().map(|text| vdev(action, &pool, text)).collect::<Result<_, _>>()?;
+    let vdevs = vdevs(action, &pool, &arguments.vdevs)?;
     let request = Request::AddVdevs { vdevs, force: arguments.force, dry_run: arguments.dry_run };
     let Response::Layout(layout) = context.call(&pool, request)? else {
         return Err(unexpected_answer());

@@ -12,6 +12,8 @@ use crate::protocol::Request;
 #[command(
     after_help = "A suspended pool goes on where it stood still: nothing is lost that programs were told is written.
 A device that came back as another one, or as an older state of itself, is refused.
+One of a mirror that is away is done without, if another one holds all that it holds. A resilver that has ended with errors
+is tried again.
 The list of damaged files stays: a scrub that does not find them any more clears it.
 
 Examples:

@@ -5,7 +5,7 @@ use dataset::name::check_new_pool;
 use dataset::property::Property;
 
 use super::layout;
-use crate::args::common::{assignments, split_assignment, vdev};
+use crate::args::common::{assignments, split_assignment, vdevs};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{CreatePool, HostRequest, HostResponse};
@@ -13,15 +13,19 @@ use crate::protocol::{CreatePool, HostRequest, HostResponse};
 /// Arguments of `pool create`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A device is the path of an image file or a block device; SIZE:PATH creates the image. Data is spread over all devices.
+    after_help = "A device is the path of an image file or a block device; SIZE:PATH creates the image. Data is spread over all
+devices, and each byte is on one of them. Devices named after the word 'mirror' hold the same: as long as one is left, nothing
+is lost.
 
 Examples:
   pool create tank 10G:/var/lib/tank.img
   pool create -O compression=zstd -m /srv tank /dev/sdb /dev/sdc
+  pool create tank mirror /dev/sdb /dev/sdc
+  pool create tank mirror /dev/sdb /dev/sdc mirror /dev/sdd /dev/sde
   pool create -n tank /dev/sdb               only say what would be"
 )]
 pub struct Arguments {
-    /// Take a device although it holds something; what it holds is lost
+    /// Take a device although it holds something, which is lost; mix mirrors and single devices
     #[arg(short = 'f')]
     force: bool,
     /// Only say what would be
@@ -38,7 +42,7 @@ pub struct Arguments {
     mountpoint: Option<String>,
     /// The pool
     name: String,
-    /// The devices
+    /// The devices, and the word mirror before those that hold the same
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }
@@ -62,7 +66,7 @@ fn pool_of(arguments: &Arguments) -> Result<CreatePool, Failure> {
     let mut root_properties = arguments.root_properties.clone();
     root_properties.extend(arguments.mountpoint.iter().map(|path| ("mountpoint".to_owned(), path.clone())));
     Ok(CreatePool {
-        vdevs: arguments.vdevs.iter().map(|text| vdev(action, what, text)).collect::<Result<_, _>>()?,
+        vdevs: vdevs(action, what, &arguments.vdevs)?,
         pool_assignments: assignments(&arguments.pool_properties, Property::of_pool, true, action, what)?,
         root_assignments: assignments(&root_properties, Property::of_dataset, true, action, what)?,
         force: arguments.force,

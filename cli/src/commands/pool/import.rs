@@ -157,8 +157,11 @@ fn render(pool: &ImportablePool) -> String {
 
 fn encode(pools: &[ImportablePool]) -> Value {
     let entry = |pool: &ImportablePool| {
-        let vdevs: Map<_, _> =
-            pool.vdevs.iter().map(|(path, state)| (path.clone(), json!({ "name": path, "state": state }))).collect();
+        let vdevs: Map<_, _> = pool
+            .vdevs
+            .iter()
+            .map(|(path, state)| (path.trim_start().to_owned(), json!({ "name": path.trim_start(), "state": state })))
+            .collect();
         let object = json!({
             "name": pool.name,
             "type": "POOL",

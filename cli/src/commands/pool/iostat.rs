@@ -144,6 +144,14 @@ fn per_second(now: &IoCounts, before: Option<&IoCounts>, nanoseconds: u64) -> Io
         writes: rate(now.writes, before.map(|before| before.writes)),
         read_bytes: rate(now.read_bytes, before.map(|before| before.read_bytes)),
         written_bytes: rate(now.written_bytes, before.map(|before| before.written_bytes)),
+        members: now
+            .members
+            .iter()
+            .map(|member| {
+                let before = before.and_then(|before| before.members.iter().find(|other| other.name == member.name));
+                per_second(member, before, nanoseconds)
+            })
+            .collect(),
     }
 }
 
@@ -187,7 +195,10 @@ fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool, page: &mu
         rows.push(cells(&pool.pool, "", exact));
         if verbose {
             let indent = if scripted { "" } else { "  " };
-            rows.extend(pool.vdevs.iter().map(|vdev| cells(vdev, indent, exact)));
+            for vdev in &pool.vdevs {
+                rows.push(cells(vdev, indent, exact));
+                rows.extend(vdev.members.iter().map(|member| member_cells(member, &indent.repeat(2), exact)));
+            }
         }
     }
     if scripted {
@@ -233,6 +244,13 @@ fn cells(counts: &IoCounts, indent: &str, exact: bool) -> [String; 7] {
     ]
 }
 
+/// A device of a mirror: its space is the mirror's.
+fn member_cells(counts: &IoCounts, indent: &str, exact: bool) -> [String; 7] {
+    let [name, _, _, rest @ ..] = cells(counts, indent, exact);
+    let [reads, writes, read, written] = rest;
+    [name, "-".to_owned(), "-".to_owned(), reads, writes, read, written]
+}
+
 fn encode(rates: &[Rates]) -> Value {
     let numbers = |counts: &IoCounts| {
         json!({
@@ -246,7 +264,15 @@ fn encode(rates: &[Rates]) -> Value {
         })
     };
     let pool = |rates: &Rates| {
-        let vdevs: Map<_, _> = rates.vdevs.iter().map(|vdev| (vdev.name.clone(), numbers(vdev))).collect();
+        let of_vdev = |vdev: &IoCounts| {
+            let mut object = numbers(vdev);
+            if !vdev.members.is_empty() {
+                let members: Map<_, _> = vdev.members.iter().map(|m| (m.name.clone(), numbers(m))).collect();
+                object["vdevs"] = Value::Object(members);
+            }
+            object
+        };
+        let vdevs: Map<_, _> = rates.vdevs.iter().map(|vdev| (vdev.name.clone(), of_vdev(vdev))).collect();
         let mut object = numbers(&rates.pool);
         object["vdevs"] = Value::Object(vdevs);
         (rates.pool.name.clone(), object)
@@ -267,6 +293,7 @@ mod tests {
             writes: 2 * reads,
             read_bytes: reads << 17,
             written_bytes: reads << 18,
+            members: Vec::new(),
         };
         IoSample { elapsed, pool: counts("tank"), vdevs: vec![counts("/srv/tank.img")] }
     }
@@ -284,6 +311,29 @@ mod tests {
         tank             1.50G    10G    100    200  12.5M    25M
           /srv/tank.img  1.50G    10G    100    200  12.5M    25M
         ---------------  -----  -----  -----  -----  -----  -----
+        ");
+    }
+
+    #[test]
+    fn the_devices_of_a_mirror_stand_below_it() {
+        let mirrored = |elapsed, reads| {
+            let mut sample = sample(elapsed, reads);
+            let device = |name: &str| IoCounts { name: name.into(), ..sample.vdevs[0].clone() };
+            sample.vdevs[0].members = vec![device("/a"), device("/b")];
+            sample.vdevs[0].name = "mirror-0".into();
+            sample
+        };
+        let rates = Rates::between(Some(&mirrored(1_000_000_000, 100)), &mirrored(3_000_000_000, 300));
+        assert_eq!(encode(std::slice::from_ref(&rates))["tank"]["vdevs"]["mirror-0"]["vdevs"]["/b"]["read_ops"], "100");
+        insta::assert_snapshot!(render(&[rates], true, false, false, &mut Page::default()), @r"
+                      capacity     operations    bandwidth
+        pool        alloc   free   read  write   read  write
+        ----------  -----  -----  -----  -----  -----  -----
+        tank        1.50G    10G    100    200  12.5M    25M
+          mirror-0  1.50G    10G    100    200  12.5M    25M
+            /a          -      -    100    200  12.5M    25M
+            /b          -      -    100    200  12.5M    25M
+        ----------  -----  -----  -----  -----  -----  -----
         ");
     }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use dataset::property::{Precision, Property};
 use serde_json::{Map, Value};
 
-use super::status::vdev_json;
+use super::status::{lines, vdev_json};
 use crate::args::common::{Format, property_list};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -86,19 +86,21 @@ fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted:
     for record in records {
         let cells = select(&record.name, &record.properties, columns);
         table.push(cells.iter().map(|(property, cell)| style.show(property, &cell.value)).collect());
-        for vdev in &record.vdevs {
-            table.push(columns.iter().map(|property| vdev_cell(vdev, property, style, scripted)).collect());
+        for (depth, vdev) in record.vdevs.iter().flat_map(lines) {
+            table.push(columns.iter().map(|property| vdev_cell(depth, vdev, property, style, scripted)).collect());
         }
     }
     table.render(scripted)
 }
 
 /// What a device has of a pool's property.
-fn vdev_cell(vdev: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
+fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
     let canonical = match property.name() {
         "name" if scripted => return vdev.path.clone(),
-        "name" => return format!("  {}", vdev.path),
+        "name" => return format!("{}{}", "  ".repeat(depth), vdev.path),
         "health" => return vdev.state.clone(),
+        // What a device of a mirror takes is what the mirror takes.
+        _ if depth > 1 => return "-".to_owned(),
         "size" => vdev.size,
         "allocated" => vdev.allocated,
         "free" => vdev.size.saturating_sub(vdev.allocated),
@@ -126,7 +128,7 @@ fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder) -> Va
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::PropertyRecord;
+    use crate::protocol::{PropertyRecord, VdevKind};
     use dataset::property::Source;
     use jiff::tz::TimeZone;
 
@@ -148,6 +150,9 @@ mod tests {
             received: None,
         };
         let vdev = VdevRecord {
+            kind: VdevKind::Disk,
+            members: Vec::new(),
+            note: None,
             path: "/srv/tank.img".into(),
             guid: 7,
             state: "ONLINE".into(),

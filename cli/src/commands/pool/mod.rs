@@ -1,11 +1,13 @@
 //! The subcommands of `pool`.
 
 pub mod add;
+pub mod attach;
 pub mod check;
 pub mod clear;
 pub mod create;
 pub mod debug;
 pub mod destroy;
+pub mod detach;
 pub mod export;
 pub mod get;
 pub mod history;
@@ -13,6 +15,9 @@ pub mod import;
 pub mod iostat;
 mod layout;
 pub mod list;
+pub mod offline;
+pub mod online;
+pub mod replace;
 mod rewind;
 mod scan;
 pub mod scrub;
@@ -42,6 +47,11 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Sync(arguments) => sync::run(arguments, context),
         PoolCommand::Iostat(arguments) => iostat::run(arguments, context),
         PoolCommand::Add(arguments) => add::run(arguments, context),
+        PoolCommand::Attach(arguments) => attach::run(arguments, context),
+        PoolCommand::Detach(arguments) => detach::run(arguments, context),
+        PoolCommand::Replace(arguments) => replace::run(arguments, context),
+        PoolCommand::Offline(arguments) => offline::run(arguments, context),
+        PoolCommand::Online(arguments) => online::run(arguments, context),
         PoolCommand::Scrub(arguments) => scrub::run(arguments, context),
         PoolCommand::Clear(arguments) => clear::run(arguments, context),
         PoolCommand::Check(arguments) => check::run(arguments, context),

@@ -1,15 +1,25 @@
-//! How `pool status` shows a scrub: in the words of `zpool status`, which scripts look for.
+//! How `pool status` shows a scrub or a resilver: in the words of `zpool status`, which scripts look for.
 
 use dataset::property::size::format_bytes;
 use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
-use crate::protocol::{ScanRecord, ScanState};
+use crate::protocol::{ScanKind, ScanRecord, ScanState};
 
 /// What stands behind `scan:`.
 pub(super) fn render(scan: &ScanRecord, zone: Zone) -> String {
     let (start, end) = (time::scan(scan.start, zone), time::scan(scan.end, zone));
+    let name = scan.kind.as_str();
     match scan.state {
+        ScanState::Scanning if scan.kind == ScanKind::Resilver => {
+            format!("resilver in progress since {start}\n{}", progress(scan))
+        }
+        ScanState::Finished if scan.kind == ScanKind::Resilver => format!(
+            "resilvered {} in {} with {} errors on {end}",
+            format_bytes(scan.repaired),
+            duration(scan.seconds),
+            scan.errors
+        ),
         ScanState::Scanning => format!("scrub in progress since {start}\n{}", progress(scan)),
         ScanState::Paused => format!("scrub paused since {end}\nscrub started on {start}\n{}", progress(scan)),
         ScanState::Finished => format!(
@@ -18,7 +28,7 @@ pub(super) fn render(scan: &ScanRecord, zone: Zone) -> String {
             duration(scan.seconds),
             scan.errors
         ),
-        ScanState::Canceled => format!("scrub canceled on {end}"),
+        ScanState::Canceled => format!("{name} canceled on {end}"),
     }
 }
 
@@ -35,10 +45,11 @@ fn progress(scan: &ScanRecord) -> String {
         None => ", no estimated completion time".to_owned(),
     };
     format!(
-        "{} / {} scanned{speed}\n{} repaired, {}.{:02}% done{left}",
+        "{} / {} scanned{speed}\n{} {}, {}.{:02}% done{left}",
         format_bytes(scan.examined),
         format_bytes(total),
         format_bytes(scan.repaired),
+        if scan.kind == ScanKind::Resilver { "resilvered" } else { "repaired" },
         permyriad / 100,
         permyriad % 100
     )
@@ -59,7 +70,7 @@ pub(super) fn encode(scan: &ScanRecord) -> Value {
         ScanState::Canceled => "CANCELED",
     };
     json!({
-        "function": "SCRUB",
+        "function": scan.kind.as_str().to_uppercase(),
         "state": state,
         "paused": scan.state == ScanState::Paused,
         "start_time": scan.start.to_string(),
@@ -79,6 +90,7 @@ pub(super) mod tests {
 
     pub(in super::super) fn scan(state: ScanState) -> ScanRecord {
         ScanRecord {
+            kind: ScanKind::Scrub,
             state,
             start: 1_762_506_330,
             end: 1_762_506_330,
@@ -106,6 +118,17 @@ pub(super) mod tests {
         ");
         insta::assert_snapshot!(of(ScanState::Finished), @"scrub repaired 8K in 00:00:12 with 2 errors on Fri Nov  7 09:05:30 2025");
         insta::assert_snapshot!(of(ScanState::Canceled), @"scrub canceled on Fri Nov  7 09:05:30 2025");
+    }
+
+    #[test]
+    fn a_resilver_has_its_own_words() {
+        let of = |state| render(&ScanRecord { kind: ScanKind::Resilver, ..scan(state) }, || TimeZone::UTC);
+        insta::assert_snapshot!(of(ScanState::Scanning), @r"
+        resilver in progress since Fri Nov  7 09:05:30 2025
+        300M / 1G scanned at 25M/s
+        8K resilvered, 29.29% done, 00:00:28 to go
+        ");
+        insta::assert_snapshot!(of(ScanState::Finished), @"resilvered 8K in 00:00:12 with 2 errors on Fri Nov  7 09:05:30 2025");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
 use crate::output::time::Zone;
-use crate::protocol::{PoolStatus, Request, Response, VdevRecord};
+use crate::protocol::{PoolStatus, Request, Response, VdevKind, VdevRecord};
 
 /// Arguments of `pool status`.
 #[derive(Args, Debug)]
@@ -112,16 +112,24 @@ fn mounts(status: &PoolStatus) -> String {
 fn config(status: &PoolStatus, exact: bool) -> String {
     let number = |count: u64| if exact { count.to_string() } else { dataset::property::size::format_count(count) };
     let titles = ["READ", "WRITE", "CKSUM"].map(Column::right);
-    let mut table = Table::new([Column::left("NAME"), Column::left("STATE")].into_iter().chain(titles).collect());
-    let mut push = |name: String, state: &str, errors: [u64; 3]| {
-        table.push([name, state.to_owned()].into_iter().chain(errors.map(number)).collect());
+    let columns = [Column::left("NAME"), Column::left("STATE")].into_iter().chain(titles);
+    // What else is to be known of a device stands behind its numbers.
+    let mut table = Table::new(columns.chain([Column::left("")]).collect());
+    let mut push = |name: String, state: &str, errors: [u64; 3], note: Option<&str>| {
+        let note = note.unwrap_or_default().to_owned();
+        table.push([name, state.to_owned()].into_iter().chain(errors.map(number)).chain([note]).collect());
     };
-    push(status.name.clone(), &status.state, [0, 0, 0]);
-    for vdev in &status.vdevs {
+    push(status.name.clone(), &status.state, [0, 0, 0], None);
+    for (depth, vdev) in status.vdevs.iter().flat_map(lines) {
         let errors = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors];
-        push(format!("  {}", vdev.path), &vdev.state, errors);
+        push(format!("{}{}", "  ".repeat(depth), vdev.path), &vdev.state, errors, vdev.note.as_deref());
     }
     table.render(false)
+}
+
+/// A vdev and its devices, with how far each stands to the right.
+pub(super) fn lines(vdev: &VdevRecord) -> Vec<(usize, &VdevRecord)> {
+    std::iter::once((1, vdev)).chain(vdev.members.iter().map(|member| (2, member))).collect()
 }
 
 fn errors(damaged: &[String], verbose: bool) -> String {
@@ -137,9 +145,9 @@ fn errors(damaged: &[String], verbose: bool) -> String {
 
 /// A device, as `list -j` and `status -j` show it.
 pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
-    json!({
+    let mut object = json!({
         "name": vdev.path,
-        "vdev_type": "disk",
+        "vdev_type": vdev.kind.as_str(),
         "guid": vdev.guid.to_string(),
         "path": vdev.path,
         "state": vdev.state,
@@ -148,7 +156,15 @@ pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
         "read_errors": vdev.read_errors.to_string(),
         "write_errors": vdev.write_errors.to_string(),
         "checksum_errors": vdev.checksum_errors.to_string(),
-    })
+    });
+    if vdev.kind == VdevKind::Mirror {
+        let members = vdev.members.iter().map(|member| (member.path.clone(), vdev_json(member)));
+        object["vdevs"] = Value::Object(members.collect());
+    }
+    if let Some(note) = &vdev.note {
+        object["note"] = json!(note);
+    }
+    object
 }
 
 fn encode(all: &[PoolStatus]) -> Value {
@@ -182,6 +198,9 @@ mod tests {
 
     fn status() -> PoolStatus {
         let vdev = VdevRecord {
+            kind: VdevKind::Disk,
+            members: Vec::new(),
+            note: None,
             path: "/srv/tank.img".into(),
             guid: 7,
             state: "ONLINE".into(),

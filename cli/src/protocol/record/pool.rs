@@ -16,6 +16,34 @@ pub struct VdevSpec {
     pub create: Option<u64>,
 }
 
+/// What a vdev is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VdevKind {
+    /// One device.
+    Disk,
+    /// Several, each of which holds all.
+    Mirror,
+}
+
+impl VdevKind {
+    /// As ZFS calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            VdevKind::Disk => "disk",
+            VdevKind::Mirror => "mirror",
+        }
+    }
+}
+
+/// A vdev to be given to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VdevTreeSpec {
+    /// What it is.
+    pub kind: VdevKind,
+    /// Its devices: one of a disk.
+    pub devices: Vec<VdevSpec>,
+}
+
 /// A pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolRecord {
@@ -33,14 +61,20 @@ pub struct PoolRecord {
     pub vdevs: Vec<VdevRecord>,
 }
 
-/// A device of a pool.
+/// A vdev of a pool, or a device of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevRecord {
-    /// Its path.
+    /// What it is.
+    pub kind: VdevKind,
+    /// A device's path, or what a mirror is called.
     pub path: String,
+    /// The devices of a mirror.
+    pub members: Vec<VdevRecord>,
+    /// What else is to be known, such as `resilvering`.
+    pub note: Option<String>,
     /// Its number.
     pub guid: u64,
-    /// Its state: `ONLINE`, `UNAVAIL`, `FAULTED`.
+    /// Its state: `ONLINE`, `DEGRADED`, `OFFLINE`, `UNAVAIL`, `FAULTED`.
     pub state: String,
     /// Its space.
     pub size: u64,
@@ -71,7 +105,7 @@ pub struct PoolStatus {
     pub status: Option<String>,
     /// What to do about it.
     pub action: Option<String>,
-    /// The scrub that runs, or the last one.
+    /// The scrub or the resilver that runs, or the last one.
     pub scan: Option<ScanRecord>,
     /// What else runs in the background, such as the freeing of destroyed data sets.
     pub activity: Option<String>,
@@ -107,9 +141,30 @@ impl From<ScrubState> for ScanState {
     }
 }
 
-/// A scrub.
+/// What goes through a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScanKind {
+    /// It examines everything, and mends.
+    Scrub,
+    /// It fills devices with what they lack.
+    Resilver,
+}
+
+impl ScanKind {
+    /// In a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ScanKind::Scrub => "scrub",
+            ScanKind::Resilver => "resilver",
+        }
+    }
+}
+
+/// A scrub or a resilver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRecord {
+    /// Which of them.
+    pub kind: ScanKind,
     /// How it stands.
     pub state: ScanState,
     /// When it began.
@@ -133,8 +188,28 @@ pub struct ScanRecord {
 pub struct Layout {
     /// The pool's name.
     pub pool: String,
-    /// The devices' paths.
-    pub vdevs: Vec<String>,
+    /// Its vdevs.
+    pub vdevs: Vec<LayoutVdev>,
+}
+
+/// A vdev in a layout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayoutVdev {
+    /// A device's path, or what a mirror is called.
+    pub name: String,
+    /// The paths of a mirror's devices.
+    pub devices: Vec<String>,
+}
+
+impl Layout {
+    /// The paths of all devices.
+    pub fn paths(&self) -> Vec<String> {
+        let paths = |vdev: &LayoutVdev| match vdev.devices.is_empty() {
+            true => vec![vdev.name.clone()],
+            false => vdev.devices.clone(),
+        };
+        self.vdevs.iter().flat_map(paths).collect()
+    }
 }
 
 /// One line of a pool's history.
@@ -180,4 +255,6 @@ pub struct IoCounts {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// The same of the devices of a mirror, which have no space of their own.
+    pub members: Vec<IoCounts>,
 }

@@ -31,7 +31,7 @@ impl Client {
         let writes = !rewind.dry_run && on_or_off(&import.assignments, "readonly") != Some(true);
         let lock = self.lock(&name)?;
         let access = if writes { Access::ReadWrite } else { Access::ReadOnly };
-        let devices = devices::open_all(&paths, access).or_refused("open", &name)?;
+        let devices = devices::open_closed(&paths, access).or_refused("open", &name)?;
         let report = rewind::choose(&name, &devices, rewind.to, import.force || !writes)?;
         if rewind.dry_run {
             return Ok(report);

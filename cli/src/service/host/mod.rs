@@ -22,7 +22,7 @@ use crate::{
     execute::{
         MountPlaces, OpenPool,
         devices::{self, Found, NewDevices, check_new},
-        texts,
+        layout::{asked, check_replication, devices_of, grouped},
     },
     failure::Failure,
     protocol::{
@@ -62,17 +62,26 @@ impl Client {
             let places = MountPlaces::of_this_user(altroot(&create.pool_assignments).as_deref());
             places.check_root(&create.name, &create.root_assignments)?;
         }
-        let layout = Layout { pool: name.to_owned(), vdevs: texts(&create.vdevs) };
-        if create.dry_run {
-            return check_new(&create.vdevs, ACTION, name, create.force).map(|()| layout);
+        if !create.force {
+            check_replication(&create.vdevs, &[], ACTION, name)?;
         }
-        let taken = NewDevices::take(&create.vdevs, ACTION, name, create.force)?;
+        let layout = Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0) };
+        let specs = devices_of(&create.vdevs);
+        if create.dry_run {
+            return check_new(&specs, ACTION, name, create.force).map(|()| layout);
+        }
+        let taken = NewDevices::take(&specs, ACTION, name, create.force)?;
         let (pool_assignments, root_assignments) = (&create.pool_assignments, &create.root_assignments);
-        let pool = OpenPool::create(&create.name, taken.devices(), pool_assignments, root_assignments)?;
+        let pool = OpenPool::create(
+            &create.name,
+            &grouped(&create.vdevs, taken.devices()),
+            pool_assignments,
+            root_assignments,
+        )?;
         let known = KnownPool {
             name: create.name.clone(),
             guid: pool.guid(),
-            devices: create.vdevs.iter().map(|vdev| DevicePath::from(vdev.path.clone())).collect(),
+            devices: specs.iter().map(|device| DevicePath::from(device.path.clone())).collect(),
             read_only: false,
             no_mount: false,
             altroot: altroot(pool_assignments),

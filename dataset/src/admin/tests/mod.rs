@@ -13,6 +13,7 @@ mod model;
 mod properties;
 mod replicas;
 mod requests;
+mod resilver;
 mod scrub;
 mod shares;
 mod states;

@@ -52,6 +52,19 @@ impl World {
         let (arrived, received) = self.datasets.receive(request, &mut &stream[..], 0, &mut |_| {});
         received.map(|()| arrived)
     }
+
+    /// The same; `progress` is told meanwhile how many bytes have come.
+    pub(super) fn receive_telling(&self, target: &str, stream: &[u8], progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let request = ReceiveRequest {
+            target: target.parse().unwrap(),
+            naming: Naming::Exact,
+            force: false,
+            properties: Vec::new(),
+            exclude: Vec::new(),
+            owner: (0, 0),
+        };
+        self.datasets.receive(request, &mut &stream[..], 0, progress).1
+    }
 }
 
 /// Some files, of which a round changes some.

@@ -129,6 +129,7 @@ mod tests {
     use crate::{
         space::{SpaceIo, layout::Layout},
         units::{KIB, VdevId},
+        vdev::Check,
     };
 
     const SECTOR: u32 = 512;
@@ -141,7 +142,7 @@ mod tests {
     }
 
     impl SpaceIo for Notes {
-        fn read(&self, _: VdevId, _: u64, _: &mut [u8]) -> Result<()> {
+        fn read(&self, _: VdevId, _: u64, _: &mut [u8], _: Check<'_>) -> Result<()> {
             unreachable!("nothing is read")
         }
 

@@ -311,7 +311,7 @@ impl Engine {
     pub fn abandon(&self) {
         let _ = self.failed.set("what was not committed was given up".into());
         self.suspension().abandon();
-        self.storage.vdevs.devices().iter().for_each(|device| device.give_up());
+        self.storage.vdevs.give_up();
         self.tell();
     }
 

@@ -65,7 +65,7 @@ impl World {
 
     fn with_leaf<T>(&self, look: impl FnOnce(&Leaf) -> T) -> T {
         let vdevs = self.engine().storage().vdevs.all();
-        look(vdevs[0].leaves()[0])
+        look(&vdevs[0].leaves()[0])
     }
 
     /// What the pool holds when it is opened anew from the memory of its device.

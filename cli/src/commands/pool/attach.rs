@@ -1,0 +1,52 @@
+//! `pool attach`: a device becomes a mirror, or a mirror gets another device.
+
+use clap::Args;
+
+use crate::args::common::{device_name, pool_name, vdev};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{Request, Response};
+
+/// Arguments of `pool attach`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The new device is filled with all that the other one holds, in the background: 'pool status' shows how far that has come.
+Until it is done, the new device does not protect against a failure of the other one.
+
+Examples:
+  pool attach tank /dev/sdb /dev/sdc
+  pool attach -w tank /srv/tank.img 10G:/mnt/usb/tank.img"
+)]
+pub struct Arguments {
+    /// Take the device although it holds something; what it holds is lost
+    #[arg(short = 'f')]
+    force: bool,
+    /// Wait until it is filled
+    #[arg(short = 'w')]
+    wait: bool,
+    /// The pool
+    pool: String,
+    /// A device of the pool, by its path or number
+    device: String,
+    /// The new device
+    #[arg(value_name = "NEW")]
+    new: String,
+}
+
+/// Attaches.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let action = "attach to";
+    let pool = pool_name(action, &arguments.pool)?;
+    let new = vdev(action, &pool, &arguments.new)?;
+    let request = Request::Attach {
+        device: device_name(&arguments.device)?,
+        new: new.clone(),
+        replace: false,
+        force: arguments.force,
+    };
+    let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    if arguments.wait {
+        context.run(&pool, Request::WaitForResilver { device: new.path.to_text() })?;
+    }
+    Ok(Exit::Done)
+}

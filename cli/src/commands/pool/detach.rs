@@ -1,0 +1,33 @@
+//! `pool detach`: a device leaves its mirror.
+
+use clap::Args;
+
+use crate::args::common::{device_name, pool_name};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{Request, Response};
+
+/// Arguments of `pool detach`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The device belongs to nobody after that: its labels are erased, and it does not come back. One that alone holds what its mirror holds is not detached.
+
+Examples:
+  pool detach tank /dev/sdc"
+)]
+pub struct Arguments {
+    /// The pool
+    pool: String,
+    /// The device, by its path or number
+    device: String,
+}
+
+/// Detaches.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = pool_name("detach", &arguments.pool)?;
+    let request = Request::Detach { device: device_name(&arguments.device)? };
+    match context.call(&pool, request)? {
+        Response::Layout(_) => Ok(Exit::Done),
+        _ => Err(unexpected_answer()),
+    }
+}

@@ -1,0 +1,227 @@
+//! Requests about the devices of mirrors: attach, detach, replace, offline, online; and the resilver that follows.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use dataset::admin::{ResilverState, ResilverStatus};
+use pool::{
+    device::{Access, Device},
+    vdev::{Health, State},
+};
+
+use super::{
+    devices::{self, NewDevices},
+    job::Job,
+    layout,
+    open_pool::OpenPool,
+    refusal::OrRefused,
+};
+use crate::{
+    failure::Failure,
+    protocol::{Layout, ScanKind, ScanRecord, ScanState, VdevSpec},
+};
+
+/// How often who waits for a resilver looks at it.
+const WATCH: Duration = Duration::from_millis(50);
+
+const NANOS: i64 = 1_000_000_000;
+
+/// What the devices of mirrors need, in one word each, as far as they need anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    pub(super) offline: bool,
+    pub(super) unavailable: bool,
+    pub(super) faulted: bool,
+    pub(super) filling: bool,
+    pub(super) stuck: bool,
+}
+
+impl Needs {
+    /// Whether devices of mirrors are out of use, or lack what nobody has.
+    pub(super) fn is_degraded(self) -> bool {
+        self.offline || self.unavailable || self.faulted || self.stuck
+    }
+}
+
+impl OpenPool {
+    pub(super) fn reopen(&self, path: &str) -> pool::error::Result<Arc<dyn Device>> {
+        let access = if self.engine().read_only() { Access::ReadOnly } else { Access::ReadWrite };
+        Ok(devices::open_all(&[path.into()], access)?.remove(0))
+    }
+
+    /// Makes a device part of a mirror beside another one, or instead of it.
+    pub(super) fn attach(&self, beside: &str, new: &VdevSpec, replace: bool, force: bool) -> Result<Layout, Failure> {
+        let action = if replace { "replace" } else { "attach to" };
+        self.pool.find_device(beside).or_refused(action, beside)?;
+        let taken = NewDevices::take(std::slice::from_ref(new), action, beside, force)?;
+        let device = taken.devices().remove(0);
+        self.pool.attach(beside, device, replace).or_refused(action, beside)?;
+        taken.keep();
+        self.scrubbing.wake();
+        Ok(self.layout())
+    }
+
+    pub(super) fn detach(&self, device: &str) -> Result<Layout, Failure> {
+        self.pool.detach(device).or_refused("detach", device)?;
+        Ok(self.layout())
+    }
+
+    pub(super) fn offline(&self, device: &str, temporary: bool) -> Result<(), Failure> {
+        self.pool.put_offline(device, temporary).or_refused("offline", device)
+    }
+
+    pub(super) fn online(&self, device: &str) -> Result<(), Failure> {
+        self.pool.put_online(device, &|path| self.reopen(path)).or_refused("online", device)?;
+        self.scrubbing.wake();
+        Ok(())
+    }
+
+    /// Takes devices of mirrors back that have failed, all or one; one that is still away stays so.
+    pub(super) fn take_back_failed(&self, device: Option<&str>) {
+        for vdev in self.engine().storage().vdevs.all() {
+            let Some(mirror) = vdev.as_mirror() else { continue };
+            for member in mirror.members().iter().filter(|member| member.state() == State::Out && !member.is_offline())
+            {
+                let (name, guid) = (member.leaf.name(), member.leaf.guid().to_string());
+                if device.is_none_or(|device| device == name || device == guid)
+                    && let Err(error) = self.pool.put_online(&guid, &|path| self.reopen(path))
+                {
+                    tracing::warn!("{name} stays out of use: {error}");
+                }
+            }
+        }
+        self.scrubbing.wake();
+    }
+
+    /// Returns when a device that has joined a mirror has everything, and the one that it replaces has left.
+    pub(super) fn wait_for_resilver(&self, device: &str, job: &mut Job<'_>) -> Result<(), Failure> {
+        let what = format!("resilvering {}", self.name());
+        while self.lacks(device)? {
+            self.engine().writable().or_refused("resilver", self.name())?;
+            job.check()?;
+            if let Some(status) = self.datasets.resilver_status() {
+                job.tell(&what, status.examined, Some(status.total.max(status.examined)));
+            }
+            thread::sleep(WATCH);
+        }
+        Ok(())
+    }
+
+    /// Whether a device lacks something that it is about to get, or the one that it replaces is still there.
+    fn lacks(&self, device: &str) -> Result<bool, Failure> {
+        let refused = |why: &str| Err(Failure::cannot("resilver", device, why));
+        // One that has left may have left a single device.
+        let (vdev, leaf) = self.pool.find_device(device).or_refused("resilver", device)?;
+        let Some(mirror) = vdev.as_mirror() else { return Ok(false) };
+        let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
+        match member.state() {
+            State::Complete => Ok(member.replaces().is_some()),
+            State::Out => refused("it has failed, or was put out of use, before it had everything"),
+            State::Filling | State::Filled => match self.datasets.resilver_status().filter(|_| self.is_stuck()) {
+                Some(status) => Err(Failure::cannot(
+                    "resilver",
+                    device,
+                    match status.errors {
+                        1 => "one block cannot be read from any other device".to_owned(),
+                        errors => format!("{errors} blocks cannot be read from any other device"),
+                    },
+                )
+                .hint(format!("it stays as it is; see: pool status -v {}", self.name()))),
+                None => Ok(true),
+            },
+        }
+    }
+
+    /// Whether devices lack what no other device gives.
+    pub(super) fn is_stuck(&self) -> bool {
+        let status = self.datasets.resilver_status();
+        let has_failed = status.is_some_and(|status| status.state == ResilverState::Finished && status.errors > 0);
+        has_failed && self.engine().filling().is_some()
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        let vdevs = self.engine().storage().vdevs.all();
+        Layout { pool: self.name().to_string(), vdevs: vdevs.iter().map(|vdev| layout::shown(&**vdev)).collect() }
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        let mut needs = Needs { stuck: self.is_stuck(), ..Needs::default() };
+        for vdev in self.engine().storage().vdevs.all() {
+            let members = vdev.as_mirror().map(|mirror| mirror.members()).unwrap_or_default();
+            for member in members.iter() {
+                match (member.state(), member.leaf.health()) {
+                    (State::Complete, _) => {}
+                    (State::Filling | State::Filled, _) => needs.filling = true,
+                    (State::Out, Health::Offline) => needs.offline = true,
+                    (State::Out, Health::Faulted) => needs.faulted = true,
+                    (State::Out, _) => needs.unavailable = true,
+                }
+            }
+        }
+        needs
+    }
+}
+
+/// What is wrong, and what to do about it, if devices of mirrors need something.
+pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
+    const ENOUGH: &str = "There are sufficient replicas for the pool to go on in a degraded state.";
+    let text = |status: String, action: String| Some((status, action));
+    if needs.stuck {
+        return text(
+            "One or more devices could not be resilvered: there is no good copy of some blocks.\n\
+             A device that is being replaced stays until there is."
+                .to_owned(),
+            format!(
+                "If a device that has them can come back: pool online {pool} DEVICE\n\
+                 Otherwise restore or delete the files that 'pool status -v' names, then: pool clear {pool}"
+            ),
+        );
+    }
+    if needs.faulted {
+        return text(
+            format!("One or more devices are faulted in response to persistent errors.\n{ENOUGH}"),
+            format!("Replace the device: pool replace {pool} DEVICE NEW\nIf it was repaired: pool clear {pool}"),
+        );
+    }
+    if needs.unavailable {
+        return text(
+            format!("One or more devices could not be used: they are missing or do not answer.\n{ENOUGH}"),
+            format!(
+                "Attach the device and use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
+            ),
+        );
+    }
+    if needs.offline {
+        return text(
+            format!("One or more devices have been taken offline by the administrator.\n{ENOUGH}"),
+            format!("Use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"),
+        );
+    }
+    if needs.filling {
+        return text(
+            "One or more devices are being resilvered. The pool goes on meanwhile.".to_owned(),
+            "Wait for the resilver to complete.".to_owned(),
+        );
+    }
+    None
+}
+
+/// How a resilver is shown.
+pub(super) fn scan(status: &ResilverStatus, now: i64) -> ScanRecord {
+    let is_running = status.state == ResilverState::Running;
+    let end = if is_running { now } else { status.end };
+    ScanRecord {
+        kind: ScanKind::Resilver,
+        state: match status.state {
+            ResilverState::Running => ScanState::Scanning,
+            ResilverState::Finished => ScanState::Finished,
+            ResilverState::Canceled => ScanState::Canceled,
+        },
+        start: status.start.div_euclid(NANOS),
+        end: status.end.div_euclid(NANOS),
+        seconds: u64::try_from((end - status.start) / NANOS).unwrap_or(0),
+        total: status.total,
+        examined: status.examined,
+        repaired: status.copied,
+        errors: status.errors,
+    }
+}

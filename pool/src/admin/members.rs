@@ -1,0 +1,261 @@
+//! Devices of mirrors come, go, and come back, while the pool is in use.
+//!
+//! Whatever joins a mirror is *filled* first: see [`crate::txg::Filling`]. Until it has everything nothing is read from it,
+//! and it is not enough to go on with.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | attaching: before a device of the pool names the new one | the pool without it: its label is older than every other |
+//! | attaching: after that | the pool with it, behind the beginning of time: it is filled |
+//! | detaching: before a label leaves it out | the pool with it, behind |
+//! | detaching: after that | the pool without it; its own labels, if they are still there, name a pool that does not know it |
+//! | replacing: until the new device is complete | both; the new one is filled |
+//! | replacing: after that, before the old one is left out | both; whoever has the pool open leaves it out |
+
+use std::sync::Arc;
+
+use super::{
+    open::shrunk,
+    pool::{Pool, write_new_label},
+};
+use crate::{
+    device::Device,
+    error::{Error, Result},
+    format::{
+        label::{Label, usable_size},
+        vdev_config::{Behind, LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
+    },
+    space::SAFE_STATES,
+    units::{Guid, Txg, VdevId},
+    vdev::{
+        Leaf, Member, Mirror, Single, State, Vdev, labels,
+        uberblocks::{self, Standing},
+    },
+};
+
+/// Opens the device at a path.
+pub type Reopen<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Device>>;
+
+impl Pool {
+    /// The device whose path or number this is.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is none.
+    pub fn find_device(&self, name: &str) -> Result<(Arc<dyn Vdev>, Arc<Leaf>)> {
+        let vdevs = self.engine().storage().vdevs.all();
+        let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(move |leaf| (vdev.clone(), leaf)));
+        let is_it = |leaf: &Leaf| leaf.name() == name || leaf.guid().to_string() == name;
+        let found = leaves.into_iter().find(|(_, leaf)| is_it(leaf));
+        found.ok_or_else(|| Error::Request(format!("no such device in pool: {name}")))
+    }
+
+    /// Makes `new` a device that holds the same as `beside`, which may be a single one or of a mirror. With `replace` it
+    /// takes its place: when the new device is complete, the other one leaves.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if the new device is too small, the mirror is full, or `beside` is being replaced already.
+    pub fn attach(&self, beside: &str, new: Arc<dyn Device>, replace: bool) -> Result<()> {
+        self.engine().writable()?;
+        let mut highest = self.labelling();
+        let mut label = self.label();
+        let (vdev, old) = self.find_device(beside)?;
+        let config = config_of(&mut label, vdev.id())?;
+        let size = config.tree.size();
+        if usable_size(new.size()) < size {
+            let problem =
+                format!("{} is too small: it has {} bytes and takes the place of more", new.name(), new.size());
+            return Err(Error::Request(problem));
+        }
+        let random = || Guid(self.engine().env().random());
+        let leaf = LeafConfig { guid: random(), size, path: new.name().to_owned() };
+        let joining = MemberConfig {
+            behind: Some(Behind::default()),
+            replaces: replace.then(|| old.guid()),
+            ..MemberConfig::whole(leaf.clone())
+        };
+        let mut mirror = match &config.tree {
+            VdevTree::Mirror(mirror) => mirror.clone(),
+            tree => MirrorConfig { guid: random(), members: tree.leaves().cloned().map(MemberConfig::whole).collect() },
+        };
+        if mirror.members.len() == *MIRROR_MEMBERS.end() {
+            return Err(Error::Request(format!("a mirror has at most {} devices", MIRROR_MEMBERS.end())));
+        }
+        if replace && mirror.members.iter().any(|member| member.replaces == Some(old.guid())) {
+            return Err(Error::Request(format!("{} is being replaced already", old.name())));
+        }
+        if replace && mirror.members.iter().any(|member| member.leaf.guid == old.guid() && member.replaces.is_some()) {
+            return Err(Error::Request(format!(
+                "{} is replacing another device; detach one of them first",
+                old.name()
+            )));
+        }
+        mirror.members.push(joining.clone());
+        config.tree = VdevTree::Mirror(mirror.clone());
+        let id = vdev.id();
+        write_new_label(&*new, leaf.guid, id, &Label { txg: Txg::ZERO, ..label.clone() })?;
+        let member = Arc::new(Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Filling, &joining));
+        let alone: Arc<dyn Vdev> = Arc::new(Single::new(id, member.leaf.clone()));
+        self.replace_labels(&mut highest, label, &[alone])?;
+        match vdev.as_mirror() {
+            Some(present) => {
+                let members = present.members().iter().cloned().chain([member]).collect();
+                present.set_members(members);
+            }
+            None => {
+                let whole = MemberConfig::whole(LeafConfig { guid: old.guid(), size, path: old.name().to_owned() });
+                let members = vec![Arc::new(Member::new(old, State::Complete, &whole)), member];
+                let vdevs = &self.engine().storage().vdevs;
+                vdevs.add(Arc::new(Mirror::new(id, mirror.guid, vdev.size().min(members[1].leaf.size()), members)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a device out of its mirror, and makes it nobody's. The last two of a mirror are a single device after that.
+    ///
+    /// One that stays must have been complete for as many commits as one may go back: a device that was filled lacks what
+    /// was dropped before. So these commits are made first.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if it is no device of a mirror, or no other one holds everything.
+    pub fn detach(&self, device: &str) -> Result<()> {
+        self.engine().writable()?;
+        self.outlast(device)?;
+        // What the others have is all there is from now on.
+        self.engine().storage().vdevs.flush()?;
+        let mut highest = self.labelling();
+        let (vdev, leaf) = self.find_device(device)?;
+        let mirror =
+            vdev.as_mirror().ok_or_else(|| Error::Request(format!("{device} is the only device of its vdev")))?;
+        let was_in_use = mirror.member(leaf.guid()).is_some_and(|member| member.state() != State::Out);
+        if !mirror.put_offline(leaf.guid(), true) {
+            return Err(only_complete(&leaf));
+        }
+        let mut label = self.label();
+        let config = config_of(&mut label, vdev.id())?;
+        let VdevTree::Mirror(described) = &mut config.tree else { return Err(only_complete(&leaf)) };
+        described.members.retain(|member| member.leaf.guid != leaf.guid());
+        described.members.iter_mut().for_each(|member| member.replaces = member.replaces.filter(|r| *r != leaf.guid()));
+        let rest: Vec<Arc<Member>> =
+            mirror.members().iter().filter(|member| member.leaf.guid() != leaf.guid()).cloned().collect();
+        if let [alone] = &described.members[..] {
+            config.tree = VdevTree::Leaf(alone.leaf.clone());
+        }
+        self.replace_labels(&mut highest, label, &[])?;
+        match &rest[..] {
+            [alone] => {
+                let vdevs = &self.engine().storage().vdevs;
+                vdevs.add(Arc::new(Single::new(vdev.id(), alone.leaf.clone())));
+            }
+            _ => mirror.set_members(rest),
+        }
+        // Whoever waits for a replacement waits until here.
+        mirror.forget_replaced(leaf.guid());
+        if was_in_use && let Err(error) = labels::clear_labels(&*leaf.device()) {
+            tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
+        }
+        leaf.let_go();
+        Ok(())
+    }
+
+    /// Commits until one of the others has all the states to which one may go back.
+    fn outlast(&self, device: &str) -> Result<()> {
+        let (vdev, leaf) = self.find_device(device)?;
+        let members = vdev.as_mirror().map(Mirror::members).unwrap_or_default();
+        let others = members.iter().filter(|member| member.leaf.guid() != leaf.guid());
+        let since =
+            others.filter(|member| member.state() == State::Complete).map(|member| member.complete_since()).min();
+        while since.is_some_and(|since| self.engine().committed().0 < since.0 + SAFE_STATES as u64) {
+            self.engine().commit_anyway()?;
+        }
+        Ok(())
+    }
+
+    /// Puts a device of a mirror out of use: for good, or until the next import if it is `temporary`.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if it is no device of a mirror, or no other one holds everything.
+    pub fn put_offline(&self, device: &str, temporary: bool) -> Result<()> {
+        self.engine().writable()?;
+        let (vdev, leaf) = self.find_device(device)?;
+        let mirror = vdev.as_mirror().ok_or_else(|| only_complete(&leaf))?;
+        if !mirror.put_offline(leaf.guid(), !temporary) {
+            return Err(only_complete(&leaf));
+        }
+        self.engine().storage().vdevs.flush()?;
+        // Requests that were given up may still land: who takes it back has to see that.
+        if leaf.device().outstanding() == 0 {
+            leaf.let_go();
+        }
+        Ok(())
+    }
+
+    /// Takes a device of a mirror back that is out of use, to be filled with what it has missed. `false` if it is in use.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if it does not answer, [`Error::Request`] if it is not what it was, [`Error::Split`] if it was
+    /// changed without the others.
+    pub fn put_online(&self, device: &str, reopen: Reopen<'_>) -> Result<bool> {
+        self.engine().writable()?;
+        let (vdev, leaf) = self.find_device(device)?;
+        let is_out = |mirror: &&Mirror| mirror.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
+        let Some(mirror) = vdev.as_mirror().filter(is_out) else { return Ok(false) };
+        if leaf.device().outstanding() > 0 {
+            let problem =
+                format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
+            return Err(Error::Request(problem));
+        }
+        // It is locked as long as it is open.
+        leaf.let_go();
+        let found = reopen(leaf.name())?;
+        let behind = self.recognise(&vdev, &leaf, &*found)?;
+        mirror.take_back(leaf.guid(), found, behind);
+        self.engine().storage().vdevs.flush()?;
+        Ok(true)
+    }
+
+    /// Lets go of devices whose place others have taken.
+    pub fn finish_replacing(&self) -> Result<()> {
+        let replaced = |vdev: &Arc<dyn Vdev>| {
+            let members = vdev.as_mirror().map(Mirror::members).unwrap_or_default();
+            let complete = members.iter().filter(|member| member.state() == State::Complete);
+            complete.filter_map(|member| member.replaces()).collect::<Vec<Guid>>()
+        };
+        let replaced: Vec<Guid> = self.engine().storage().vdevs.all().iter().flat_map(replaced).collect();
+        replaced.iter().try_for_each(|device| self.detach(&device.to_string()))
+    }
+
+    /// Refuses a device that is not the one it was; how far it has come.
+    fn recognise(&self, vdev: &Arc<dyn Vdev>, leaf: &Leaf, found: &dyn Device) -> Result<Behind> {
+        let label = self.label();
+        let refused = |problem: &str| Err(Error::Request(format!("{} {problem}", found.name())));
+        let Some(own) = labels::read_label(found)? else { return refused("holds no Cenote pool") };
+        if (own.pool, own.device) != (label.pool, leaf.guid()) {
+            return refused("is not the device that was there: it belongs elsewhere");
+        }
+        if usable_size(found.size()) < vdev.size() {
+            return Err(shrunk(found, vdev.size()));
+        }
+        let devices = self.engine().storage().vdevs.devices();
+        let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).chain([found]).collect();
+        let ranking = uberblocks::find_uberblocks(&devices, label.pool)?;
+        let (mark, standing) = (ranking.newest[devices.len() - 1], ranking.standings[devices.len() - 1]);
+        let behind = vdev.as_mirror().and_then(|mirror| mirror.member(leaf.guid())?.behind());
+        let is_known = behind.is_some_and(|behind| behind.knows(mark));
+        let is_later = mark.txg > self.engine().committed();
+        if (matches!(standing, Standing::Diverged { .. }) || is_later) && !is_known {
+            return Err(Error::Split { pool: label.pool_name, device: found.name().to_owned() });
+        }
+        let told = behind.map_or(mark, |behind| behind.has);
+        Ok(Behind { has: if told.txg < mark.txg { told } else { mark }, may_have: mark })
+    }
+}
+
+fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig> {
+    let found = label.vdevs.iter_mut().find(|config| config.id == id);
+    found.ok_or_else(|| Error::Request(format!("the pool has no vdev {id}")))
+}
+
+fn only_complete(leaf: &Leaf) -> Error {
+    Error::Request(format!("no other device holds all that {} holds", leaf.name()))
+}

@@ -1,0 +1,111 @@
+//! Filling devices with what they lack, while the pool is in use: the engine's part of a resilver.
+//!
+//! A device of a mirror that is new, or back, gets everything that is written from the moment on at which it joined. What
+//! was there before is copied by somebody who walks all trees, in steps. In each step the pool is held still
+//! ([`Still`]), so what the last committed state refers to is nobody else's while it lasts, and can be written over
+//! whatever the device holds there, though new blocks are written to it at the same time.
+//!
+//! A walk begins with a commit. Whoever was writing when the device joined may have missed it, and wrote for that commit at
+//! the latest; blocks born later are on the device. What the walk finds was born before, and is copied if it was born after
+//! the newest uberblock that the device had. What is freed meanwhile needs no copy.
+//!
+//! A block may come to stand where the walk was already, by a reference that a copied file takes, and vanish from where the
+//! walk has not been yet. So a commit copies what its trees have taken references to ([`fill_shares`]).
+//!
+//! When all is copied, everything is flushed, and only then the device gets its first uberblock. The intent log is not
+//! copied: what it held when the walk began is committed by then.
+
+use crate::{
+    error::Result,
+    format::pointer::BlockPointer,
+    space::{OwnCursor, OwnExamined},
+    txg::{Engine, Still},
+    units::{Guid, Txg},
+    vdev::{Era, Mirror},
+};
+
+/// What is to be filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filling {
+    /// The devices, and what each of them has: what was born up to then.
+    pub devices: Vec<(Guid, Txg)>,
+    /// What was born up to then is on all of them.
+    pub since: Txg,
+    /// How often the members of each mirror had changed: one that was out of use meanwhile lacks something again.
+    rounds: Vec<u64>,
+    /// How often the pool had been resumed: devices that had failed may have lost what was copied to them.
+    era: Era,
+}
+
+impl Engine {
+    /// The devices that lack something and are in use; none if there are none.
+    pub fn filling(&self) -> Option<Filling> {
+        let era = self.suspension().era();
+        let vdevs = self.storage.vdevs.all();
+        let since = vdevs.iter().filter_map(|vdev| vdev.filling()).min()?;
+        let mirrors: Vec<&Mirror> = vdevs.iter().filter_map(|vdev| vdev.as_mirror()).collect();
+        let rounds = mirrors.iter().map(|mirror| mirror.round()).collect();
+        let devices = mirrors.iter().flat_map(|mirror| mirror.being_filled()).collect();
+        Some(Filling { devices, since, rounds, era })
+    }
+}
+
+impl Still<'_> {
+    /// Writes about `budget` bytes of the space layer's own blocks from `from` on to the devices that are being filled.
+    pub fn fill_space(&self, from: OwnCursor, budget: u64) -> OwnExamined {
+        let storage = self.engine().storage();
+        storage.space.fill_own(&storage.vdevs, from, budget)
+    }
+
+    /// Writes a block that the committed state refers to to the devices that are being filled, if it was born after what
+    /// they have. Returns how many bytes were copied.
+    ///
+    /// # Errors
+    /// If no copy of it can be read, or a device refuses it, which is done without then.
+    pub fn fill(&self, pointer: &BlockPointer) -> Result<u64> {
+        self.engine().storage().fill(pointer)
+    }
+
+    /// Notes that these devices have everything but blocks born up to `failed`, which could not be copied; those that had
+    /// such old ones before are complete. Commits, so that they have an uberblock that says so. `false` if they were not
+    /// being filled all the time: then they may lack something.
+    pub fn filled(self, filling: &Filling, failed: Txg) -> Result<bool> {
+        let engine = self.engine();
+        let storage = engine.storage();
+        storage.vdevs.flush()?;
+        // A flush that was tried again has not saved what the device had lost before.
+        if engine.suspension().era() != filling.era {
+            return Ok(false);
+        }
+        let vdevs = storage.vdevs.all();
+        let mirrors: Vec<&Mirror> = vdevs.iter().filter_map(|vdev| vdev.as_mirror()).collect();
+        let whole = filling.devices.iter().filter(|(_, since)| *since >= failed).map(|(device, _)| *device);
+        let whole: Vec<Guid> = whole.collect();
+        let is_as_it_was = mirrors.len() == filling.rounds.len()
+            && mirrors.iter().zip(&filling.rounds).all(|(mirror, round)| mirror.filled(&whole, *round));
+        if !is_as_it_was || whole.is_empty() {
+            return Ok(is_as_it_was);
+        }
+        // It takes what was held.
+        drop(self);
+        engine.commit_anyway()?;
+        // What has become complete is told.
+        storage.vdevs.flush().map(|()| true)
+    }
+}
+
+/// Writes what trees have taken references to in the group that is being written to the devices that are being filled: the
+/// walk may have passed where it stands now, and find it gone where it stood. Nobody else has its place, for it was there
+/// when the group was open. What cannot be read is left to a walk from the beginning, which says so.
+pub(super) fn fill_shares<'a>(engine: &Engine, shares: impl Iterator<Item = &'a BlockPointer>) {
+    let vdevs = engine.storage().vdevs.all();
+    if vdevs.iter().all(|vdev| vdev.filling().is_none()) {
+        return;
+    }
+    for pointer in shares {
+        if let Err(error) = engine.storage().fill(pointer) {
+            tracing::warn!("resilver: {error}");
+            vdevs.iter().filter_map(|vdev| vdev.as_mirror()).for_each(Mirror::fill_anew);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Which member of a mirror is read.
+//!
+//! A stream stays on one member, whose disk need not seek and reads ahead: the one that was read last just before. What
+//! is no stream goes to the member with the fewest reads under way, in turn among equals; so a second stream begins on
+//! another member, and stays there.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use super::{Member, Mirror, State};
+use crate::{
+    error::Result,
+    vdev::{Check, Examined, Found, Health, Suspension, Vdev},
+};
+
+/// A read that begins at most so many bytes behind the end of another one, or before it, goes on with its stream.
+const NEAR: u64 = 1 << 20;
+
+impl Mirror {
+    /// The member to read at `offset` among the complete ones that were not `tried`, by their bits.
+    fn choose(&self, members: &[Arc<Member>], offset: u64, tried: u32) -> Option<usize> {
+        let turn = self.turn.fetch_add(1, Relaxed);
+        let eligible = (0..members.len()).map(|n| (n + turn) % members.len());
+        let eligible = eligible.filter(|at| tried & 1 << at == 0 && members[*at].state() == State::Complete);
+        let cost = |at: &usize| {
+            let member = &members[*at];
+            let is_near = member.last.load(Relaxed).abs_diff(offset) <= NEAR;
+            (!is_near, member.reading.load(Relaxed))
+        };
+        eligible.min_by_key(cost)
+    }
+
+    /// Reads from one member after the other until one passes.
+    pub(super) fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.check_range("read", offset, buf.len() as u64)?;
+        'again: loop {
+            let (era, round) = (self.era(), self.round());
+            let members = self.members();
+            let (mut tried, mut is_bad, mut failure) = (0, false, None);
+            while let Some(at) = self.choose(&members, offset, tried) {
+                tried |= 1 << at;
+                let leaf = &members[at].leaf;
+                members[at].reading.fetch_add(1, Relaxed);
+                let read = leaf.read(offset, buf);
+                members[at].reading.fetch_sub(1, Relaxed);
+                // One that went and came back meanwhile lacks something: what it gave counts for nothing.
+                if self.round() != round {
+                    continue 'again;
+                }
+                match read {
+                    Ok(()) if is_good(buf) => {
+                        members[at].last.store(offset + buf.len() as u64, Relaxed);
+                        return Ok(if is_bad || failure.is_some() { Found::Elsewhere } else { Found::Good });
+                    }
+                    Ok(()) => {
+                        leaf.counters().count_checksum_error();
+                        is_bad = true;
+                    }
+                    Err(source) => {
+                        let is_lost = leaf.is_lost(&source);
+                        let health = Health::after(&source);
+                        let is_without = is_lost && self.do_without(leaf.guid(), health);
+                        failure = Some((leaf.clone(), leaf.failed("read", source), health, is_lost && !is_without));
+                    }
+                }
+            }
+            if is_bad {
+                return Ok(Found::Bad);
+            }
+            let Some((leaf, error, health, is_held)) = failure else {
+                match self.round() == round {
+                    true => return Err(self.nobody()),
+                    // Others have become complete while it was looked for one.
+                    false => continue,
+                }
+            };
+            let (Some(era), Some(suspension), true) = (era, self.suspension(), is_held) else { return Err(error) };
+            leaf.note_health(health);
+            if !suspension.holds_readers() {
+                suspension.suspend(era, &error);
+                return Err(error);
+            }
+            Suspension::hold(suspension, era, error)?;
+        }
+    }
+
+    /// Reads from every complete member.
+    pub(super) fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+        let mut examined = Examined::default();
+        if let Err(error) = self.check_range("read", offset, len as u64) {
+            examined.bad.push((self.guid(), Some(error)));
+            return examined;
+        }
+        for member in self.members().iter().filter(|member| member.state() == State::Complete) {
+            let mut bytes = vec![0; len];
+            let read = member.leaf.read(offset, &mut bytes).map(|()| bytes);
+            let read = read.map_err(|source| member.leaf.failed("read", source));
+            examined.add(member.leaf.guid(), read, is_good);
+        }
+        examined
+    }
+}

@@ -1,0 +1,456 @@
+//! Mirrors on devices that fail, lie and vanish.
+
+use std::{
+    io,
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Duration,
+};
+
+use super::*;
+use crate::{
+    device::{DeadlineDevice, Device, Fault, FaultDevice, MemoryDevice, Operation},
+    format::{
+        label::DATA_START,
+        vdev_config::{LeafConfig, MemberConfig},
+    },
+    units::MIB,
+};
+
+const SIZE: u64 = 64 * MIB;
+
+/// A mirror, and its devices.
+struct World {
+    mirror: Mirror,
+    devices: Vec<Arc<FaultDevice>>,
+}
+
+fn member(n: u64, device: Arc<dyn Device>, state: State) -> Arc<Member> {
+    let leaf = Arc::new(Leaf::new(Guid(n), device));
+    let config = LeafConfig { guid: Guid(n), size: leaf.size(), path: format!("disk{n}") };
+    Arc::new(Member::new(leaf, state, &MemberConfig::whole(config)))
+}
+
+impl World {
+    fn new(count: u64) -> World {
+        let device = |n: u64| Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(format!("disk{n}"), SIZE))));
+        let devices: Vec<Arc<FaultDevice>> = (0..count).map(device).collect();
+        let members: Vec<Arc<Member>> =
+            (0..).zip(&devices).map(|(n, device)| member(n, device.clone(), State::Complete)).collect();
+        let size = members[0].leaf.size();
+        World { mirror: Mirror::new(VdevId(0), Guid(99), size, members), devices }
+    }
+
+    fn states(&self) -> Vec<State> {
+        self.mirror.members().iter().map(|member| member.state()).collect()
+    }
+
+    fn held(&self, device: usize, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.devices[device].heal();
+        self.devices[device].read_at(DATA_START + offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn checksum_errors(&self) -> Vec<u64> {
+        self.mirror.leaves().iter().map(|leaf| leaf.counters().snapshot().checksum_errors).collect()
+    }
+
+    fn reads(&self) -> Vec<u64> {
+        self.mirror.leaves().iter().map(|leaf| leaf.counters().snapshot().reads).collect()
+    }
+}
+
+#[test]
+fn what_is_written_is_on_every_member() {
+    let world = World::new(3);
+    world.mirror.write(4096, b"everywhere").unwrap();
+    world.mirror.flush().unwrap();
+    assert!((0..3).all(|device| world.held(device, 4096, 10) == b"everywhere"));
+    assert!(world.mirror.write(world.mirror.size() - 1, b"xy").is_err());
+    assert_eq!(world.states(), [State::Complete; 3]);
+}
+
+#[test]
+fn a_member_that_fails_a_write_or_a_flush_gets_nothing_more() {
+    for on in [Operation::Write, Operation::Flush] {
+        let world = World::new(2);
+        world.mirror.write(0, b"before").unwrap();
+        world.mirror.flush().unwrap();
+        assert_eq!(world.mirror.news(), None);
+        world.devices[0].inject(Fault { times: 1, ..Fault::failing(on) });
+        world.mirror.write(0, b"during").unwrap();
+        world.mirror.flush().unwrap();
+        assert_eq!(world.states(), [State::Out, State::Complete]);
+        assert!(world.mirror.news().is_some(), "the labels have to be told");
+        world.mirror.write(0, b"behind").unwrap();
+        world.mirror.flush().unwrap();
+        assert_ne!(world.held(0, 0, 6), b"behind");
+        assert_eq!(world.held(1, 0, 6), b"behind");
+        let mut read = [0; 6];
+        (0..4).for_each(|_| world.mirror.read(0, &mut read).unwrap());
+        assert_eq!(&read, b"behind");
+        let guids = |leaves: Vec<Arc<Leaf>>| leaves.iter().map(|leaf| leaf.guid()).collect::<Vec<_>>();
+        assert_eq!(guids(world.mirror.labelled()), [Guid(1)]);
+        assert_eq!(guids(world.mirror.committing()), [Guid(1)]);
+    }
+}
+
+#[test]
+fn the_last_complete_member_is_not_done_without() {
+    let world = World::new(2);
+    world.devices.iter().for_each(|device| device.inject(Fault::failing(Operation::Write)));
+    assert!(world.mirror.write(0, b"nowhere").is_err());
+    assert_eq!(world.states(), [State::Out, State::Complete]);
+    assert!(!world.mirror.do_without(Guid(1), Health::Faulted));
+    assert!(!world.mirror.put_offline(Guid(1), true));
+}
+
+#[test]
+fn what_is_good_is_read_wherever_it_is() {
+    let world = World::new(2);
+    world.mirror.write(0, b"the right ones").unwrap();
+    let is_good = |bytes: &[u8]| bytes == b"the right ones";
+    let rotten = |device: usize| {
+        world.devices[device].inject(Fault::corrupting(DATA_START + 4..DATA_START + 8));
+    };
+    rotten(0);
+    let mut found = Vec::new();
+    for _ in 0..6 {
+        let mut read = [0; 14];
+        found.push(world.mirror.read_checked(0, &mut read, &is_good).unwrap());
+        assert!(is_good(&read));
+    }
+    assert!(found.contains(&Found::Elsewhere) && !found.contains(&Found::Bad));
+    let [first, second] = world.checksum_errors()[..] else { panic!("there are two") };
+    assert!(first > 0 && second == 0, "{first} and {second}: it is counted where it is");
+    let examined = world.mirror.examine(0, 14, &is_good);
+    assert_eq!(examined.good.as_deref(), Some(&b"the right ones"[..]));
+    assert_eq!(examined.bad.iter().map(|(source, _)| *source).collect::<Vec<_>>(), [Guid(0)]);
+    assert_eq!(world.checksum_errors()[0], first, "who examines counts nothing");
+    rotten(1);
+    assert_eq!(world.mirror.read_checked(0, &mut [0; 14], &is_good).unwrap(), Found::Bad);
+}
+
+#[test]
+fn mending_writes_over_the_bad_member_alone() {
+    let world = World::new(2);
+    world.mirror.write(0, b"good").unwrap();
+    world.devices[0].write_at(DATA_START, b"evil").unwrap();
+    let writes = |at: usize| world.mirror.leaves()[at].counters().snapshot().writes;
+    let before = writes(1);
+    world.mirror.mend(Guid(0), 0, &Arc::new(b"good".to_vec())).unwrap();
+    assert_eq!((world.held(0, 0, 4), writes(1)), (b"good".to_vec(), before));
+}
+
+#[test]
+fn a_device_that_is_lost_is_done_without_by_readers_and_one_bad_sector_is_not() {
+    let world = World::new(2);
+    world.mirror.write(0, b"bytes").unwrap();
+    world.devices[0].inject(Fault { range: DATA_START..DATA_START + 5, ..Fault::failing(Operation::Read) });
+    let far = |n: u64| world.mirror.read(if n.is_multiple_of(2) { 0 } else { 16 * MIB }, &mut [0; 5]).unwrap();
+    (0..8).for_each(far);
+    assert!(world.mirror.leaves()[0].counters().snapshot().read_errors > 0);
+    assert_eq!(world.states(), [State::Complete; 2]);
+    world.devices[0].vanish();
+    (0..4).for_each(|n| world.mirror.read(n * 8 * MIB, &mut [0; 5]).unwrap());
+    assert_eq!(world.states(), [State::Out, State::Complete]);
+}
+
+#[test]
+fn a_stream_stays_on_one_member_and_two_streams_are_on_two() {
+    let world = World::new(2);
+    let mut page = vec![0; 128 << 10];
+    let read = |n: u64, page: &mut Vec<u8>| world.mirror.read(n * page.len() as u64, page).unwrap();
+    (0..40).for_each(|n| read(n, &mut page));
+    let mut one = world.reads();
+    one.sort_unstable();
+    assert_eq!(one, [0, 40]);
+    for n in 0..40 {
+        read(40 + n, &mut page);
+        read(300 + n, &mut page);
+    }
+    let mut both = world.reads();
+    both.sort_unstable();
+    assert!(both[0] >= 38, "{both:?}");
+}
+
+#[test]
+fn a_member_that_is_filled_gets_what_is_new_and_is_neither_read_nor_relied_on() {
+    let world = World::new(1);
+    world.mirror.write(0, b"old").unwrap();
+    let fresh = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("fresh", SIZE))));
+    let joined = member(7, fresh.clone(), State::Filling);
+    world.mirror.set_members(vec![world.mirror.members()[0].clone(), joined.clone()]);
+    world.mirror.write(100, b"new").unwrap();
+    let held = |offset: u64| {
+        let mut bytes = [0; 3];
+        fresh.read_at(DATA_START + offset, &mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!((held(0), &held(100)), ([0; 3], b"new"));
+    (0..4).for_each(|_| {
+        let mut read = [0; 3];
+        world.mirror.read(0, &mut read).unwrap();
+        assert_eq!(&read, b"old");
+    });
+    assert!(!world.mirror.do_without(Guid(0), Health::Faulted), "the new one does not have everything");
+    assert_eq!(world.mirror.filling(), Some(Txg::ZERO));
+    assert_eq!(world.mirror.committing().len(), 1, "no uberblock before it has everything");
+    world.mirror.fill(0, &Arc::new(b"old".to_vec())).unwrap();
+    assert!(!world.mirror.filled(&[Guid(7)], 0), "members have changed since");
+    assert!(world.mirror.filled(&[Guid(7)], world.mirror.round()));
+    assert_eq!((joined.state(), world.mirror.committing().len()), (State::Filled, 2));
+    world.mirror.committed();
+    assert_eq!(joined.state(), State::Filled, "it has no uberblock yet");
+    joined.leaf.note_uberblock(Txg(9));
+    world.mirror.committed();
+    assert_eq!(joined.state(), State::Complete);
+    assert!(world.mirror.news().is_some() && world.mirror.do_without(Guid(0), Health::Faulted));
+}
+
+#[test]
+fn who_writes_while_the_last_member_fails_waits_and_loses_nothing() {
+    let world = World::new(2);
+    let suspension = Arc::new(Suspension::default());
+    suspension.enable();
+    world.mirror.join(&suspension);
+    world.devices.iter().for_each(|device| device.inject(Fault::failing(Operation::Write)));
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| world.mirror.write(0, b"kept").and_then(|()| world.mirror.flush()));
+        while !suspension.is_suspended() {
+            thread::yield_now();
+        }
+        world.devices.iter().for_each(|device| device.heal());
+        world.mirror.labelled().iter().for_each(|leaf| leaf.take_back(leaf.device()).unwrap());
+        suspension.resume();
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(world.states(), [State::Out, State::Complete]);
+    assert_eq!(world.held(1, 0, 4), b"kept");
+}
+
+/// A device whose writes and flushes wait until so many are under way on all devices together.
+struct Crowded {
+    inner: MemoryDevice,
+    present: Arc<(Mutex<usize>, Condvar)>,
+    wanted: usize,
+}
+
+impl Crowded {
+    fn wait_for_the_others(&self) {
+        let (count, changed) = &*self.present;
+        let mut count = count.lock().unwrap();
+        *count += 1;
+        changed.notify_all();
+        while *count % self.wanted != 0 {
+            let before = *count;
+            let (after, is_late) = changed.wait_timeout(count, Duration::from_secs(20)).unwrap();
+            count = after;
+            assert!(!is_late.timed_out() || *count != before, "nobody else comes");
+        }
+    }
+}
+
+impl Device for Crowded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.wait_for_the_others();
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.wait_for_the_others();
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+}
+
+#[test]
+fn also_small_writes_and_flushes_are_under_way_on_all_members_at_once() {
+    let present: Arc<(Mutex<usize>, Condvar)> = Arc::default();
+    let members: Vec<Arc<Member>> = (0..3)
+        .map(|n| {
+            let inner = MemoryDevice::new(format!("disk{n}"), SIZE);
+            let device = Arc::new(Crowded { inner, present: present.clone(), wanted: 3 });
+            member(n, Arc::new(DeadlineDevice::new(device, Duration::from_secs(60))), State::Complete)
+        })
+        .collect();
+    let mirror = Mirror::new(VdevId(0), Guid(99), members[0].leaf.size(), members);
+    mirror.write(0, b"small").unwrap();
+    mirror.flush().unwrap();
+    assert!(mirror.members().iter().all(|member| member.state() == State::Complete));
+}
+
+#[test]
+fn the_operator_may_also_put_out_of_use_what_has_failed() {
+    let world = World::new(2);
+    world.devices[0].vanish();
+    world.mirror.write(0, b"without").unwrap();
+    let told = world.mirror.news().unwrap();
+    world.mirror.told(told);
+    assert!(world.mirror.put_offline(Guid(0), true));
+    let member = world.mirror.member(Guid(0)).unwrap();
+    assert!(member.is_offline() && member.leaf.health() == Health::Offline);
+    assert!(world.mirror.news().is_some(), "the labels have to say so");
+}
+
+#[test]
+fn a_mirror_is_as_large_as_its_smallest_member_of_now() {
+    let device = |n: u64, size: u64| member(n, Arc::new(MemoryDevice::new(format!("disk{n}"), size)), State::Complete);
+    let (large, small) = (device(0, SIZE * 2), device(1, SIZE));
+    let mirror = Mirror::new(VdevId(0), Guid(99), large.leaf.size(), vec![large.clone()]);
+    mirror.set_members(vec![large.clone(), small.clone()]);
+    assert_eq!(mirror.size(), small.leaf.size());
+    assert!(mirror.write(small.leaf.size(), b"outside").is_err());
+    assert!(mirror.members().iter().all(|member| member.state() == State::Complete), "nobody has failed");
+    mirror.set_members(vec![large.clone()]);
+    assert_eq!(mirror.size(), large.leaf.size());
+}
+
+/// A device that does something before it has read.
+struct Prompting(MemoryDevice, Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Device for Prompting {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let first = self.1.lock().unwrap().take();
+        first.into_iter().for_each(|act| act());
+        self.0.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.0.discard(offset, len)
+    }
+}
+
+#[test]
+fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
+    let prompting = Arc::new(Prompting(MemoryDevice::new("disk0", SIZE), Mutex::default()));
+    let members = vec![
+        member(0, prompting.clone(), State::Complete),
+        member(1, Arc::new(MemoryDevice::new("disk1", SIZE)), State::Complete),
+    ];
+    let mirror = Arc::new(Mirror::new(VdevId(0), Guid(99), members[0].leaf.size(), members));
+    mirror.write(0, b"old").unwrap();
+    let act = {
+        let (mirror, prompting) = (mirror.clone(), prompting.clone());
+        move || {
+            assert!(mirror.put_offline(Guid(0), true));
+            mirror.write(0, b"new").unwrap();
+            mirror.take_back(Guid(0), prompting, Behind::default());
+        }
+    };
+    *prompting.1.lock().unwrap() = Some(Box::new(act));
+    while prompting.1.lock().unwrap().is_some() {
+        let mut read = [0; 3];
+        mirror.read(0, &mut read).unwrap();
+        assert!(prompting.1.lock().unwrap().is_some() || &read == b"new");
+    }
+}
+
+#[test]
+fn a_discard_is_passed_to_all_though_one_refuses() {
+    struct Refusing(Arc<Mutex<u32>>, bool);
+    impl Device for Refusing {
+        fn name(&self) -> &str {
+            "refusing"
+        }
+
+        fn size(&self) -> u64 {
+            SIZE
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+            *self.0.lock().unwrap() += 1;
+            if self.1 { Err(io::ErrorKind::Unsupported.into()) } else { Ok(()) }
+        }
+    }
+    let count = Arc::new(Mutex::new(0));
+    let device = |n: u64| member(n, Arc::new(Refusing(count.clone(), n == 0)), State::Complete);
+    let members: Vec<_> = (0..3).map(device).collect();
+    let mirror = Mirror::new(VdevId(0), Guid(99), members[0].leaf.size(), members);
+    assert!(mirror.discard(0, 4096).is_err());
+    assert_eq!(*count.lock().unwrap(), 3);
+}
+
+#[test]
+fn what_was_copied_to_a_member_that_lost_it_is_written_to_it_again() {
+    let world = World::new(1);
+    let suspension = Arc::new(Suspension::default());
+    suspension.enable();
+    world.mirror.join(&suspension);
+    let fresh = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("fresh", SIZE))));
+    let joined = member(7, fresh.clone(), State::Filling);
+    world.mirror.set_members(vec![world.mirror.members()[0].clone(), joined.clone()]);
+    world.mirror.fill(0, &Arc::new(b"copied".to_vec())).unwrap();
+    world.mirror.mend(Guid(7), 100, &Arc::new(b"mended".to_vec())).unwrap();
+    fresh.lose_cache();
+    joined.leaf.take_back(fresh.clone()).unwrap();
+    let held = |offset: u64| {
+        let mut bytes = [0; 6];
+        fresh.read_at(DATA_START + offset, &mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!((&held(0), &held(100)), (b"copied", b"mended"));
+}
+
+#[test]
+fn nobody_sees_a_member_out_of_use_before_there_are_news() {
+    for _ in 0..300 {
+        let world = World::new(2);
+        let seen = thread::scope(|scope| {
+            let (mirror, member) = (&world.mirror, world.mirror.member(Guid(0)).unwrap());
+            // As a flush does: it passes over whoever is out of use, and then asks for news.
+            let flusher = scope.spawn(move || {
+                while member.state() != State::Out {}
+                mirror.news()
+            });
+            thread::yield_now();
+            assert!(mirror.do_without(Guid(0), Health::Faulted));
+            flusher.join().unwrap()
+        });
+        assert!(seen.is_some(), "a flush would have returned, and no label been told");
+    }
+}

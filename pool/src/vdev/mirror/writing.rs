@@ -1,0 +1,103 @@
+//! Writing to the members of a mirror: to all that are in use, at the same time.
+//!
+//! A request is begun on every member, and then all are waited for; only then it is seen to those that have failed. So one
+//! that hangs until its deadline keeps no other one from having what was written.
+
+use std::{io, sync::Arc};
+
+use super::{Member, Mirror, State};
+use crate::{
+    error::Result,
+    vdev::{Health, Vdev, suspension::Era},
+};
+
+impl Mirror {
+    /// Writes to all members that are in use.
+    pub(super) fn write_all(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        self.check_range("write", offset, bytes.len() as u64)?;
+        let (era, members) = (self.era(), self.in_use());
+        let keeps = self.suspension().is_some();
+        let begin = |member: &Arc<Member>| {
+            let kept = keeps.then(|| member.leaf.keep(offset, bytes));
+            (kept, member.leaf.begin_write(offset, bytes))
+        };
+        let begun: Vec<_> = members.iter().map(begin).collect();
+        let end = |(member, (kept, begun)): (&Arc<Member>, _)| (kept, member.leaf.end_write(bytes.len(), begun));
+        let written: Vec<(Option<u64>, _)> = members.iter().zip(begun).map(end).collect();
+        let mut outcome = Ok(());
+        for (member, (kept, first)) in members.iter().zip(written) {
+            let is_done = first.is_ok();
+            let written = self.persist(member, "write", era, first, || member.leaf.write(offset, bytes));
+            match (kept, &written) {
+                (Some(kept), Ok(())) if is_done || member.state() != State::Out => {
+                    member.leaf.kept(kept, || self.flush_member(member))?;
+                }
+                (Some(kept), _) => member.leaf.forget(kept),
+                (None, _) => {}
+            }
+            outcome = outcome.and(written);
+        }
+        outcome
+    }
+
+    /// Flushes all members that are in use.
+    pub(super) fn flush_all(&self) -> Result<()> {
+        let (era, members) = (self.era(), self.in_use());
+        let begun: Vec<_> = members.iter().map(|member| member.leaf.begin_flush()).collect();
+        let flushed: Vec<_> = members.iter().zip(begun).map(|(member, begun)| member.leaf.end_flush(begun)).collect();
+        let persist =
+            |(member, first): (&Arc<Member>, _)| self.persist(member, "flush", era, first, || member.leaf.flush());
+        members.iter().zip(flushed).try_for_each(persist)
+    }
+
+    /// Goes on without a member whose attempt has failed, or has it made again until it succeeds or nobody could see to
+    /// the device.
+    fn persist(
+        &self,
+        member: &Member,
+        action: &'static str,
+        era: Option<Era>,
+        first: io::Result<()>,
+        mut again: impl FnMut() -> io::Result<()>,
+    ) -> Result<()> {
+        let (mut era, mut result) = (era, first);
+        loop {
+            let Err(source) = result else { return Ok(()) };
+            let health = Health::after(&source);
+            let error = member.leaf.failed(action, source);
+            if self.do_without(member.leaf.guid(), health) {
+                return Ok(());
+            }
+            match (era, self.suspension()) {
+                (Some(era), Some(suspension)) => {
+                    member.leaf.note_health(health);
+                    suspension.hold(era, error)?;
+                }
+                _ => return Err(error),
+            }
+            era = self.era();
+            result = again();
+        }
+    }
+
+    /// Writes to one member what others have too. One that refuses is done without, if that can be.
+    pub(super) fn write_to(&self, member: &Member, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        let kept = self.suspension().map(|_| member.leaf.keep(offset, bytes));
+        match (member.leaf.write(offset, bytes), kept) {
+            (Ok(()), None) => Ok(()),
+            (Ok(()), Some(kept)) => member.leaf.kept(kept, || self.flush_member(member)),
+            (Err(source), kept) => {
+                if let Some(kept) = kept {
+                    member.leaf.forget(kept);
+                }
+                self.do_without(member.leaf.guid(), Health::after(&source));
+                Err(member.leaf.failed("write", source))
+            }
+        }
+    }
+
+    fn flush_member(&self, member: &Member) -> Result<()> {
+        let era = self.era();
+        self.persist(member, "flush", era, member.leaf.flush(), || member.leaf.flush())
+    }
+}

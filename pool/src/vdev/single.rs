@@ -1,0 +1,214 @@
+//! A vdev that is one device.
+//!
+//! There is nothing that stands in for it: whoever needs a device that fails is held by the pool's [`Suspension`] until it
+//! is back, and then the same request is tried again.
+
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+
+use super::{Check, Examined, Found, Health, Leaf, Suspension, Vdev, suspension::Era};
+use crate::{
+    error::Result,
+    units::{Guid, VdevId},
+};
+
+/// One device under a pool, alone.
+pub struct Single {
+    id: VdevId,
+    leaf: Arc<Leaf>,
+    suspension: OnceLock<Arc<Suspension>>,
+}
+
+impl Single {
+    /// The device as vdev `id`.
+    pub fn new(id: VdevId, leaf: Arc<Leaf>) -> Single {
+        Single { id, leaf, suspension: OnceLock::new() }
+    }
+
+    /// The device.
+    pub fn leaf(&self) -> &Leaf {
+        &self.leaf
+    }
+
+    /// The pool's suspension, if errors of this device suspend it.
+    fn suspension(&self) -> Option<&Suspension> {
+        self.suspension.get().map(|suspension| &**suspension).filter(|suspension| suspension.is_enabled())
+    }
+
+    fn era(&self) -> Option<Era> {
+        self.suspension().map(Suspension::era)
+    }
+
+    /// Has `attempt` done on the device that is there, again and again until it succeeds or nobody could see to it.
+    fn persist(&self, action: &'static str, mut attempt: impl FnMut() -> io::Result<()>) -> Result<()> {
+        loop {
+            let era = self.era();
+            let Err(source) = attempt() else { return Ok(()) };
+            let health = Health::after(&source);
+            let error = self.leaf.failed(action, source);
+            match (era, self.suspension()) {
+                (Some(era), Some(suspension)) => {
+                    self.leaf.note_health(health);
+                    suspension.hold(era, error)?;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+}
+
+impl Vdev for Single {
+    fn id(&self) -> VdevId {
+        self.id
+    }
+
+    fn guid(&self) -> Guid {
+        self.leaf.guid()
+    }
+
+    fn size(&self) -> u64 {
+        self.leaf.size()
+    }
+
+    fn join(&self, suspension: &Arc<Suspension>) {
+        // A vdev is in one pool for life.
+        let _ = self.suspension.set(suspension.clone());
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.leaf.check_range("read", offset, buf.len() as u64)?;
+        loop {
+            let era = self.era();
+            let Err(source) = self.leaf.read(offset, buf) else { return Ok(()) };
+            let health = Health::after(&source);
+            let is_lost = era.is_some() && self.leaf.is_lost(&source);
+            let error = self.leaf.failed("read", source);
+            let (Some(era), Some(suspension), true) = (era, self.suspension(), is_lost) else { return Err(error) };
+            self.leaf.note_health(health);
+            if !suspension.holds_readers() {
+                suspension.suspend(era, &error);
+                return Err(error);
+            }
+            suspension.hold(era, error)?;
+        }
+    }
+
+    fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.read(offset, buf)?;
+        if is_good(buf) {
+            return Ok(Found::Good);
+        }
+        self.leaf.counters().count_checksum_error();
+        Ok(Found::Bad)
+    }
+
+    fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+        let mut bytes = vec![0; len];
+        let read = self.read(offset, &mut bytes);
+        Examined::of_one(self.guid(), read.map(|()| bytes), is_good)
+    }
+
+    fn mend(&self, _: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+        self.write_shared(offset, good.clone())
+    }
+
+    fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
+        self.leaf.check_range("write", offset, bytes.len() as u64)?;
+        let kept = self.suspension().map(|_| self.leaf.keep(offset, &bytes));
+        let written = self.persist("write", || self.leaf.write(offset, &bytes));
+        match (kept, written) {
+            (None, written) => written,
+            (Some(kept), Ok(())) => self.leaf.kept(kept, || self.flush()),
+            (Some(kept), Err(error)) => {
+                self.leaf.forget(kept);
+                Err(error)
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.persist("flush", || self.leaf.flush())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.leaf.discard(offset, len)
+    }
+
+    fn note_checksum_error(&self, _: Guid) {
+        self.leaf.counters().count_checksum_error();
+    }
+
+    fn leaves(&self) -> Vec<Arc<Leaf>> {
+        vec![self.leaf.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        device::{Device, Fault, FaultDevice, MemoryDevice, Operation},
+        format::label::DATA_START,
+        units::MIB,
+        vdev::Counts,
+    };
+
+    const SIZE: u64 = 64 * MIB;
+
+    fn single(device: Arc<dyn Device>) -> Single {
+        Single::new(VdevId(0), Arc::new(Leaf::new(Guid(1), device)))
+    }
+
+    #[test]
+    fn labels_are_out_of_reach() {
+        let device = Arc::new(MemoryDevice::new("disk", SIZE));
+        let vdev = single(device.clone());
+        let end = vdev.size();
+        vdev.write(0, b"first").unwrap();
+        vdev.write(end - 4, b"last").unwrap();
+        for (offset, len) in [(end, 1), (end - 1, 2), (u64::MAX, 1), (u64::MAX - DATA_START, 8)] {
+            assert!(vdev.write(offset, &vec![9; len]).is_err(), "{len} bytes at {offset}");
+            assert!(vdev.read(offset, &mut vec![9; len]).is_err(), "{len} bytes at {offset}");
+            assert!(vdev.discard(offset, len as u64).is_err(), "{len} bytes at {offset}");
+        }
+        let mut labels = vec![1; DATA_START as usize];
+        device.read_at(0, &mut labels).unwrap();
+        assert!(labels.iter().all(|byte| *byte == 0));
+        let mut first = [0; 5];
+        device.read_at(DATA_START, &mut first).unwrap();
+        assert_eq!(&first, b"first");
+    }
+
+    #[test]
+    fn requests_bytes_and_errors_are_counted() {
+        let device = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("disk", SIZE))));
+        let vdev = single(device.clone());
+        vdev.write(0, &[1; 100]).unwrap();
+        vdev.read(0, &mut [0; 30]).unwrap();
+        vdev.flush().unwrap();
+        for on in [Operation::Read, Operation::Write, Operation::Flush] {
+            device.inject(Fault::failing(on));
+        }
+        let error = vdev.write(0, &[1; 100]).unwrap_err();
+        assert!(error.to_string().starts_with("disk: cannot write: "), "{error}");
+        assert!(vdev.flush().is_err());
+        assert!(vdev.read(0, &mut [0; 30]).is_err());
+        vdev.note_checksum_error(Guid(1));
+        let expected = Counts {
+            reads: 2,
+            writes: 2,
+            flushes: 2,
+            read_bytes: 30,
+            written_bytes: 100,
+            read_errors: 1,
+            write_errors: 2,
+            checksum_errors: 1,
+        };
+        assert_eq!(vdev.leaf().counters().snapshot(), expected);
+        vdev.leaf().counters().clear_errors();
+        let cleared = Counts { read_errors: 0, write_errors: 0, checksum_errors: 0, ..expected };
+        assert_eq!(vdev.leaf().counters().snapshot(), cleared);
+    }
+}

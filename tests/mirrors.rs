@@ -1,0 +1,503 @@
+//! The death of a mirror's device and its replacement, and everything else that an operator does with mirrors, through the
+//! programs, with what `pool status` says at each stage.
+//!
+//! The pools have services and are not mounted, so that what was read is read from the devices.
+
+mod lab;
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+use insta::{Settings, assert_snapshot};
+use lab::{Lab, can_mount, noise, small_file_system, wait_until};
+
+/// Replaces what differs from run to run.
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
+    settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
+    settings.add_filter(r"(resilvered|repaired) [\d.]+[BKM]", "$1 [SIZE]");
+    // Which it is depends on the machine.
+    settings.add_filter(r"mounts: \d+ through \S+\n", "");
+    settings.add_filter(r"/[ab]/[ab]\.img holds", "/[SIDE] holds");
+    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
+    settings
+}
+
+fn content(seed: u64) -> Vec<u8> {
+    noise(300_000, seed)
+}
+
+/// A pool `tank` that is a mirror of two images, with a file in it.
+fn furnished() -> Lab {
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", "none", "tank", "mirror", "80M:a.img", "80M:b.img"]);
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    put(&lab, 1);
+    lab
+}
+
+/// Puts a file with this content into the pool.
+fn put(lab: &Lab, seed: u64) {
+    fs::write(lab.path("file"), content(seed)).unwrap();
+    lab.fs(&["cp", "file", &format!("tank/home:/{seed}")]);
+    lab.pool(&["sync", "tank"]);
+}
+
+/// Whether these files are in the pool, as they were put there.
+fn holds(lab: &Lab, seeds: &[u64]) {
+    for seed in seeds {
+        assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == content(*seed), "file {seed}");
+    }
+}
+
+fn wait_for_resilver(lab: &Lab) {
+    wait_until("the resilver is done", || {
+        let status = lab.pool(&["status", "tank"]);
+        status.contains("scan: resilvered") && !status.contains("(resilvering")
+    });
+}
+
+fn status(lab: &Lab) -> String {
+    lab.session(&["pool status tank"])
+}
+
+#[test]
+fn a_device_is_put_out_of_use_and_comes_back() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["offline", "tank", "b.img"]);
+    put(&lab, 2);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices have been taken offline by the administrator.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  mirror-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  OFFLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_snapshot!(lab.session(&["pool offline tank a.img", "pool detach tank a.img", "pool list -H -o name,health"]), @r"
+    $ pool offline tank a.img
+    pool: cannot offline '[LAB]/a.img': no other device holds all that [LAB]/a.img holds
+    [exit 1]
+    $ pool detach tank a.img
+    pool: cannot detach '[LAB]/a.img': no other device holds all that [LAB]/a.img holds
+    [exit 1]
+    $ pool list -H -o name,health
+    tank	DEGRADED
+    [exit 0]
+    ");
+    lab.pool(&["online", "tank", "b.img"]);
+    wait_for_resilver(&lab);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["offline", "tank", "a.img"]);
+    holds(&lab, &[1, 2]);
+    lab.pool(&["online", "tank", "a.img"]);
+    wait_for_resilver(&lab);
+    lab.check("tank");
+}
+
+#[test]
+fn a_device_dies_and_is_replaced() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    fs::remove_file(lab.path("b.img")).unwrap();
+    assert_snapshot!(lab.session(&[&format!("pool import -d {}", lab.at(""))]), @r"
+    $ pool import -d [LAB]/
+      pool: tank
+      id: [GUID]
+     state: DEGRADED
+    status: One or more devices are missing from the system, and others hold all that they hold.
+    action: The pool can be imported despite missing devices, in a degraded state.
+    config:
+
+    	tank  DEGRADED
+    	  mirror-0  DEGRADED
+    	  [LAB]/a.img  ONLINE
+    	  [LAB]/b.img  UNAVAIL
+    [exit 0]
+    ");
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    put(&lab, 2);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  mirror-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  UNAVAIL  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_snapshot!(lab.session(&["pool replace -w tank b.img 80M:c.img"]), @r"
+    $ pool replace -w tank b.img 80M:c.img
+    [exit 0]
+    ");
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    // The new one alone is the pool.
+    lab.pool(&["export", "tank"]);
+    fs::rename(lab.path("a.img"), lab.path("away")).unwrap();
+    fs::create_dir(lab.path("alone")).unwrap();
+    fs::rename(lab.path("c.img"), lab.path("alone/c.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at("alone"), "tank"]);
+    holds(&lab, &[1, 2]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["check", "-d", &lab.at("alone"), "tank"]);
+}
+
+#[test]
+fn a_single_device_becomes_a_mirror_and_is_one_again() {
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    lab.pool(&["create", "-m", "none", "tank", "80M:a.img"]);
+    lab.fs(&["create", "tank/home"]);
+    put(&lab, 1);
+    lab.pool(&["attach", "-w", "tank", "a.img", "80M:b.img"]);
+    put(&lab, 2);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["detach", "tank", "a.img"]);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    fs::remove_file(lab.path("a.img")).unwrap();
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1, 2]);
+    lab.check("tank");
+}
+
+#[test]
+fn what_rots_on_one_device_is_healed_by_reading_and_by_a_scrub() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    let image = fs::read(lab.path("a.img")).unwrap();
+    let wanted = content(1);
+    let blocks = image.chunks(4096).enumerate().filter(|(_, sector)| wanted.chunks(4096).any(|part| part == *sector));
+    let places: Vec<u64> = blocks.map(|(n, _)| n as u64 * 4096).collect();
+    assert!(places.len() > 50, "{} sectors", places.len());
+    let file = File::options().write(true).open(lab.path("a.img")).unwrap();
+    places.iter().for_each(|at| file.write_all_at(&[0xee; 512], *at).unwrap());
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    let status = status(&lab);
+    assert!(status.contains("with 0 errors") && status.contains("No known data errors"), "{status}");
+    let errors = |device: &str| {
+        let line = status.lines().find(|line| line.contains(device)).unwrap();
+        line.split_whitespace().nth(4).unwrap().to_owned()
+    };
+    assert!(errors("a.img") != "0" && errors("b.img") == "0", "{status}");
+    lab.pool(&["clear", "tank"]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    lab.pool(&["export", "tank"]);
+    let healed = fs::read(lab.path("a.img")).unwrap();
+    assert!(places.iter().all(|at| healed[*at as usize..*at as usize + 512] != [0xee; 512]));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_in_words() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
+        "pool create other mirror 64M:x.img",
+        "pool create other 64M:w.img mirror 64M:x.img 64M:y.img",
+        "pool create other mirror 64M:x.img 64M:y.img mirror 64M:z.img 64M:w.img 64M:v.img",
+        "pool create -n other mirror 64M:x.img 64M:y.img mirror 64M:z.img 64M:w.img",
+        "pool add tank 64M:x.img",
+        "pool add -n tank mirror 64M:x.img 64M:y.img",
+        "pool attach tank a.img 64M:small.img",
+        "pool attach tank nowhere.img 80M:x.img",
+        "pool detach tank nowhere.img",
+    ]), @r"
+    $ pool create other mirror 64M:x.img
+    pool: cannot create 'other': a mirror has 2 to 16 devices
+      name them after the word: mirror DEVICE DEVICE
+    [exit 1]
+    $ pool create other 64M:w.img mirror 64M:x.img 64M:y.img
+    pool: cannot create 'other': mismatched replication level: both disk and 2-way mirror vdevs are named
+      use -f to have it so: data is spread over all vdevs, and lost with any of them
+    [exit 1]
+    $ pool create other mirror 64M:x.img 64M:y.img mirror 64M:z.img 64M:w.img 64M:v.img
+    pool: cannot create 'other': mismatched replication level: both 2-way mirror and 3-way mirror vdevs are named
+      use -f to have it so: data is spread over all vdevs, and lost with any of them
+    [exit 1]
+    $ pool create -n other mirror 64M:x.img 64M:y.img mirror 64M:z.img 64M:w.img
+    would create 'other' with the following layout:
+
+    	other
+    	  mirror-0
+    	  [LAB]/x.img
+    	  [LAB]/y.img
+    	  mirror-1
+    	  [LAB]/z.img
+    	  [LAB]/w.img
+    [exit 0]
+    $ pool add tank 64M:x.img
+    pool: cannot add to 'tank': mismatched replication level: pool uses 2-way mirror and new vdev is disk
+      use -f to have it so: data is spread over all vdevs, and lost with any of them
+    [exit 1]
+    $ pool add -n tank mirror 64M:x.img 64M:y.img
+    would update 'tank' to the following configuration:
+
+    	tank
+    	  mirror-0
+    	  [LAB]/a.img
+    	  [LAB]/b.img
+    	  mirror-1
+    	  [LAB]/x.img
+    	  [LAB]/y.img
+    [exit 0]
+    $ pool attach tank a.img 64M:small.img
+    pool: cannot attach to '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes and takes the place of more
+    [exit 1]
+    $ pool attach tank nowhere.img 80M:x.img
+    pool: cannot attach to '[LAB]/nowhere.img': no such device in pool: [LAB]/nowhere.img
+    [exit 1]
+    $ pool detach tank nowhere.img
+    pool: cannot detach '[LAB]/nowhere.img': no such device in pool: [LAB]/nowhere.img
+    [exit 1]
+    ");
+}
+
+#[test]
+fn devices_that_went_on_without_each_other_are_not_put_together() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    for side in ["a", "b"] {
+        fs::create_dir(lab.path(side)).unwrap();
+        fs::rename(lab.path(&format!("{side}.img")), lab.path(&format!("{side}/{side}.img"))).unwrap();
+    }
+    for side in ["a", "b"] {
+        lab.pool(&["import", "-d", &lab.at(side), "tank"]);
+        put(&lab, if side == "a" { 2 } else { 3 });
+        lab.pool(&["export", "tank"]);
+    }
+    let both = format!("pool import -d {} -d {} tank", lab.at("a"), lab.at("b"));
+    assert_snapshot!(lab.session(&[&both]), @r"
+    $ pool import -d [LAB]/a -d [LAB]/b tank
+    pool: cannot open 'tank': pool tank is split: [LAB]/[SIDE] holds changes that the other devices lack, and they hold some that it lacks
+      each side is whole: import one of them while the devices of the other are away;
+      then 'pool detach' these, and 'pool attach' gives up what they hold
+    [exit 1]
+    ");
+}
+
+#[test]
+fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["offline", "tank", "b.img"]);
+    lab.pool(&["export", "tank"]);
+    let image = fs::read(lab.path("a.img")).unwrap();
+    let wanted = &content(1)[8192..12288];
+    let place = image.chunks(4096).position(|sector| sector == wanted).unwrap() as u64 * 4096;
+    let file = File::options().write(true).open(lab.path("a.img")).unwrap();
+    file.write_all_at(&[0xee; 512], place).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    assert_snapshot!(lab.session(&["pool replace -w tank b.img 80M:c.img"]), @r"
+    $ pool replace -w tank b.img 80M:c.img
+    pool: cannot resilver '[LAB]/c.img': one block cannot be read from any other device
+      it stays as it is; see: pool status -v tank
+    [exit 1]
+    ");
+    assert_snapshot!(lab.session(&["pool status -v tank"]), @r"
+    $ pool status -v tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be resilvered: there is no good copy of some blocks.
+    	A device that is being replaced stays until there is.
+    action: If a device that has them can come back: pool online tank DEVICE
+    	Otherwise restore or delete the files that 'pool status -v' names, then: pool clear tank
+      scan: resilvered [SIZE] in [TIME] with 1 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  mirror-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  1
+    	  [LAB]/b.img  OFFLINE  0  0  0  (being replaced)
+    	  [LAB]/c.img  ONLINE  0  0  0  (incomplete, replaces [LAB]/b.img)
+
+    errors: Permanent errors have been detected in the following files:
+
+      tank/home:/1
+    [exit 0]
+    ");
+    // It has what the other one has lost, and is still there.
+    lab.pool(&["online", "tank", "b.img"]);
+    wait_until("the resilver is done", || !lab.pool(&["status", "tank"]).contains("b.img"));
+    lab.pool(&["detach", "tank", "a.img"]);
+    holds(&lab, &[1]);
+    fs::remove_file(lab.path("a.img")).unwrap();
+    fs::remove_file(lab.path("b.img")).unwrap();
+    lab.check("tank");
+}
+
+/// Writes files into a folder and reads them until `done`; how many there are.
+fn use_folder(folder: &Path, done: &AtomicBool, count: &AtomicU64) {
+    for number in 0.. {
+        let (name, wanted) =
+            (folder.join(format!("file-{number}")), noise(40_000 + number as usize % 7 * 30_000, number));
+        fs::write(&name, &wanted).unwrap();
+        count.store(number + 1, Ordering::Release);
+        let earlier = number / 2;
+        let found = fs::read(folder.join(format!("file-{earlier}"))).unwrap();
+        assert!(found == noise(40_000 + earlier as usize % 7 * 30_000, earlier), "file {earlier}");
+        if done.load(Ordering::Acquire) || number == 400 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
+    if !can_mount() {
+        return;
+    }
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    if !small_file_system(&lab.path("small"), "24m") {
+        return;
+    }
+    let on_small = lab.at("small/b.img");
+    let mountpoint = lab.at("mnt/tank");
+    lab.pool(&["create", "-m", &mountpoint, "tank", "mirror", "200M:a.img", &format!("200M:{on_small}")]);
+    let (folder, done, count) = (lab.mount("tank"), AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let user = scope.spawn(|| use_folder(&folder, &done, &count));
+        // The file system below it runs full.
+        wait_until("the device has died", || lab.pool(&["status", "tank"]).contains("state: DEGRADED"));
+        lab.fs(&["snapshot", "tank@degraded"]);
+        lab.pool(&["replace", "-w", "tank", &on_small, "200M:c.img"]);
+        lab.pool(&["scrub", "-w", "tank"]);
+        done.store(true, Ordering::Release);
+        user.join().unwrap();
+    });
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("state: ONLINE") && status.contains("with 0 errors"), "{status}");
+    assert!(status.contains("c.img") && !status.contains("b.img"), "{status}");
+    // The new one alone is all of it.
+    lab.pool(&["export", "tank"]);
+    fs::create_dir(lab.path("alone")).unwrap();
+    fs::rename(lab.path("a.img"), lab.path("away")).unwrap();
+    fs::rename(lab.path("c.img"), lab.path("alone/c.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at("alone"), "tank"]);
+    assert!(count.load(Ordering::Acquire) > 10);
+    for number in 0..count.load(Ordering::Acquire) {
+        let found = fs::read(folder.join(format!("file-{number}"))).unwrap();
+        assert!(found == noise(40_000 + number as usize % 7 * 30_000, number), "file {number}");
+    }
+    assert_snapshot!(lab.session(&["pool status tank"]), @r"
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+      scan: scrub repaired [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  mirror-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  UNAVAIL  0  0  0
+    	  [LAB]/alone/c.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["check", "-d", &lab.at("alone"), "tank"]);
+}
