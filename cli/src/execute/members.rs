@@ -133,9 +133,7 @@ impl OpenPool {
 
     /// Whether devices lack what no other device gives.
     pub(super) fn is_stuck(&self) -> bool {
-        let status = self.datasets.resilver_status();
-        let has_failed = status.is_some_and(|status| status.state == ResilverState::Finished && status.errors > 0);
-        has_failed && self.engine().filling().is_some()
+        self.datasets.is_resilver_stuck()
     }
 
     pub(super) fn layout(&self) -> Layout {

@@ -80,6 +80,8 @@ pub struct ResilverStatus {
     pub copied: u64,
     /// Blocks of which there was nothing good to copy.
     pub errors: u64,
+    /// What it fills.
+    filling: Filling,
 }
 
 /// The resilver of an opened pool.
@@ -172,6 +174,13 @@ impl Datasets {
         Ok(Progress::Worked)
     }
 
+    /// Whether a resilver has found nothing good to copy, and there is nothing new to try it with.
+    pub fn is_resilver_stuck(&self) -> bool {
+        let status =
+            self.resilver_status().filter(|status| status.state == ResilverState::Finished && status.errors > 0);
+        status.is_some_and(|status| self.engine().filling() == Some(status.filling))
+    }
+
     /// To be set by a transaction that moves snapshots between data sets: the walk goes through all of these again.
     pub(super) fn resilver_moved(&self) -> Arc<AtomicBool> {
         self.resilverer.has_moved.clone()
@@ -181,7 +190,8 @@ impl Datasets {
         let limit = self.engine().commit_anyway()?;
         let landing = self.read(arrival::hidden)?.into_iter().collect();
         let (state, total) = (ResilverState::Running, self.engine().space_totals().allocated);
-        let status = ResilverStatus { state, start: self.now(), end: 0, total, examined: 0, copied: 0, errors: 0 };
+        let (start, filled) = (self.now(), filling.clone());
+        let status = ResilverStatus { state, start, end: 0, total, examined: 0, copied: 0, errors: 0, filling: filled };
         *self.resilverer.status.lock() = Some(status);
         Ok(Walk { filling, limit, landing, failed: Txg::ZERO, position: Position::Space(OwnCursor::default()) })
     }

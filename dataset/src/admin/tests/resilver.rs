@@ -238,10 +238,17 @@ fn without_a_good_copy_nobody_becomes_complete_and_nothing_is_given_up() {
     assert_eq!((bench.state("c"), bench.state("b")), (State::Filling, State::Out));
     assert!(!bench.world.datasets.is_resilvering(), "a scrub has its turn");
     assert_eq!(bench.world.datasets.damage().unwrap().len(), 1);
+    assert!(bench.world.datasets.is_resilver_stuck());
     // To try again without anything new is of no use, and does no harm.
     bench.pool.clear(&|_| unreachable!("they are there")).unwrap();
     bench.finish();
     assert_eq!(bench.state("c"), State::Filling);
+    // What was found says nothing of another device until that was tried.
+    bench.pool.detach("c").unwrap();
+    bench.pool.attach("b", disk("c"), true).unwrap();
+    assert!(!bench.world.datasets.is_resilver_stuck());
+    bench.finish();
+    assert!(bench.world.datasets.is_resilver_stuck());
     // The other device had it all the time.
     let found: Arc<dyn Device> = disks[1].clone();
     bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
