@@ -56,6 +56,7 @@ impl OpenPool {
         self.clear_counters(device)?;
         self.pool.clear(&|path| self.reopen(path)).or_refused(ACTION, self.name())?;
         self.engine().commit_within(PATIENCE).or_refused(ACTION, self.name())?;
+        self.datasets.try_resilver_again();
         self.take_back_failed(device);
         Ok(())
     }

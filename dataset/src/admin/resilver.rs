@@ -181,6 +181,13 @@ impl Datasets {
         status.is_some_and(|status| self.engine().filling() == Some(status.filling))
     }
 
+    /// Has a resilver that is stuck tried again: what had no good copy may be gone, or have one.
+    pub fn try_resilver_again(&self) {
+        if self.is_resilver_stuck() {
+            *self.resilverer.walk.lock() = None;
+        }
+    }
+
     /// To be set by a transaction that moves snapshots between data sets: the walk goes through all of these again.
     pub(super) fn resilver_moved(&self) -> Arc<AtomicBool> {
         self.resilverer.has_moved.clone()

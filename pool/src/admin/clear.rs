@@ -21,19 +21,30 @@ use crate::{
 };
 
 impl Pool {
-    /// Takes all devices back that are in use, opened anew by `reopen` where they do not answer as they are, forgets their
-    /// errors and resumes the pool. If one is refused that cannot be done without, all is as before.
+    /// Forgets the errors of all devices. If the pool is suspended, it takes those back first that are in use, opened anew by
+    /// `reopen` where they do not answer as they are, and resumes the pool; if one is refused that cannot be done without,
+    /// it stays suspended.
     ///
     /// # Errors
     /// [`Error::Device`] if a device does not answer, [`Error::Request`] if it is not what it was.
     pub fn clear(&self, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<()> {
         self.engine().not_failed()?;
-        let label = self.label();
         let vdevs = self.engine().storage().vdevs.all();
+        if self.engine().suspension().is_suspended() {
+            self.take_back(&vdevs, reopen)?;
+            self.engine().suspension().resume();
+        }
+        let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
+        all.for_each(|leaf| leaf.counters().clear_errors());
+        Ok(())
+    }
+
+    fn take_back(&self, vdevs: &[Arc<dyn Vdev>], reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<()> {
+        let label = self.label();
         let in_use = vdevs.iter().flat_map(|vdev| vdev.labelled().into_iter().map(move |leaf| (vdev, leaf)));
         let in_use: Vec<(&Arc<dyn Vdev>, Arc<Leaf>)> = in_use.collect();
         let mut found: Vec<_> = in_use.iter().map(|(_, leaf)| find(&label, leaf, reopen)).collect();
-        for vdev in &vdevs {
+        for vdev in vdevs {
             let whole: Vec<Guid> = vdev.committing().iter().map(|leaf| leaf.guid()).collect();
             let own: Vec<usize> = (0..in_use.len()).filter(|at| whole.contains(&in_use[*at].1.guid())).collect();
             if own.iter().all(|at| found[*at].is_err())
@@ -42,18 +53,13 @@ impl Pool {
                 return found.swap_remove(*first).map(drop);
             }
         }
-        let is_suspended = self.engine().suspension().is_suspended();
         for ((vdev, leaf), found) in in_use.iter().zip(found) {
-            let taken = found.and_then(|device| if is_suspended { leaf.take_back(device) } else { Ok(()) });
-            if let Err(error) = taken
+            if let Err(error) = found.and_then(|device| leaf.take_back(device))
                 && !vdev.do_without(leaf.guid(), Health::Unavailable)
             {
                 return Err(error);
             }
         }
-        let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
-        all.for_each(|leaf| leaf.counters().clear_errors());
-        self.engine().suspension().resume();
         Ok(())
     }
 }
