@@ -66,7 +66,7 @@ pub struct Mirror {
     size: AtomicU64,
     members: RwLock<Arc<Vec<Arc<Member>>>>,
     suspension: OnceLock<Arc<Suspension>>,
-    /// Held by whoever changes how members stand.
+    /// Held by whoever changes how members stand, or asks whether that has changed.
     changing: Mutex<()>,
     /// How often that has changed, and of which of these changes the labels were told.
     changes: AtomicU64,
@@ -338,6 +338,8 @@ impl Vdev for Mirror {
     }
 
     fn news(&self) -> Option<u64> {
+        // Whoever has seen a member out of use learns here of all that was changed with it.
+        let _changing = self.changing.lock();
         let changes = self.changes.load(Ordering::Acquire);
         (changes != self.told.load(Ordering::Acquire)).then_some(changes)
     }
