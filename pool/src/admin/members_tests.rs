@@ -462,6 +462,91 @@ fn a_device_that_was_filled_later_does_not_go_back() {
     assert_eq!(alone(&new), newest);
 }
 
+/// A mirror of three whose last device, `new`, was filled after the state that is returned: what that one frees is not on it.
+fn filled_late(disks: &[Disk], new: &Disk) -> (Pool, Txg) {
+    let pool = mirror(disks);
+    pool.attach("a", new.clone(), false).unwrap();
+    let before = pool.engine().committed();
+    assert!(fill(&pool));
+    (pool, before)
+}
+
+fn go_back(of: &[&Disk], to: Txg) -> Result<Txg> {
+    let devices: Vec<Arc<dyn Device>> = of.iter().map(|disk| (*disk).clone() as Arc<dyn Device>).collect();
+    rewind(&devices, to, &writing(), &SeededEnv::new(9))
+}
+
+#[test]
+fn a_device_that_was_filled_later_and_missed_the_last_commit_is_filled_anew() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let (pool, before) = filled_late(&disks, &new);
+    let late = copied(&new);
+    commit(&pool, 1);
+    drop(pool);
+    let all = [&disks[0], &disks[1], &late];
+    assert_eq!(states(&opened_with(&all, &reading(None), 3).unwrap())[2], State::Filling);
+    go_back(&all, before).unwrap();
+    let pool = opened(&all, 10).unwrap();
+    assert_eq!((shown(pool.engine()), states(&pool)[2]), (before, State::Filling));
+    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+    assert!(fill(&pool));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    assert_eq!(alone(&late), newest);
+}
+
+#[test]
+fn a_device_that_was_filled_later_and_is_offline_or_away_is_filled_anew_when_it_is_back() {
+    for is_away in [false, true] {
+        let (disks, new) = (disks("a b"), disk("new"));
+        let (pool, before) = filled_late(&disks, &new);
+        pool.put_offline("new", false).unwrap();
+        commit(&pool, 1);
+        drop(pool);
+        let all = [&disks[0], &disks[1], &new];
+        go_back(&all[..if is_away { 2 } else { 3 }], before).unwrap();
+        let pool = opened(&all, 10).unwrap();
+        assert_eq!(states(&pool)[2], State::Out);
+        assert!(pool.put_online("new", &reopen(&new)).unwrap());
+        assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+        assert!(fill(&pool));
+        let newest = commit(&pool, 1);
+        drop(pool);
+        assert_eq!(alone(&new), newest);
+    }
+}
+
+#[test]
+fn a_device_that_was_filled_later_is_not_believed_to_have_all_that_its_import_began_with() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    drop(mirror(&disks));
+    let (pool, before) = {
+        let pool = opened(&[&disks[0], &disks[1]], 2).unwrap();
+        pool.attach("a", new.clone(), false).unwrap();
+        let before = commit(&pool, 2);
+        assert!(fill(&pool));
+        (pool, before)
+    };
+    drop(pool);
+    // It was complete when it was last heard of.
+    go_back(&[&disks[0], &disks[1]], before).unwrap();
+    let pool = opened(&[&disks[0], &disks[1], &new], 10).unwrap();
+    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
+}
+
+#[test]
+fn a_device_that_was_away_has_after_going_back_what_it_had_before() {
+    let disks = disks("a b");
+    let pool = mirror(&disks);
+    let had = pool.engine().committed();
+    pool.put_offline("b", true).unwrap();
+    let newest = commit(&pool, 3);
+    drop(pool);
+    go_back(&[&disks[0], &disks[1]], newest.back(1)).unwrap();
+    let pool = opened(&[&disks[0], &disks[1]], 10).unwrap();
+    assert_eq!(pool.engine().filling().unwrap().since, had);
+}
+
 #[test]
 fn a_device_leaves_only_when_another_has_all_the_states_to_go_back_to() {
     let (old, new) = (disk("old"), disk("new"));

@@ -18,6 +18,10 @@
 //! on. So the labels say before that it lacks something, and how far it had come: else it would be taken for one that was
 //! changed without the others. A crash after that leaves a member that is filled with what it has already.
 //!
+//! How far it had come is said of members that are out of use, too: one that was filled after the chosen state lacks what
+//! that one refers to and a later one does not. It counts up to the last state before that is in its own rings; one that is
+//! not there to be asked is filled from the beginning.
+//!
 //! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
 //! as they could still be found.
 //!
@@ -25,11 +29,11 @@
 //! three groups always works: what a group frees is used again only after it and three more were committed. Older ones may
 //! have lost any block, and whoever takes one must have read all of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     assemble::{Assembly, assemble},
-    open::{OpenOptions, check_state, chosen, first_txg, gather},
+    open::{ByGuid, OpenOptions, check_state, chosen, first_txg, gather},
     pool::write_labels,
 };
 use crate::{
@@ -39,11 +43,11 @@ use crate::{
     format::{
         label::Label,
         uberblock::{Epoch, Uberblock},
-        vdev_config::{Behind, Mark, VdevTree},
+        vdev_config::{Behind, Mark, MemberConfig, MirrorConfig, VdevTree},
     },
     txg::{REPEATS, state_of},
-    units::Txg,
-    vdev::{Leaf, Vdev, uberblocks},
+    units::{Guid, Txg},
+    vdev::{Leaf, Member, Vdev, uberblocks},
 };
 
 pub use crate::space::SAFE_STATES;
@@ -99,7 +103,7 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     check_state(&label, options)?;
     let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
     let base = chosen(&label, &line, to)?;
-    let going = Going::back(&mut label, &vdevs, &line, base)?;
+    let going = Going::back(&mut label, &vdevs, &by_guid, &line, base)?;
     if going.leaves_some {
         label.txg = label.txg.max(line[0].txg).next();
         write_labels(&vdevs, &label)?;
@@ -137,43 +141,80 @@ struct Going {
 
 impl Going {
     /// Finds out who has the state of `base`, and has the label say how far the others have come.
-    fn back(label: &mut Label, vdevs: &[Arc<dyn Vdev>], line: &[Uberblock], base: &Uberblock) -> Result<Going> {
+    fn back(
+        label: &mut Label,
+        vdevs: &[Arc<dyn Vdev>],
+        by_guid: &ByGuid,
+        line: &[Uberblock],
+        base: &Uberblock,
+    ) -> Result<Going> {
         let mut going = Going { devices: Vec::new(), leaves_some: false };
+        let pool = label.pool;
         for vdev in vdevs {
             let complete = vdev.committing();
             let Some(mirror) = vdev.as_mirror() else {
                 going.devices.extend(complete.iter().map(|leaf| leaf.device()));
                 continue;
             };
-            let rings: Vec<(Arc<Leaf>, Vec<Uberblock>)> = complete
-                .into_iter()
-                .map(|leaf| Ok((leaf.clone(), uberblocks::read_uberblocks(&*leaf.device(), label.pool)?)))
-                .collect::<Result<_>>()?;
-            let has = |ring: &[Uberblock]| ring.iter().any(|own| (own.epoch, own.txg) == (base.epoch, base.txg));
-            // If nobody has it, it is known from another vdev, and all of these are alike.
-            let is_known = rings.iter().any(|(_, ring)| has(ring));
             let VdevTree::Mirror(config) =
                 &mut label.vdevs.iter_mut().find(|c| c.id == vdev.id()).expect("it was made from this label").tree
             else {
                 continue;
             };
+            let rings = rings_of(config, pool, by_guid);
+            let has = |leaf: &Leaf| rings.get(&leaf.guid()).is_some_and(|ring| is_in(ring, base));
+            // If nobody has it, it is known from another vdev, and all of these are alike.
+            let is_known = complete.iter().any(|leaf| has(leaf));
             for member in &mut config.members {
-                member.behind = match rings.iter().find(|(leaf, _)| leaf.guid() == member.leaf.guid) {
-                    Some((leaf, ring)) if has(ring) || !is_known => {
-                        going.devices.push(leaf.device());
-                        continue;
-                    }
-                    Some((leaf, ring)) => Some(Behind {
-                        has: mark_of(ring.iter().find(|own| own.txg <= base.txg && line.contains(own))),
-                        may_have: leaf.marks().has,
-                    }),
-                    None => mirror.member(member.leaf.guid).and_then(|member| member.behind()),
-                };
+                let leaf = complete.iter().find(|leaf| leaf.guid() == member.leaf.guid);
+                if let Some(leaf) = leaf.filter(|leaf| has(leaf) || !is_known) {
+                    going.devices.push(leaf.device());
+                    member.behind = None;
+                    continue;
+                }
+                let told = mirror.member(member.leaf.guid).map_or(Behind::default(), |member| told(&member));
+                member.behind = Some(left(told, rings.get(&member.leaf.guid), line, base));
                 going.leaves_some = true;
             }
         }
         Ok(going)
     }
+}
+
+/// The rings of the members that are there and can be read.
+fn rings_of(mirror: &MirrorConfig, pool: Guid, by_guid: &ByGuid) -> BTreeMap<Guid, Vec<Uberblock>> {
+    let ring = |member: &MemberConfig| {
+        let device = by_guid.get(&member.leaf.guid)?;
+        match uberblocks::read_uberblocks(&**device, pool) {
+            Ok(ring) => Some((member.leaf.guid, ring)),
+            Err(error) => {
+                tracing::warn!("going back without a device: {error}");
+                None
+            }
+        }
+    };
+    mirror.members.iter().filter_map(ring).collect()
+}
+
+fn is_in(ring: &[Uberblock], state: &Uberblock) -> bool {
+    ring.iter().any(|own| (own.epoch, own.txg) == (state.epoch, state.txg))
+}
+
+/// How far a member had come before.
+fn told(member: &Member) -> Behind {
+    member.behind().unwrap_or_else(|| member.leaf.marks())
+}
+
+/// How far a member has come that stays behind. Up to a later state than `base` it has everything only of that one: what
+/// was freed before it was filled is not on it. So what counts is the last state that it has had itself.
+///
+/// Only its ring tells. Of one that is not there it is not even sure that it has had what it is said to have, since
+/// that may be what the import began with during which it was filled.
+fn left(told: Behind, ring: Option<&Vec<Uberblock>>, line: &[Uberblock], base: &Uberblock) -> Behind {
+    let Some(ring) = ring else { return Behind { has: Mark::default(), ..told } };
+    let common = mark_of(ring.iter().find(|own| own.txg <= base.txg && line.contains(own)));
+    let has_less = common.txg < told.has.txg && !is_in(ring, base);
+    Behind { has: if has_less { common } else { told.has }, may_have: mark_of(ring.first()) }
 }
 
 fn mark_of(uberblock: Option<&Uberblock>) -> Mark {
