@@ -547,6 +547,91 @@ fn a_device_that_was_away_has_after_going_back_what_it_had_before() {
     assert_eq!(pool.engine().filling().unwrap().since, had);
 }
 
+/// A pool of these mirrors.
+fn mirrors(of: &[&[Disk]]) -> Pool {
+    let vdev = |disks: &&[Disk]| NewVdev::Mirror(disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect());
+    let vdevs: Vec<NewVdev> = of.iter().map(vdev).collect();
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = create_of(&vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 3);
+    pool
+}
+
+#[test]
+fn what_no_device_of_a_mirror_has_had_is_not_gone_back_to() {
+    let (first, second, new) = (disks("a b"), disks("c d"), disk("new"));
+    let pool = mirrors(&[&first, &second]);
+    pool.attach("c", new.clone(), false).unwrap();
+    let before = pool.engine().committed();
+    assert!(fill(&pool));
+    let since = pool.engine().committed();
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let there = [&first[0], &first[1], &new];
+    let labels = || there.map(|disk| labels::read_label(&**disk).unwrap().unwrap().txg);
+    let told = labels();
+    let error = go_back(&there, before).unwrap_err();
+    assert!(matches!(error, Error::Request(_)));
+    let expected =
+        format!("pool tank cannot go back to transaction group {before}: no complete device of mirror-1 has all of it");
+    assert_eq!((error.to_string(), labels()), (expected, told));
+    assert_eq!(shown(opened_with(&there, &reading(None), 3).unwrap().engine()), newest);
+    go_back(&there, since).unwrap();
+    assert_eq!(shown(opened(&there, 10).unwrap().engine()), since);
+}
+
+#[test]
+fn what_only_a_device_that_is_behind_has_had_is_not_gone_back_to() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let (pool, before) = filled_late(&disks, &new);
+    pool.put_offline("a", true).unwrap();
+    commit(&pool, 1);
+    drop(pool);
+    let error = go_back(&[&disks[0], &new], before).unwrap_err();
+    assert!(error.to_string().ends_with("no complete device of mirror-0 has all of it"), "{error}");
+}
+
+#[test]
+fn a_mirror_that_was_added_later_goes_back_along() {
+    let (first, second) = (disks("a b"), disks("c d"));
+    let pool = mirror(&first);
+    let before = pool.engine().committed();
+    let added = second.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
+    pool.begin_add(vec![NewVdev::Mirror(added)]).unwrap().finish().unwrap();
+    drop(pool);
+    let all = [&first[0], &first[1], &second[0], &second[1]];
+    go_back(&all, before).unwrap();
+    let pool = opened(&all, 10).unwrap();
+    assert_eq!((shown(pool.engine()), pool.engine().filling()), (before, None));
+}
+
+#[test]
+fn a_state_whose_uberblock_power_failed_to_bring_to_a_mirror_can_be_gone_back_to() {
+    let (first, second) = (disks("a b"), disks("c d"));
+    let pool = mirrors(&[&first, &second]);
+    commit(&pool, 1);
+    let late = [copied(&second[0]), copied(&second[1])];
+    // Before it was written, all that it refers to was flushed.
+    let newest = commit(&pool, 1);
+    drop(pool);
+    for (late, disk) in late.iter().zip(&second) {
+        let mut data = vec![0; (60 * MIB) as usize];
+        disk.read_at(DATA_START, &mut data).unwrap();
+        late.write_at(DATA_START, &data).unwrap();
+    }
+    let all = [&first[0], &first[1], &late[0], &late[1]];
+    for further in [0, 1, 2] {
+        let pool = opened(&all, 20 + further).unwrap();
+        assert_eq!(pool.engine().filling(), None);
+        commit(&pool, further as usize);
+        drop(pool);
+        go_back(&all, newest).unwrap();
+        let pool = opened_with(&all, &reading(None), 30).unwrap();
+        assert_eq!((shown(pool.engine()), pool.engine().filling()), (newest, None));
+    }
+}
+
 #[test]
 fn a_device_leaves_only_when_another_has_all_the_states_to_go_back_to() {
     let (old, new) = (disk("old"), disk("new"));

@@ -22,6 +22,9 @@
 //! that one refers to and a later one does not. It counts up to the last state before that is in its own rings; one that is
 //! not there to be asked is filled from the beginning.
 //!
+//! If no complete member of a mirror has all of the state, going back to it is refused: it would name what is nowhere. Only
+//! a mirror that was added after it goes along, for the state refers to nothing on that one.
+//!
 //! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
 //! as they could still be found.
 //!
@@ -33,10 +36,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     assemble::{Assembly, assemble},
-    open::{ByGuid, OpenOptions, check_state, chosen, first_txg, gather},
+    open::{ByGuid, OpenOptions, check_state, chosen, first_txg, gather, open_storage},
     pool::write_labels,
 };
 use crate::{
+    block::storage::Vdevs,
     device::Device,
     env::{Env, Nanos},
     error::{Error, Result},
@@ -46,7 +50,7 @@ use crate::{
         vdev_config::{Behind, Mark, MemberConfig, MirrorConfig, VdevTree},
     },
     txg::{REPEATS, state_of},
-    units::{Guid, Txg},
+    units::{Guid, Txg, VdevId},
     vdev::{Leaf, Member, Vdev, uberblocks},
 };
 
@@ -92,8 +96,8 @@ fn whole_states(line: &[Uberblock]) -> usize {
 /// that repeats it.
 ///
 /// # Errors
-/// As [`states`], and if there is no such state, or a device cannot be flushed; then the pool is as it was or has gone
-/// back.
+/// As [`states`], and if there is no such state, no complete device of a mirror has all of it, or a device cannot be
+/// flushed; then the pool is as it was or has gone back.
 pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: &dyn Env) -> Result<Txg> {
     if options.read_only {
         return Err(Error::Request("going back writes: the pool cannot be opened to be read only".into()));
@@ -149,7 +153,7 @@ impl Going {
         base: &Uberblock,
     ) -> Result<Going> {
         let mut going = Going { devices: Vec::new(), leaves_some: false };
-        let pool = label.pool;
+        let described = label.clone();
         for vdev in vdevs {
             let complete = vdev.committing();
             let Some(mirror) = vdev.as_mirror() else {
@@ -161,13 +165,15 @@ impl Going {
             else {
                 continue;
             };
-            let rings = rings_of(config, pool, by_guid);
-            let has = |leaf: &Leaf| rings.get(&leaf.guid()).is_some_and(|ring| is_in(ring, base));
-            // If nobody has it, it is known from another vdev, and all of these are alike.
-            let is_known = complete.iter().any(|leaf| has(leaf));
+            let rings = rings_of(config, described.pool, by_guid);
+            let has = |leaf: &Leaf| rings.get(&leaf.guid()).is_some_and(|ring| has_all(ring, line, base));
+            let is_later = !complete.iter().any(|leaf| has(leaf));
+            if is_later && !is_added_after(&described, vdevs, vdev.id(), base)? {
+                return Err(nobody_has(&described, vdev.id(), base));
+            }
             for member in &mut config.members {
                 let leaf = complete.iter().find(|leaf| leaf.guid() == member.leaf.guid);
-                if let Some(leaf) = leaf.filter(|leaf| has(leaf) || !is_known) {
+                if let Some(leaf) = leaf.filter(|leaf| has(leaf) || is_later) {
                     going.devices.push(leaf.device());
                     member.behind = None;
                     continue;
@@ -194,6 +200,27 @@ fn rings_of(mirror: &MirrorConfig, pool: Guid, by_guid: &ByGuid) -> BTreeMap<Gui
         }
     };
     mirror.members.iter().filter_map(ring).collect()
+}
+
+/// Whether a complete member with this ring has all of the state: it is the newest, or the member has its uberblock, or
+/// misses only that one of the line. Then power failed while it was written, and everything else had been flushed. To be
+/// filled takes two commits, by the first of which a device has no uberblock.
+fn has_all(ring: &[Uberblock], line: &[Uberblock], base: &Uberblock) -> bool {
+    let Some(newer) = line.iter().take_while(|state| state.txg > base.txg).last() else { return true };
+    let older = line.iter().find(|state| state.txg < base.txg);
+    is_in(ring, base) || (is_in(ring, newer) && older.is_some_and(|older| is_in(ring, older)))
+}
+
+/// Whether a vdev was added after this state, which refers to nothing on it then.
+fn is_added_after(label: &Label, vdevs: &[Arc<dyn Vdev>], id: VdevId, base: &Uberblock) -> Result<bool> {
+    let totals = open_storage(label, Vdevs::new(vdevs.to_vec()), base)?.space.totals();
+    Ok(totals.vdevs.iter().all(|total| total.vdev != id || total.size == 0))
+}
+
+fn nobody_has(label: &Label, id: VdevId, base: &Uberblock) -> Error {
+    let (pool, txg) = (&label.pool_name, base.txg);
+    let problem = format!("no complete device of mirror-{id} has all of it");
+    Error::Request(format!("pool {pool} cannot go back to transaction group {txg}: {problem}"))
 }
 
 fn is_in(ring: &[Uberblock], state: &Uberblock) -> bool {
