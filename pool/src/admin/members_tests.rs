@@ -593,6 +593,33 @@ fn what_only_a_device_that_is_behind_has_had_is_not_gone_back_to() {
 }
 
 #[test]
+fn a_device_that_cannot_be_read_any_more_stays_behind() {
+    let mut stayed = 0;
+    for skip in 0..24 {
+        let disks = disks("a b");
+        let pool = mirror(&disks);
+        let newest = commit(&pool, 2);
+        drop(pool);
+        disks[1].inject(Fault { skip, ..Fault::failing(Operation::Read) });
+        let gone_back = go_back(&[&disks[0], &disks[1]], newest.back(1));
+        disks[1].heal();
+        match gone_back {
+            Err(error) => assert!(error.to_string().contains("read a label"), "{skip}: {error}"),
+            Ok(_) => {
+                let pool = opened(&[&disks[0], &disks[1]], 10).unwrap();
+                assert_eq!(shown(pool.engine()), newest.back(1));
+                stayed += usize::from(fill(&pool));
+                let newest = commit(&pool, 1);
+                assert_eq!(states(&pool), [State::Complete; 2]);
+                drop(pool);
+                assert_eq!(alone(&disks[1]), newest);
+            }
+        }
+    }
+    assert!(stayed > 1);
+}
+
+#[test]
 fn a_mirror_that_was_added_later_goes_back_along() {
     let (first, second) = (disks("a b"), disks("c d"));
     let pool = mirror(&first);

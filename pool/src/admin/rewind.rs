@@ -178,8 +178,10 @@ impl Going {
                     member.behind = None;
                     continue;
                 }
-                let told = mirror.member(member.leaf.guid).map_or(Behind::default(), |member| told(&member));
-                member.behind = Some(left(told, rings.get(&member.leaf.guid), line, base));
+                member.behind = Some(match rings.get(&member.leaf.guid) {
+                    Some(ring) => left(mirror.member(member.leaf.guid).map(|member| told(&member)), ring, line, base),
+                    None => unasked(member, line),
+                });
                 going.leaves_some = true;
             }
         }
@@ -234,14 +236,18 @@ fn told(member: &Member) -> Behind {
 
 /// How far a member has come that stays behind. Up to a later state than `base` it has everything only of that one: what
 /// was freed before it was filled is not on it. So what counts is the last state that it has had itself.
-///
-/// Only its ring tells. Of one that is not there it is not even sure that it has had what it is said to have, since
-/// that may be what the import began with during which it was filled.
-fn left(told: Behind, ring: Option<&Vec<Uberblock>>, line: &[Uberblock], base: &Uberblock) -> Behind {
-    let Some(ring) = ring else { return Behind { has: Mark::default(), ..told } };
+fn left(told: Option<Behind>, ring: &[Uberblock], line: &[Uberblock], base: &Uberblock) -> Behind {
+    let has = told.unwrap_or_default().has;
     let common = mark_of(ring.iter().find(|own| own.txg <= base.txg && line.contains(own)));
-    let has_less = common.txg < told.has.txg && !is_in(ring, base);
-    Behind { has: if has_less { common } else { told.has }, may_have: mark_of(ring.first()) }
+    let has_less = common.txg < has.txg && !is_in(ring, base);
+    Behind { has: if has_less { common } else { has }, may_have: mark_of(ring.first()) }
+}
+
+/// How far a member has come whose ring nobody sees. Not even what it is said to have is sure to have been on it: that may
+/// be what the import began with during which it was filled. What it may have is how it is known again.
+fn unasked(member: &MemberConfig, line: &[Uberblock]) -> Behind {
+    let may_have = member.behind.map_or_else(|| mark_of(line.first()), |behind| behind.may_have);
+    Behind { has: Mark::default(), may_have }
 }
 
 fn mark_of(uberblock: Option<&Uberblock>) -> Mark {
