@@ -535,6 +535,26 @@ fn a_device_that_was_filled_later_is_not_believed_to_have_all_that_its_import_be
 }
 
 #[test]
+fn a_device_that_was_filled_later_and_missed_its_next_import_is_known_again() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let (pool, before) = filled_late(&disks, &new);
+    drop(pool);
+    let all = [&disks[0], &disks[1], &new];
+    let pool = opened(&all, 2).unwrap();
+    // It is expected to get an uberblock of this import, and does not.
+    new.inject(Fault::failing(Operation::Flush));
+    commit(&pool, 1);
+    pool.put_offline("new", false).unwrap();
+    drop(pool);
+    new.lose_cache();
+    new.heal();
+    go_back(&all, before).unwrap();
+    let pool = opened(&all, 10).unwrap();
+    assert!(pool.put_online("new", &reopen(&new)).unwrap());
+    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
+}
+
+#[test]
 fn a_device_that_was_away_has_after_going_back_what_it_had_before() {
     let disks = disks("a b");
     let pool = mirror(&disks);
