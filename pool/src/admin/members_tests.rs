@@ -444,6 +444,23 @@ fn wherever_power_fails_while_a_mirror_goes_back_the_pool_is_whole() {
 }
 
 #[test]
+fn wherever_power_fails_while_a_mirror_goes_back_without_what_was_filled_later_the_pool_is_whole() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let (pool, before) = filled_late(&disks, &new);
+    let late = copied(&new);
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let recorder = Recorder::new();
+    let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
+    let devices = [&disks[0], &late].map(wrap);
+    rewind(&devices, before, &writing(), &SeededEnv::new(9)).unwrap();
+    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        survives(images, None, before..=newest, &format!("cut {cut}, seed {seed}"));
+    }
+}
+
+#[test]
 fn a_device_that_was_filled_later_does_not_go_back() {
     let (disks, new) = (disks("a b"), disk("new"));
     let pool = mirror(&disks);
