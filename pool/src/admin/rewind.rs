@@ -18,6 +18,13 @@
 //! on. So the labels say before that it lacks something, and how far it had come: else it would be taken for one that was
 //! changed without the others. A crash after that leaves a member that is filled with what it has already.
 //!
+//! How far it had come is said of members that are out of use, too: one that was filled after the chosen state lacks what
+//! that one refers to and a later one does not. It counts up to the last state before that is in its own rings; one that is
+//! not there to be asked is filled from the beginning.
+//!
+//! If no complete member of a mirror has all of the state, going back to it is refused: it would name what is nowhere. Only
+//! a mirror that was added after it goes along, for the state refers to nothing on that one.
+//!
 //! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
 //! as they could still be found.
 //!
@@ -25,25 +32,26 @@
 //! three groups always works: what a group frees is used again only after it and three more were committed. Older ones may
 //! have lost any block, and whoever takes one must have read all of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     assemble::{Assembly, assemble},
-    open::{OpenOptions, check_state, chosen, first_txg, gather},
+    open::{ByGuid, OpenOptions, check_state, chosen, first_txg, gather, open_storage},
     pool::write_labels,
 };
 use crate::{
+    block::storage::Vdevs,
     device::Device,
     env::{Env, Nanos},
     error::{Error, Result},
     format::{
         label::Label,
         uberblock::{Epoch, Uberblock},
-        vdev_config::{Behind, Mark, VdevTree},
+        vdev_config::{Behind, Mark, MemberConfig, MirrorConfig, VdevTree},
     },
     txg::{REPEATS, state_of},
-    units::Txg,
-    vdev::{Leaf, Vdev, uberblocks},
+    units::{Guid, Txg, VdevId},
+    vdev::{Leaf, Member, Vdev, uberblocks},
 };
 
 pub use crate::space::SAFE_STATES;
@@ -88,8 +96,8 @@ fn whole_states(line: &[Uberblock]) -> usize {
 /// that repeats it.
 ///
 /// # Errors
-/// As [`states`], and if there is no such state, or a device cannot be flushed; then the pool is as it was or has gone
-/// back.
+/// As [`states`], and if there is no such state, no complete device of a mirror has all of it, or a device cannot be
+/// flushed; then the pool is as it was or has gone back.
 pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: &dyn Env) -> Result<Txg> {
     if options.read_only {
         return Err(Error::Request("going back writes: the pool cannot be opened to be read only".into()));
@@ -99,7 +107,7 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     check_state(&label, options)?;
     let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
     let base = chosen(&label, &line, to)?;
-    let going = Going::back(&mut label, &vdevs, &line, base)?;
+    let going = Going::back(&mut label, &vdevs, &by_guid, &line, base)?;
     if going.leaves_some {
         label.txg = label.txg.max(line[0].txg).next();
         write_labels(&vdevs, &label)?;
@@ -137,43 +145,109 @@ struct Going {
 
 impl Going {
     /// Finds out who has the state of `base`, and has the label say how far the others have come.
-    fn back(label: &mut Label, vdevs: &[Arc<dyn Vdev>], line: &[Uberblock], base: &Uberblock) -> Result<Going> {
+    fn back(
+        label: &mut Label,
+        vdevs: &[Arc<dyn Vdev>],
+        by_guid: &ByGuid,
+        line: &[Uberblock],
+        base: &Uberblock,
+    ) -> Result<Going> {
         let mut going = Going { devices: Vec::new(), leaves_some: false };
+        let described = label.clone();
         for vdev in vdevs {
             let complete = vdev.committing();
             let Some(mirror) = vdev.as_mirror() else {
                 going.devices.extend(complete.iter().map(|leaf| leaf.device()));
                 continue;
             };
-            let rings: Vec<(Arc<Leaf>, Vec<Uberblock>)> = complete
-                .into_iter()
-                .map(|leaf| Ok((leaf.clone(), uberblocks::read_uberblocks(&*leaf.device(), label.pool)?)))
-                .collect::<Result<_>>()?;
-            let has = |ring: &[Uberblock]| ring.iter().any(|own| (own.epoch, own.txg) == (base.epoch, base.txg));
-            // If nobody has it, it is known from another vdev, and all of these are alike.
-            let is_known = rings.iter().any(|(_, ring)| has(ring));
             let VdevTree::Mirror(config) =
                 &mut label.vdevs.iter_mut().find(|c| c.id == vdev.id()).expect("it was made from this label").tree
             else {
                 continue;
             };
+            let rings = rings_of(config, described.pool, by_guid);
+            let has = |leaf: &Leaf| rings.get(&leaf.guid()).is_some_and(|ring| has_all(ring, line, base));
+            let is_later = !complete.iter().any(|leaf| has(leaf));
+            if is_later && !is_added_after(&described, vdevs, vdev.id(), base)? {
+                return Err(nobody_has(&described, vdev.id(), base));
+            }
             for member in &mut config.members {
-                member.behind = match rings.iter().find(|(leaf, _)| leaf.guid() == member.leaf.guid) {
-                    Some((leaf, ring)) if has(ring) || !is_known => {
-                        going.devices.push(leaf.device());
-                        continue;
-                    }
-                    Some((leaf, ring)) => Some(Behind {
-                        has: mark_of(ring.iter().find(|own| own.txg <= base.txg && line.contains(own))),
-                        may_have: leaf.marks().has,
-                    }),
-                    None => mirror.member(member.leaf.guid).and_then(|member| member.behind()),
-                };
+                let leaf = complete.iter().find(|leaf| leaf.guid() == member.leaf.guid);
+                if let Some(leaf) = leaf.filter(|leaf| has(leaf) || is_later) {
+                    going.devices.push(leaf.device());
+                    member.behind = None;
+                    continue;
+                }
+                member.behind = Some(match rings.get(&member.leaf.guid) {
+                    Some(ring) => left(mirror.member(member.leaf.guid).map(|member| told(&member)), ring, line, base),
+                    None => unasked(member, line),
+                });
                 going.leaves_some = true;
             }
         }
         Ok(going)
     }
+}
+
+/// The rings of the members that are there and can be read.
+fn rings_of(mirror: &MirrorConfig, pool: Guid, by_guid: &ByGuid) -> BTreeMap<Guid, Vec<Uberblock>> {
+    let ring = |member: &MemberConfig| {
+        let device = by_guid.get(&member.leaf.guid)?;
+        match uberblocks::read_uberblocks(&**device, pool) {
+            Ok(ring) => Some((member.leaf.guid, ring)),
+            Err(error) => {
+                tracing::warn!("going back without a device: {error}");
+                None
+            }
+        }
+    };
+    mirror.members.iter().filter_map(ring).collect()
+}
+
+/// Whether a complete member with this ring has all of the state: it is the newest, or the member has its uberblock, or
+/// misses only that one of the line. Then power failed while it was written, and everything else had been flushed. To be
+/// filled takes two commits, by the first of which a device has no uberblock.
+fn has_all(ring: &[Uberblock], line: &[Uberblock], base: &Uberblock) -> bool {
+    let Some(newer) = line.iter().take_while(|state| state.txg > base.txg).last() else { return true };
+    let older = line.iter().find(|state| state.txg < base.txg);
+    is_in(ring, base) || (is_in(ring, newer) && older.is_some_and(|older| is_in(ring, older)))
+}
+
+/// Whether a vdev was added after this state, which refers to nothing on it then.
+fn is_added_after(label: &Label, vdevs: &[Arc<dyn Vdev>], id: VdevId, base: &Uberblock) -> Result<bool> {
+    let totals = open_storage(label, Vdevs::new(vdevs.to_vec()), base)?.space.totals();
+    Ok(totals.vdevs.iter().all(|total| total.vdev != id || total.size == 0))
+}
+
+fn nobody_has(label: &Label, id: VdevId, base: &Uberblock) -> Error {
+    let (pool, txg) = (&label.pool_name, base.txg);
+    let problem = format!("no complete device of mirror-{id} has all of it");
+    Error::Request(format!("pool {pool} cannot go back to transaction group {txg}: {problem}"))
+}
+
+fn is_in(ring: &[Uberblock], state: &Uberblock) -> bool {
+    ring.iter().any(|own| (own.epoch, own.txg) == (state.epoch, state.txg))
+}
+
+/// How far a member had come before.
+fn told(member: &Member) -> Behind {
+    member.behind().unwrap_or_else(|| member.leaf.marks())
+}
+
+/// How far a member has come that stays behind. Up to a later state than `base` it has everything only of that one: what
+/// was freed before it was filled is not on it. So what counts is the last state that it has had itself.
+fn left(told: Option<Behind>, ring: &[Uberblock], line: &[Uberblock], base: &Uberblock) -> Behind {
+    let has = told.unwrap_or_default().has;
+    let common = mark_of(ring.iter().find(|own| own.txg <= base.txg && line.contains(own)));
+    let has_less = common.txg < has.txg && !is_in(ring, base);
+    Behind { has: if has_less { common } else { has }, may_have: mark_of(ring.first()) }
+}
+
+/// How far a member has come whose ring nobody sees. Not even what it is said to have is sure to have been on it: that may
+/// be what the import began with during which it was filled. What it may have is how it is known again.
+fn unasked(member: &MemberConfig, line: &[Uberblock]) -> Behind {
+    let may_have = member.behind.map_or_else(|| mark_of(line.first()), |behind| behind.may_have);
+    Behind { has: Mark::default(), may_have }
 }
 
 fn mark_of(uberblock: Option<&Uberblock>) -> Mark {
