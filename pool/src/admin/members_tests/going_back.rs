@@ -1,0 +1,300 @@
+//! Mirrors that go back to an older state: who has all of it, who stays behind, and how far each counts as having come.
+
+use super::*;
+
+#[test]
+fn going_back_after_a_power_failure_is_no_split() {
+    let disks = disks("a b");
+    let pool = mirror(&disks);
+    commit(&pool, 4);
+    // Power fails while the uberblock of the next commit is on one of them only.
+    let late = copied(&disks[1]);
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let devices: Vec<Arc<dyn Device>> = vec![disks[0].clone(), late.clone()];
+    for to in [newest.back(2), newest.back(1)] {
+        let devices: Vec<Arc<dyn Device>> = devices.iter().map(|d| Arc::new(resized(&**d, 64 * MIB)) as _).collect();
+        rewind(&devices, to, &writing(), &SeededEnv::new(9)).unwrap();
+        let pool = open(devices.clone(), &writing(), Arc::new(SeededEnv::new(10))).unwrap();
+        pool.engine().set_client(Arc::new(Stamp));
+        assert_eq!((shown(pool.engine()), states(&pool)), (to, vec![State::Complete, State::Filling]));
+        assert!(fill(&pool));
+        let newest = commit(&pool, 2);
+        drop(pool);
+        for device in devices {
+            let pool = open(vec![device], &reading(None), Arc::new(SeededEnv::new(11))).unwrap();
+            assert_eq!(shown(pool.engine()), newest);
+        }
+    }
+}
+
+#[test]
+fn wherever_power_fails_while_a_mirror_goes_back_the_pool_is_whole() {
+    let made_disks = disks("a b");
+    let pool = mirror(&made_disks);
+    commit(&pool, 4);
+    let late = copied(&made_disks[1]);
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let recorder = Recorder::new();
+    let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
+    let devices = vec![wrap(&made_disks[0]), wrap(&late)];
+    rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
+    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        survives(images, None, newest.back(2)..=newest, &format!("cut {cut}, seed {seed}"));
+    }
+}
+
+#[test]
+fn wherever_power_fails_while_a_mirror_goes_back_without_what_was_filled_later_the_pool_is_whole() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let (pool, before) = filled_late(&disks, &new);
+    let late = copied(&new);
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let recorder = Recorder::new();
+    let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
+    let devices = [&disks[0], &late].map(wrap);
+    rewind(&devices, before, &writing(), &SeededEnv::new(9)).unwrap();
+    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        survives(images, None, before..=newest, &format!("cut {cut}, seed {seed}"));
+    }
+}
+
+#[test]
+fn a_device_that_was_filled_later_does_not_go_back() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let pool = mirror(&disks);
+    pool.attach("a", new.clone(), false).unwrap();
+    let before = pool.engine().committed();
+    assert!(fill(&pool));
+    drop(pool);
+    let devices: Vec<Arc<dyn Device>> = vec![disks[0].clone(), disks[1].clone(), new.clone()];
+    rewind(&devices, before, &writing(), &SeededEnv::new(9)).unwrap();
+    let pool = opened(&[&disks[0], &disks[1], &new], 10).unwrap();
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Filling]);
+    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+    assert!(fill(&pool));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    assert_eq!(alone(&new), newest);
+}
+
+/// A mirror of three whose last device, `new`, was filled after the state that is returned: what that one frees is not on it.
+fn filled_late(disks: &[Disk], new: &Disk) -> (Pool, Txg) {
+    let pool = mirror(disks);
+    pool.attach("a", new.clone(), false).unwrap();
+    let before = pool.engine().committed();
+    assert!(fill(&pool));
+    (pool, before)
+}
+
+fn go_back(of: &[&Disk], to: Txg) -> Result<Txg> {
+    let devices: Vec<Arc<dyn Device>> = of.iter().map(|disk| (*disk).clone() as Arc<dyn Device>).collect();
+    rewind(&devices, to, &writing(), &SeededEnv::new(9))
+}
+
+#[test]
+fn a_device_that_was_filled_later_and_missed_the_last_commit_is_filled_anew() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let (pool, before) = filled_late(&disks, &new);
+    let late = copied(&new);
+    commit(&pool, 1);
+    drop(pool);
+    let all = [&disks[0], &disks[1], &late];
+    assert_eq!(states(&opened_with(&all, &reading(None), 3).unwrap())[2], State::Filling);
+    go_back(&all, before).unwrap();
+    let pool = opened(&all, 10).unwrap();
+    assert_eq!((shown(pool.engine()), states(&pool)[2]), (before, State::Filling));
+    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+    assert!(fill(&pool));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    assert_eq!(alone(&late), newest);
+}
+
+#[test]
+fn a_device_that_was_filled_later_and_is_offline_or_away_is_filled_anew_when_it_is_back() {
+    for is_away in [false, true] {
+        let (disks, new) = (disks("a b"), disk("new"));
+        let (pool, before) = filled_late(&disks, &new);
+        pool.put_offline("new", false).unwrap();
+        commit(&pool, 1);
+        drop(pool);
+        let all = [&disks[0], &disks[1], &new];
+        go_back(&all[..if is_away { 2 } else { 3 }], before).unwrap();
+        let pool = opened(&all, 10).unwrap();
+        assert_eq!(states(&pool)[2], State::Out);
+        assert!(pool.put_online("new", &reopen(&new)).unwrap());
+        assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO, "what it has is of a state that was given up");
+        assert!(fill(&pool));
+        let newest = commit(&pool, 1);
+        drop(pool);
+        assert_eq!(alone(&new), newest);
+    }
+}
+
+#[test]
+fn a_device_that_was_filled_later_is_not_believed_to_have_all_that_its_import_began_with() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    drop(mirror(&disks));
+    let (pool, before) = {
+        let pool = opened(&[&disks[0], &disks[1]], 2).unwrap();
+        pool.attach("a", new.clone(), false).unwrap();
+        let before = commit(&pool, 2);
+        assert!(fill(&pool));
+        (pool, before)
+    };
+    drop(pool);
+    // It was complete when it was last heard of.
+    go_back(&[&disks[0], &disks[1]], before).unwrap();
+    let pool = opened(&[&disks[0], &disks[1], &new], 10).unwrap();
+    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
+}
+
+#[test]
+fn a_device_that_was_filled_later_and_missed_its_next_import_is_known_again() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let (pool, before) = filled_late(&disks, &new);
+    drop(pool);
+    let all = [&disks[0], &disks[1], &new];
+    let pool = opened(&all, 2).unwrap();
+    // It is expected to get an uberblock of this import, and does not.
+    new.inject(Fault::failing(Operation::Flush));
+    commit(&pool, 1);
+    pool.put_offline("new", false).unwrap();
+    drop(pool);
+    new.lose_cache();
+    new.heal();
+    go_back(&all, before).unwrap();
+    let pool = opened(&all, 10).unwrap();
+    assert!(pool.put_online("new", &reopen(&new)).unwrap());
+    assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
+}
+
+#[test]
+fn a_device_that_was_away_has_after_going_back_what_it_had_before() {
+    let disks = disks("a b");
+    let pool = mirror(&disks);
+    let had = pool.engine().committed();
+    pool.put_offline("b", true).unwrap();
+    let newest = commit(&pool, 3);
+    drop(pool);
+    go_back(&[&disks[0], &disks[1]], newest.back(1)).unwrap();
+    let pool = opened(&[&disks[0], &disks[1]], 10).unwrap();
+    assert_eq!(pool.engine().filling().unwrap().since, had);
+}
+
+/// A pool of these mirrors.
+fn mirrors(of: &[&[Disk]]) -> Pool {
+    let vdev = |disks: &&[Disk]| NewVdev::Mirror(disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect());
+    let vdevs: Vec<NewVdev> = of.iter().map(vdev).collect();
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = create_of(&vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 3);
+    pool
+}
+
+#[test]
+fn what_no_device_of_a_mirror_has_had_is_not_gone_back_to() {
+    let (first, second, new) = (disks("a b"), disks("c d"), disk("new"));
+    let pool = mirrors(&[&first, &second]);
+    pool.attach("c", new.clone(), false).unwrap();
+    let before = pool.engine().committed();
+    assert!(fill(&pool));
+    let since = pool.engine().committed();
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let there = [&first[0], &first[1], &new];
+    let labels = || there.map(|disk| labels::read_label(&**disk).unwrap().unwrap().txg);
+    let told = labels();
+    let error = go_back(&there, before).unwrap_err();
+    assert!(matches!(error, Error::Request(_)));
+    let expected =
+        format!("pool tank cannot go back to transaction group {before}: no complete device of mirror-1 has all of it");
+    assert_eq!((error.to_string(), labels()), (expected, told));
+    assert_eq!(shown(opened_with(&there, &reading(None), 3).unwrap().engine()), newest);
+    go_back(&there, since).unwrap();
+    assert_eq!(shown(opened(&there, 10).unwrap().engine()), since);
+}
+
+#[test]
+fn what_only_a_device_that_is_behind_has_had_is_not_gone_back_to() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let (pool, before) = filled_late(&disks, &new);
+    pool.put_offline("a", true).unwrap();
+    commit(&pool, 1);
+    drop(pool);
+    let error = go_back(&[&disks[0], &new], before).unwrap_err();
+    assert!(error.to_string().ends_with("no complete device of mirror-0 has all of it"), "{error}");
+}
+
+#[test]
+fn a_device_that_cannot_be_read_any_more_stays_behind() {
+    let mut stayed = 0;
+    for skip in 0..24 {
+        let disks = disks("a b");
+        let pool = mirror(&disks);
+        let newest = commit(&pool, 2);
+        drop(pool);
+        disks[1].inject(Fault { skip, ..Fault::failing(Operation::Read) });
+        let gone_back = go_back(&[&disks[0], &disks[1]], newest.back(1));
+        disks[1].heal();
+        match gone_back {
+            Err(error) => assert!(error.to_string().contains("read a label"), "{skip}: {error}"),
+            Ok(_) => {
+                let pool = opened(&[&disks[0], &disks[1]], 10).unwrap();
+                assert_eq!(shown(pool.engine()), newest.back(1));
+                stayed += usize::from(fill(&pool));
+                let newest = commit(&pool, 1);
+                assert_eq!(states(&pool), [State::Complete; 2]);
+                drop(pool);
+                assert_eq!(alone(&disks[1]), newest);
+            }
+        }
+    }
+    assert!(stayed > 1);
+}
+
+#[test]
+fn a_mirror_that_was_added_later_goes_back_along() {
+    let (first, second) = (disks("a b"), disks("c d"));
+    let pool = mirror(&first);
+    let before = pool.engine().committed();
+    let added = second.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
+    pool.begin_add(vec![NewVdev::Mirror(added)]).unwrap().finish().unwrap();
+    drop(pool);
+    let all = [&first[0], &first[1], &second[0], &second[1]];
+    go_back(&all, before).unwrap();
+    let pool = opened(&all, 10).unwrap();
+    assert_eq!((shown(pool.engine()), pool.engine().filling()), (before, None));
+}
+
+#[test]
+fn a_state_whose_uberblock_power_failed_to_bring_to_a_mirror_can_be_gone_back_to() {
+    let (first, second) = (disks("a b"), disks("c d"));
+    let pool = mirrors(&[&first, &second]);
+    commit(&pool, 1);
+    let late = [copied(&second[0]), copied(&second[1])];
+    // Before it was written, all that it refers to was flushed.
+    let newest = commit(&pool, 1);
+    drop(pool);
+    for (late, disk) in late.iter().zip(&second) {
+        let mut data = vec![0; (60 * MIB) as usize];
+        disk.read_at(DATA_START, &mut data).unwrap();
+        late.write_at(DATA_START, &data).unwrap();
+    }
+    let all = [&first[0], &first[1], &late[0], &late[1]];
+    for further in [0, 1, 2] {
+        let pool = opened(&all, 20 + further).unwrap();
+        assert_eq!(pool.engine().filling(), None);
+        commit(&pool, further as usize);
+        drop(pool);
+        go_back(&all, newest).unwrap();
+        let pool = opened_with(&all, &reading(None), 30).unwrap();
+        assert_eq!((shown(pool.engine()), pool.engine().filling()), (newest, None));
+    }
+}
