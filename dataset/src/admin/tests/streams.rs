@@ -40,14 +40,7 @@ impl World {
         stream: &[u8],
         change: impl FnOnce(&mut ReceiveRequest),
     ) -> Result<Arrived> {
-        let mut request = ReceiveRequest {
-            target: target.parse().unwrap(),
-            naming: Naming::Exact,
-            force: false,
-            properties: Vec::new(),
-            exclude: Vec::new(),
-            owner: (0, 0),
-        };
+        let mut request = request(target);
         change(&mut request);
         let (arrived, received) = self.datasets.receive(request, &mut &stream[..], 0, &mut |_| {});
         received.map(|()| arrived)
@@ -55,15 +48,19 @@ impl World {
 
     /// The same; `progress` is told meanwhile how many bytes have come.
     pub(super) fn receive_telling(&self, target: &str, stream: &[u8], progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let request = ReceiveRequest {
-            target: target.parse().unwrap(),
-            naming: Naming::Exact,
-            force: false,
-            properties: Vec::new(),
-            exclude: Vec::new(),
-            owner: (0, 0),
-        };
-        self.datasets.receive(request, &mut &stream[..], 0, progress).1
+        self.datasets.receive(request(target), &mut &stream[..], 0, progress).1
+    }
+}
+
+/// To receive just what the stream holds.
+fn request(target: &str) -> ReceiveRequest {
+    ReceiveRequest {
+        target: target.parse().unwrap(),
+        naming: Naming::Exact,
+        force: false,
+        properties: Vec::new(),
+        exclude: Vec::new(),
+        owner: (0, 0),
     }
 }
 
