@@ -101,7 +101,6 @@ impl Mounts {
         for (path, id) in doomed.into_iter().rev() {
             let Some(mount) = self.mount_of(id) else { continue };
             if let Err(error) = mount.unmount(how) {
-                done.reverse();
                 self.mount_back(&done);
                 return Err(Failure::new(error.to_string()));
             }
@@ -113,7 +112,6 @@ impl Mounts {
                 done.push(Unmounted { id, temporary: active.temporary, overlay: active.overlay });
             }
         }
-        done.reverse();
         Ok(done)
     }
 
