@@ -43,6 +43,10 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     let vdev = |config: &VdevConfig| -> Result<Arc<dyn Vdev>> {
         match &config.tree {
             VdevTree::Mirror(mirror) => Ok(Arc::new(put_together(label, config, mirror, by_guid, &rings)?)),
+            VdevTree::RaidZ(_) => Err(Error::Unsupported {
+                what: format!("raidz{}", config.id),
+                problem: "this version of Cenote cannot put it together".to_owned(),
+            }),
             tree => {
                 let leaf = tree.leaves().next().expect("a kind that is not known was refused");
                 let missing =
@@ -165,7 +169,7 @@ fn put_together(
     }
     let there = members.iter().filter(|member| member.state() != State::Out);
     // Members that are not there have no more than they are known to have.
-    let absent = members.iter().any(|member| member.state() == State::Out).then(|| vdev.tree.size());
+    let absent = members.iter().any(|member| member.state() == State::Out).then(|| vdev.tree.device_size());
     let size = there.map(|member| member.leaf.size()).chain(absent).min().unwrap_or(0);
     Ok(Mirror::new(vdev.id, mirror.guid, size, members))
 }

@@ -60,7 +60,10 @@ impl Pool {
         let mut label = self.label();
         let (vdev, old) = self.find_device(beside)?;
         let config = config_of(&mut label, vdev.id())?;
-        let size = config.tree.size();
+        if let VdevTree::RaidZ(_) = config.tree {
+            return Err(Error::Request(format!("{beside} is part of a raidz, to which nothing can be attached")));
+        }
+        let size = config.tree.device_size();
         if usable_size(new.size()) < size {
             let problem =
                 format!("{} is too small: it has {} bytes and takes the place of more", new.name(), new.size());

@@ -187,7 +187,7 @@ fn complete_vdevs(engine: &Engine, label: &Label) {
     let totals = engine.space_totals();
     for config in &label.vdevs {
         let known = totals.vdevs.iter().find(|total| total.vdev == config.id).map_or(0, |total| total.size);
-        let size = config.tree.size();
+        let size = label.size_of(config);
         if size / label.region_size > known / label.region_size {
             engine.with_open_txg(|_| engine.storage().space.add_vdev(config.id, size));
         }
@@ -239,7 +239,7 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
 pub(super) fn growth(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> u64 {
     let regions = |size: u64| size / label.region_size;
     let there = vdevs.get(config.id).map_or(0, |vdev| vdev.size());
-    regions(there).saturating_sub(regions(config.tree.size())) * label.region_size
+    regions(there).saturating_sub(regions(label.size_of(config))) * label.region_size
 }
 
 pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
@@ -247,7 +247,7 @@ pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
 }
 
 pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -> Result<Storage> {
-    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, vdev.tree.size())).collect();
+    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, label.size_of(vdev))).collect();
     let sector = 1u32 << label.ashift;
     if state_of(uberblock) > uberblock.txg {
         return Err(unreadable(label, uberblock, &"it claims to repeat a later state"));

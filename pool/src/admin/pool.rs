@@ -255,7 +255,7 @@ impl NewVdev {
             VdevTree::Mirror(mirror) => {
                 let members = mirror.members.iter().zip(leaves.map(leaf));
                 let members = members.map(|(config, leaf)| Arc::new(Member::new(leaf, State::Complete, config)));
-                Arc::new(Mirror::new(config.id, mirror.guid, config.tree.size(), members.collect()))
+                Arc::new(Mirror::new(config.id, mirror.guid, config.tree.device_size(), members.collect()))
             }
             _ => Arc::new(Single::new(config.id, leaf(leaves.next().expect("a disk is one device")))),
         }

@@ -60,7 +60,7 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA];
+pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
@@ -72,6 +72,9 @@ pub const FILE_ATTRIBUTES: &str = "file_attributes";
 /// The feature of pools whose file systems keep accounts of users, groups and projects, or have projects. Who does not know
 /// it would change files and leave the accounts as they are.
 pub const PROJECT_QUOTA: &str = "project_quota";
+
+/// The feature of pools with a [RAID-Z](vdev_config::RaidZConfig). Who does not know it finds nothing there.
+pub const RAIDZ: &str = "raidz";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;
@@ -170,6 +173,11 @@ impl Label {
     /// a device that is being added and not yet part of the pool.
     pub fn supersedes(&self, other: &Label) -> bool {
         (self.txg, Reverse(self.vdevs.len())) > (other.txg, Reverse(other.vdevs.len()))
+    }
+
+    /// What a vdev of the pool gives to it, in bytes.
+    pub fn size_of(&self, vdev: &VdevConfig) -> u64 {
+        vdev.tree.size(1 << self.ashift, self.region_size)
     }
 
     /// Refuses the pool, by name, if this version may not open it: for what it cannot read, and with `writable` also for

@@ -117,10 +117,10 @@ fn an_unknown_feature_is_refused_by_name_unless_it_allows_reading() {
 #[test]
 fn an_unknown_kind_of_vdev_is_read_and_refused_by_name() {
     let mut label = sample(7);
-    label.vdevs[1].tree = VdevTree::Other { kind: 3, payload: vec![0; 40] };
+    label.vdevs[1].tree = VdevTree::Other { kind: 4, payload: vec![0; 40] };
     let read = Label::decode(&label.encode(BODY_AT).unwrap(), BODY_AT).unwrap();
     assert_eq!(read, label);
-    assert!(read.check_supported(false).unwrap_err().to_string().contains("raidz"));
+    assert!(read.check_supported(false).unwrap_err().to_string().contains("draid"));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The description of a pool's virtual devices, as each label holds it.
 //!
-//! A pool has top-level vdevs, over which space is spread. Each is a tree: a single device (a leaf), or several devices
-//! that hold the same (a mirror). Trees of the other kinds have their numbers already, and a length, so that this version
-//! can step over them and refuse the pool by the kind's name instead of calling the label damaged.
+//! A pool has top-level vdevs, over which space is spread. Each is a tree: a single device (a leaf), several devices
+//! that hold the same (a mirror), or several that share data and parity (a [RAID-Z](raidz)). Trees of the other kinds have
+//! their numbers already, and a length, so that this version can step over them and refuse the pool by the kind's name
+//! instead of calling the label damaged.
 //!
 //! ```text
 //! vdev   := id varint, kind u8, length varint, payload
@@ -13,6 +14,10 @@
 //! ```
 
 use std::ops::RangeInclusive;
+
+mod raidz;
+
+pub use raidz::{RAIDZ_COLUMNS, RAIDZ_PARITY, RaidZConfig, RaidZMember};
 
 use crate::{
     error::{Error, Result},
@@ -33,8 +38,9 @@ pub const MIRROR_MEMBERS: RangeInclusive<usize> = 2..=16;
 
 const LEAF: u8 = 1;
 const MIRROR: u8 = 2;
+const RAIDZ: u8 = 3;
 
-/// Flags of a mirror's member.
+/// Flags of a member of a mirror or a RAID-Z.
 const OFFLINE: u8 = 1;
 const BEHIND: u8 = 2;
 const REPLACES: u8 = 4;
@@ -57,6 +63,8 @@ pub enum VdevTree {
     Leaf(LeafConfig),
     /// Several devices, each of which holds all.
     Mirror(MirrorConfig),
+    /// Several devices, some of which may be lost: of a row of sectors each holds one, of data or of parity.
+    RaidZ(RaidZConfig),
     /// A kind that this version does not know: its number and its coded form.
     Other {
         /// The kind's number.
@@ -86,7 +94,7 @@ pub struct MirrorConfig {
     pub members: Vec<MemberConfig>,
 }
 
-/// One device of a mirror, and how it stands to the others.
+/// One device of a mirror or a RAID-Z, and how it stands to the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
     /// The device.
@@ -142,6 +150,7 @@ impl VdevTree {
         let number = match self {
             VdevTree::Leaf(_) => LEAF,
             VdevTree::Mirror(_) => MIRROR,
+            VdevTree::RaidZ(_) => RAIDZ,
             VdevTree::Other { kind, .. } => *kind,
         };
         KINDS.get(usize::from(number)).map_or_else(|| format!("kind {number}"), |name| (*name).to_owned())
@@ -149,24 +158,58 @@ impl VdevTree {
 
     /// The devices that it is made of, as far as this version knows.
     pub fn leaves(&self) -> impl Iterator<Item = &LeafConfig> {
-        let (alone, members) = match self {
-            VdevTree::Leaf(leaf) => (Some(leaf), &[][..]),
-            VdevTree::Mirror(mirror) => (None, &mirror.members[..]),
-            VdevTree::Other { .. } => (None, &[][..]),
-        };
-        alone.into_iter().chain(members.iter().map(|member| &member.leaf))
+        let alone = if let VdevTree::Leaf(leaf) = self { Some(leaf) } else { None };
+        alone.into_iter().chain(self.members().map(|member| &member.leaf))
     }
 
-    /// The space that it gives to the pool, in bytes: that of its smallest device.
-    pub fn size(&self) -> u64 {
+    /// Those devices of it that stand in some way to others: the members of a mirror or a RAID-Z.
+    pub fn members(&self) -> impl Iterator<Item = &MemberConfig> {
+        let (mirrored, columns) = match self {
+            VdevTree::Mirror(mirror) => (&mirror.members[..], &[][..]),
+            VdevTree::RaidZ(raidz) => (&[][..], &raidz.members[..]),
+            VdevTree::Leaf(_) | VdevTree::Other { .. } => (&[][..], &[][..]),
+        };
+        mirrored.iter().chain(columns.iter().map(|member| &member.member))
+    }
+
+    /// Its name for life, if it is more than one device.
+    pub fn guid(&self) -> Option<Guid> {
+        match self {
+            VdevTree::Mirror(mirror) => Some(mirror.guid),
+            VdevTree::RaidZ(raidz) => Some(raidz.guid),
+            VdevTree::Leaf(_) | VdevTree::Other { .. } => None,
+        }
+    }
+
+    /// What its smallest device gives to it, in bytes.
+    pub fn device_size(&self) -> u64 {
         self.leaves().map(|leaf| leaf.size).min().unwrap_or(0)
     }
 
-    /// Notes that it gives so much space to the pool: none of its devices is smaller.
-    pub fn set_size(&mut self, size: u64) {
+    /// The space that it gives to a pool with such sectors and regions, in bytes: that of its smallest device, or of a
+    /// RAID-Z, that of the rows that fit on its smallest.
+    pub fn size(&self, sector: u64, region: u64) -> u64 {
+        match self {
+            VdevTree::RaidZ(raidz) => raidz.size(sector, region),
+            _ => self.device_size(),
+        }
+    }
+
+    /// How many sectors are allocated and written together: a whole row of a RAID-Z.
+    pub fn unit(&self) -> u32 {
+        match self {
+            VdevTree::RaidZ(raidz) => raidz.data_columns() as u32,
+            _ => 1,
+        }
+    }
+
+    /// Notes that each of its devices gives so many bytes to the vdev: none of them is smaller.
+    pub fn set_device_size(&mut self, size: u64) {
+        let note = |member: &mut MemberConfig| member.leaf.size = size;
         match self {
             VdevTree::Leaf(leaf) => leaf.size = size,
-            VdevTree::Mirror(mirror) => mirror.members.iter_mut().for_each(|member| member.leaf.size = size),
+            VdevTree::Mirror(mirror) => mirror.members.iter_mut().for_each(note),
+            VdevTree::RaidZ(raidz) => raidz.members.iter_mut().for_each(|member| note(&mut member.member)),
             VdevTree::Other { .. } => {}
         }
     }
@@ -174,10 +217,10 @@ impl VdevTree {
     /// Refuses the kinds that this version does not know, by name.
     pub fn check_supported(&self) -> Result<()> {
         match self {
-            VdevTree::Leaf(_) | VdevTree::Mirror(_) => Ok(()),
+            VdevTree::Leaf(_) | VdevTree::Mirror(_) | VdevTree::RaidZ(_) => Ok(()),
             VdevTree::Other { .. } => Err(Error::Unsupported {
                 what: format!("a {} vdev", self.kind_name()),
-                problem: "this version of Cenote knows single devices and mirrors only".to_owned(),
+                problem: "this version of Cenote knows single devices, mirrors and raidz only".to_owned(),
             }),
         }
     }
@@ -196,6 +239,10 @@ impl VdevConfig {
                 out.put_u8(MIRROR);
                 out.put_prefixed(&mirror.encoded());
             }
+            VdevTree::RaidZ(raidz) => {
+                out.put_u8(RAIDZ);
+                out.put_prefixed(&raidz.encoded());
+            }
             VdevTree::Other { kind, payload } => {
                 out.put_u8(*kind);
                 out.put_prefixed(payload);
@@ -212,6 +259,7 @@ impl VdevConfig {
             0 => return malformed("vdev's kind"),
             LEAF => VdevTree::Leaf(LeafConfig::decode(payload)?),
             MIRROR => VdevTree::Mirror(MirrorConfig::decode(payload)?),
+            RAIDZ => VdevTree::RaidZ(RaidZConfig::decode(payload)?),
             kind => VdevTree::Other { kind, payload: payload.to_vec() },
         };
         Ok(VdevConfig { id, tree })
@@ -268,7 +316,7 @@ impl MemberConfig {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<MemberConfig, Malformed> {
-        const WHAT: &str = "member of a mirror";
+        const WHAT: &str = "member";
         let flags = reader.u8(WHAT)?;
         if flags & !(OFFLINE | BEHIND | REPLACES) != 0 {
             return malformed(WHAT);
@@ -320,7 +368,7 @@ pub fn encode_all(vdevs: &[VdevConfig], out: &mut impl Writer) {
     vdevs.iter().for_each(|vdev| vdev.encode(out));
 }
 
-/// Takes all vdevs off the reader; their ids must ascend, and no device or mirror stand there twice.
+/// Takes all vdevs off the reader; their ids must ascend, and no guid stand there twice.
 pub fn decode_all(reader: &mut Reader<'_>) -> Result<Vec<VdevConfig>, Malformed> {
     let count = reader.varint("number of vdevs")?;
     if count > MAX_VDEVS as u64 {
@@ -330,9 +378,7 @@ pub fn decode_all(reader: &mut Reader<'_>) -> Result<Vec<VdevConfig>, Malformed>
     if !vdevs.is_sorted_by(|a, b| a.id < b.id) {
         return malformed("order of vdevs");
     }
-    let mirror = |tree: &VdevTree| if let VdevTree::Mirror(mirror) = tree { Some(mirror.guid) } else { None };
-    let own =
-        |vdev: &VdevConfig| vdev.tree.leaves().map(|leaf| leaf.guid).chain(mirror(&vdev.tree)).collect::<Vec<_>>();
+    let own = |vdev: &VdevConfig| vdev.tree.leaves().map(|leaf| leaf.guid).chain(vdev.tree.guid()).collect::<Vec<_>>();
     let mut guids: Vec<Guid> = vdevs.iter().flat_map(own).collect();
     let count = guids.len();
     guids.sort_unstable();
@@ -428,8 +474,8 @@ mod tests {
 
     #[test]
     fn leaves_and_unknown_kinds_round_trip() {
-        let raidz = VdevConfig { id: VdevId(7), tree: VdevTree::Other { kind: 3, payload: vec![1, 2, 3] } };
-        let vdevs = vec![leaf(0), leaf(3), raidz];
+        let draid = VdevConfig { id: VdevId(7), tree: VdevTree::Other { kind: 4, payload: vec![1, 2, 3] } };
+        let vdevs = vec![leaf(0), leaf(3), draid];
         let mut bytes = Vec::new();
         encode_all(&vdevs, &mut bytes);
         let mut reader = Reader::new(&bytes);
@@ -443,8 +489,8 @@ mod tests {
     #[test]
     fn an_unknown_kind_is_refused_by_name() {
         let refusal = |kind| VdevTree::Other { kind, payload: Vec::new() }.check_supported().unwrap_err();
-        assert_eq!(refusal(3).kind(), ErrorKind::Unsupported);
-        assert!(refusal(3).to_string().starts_with("a raidz vdev is not supported"));
+        assert_eq!(refusal(4).kind(), ErrorKind::Unsupported);
+        assert!(refusal(4).to_string().starts_with("a draid vdev is not supported"));
         assert!(refusal(99).to_string().starts_with("a kind 99 vdev is not supported"));
         assert!(leaf(0).tree.check_supported().is_ok());
     }

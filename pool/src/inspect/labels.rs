@@ -64,11 +64,18 @@ fn label_items(number: usize, at: u64, label: &Label, sink: Sink<'_>) -> io::Res
         let item = Item::new(1, "vdev").with("id", vdev.id);
         sink(match &vdev.tree {
             VdevTree::Leaf(leaf) => item.with("guid", leaf.guid).with("size", leaf.size).with("path", &leaf.path),
-            VdevTree::Mirror(mirror) => item.with("mirror", mirror.guid).with("size", vdev.tree.size()),
+            VdevTree::Mirror(mirror) => item.with("mirror", mirror.guid).with("size", label.size_of(vdev)),
+            VdevTree::RaidZ(raidz) => {
+                item.with("raidz", raidz.guid).with("parity", raidz.parity).with("size", label.size_of(vdev))
+            }
             VdevTree::Other { kind, .. } => item.with("unknown kind", kind),
         })?;
-        if let VdevTree::Mirror(mirror) = &vdev.tree {
-            mirror.members.iter().try_for_each(|member| sink(member_item(member)))?;
+        match &vdev.tree {
+            VdevTree::RaidZ(raidz) => raidz
+                .members
+                .iter()
+                .try_for_each(|member| sink(member_item(&member.member).with("column", member.column)))?,
+            tree => tree.members().try_for_each(|member| sink(member_item(member)))?,
         }
     }
     Ok(())

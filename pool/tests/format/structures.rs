@@ -20,7 +20,9 @@ use pool::{
             table::{Row, TableRoot, decode_page, encode_page},
         },
         uberblock::{Epoch, Uberblock},
-        vdev_config::{self, Behind, LeafConfig, Mark, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
+        vdev_config::{
+            self, Behind, LeafConfig, Mark, MemberConfig, MirrorConfig, RaidZConfig, RaidZMember, VdevConfig, VdevTree,
+        },
     },
     units::{ChunkId, GIB, Guid, MIB, Txg, VdevId},
 };
@@ -119,8 +121,8 @@ fn a_label() {
 
 #[test]
 fn the_vdevs() {
-    let raidz = VdevConfig { id: VdevId(200), tree: VdevTree::Other { kind: 3, payload: vec![0xaa, 0xbb] } };
-    let vdevs = vec![leaf(1), raidz];
+    let draid = VdevConfig { id: VdevId(200), tree: VdevTree::Other { kind: 4, payload: vec![0xaa, 0xbb] } };
+    let vdevs = vec![leaf(1), draid];
     let mut coded = Vec::new();
     vdev_config::encode_all(&vdevs, &mut coded);
     let bytes = golden::compare("vdevs", &coded);
@@ -140,6 +142,20 @@ fn a_mirror() {
     let mut coded = Vec::new();
     vdev_config::encode_all(&vdevs, &mut coded);
     let bytes = golden::compare("mirror", &coded);
+    assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
+}
+
+#[test]
+fn a_raidz() {
+    let member = |column, member| RaidZMember { column, member };
+    let whole = |id| MemberConfig::whole(leaf(id).tree.leaves().next().unwrap().clone());
+    let new = MemberConfig { behind: Some(Behind::default()), replaces: Some(Guid(0x1d02)), ..whole(4) };
+    let members = vec![member(0, whole(1)), member(1, whole(2)), member(1, new), member(2, whole(3))];
+    let tree = VdevTree::RaidZ(RaidZConfig { guid: Guid(0x3300), parity: 1, members });
+    let vdevs = vec![VdevConfig { id: VdevId(1), tree }];
+    let mut coded = Vec::new();
+    vdev_config::encode_all(&vdevs, &mut coded);
+    let bytes = golden::compare("raidz", &coded);
     assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
 }
 

@@ -1,0 +1,227 @@
+//! The description of a RAID-Z: its parity, and which member is which column.
+//!
+//! A RAID-Z has as many *columns* as devices: some for data, the rest for parity. A column has one member, or two while one
+//! of them replaces the other: both get what is written to the column. How many columns there are is not said; the
+//! members tell, of which every column has one.
+//!
+//! ```text
+//! raidz  := guid u64, parity u8, count varint, (column varint32, member) (payload of kind 3)
+//! ```
+//!
+//! Members stand there in the order of their columns, and the one that replaces another right behind it.
+
+use std::ops::RangeInclusive;
+
+use super::{LeafConfig, MemberConfig};
+use crate::{
+    format::codec::{Malformed, Reader, Writer, malformed},
+    units::Guid,
+};
+
+/// How many columns of a RAID-Z may be parity.
+pub const RAIDZ_PARITY: RangeInclusive<u8> = 1..=3;
+/// The most columns of a RAID-Z. There is at least one more than there are of parity.
+pub const RAIDZ_COLUMNS: usize = 32;
+
+const WHAT: &str = "member of a raidz";
+
+/// A RAID-Z.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaidZConfig {
+    /// Its name for life.
+    pub guid: Guid,
+    /// How many of its columns are parity: as many may be lost.
+    pub parity: u8,
+    /// Its devices, by column.
+    pub members: Vec<RaidZMember>,
+}
+
+/// One device of a RAID-Z.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaidZMember {
+    /// The column that it has.
+    pub column: u32,
+    /// The device, and how it stands to the others.
+    pub member: MemberConfig,
+}
+
+impl RaidZConfig {
+    /// How many columns it has.
+    pub fn columns(&self) -> usize {
+        self.members.last().map_or(0, |last| last.column as usize + 1)
+    }
+
+    /// How many of them are data: so many sectors are written together.
+    pub fn data_columns(&self) -> usize {
+        self.columns().saturating_sub(usize::from(self.parity))
+    }
+
+    /// What it gives to a pool with such sectors and regions, in bytes. Regions are whole, and one takes as many rows on
+    /// each device as its sectors fill.
+    pub fn size(&self, sector: u64, region: u64) -> u64 {
+        let rows = (region / sector).div_ceil(self.data_columns().max(1) as u64);
+        let smallest = self.leaves().map(|leaf| leaf.size).min().unwrap_or(0);
+        (smallest / sector / rows).saturating_mul(region)
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = &LeafConfig> {
+        self.members.iter().map(|member| &member.member.leaf)
+    }
+
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u64(self.guid.0);
+        out.put_u8(self.parity);
+        out.put_varint(self.members.len() as u64);
+        for RaidZMember { column, member } in &self.members {
+            out.put_varint(u64::from(*column));
+            member.encode(&mut out);
+        }
+        out
+    }
+
+    pub(super) fn decode(payload: &[u8]) -> Result<RaidZConfig, Malformed> {
+        let mut reader = Reader::new(payload);
+        let guid = Guid(reader.u64("raidz's guid")?);
+        let parity = reader.u8("parity of a raidz")?;
+        if !RAIDZ_PARITY.contains(&parity) {
+            return malformed("parity of a raidz");
+        }
+        let count = usize::try_from(reader.varint("number of members")?).unwrap_or(usize::MAX);
+        if !(usize::from(parity) + 1..=2 * RAIDZ_COLUMNS).contains(&count) {
+            return malformed("number of members");
+        }
+        let members = (0..count).map(|_| RaidZMember::decode(&mut reader)).collect::<Result<Vec<_>, _>>()?;
+        reader.finish("end of a raidz")?;
+        let raidz = RaidZConfig { guid, parity, members };
+        if !raidz.columns_are_whole() {
+            return malformed(WHAT);
+        }
+        let is_bounded = (usize::from(parity) + 1..=RAIDZ_COLUMNS).contains(&raidz.columns());
+        if is_bounded { Ok(raidz) } else { malformed("number of members") }
+    }
+
+    /// Whether each column in turn has one member that replaces nobody, and behind it none or one that replaces it.
+    fn columns_are_whole(&self) -> bool {
+        let mut columns = self.members.chunk_by(|one, other| one.column == other.column);
+        let mut next = 0..;
+        columns.all(|members| {
+            let is_next = next.next() == Some(members[0].column);
+            let replaced = members.iter().map(|member| member.member.replaces);
+            let expected = [None, Some(members[0].member.leaf.guid)];
+            is_next && members.len() <= expected.len() && replaced.zip(expected).all(|(one, other)| one == other)
+        })
+    }
+}
+
+impl RaidZMember {
+    fn decode(reader: &mut Reader<'_>) -> Result<RaidZMember, Malformed> {
+        Ok(RaidZMember { column: reader.varint32(WHAT)?, member: MemberConfig::decode(reader)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Behind, VdevConfig, VdevTree, decode_all, encode_all},
+        *,
+    };
+    use crate::{
+        format::{label, vdev_config::Mark},
+        units::{GIB, MIB, VdevId},
+    };
+
+    fn member(guid: u64) -> MemberConfig {
+        MemberConfig::whole(LeafConfig { guid: Guid(guid), size: GIB, path: format!("/disks/{guid}") })
+    }
+
+    fn raidz(parity: u8, members: &[(u32, MemberConfig)]) -> RaidZConfig {
+        let members = members.iter().cloned().map(|(column, member)| RaidZMember { column, member }).collect();
+        RaidZConfig { guid: Guid(99), parity, members }
+    }
+
+    fn of(parity: u8, columns: u32) -> RaidZConfig {
+        let members: Vec<_> = (0..columns).map(|column| (column, member(u64::from(column) + 1000))).collect();
+        raidz(parity, &members)
+    }
+
+    fn coded(raidz: RaidZConfig) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_all(&[VdevConfig { id: VdevId(5), tree: VdevTree::RaidZ(raidz) }], &mut bytes);
+        bytes
+    }
+
+    fn decoded(raidz: RaidZConfig) -> Result<(), Malformed> {
+        decode_all(&mut Reader::new(&coded(raidz))).map(drop)
+    }
+
+    #[test]
+    fn a_raidz_round_trips_with_all_that_is_said_of_its_members() {
+        let behind = Some(Behind::at(Mark { epoch: crate::format::uberblock::Epoch(7), txg: crate::units::Txg(12) }));
+        let old = MemberConfig { is_offline: true, behind, ..member(2) };
+        let new = MemberConfig { behind: Some(Behind::default()), replaces: Some(Guid(2)), ..member(4) };
+        let raidz = raidz(1, &[(0, member(1)), (1, old), (1, new), (2, member(3))]);
+        assert_eq!((raidz.columns(), raidz.data_columns()), (3, 2));
+        let bytes = coded(raidz.clone());
+        let vdevs = decode_all(&mut Reader::new(&bytes)).unwrap();
+        assert_eq!(vdevs[0].tree, VdevTree::RaidZ(raidz));
+        assert_eq!((vdevs[0].tree.leaves().count(), vdevs[0].tree.kind_name()), (4, "raidz".to_owned()));
+        for len in 0..bytes.len() {
+            assert!(decode_all(&mut Reader::new(&bytes[..len])).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn parity_and_columns_are_bounded() {
+        for (parity, columns) in [(1, 2), (2, 3), (3, 4), (1, 32), (3, 32)] {
+            assert_eq!(decoded(of(parity, columns)), Ok(()), "{parity} of {columns}");
+        }
+        for (parity, columns) in [(1, 0), (1, 1), (2, 2), (3, 3), (1, 33), (3, 64)] {
+            assert_eq!(decoded(of(parity, columns)), malformed("number of members"), "{parity} of {columns}");
+        }
+        assert_eq!(decoded(of(0, 5)), malformed("parity of a raidz"));
+        assert_eq!(decoded(of(4, 5)), malformed("parity of a raidz"));
+    }
+
+    #[test]
+    fn each_column_has_one_member_or_two_of_which_the_second_replaces_the_first() {
+        let replaces = |guid, old| MemberConfig { replaces: Some(Guid(old)), ..member(guid) };
+        let wrong = [
+            vec![(1, member(1)), (2, member(2)), (3, member(3))],
+            vec![(0, member(1)), (2, member(2)), (3, member(3))],
+            vec![(1, member(1)), (0, member(2)), (2, member(3))],
+            vec![(0, member(1)), (0, member(2)), (1, member(3))],
+            vec![(0, replaces(1, 2)), (0, member(2)), (1, member(3))],
+            vec![(0, member(1)), (0, replaces(2, 3)), (1, member(3))],
+            vec![(0, member(1)), (1, replaces(2, 1)), (2, member(3))],
+            vec![(0, member(1)), (0, replaces(2, 1)), (0, replaces(3, 1)), (1, member(4))],
+            vec![(0, member(1)), (1, member(2)), (u32::MAX, member(3))],
+        ];
+        for members in wrong {
+            assert_eq!(decoded(raidz(1, &members)), malformed(WHAT), "{members:?}");
+        }
+        assert_eq!(decoded(raidz(1, &[(0, member(1)), (0, replaces(2, 1)), (1, member(3))])), Ok(()));
+    }
+
+    #[test]
+    fn a_device_that_stands_twice_is_refused_and_the_guid_of_the_raidz_with_it() {
+        let twice = malformed("device that stands twice");
+        assert_eq!(decoded(raidz(1, &[(0, member(1)), (1, member(1))])), twice);
+        assert_eq!(decoded(raidz(1, &[(0, member(1)), (1, member(99))])), twice);
+    }
+
+    #[test]
+    fn its_size_is_that_of_the_regions_whose_rows_fit() {
+        // 256 sectors of a region lie in 86 rows of three data columns; 1 GiB has 262,144 rows, which is 3,048 regions.
+        assert_eq!(of(2, 5).size(4096, MIB), 3048 * MIB);
+        assert_eq!(of(1, 2).size(4096, MIB), GIB);
+        let mut small = of(1, 3);
+        small.members[1].member.leaf.size = 100 * MIB;
+        assert_eq!(small.size(4096, MIB), 200 * MIB);
+        small.members[1].member.leaf.size = 0;
+        assert_eq!(small.size(4096, MIB), 0);
+        let mut hostile = of(1, 32);
+        hostile.members.iter_mut().for_each(|member| member.member.leaf.size = u64::MAX);
+        assert!(hostile.size(1 << 16, label::MAX_REGION) > 0);
+    }
+}
