@@ -79,6 +79,8 @@ fn chunk_items(state: &State, id: ChunkId, row: &Row, sink: Sink<'_>) -> io::Res
         .with("id", id)
         .with("vdev", row.vdev)
         .with("region", row.region)
+        .with("unit", row.unit)
+        .with("arrived", row.arrived)
         .with("class", class)
         .with("allocated sectors", row.allocated)
         .with("described at", row.described);

@@ -136,7 +136,16 @@ impl Chunk {
         empty: Arc<AtomicU32>,
     ) -> Chunk {
         let (id, vdev, region) = place;
-        let row = Row { vdev, region, class: None, described: Txg::ZERO, allocated: 0, checkpoint: None };
+        let row = Row {
+            vdev,
+            region,
+            unit: 1,
+            arrived: Txg::ZERO,
+            class: None,
+            described: Txg::ZERO,
+            allocated: 0,
+            checkpoint: None,
+        };
         let fresh = Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() };
         let chunk = Chunk::open(id, sectors, fresh, counters, empty);
         chunk.row_changed.store(true, Relaxed);

@@ -199,6 +199,10 @@ impl Tally {
 fn check_places(chunks: &[Loaded], layout: &Layout) -> Result<()> {
     let mut taken = BTreeSet::new();
     for row in chunks.iter().map(|chunk| &chunk.row) {
+        if row.unit > 1 || row.arrived > Txg::ZERO {
+            let problem = "chunks that were moved, or whose sectors are allocated together, are not known".into();
+            return Err(Error::Unsupported { what: "chunk".into(), problem });
+        }
         let inside = u64::from(row.region) < layout.usable(row.vdev) / layout.region;
         if !inside || !taken.insert((row.vdev, row.region)) {
             let problem = format!("region {} of device {} cannot be a chunk's", row.region, row.vdev);

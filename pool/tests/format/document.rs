@@ -75,6 +75,7 @@ fn constants() -> BTreeMap<&'static str, u64> {
         ("MAX_PHYSICAL_POINTER", space::MAX_PHYSICAL_POINTER as u64),
         ("Class::Data", Class::Data as u64),
         ("Class::Metadata", Class::Metadata as u64),
+        ("MAX_UNIT", table::MAX_UNIT.into()),
         ("ROWS_PER_PAGE", table::ROWS_PER_PAGE as u64),
         ("MAX_LOG_HEAD", log::MAX_LOG_HEAD as u64),
     ])

@@ -19,6 +19,12 @@ const PAGE_MAGIC: &[u8; 4] = b"CnTp";
 const DIRECT: u8 = 1;
 /// A chunk whose region was emptied, with a map to where its blocks went. Reserved.
 const PACKED: u8 = 2;
+/// As the first kind, of a chunk about whose place there is more to say: the device writes several sectors together, or
+/// the chunk has not always lain there.
+const PLACED: u8 = 3;
+
+/// The most sectors that are allocated together.
+pub const MAX_UNIT: u32 = 32;
 
 /// Where a chunk lies and what was last known about its sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +33,10 @@ pub struct Row {
     pub vdev: VdevId,
     /// Which region of the device.
     pub region: u32,
+    /// How many sectors are allocated together, 1 to [`MAX_UNIT`]: what its device writes together.
+    pub unit: u32,
+    /// When it came there by being moved; the first one for a chunk that was born there.
+    pub arrived: Txg,
     /// What it is preferred for; nothing while it is empty.
     pub class: Option<Class>,
     /// The checkpoint describes the end of this transaction group; the log after it applies on top.
@@ -58,10 +68,15 @@ pub fn encode_page(rows: &[Row]) -> Vec<u8> {
     put_head(PAGE_MAGIC, &mut out);
     out.put_varint(rows.len() as u64);
     for row in rows {
-        out.put_u8(DIRECT);
+        let is_placed = row.unit > 1 || row.arrived > Txg::ZERO;
+        out.put_u8(if is_placed { PLACED } else { DIRECT });
         out.put_u8(row.class.map_or(0, |class| class as u8));
         out.put_varint(u64::from(row.vdev.0));
         out.put_varint(u64::from(row.region));
+        if is_placed {
+            out.put_varint(u64::from(row.unit));
+            out.put_varint(row.arrived.0);
+        }
         out.put_varint(row.described.0);
         out.put_varint(u64::from(row.allocated));
         PhysicalPointer::encode_option(row.checkpoint.as_ref(), &mut out);
@@ -85,19 +100,25 @@ pub fn decode_page(bytes: &[u8]) -> Result<Vec<Row>, PageError> {
 
 fn decode_row(reader: &mut Reader<'_>) -> Result<Row, PageError> {
     const WHAT: &str = "chunk table row";
-    match reader.u8(WHAT)? {
-        DIRECT => (),
+    let is_placed = match reader.u8(WHAT)? {
+        DIRECT => false,
+        PLACED => true,
         kind @ PACKED.. => return Err(PageError::UnknownKind(kind)),
         _ => return Err(Malformed { what: WHAT }.into()),
-    }
+    };
     let row = Row {
         class: Class::decode(reader.u8(WHAT)?)?,
         vdev: VdevId(reader.varint32(WHAT)?),
         region: reader.varint32(WHAT)?,
+        unit: if is_placed { reader.varint32(WHAT)? } else { 1 },
+        arrived: if is_placed { Txg(reader.varint(WHAT)?) } else { Txg::ZERO },
         described: Txg(reader.varint(WHAT)?),
         allocated: reader.varint32(WHAT)?,
         checkpoint: PhysicalPointer::decode_option(reader)?,
     };
+    if !(1..=MAX_UNIT).contains(&row.unit) {
+        return Err(Malformed { what: "chunk's unit" }.into());
+    }
     if row.checkpoint.is_none() && row.allocated != 0 {
         return Err(Malformed { what: "chunk's checkpoint" }.into());
     }
@@ -149,10 +170,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_row() -> impl Strategy<Value = Row> {
-        (any::<u32>(), any::<u32>(), 0u8..3, any::<u64>(), any::<u32>(), prop::option::of(any_physical())).prop_map(
-            |(vdev, region, class, described, allocated, checkpoint)| Row {
+        let place = (any::<u32>(), any::<u32>(), 1..=MAX_UNIT, prop_oneof![Just(0), any::<u64>()]);
+        (place, 0u8..3, any::<u64>(), any::<u32>(), prop::option::of(any_physical())).prop_map(
+            |((vdev, region, unit, arrived), class, described, allocated, checkpoint)| Row {
                 vdev: VdevId(vdev),
                 region,
+                unit,
+                arrived: Txg(arrived),
                 class: Class::decode(class).unwrap(),
                 described: Txg(described),
                 allocated: if checkpoint.is_some() { allocated } else { 0 },
@@ -187,10 +211,33 @@ mod tests {
 
     #[test]
     fn a_packed_chunk_is_refused_by_its_kind() {
-        let mut bytes = Vec::new();
-        put_head(PAGE_MAGIC, &mut bytes);
-        bytes.put_varint(1);
-        bytes.put_u8(PACKED);
-        assert_eq!(decode_page(&bytes), Err(PageError::UnknownKind(PACKED)));
+        for kind in [PACKED, PLACED + 1] {
+            let mut bytes = Vec::new();
+            put_head(PAGE_MAGIC, &mut bytes);
+            bytes.put_varint(1);
+            bytes.put_u8(kind);
+            assert_eq!(decode_page(&bytes), Err(PageError::UnknownKind(kind)));
+        }
+    }
+
+    #[test]
+    fn only_what_has_more_to_say_is_of_another_kind_than_before() {
+        let row = |unit, arrived| Row {
+            vdev: VdevId(1),
+            region: 2,
+            unit,
+            arrived: Txg(arrived),
+            class: None,
+            described: Txg(0),
+            allocated: 0,
+            checkpoint: None,
+        };
+        let page = |unit, arrived| encode_page(&[row(unit, arrived)]);
+        let kind = |unit, arrived| page(unit, arrived)[6];
+        assert_eq!([kind(1, 0), kind(2, 0), kind(1, 1)], [DIRECT, PLACED, PLACED]);
+        for unit in [0, MAX_UNIT + 1] {
+            let unit = decode_page(&page(unit, 5));
+            assert_eq!(unit, Err(PageError::Malformed(Malformed { what: "chunk's unit" })));
+        }
     }
 }

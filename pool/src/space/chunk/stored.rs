@@ -87,6 +87,8 @@ impl Chunk {
         Row {
             vdev: self.vdev,
             region: self.region,
+            unit: 1,
+            arrived: Txg::ZERO,
             class: state.class,
             described: state.described,
             allocated: state.allocated_then,
