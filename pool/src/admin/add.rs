@@ -12,10 +12,14 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::pool::{NewVdev, Pool, write_new_label};
+use super::{
+    open::shape_of,
+    pool::{NewVdev, Pool, write_new_label},
+};
 use crate::{
     error::{Error, Result},
     format::{label::Label, vdev_config::VdevConfig},
+    space::VdevShape,
     units::{Guid, Txg, VdevId},
     vdev::Vdev,
 };
@@ -50,6 +54,7 @@ impl<'a> Addition<'a> {
     /// that could be written.
     pub fn finish(self) -> Result<()> {
         let Addition { pool, mut highest, label, joining } = self;
+        let shapes: Vec<VdevShape> = label.vdevs.iter().map(|config| shape_of(&label, config)).collect();
         if let Err(error) = pool.replace_labels(&mut highest, label, &joining) {
             // Some labels may name devices now that are not used. If they cannot be put right, the next change of the
             // labels does it, and until then an import takes the devices as added.
@@ -59,9 +64,9 @@ impl<'a> Addition<'a> {
         let storage = pool.engine().storage();
         pool.engine().with_open_txg(|_| {
             for vdev in joining {
-                let (id, size) = (vdev.id(), vdev.size());
+                let shape = shapes.iter().find(|shape| shape.vdev == vdev.id()).expect("the label describes it");
                 storage.vdevs.add(vdev);
-                storage.space.add_vdev(id, size);
+                storage.space.add_vdev(*shape);
             }
         });
         // A commit may have to change labels.

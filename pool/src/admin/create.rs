@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::pool::{NewVdev, Pool, write_new_label};
+use super::{
+    open::shape_of,
+    pool::{NewVdev, Pool, write_new_label},
+};
 use crate::{
     block::storage::{Storage, Vdevs},
     device::Device,
@@ -13,7 +16,7 @@ use crate::{
         uberblock::Epoch,
         vdev_config::VdevConfig,
     },
-    space::{Space, region_size},
+    space::{Space, VdevShape, region_size},
     txg::{Ancestry, Engine, Opening, Settings},
     units::{Guid, MIB, Txg, VdevId},
 };
@@ -104,9 +107,9 @@ fn first_label(vdevs: &[NewVdev], smallest: u64, options: &CreateOptions, env: &
 
 fn opening(label: &Label, vdevs: &[NewVdev]) -> Opening {
     let vdevs = vdevs.iter().zip(&label.vdevs).map(|(vdev, config)| vdev.vdev(config));
-    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, label.size_of(vdev))).collect();
+    let shapes: Vec<VdevShape> = label.vdevs.iter().map(|vdev| shape_of(label, vdev)).collect();
     let sector = 1 << label.ashift;
-    let space = Space::create(sector, label.region_size, &sizes);
+    let space = Space::create(sector, label.region_size, &shapes);
     Opening {
         guid: label.pool,
         storage: Storage { vdevs: Vdevs::new(vdevs), space, sector },

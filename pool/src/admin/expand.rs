@@ -16,8 +16,11 @@
 //! the regions without chunks, and opening gives them some, as in the third case. A device that is cut back to its old
 //! size afterwards is refused: see [`open`](super::open::open).
 
-use super::{open::growth, pool::Pool};
-use crate::error::Result;
+use super::{
+    open::{growth, shape_of},
+    pool::Pool,
+};
+use crate::{error::Result, format::vdev_config::VdevConfig, space::VdevShape};
 
 impl Pool {
     /// By how many bytes the pool would become larger with all that its devices have grown since it took them.
@@ -43,18 +46,21 @@ impl Pool {
             let config = &mut label.vdevs[at];
             if let (Ok(vdev), 1..) = (storage.vdevs.get(config.id), more) {
                 config.tree.set_device_size(vdev.size());
-                grown.push((config.id, vdev.size(), more));
+                grown.push((config.id, more));
             }
         }
         if grown.is_empty() {
             return Ok(0);
         }
+        let is_grown = |config: &&VdevConfig| grown.iter().any(|(id, _)| *id == config.id);
+        let shapes: Vec<VdevShape> =
+            label.vdevs.iter().filter(is_grown).map(|config| shape_of(&label, config)).collect();
         self.replace_labels(&mut highest, label, &[])?;
-        self.engine().with_open_txg(|_| grown.iter().for_each(|&(id, size, _)| storage.space.add_vdev(id, size)));
+        self.engine().with_open_txg(|_| shapes.iter().for_each(|&shape| storage.space.add_vdev(shape)));
         // A commit may have to change labels.
         drop(highest);
         self.engine().commit()?;
-        Ok(grown.iter().map(|(_, _, more)| more).sum())
+        Ok(grown.iter().map(|(_, more)| more).sum())
     }
 }
 

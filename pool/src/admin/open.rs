@@ -20,7 +20,7 @@ use crate::{
         vdev_config::VdevConfig,
     },
     log,
-    space::{Space, SpaceRoot},
+    space::{Space, SpaceRoot, VdevShape},
     txg::{Ancestry, Engine, Opening, Plain, Settings, state_of},
     units::{Guid, Txg, VdevId},
     vdev::{Vdev, labels, uberblocks},
@@ -184,12 +184,11 @@ fn unreadable(label: &Label, uberblock: &Uberblock, problem: &impl ToString) -> 
 /// Gives chunks to the regions that the labels name and that have none: a crash has cut off adding the device, or taking
 /// over what it has grown, or the state is from before.
 fn complete_vdevs(engine: &Engine, label: &Label) {
-    let totals = engine.space_totals();
+    let space = &engine.storage().space;
     for config in &label.vdevs {
-        let known = totals.vdevs.iter().find(|total| total.vdev == config.id).map_or(0, |total| total.size);
-        let size = label.size_of(config);
-        if size / label.region_size > known / label.region_size {
-            engine.with_open_txg(|_| engine.storage().space.add_vdev(config.id, size));
+        let shape = shape_of(label, config);
+        if shape.size / label.region_size > space.chunks_of(config.id) as u64 {
+            engine.with_open_txg(|_| space.add_vdev(shape));
         }
     }
 }
@@ -242,19 +241,24 @@ pub(super) fn growth(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> u64 {
     regions(there).saturating_sub(regions(label.size_of(config))) * label.region_size
 }
 
+/// A vdev as the space layer is told of it.
+pub(super) fn shape_of(label: &Label, config: &VdevConfig) -> VdevShape {
+    VdevShape { vdev: config.id, size: label.size_of(config), unit: config.tree.unit() }
+}
+
 pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
     Error::Shrunk { device: device.name().to_owned(), size: device.size(), needed: device_size(usable) }
 }
 
 pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -> Result<Storage> {
-    let sizes: Vec<(VdevId, u64)> = label.vdevs.iter().map(|vdev| (vdev.id, label.size_of(vdev))).collect();
+    let shapes: Vec<VdevShape> = label.vdevs.iter().map(|vdev| shape_of(label, vdev)).collect();
     let sector = 1u32 << label.ashift;
     if state_of(uberblock) > uberblock.txg {
         return Err(unreadable(label, uberblock, &"it claims to repeat a later state"));
     }
     let root =
         SpaceRoot::decode(&mut Reader::new(&uberblock.space)).map_err(|error| unreadable(label, uberblock, &error))?;
-    let space = Space::open(&root, sector, label.region_size, &sizes, state_of(uberblock), &vdevs)
+    let space = Space::open(&root, sector, label.region_size, &shapes, state_of(uberblock), &vdevs)
         .map_err(|error| unreadable(label, uberblock, &error))?;
     Ok(Storage { vdevs, space, sector })
 }

@@ -318,11 +318,7 @@ impl Storage {
 
     /// All the space that a block takes.
     pub fn extents(&self, pointer: &BlockPointer) -> Result<Vec<Extent>> {
-        let extent = |piece: &Piece| Extent {
-            chunk: piece.address.chunk,
-            sector: piece.address.sector,
-            sectors: piece.bytes.div_ceil(self.sector),
-        };
+        let extent = |piece: &Piece| self.space.extent(piece.address, piece.bytes);
         let mut extents = Vec::with_capacity(pointer.addresses().len());
         for (copy, &address) in pointer.addresses().iter().enumerate() {
             if pointer.gang {

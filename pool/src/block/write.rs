@@ -45,13 +45,14 @@ struct Prepared {
     stored: Arc<Vec<u8>>,
 }
 
-fn prepare(payload: &Payload, txg: Txg, sector: u32) -> Prepared {
+/// Compresses and checksums. What would not save `least` bytes, which space is taken in multiples of, is not compressed.
+fn prepare(payload: &Payload, txg: Txg, least: u32) -> Prepared {
     let Payload { bytes, policy, as_stored } = payload;
     if let Some(pointer) = as_stored {
         let pointer = BlockPointer { gang: false, birth: txg, logical_birth: txg, ..*pointer };
         return Prepared { pointer, stored: bytes.clone() };
     }
-    let compressed = COMPRESSOR.with_borrow_mut(|scratch| compress(policy.compression, bytes, sector, scratch));
+    let compressed = COMPRESSOR.with_borrow_mut(|scratch| compress(policy.compression, bytes, least, scratch));
     let (compression, stored) = match compressed {
         Some((compression, stored)) => (compression, Arc::new(stored)),
         None => (Compression::Off, bytes.clone()),
@@ -75,7 +76,8 @@ impl Storage {
     /// room for one whole. The pointers come in the order of the payloads.
     pub fn write_blocks(&self, txg: Txg, class: Class, payloads: &[Payload]) -> Result<Vec<BlockPointer>> {
         let Some(copies) = payloads.first().map(|payload| payload.policy.copies) else { return Ok(Vec::new()) };
-        let mut blocks: Vec<Prepared> = payloads.iter().map(|payload| prepare(payload, txg, self.sector)).collect();
+        let least = self.sector * self.space.unit();
+        let mut blocks: Vec<Prepared> = payloads.iter().map(|payload| prepare(payload, txg, least)).collect();
         let sizes: Vec<u32> = blocks.iter().map(|block| block.pointer.stored).collect();
         let places = match self.space.allocate_run(txg, class, &sizes, copies, &self.vdevs) {
             Err(Error::OutOfSpace) => return blocks.iter().map(|block| self.write_single(txg, class, block)).collect(),
@@ -112,7 +114,7 @@ impl Storage {
             let start = first.pointer.addresses[copy];
             match run {
                 [only] => self.write_run(start, only.stored.clone())?,
-                run => self.write_run(start, Arc::new(self.gather(run)))?,
+                run => self.write_run(start, Arc::new(self.gather(run, start)))?,
             }
         }
         Ok(())
@@ -120,17 +122,17 @@ impl Storage {
 
     fn adjacent(&self, one: &Prepared, next: &Prepared, copy: usize) -> bool {
         let (start, end) = (one.pointer.addresses[copy], next.pointer.addresses[copy]);
-        let sectors = one.pointer.stored.div_ceil(self.sector);
-        start.chunk == end.chunk && start.sector + sectors == end.sector
+        let taken = self.space.extent(start, one.pointer.stored);
+        start.chunk == end.chunk && start.sector + taken.sectors == end.sector
     }
 
-    /// The blocks one after the other, each but the last padded to whole sectors.
-    fn gather(&self, run: &[Prepared]) -> Vec<u8> {
-        let sector = self.sector as usize;
-        let total: usize = run.iter().map(|block| block.stored.len().next_multiple_of(sector)).sum();
+    /// The blocks one after the other, each but the last padded to what is allocated for it where they lie.
+    fn gather(&self, run: &[Prepared], start: Address) -> Vec<u8> {
+        let unit = (self.space.unit_at(start) * self.sector) as usize;
+        let total: usize = run.iter().map(|block| block.stored.len().next_multiple_of(unit)).sum();
         let mut bytes = Vec::with_capacity(total);
         for block in run {
-            bytes.resize(bytes.len().next_multiple_of(sector), 0);
+            bytes.resize(bytes.len().next_multiple_of(unit), 0);
             bytes.extend_from_slice(&block.stored);
         }
         bytes

@@ -87,6 +87,7 @@ fn chunk_items(state: &State, id: ChunkId, row: &Row, sink: Sink<'_>) -> io::Res
     sink(item)?;
     let Some(pointer) = &row.checkpoint else { return Ok(()) };
     let sectors = u32::try_from(state.label.region_size >> state.label.ashift).unwrap_or(u32::MAX);
+    let sectors = sectors / row.unit * row.unit;
     let checkpoint = read(state, pointer, "checkpoint")
         .and_then(|bytes| Checkpoint::decode(&bytes, sectors).map_err(|error| Error::damaged("checkpoint", error)));
     match checkpoint {

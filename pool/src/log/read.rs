@@ -10,6 +10,7 @@ use crate::{
         pointer::{Address, BlockPointer, Checksum},
         uberblock::Uberblock,
     },
+    log::ring::is_whole,
     units::Txg,
     vdev::{Check, Suspension},
 };
@@ -17,6 +18,9 @@ use crate::{
 /// The entries of the log that the state of `uberblock` does not hold, oldest first.
 pub fn read(storage: &Storage, uberblock: &Uberblock) -> Result<Vec<Entry>> {
     let Some(head) = uberblock.log else { return Ok(Vec::new()) };
+    if !is_whole(&head, storage.space.unit_at(head.area)) {
+        return Err(Error::damaged("intent log", "its area is not what was allocated"));
+    }
     let mut frames: Vec<Vec<Entry>> = Vec::new();
     let mut id = FrameId { pool: uberblock.pool, epoch: uberblock.epoch, sequence: head.sequence };
     let mut position = head.position;
@@ -83,7 +87,8 @@ fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> 
         }
         if let Some(entries) = decode_frame(&frame[..len]) {
             let entries = entries.map_err(|problem| Error::damaged("intent log", problem))?;
-            return Ok(Some((entries, start + (whole / storage.sector as usize) as u32)));
+            let unit = storage.space.unit_at(head.area);
+            return Ok(Some((entries, start + ((whole / storage.sector as usize) as u32).next_multiple_of(unit))));
         }
     }
     Ok(None)

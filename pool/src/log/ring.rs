@@ -1,7 +1,9 @@
 //! Where the next frame goes.
 //!
 //! Positions count sectors and never wrap; the place in the area is the position modulo its size. A frame lies in one
-//! piece: one that does not fit before the area's end begins at its start, and the rest of the area is skipped.
+//! piece: one that does not fit before the area's end begins at its start, and the rest of the area is skipped. Where
+//! sectors are written several at a time, a frame takes whole units of them: what was promised in one is never written
+//! again together with what comes next.
 
 use crate::{format::intent::LogHead, format::pointer::Address, units::Txg};
 
@@ -10,6 +12,8 @@ use crate::{format::intent::LogHead, format::pointer::Address, units::Txg};
 pub(crate) struct Ring {
     area: Address,
     sectors: u32,
+    /// Frames begin at multiples of so many sectors.
+    unit: u32,
     /// Where the next frame begins.
     next: u64,
     /// The number of the next frame.
@@ -40,9 +44,16 @@ pub(crate) struct Place {
 
 impl Ring {
     /// The ring that an earlier import, or the commit under way, has made. No frame may be written before a commit.
-    pub(crate) fn new(area: Address, sectors: u32) -> Ring {
-        assert!(sectors > 0);
-        Ring { area, sectors, next: 0, sequence: 1, needed: 0, marked: None, named: false }
+    ///
+    /// It has whole units of sectors, as they are allocated where it lies: what is written to one unit is one frame's.
+    pub(crate) fn new(area: Address, sectors: u32, unit: u32) -> Ring {
+        assert!(sectors > 0 && sectors.is_multiple_of(unit));
+        Ring { area, sectors, unit, next: 0, sequence: 1, needed: 0, marked: None, named: false }
+    }
+
+    /// The ring that an uberblock names, if it can be one where sectors are so many at a time.
+    pub(crate) fn found(head: &LogHead, unit: u32) -> Option<Ring> {
+        is_whole(head, unit).then(|| Ring::new(head.area, head.sectors, unit))
     }
 
     /// Its first sector and its size in sectors.
@@ -63,6 +74,7 @@ impl Ring {
     /// A place for a frame of so many sectors; `None` if that would overwrite what is needed.
     pub(crate) fn reserve(&mut self, sectors: u64) -> Option<Place> {
         let size = u64::from(self.sectors);
+        let sectors = sectors.next_multiple_of(self.unit.into());
         let at = self.next % size;
         let start = if at + sectors > size { self.next + size - at } else { self.next };
         if sectors > size || start + sectors - self.needed > size {
@@ -98,6 +110,11 @@ impl Ring {
         let sector = (position % u64::from(self.sectors)) as u32;
         Address { chunk: self.area.chunk, sector: self.area.sector + sector }
     }
+}
+
+/// Whether a log begins and ends with units of so many sectors, and its next frame begins with one.
+pub(super) fn is_whole(head: &LogHead, unit: u32) -> bool {
+    head.sectors > 0 && [head.area.sector, head.sectors, head.position].into_iter().all(|at| at.is_multiple_of(unit))
 }
 
 impl Default for Standing {

@@ -23,7 +23,7 @@ use super::{
     Allocation, Space,
     chunk::Chunk,
     io::{Disk, SpaceIo},
-    layout::{Layout, Vdev},
+    layout::{Layout, Vdev, whole_units},
 };
 use crate::{
     error::{Error, Result},
@@ -36,15 +36,31 @@ use crate::{
 
 /// What is asked for.
 #[derive(Clone, Copy)]
-struct Request {
+struct Request<'a> {
     txg: Txg,
     class: Class,
+    /// The sectors of each of the blocks that shall follow each other.
+    each: &'a [u32],
+    /// Their sum; the most there is if it is too large.
     sectors: u32,
     /// For the space layer itself.
     own: bool,
 }
 
-impl Request {
+impl<'a> Request<'a> {
+    fn new(txg: Txg, class: Class, each: &'a [u32]) -> Request<'a> {
+        let sectors = each.iter().fold(0, |sum: u32, &each| sum.saturating_add(each));
+        Request { txg, class, each, sectors, own: false }
+    }
+
+    /// How many sectors that is where they are allocated in such units: each block is rounded up.
+    fn sectors_in(&self, unit: u32) -> u32 {
+        match unit {
+            1 => self.sectors,
+            _ => self.each.iter().fold(0, |sum: u32, &each| sum.saturating_add(whole_units(each, unit))),
+        }
+    }
+
     /// How many empty chunks it has to leave to others in any case.
     fn keeps(&self, layout: &Layout) -> u32 {
         match self.class {
@@ -77,13 +93,13 @@ impl Space {
     /// [`Space::largest_piece`] tells what would fit. No block may be larger than a region.
     pub fn allocate(&self, txg: Txg, class: Class, bytes: u32, copies: u8, io: &dyn SpaceIo) -> Result<Allocation> {
         let sectors = self.layout.load().sectors_for(bytes);
-        self.allocate_sectors(Request { txg, class, sectors, own: false }, copies, io)
+        self.allocate_sectors(Request::new(txg, class, &[sectors]), copies, io)
     }
 
     /// As [`Space::allocate`], for a block of the space layer itself: out of everything there is.
     pub(super) fn allocate_own(&self, txg: Txg, bytes: u32, copies: u8, io: &dyn SpaceIo) -> Result<Allocation> {
         let sectors = self.layout.load().sectors_for(bytes);
-        self.allocate_sectors(Request { txg, class: Class::Metadata, sectors, own: true }, copies, io)
+        self.allocate_sectors(Request { own: true, ..Request::new(txg, Class::Metadata, &[sectors]) }, copies, io)
     }
 
     /// Allocates many blocks, in one contiguous run if there is room for one and else in as few as can be found by
@@ -101,7 +117,7 @@ impl Space {
         let mut run = Vec::with_capacity(sectors.len());
         if let Err(error) = self.allocate_pieces(txg, class, &sectors, copies, io, &mut run) {
             for (allocation, &sectors) in run.iter().zip(&sectors) {
-                self.take_back(txg, allocation, sectors);
+                self.take_back(&Request::new(txg, class, &[sectors]), allocation);
             }
             return Err(error);
         }
@@ -120,10 +136,8 @@ impl Space {
         if sectors.is_empty() {
             return Ok(());
         }
-        let all = sectors.iter().try_fold(0u32, |sum, &each| sum.checked_add(each));
-        let whole = all.ok_or(Error::OutOfSpace);
-        match whole.and_then(|sectors| self.allocate_sectors(Request { txg, class, sectors, own: false }, copies, io)) {
-            Ok(allocation) => run.extend(cut(allocation, sectors)),
+        match self.allocate_sectors(Request::new(txg, class, sectors), copies, io) {
+            Ok(allocation) => run.extend(cut(&self.layout.load(), allocation, sectors)),
             Err(Error::OutOfSpace) if sectors.len() > 1 => {
                 let (front, back) = sectors.split_at(sectors.len() / 2);
                 self.allocate_pieces(txg, class, front, copies, io, run)?;
@@ -151,15 +165,16 @@ impl Space {
     /// into. Zero when there is nothing left.
     pub fn largest_piece(&self, class: Class) -> u32 {
         let layout = self.layout.load();
-        let keep = Request { txg: Txg::ZERO, class, sectors: 1, own: false }.keeps(&layout);
+        let keep = Request::new(Txg::ZERO, class, &[1]).keeps(&layout);
         let room = layout.free().saturating_sub(u64::from(keep) * u64::from(layout.chunk_sectors()));
+        let room = room - room % u64::from(layout.unit());
         let empties = layout.empty.load(Relaxed) > keep;
         let usable = layout.chunks.iter().filter(|chunk| empties || chunk.class_hint().is_some());
         let largest = usable.map(|chunk| u64::from(chunk.largest_hint())).max().unwrap_or(0);
         u32::try_from(largest.min(room) * u64::from(layout.sector)).unwrap_or(u32::MAX)
     }
 
-    fn allocate_sectors(&self, request: Request, copies: u8, io: &dyn SpaceIo) -> Result<Allocation> {
+    fn allocate_sectors(&self, request: Request<'_>, copies: u8, io: &dyn SpaceIo) -> Result<Allocation> {
         assert!((1..=3).contains(&copies) && request.sectors > 0, "a block has one to three copies and a length");
         let layout = self.layout.load();
         let disk = Disk { layout: &layout, io };
@@ -175,7 +190,7 @@ impl Space {
                     used.push(vdev);
                 }
                 Err(error) => {
-                    self.take_back(request.txg, &allocation, request.sectors);
+                    self.take_back(&request, &allocation);
                     return Err(error);
                 }
             }
@@ -184,7 +199,7 @@ impl Space {
     }
 
     /// The device whose turn it is.
-    fn first_vdev(&self, disk: &Disk<'_>, request: &Request) -> usize {
+    fn first_vdev(&self, disk: &Disk<'_>, request: &Request<'_>) -> usize {
         match disk.layout.vdevs.len() {
             1 => 0,
             _ => self.wheels[request.class as usize - 1].lock().next(disk.layout, request.sectors),
@@ -195,7 +210,7 @@ impl Space {
     fn allocate_copy(
         &self,
         disk: &Disk<'_>,
-        request: &Request,
+        request: &Request<'_>,
         first: usize,
         used: &[usize],
     ) -> Result<(usize, Address)> {
@@ -223,19 +238,20 @@ impl Space {
     }
 
     /// Undoes an allocation that nobody has seen.
-    fn take_back(&self, txg: Txg, allocation: &Allocation, sectors: u32) {
+    fn take_back(&self, request: &Request<'_>, allocation: &Allocation) {
         let layout = self.layout.load();
         for address in allocation.addresses() {
-            layout.chunks[address.chunk.0 as usize].untake(txg, Span::new(address.sector, sectors));
+            let chunk = &layout.chunks[address.chunk.0 as usize];
+            chunk.untake(request.txg, Span::new(address.sector, request.sectors_in(chunk.unit)));
         }
     }
 }
 
 /// Refuses what would eat into the space that is kept from it.
-fn admit(disk: &Disk<'_>, request: &Request, copies: u8) -> Result<()> {
+fn admit(disk: &Disk<'_>, request: &Request<'_>, copies: u8) -> Result<()> {
     let layout = disk.layout;
     let slop = u64::from(request.keeps(layout)) * u64::from(layout.chunk_sectors());
-    let wanted = u64::from(request.sectors) * u64::from(copies);
+    let wanted = u64::from(request.sectors_in(layout.unit())) * u64::from(copies);
     if request.sectors > layout.chunk_sectors() || layout.free() < slop + wanted {
         return Err(Error::OutOfSpace);
     }
@@ -255,8 +271,8 @@ fn order(vdevs: usize, first: usize, used: &[usize]) -> Order {
 }
 
 /// Allocates in a chunk. One that cannot be read is as good as full.
-fn take(disk: &Disk<'_>, request: &Request, chunk: &Chunk) -> Option<Address> {
-    match chunk.take(request.txg, request.sectors, disk) {
+fn take(disk: &Disk<'_>, request: &Request<'_>, chunk: &Chunk) -> Option<Address> {
+    match chunk.take(request.txg, request.sectors_in(chunk.unit), disk) {
         Ok(sector) => sector.map(|sector| Address { chunk: chunk.id, sector }),
         Err(error) => {
             tracing::warn!(chunk = chunk.id.0, %error, "nothing can be allocated in a chunk");
@@ -265,20 +281,20 @@ fn take(disk: &Disk<'_>, request: &Request, chunk: &Chunk) -> Option<Address> {
     }
 }
 
-fn take_from_slot(disk: &Disk<'_>, request: &Request, vdev: &Vdev, copies: usize) -> Option<Address> {
+fn take_from_slot(disk: &Disk<'_>, request: &Request<'_>, vdev: &Vdev, copies: usize) -> Option<Address> {
     let active = vdev.slot(request.class, copies).load();
     active.as_ref().and_then(|chunk| take(disk, request, chunk))
 }
 
 /// Finds a new chunk for a slot, and allocates in it.
-fn open_chunk(disk: &Disk<'_>, request: &Request, step: Step, vdev: &Vdev, copies: usize) -> Option<Address> {
+fn open_chunk(disk: &Disk<'_>, request: &Request<'_>, step: Step, vdev: &Vdev, copies: usize) -> Option<Address> {
     let keep = match step {
         Step::Reserve if request.class == Class::Data => return None,
         Step::Reserve => request.keeps(disk.layout),
         _ => disk.layout.reserve(),
     };
     let suits = |chunk: &Chunk| !chunk.active_hint() && matches_step(chunk, step, request.class);
-    for chunk in candidates(vdev, request.sectors, suits) {
+    for chunk in candidates(vdev, request, suits) {
         if !chunk.activate(request.class, keep) {
             continue;
         }
@@ -296,9 +312,9 @@ fn open_chunk(disk: &Disk<'_>, request: &Request, step: Step, vdev: &Vdev, copie
 }
 
 /// Allocates in a chunk that another slot works on.
-fn take_as_guest(disk: &Disk<'_>, request: &Request, vdev: &Vdev) -> Option<Address> {
+fn take_as_guest(disk: &Disk<'_>, request: &Request<'_>, vdev: &Vdev) -> Option<Address> {
     let suits = |chunk: &Chunk| chunk.class_hint().is_some();
-    candidates(vdev, request.sectors, suits).into_iter().find_map(|chunk| take(disk, request, chunk))
+    candidates(vdev, request, suits).into_iter().find_map(|chunk| take(disk, request, chunk))
 }
 
 fn matches_step(chunk: &Chunk, step: Step, class: Class) -> bool {
@@ -314,20 +330,21 @@ fn matches_step(chunk: &Chunk, step: Step, class: Class) -> bool {
 /// The chunks that suit and may have room, those with the most free space first.
 ///
 /// Others allocate meanwhile: each hint is read once, or the order would change under the sort, which panics.
-fn candidates(vdev: &Vdev, sectors: u32, suits: impl Fn(&Chunk) -> bool) -> Vec<&Arc<Chunk>> {
+fn candidates<'a>(vdev: &'a Vdev, request: &Request<'_>, suits: impl Fn(&Chunk) -> bool) -> Vec<&'a Arc<Chunk>> {
+    let sectors = request.sectors_in(vdev.unit);
     let mut found: Vec<_> =
         vdev.chunks.iter().filter(|chunk| chunk.largest_hint() >= sectors && suits(chunk)).collect();
     found.sort_by_cached_key(|chunk| std::cmp::Reverse(chunk.free_hint()));
     found
 }
 
-/// Cuts one allocation into blocks that follow each other.
-fn cut(whole: Allocation, sectors: &[u32]) -> impl Iterator<Item = Allocation> {
+/// Cuts one allocation into blocks that follow each other, each in whole units.
+fn cut(layout: &Layout, whole: Allocation, sectors: &[u32]) -> impl Iterator<Item = Allocation> {
     let mut next = whole;
     sectors.iter().map(move |&sectors| {
         let block = next;
         for address in &mut next.addresses[..usize::from(whole.copies)] {
-            address.sector += sectors;
+            address.sector += whole_units(sectors, layout.chunks[address.chunk.0 as usize].unit);
         }
         block
     })

@@ -54,7 +54,12 @@ pub(super) struct Chunk {
     pub(super) id: ChunkId,
     pub(super) vdev: VdevId,
     pub(super) region: u32,
+    /// How many sectors it has: whole units.
     pub(super) sectors: u32,
+    /// How many are allocated together. All that is allocated, deferred or free is whole units.
+    pub(super) unit: u32,
+    /// When it came to where it lies by being moved.
+    arrived: Txg,
     /// Its row of the chunk table must be written.
     pub(super) row_changed: AtomicBool,
     counters: Arc<Counters>,
@@ -128,10 +133,10 @@ struct Changes {
 }
 
 impl Chunk {
-    /// A chunk that was never used.
+    /// A chunk that was never used: its place, and how many sectors it has and are allocated together.
     pub(super) fn new(
         place: (ChunkId, VdevId, u32),
-        sectors: u32,
+        (sectors, unit): (u32, u32),
         counters: Arc<Counters>,
         empty: Arc<AtomicU32>,
     ) -> Chunk {
@@ -139,7 +144,7 @@ impl Chunk {
         let row = Row {
             vdev,
             region,
-            unit: 1,
+            unit,
             arrived: Txg::ZERO,
             class: None,
             described: Txg::ZERO,
@@ -160,6 +165,7 @@ impl Chunk {
         counters: Arc<Counters>,
         empty: Arc<AtomicU32>,
     ) -> Chunk {
+        assert!(sectors.is_multiple_of(loaded.row.unit));
         let deferred = total(loaded.deferred.iter().flat_map(|(_, spans)| spans.iter().copied())) as u32;
         let free = sectors - loaded.allocated - deferred;
         let whole = free == sectors;
@@ -202,6 +208,8 @@ impl Chunk {
             vdev: loaded.row.vdev,
             region: loaded.row.region,
             sectors,
+            unit: loaded.row.unit,
+            arrived: loaded.row.arrived,
             row_changed: AtomicBool::new(class != loaded.row.class),
             counters,
             empty,

@@ -10,21 +10,47 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 
-use super::chunk::{Chunk, Counters};
+use super::{
+    Extent,
+    chunk::{Chunk, Counters},
+};
 use crate::{
     error::{Error, Result},
     format::{
         pointer::Address,
-        space::{Class, Place, Span},
+        space::{Class, Place, Span, table::MAX_UNIT},
     },
     units::{ChunkId, GIB, MIB, VdevId},
 };
+
+/// How many of the least blocks have room in what is kept for metadata: a commit of a pool in which little happens writes
+/// some dozen, and what it replaces is free again four commits later.
+const RESERVED_UNITS: u64 = 256;
 
 /// The size of the regions of a pool whose smallest device has `smallest` bytes: at least 64 regions where a region
 /// of 1 MiB allows it, and fewer than 128 up to 64 GiB.
 pub fn region_size(smallest: u64) -> u64 {
     let wanted = (smallest / 64).max(1);
     (1u64 << wanted.ilog2()).clamp(MIB, GIB)
+}
+
+/// A device as the space layer is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VdevShape {
+    /// The device.
+    pub vdev: VdevId,
+    /// What it gives to the pool, in bytes.
+    pub size: u64,
+    /// How many sectors it writes together, and are allocated together there: from 1 to [`MAX_UNIT`].
+    pub unit: u32,
+}
+
+/// `sectors` rounded up to whole units; the most there is if that is too many.
+pub(super) fn whole_units(sectors: u32, unit: u32) -> u32 {
+    match unit {
+        1 => sectors,
+        _ => sectors.checked_next_multiple_of(unit).unwrap_or(u32::MAX),
+    }
 }
 
 /// The chunks that the allocator works on at a device: by class, and by how many copies of the block lie there already.
@@ -34,6 +60,8 @@ type Slots = [[ArcSwapOption<Chunk>; 3]; 2];
 #[derive(Debug)]
 pub(super) struct Vdev {
     pub(super) id: VdevId,
+    /// How many sectors are allocated together.
+    pub(super) unit: u32,
     pub(super) regions: u32,
     pub(super) counters: Arc<Counters>,
     pub(super) chunks: Vec<Arc<Chunk>>,
@@ -41,15 +69,22 @@ pub(super) struct Vdev {
 }
 
 impl Vdev {
-    pub(super) fn new(id: VdevId, regions: u32, counters: Arc<Counters>, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
+    /// A device without chunks yet.
+    pub(super) fn new(id: VdevId, unit: u32, regions: u32) -> Vdev {
+        Vdev { id, unit, regions, counters: Arc::default(), chunks: Vec::new(), slots: Arc::default() }
+    }
+
+    /// This device with these chunks, whose counters are its own.
+    pub(super) fn with_chunks(&self, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
         chunks.sort_by_key(|chunk| chunk.region);
-        Vdev { id, regions, counters, chunks, slots: Arc::default() }
+        Vdev { chunks, ..self.grown(0) }
     }
 
     /// This device with as many regions at least.
     fn grown(&self, regions: u32) -> Vdev {
         Vdev {
             id: self.id,
+            unit: self.unit,
             regions: self.regions.max(regions),
             counters: self.counters.clone(),
             chunks: self.chunks.clone(),
@@ -95,15 +130,23 @@ impl Layout {
         Layout { sector, region, vdevs: Vec::new(), chunks: Vec::new(), empty: Arc::default() }
     }
 
-    /// This layout with a chunk on each region of a device of `size` bytes. The device is a new one, or one that has chunks
-    /// on some of its regions or on none; those stay as they are, and so does what the allocator works on.
-    pub(super) fn with_vdev(&self, id: VdevId, size: u64) -> Layout {
+    /// Whether regions have room for such units at all.
+    pub(super) fn suits(&self, unit: u32) -> bool {
+        (1..=MAX_UNIT.min(self.chunk_sectors())).contains(&unit)
+    }
+
+    /// This layout with a chunk on each region of a device. The device is a new one, or one that has chunks on some of its
+    /// regions or on none; those stay as they are, and so does what the allocator works on.
+    pub(super) fn with_vdev(&self, shape: VdevShape) -> Layout {
+        let VdevShape { vdev: id, size, unit } = shape;
+        assert!(self.suits(unit), "sectors are allocated {unit} at a time");
         let before = self.vdevs.iter().position(|vdev| vdev.id == id);
         let regions = self.regions_of(size);
         let mut vdev = match before {
             Some(at) => self.vdevs[at].grown(regions),
-            None => Vdev::new(id, regions, Arc::default(), Vec::new()),
+            None => Vdev::new(id, unit, regions),
         };
+        assert_eq!(vdev.unit, unit, "the unit of a device never changes");
         let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region).collect();
         let bare = (0..regions).filter(|region| !taken.contains(region));
         let first = self.chunks.len() as u32;
@@ -111,7 +154,7 @@ impl Layout {
             .zip(bare)
             .map(|(number, region)| {
                 let place = (ChunkId(number), id, region);
-                Arc::new(Chunk::new(place, self.chunk_sectors(), vdev.counters.clone(), self.empty.clone()))
+                Arc::new(Chunk::new(place, (self.capacity(unit), unit), vdev.counters.clone(), self.empty.clone()))
             })
             .collect();
         let mut layout = self.clone();
@@ -130,9 +173,25 @@ impl Layout {
         u32::try_from(size / self.region).unwrap_or(u32::MAX)
     }
 
-    /// How many sectors a chunk has.
+    /// How many sectors a region has.
     pub(super) fn chunk_sectors(&self) -> u32 {
         (self.region / u64::from(self.sector)) as u32
+    }
+
+    /// How many of them a chunk has whose sectors are allocated together in such units: what is left at the end of the
+    /// region is none of it.
+    pub(super) fn capacity(&self, unit: u32) -> u32 {
+        self.chunk_sectors() / unit * unit
+    }
+
+    /// The largest unit of any device: that many sectors are enough to round one block up, wherever it goes.
+    pub(super) fn unit(&self) -> u32 {
+        self.vdevs.iter().map(|vdev| vdev.unit).max().unwrap_or(1)
+    }
+
+    /// The unit of a device; 1 if there is no such device.
+    pub(super) fn unit_of(&self, id: VdevId) -> u32 {
+        self.vdevs.iter().find(|vdev| vdev.id == id).map_or(1, |vdev| vdev.unit)
     }
 
     /// How many sectors `bytes` take.
@@ -143,6 +202,11 @@ impl Layout {
     /// `bytes` rounded up to whole sectors.
     pub(super) fn padded(&self, bytes: u32) -> usize {
         self.sectors_for(bytes) as usize * self.sector as usize
+    }
+
+    /// `bytes` rounded up to what is allocated for them on a device.
+    pub(super) fn padded_on(&self, id: VdevId, bytes: u32) -> usize {
+        whole_units(self.sectors_for(bytes), self.unit_of(id)) as usize * self.sector as usize
     }
 
     /// The bytes of a device that regions cover; zero if there is no such device.
@@ -156,10 +220,15 @@ impl Layout {
     }
 
     /// How many empty chunks are kept for metadata alone: a 32nd of the pool but at least 8 MiB and two chunks, at most
-    /// a quarter of the pool.
+    /// a quarter of the pool. Where the least block takes several sectors, so do the few blocks that every commit writes:
+    /// there is room for [`RESERVED_UNITS`] of these.
     pub(super) fn reserve(&self) -> u32 {
         let chunks = self.chunks.len() as u64;
-        let least = (8 * MIB).div_ceil(self.region).max(2);
+        let units = match self.unit() {
+            1 => 0,
+            unit => RESERVED_UNITS * u64::from(unit) * u64::from(self.sector),
+        };
+        let least = units.max(8 * MIB).div_ceil(self.region).max(2);
         chunks.div_ceil(32).max(least).min(chunks / 4) as u32
     }
 
@@ -170,16 +239,24 @@ impl Layout {
         self.reserve().div_ceil(4).min(most)
     }
 
-    /// The chunk and the sectors that `bytes` bytes at `address` take, if they are inside a chunk.
+    /// The chunk and the sectors that `bytes` bytes at `address` take, if they are inside a chunk and begin where
+    /// something can that was allocated there.
     pub(super) fn locate(&self, address: Address, bytes: u32) -> Result<(&Arc<Chunk>, Span)> {
-        let span = Span { start: address.sector, len: self.sectors_for(bytes) };
         let outside = || {
             let problem = format!("{bytes} bytes at sector {} of chunk {} are outside", address.sector, address.chunk);
             Error::damaged("block address", problem)
         };
         let chunk = self.chunks.get(address.chunk.0 as usize).ok_or_else(outside)?;
+        let span = Span { start: address.sector, len: whole_units(self.sectors_for(bytes), chunk.unit) };
         let end = span.start.checked_add(span.len).filter(|&end| end <= chunk.sectors && span.len > 0);
-        end.map(|_| (chunk, span)).ok_or_else(outside)
+        end.filter(|_| span.start.is_multiple_of(chunk.unit)).map(|_| (chunk, span)).ok_or_else(outside)
+    }
+
+    /// The sectors that `bytes` bytes at `address` take, were they there.
+    pub(super) fn extent(&self, address: Address, bytes: u32) -> Extent {
+        let unit = self.chunks.get(address.chunk.0 as usize).map_or(1, |chunk| chunk.unit);
+        let sectors = whole_units(self.sectors_for(bytes), unit);
+        Extent { chunk: address.chunk, sector: address.sector, sectors }
     }
 
     /// Where a sector of a chunk lies.
@@ -205,6 +282,10 @@ impl Layout {
 mod tests {
     use super::*;
 
+    fn plain(vdev: u32, size: u64) -> VdevShape {
+        VdevShape { vdev: VdevId(vdev), size, unit: 1 }
+    }
+
     #[test]
     fn regions_are_many_but_not_too_many() {
         assert_eq!(region_size(0), MIB);
@@ -216,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_address_is_found_again_from_its_place() {
-        let layout = Layout::new(4096, MIB).with_vdev(VdevId(7), 4 * MIB).with_vdev(VdevId(3), 2 * MIB + 5);
+        let layout = Layout::new(4096, MIB).with_vdev(plain(7, 4 * MIB)).with_vdev(plain(3, 2 * MIB + 5));
         let address = Address { chunk: ChunkId(5), sector: 17 };
         let (chunk, _) = layout.locate(address, 4096).unwrap();
         let place = layout.place(chunk, 17);
@@ -227,16 +308,16 @@ mod tests {
 
     #[test]
     fn a_device_without_chunks_gets_them_in_its_place() {
-        let bare = Layout::new(4096, MIB).with_vdev(VdevId(0), 0).with_vdev(VdevId(1), MIB);
-        let layout = bare.with_vdev(VdevId(0), 3 * MIB);
+        let bare = Layout::new(4096, MIB).with_vdev(plain(0, 0)).with_vdev(plain(1, MIB));
+        let layout = bare.with_vdev(plain(0, 3 * MIB));
         let shape: Vec<_> = layout.vdevs.iter().map(|vdev| (vdev.id, vdev.chunks.len())).collect();
         assert_eq!(shape, [(VdevId(0), 3), (VdevId(1), 1)]);
     }
 
     #[test]
     fn a_device_that_has_grown_gets_chunks_behind_those_it_has() {
-        let small = Layout::new(4096, MIB).with_vdev(VdevId(0), 2 * MIB).with_vdev(VdevId(1), MIB);
-        let layout = small.with_vdev(VdevId(0), 4 * MIB + 5).with_vdev(VdevId(0), 3 * MIB);
+        let small = Layout::new(4096, MIB).with_vdev(plain(0, 2 * MIB)).with_vdev(plain(1, MIB));
+        let layout = small.with_vdev(plain(0, 4 * MIB + 5)).with_vdev(plain(0, 3 * MIB));
         let chunks: Vec<_> = layout.vdevs[0].chunks.iter().map(|chunk| (chunk.id.0, chunk.region)).collect();
         assert_eq!(chunks, [(0, 0), (1, 1), (3, 2), (4, 3)]);
         assert_eq!((layout.chunks.len(), layout.usable(VdevId(0)), layout.free()), (5, 4 * MIB, 5 * 256));
@@ -246,10 +327,40 @@ mod tests {
 
     #[test]
     fn an_address_outside_is_damage() {
-        let layout = Layout::new(4096, MIB).with_vdev(VdevId(0), 2 * MIB);
+        let layout = Layout::new(4096, MIB).with_vdev(plain(0, 2 * MIB));
         for (chunk, sector, bytes) in [(2, 0, 1), (0, 256, 1), (1, 255, 4097), (1, u32::MAX, 8192), (0, 0, 0)] {
             assert!(layout.locate(Address { chunk: ChunkId(chunk), sector }, bytes).is_err());
         }
         assert!(layout.locate(Address { chunk: ChunkId(1), sector: 255 }, 4096).is_ok());
+    }
+
+    #[test]
+    fn what_is_allocated_in_units_begins_with_one_and_ends_with_one() {
+        let layout =
+            Layout::new(4096, MIB).with_vdev(VdevShape { unit: 3, ..plain(0, 2 * MIB) }).with_vdev(plain(1, MIB));
+        // Of the 256 sectors of a region, the last one is no unit.
+        assert_eq!((layout.free(), layout.vdevs[0].sectors(), layout.unit()), (2 * 255 + 256, 2 * 255, 3));
+        let located = |sector, bytes| {
+            let (_, span) = layout.locate(Address { chunk: ChunkId(1), sector }, bytes)?;
+            Ok::<_, Error>((span.start, span.len))
+        };
+        assert_eq!(located(3, 1).unwrap(), (3, 3));
+        assert_eq!(located(252, 3 * 4096).unwrap(), (252, 3));
+        for (sector, bytes) in [(1, 1), (2, 4096), (252, 3 * 4096 + 1), (255, 1), (0, u32::MAX)] {
+            assert!(located(sector, bytes).is_err(), "{bytes} bytes at {sector}");
+        }
+        let plain = Address { chunk: ChunkId(2), sector: 1 };
+        assert_eq!(layout.locate(plain, 1).unwrap().1, Span::new(1, 1));
+        assert_eq!((layout.extent(plain, 1).sectors, layout.extent(Address::default(), 1).sectors), (1, 3));
+        assert_eq!((layout.padded_on(VdevId(0), 1), layout.padded_on(VdevId(1), 1)), (3 * 4096, 4096));
+    }
+
+    #[test]
+    fn more_is_kept_where_the_least_block_is_large() {
+        let kept = |unit| {
+            let layout = Layout::new(4096, MIB).with_vdev(VdevShape { unit, ..plain(0, 512 * MIB) });
+            u64::from(layout.reserve()) * MIB
+        };
+        assert_eq!([kept(1), kept(2), kept(31)], [16 * MIB, 16 * MIB, 31 * MIB]);
     }
 }

@@ -14,7 +14,9 @@
 //!    every change is filed under its own group.
 //! 3. Data leaves whole empty chunks to metadata, so that a full pool can still be emptied, and metadata leaves some to
 //!    the space layer itself, so that a commit that frees can always be stored.
-//! 4. Opening reads the chunk table and the log, never a checkpoint, and nothing that grows with what is stored.
+//! 4. Where a device writes several sectors together, its *unit*, they are allocated together: nothing that is freed or
+//!    written shares a unit with anything else.
+//! 5. Opening reads the chunk table and the log, never a checkpoint, and nothing that grows with what is stored.
 //!
 //! # How it is stored
 //!
@@ -61,7 +63,7 @@ pub use self::{
     history::{DEFERRED_GROUPS, SAFE_STATES},
     hold::Hold,
     io::SpaceIo,
-    layout::region_size,
+    layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
@@ -156,9 +158,12 @@ pub struct Space {
 
 impl Space {
     /// The space of a new pool. Nothing is stored before the first [`Space::sync`].
-    pub fn create(sector: u32, region: u64, vdevs: &[(VdevId, u64)]) -> Space {
+    ///
+    /// # Panics
+    /// If a region has no room for the unit of a device.
+    pub fn create(sector: u32, region: u64, vdevs: &[VdevShape]) -> Space {
         let empty = Layout::new(sector, region);
-        let layout = vdevs.iter().fold(empty, |layout, &(vdev, size)| layout.with_vdev(vdev, size));
+        let layout = vdevs.iter().fold(empty, |layout, &vdev| layout.with_vdev(vdev));
         Space::assemble(layout, Stored::default(), History::default())
     }
 
@@ -173,12 +178,36 @@ impl Space {
         }
     }
 
-    /// Adds a device of `size` usable bytes, or gives chunks to the regions of one that have none. Must be called in the
-    /// transaction group that does so, when all labels name the device with this size.
-    pub fn add_vdev(&self, vdev: VdevId, size: u64) {
+    /// Adds a device, or gives chunks to the regions of one that have none. Must be called in the transaction group that
+    /// does so, when all labels name the device with this size.
+    ///
+    /// # Panics
+    /// If a region has no room for the unit of the device, or it is another one than before.
+    pub fn add_vdev(&self, vdev: VdevShape) {
         let _stored = self.stored.lock();
-        let layout = self.layout.load().with_vdev(vdev, size);
+        let layout = self.layout.load().with_vdev(vdev);
         self.layout.store(Arc::new(layout));
+    }
+
+    /// How many regions of a device have a chunk.
+    pub fn chunks_of(&self, vdev: VdevId) -> usize {
+        let layout = self.layout.load();
+        layout.vdevs.iter().find(|known| known.id == vdev).map_or(0, |vdev| vdev.chunks.len())
+    }
+
+    /// How many sectors are allocated together at an address; 1 if there is no such chunk.
+    pub fn unit_at(&self, address: Address) -> u32 {
+        self.layout.load().chunks.get(address.chunk.0 as usize).map_or(1, |chunk| chunk.unit)
+    }
+
+    /// The largest number of sectors that are allocated together anywhere: what one block may be rounded up to.
+    pub fn unit(&self) -> u32 {
+        self.layout.load().unit()
+    }
+
+    /// The sectors that `bytes` bytes at `address` take, were they there: whole units.
+    pub fn extent(&self, address: Address, bytes: u32) -> Extent {
+        self.layout.load().extent(address, bytes)
     }
 
     /// Frees `stored` bytes at `address`, in `txg`. An address that cannot be one, or that is free, is damage.
@@ -325,9 +354,7 @@ impl Space {
         let mut extents = Vec::new();
         for pointer in table.into_iter().chain(checkpoints).chain(log) {
             for &place in pointer.places() {
-                let address = layout.address(place)?;
-                let sectors = layout.sectors_for(pointer.len);
-                extents.push(Extent { chunk: address.chunk, sector: address.sector, sectors });
+                extents.push(layout.extent(layout.address(place)?, pointer.len));
             }
         }
         extents.sort_unstable();

@@ -13,8 +13,8 @@ use super::{
     chunk::{Chunk, Counters, Loaded, Replay},
     history::History,
     io::{Disk, SpaceIo},
-    layout::{Layout, Vdev},
-    span_set::{SpanSet, total},
+    layout::{Layout, Vdev, VdevShape},
+    span_set::{SpanSet, are_whole, total},
     sync::{LogGroup, Stored},
 };
 use crate::{
@@ -28,24 +28,23 @@ use crate::{
 };
 
 impl Space {
-    /// The space of a pool as transaction group `txg` committed it. `sector`, `region` and the devices with their
-    /// usable sizes are those of the pool's configuration.
+    /// The space of a pool as transaction group `txg` committed it. `sector`, `region` and the devices are those of the
+    /// pool's configuration.
     pub fn open(
         root: &SpaceRoot,
         sector: u32,
         region: u64,
-        vdevs: &[(VdevId, u64)],
+        vdevs: &[VdevShape],
         txg: Txg,
         io: &dyn SpaceIo,
     ) -> Result<Space> {
-        let mut layout = bare_layout(sector, region, vdevs);
+        let mut layout = bare_layout(sector, region, vdevs)?;
         let disk = Disk { layout: &layout, io };
         let (pages, rows) = read_table(root, &disk)?;
         let log = read_log(root, txg, &disk)?;
-        let sectors = layout.chunk_sectors();
         let count = rows.len();
-        let chunks = apply_log(rows, &log, sectors)?;
-        check_places(&chunks, &layout)?;
+        check_places(&rows, &layout)?;
+        let chunks = apply_log(rows, &log, &layout)?;
         if chunks.iter().map(|chunk| u64::from(chunk.allocated)).sum::<u64>() != root.allocated {
             return Err(Error::damaged("space log", "the allocated sectors do not add up"));
         }
@@ -61,13 +60,16 @@ impl Space {
 }
 
 /// The devices without their chunks: enough to read physical pointers.
-fn bare_layout(sector: u32, region: u64, vdevs: &[(VdevId, u64)]) -> Layout {
+fn bare_layout(sector: u32, region: u64, vdevs: &[VdevShape]) -> Result<Layout> {
     let mut layout = Layout::new(sector, region);
-    for &(id, size) in vdevs {
-        let regions = layout.regions_of(size);
-        layout.vdevs.push(Arc::new(Vdev::new(id, regions, Arc::default(), Vec::new())));
+    for &VdevShape { vdev, size, unit } in vdevs {
+        if !layout.suits(unit) {
+            let problem = format!("a region has no room for the {unit} sectors that it writes together");
+            return Err(Error::damaged(format!("vdev {vdev}"), problem));
+        }
+        layout.vdevs.push(Arc::new(Vdev::new(vdev, unit, layout.regions_of(size))));
     }
-    layout
+    Ok(layout)
 }
 
 fn read_table(root: &SpaceRoot, disk: &Disk<'_>) -> Result<(Vec<PhysicalPointer>, Vec<Row>)> {
@@ -128,7 +130,7 @@ fn read_log(root: &SpaceRoot, txg: Txg, disk: &Disk<'_>) -> Result<VecDeque<(Log
 }
 
 /// Every chunk's counts and what is left to apply to its checkpoint.
-fn apply_log(rows: Vec<Row>, log: &VecDeque<(LogGroup, Vec<ChunkChanges>)>, sectors: u32) -> Result<Vec<Loaded>> {
+fn apply_log(rows: Vec<Row>, log: &VecDeque<(LogGroup, Vec<ChunkChanges>)>, layout: &Layout) -> Result<Vec<Loaded>> {
     let mut chunks: Vec<Tally> = rows.into_iter().map(Tally::new).collect();
     // The frees of the newest groups are not reusable yet.
     let first_deferred = log.len().saturating_sub(DEFERRED_GROUPS);
@@ -140,7 +142,7 @@ fn apply_log(rows: Vec<Row>, log: &VecDeque<(LogGroup, Vec<ChunkChanges>)>, sect
         }
     }
     let ids = (0..).map(ChunkId);
-    chunks.into_iter().zip(ids).map(|(chunk, id)| chunk.finish(id, sectors)).collect()
+    chunks.into_iter().zip(ids).map(|(chunk, id)| chunk.finish(id, layout)).collect()
 }
 
 /// A chunk while the log is applied.
@@ -149,18 +151,22 @@ struct Tally {
     allocated: i64,
     /// The end of the last span.
     end: u32,
+    /// Whether all spans are whole units.
+    is_whole: bool,
 }
 
 impl Tally {
     fn new(row: Row) -> Tally {
         let allocated = i64::from(row.allocated);
         let chunk = Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() };
-        Tally { chunk, allocated, end: 0 }
+        Tally { chunk, allocated, end: 0, is_whole: true }
     }
 
     fn apply(&mut self, txg: Txg, change: &ChunkChanges, deferred: bool) {
         let last = change.allocated.last().into_iter().chain(change.freed.last());
         self.end = last.map(|span| span.end()).fold(self.end, u32::max);
+        let unit = self.chunk.row.unit;
+        self.is_whole &= are_whole(&change.allocated, unit) && are_whole(&change.freed, unit);
         if deferred && !change.freed.is_empty() {
             self.chunk.deferred.push((txg, change.freed.clone()));
         }
@@ -176,7 +182,8 @@ impl Tally {
         }
     }
 
-    fn finish(mut self, id: ChunkId, sectors: u32) -> Result<Loaded> {
+    fn finish(mut self, id: ChunkId, layout: &Layout) -> Result<Loaded> {
+        let sectors = layout.capacity(self.chunk.row.unit);
         let damaged = |problem: &str| Err(Error::damaged(format!("space map of chunk {id}"), problem));
         let mut freed = SpanSet::default();
         for &span in self.chunk.deferred.iter().flat_map(|(_, spans)| spans) {
@@ -187,7 +194,7 @@ impl Tally {
         }
         let used = self.allocated.checked_add_unsigned(total(freed.iter()));
         let possible = self.allocated >= 0 && used.is_some_and(|used| used <= i64::from(sectors));
-        if self.end > sectors || !possible || self.chunk.row.allocated > sectors {
+        if !self.is_whole || self.end > sectors || !possible || self.chunk.row.allocated > sectors {
             return damaged("the log does not fit its row");
         }
         self.chunk.allocated = self.allocated as u32;
@@ -195,17 +202,17 @@ impl Tally {
     }
 }
 
-/// Every chunk has a region of its own.
-fn check_places(chunks: &[Loaded], layout: &Layout) -> Result<()> {
+/// Every chunk has a region of its own, and the unit of its device.
+fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
     let mut taken = BTreeSet::new();
-    for row in chunks.iter().map(|chunk| &chunk.row) {
-        if row.unit > 1 || row.arrived > Txg::ZERO {
-            let problem = "chunks that were moved, or whose sectors are allocated together, are not known".into();
-            return Err(Error::Unsupported { what: "chunk".into(), problem });
-        }
+    for row in rows {
         let inside = u64::from(row.region) < layout.usable(row.vdev) / layout.region;
         if !inside || !taken.insert((row.vdev, row.region)) {
             let problem = format!("region {} of device {} cannot be a chunk's", row.region, row.vdev);
+            return Err(Error::damaged("chunk table", problem));
+        }
+        if row.unit != layout.unit_of(row.vdev) {
+            let problem = format!("a chunk on device {} allocates {} sectors together", row.vdev, row.unit);
             return Err(Error::damaged("chunk table", problem));
         }
     }
@@ -213,16 +220,16 @@ fn check_places(chunks: &[Loaded], layout: &Layout) -> Result<()> {
 }
 
 fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
-    let sectors = layout.chunk_sectors();
     let counters: Vec<(VdevId, Arc<Counters>)> =
         layout.vdevs.iter().map(|vdev| (vdev.id, vdev.counters.clone())).collect();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
         let counters = counters.iter().find(|(vdev, _)| *vdev == chunk.row.vdev).map(|(_, counters)| counters.clone());
         let counters = counters.expect("the chunk's place was checked");
+        let sectors = layout.capacity(chunk.row.unit);
         layout.chunks.push(Arc::new(Chunk::open(id, sectors, chunk, counters, layout.empty.clone())));
     }
     for vdev in &mut layout.vdevs {
         let own = layout.chunks.iter().filter(|chunk| chunk.vdev == vdev.id).cloned().collect();
-        *vdev = Arc::new(Vdev::new(vdev.id, vdev.regions, vdev.counters.clone(), own));
+        *vdev = Arc::new(vdev.with_chunks(own));
     }
 }

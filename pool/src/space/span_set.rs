@@ -97,6 +97,11 @@ pub(super) fn complement(spans: &[Span], sectors: u32) -> Vec<Span> {
     gaps
 }
 
+/// Whether spans begin and end with units.
+pub(super) fn are_whole(spans: &[Span], unit: u32) -> bool {
+    spans.iter().all(|span| span.start.is_multiple_of(unit) && span.len.is_multiple_of(unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -170,7 +170,8 @@ impl Writer<'_> {
         let sector = self.layout().sector;
         let least = self.layout().padded((MAX_LOG_HEAD + LOG_SLACK) as u32) as u32;
         let wanted = (missing + MAX_LOG_HEAD + LOG_SLACK).min(MAX_LOG_BLOCK as usize) as u32;
-        let mut bytes = wanted.next_multiple_of(sector).max(least);
+        // What a block is rounded up to is room as well.
+        let mut bytes = wanted.max(least).next_multiple_of(sector * self.layout().unit());
         loop {
             match self.space.allocate_own(self.txg, bytes, COPIES, self.disk.io) {
                 Err(Error::OutOfSpace) if bytes > least => bytes = (bytes / 2).next_multiple_of(sector).max(least),

@@ -4,6 +4,9 @@
 //! content is stamped on a device in memory, so that anything overwritten too early shows when a state that refers to
 //! it is checked. A crash is opening one of the last [`SAFE_STATES`] committed roots on the
 //! devices as they are by then.
+//!
+//! The devices write several sectors together, each as many as its unit. They refuse what begins inside a unit, and what
+//! is written to a unit that somebody has: so no two writes ever share one.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,12 +23,64 @@ use crate::{error::Error, format::codec::Reader, vdev::Check};
 const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;
 
+/// A device that writes sector by sector.
+fn plain(vdev: u32, size: u64) -> VdevShape {
+    VdevShape { vdev: VdevId(vdev), size, unit: 1 }
+}
+
 /// Devices in memory.
-struct Memory(BTreeMap<VdevId, Mutex<Vec<u8>>>);
+struct Memory(BTreeMap<VdevId, Rows>);
+
+/// A device in memory that writes whole units.
+struct Rows {
+    bytes: Mutex<Vec<u8>>,
+    /// In sectors.
+    unit: u32,
+    /// The units that were written, by region and number, since they were free.
+    written: Mutex<BTreeSet<(u64, u64)>>,
+}
+
+impl Rows {
+    fn new(shape: &VdevShape) -> Rows {
+        let bytes = Mutex::new(vec![0; shape.size as usize]);
+        Rows { bytes, unit: shape.unit, written: Mutex::default() }
+    }
+
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock()
+    }
+
+    /// The units of some bytes of one region, and where the last one ends.
+    fn units(&self, offset: u64, len: u64) -> (Vec<(u64, u64)>, u64) {
+        let unit = u64::from(self.unit * SECTOR);
+        let (region, at) = (offset / REGION, offset % REGION);
+        assert!(at.is_multiple_of(unit), "a write begins inside a unit");
+        let end = (at + len).next_multiple_of(unit);
+        assert!(end <= REGION || self.unit == 1, "a write goes beyond its region");
+        ((at / unit..end / unit).map(|number| (region, number)).collect(), region * REGION + end)
+    }
+}
 
 impl Memory {
-    fn new(vdevs: &[(VdevId, u64)]) -> Memory {
-        Memory(vdevs.iter().map(|&(id, size)| (id, Mutex::new(vec![0; size as usize]))).collect())
+    fn new(vdevs: &[VdevShape]) -> Memory {
+        Memory(vdevs.iter().map(|shape| (shape.vdev, Rows::new(shape))).collect())
+    }
+
+    /// Says that some sectors are free, or with `written` that they are not.
+    fn mark(&self, space: &Space, extent: &Extent, written: bool) {
+        let address = Address { chunk: extent.chunk, sector: extent.sector };
+        let (vdev, offset) = space.resolve(address, extent.sectors * SECTOR).unwrap();
+        let rows = &self.0[&vdev];
+        let (units, end) = rows.units(offset, u64::from(extent.sectors * SECTOR));
+        assert_eq!(end, offset + u64::from(extent.sectors * SECTOR), "part of a unit is freed");
+        let mut known = rows.written.lock();
+        for unit in units {
+            if written {
+                known.insert(unit)
+            } else {
+                known.remove(&unit)
+            };
+        }
     }
 }
 
@@ -38,7 +93,13 @@ impl SpaceIo for Memory {
 
     fn write(&self, vdev: VdevId, offset: u64, bytes: &[u8]) -> Result<()> {
         assert!(offset.is_multiple_of(u64::from(SECTOR)) && bytes.len().is_multiple_of(SECTOR as usize));
-        self.0[&vdev].lock()[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+        let rows = &self.0[&vdev];
+        let (units, end) = rows.units(offset, bytes.len() as u64);
+        let mut written = rows.written.lock();
+        assert!(rows.unit == 1 || units.into_iter().all(|unit| written.insert(unit)), "a unit is written again");
+        let mut device = rows.lock();
+        device[offset as usize..end as usize].fill(0);
+        device[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 }
@@ -47,6 +108,7 @@ impl SpaceIo for Memory {
 #[derive(Clone, Debug)]
 struct Block {
     extent: Extent,
+    bytes: u32,
     stamp: u64,
     born: Txg,
     died: Option<Txg>,
@@ -60,7 +122,7 @@ impl Block {
 
 struct Simulation {
     random: StdRng,
-    vdevs: Vec<(VdevId, u64)>,
+    vdevs: Vec<VdevShape>,
     memory: Memory,
     space: Space,
     blocks: Vec<Block>,
@@ -74,8 +136,13 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(seed: u64, vdevs: u32) -> Simulation {
-        let vdevs: Vec<_> = (0..vdevs).map(|id| (VdevId(id), (12 + 4 * u64::from(id)) * REGION + 1000)).collect();
+    fn new(seed: u64, units: &[u32]) -> Simulation {
+        let shape = |(id, &unit): (u32, &u32)| {
+            // What a pool of large units has is larger as well.
+            let regions = (12 + 4 * u64::from(id)) * u64::from(unit.isqrt());
+            VdevShape { unit, ..plain(id, regions * REGION + 1000) }
+        };
+        let vdevs: Vec<_> = (0..).zip(units).map(shape).collect();
         Simulation {
             random: StdRng::seed_from_u64(seed),
             memory: Memory::new(&vdevs),
@@ -127,23 +194,26 @@ impl Simulation {
     }
 
     fn born(&mut self, txg: Txg, address: Address, bytes: u32) {
-        let extent = Extent { chunk: address.chunk, sector: address.sector, sectors: bytes.div_ceil(SECTOR) };
+        let (vdev, offset) = self.space.resolve(address, bytes).unwrap();
+        let unit = self.memory.0[&vdev].unit;
+        let sectors_of = bytes.div_ceil(SECTOR);
+        let extent =
+            Extent { chunk: address.chunk, sector: address.sector, sectors: sectors_of.next_multiple_of(unit) };
         for sector in sectors(extent) {
             assert!(self.taken.insert(sector), "{sector:?} is allocated twice");
         }
         self.stamps += 1;
-        let (vdev, offset) = self.space.resolve(address, bytes).unwrap();
-        let content = self.stamps.to_le_bytes().repeat(SECTOR as usize / 8 * extent.sectors as usize);
+        let content = self.stamps.to_le_bytes().repeat(SECTOR as usize / 8 * sectors_of as usize);
         self.memory.write(vdev, offset, &content).unwrap();
-        self.blocks.push(Block { extent, stamp: self.stamps, born: txg, died: None });
+        self.blocks.push(Block { extent, bytes, stamp: self.stamps, born: txg, died: None });
     }
 
     fn free(&mut self, txg: Txg) {
         let live: Vec<usize> =
             (0..self.blocks.len()).filter(|&i| self.blocks[i].died.is_none() && self.blocks[i].born <= txg).collect();
         let Some(&index) = live.choose(&mut self.random) else { return };
-        let Extent { chunk, sector, sectors } = self.blocks[index].extent;
-        self.space.free(txg, Address { chunk, sector }, sectors * SECTOR).unwrap();
+        let Block { extent: Extent { chunk, sector, .. }, bytes, .. } = self.blocks[index];
+        self.space.free(txg, Address { chunk, sector }, bytes).unwrap();
         self.blocks[index].died = Some(txg);
     }
 
@@ -156,7 +226,9 @@ impl Simulation {
         let mut coded = Vec::new();
         root.encode(&mut coded);
         assert_eq!(SpaceRoot::decode(&mut Reader::new(&coded)).unwrap(), root);
-        let released: BTreeSet<_> = self.space.committed(self.txg).into_iter().flat_map(sectors).collect();
+        let released = self.space.committed(self.txg);
+        released.iter().for_each(|extent| self.memory.mark(&self.space, extent, false));
+        let released: BTreeSet<_> = released.into_iter().flat_map(sectors).collect();
         self.commits.push_back((self.txg, root));
         if self.commits.len() > SAFE_STATES {
             self.commits.pop_front();
@@ -203,9 +275,9 @@ impl Simulation {
     }
 
     fn check_content(&self, space: &Space, block: &Block) {
-        let Extent { chunk, sector, sectors } = block.extent;
-        let (vdev, offset) = space.resolve(Address { chunk, sector }, sectors * SECTOR).unwrap();
-        let mut content = vec![0; (sectors * SECTOR) as usize];
+        let Extent { chunk, sector, .. } = block.extent;
+        let (vdev, offset) = space.resolve(Address { chunk, sector }, block.bytes).unwrap();
+        let mut content = vec![0; block.bytes.next_multiple_of(SECTOR) as usize];
         self.memory.read(vdev, offset, &mut content, &|_| true).unwrap();
         assert!(content.chunks(8).all(|word| word == block.stamp.to_le_bytes()), "{block:?} is overwritten");
     }
@@ -225,6 +297,9 @@ impl Simulation {
             block.died = block.died.filter(|&died| died <= txg);
         }
         self.taken = self.blocks.iter().flat_map(|block| sectors(block.extent)).collect();
+        self.memory.0.values().for_each(|rows| rows.written.lock().clear());
+        let kept = self.space.allocated_extents(&self.memory).unwrap();
+        kept.iter().for_each(|extent| self.memory.mark(&self.space, extent, true));
         let expected: u64 = root.allocated * u64::from(SECTOR);
         assert_eq!(self.space.totals().allocated, expected);
         self.txg = Txg(self.txg.0 + self.random.random_range(2..5));
@@ -238,8 +313,20 @@ fn sectors(extent: Extent) -> impl Iterator<Item = (ChunkId, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn keeps_every_promise_through_crashes(seed: u64, vdevs in 1u32..4, pressure in 45u32..80) {
-        let mut simulation = Simulation::new(seed, vdevs);
+    fn keeps_every_promise_through_crashes(seed: u64, vdevs in 1usize..4, pressure in 45u32..80) {
+        let mut simulation = Simulation::new(seed, &vec![1; vdevs]);
+        for _ in 0..60 {
+            simulation.step(pressure);
+        }
+    }
+
+    #[test]
+    fn keeps_them_where_sectors_are_written_together(
+        seed: u64,
+        units in prop::collection::vec(1u32..8, 1..4),
+        pressure in 45u32..80,
+    ) {
+        let mut simulation = Simulation::new(seed, &units);
         for _ in 0..60 {
             simulation.step(pressure);
         }
@@ -247,13 +334,27 @@ proptest! {
 }
 
 fn one_device(regions: u64) -> (Space, Memory) {
-    let vdevs = [(VdevId(0), regions * REGION)];
+    one_device_in(regions, 1)
+}
+
+/// One device that writes so many sectors together.
+fn one_device_in(regions: u64, unit: u32) -> (Space, Memory) {
+    let vdevs = [VdevShape { unit, ..plain(0, regions * REGION) }];
     (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs))
 }
 
 #[test]
 fn a_full_pool_refuses_data_but_can_be_emptied() {
-    let (space, memory) = one_device(64);
+    [1, 3, 7].into_iter().for_each(fill_and_empty);
+}
+
+/// Tells that a group is committed, and the devices what is free again.
+fn committed(space: &Space, txg: Txg, memory: &Memory) {
+    space.committed(txg).iter().for_each(|extent| memory.mark(space, extent, false));
+}
+
+fn fill_and_empty(unit: u32) {
+    let (space, memory) = one_device_in(64, unit);
     let mut txg = Txg(1);
     let mut data = VecDeque::new();
     loop {
@@ -263,34 +364,42 @@ fn a_full_pool_refuses_data_but_can_be_emptied() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert_eq!(space.totals().free, space.slop());
-    assert_eq!(space.totals().free_for(Class::Data), 0);
-    assert_eq!(space.largest_piece(Class::Data), 0);
-    assert!(space.largest_piece(Class::Metadata) >= REGION as u32);
+    let least = 4096 / SECTOR * SECTOR.next_multiple_of(unit * SECTOR);
+    assert!((space.slop()..space.slop() + u64::from(least)).contains(&space.totals().free));
+    assert!(unit > 1 || space.totals().free_for(Class::Data) == 0 && space.largest_piece(Class::Data) == 0);
+    assert!(space.largest_piece(Class::Data) < 4096);
+    let whole = REGION as u32 / SECTOR / unit * unit * SECTOR;
+    assert!(space.largest_piece(Class::Metadata) >= whole);
+    // Four groups of it have to find room in a quarter of a very small pool.
+    let churned = 8192 / unit.next_power_of_two();
     while !data.is_empty() {
         for address in data.drain(..data.len().min(10)) {
             space.free(txg, address, 4096).unwrap();
-            let churn = space.allocate(txg, Class::Metadata, 8192, 2, &memory).unwrap();
-            churn.addresses().iter().for_each(|&address| space.free(txg, address, 8192).unwrap());
+            let churn = space.allocate(txg, Class::Metadata, churned, 2, &memory).unwrap();
+            churn.addresses().iter().for_each(|&address| space.free(txg, address, churned).unwrap());
         }
         space.sync(txg, &memory).unwrap();
-        space.committed(txg);
+        committed(&space, txg, &memory);
         txg = txg.next();
     }
     for _ in 0..SAFE_STATES {
         space.sync(txg, &memory).unwrap();
-        space.committed(txg);
+        committed(&space, txg, &memory);
         txg = txg.next();
     }
-    assert!(space.totals().allocated < 20 * REGION);
+    assert!(space.totals().allocated < 20 * REGION * u64::from(unit.isqrt()));
     space.allocate(txg, Class::Data, 4096, 1, &memory).unwrap();
 }
 
 #[test]
 fn metadata_uses_all_but_the_last_resort() {
-    let (space, memory) = one_device(16);
+    [1, 3, 7].into_iter().for_each(use_all_but_the_last_resort);
+}
+
+fn use_all_but_the_last_resort(unit: u32) {
+    let (space, memory) = one_device_in(16, unit);
     assert_eq!(space.totals().last_resort, REGION);
-    for _ in 0..space.totals().free_for(Class::Metadata) / u64::from(SECTOR) {
+    for _ in 0..space.totals().free_for(Class::Metadata) / u64::from(unit * SECTOR) {
         space.allocate(Txg(1), Class::Metadata, 1, 1, &memory).unwrap();
     }
     assert!(matches!(space.allocate(Txg(1), Class::Metadata, 1, 1, &memory), Err(Error::OutOfSpace)));
@@ -310,15 +419,19 @@ fn fill_with_sectors(space: &Space, txg: Txg, memory: &Memory) -> Vec<Address> {
 
 #[test]
 fn groups_are_stored_where_no_two_sectors_in_a_row_are_free() {
-    let vdevs = [(VdevId(0), 64 * REGION)];
-    let (space, memory) = one_device(64);
+    [1, 3].into_iter().for_each(break_up);
+}
+
+fn break_up(unit: u32) {
+    let vdevs = [VdevShape { unit, ..plain(0, 64 * REGION) }];
+    let (space, memory) = one_device_in(64, unit);
     let mut txg = Txg(1);
     let sync = |space: &Space, txg: &mut Txg| {
         let root =
             space.sync(*txg, &memory).unwrap_or_else(|error| panic!("{error} in {txg} with {:?}", space.totals()));
         let opened = Space::open(&root, SECTOR, REGION, &vdevs, *txg, &memory).unwrap();
         assert_eq!(opened.allocated_extents(&memory).unwrap(), space.allocated_extents(&memory).unwrap());
-        space.committed(*txg);
+        committed(space, *txg, &memory);
         *txg = txg.next();
     };
     let mut blocks = Vec::new();
@@ -327,14 +440,15 @@ fn groups_are_stored_where_no_two_sectors_in_a_row_are_free() {
         // Now and then every second one goes, and what is between them stays: more and more in every chunk, until the
         // space layer's own has been broken up as well.
         if round % 4 == 0 {
-            let (gone, stay): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|address| address.sector % 2 == 0);
+            let (gone, stay): (Vec<_>, Vec<_>) =
+                blocks.into_iter().partition(|address| (address.sector / unit).is_multiple_of(2));
             gone.into_iter().for_each(|address| space.free(txg, address, SECTOR).unwrap());
             blocks = stay;
         }
         sync(&space, &mut txg);
     }
-    let whole = space.layout.load().chunks.iter().filter(|chunk| chunk.largest_hint() > 1).count();
-    assert_eq!(whole, 0, "chunks have room for more than a sector");
+    let whole = space.layout.load().chunks.iter().filter(|chunk| chunk.largest_hint() > unit).count();
+    assert_eq!(whole, 0, "chunks have room for more than the least block");
     assert!(space.stored.lock().log.len() > 40, "the log was shortened");
 
     blocks.into_iter().for_each(|address| space.free(txg, address, SECTOR).unwrap());
@@ -342,7 +456,8 @@ fn groups_are_stored_where_no_two_sectors_in_a_row_are_free() {
         sync(&space, &mut txg);
     }
     assert!(space.stored.lock().log.len() < 40, "the log was not shortened");
-    assert!(space.allocate(txg, Class::Data, REGION as u32, 1, &memory).is_ok());
+    let largest = REGION as u32 / SECTOR / unit * unit * SECTOR;
+    assert!(space.allocate(txg, Class::Data, largest, 1, &memory).is_ok());
 }
 
 /// A device that counts what is written.
@@ -390,7 +505,7 @@ fn a_failed_allocation_leaves_no_trace() {
 
 #[test]
 fn copies_go_to_different_devices_or_at_least_chunks() {
-    let vdevs = [(VdevId(0), 16 * REGION), (VdevId(1), 16 * REGION)];
+    let vdevs = [plain(0, 16 * REGION), plain(1, 16 * REGION)];
     let (space, memory) = (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs));
     for _ in 0..500 {
         let block = space.allocate(Txg(1), Class::Metadata, 700, 3, &memory).unwrap();
@@ -422,6 +537,105 @@ fn freeing_what_is_free_is_damage() {
 }
 
 #[test]
+fn part_of_a_unit_is_nothing_that_was_allocated() {
+    let (space, memory) = one_device_in(16, 3);
+    let address = space.allocate(Txg(1), Class::Data, 4096, 1, &memory).unwrap().addresses[0];
+    let within = Address { sector: address.sector + 1, ..address };
+    assert!(matches!(space.free(Txg(1), within, 512), Err(Error::Damaged { .. })));
+    assert!(matches!(space.claim(Txg(1), within, 512, &memory), Err(Error::Damaged { .. })));
+    assert!(matches!(space.resolve(within, 512), Err(Error::Damaged { .. })));
+    // Eight sectors take three units, of which the last one has one more.
+    assert_eq!((space.totals().allocated, space.extent(address, 4096).sectors), (9 * 512, 9));
+    space.free(Txg(1), address, 4096).unwrap();
+    assert_eq!(space.totals().allocated, 0);
+}
+
+#[test]
+fn copies_and_runs_are_rounded_up_where_they_lie() {
+    let vdevs = [VdevShape { unit: 5, ..plain(0, 16 * REGION) }, VdevShape { unit: 1, ..plain(1, 16 * REGION) }];
+    let (space, memory) = (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs));
+    let run = space.allocate_run(Txg(1), Class::Metadata, &[512, 3000, 2560], 2, &memory).unwrap();
+    let steps = |copy: usize| {
+        let places = run.iter().map(|block| space.resolve(block.addresses[copy], 512).unwrap());
+        let (vdevs, at): (Vec<_>, Vec<_>) = places.unzip();
+        assert!(vdevs.iter().all(|vdev| *vdev == vdevs[0]));
+        (vdevs[0].0, at.windows(2).map(|pair| (pair[1] - pair[0]) / 512).collect::<Vec<_>>())
+    };
+    let mut steps = [steps(0), steps(1)];
+    steps.sort_unstable();
+    assert_eq!(steps, [(0, vec![5, 10]), (1, vec![1, 6])]);
+    let allocated: Vec<u64> = space.totals().vdevs.iter().map(|vdev| vdev.allocated / 512).collect();
+    assert_eq!(allocated, [20, 12]);
+    for (block, bytes) in run.iter().zip([512, 3000, 2560]) {
+        block.addresses().iter().for_each(|&address| space.free(Txg(1), address, bytes).unwrap());
+    }
+    assert_eq!(space.totals().allocated, 0);
+}
+
+#[test]
+fn what_does_not_fit_the_unit_of_a_device_is_damage() {
+    let (space, memory) = one_device_in(16, 3);
+    let vdevs = |unit| [VdevShape { unit, ..plain(0, 16 * REGION) }];
+    space.allocate(Txg(1), Class::Data, 5000, 2, &memory).unwrap();
+    let root = space.sync(Txg(1), &memory).unwrap();
+    let open = |root: &SpaceRoot, unit| Space::open(root, SECTOR, REGION, &vdevs(unit), Txg(1), &memory);
+    let opened = open(&root, 3).unwrap();
+    assert_eq!(opened.allocated_extents(&memory).unwrap(), space.allocated_extents(&memory).unwrap());
+    for unit in [0, 1, 2, 33, 129] {
+        assert!(matches!(open(&root, unit), Err(Error::Damaged { .. })), "{unit} sectors at a time");
+    }
+    let shifted = |change: &dyn Fn(&mut PhysicalPointer)| {
+        let mut bad = root.clone();
+        change(&mut bad.table);
+        open(&bad, 3).err().unwrap().to_string()
+    };
+    let past =
+        |by: u64| move |table: &mut PhysicalPointer| table.places.iter_mut().for_each(|place| place.offset += by);
+    assert!(shifted(&past(512)).contains("outside"), "it begins inside a unit");
+    let last = |table: &mut PhysicalPointer| table.places.iter_mut().for_each(|place| place.offset = REGION - 1024);
+    assert!(shifted(&last).contains("outside"), "it is no whole unit of a region");
+}
+
+/// The bytes of a space log whose only block says that these sectors were allocated.
+fn stored_log(space: &Space, memory: &Memory, root: &SpaceRoot, allocated: Span) -> SpaceRoot {
+    let chunk = space.layout.load().chunks.len() as u32 - 1;
+    let changes = crate::format::space::log::ChunkChanges {
+        chunk: ChunkId(chunk),
+        allocated: vec![allocated],
+        freed: Vec::new(),
+    };
+    let piece = crate::format::space::log::encode_changes(&[changes]);
+    let block = crate::format::space::log::LogBlock { txg: Txg(1), part: 0, previous: None, piece };
+    let mut bytes = block.encode();
+    let mut root = root.clone();
+    root.log_head.len = bytes.len() as u32;
+    root.log_head.checksum = *blake3::hash(&bytes).as_bytes();
+    root.allocated = allocated.len.into();
+    bytes.resize(bytes.len().next_multiple_of(SECTOR as usize), 0);
+    for place in root.log_head.places() {
+        let mut device = memory.0[&place.vdev].lock();
+        device[place.offset as usize..place.offset as usize + bytes.len()].copy_from_slice(&bytes);
+    }
+    root
+}
+
+#[test]
+fn a_log_that_speaks_of_parts_of_units_is_damage() {
+    let (space, memory) = one_device_in(16, 3);
+    let vdevs = [VdevShape { unit: 3, ..plain(0, 16 * REGION) }];
+    let root = space.sync(Txg(1), &memory).unwrap();
+    let open = |allocated| {
+        let root = stored_log(&space, &memory, &root, allocated);
+        Space::open(&root, SECTOR, REGION, &vdevs, Txg(1), &memory)
+    };
+    assert_eq!(open(Span::new(0, 9)).unwrap().totals().allocated, 9 * 512);
+    // A region has 128 sectors, and a chunk the first 126 of them.
+    for (start, len) in [(1, 3), (0, 4), (126, 3), (3, 124)] {
+        assert!(matches!(open(Span::new(start, len)), Err(Error::Damaged { .. })), "{start}+{len}");
+    }
+}
+
+#[test]
 fn an_intent_log_block_is_claimed_once() {
     let (space, memory) = one_device(16);
     let address = Address { chunk: ChunkId(4), sector: 17 };
@@ -429,16 +643,16 @@ fn an_intent_log_block_is_claimed_once() {
     assert!(space.claim(Txg(1), Address { sector: 20, ..address }, 512, &memory).is_err());
     space.free(Txg(1), address, 4096).unwrap();
     let root = space.sync(Txg(1), &memory).unwrap();
-    Space::open(&root, SECTOR, REGION, &[(VdevId(0), 16 * REGION)], Txg(1), &memory).unwrap();
+    Space::open(&root, SECTOR, REGION, &[plain(0, 16 * REGION)], Txg(1), &memory).unwrap();
 }
 
 #[test]
 fn an_added_device_is_used_and_found_again() {
-    let vdevs = [(VdevId(0), 16 * REGION), (VdevId(5), 80 * REGION)];
+    let vdevs = [plain(0, 16 * REGION), plain(5, 80 * REGION)];
     let (space, memory) = (Space::create(SECTOR, REGION, &vdevs[..1]), Memory::new(&vdevs));
     space.sync(Txg(1), &memory).unwrap();
     space.committed(Txg(1));
-    space.add_vdev(VdevId(5), 80 * REGION);
+    space.add_vdev(vdevs[1]);
     let block = space.allocate(Txg(2), Class::Data, 4096, 2, &memory).unwrap();
     assert!(block.addresses().iter().any(|address| address.chunk.0 >= 16));
     let root = space.sync(Txg(2), &memory).unwrap();
@@ -450,7 +664,7 @@ fn an_added_device_is_used_and_found_again() {
 
 #[test]
 fn threads_never_share_a_sector() {
-    let vdevs = [(VdevId(0), 64 * REGION), (VdevId(1), 64 * REGION)];
+    let vdevs = [plain(0, 64 * REGION), plain(1, 64 * REGION)];
     let (space, memory) = (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs));
     let work = |thread: u32| {
         let mut extents = Vec::new();
@@ -475,7 +689,7 @@ fn threads_never_share_a_sector() {
 #[test]
 fn a_damaged_copy_is_survived_and_three_are_reported() {
     let (space, memory) = one_device(16);
-    let vdevs = [(VdevId(0), 16 * REGION)];
+    let vdevs = [plain(0, 16 * REGION)];
     let root = space.sync(Txg(1), &memory).unwrap();
     let open = || Space::open(&root, SECTOR, REGION, &vdevs, Txg(1), &memory);
     for (copy, place) in root.table.places().iter().enumerate() {
@@ -488,7 +702,7 @@ fn a_damaged_copy_is_survived_and_three_are_reported() {
 #[test]
 fn a_root_that_points_anywhere_is_refused() {
     let (space, memory) = one_device(16);
-    let vdevs = [(VdevId(0), 16 * REGION)];
+    let vdevs = [plain(0, 16 * REGION)];
     let root = space.sync(Txg(1), &memory).unwrap();
     let refused = |change: &dyn Fn(&mut SpaceRoot)| {
         let mut bad = root.clone();
@@ -504,7 +718,7 @@ fn a_root_that_points_anywhere_is_refused() {
     refused(&|root| root.allocated += 1);
     refused(&|root| root.next_chunk += 1);
     assert!(Space::open(&root, SECTOR, REGION, &vdevs, Txg(2), &memory).is_err());
-    assert!(Space::open(&root, SECTOR, REGION, &[(VdevId(0), 15 * REGION)], Txg(1), &memory).is_err());
+    assert!(Space::open(&root, SECTOR, REGION, &[plain(0, 15 * REGION)], Txg(1), &memory).is_err());
 }
 
 /// Stops the threads, also when the test fails.
@@ -518,7 +732,7 @@ impl Drop for Stop<'_> {
 
 #[test]
 fn a_group_is_stored_while_the_next_one_goes_on() {
-    let vdevs = [(VdevId(0), 128 * REGION), (VdevId(1), 128 * REGION)];
+    let vdevs = [plain(0, 128 * REGION), plain(1, 128 * REGION)];
     let (space, memory) = (Space::create(SECTOR, REGION, &vdevs), Memory::new(&vdevs));
     // A thread reads the open group's number and changes something under the shared lock; to close it takes all.
     let open = RwLock::new(Txg(1));

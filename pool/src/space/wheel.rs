@@ -49,11 +49,15 @@ impl Wheel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::VdevId;
+    use crate::{space::VdevShape, units::VdevId};
+
+    fn vdev(id: u32, size: u64) -> VdevShape {
+        VdevShape { vdev: VdevId(id), size, unit: 1 }
+    }
 
     #[test]
     fn turns_follow_free_space() {
-        let layout = Layout::new(4096, MIB).with_vdev(VdevId(0), 10 * MIB).with_vdev(VdevId(1), 30 * MIB);
+        let layout = Layout::new(4096, MIB).with_vdev(vdev(0, 10 * MIB)).with_vdev(vdev(1, 30 * MIB));
         let mut wheel = Wheel::default();
         let turns: Vec<usize> = (0..8).map(|_| wheel.next(&layout, 256)).collect();
         assert_eq!(turns.iter().filter(|&&turn| turn == 1).count(), 6);
@@ -62,7 +66,7 @@ mod tests {
 
     #[test]
     fn small_blocks_share_a_turn() {
-        let layout = Layout::new(4096, MIB).with_vdev(VdevId(0), 10 * MIB).with_vdev(VdevId(1), 10 * MIB);
+        let layout = Layout::new(4096, MIB).with_vdev(vdev(0, 10 * MIB)).with_vdev(vdev(1, 10 * MIB));
         let mut wheel = Wheel::default();
         let turns: Vec<usize> = (0..512).map(|_| wheel.next(&layout, 1)).collect();
         assert!(turns[..256].iter().all(|turn| *turn == turns[0]));

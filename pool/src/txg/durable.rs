@@ -79,8 +79,10 @@ struct State {
 }
 
 impl Log {
-    pub(super) fn new(head: Option<LogHead>, found: Vec<Entry>) -> Log {
-        let ring = head.map(|head| Ring::new(head.area, head.sectors));
+    /// The log of a pool whose last uberblock names this area in a space whose sectors are so many at a time, and in which
+    /// this was found.
+    pub(super) fn new(head: Option<(LogHead, u32)>, found: Vec<Entry>) -> Log {
+        let ring = head.and_then(|(head, unit)| Ring::found(&head, unit));
         Log {
             applying: AtomicBool::new(!found.is_empty()),
             state: Mutex::new(State { ring, found, round: 1, ..State::default() }),
@@ -344,7 +346,10 @@ impl Engine {
             return Ok(None);
         }
         match self.storage.space.allocate(txg, Class::Metadata, bytes as u32, 1, &self.storage.vdevs) {
-            Ok(place) => Ok(Some(Ring::new(place.addresses[0], (bytes / u64::from(self.sector())) as u32))),
+            Ok(place) => {
+                let Extent { sectors, .. } = self.storage.space.extent(place.addresses[0], bytes as u32);
+                Ok(Some(Ring::new(place.addresses[0], sectors, self.storage.space.unit_at(place.addresses[0]))))
+            }
             Err(Error::OutOfSpace) => Ok(None),
             Err(error) => Err(error),
         }

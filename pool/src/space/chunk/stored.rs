@@ -9,7 +9,7 @@ use crate::{
     space::{
         free_map::FreeMap,
         io::Disk,
-        span_set::{SpanSet, complement, normalize, total},
+        span_set::{SpanSet, are_whole, complement, normalize, total},
     },
     units::Txg,
 };
@@ -87,8 +87,8 @@ impl Chunk {
         Row {
             vdev: self.vdev,
             region: self.region,
-            unit: 1,
-            arrived: Txg::ZERO,
+            unit: self.unit,
+            arrived: self.arrived,
             class: state.class,
             described: state.described,
             allocated: state.allocated_then,
@@ -152,6 +152,9 @@ impl Chunk {
         }
         if total(checkpoint.free.iter().copied()) != u64::from(self.sectors - state.allocated_then) {
             return Err(self.damaged("the checkpoint does not match its row"));
+        }
+        if !are_whole(&checkpoint.free, self.unit) {
+            return Err(self.damaged("the checkpoint has parts of units"));
         }
         Ok(checkpoint.free)
     }

@@ -5,7 +5,7 @@
 //! takes as long as one that does not. In which order they are written means nothing, for nothing refers to them before
 //! the group's uberblock, which comes after a flush.
 
-use super::super::io::Disk;
+use super::super::{io::Disk, layout::Layout};
 use crate::{
     error::{Error, Result},
     format::space::{PhysicalPointer, Place},
@@ -26,7 +26,7 @@ pub(super) struct Outbox {
 
 struct Waiting {
     pointer: PhysicalPointer,
-    /// With zeros up to a whole sector.
+    /// With zeros up to a whole sector. What is allocated together beyond that is filled where neighbours follow.
     padded: Vec<u8>,
     copies: Copies,
 }
@@ -43,6 +43,8 @@ struct Copies {
 struct Copy {
     place: Place,
     block: usize,
+    /// How many bytes are allocated for it there.
+    len: usize,
 }
 
 impl Outbox {
@@ -68,13 +70,14 @@ impl Outbox {
         let mut blocks = std::mem::take(&mut self.blocks);
         self.bytes = 0;
         let places = |(block, waiting): (usize, &Waiting)| {
-            waiting.pointer.places().iter().map(move |&place| Copy { place, block }).collect::<Vec<_>>()
+            let len = |place: Place| disk.layout.padded_on(place.vdev, waiting.pointer.len);
+            waiting.pointer.places().iter().map(|&place| Copy { place, block, len: len(place) }).collect::<Vec<_>>()
         };
         let mut copies: Vec<Copy> = blocks.iter().enumerate().flat_map(places).collect();
         copies.sort_unstable_by_key(|copy| (copy.place.vdev, copy.place.offset));
         let mut rest = copies.as_slice();
         while !rest.is_empty() {
-            let (run, after) = rest.split_at(run_length(rest, &blocks));
+            let (run, after) = rest.split_at(run_length(rest, disk.layout));
             write_run(run, &mut blocks, disk);
             rest = after;
         }
@@ -88,15 +91,20 @@ impl Outbox {
     }
 }
 
-/// How many of the first copies lie one behind the other, and are not too long together.
-fn run_length(copies: &[Copy], blocks: &[Waiting]) -> usize {
+/// How many of the first copies lie one behind the other, and are not too long together. Units of several sectors begin
+/// anew with each region.
+fn run_length(copies: &[Copy], layout: &Layout) -> usize {
     let Place { vdev, offset } = copies[0].place;
+    let may_cross = layout.unit_of(vdev) == 1;
+    let is_near = |copy: &Copy| may_cross || copy.place.offset / layout.region == offset / layout.region;
     let mut len = 0;
     copies
         .iter()
         .take_while(|copy| {
-            let fits = copy.place == Place { vdev, offset: offset + len as u64 } && (len == 0 || len < MAX_WRITE);
-            len += blocks[copy.block].padded.len();
+            let fits = is_near(copy)
+                && copy.place == Place { vdev, offset: offset + len as u64 }
+                && (len == 0 || len < MAX_WRITE);
+            len += copy.len;
             fits
         })
         .count()
@@ -106,7 +114,12 @@ fn run_length(copies: &[Copy], blocks: &[Waiting]) -> usize {
 fn write_run(run: &[Copy], blocks: &mut [Waiting], disk: &Disk<'_>) {
     let Place { vdev, offset } = run[0].place;
     if run.len() > 1 {
-        let bytes: Vec<u8> = run.iter().flat_map(|copy| &blocks[copy.block].padded).copied().collect();
+        let mut bytes = Vec::with_capacity(run.iter().map(|copy| copy.len).sum());
+        for copy in run {
+            let end = bytes.len() + copy.len;
+            bytes.extend_from_slice(&blocks[copy.block].padded);
+            bytes.resize(end, 0);
+        }
         if disk.io.write(vdev, offset, &bytes).is_ok() {
             run.iter().for_each(|copy| blocks[copy.block].copies.written += 1);
             return;
@@ -127,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        space::{SpaceIo, layout::Layout},
+        space::{SpaceIo, VdevShape},
         units::{KIB, VdevId},
         vdev::Check,
     };
@@ -187,6 +200,23 @@ mod tests {
         ];
         let expected = [(0, 4096, vec![1, 1, 2, 3]), (1, 512, vec![1, 1, 3]), (1, 8192, vec![2])];
         assert_eq!(written(&blocks, &Notes::default()).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_written_together_ends_with_its_unit_and_its_region() {
+        let shape = VdevShape { vdev: VdevId(0), size: 128 * KIB, unit: 4 };
+        let layout = Layout::new(SECTOR, 64 * KIB).with_vdev(shape);
+        let (notes, mut outbox) = (Notes::default(), Outbox::default());
+        let disk = Disk { layout: &layout, io: &notes };
+        let end = 64 * KIB;
+        for (number, offset) in (1..).zip([0, 2048, end - 2048, end]) {
+            outbox.put(block(&[(0, offset)], 600), vec![number; 600], &disk).unwrap();
+        }
+        outbox.write(&disk).unwrap();
+        let first = |bytes: &[u8]| bytes.chunks(SECTOR as usize).map(|sector| sector[0]).collect::<Vec<_>>();
+        let written: Vec<_> = notes.writes.lock().iter().map(|(_, at, bytes)| (*at, first(bytes))).collect();
+        let together = vec![1, 1, 0, 0, 2, 2, 0, 0];
+        assert_eq!(written, [(0, together), (end - 2048, vec![3, 3]), (end, vec![4, 4])]);
     }
 
     #[test]

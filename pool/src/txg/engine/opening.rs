@@ -92,15 +92,16 @@ impl Engine {
             Some(uberblock) => Root::stored(uberblock.catalogue, catalogue_level(uberblock)),
             None => Root::empty(first),
         };
+        let head = uberblock.as_ref().and_then(|uberblock| uberblock.log);
         let (kick, kicked) = bounded(1);
         let engine = Arc::new(Engine {
             guid,
+            log: Log::new(head.map(|head| (head, storage.space.unit_at(head.area))), log),
             storage,
             cache: BlockCache::new(settings.cache),
             env,
             workers: Workers::new(settings.workers),
             throttle: Throttle::new(settings.dirty),
-            log: Log::new(uberblock.as_ref().and_then(|uberblock| uberblock.log), log),
             read_only,
             ancestry,
             gate: RwLock::new(first),
