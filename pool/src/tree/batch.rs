@@ -107,29 +107,45 @@ impl Batch {
     }
 
     /// Applies the batch to a tree whose exclusive lock the caller holds. `txg` is the open transaction group. Dropped
-    /// blocks and nodes are appended to `kills`. Returns by how many bytes the tree's dirty nodes have grown, roughly.
+    /// blocks and nodes are appended to `kills`. Returns by how much the tree's dirty nodes have grown.
     pub fn apply(
         self,
         root: &mut Root,
         txg: Txg,
         nodes: &dyn NodeSource,
         kills: &mut Vec<Kill>,
-    ) -> Result<usize, Miss> {
+    ) -> Result<Growth, Miss> {
         if self.changes.is_empty() {
             kills.extend(self.kills);
-            return Ok(0);
+            return Ok(Growth::default());
         }
         let mut changes = self.changes;
         sort(&mut changes);
         let nodes = &Pinned { nodes, txg, found: RefCell::default(), held: RefCell::default() };
         let whole = Step { slot: &root.slot, level: root.level, low: Key::MIN, high: Key::MAX };
         require(&whole, &changes, nodes)?;
-        let mut editor = Editor { txg, nodes, kills, grown: 0 };
+        let mut editor = Editor { txg, nodes, kills, grown: Growth::default() };
         let siblings = editor.change(&mut root.slot, &changes);
         editor.fit_root(root, siblings);
         let grown = editor.grown;
         kills.extend(self.kills);
         Ok(grown)
+    }
+}
+
+/// By how much the dirty nodes of a tree have grown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// In bytes of memory, roughly.
+    pub bytes: usize,
+    /// How many more there are.
+    pub nodes: usize,
+}
+
+impl Growth {
+    fn add(&mut self, node: &Node) {
+        self.bytes += node.weight();
+        self.nodes += 1;
     }
 }
 
@@ -232,7 +248,7 @@ struct Editor<'a> {
     txg: Txg,
     nodes: &'a Pinned<'a>,
     kills: &'a mut Vec<Kill>,
-    grown: usize,
+    grown: Growth,
 }
 
 impl Editor<'_> {
@@ -254,7 +270,7 @@ impl Editor<'_> {
                 }
                 Content::Interior(interior) => self.change_children(interior, node.high, changes),
             };
-            self.grown += node.bound().saturating_sub(before);
+            self.grown.bytes += node.bound().saturating_sub(before);
             split(node, grew_at_end)
         });
         right.into_iter().map(|node| self.adopt(node)).collect()
@@ -340,7 +356,7 @@ impl Editor<'_> {
             return cell.clone();
         }
         let node = self.nodes.loaded(slot).expect("the first pass has found every node");
-        self.grown += node.weight();
+        self.grown.add(&node);
         let cell = Cell::new(self.txg, node);
         let old = mem::replace(slot, Slot::Dirty(cell.clone()));
         self.drop_slot(old);
@@ -348,7 +364,7 @@ impl Editor<'_> {
     }
 
     fn adopt(&mut self, node: Node) -> Child {
-        self.grown += node.weight();
+        self.grown.add(&node);
         Child { low: node.low, slot: Slot::Dirty(Cell::new(self.txg, Arc::new(node))) }
     }
 

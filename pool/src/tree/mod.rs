@@ -29,7 +29,7 @@ mod record;
 mod view;
 mod walk;
 
-pub use batch::{Batch, Kill};
+pub use batch::{Batch, Growth, Kill};
 pub use cell::{Cell, Slot};
 pub use node::{Child, Content, Interior, Item, ItemBlock, Leaf, Node, verify_place};
 pub(crate) use record::LogPart;

@@ -351,6 +351,7 @@ impl Head {
 
     /// A new record of this tree, in the open transaction group `txg`.
     pub fn record(&self, txg: Txg, policy: Policy, bytes: Vec<u8>) -> Arc<Record> {
+        self.engine().count_record(txg, policy);
         Record::new(txg, policy, bytes, self.births.clone())
     }
 
@@ -358,7 +359,9 @@ impl Head {
     /// a stream. `pointer` says how; its addresses and births do not matter. The caller has verified that the bytes have
     /// its checksum and decompress to its size.
     pub fn record_as_stored(&self, txg: Txg, pointer: BlockPointer, stored: Arc<Vec<u8>>) -> Arc<Record> {
-        Record::as_stored(txg, pointer, stored, self.births.clone())
+        let record = Record::as_stored(txg, pointer, stored, self.births.clone());
+        self.engine().count_record(txg, record.policy());
+        record
     }
 
     /// Has a record stored while its group is still open. Only for a record that is full: it is closed to edits.

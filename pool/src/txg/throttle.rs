@@ -36,6 +36,8 @@ pub(super) struct Throttle {
     pub(super) data: Gauge,
     /// Bytes of nodes in memory, with all their copies.
     pub(super) nodes: Gauge,
+    /// What records may take beyond their bytes. It needs no memory.
+    rounding: Groups,
     work: Groups,
     pace: Mutex<Pace>,
 }
@@ -43,7 +45,7 @@ pub(super) struct Throttle {
 impl Throttle {
     pub(super) fn new(limit: u64) -> Throttle {
         let (data, nodes) = (Gauge::new(limit), Gauge::new(limit));
-        Throttle { data, nodes, work: Groups::default(), pace: Mutex::default() }
+        Throttle { data, nodes, rounding: Groups::default(), work: Groups::default(), pace: Mutex::default() }
     }
 
     /// Changes what may be dirty.
@@ -61,6 +63,16 @@ impl Throttle {
     /// Counts work in the open group `txg`.
     pub(super) fn add_work(&self, txg: Txg, work: u64) {
         self.work.of(txg).fetch_add(work, Relaxed);
+    }
+
+    /// Counts what a record in the open group `txg` may take beyond its bytes.
+    pub(super) fn add_rounding(&self, txg: Txg, bytes: u64) {
+        self.rounding.of(txg).fetch_add(bytes, Relaxed);
+    }
+
+    /// How many bytes of space may be needed for what is not stored yet, without nodes.
+    pub(super) fn expected(&self) -> u64 {
+        self.data.dirty() + self.rounding.sum()
     }
 
     /// Whether so little is dirty that nobody needs to do anything.
@@ -91,7 +103,7 @@ impl Throttle {
     /// The group is committed: nothing of it is dirty.
     pub(super) fn committed(&self, txg: Txg, now: Duration) {
         let mut pace = self.pace.lock();
-        for groups in [&self.data.groups, &self.nodes.groups, &self.work] {
+        for groups in [&self.data.groups, &self.nodes.groups, &self.rounding, &self.work] {
             groups.of(txg).store(0, Relaxed);
         }
         pace.committed(now);

@@ -6,6 +6,7 @@ use super::Engine;
 use crate::{
     error::{Error, Result},
     space::{Class, DEFERRED_GROUPS},
+    tree::{Growth, Policy},
     units::Txg,
 };
 
@@ -32,9 +33,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Counts an update in `txg`, with the nodes that it made dirty, in bytes of memory.
-    pub(in crate::txg) fn count_update(&self, txg: Txg, bytes: usize) {
-        self.throttle.add_update(txg, bytes as u64 * u64::from(self.metadata_copies()));
+    /// Counts an update in `txg`, with the nodes that it made dirty.
+    pub(in crate::txg) fn count_update(&self, txg: Txg, grown: Growth) {
+        let bytes = grown.bytes as u64 + grown.nodes as u64 * self.rounding();
+        self.throttle.add_update(txg, bytes * u64::from(self.metadata_copies()));
+    }
+
+    /// Counts a new record in `txg`, whose bytes are admitted.
+    pub(in crate::txg) fn count_record(&self, txg: Txg, policy: Policy) {
+        self.throttle.add_rounding(txg, self.rounding() * u64::from(policy.copies));
+    }
+
+    /// How many bytes a block may take beyond its sectors, where several are allocated together.
+    fn rounding(&self) -> u64 {
+        u64::from(self.storage.space.unit() - 1) * u64::from(self.sector())
     }
 
     /// Slows who changes nodes when many are dirty, and commits first when too many are: also what frees space changes
@@ -99,7 +111,7 @@ impl Engine {
         let totals = self.space_totals();
         if missing <= totals.deferred {
             self.storage.space.give_up_holds();
-        } else if !self.has_changed() || missing > totals.size - totals.free + self.throttle.data.dirty() {
+        } else if !self.has_changed() || missing > totals.size - totals.free + self.throttle.expected() {
             return Ok(false);
         }
         if self.is_at_rest() {
@@ -119,8 +131,9 @@ impl Engine {
         self.touched.load(Ordering::Relaxed) || self.throttle.data.dirty() > 0
     }
 
-    /// How many bytes of data there is room for, should nothing compress.
+    /// How many bytes of data there is room for, should nothing compress. Where several sectors are allocated together, as
+    /// many are set aside for each record that is not stored yet as it could be rounded up by.
     pub fn available(&self) -> u64 {
-        self.storage.space.free_for(Class::Data).saturating_sub(self.throttle.data.dirty())
+        self.storage.space.free_for(Class::Data).saturating_sub(self.throttle.expected())
     }
 }
