@@ -28,7 +28,7 @@ use crate::{
     space::SAFE_STATES,
     units::{Guid, Txg, VdevId},
     vdev::{
-        Leaf, Member, Mirror, Single, State, Vdev, labels,
+        Group, Leaf, Member, Mirror, Single, State, Vdev, labels,
         uberblocks::{self, Standing},
     },
 };
@@ -99,7 +99,7 @@ impl Pool {
         let member = Arc::new(Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Filling, &joining));
         let alone: Arc<dyn Vdev> = Arc::new(Single::new(id, member.leaf.clone()));
         self.replace_labels(&mut highest, label, &[alone])?;
-        match vdev.as_mirror() {
+        match vdev.as_group() {
             Some(present) => {
                 let members = present.members().iter().cloned().chain([member]).collect();
                 present.set_members(members);
@@ -129,7 +129,7 @@ impl Pool {
         let mut highest = self.labelling();
         let (vdev, leaf) = self.find_device(device)?;
         let mirror =
-            vdev.as_mirror().ok_or_else(|| Error::Request(format!("{device} is the only device of its vdev")))?;
+            vdev.as_group().ok_or_else(|| Error::Request(format!("{device} is the only device of its vdev")))?;
         let was_in_use = mirror.member(leaf.guid()).is_some_and(|member| member.state() != State::Out);
         if !mirror.put_offline(leaf.guid(), true) {
             return Err(only_complete(&leaf));
@@ -164,7 +164,7 @@ impl Pool {
     /// Commits until one of the others has all the states to which one may go back.
     fn outlast(&self, device: &str) -> Result<()> {
         let (vdev, leaf) = self.find_device(device)?;
-        let members = vdev.as_mirror().map(Mirror::members).unwrap_or_default();
+        let members = vdev.as_group().map(Group::members).unwrap_or_default();
         let others = members.iter().filter(|member| member.leaf.guid() != leaf.guid());
         let since =
             others.filter(|member| member.state() == State::Complete).map(|member| member.complete_since()).min();
@@ -181,7 +181,7 @@ impl Pool {
     pub fn put_offline(&self, device: &str, temporary: bool) -> Result<()> {
         self.engine().writable()?;
         let (vdev, leaf) = self.find_device(device)?;
-        let mirror = vdev.as_mirror().ok_or_else(|| only_complete(&leaf))?;
+        let mirror = vdev.as_group().ok_or_else(|| only_complete(&leaf))?;
         if !mirror.put_offline(leaf.guid(), !temporary) {
             return Err(only_complete(&leaf));
         }
@@ -201,8 +201,8 @@ impl Pool {
     pub fn put_online(&self, device: &str, reopen: Reopen<'_>) -> Result<bool> {
         self.engine().writable()?;
         let (vdev, leaf) = self.find_device(device)?;
-        let is_out = |mirror: &&Mirror| mirror.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
-        let Some(mirror) = vdev.as_mirror().filter(is_out) else { return Ok(false) };
+        let is_out = |group: &&Group| group.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
+        let Some(mirror) = vdev.as_group().filter(is_out) else { return Ok(false) };
         if leaf.device().outstanding() > 0 {
             let problem =
                 format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
@@ -220,7 +220,7 @@ impl Pool {
     /// Lets go of devices whose place others have taken.
     pub fn finish_replacing(&self) -> Result<()> {
         let replaced = |vdev: &Arc<dyn Vdev>| {
-            let members = vdev.as_mirror().map(Mirror::members).unwrap_or_default();
+            let members = vdev.as_group().map(Group::members).unwrap_or_default();
             let complete = members.iter().filter(|member| member.state() == State::Complete);
             complete.filter_map(|member| member.replaces()).collect::<Vec<Guid>>()
         };
@@ -243,7 +243,7 @@ impl Pool {
         let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).chain([found]).collect();
         let ranking = uberblocks::find_uberblocks(&devices, label.pool)?;
         let (mark, standing) = (ranking.newest[devices.len() - 1], ranking.standings[devices.len() - 1]);
-        let behind = vdev.as_mirror().and_then(|mirror| mirror.member(leaf.guid())?.behind());
+        let behind = vdev.as_group().and_then(|mirror| mirror.member(leaf.guid())?.behind());
         let is_known = behind.is_some_and(|behind| behind.knows(mark));
         let is_later = mark.txg > self.engine().committed();
         if (matches!(standing, Standing::Diverged { .. }) || is_later) && !is_known {

@@ -156,7 +156,7 @@ impl Going {
         let described = label.clone();
         for vdev in vdevs {
             let complete = vdev.committing();
-            let Some(mirror) = vdev.as_mirror() else {
+            let Some(mirror) = vdev.as_group() else {
                 going.devices.extend(complete.iter().map(|leaf| leaf.device()));
                 continue;
             };

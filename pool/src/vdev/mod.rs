@@ -14,6 +14,7 @@
 //! ```text
 //! leaf         one device: what it is asked, how often it fails, what it may lose
 //! single       a vdev that is one device
+//! group        several devices that can do without some of them
 //! mirror       a vdev that is several, each of which holds all
 //! labels       the labels of a device            uberblocks  the rings in them         mend  both examined
 //! suspension   who waits for a device that failed
@@ -28,6 +29,7 @@ use crate::{
 };
 
 mod counters;
+mod group;
 pub mod labels;
 mod leaf;
 pub mod mend;
@@ -38,8 +40,9 @@ pub mod uberblocks;
 mod unflushed;
 
 pub use counters::{Counters, Counts};
+pub use group::{Group, Member, State};
 pub use leaf::{Health, Leaf};
-pub use mirror::{Member, Mirror, State};
+pub use mirror::Mirror;
 pub use single::Single;
 pub use suspension::{Era, Suspension};
 
@@ -96,6 +99,12 @@ pub trait Vdev: Send + Sync {
 
     /// What it gives to the pool, in bytes.
     fn size(&self) -> u64;
+
+    /// How many sectors are written together. Who writes starts at a multiple of so many sectors of a region, and nobody
+    /// else has any of those that are touched: the rest of the last ones is filled with zeros.
+    fn unit(&self) -> u32 {
+        1
+    }
 
     /// Fills `buf` from `offset` on, from any source.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -178,8 +187,8 @@ pub trait Vdev: Send + Sync {
         Ok(())
     }
 
-    /// It, if it is a mirror.
-    fn as_mirror(&self) -> Option<&Mirror> {
+    /// Its devices, if they are several.
+    fn as_group(&self) -> Option<&Group> {
         None
     }
 }
