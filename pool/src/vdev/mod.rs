@@ -1,8 +1,8 @@
 //! Virtual devices: what the pool's space lies on.
 //!
 //! A [`Vdev`] is a range of bytes that starts at zero: labels and how many devices there are below are hidden. It is one
-//! device ([`Single`]) or several that hold the same ([`Mirror`]). A RAID-Z vdev would be another implementation of the
-//! trait; nothing above would change, because chunks name a vdev and an offset in it.
+//! device ([`Single`]), several that hold the same ([`Mirror`]) or several that share data and parity ([`RaidZ`]): chunks name
+//! a vdev and an offset in it.
 //!
 //! A device that fails is done without if others of its vdev hold all that it holds; else it suspends the whole pool: see
 //! [`Suspension`].
@@ -16,6 +16,7 @@
 //! single       a vdev that is one device
 //! group        several devices that can do without some of them
 //! mirror       a vdev that is several, each of which holds all
+//! raidz        a vdev that is several, some of which may be lost
 //! labels       the labels of a device            uberblocks  the rings in them         mend  both examined
 //! suspension   who waits for a device that failed
 //! ```
@@ -34,6 +35,7 @@ pub mod labels;
 mod leaf;
 pub mod mend;
 mod mirror;
+pub mod raidz;
 mod single;
 mod suspension;
 pub mod uberblocks;
@@ -43,6 +45,7 @@ pub use counters::{Counters, Counts};
 pub use group::{Group, Member, State};
 pub use leaf::{Health, Leaf};
 pub use mirror::Mirror;
+pub use raidz::RaidZ;
 pub use single::Single;
 pub use suspension::{Era, Suspension};
 

@@ -106,6 +106,11 @@ impl Group {
         }
     }
 
+    /// The vdev's name for life.
+    pub(super) fn guid(&self) -> Guid {
+        self.guid
+    }
+
     /// What it is called in messages and listings: its kind and its number, as in `mirror-0`.
     pub fn name(&self) -> &str {
         &self.name
