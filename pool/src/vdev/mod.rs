@@ -103,6 +103,11 @@ pub trait Vdev: Send + Sync {
     /// What it gives to the pool, in bytes.
     fn size(&self) -> u64;
 
+    /// What the smallest of its devices gives to it, in bytes.
+    fn device_size(&self) -> u64 {
+        self.size()
+    }
+
     /// How many sectors are written together. Who writes starts at a multiple of so many sectors of a region, and nobody
     /// else has any of those that are touched: the rest of the last ones is filled with zeros.
     fn unit(&self) -> u32 {

@@ -68,6 +68,10 @@ impl<L: Layout> Vdev for L {
         self.space(self.group().least())
     }
 
+    fn device_size(&self) -> u64 {
+        self.group().least()
+    }
+
     fn unit(&self) -> u32 {
         self.sectors_together()
     }

@@ -121,6 +121,11 @@ impl Group {
         self.needed
     }
 
+    /// Those of its members that have a column, in order.
+    pub fn of_column(&self, column: usize) -> Vec<Arc<Member>> {
+        self.members().iter().filter(|member| member.column() == column).cloned().collect()
+    }
+
     /// Whether as many columns as are needed have one of these members.
     pub(crate) fn are_enough(&self, devices: &[Guid]) -> bool {
         let members = self.members();
@@ -300,11 +305,7 @@ impl Group {
     }
 
     fn describe(&self, tree: &mut VdevTree) {
-        let mut configs: Vec<&mut MemberConfig> = match tree {
-            VdevTree::Mirror(mirror) => mirror.members.iter_mut().collect(),
-            VdevTree::RaidZ(raidz) => raidz.members.iter_mut().map(|member| &mut member.member).collect(),
-            VdevTree::Leaf(_) | VdevTree::Other { .. } => return,
-        };
+        let mut configs: Vec<&mut MemberConfig> = tree.members_mut().collect();
         for config in &mut configs {
             if let Some(member) = self.member(config.leaf.guid) {
                 member.describe(config);
