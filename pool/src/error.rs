@@ -81,17 +81,19 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
-    /// None of the devices of a mirror that are there holds everything.
-    #[error("{vdev} of pool {pool} has no complete device: {missing} missing")]
+    /// Too few of the devices of a mirror or a RAID-Z that are there hold all that they should.
+    #[error("{vdev} of pool {pool} has {}: {missing} missing", lack(*needed))]
     Incomplete {
-        /// The mirror.
+        /// The mirror or the RAID-Z.
         vdev: String,
         /// The pool's name.
         pool: String,
-        /// The devices of which one is needed, by the paths that they had, and "is" or "are".
+        /// So many complete ones are needed.
+        needed: usize,
+        /// The devices that would be needed, by where they were last seen, and the word that makes a sentence of it.
         missing: String,
     },
-    /// Devices of a mirror were changed without each other.
+    /// Devices of a mirror or a RAID-Z were changed without each other.
     #[error(
         "pool {pool} is split: {device} holds changes that the other devices lack, and they hold some that it lacks"
     )]
@@ -127,6 +129,13 @@ pub enum Error {
     /// A device failed, and the pool waits for somebody to see to it.
     #[error("pool I/O is currently suspended: {0}")]
     Suspended(String),
+}
+
+fn lack(needed: usize) -> String {
+    match needed {
+        1 => "no complete device".to_owned(),
+        _ => format!("fewer than {needed} complete devices"),
+    }
 }
 
 impl Error {

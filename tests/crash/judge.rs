@@ -152,7 +152,7 @@ impl World {
     /// The devices of the mirror by their names, and whether each is complete; none of a pool without one.
     pub(crate) fn mirrored(&self) -> Vec<(String, bool)> {
         let vdevs = self.engine().storage().vdevs.all();
-        let members = vdevs.iter().filter_map(|vdev| vdev.as_mirror()).flat_map(|mirror| mirror.members().to_vec());
+        let members = vdevs.iter().filter_map(|vdev| vdev.as_group()).flat_map(|mirror| mirror.members().to_vec());
         members.map(|member| (member.leaf.name().to_owned(), member.state() == State::Complete)).collect()
     }
 

@@ -75,7 +75,7 @@ pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
 /// How a vdev of an open pool is shown.
 pub(crate) fn shown(vdev: &dyn Vdev) -> LayoutVdev {
     let paths = vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect();
-    match vdev.as_mirror() {
+    match vdev.as_group() {
         Some(_) => LayoutVdev { name: name_of(vdev), devices: paths },
         None => LayoutVdev { name: name_of(vdev), devices: Vec::new() },
     }
@@ -83,7 +83,7 @@ pub(crate) fn shown(vdev: &dyn Vdev) -> LayoutVdev {
 
 /// The name of a vdev: `mirror-0`, or the device's path.
 pub(crate) fn name_of(vdev: &dyn Vdev) -> String {
-    match vdev.as_mirror() {
+    match vdev.as_group() {
         Some(_) => format!("mirror-{}", vdev.id()),
         None => vdev.leaves().iter().map(|leaf: &Arc<Leaf>| leaf.name().to_owned()).collect::<Vec<_>>().join(" "),
     }

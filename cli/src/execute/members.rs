@@ -78,7 +78,7 @@ impl OpenPool {
     /// Takes devices of mirrors back that have failed, all or one; one that is still away stays so.
     pub(super) fn take_back_failed(&self, device: Option<&str>) {
         for vdev in self.engine().storage().vdevs.all() {
-            let Some(mirror) = vdev.as_mirror() else { continue };
+            let Some(mirror) = vdev.as_group() else { continue };
             for member in mirror.members().iter().filter(|member| member.state() == State::Out && !member.is_offline())
             {
                 let (name, guid) = (member.leaf.name(), member.leaf.guid().to_string());
@@ -111,7 +111,7 @@ impl OpenPool {
         let refused = |why: &str| Err(Failure::cannot("resilver", device, why));
         // One that has left may have left a single device.
         let (vdev, leaf) = self.pool.find_device(device).or_refused("resilver", device)?;
-        let Some(mirror) = vdev.as_mirror() else { return Ok(false) };
+        let Some(mirror) = vdev.as_group() else { return Ok(false) };
         let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
         match member.state() {
             State::Complete => Ok(member.replaces().is_some()),
@@ -144,7 +144,7 @@ impl OpenPool {
     pub(super) fn needs(&self) -> Needs {
         let mut needs = Needs { stuck: self.is_stuck(), ..Needs::default() };
         for vdev in self.engine().storage().vdevs.all() {
-            let members = vdev.as_mirror().map(|mirror| mirror.members()).unwrap_or_default();
+            let members = vdev.as_group().map(|mirror| mirror.members()).unwrap_or_default();
             for member in members.iter() {
                 match (member.state(), member.leaf.health()) {
                     (State::Complete, _) => {}

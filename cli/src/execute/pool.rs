@@ -227,7 +227,7 @@ impl OpenPool {
                     checksum_errors: counts.checksum_errors,
                 }
             };
-            let Some(mirror) = vdev.as_mirror() else {
+            let Some(mirror) = vdev.as_group() else {
                 return vdev.leaves().first().map(|leaf| leaf_record(leaf)).expect("a disk is one device");
             };
             let all = mirror.members();
@@ -295,7 +295,7 @@ impl OpenPool {
                 sum.read_bytes += counts.read_bytes;
                 sum.written_bytes += counts.written_bytes;
             }
-            if vdev.as_mirror().is_some() {
+            if vdev.as_group().is_some() {
                 sum.members = members;
             }
             sum

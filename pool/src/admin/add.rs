@@ -46,7 +46,7 @@ impl<'a> Addition<'a> {
                 write_new_label(&**device, leaf.guid, config.id, &draft)?;
             }
         }
-        let joining = vdevs.iter().zip(&added).map(|(vdev, config)| vdev.vdev(config)).collect();
+        let joining = vdevs.iter().zip(&added).map(|(vdev, config)| vdev.vdev(&label, config)).collect();
         Ok(Addition { pool, highest, label, joining })
     }
 

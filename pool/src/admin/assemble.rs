@@ -1,17 +1,24 @@
-//! Putting the devices of a pool together to its vdevs: which members of a mirror are complete, which lack something, and
-//! which were changed on their own.
+//! Putting the devices of a pool together to its vdevs: which members of a mirror or a RAID-Z are complete, which lack
+//! something, and which were changed on their own.
 //!
 //! The newest label says what each member lacked when it was written, and what it calls complete is so up to the newest
-//! uberblock: see [`crate::vdev::Mirror`]. The rings say what each device has. Both are asked, and the worse is believed:
-//! a member is *complete* if the label says so and no other such member of its mirror has a newer uberblock. All others are
+//! uberblock: see [`crate::vdev::Group`]. The rings say what each device has. Both are asked, and the worse is believed:
+//! a member is *complete* if the label says so and no other such member of its vdev has a newer uberblock. All others are
 //! filled with what was born after the newest uberblock in their own rings.
+//!
+//! One uberblock less is no less of a RAID-Z. Power may have failed while the newest was written: then it is on some devices
+//! and not on others, but everything else had been flushed on all, and those that have it may be too few to go on with. A
+//! commit returns only when all complete members have its uberblock, so none of them can lack more.
 //!
 //! A member may have one of two pasts: its newest uberblock is an ancestor of the newest of all, or it is one that the label
 //! knows, since that one says how far the member had come when it was put out of use. Everything else is a state that
 //! somebody made of this device alone, and so is one of a member that lacks something, by the label, and has a newer
 //! uberblock than those that do not. Neither side is more right than the other, so the pool is refused.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::open::{ByGuid, shrunk};
 use crate::{
@@ -20,11 +27,12 @@ use crate::{
     format::{
         label::{Label, usable_size},
         uberblock::Uberblock,
-        vdev_config::{Behind, LeafConfig, Mark, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
+        vdev_config::{Behind, LeafConfig, Mark, MemberConfig, RaidZConfig, VdevConfig, VdevTree},
     },
     units::Guid,
     vdev::{
-        Leaf, Member, Mirror, Single, State, Vdev,
+        Leaf, Member, Mirror, RaidZ, Single, State, Vdev,
+        raidz::geometry::Geometry,
         uberblocks::{self, Standing},
     },
 };
@@ -37,16 +45,24 @@ pub(super) struct Assembly {
 
 /// Puts the devices together that a label names. Every single device must be there, and be as large as the label says:
 /// what lies behind the end of one that was cut short is lost, and its last labels are not where they were. A mirror needs
-/// one that is complete.
+/// one that is complete, a RAID-Z as many as hold data.
 pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     let rings = Rings::read(label, by_guid)?;
     let vdev = |config: &VdevConfig| -> Result<Arc<dyn Vdev>> {
         match &config.tree {
-            VdevTree::Mirror(mirror) => Ok(Arc::new(put_together(label, config, mirror, by_guid, &rings)?)),
-            VdevTree::RaidZ(_) => Err(Error::Unsupported {
-                what: format!("raidz{}", config.id),
-                problem: "this version of Cenote cannot put it together".to_owned(),
-            }),
+            VdevTree::Mirror(mirror) => {
+                let parts =
+                    Parts { name: format!("mirror-{}", config.id), needed: 1, members: in_columns(&config.tree) };
+                let (least, members) = parts.put_together(label, by_guid, &rings)?;
+                Ok(Arc::new(Mirror::new(config.id, mirror.guid, least, members)))
+            }
+            VdevTree::RaidZ(raidz) => {
+                let geometry = geometry(label, raidz)?;
+                let name = format!("raidz{}-{}", raidz.parity, config.id);
+                let parts = Parts { name, needed: geometry.data(), members: in_columns(&config.tree) };
+                let (least, members) = parts.put_together(label, by_guid, &rings)?;
+                Ok(Arc::new(RaidZ::new(config.id, raidz.guid, geometry, least, members)))
+            }
             tree => {
                 let leaf = tree.leaves().next().expect("a kind that is not known was refused");
                 let missing =
@@ -97,6 +113,12 @@ impl Rings {
         })
     }
 
+    /// Whether a state is the one right before another on the line.
+    fn precedes(&self, older: Mark, newer: Mark) -> bool {
+        let before = self.line.iter().find(|state| state.txg < newer.txg);
+        before.is_some_and(|before| (before.epoch, before.txg) == (older.epoch, older.txg))
+    }
+
     /// How far a device has come: by its rings, or by what the label says if that is less.
     fn behind(&self, member: &MemberConfig) -> Behind {
         let own = self.of(member.leaf.guid).0;
@@ -115,63 +137,114 @@ impl Rings {
     }
 }
 
-fn put_together(
-    label: &Label,
-    vdev: &VdevConfig,
-    mirror: &MirrorConfig,
-    by_guid: &ByGuid,
-    rings: &Rings,
-) -> Result<Mirror> {
-    let is_there = |member: &&MemberConfig| by_guid.contains_key(&member.leaf.guid);
-    if let Some(alone) = mirror.members.iter().filter(is_there).find(|member| is_split(member, rings)) {
-        return Err(Error::Split { pool: label.pool_name.clone(), device: path(alone, by_guid) });
+/// The members of a vdev with the columns that they have: all have the only one of a mirror.
+pub(super) fn in_columns(tree: &VdevTree) -> Vec<(usize, &MemberConfig)> {
+    match tree {
+        VdevTree::RaidZ(raidz) => raidz.members.iter().map(|one| (one.column as usize, &one.member)).collect(),
+        tree => tree.members().map(|member| (0, member)).collect(),
     }
-    let leaves: Vec<Option<Result<Arc<Leaf>>>> =
-        mirror.members.iter().map(|m| by_guid.get(&m.leaf.guid).map(|device| rings.leaf(&m.leaf, device))).collect();
-    let usable = |at: usize| matches!(leaves[at], Some(Ok(_))) && !mirror.members[at].is_offline;
-    let whole = |at: &usize| usable(*at) && mirror.members[*at].behind.is_none();
-    let txg = |at: usize| rings.of(mirror.members[at].leaf.guid).0.txg;
-    let Some(newest) = (0..leaves.len()).filter(whole).map(txg).max() else {
-        return Err(nobody_complete(label, vdev, mirror, leaves));
-    };
-    let is_ahead = |member: &&MemberConfig| {
-        let own = rings.of(member.leaf.guid).0;
-        own.txg > newest && member.behind.is_some_and(|behind| !behind.knows(own))
-    };
-    if let Some(alone) = mirror.members.iter().filter(is_there).find(is_ahead) {
-        return Err(Error::Split { pool: label.pool_name.clone(), device: path(alone, by_guid) });
-    }
-    let mut members = Vec::with_capacity(leaves.len());
-    for (at, leaf) in leaves.iter().enumerate() {
-        let state = match (usable(at), whole(&at) && txg(at) == newest) {
-            (_, true) => State::Complete,
-            (true, false) => State::Filling,
-            (false, false) => State::Out,
+}
+
+/// The shape of a RAID-Z that a label describes.
+pub(super) fn geometry(label: &Label, raidz: &RaidZConfig) -> Result<Geometry> {
+    let (sector, parity) = (1 << label.ashift, usize::from(raidz.parity));
+    let geometry = Geometry::new(raidz.columns(), parity, sector, label.region_size);
+    geometry.ok_or_else(|| Error::damaged(format!("pool {}", label.pool_name), "it describes no raidz that can be"))
+}
+
+/// The members of a mirror or a RAID-Z, as a label describes them.
+struct Parts<'a> {
+    /// What it is called in messages.
+    name: String,
+    /// So many columns have to be complete.
+    needed: usize,
+    /// The members, each with its column.
+    members: Vec<(usize, &'a MemberConfig)>,
+}
+
+impl Parts<'_> {
+    /// What the smallest of the devices has, in bytes, and how they stand.
+    fn put_together(&self, label: &Label, by_guid: &ByGuid, rings: &Rings) -> Result<(u64, Vec<Arc<Member>>)> {
+        let configs: Vec<&MemberConfig> = self.members.iter().map(|(_, member)| *member).collect();
+        let is_there = |member: &&&MemberConfig| by_guid.contains_key(&member.leaf.guid);
+        let split = |alone: &MemberConfig| Error::Split { pool: label.pool_name.clone(), device: path(alone, by_guid) };
+        if let Some(alone) = configs.iter().filter(is_there).find(|member| is_split(member, rings)) {
+            return Err(split(alone));
+        }
+        let leaves: Vec<Option<Result<Arc<Leaf>>>> =
+            configs.iter().map(|m| by_guid.get(&m.leaf.guid).map(|device| rings.leaf(&m.leaf, device))).collect();
+        let usable = |at: usize| matches!(leaves[at], Some(Ok(_))) && !configs[at].is_offline;
+        let whole = |at: &usize| usable(*at) && configs[*at].behind.is_none();
+        let own = |at: usize| rings.of(configs[at].leaf.guid).0;
+        let Some(newest) = (0..leaves.len()).filter(whole).map(own).max_by_key(|mark| mark.txg) else {
+            return Err(self.incomplete(label, leaves));
         };
-        let config = &mirror.members[at];
-        let behind = match (state, config.behind) {
-            (State::Complete, _) => None,
-            (State::Filling, _) => Some(rings.behind(config)),
-            (_, behind) => Some(behind.unwrap_or_else(|| rings.of_absent())),
+        let is_ahead = |member: &&&MemberConfig| {
+            let own = rings.of(member.leaf.guid).0;
+            own.txg > newest.txg && member.behind.is_some_and(|behind| !behind.knows(own))
         };
-        let leaf = match leaf {
-            Some(Ok(leaf)) if state != State::Out => leaf.clone(),
-            present => {
-                let absent = Leaf::absent(&config.leaf);
-                if let Some(Err(error)) = present {
-                    tracing::error!("mirror-{} goes on without a device: {error}", vdev.id);
-                    absent.set_trouble(Some(error.to_string()));
+        if let Some(alone) = configs.iter().filter(is_there).find(is_ahead) {
+            return Err(split(alone));
+        }
+        let is_current = |at: usize| own(at).txg == newest.txg || self.needed > 1 && rings.precedes(own(at), newest);
+        let is_complete = |at: &usize| whole(at) && is_current(*at);
+        let complete: BTreeSet<usize> = (0..leaves.len()).filter(is_complete).map(|at| self.members[at].0).collect();
+        if complete.len() < self.needed {
+            return Err(self.incomplete(label, leaves));
+        }
+        let mut members = Vec::with_capacity(leaves.len());
+        for (at, leaf) in leaves.iter().enumerate() {
+            let state = match (usable(at), is_complete(&at)) {
+                (_, true) => State::Complete,
+                (true, false) => State::Filling,
+                (false, false) => State::Out,
+            };
+            let config = configs[at];
+            let behind = match (state, config.behind) {
+                (State::Complete, _) => None,
+                (State::Filling, _) => Some(rings.behind(config)),
+                (_, behind) => Some(behind.unwrap_or_else(|| rings.of_absent())),
+            };
+            let leaf = match leaf {
+                Some(Ok(leaf)) if state != State::Out => leaf.clone(),
+                present => {
+                    let absent = Leaf::absent(&config.leaf);
+                    if let Some(Err(error)) = present {
+                        tracing::error!("{} goes on without a device: {error}", self.name);
+                        absent.set_trouble(Some(error.to_string()));
+                    }
+                    Arc::new(absent)
                 }
-                Arc::new(absent)
-            }
-        };
-        members.push(Arc::new(Member::new(leaf, state, &MemberConfig { behind, ..config.clone() })));
+            };
+            let member = Member::new(leaf, state, &MemberConfig { behind, ..config.clone() });
+            members.push(Arc::new(member.at_column(self.members[at].0)));
+        }
+        let there = members.iter().filter(|member| member.state() != State::Out);
+        // Members that are not there have no more than they are known to have.
+        let known = || configs.iter().map(|member| member.leaf.size).min().unwrap_or(0);
+        let absent = members.iter().any(|member| member.state() == State::Out).then(known);
+        let least = there.map(|member| member.leaf.size()).chain(absent).min().unwrap_or(0);
+        Ok((least, members))
     }
-    let there = members.iter().filter(|member| member.state() != State::Out);
-    // Members that are not there have no more than they are known to have.
-    let absent = members.iter().any(|member| member.state() == State::Out).then(|| vdev.tree.device_size());
-    let size = there.map(|member| member.leaf.size()).chain(absent).min().unwrap_or(0);
-    Ok(Mirror::new(vdev.id, mirror.guid, size, members))
+
+    /// The error of a vdev without enough complete members: what is wrong with one that would be, or which are missing.
+    fn incomplete(&self, label: &Label, leaves: Vec<Option<Result<Arc<Leaf>>>>) -> Error {
+        let mut missing = Vec::new();
+        for ((_, member), leaf) in self.members.iter().zip(leaves).filter(|((_, member), _)| member.behind.is_none()) {
+            match leaf {
+                Some(Err(error)) => return error,
+                Some(Ok(_)) => {}
+                None => missing.push(member.leaf.path.as_str()),
+            }
+        }
+        let missing = match missing.len() {
+            0 => "what the others had is".to_owned(),
+            1 => format!("{} is", missing[0]),
+            _ => format!("{} are", missing.join(" and ")),
+        };
+        let (vdev, pool) = (self.name.clone(), label.pool_name.clone());
+        Error::Incomplete { vdev, pool, needed: self.needed, missing }
+    }
 }
 
 /// Whether somebody has changed a member without the others.
@@ -183,26 +256,4 @@ fn is_split(member: &MemberConfig, rings: &Rings) -> bool {
 
 fn path(member: &MemberConfig, by_guid: &ByGuid) -> String {
     by_guid.get(&member.leaf.guid).map_or_else(|| member.leaf.path.clone(), |device| device.name().to_owned())
-}
-
-/// The error of a mirror without a complete member: what is wrong with one that would be, or which are missing.
-fn nobody_complete(
-    label: &Label,
-    config: &VdevConfig,
-    mirror: &MirrorConfig,
-    leaves: Vec<Option<Result<Arc<Leaf>>>>,
-) -> Error {
-    let mut missing = Vec::new();
-    for (member, leaf) in mirror.members.iter().zip(leaves).filter(|(member, _)| member.behind.is_none()) {
-        match leaf {
-            Some(Err(error)) => return error,
-            Some(Ok(_)) => {}
-            None => missing.push(member.leaf.path.as_str()),
-        }
-    }
-    let missing = match missing.len() {
-        1 => format!("{} is", missing[0]),
-        _ => format!("{} are", missing.join(" and ")),
-    };
-    Error::Incomplete { vdev: format!("mirror-{}", config.id), pool: label.pool_name.clone(), missing }
 }

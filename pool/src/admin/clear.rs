@@ -4,7 +4,7 @@
 //! label, and with no older a state than it was given, since what came before that was forgotten here. What its cache may
 //! have lost is written to it again, and whoever was held tries again.
 //!
-//! A device of a mirror that is not found again is done without, if the others hold all that it holds.
+//! A device of a mirror or a RAID-Z that is not found again is done without, if the others hold all that it holds.
 //!
 //! A device that still has requests under way that were given up cannot be taken back: they could land at any later time,
 //! on top of what was written since.
@@ -47,9 +47,10 @@ impl Pool {
         for vdev in vdevs {
             let whole: Vec<Guid> = vdev.committing().iter().map(|leaf| leaf.guid()).collect();
             let own: Vec<usize> = (0..in_use.len()).filter(|at| whole.contains(&in_use[*at].1.guid())).collect();
-            if own.iter().all(|at| found[*at].is_err())
-                && let Some(first) = own.first()
-            {
+            let (back, away): (Vec<usize>, Vec<usize>) = own.iter().partition(|at| found[**at].is_ok());
+            let back: Vec<Guid> = back.into_iter().map(|at| in_use[at].1.guid()).collect();
+            let are_enough = vdev.as_group().map_or(!back.is_empty(), |group| group.are_enough(&back));
+            if !are_enough && let Some(first) = away.first() {
                 return found.swap_remove(*first).map(drop);
             }
         }

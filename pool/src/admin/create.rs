@@ -106,7 +106,7 @@ fn first_label(vdevs: &[NewVdev], smallest: u64, options: &CreateOptions, env: &
 }
 
 fn opening(label: &Label, vdevs: &[NewVdev]) -> Opening {
-    let vdevs = vdevs.iter().zip(&label.vdevs).map(|(vdev, config)| vdev.vdev(config));
+    let vdevs = vdevs.iter().zip(&label.vdevs).map(|(vdev, config)| vdev.vdev(label, config));
     let shapes: Vec<VdevShape> = label.vdevs.iter().map(|vdev| shape_of(label, vdev)).collect();
     let sector = 1 << label.ashift;
     let space = Space::create(sector, label.region_size, &shapes);

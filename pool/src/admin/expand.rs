@@ -45,7 +45,7 @@ impl Pool {
             let more = growth(&label, &label.vdevs[at], &storage.vdevs);
             let config = &mut label.vdevs[at];
             if let (Ok(vdev), 1..) = (storage.vdevs.get(config.id), more) {
-                config.tree.set_device_size(vdev.size());
+                config.tree.set_device_size(vdev.device_size());
                 grown.push((config.id, more));
             }
         }

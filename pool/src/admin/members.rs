@@ -1,6 +1,6 @@
-//! Devices of mirrors come, go, and come back, while the pool is in use.
+//! Devices of mirrors and RAID-Zs come, go, and come back, while the pool is in use.
 //!
-//! Whatever joins a mirror is *filled* first: see [`crate::txg::Filling`]. Until it has everything nothing is read from it,
+//! Whatever joins a vdev is *filled* first: see [`crate::txg::Filling`]. Until it has everything nothing is read from it,
 //! and it is not enough to go on with.
 //!
 //! | power fails | import finds |
@@ -23,12 +23,14 @@ use crate::{
     error::{Error, Result},
     format::{
         label::{Label, usable_size},
-        vdev_config::{Behind, LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
+        vdev_config::{
+            Behind, LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, RaidZMember, VdevConfig, VdevTree,
+        },
     },
     space::SAFE_STATES,
     units::{Guid, Txg, VdevId},
     vdev::{
-        Leaf, Member, Mirror, Single, State, Vdev, labels,
+        Group, Leaf, Member, Mirror, Single, State, Vdev, labels,
         uberblocks::{self, Standing},
     },
 };
@@ -50,19 +52,17 @@ impl Pool {
     }
 
     /// Makes `new` a device that holds the same as `beside`, which may be a single one or of a mirror. With `replace` it
-    /// takes its place: when the new device is complete, the other one leaves.
+    /// takes its place, also in a RAID-Z: when the new device is complete, the other one leaves.
     ///
     /// # Errors
-    /// [`Error::Request`] if the new device is too small, the mirror is full, or `beside` is being replaced already.
+    /// [`Error::Request`] if the new device is too small, the mirror is full, `beside` is being replaced already, or it is
+    /// of a RAID-Z and is not to be replaced.
     pub fn attach(&self, beside: &str, new: Arc<dyn Device>, replace: bool) -> Result<()> {
         self.engine().writable()?;
         let mut highest = self.labelling();
         let mut label = self.label();
         let (vdev, old) = self.find_device(beside)?;
         let config = config_of(&mut label, vdev.id())?;
-        if let VdevTree::RaidZ(_) = config.tree {
-            return Err(Error::Request(format!("{beside} is part of a raidz, to which nothing can be attached")));
-        }
         let size = config.tree.device_size();
         if usable_size(new.size()) < size {
             let problem =
@@ -76,45 +76,36 @@ impl Pool {
             replaces: replace.then(|| old.guid()),
             ..MemberConfig::whole(leaf.clone())
         };
-        let mut mirror = match &config.tree {
-            VdevTree::Mirror(mirror) => mirror.clone(),
-            tree => MirrorConfig { guid: random(), members: tree.leaves().cloned().map(MemberConfig::whole).collect() },
-        };
-        if mirror.members.len() == *MIRROR_MEMBERS.end() {
-            return Err(Error::Request(format!("a mirror has at most {} devices", MIRROR_MEMBERS.end())));
+        if replace {
+            check_replaceable(&config.tree, &old)?;
         }
-        if replace && mirror.members.iter().any(|member| member.replaces == Some(old.guid())) {
-            return Err(Error::Request(format!("{} is being replaced already", old.name())));
-        }
-        if replace && mirror.members.iter().any(|member| member.leaf.guid == old.guid() && member.replaces.is_some()) {
-            return Err(Error::Request(format!(
-                "{} is replacing another device; detach one of them first",
-                old.name()
-            )));
-        }
-        mirror.members.push(joining.clone());
-        config.tree = VdevTree::Mirror(mirror.clone());
-        let id = vdev.id();
+        config.tree = joined(config.tree.clone(), &old, &joining, random)?;
+        let (id, described) = (vdev.id(), config.tree.clone());
         write_new_label(&*new, leaf.guid, id, &Label { txg: Txg::ZERO, ..label.clone() })?;
-        let member = Arc::new(Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Filling, &joining));
+        let column = vdev.as_group().and_then(|group| group.member(old.guid())).map_or(0, |beside| beside.column());
+        let member = Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Filling, &joining).at_column(column);
+        let member = Arc::new(member);
         let alone: Arc<dyn Vdev> = Arc::new(Single::new(id, member.leaf.clone()));
         self.replace_labels(&mut highest, label, &[alone])?;
-        match vdev.as_mirror() {
+        match vdev.as_group() {
             Some(present) => {
-                let members = present.members().iter().cloned().chain([member]).collect();
+                let mut members: Vec<Arc<Member>> = present.members().iter().cloned().chain([member]).collect();
+                members.sort_by_key(|member| member.column());
                 present.set_members(members);
             }
             None => {
                 let whole = MemberConfig::whole(LeafConfig { guid: old.guid(), size, path: old.name().to_owned() });
                 let members = vec![Arc::new(Member::new(old, State::Complete, &whole)), member];
+                let guid = described.guid().expect("it is a mirror now");
                 let vdevs = &self.engine().storage().vdevs;
-                vdevs.add(Arc::new(Mirror::new(id, mirror.guid, vdev.size().min(members[1].leaf.size()), members)));
+                vdevs.add(Arc::new(Mirror::new(id, guid, vdev.size().min(members[1].leaf.size()), members)));
             }
         }
         Ok(())
     }
 
-    /// Takes a device out of its mirror, and makes it nobody's. The last two of a mirror are a single device after that.
+    /// Takes a device out of its mirror, and makes it nobody's. The last two of a mirror are a single device after that. Of
+    /// a RAID-Z, only one of two can leave of which one replaces the other.
     ///
     /// One that stays must have been complete for as many commits as one may go back: a device that was filled lacks what
     /// was dropped before. So these commits are made first.
@@ -129,21 +120,22 @@ impl Pool {
         let mut highest = self.labelling();
         let (vdev, leaf) = self.find_device(device)?;
         let mirror =
-            vdev.as_mirror().ok_or_else(|| Error::Request(format!("{device} is the only device of its vdev")))?;
-        let was_in_use = mirror.member(leaf.guid()).is_some_and(|member| member.state() != State::Out);
+            vdev.as_group().ok_or_else(|| Error::Request(format!("{device} is the only device of its vdev")))?;
+        let member = mirror.member(leaf.guid()).expect("it was found there");
+        let is_raidz = mirror.members().iter().any(|other| other.column() != member.column());
+        if is_raidz && mirror.of_column(member.column()).len() == 1 {
+            let problem = format!("{} cannot do with one device less: replace {device} instead", mirror.name());
+            return Err(Error::Request(problem));
+        }
+        let was_in_use = member.state() != State::Out;
         if !mirror.put_offline(leaf.guid(), true) {
-            return Err(only_complete(&leaf));
+            return Err(only_complete(Some(mirror), &leaf));
         }
         let mut label = self.label();
         let config = config_of(&mut label, vdev.id())?;
-        let VdevTree::Mirror(described) = &mut config.tree else { return Err(only_complete(&leaf)) };
-        described.members.retain(|member| member.leaf.guid != leaf.guid());
-        described.members.iter_mut().for_each(|member| member.replaces = member.replaces.filter(|r| *r != leaf.guid()));
+        config.tree = without(config.tree.clone(), leaf.guid());
         let rest: Vec<Arc<Member>> =
             mirror.members().iter().filter(|member| member.leaf.guid() != leaf.guid()).cloned().collect();
-        if let [alone] = &described.members[..] {
-            config.tree = VdevTree::Leaf(alone.leaf.clone());
-        }
         self.replace_labels(&mut highest, label, &[])?;
         match &rest[..] {
             [alone] => {
@@ -164,7 +156,8 @@ impl Pool {
     /// Commits until one of the others has all the states to which one may go back.
     fn outlast(&self, device: &str) -> Result<()> {
         let (vdev, leaf) = self.find_device(device)?;
-        let members = vdev.as_mirror().map(Mirror::members).unwrap_or_default();
+        let own = vdev.as_group().and_then(|group| Some((group, group.member(leaf.guid())?.column())));
+        let members = own.map(|(group, column)| group.of_column(column)).unwrap_or_default();
         let others = members.iter().filter(|member| member.leaf.guid() != leaf.guid());
         let since =
             others.filter(|member| member.state() == State::Complete).map(|member| member.complete_since()).min();
@@ -174,16 +167,16 @@ impl Pool {
         Ok(())
     }
 
-    /// Puts a device of a mirror out of use: for good, or until the next import if it is `temporary`.
+    /// Puts a device of a mirror or a RAID-Z out of use: for good, or until the next import if it is `temporary`.
     ///
     /// # Errors
-    /// [`Error::Request`] if it is no device of a mirror, or no other one holds everything.
+    /// [`Error::Request`] if it is no device of such a vdev, or the others do not hold everything.
     pub fn put_offline(&self, device: &str, temporary: bool) -> Result<()> {
         self.engine().writable()?;
         let (vdev, leaf) = self.find_device(device)?;
-        let mirror = vdev.as_mirror().ok_or_else(|| only_complete(&leaf))?;
-        if !mirror.put_offline(leaf.guid(), !temporary) {
-            return Err(only_complete(&leaf));
+        let group = vdev.as_group().ok_or_else(|| only_complete(None, &leaf))?;
+        if !group.put_offline(leaf.guid(), !temporary) {
+            return Err(only_complete(Some(group), &leaf));
         }
         self.engine().storage().vdevs.flush()?;
         // Requests that were given up may still land: who takes it back has to see that.
@@ -193,7 +186,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a device of a mirror back that is out of use, to be filled with what it has missed. `false` if it is in use.
+    /// Takes a device of a mirror or a RAID-Z back that is out of use, to be filled with what it has missed. `false` if it is in use.
     ///
     /// # Errors
     /// [`Error::Device`] if it does not answer, [`Error::Request`] if it is not what it was, [`Error::Split`] if it was
@@ -201,8 +194,8 @@ impl Pool {
     pub fn put_online(&self, device: &str, reopen: Reopen<'_>) -> Result<bool> {
         self.engine().writable()?;
         let (vdev, leaf) = self.find_device(device)?;
-        let is_out = |mirror: &&Mirror| mirror.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
-        let Some(mirror) = vdev.as_mirror().filter(is_out) else { return Ok(false) };
+        let is_out = |group: &&Group| group.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
+        let Some(mirror) = vdev.as_group().filter(is_out) else { return Ok(false) };
         if leaf.device().outstanding() > 0 {
             let problem =
                 format!("{} has not answered earlier requests yet; they may still be carried out", leaf.name());
@@ -220,7 +213,7 @@ impl Pool {
     /// Lets go of devices whose place others have taken.
     pub fn finish_replacing(&self) -> Result<()> {
         let replaced = |vdev: &Arc<dyn Vdev>| {
-            let members = vdev.as_mirror().map(Mirror::members).unwrap_or_default();
+            let members = vdev.as_group().map(Group::members).unwrap_or_default();
             let complete = members.iter().filter(|member| member.state() == State::Complete);
             complete.filter_map(|member| member.replaces()).collect::<Vec<Guid>>()
         };
@@ -236,14 +229,16 @@ impl Pool {
         if (own.pool, own.device) != (label.pool, leaf.guid()) {
             return refused("is not the device that was there: it belongs elsewhere");
         }
-        if usable_size(found.size()) < vdev.size() {
-            return Err(shrunk(found, vdev.size()));
+        let size =
+            label.vdevs.iter().find(|config| config.id == vdev.id()).map_or(0, |config| config.tree.device_size());
+        if usable_size(found.size()) < size {
+            return Err(shrunk(found, size));
         }
         let devices = self.engine().storage().vdevs.devices();
         let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).chain([found]).collect();
         let ranking = uberblocks::find_uberblocks(&devices, label.pool)?;
         let (mark, standing) = (ranking.newest[devices.len() - 1], ranking.standings[devices.len() - 1]);
-        let behind = vdev.as_mirror().and_then(|mirror| mirror.member(leaf.guid())?.behind());
+        let behind = vdev.as_group().and_then(|mirror| mirror.member(leaf.guid())?.behind());
         let is_known = behind.is_some_and(|behind| behind.knows(mark));
         let is_later = mark.txg > self.engine().committed();
         if (matches!(standing, Standing::Diverged { .. }) || is_later) && !is_known {
@@ -259,6 +254,61 @@ fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig> {
     found.ok_or_else(|| Error::Request(format!("the pool has no vdev {id}")))
 }
 
-fn only_complete(leaf: &Leaf) -> Error {
-    Error::Request(format!("no other device holds all that {} holds", leaf.name()))
+/// Refuses to replace a device that is being replaced, or that replaces one.
+fn check_replaceable(tree: &VdevTree, old: &Leaf) -> Result<()> {
+    if tree.members().any(|member| member.replaces == Some(old.guid())) {
+        return Err(Error::Request(format!("{} is being replaced already", old.name())));
+    }
+    if tree.members().any(|member| member.leaf.guid == old.guid() && member.replaces.is_some()) {
+        return Err(Error::Request(format!("{} is replacing another device; detach one of them first", old.name())));
+    }
+    Ok(())
+}
+
+/// What a vdev is made of when one more device has joined it.
+fn joined(tree: VdevTree, old: &Leaf, joining: &MemberConfig, random: impl Fn() -> Guid) -> Result<VdevTree> {
+    let mut mirror = match tree {
+        VdevTree::RaidZ(_) if joining.replaces.is_none() => {
+            let problem =
+                format!("{} is of a raidz, to which no device can be attached: it can be replaced", old.name());
+            return Err(Error::Request(problem));
+        }
+        VdevTree::RaidZ(mut raidz) => {
+            let at = raidz.members.iter().position(|member| member.member.leaf.guid == old.guid());
+            let at = at.expect("a label describes all devices");
+            let column = raidz.members[at].column;
+            raidz.members.insert(at + 1, RaidZMember { column, member: joining.clone() });
+            return Ok(VdevTree::RaidZ(raidz));
+        }
+        VdevTree::Mirror(mirror) => mirror,
+        tree => MirrorConfig { guid: random(), members: tree.leaves().cloned().map(MemberConfig::whole).collect() },
+    };
+    if mirror.members.len() == *MIRROR_MEMBERS.end() {
+        return Err(Error::Request(format!("a mirror has at most {} devices", MIRROR_MEMBERS.end())));
+    }
+    mirror.members.push(joining.clone());
+    Ok(VdevTree::Mirror(mirror))
+}
+
+/// What a vdev is made of when a device has left it.
+fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
+    match &mut tree {
+        VdevTree::Mirror(mirror) => mirror.members.retain(|member| member.leaf.guid != device),
+        VdevTree::RaidZ(raidz) => raidz.members.retain(|member| member.member.leaf.guid != device),
+        VdevTree::Leaf(_) | VdevTree::Other { .. } => {}
+    }
+    tree.members_mut().for_each(|member| member.replaces = member.replaces.filter(|replaced| *replaced != device));
+    match &tree {
+        VdevTree::Mirror(mirror) if mirror.members.len() == 1 => VdevTree::Leaf(mirror.members[0].leaf.clone()),
+        _ => tree,
+    }
+}
+
+fn only_complete(group: Option<&Group>, leaf: &Leaf) -> Error {
+    Error::Request(match group {
+        Some(group) if group.needed() > 1 => {
+            format!("{} needs {} complete devices, and {} is one of so many", group.name(), group.needed(), leaf.name())
+        }
+        _ => format!("no other device holds all that {} holds", leaf.name()),
+    })
 }

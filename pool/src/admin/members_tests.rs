@@ -64,7 +64,7 @@ fn opened(of: &[&Disk], seed: u64) -> Result<Pool> {
 
 fn states(pool: &Pool) -> Vec<State> {
     let vdevs = pool.engine().storage().vdevs.all();
-    vdevs[0].as_mirror().map_or_else(Vec::new, |mirror| mirror.members().iter().map(|member| member.state()).collect())
+    vdevs[0].as_group().map_or_else(Vec::new, |mirror| mirror.members().iter().map(|member| member.state()).collect())
 }
 
 /// What the labels say: who is behind.

@@ -4,17 +4,23 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::add::Addition;
+use super::{
+    add::Addition,
+    assemble::{geometry, in_columns},
+};
 use crate::{
     device::Device,
     error::{Error, Result},
     format::{
         label::{Compatibility, Label, PoolState, usable_size},
-        vdev_config::{LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
+        vdev_config::{
+            LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, RAIDZ_COLUMNS, RAIDZ_PARITY, RaidZConfig,
+            RaidZMember, VdevConfig, VdevTree,
+        },
     },
     txg::{Engine, Features},
     units::{Guid, Txg, VdevId},
-    vdev::{Health, Leaf, Member, Mirror, Single, State, Vdev, labels},
+    vdev::{Health, Leaf, Member, Mirror, RaidZ, Single, State, Vdev, labels},
 };
 
 /// An opened pool and what its labels say.
@@ -204,6 +210,14 @@ pub enum NewVdev {
     /// Several devices, each of which holds all: as many as
     /// [`MIRROR_MEMBERS`](crate::format::vdev_config::MIRROR_MEMBERS) says.
     Mirror(Vec<Arc<dyn Device>>),
+    /// Several devices, as many of which can be lost as there is parity: at least one more, and at most
+    /// [`RAIDZ_COLUMNS`].
+    RaidZ {
+        /// How many of them can be lost, as [`RAIDZ_PARITY`] says.
+        parity: u8,
+        /// The devices, in the order of the columns.
+        devices: Vec<Arc<dyn Device>>,
+    },
 }
 
 impl NewVdev {
@@ -211,16 +225,16 @@ impl NewVdev {
     pub fn devices(&self) -> &[Arc<dyn Device>] {
         match self {
             NewVdev::Disk(device) => std::slice::from_ref(device),
-            NewVdev::Mirror(devices) => devices,
+            NewVdev::Mirror(devices) | NewVdev::RaidZ { devices, .. } => devices,
         }
     }
 
-    /// What it gives to a pool, in bytes: as much as its smallest device.
+    /// What its smallest device gives to it, in bytes.
     pub fn size(&self) -> u64 {
         self.devices().iter().map(|device| usable_size(device.size())).min().unwrap_or(0)
     }
 
-    /// Refuses a mirror of too few devices, or of too many.
+    /// Refuses a mirror or a RAID-Z of too few devices, or of too many.
     pub(super) fn check(&self) -> Result<()> {
         match self {
             NewVdev::Mirror(devices) if !MIRROR_MEMBERS.contains(&devices.len()) => Err(Error::Request(format!(
@@ -229,6 +243,18 @@ impl NewVdev {
                 MIRROR_MEMBERS.end(),
                 devices.len()
             ))),
+            NewVdev::RaidZ { parity, .. } if !RAIDZ_PARITY.contains(parity) => {
+                Err(Error::Request(format!("a raidz has a parity of 1 to 3, not {parity}")))
+            }
+            NewVdev::RaidZ { parity, devices }
+                if !(usize::from(*parity) + 1..=RAIDZ_COLUMNS).contains(&devices.len()) =>
+            {
+                Err(Error::Request(format!(
+                    "a raidz{parity} has {} to {RAIDZ_COLUMNS} devices, not {}",
+                    parity + 1,
+                    devices.len()
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -243,21 +269,34 @@ impl NewVdev {
                 let members = devices.iter().map(|device| MemberConfig::whole(leaf(device))).collect();
                 VdevTree::Mirror(MirrorConfig { guid: guid(), members })
             }
+            NewVdev::RaidZ { parity, devices } => {
+                let members = (0..).zip(devices);
+                let member = |(column, device)| RaidZMember { column, member: MemberConfig::whole(leaf(device)) };
+                let members = members.map(member).collect();
+                VdevTree::RaidZ(RaidZConfig { guid: guid(), parity: *parity, members })
+            }
         };
         VdevConfig { id, tree }
     }
 
-    /// The vdev that such a description is of, all of whose devices are new.
-    pub(super) fn vdev(&self, config: &VdevConfig) -> Arc<dyn Vdev> {
-        let mut leaves = config.tree.leaves().zip(self.devices());
-        let leaf = |(config, device): (&LeafConfig, &Arc<dyn Device>)| Arc::new(Leaf::new(config.guid, device.clone()));
+    /// The vdev that such a description in a label is of, all of whose devices are new.
+    pub(super) fn vdev(&self, label: &Label, config: &VdevConfig) -> Arc<dyn Vdev> {
+        let leaf = |config: &LeafConfig, device: &Arc<dyn Device>| Arc::new(Leaf::new(config.guid, device.clone()));
+        let member = |((column, config), device): ((usize, &MemberConfig), &Arc<dyn Device>)| {
+            Arc::new(Member::new(leaf(&config.leaf, device), State::Complete, config).at_column(column))
+        };
+        let members = in_columns(&config.tree).into_iter().zip(self.devices()).map(member).collect();
+        let least = config.tree.device_size();
         match &config.tree {
-            VdevTree::Mirror(mirror) => {
-                let members = mirror.members.iter().zip(leaves.map(leaf));
-                let members = members.map(|(config, leaf)| Arc::new(Member::new(leaf, State::Complete, config)));
-                Arc::new(Mirror::new(config.id, mirror.guid, config.tree.device_size(), members.collect()))
+            VdevTree::Mirror(mirror) => Arc::new(Mirror::new(config.id, mirror.guid, least, members)),
+            VdevTree::RaidZ(raidz) => {
+                let geometry = geometry(label, raidz).expect("its shape was checked");
+                Arc::new(RaidZ::new(config.id, raidz.guid, geometry, least, members))
             }
-            _ => Arc::new(Single::new(config.id, leaf(leaves.next().expect("a disk is one device")))),
+            tree => {
+                let alone = tree.leaves().zip(self.devices()).next().expect("a disk is one device");
+                Arc::new(Single::new(config.id, leaf(alone.0, alone.1)))
+            }
         }
     }
 }

@@ -13,7 +13,7 @@
 //! | before or while it is written | the pool as it was: neither the newest uberblock nor the chosen one was touched |
 //! | after the flush of any device that got it | the chosen state |
 //!
-//! A member of a mirror goes back if its own rings have the chosen state: then it has everything of it. One that does not,
+//! A member of a mirror or a RAID-Z goes back if its own rings have the chosen state: then it has everything of it. One that does not,
 //! because it was behind, or was filled only later, must not get the new uberblock, and what it has is off the line from then
 //! on. So the labels say before that it lacks something, and how far it had come: else it would be taken for one that was
 //! changed without the others. A crash after that leaves a member that is filled with what it has already.
@@ -22,8 +22,9 @@
 //! that one refers to and a later one does not. It counts up to the last state before that is in its own rings; one that is
 //! not there to be asked is filled from the beginning.
 //!
-//! If no complete member of a mirror has all of the state, going back to it is refused: it would name what is nowhere. Only
-//! a mirror that was added after it goes along, for the state refers to nothing on that one.
+//! A RAID-Z goes back as a mirror does, but needs as many members as hold data. If too few complete members of a vdev have
+//! all of the state, going back to it is refused: it would name what is nowhere. Only a vdev that was added after it goes
+//! along, for the state refers to nothing on that one.
 //!
 //! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
 //! as they could still be found.
@@ -47,11 +48,11 @@ use crate::{
     format::{
         label::Label,
         uberblock::{Epoch, Uberblock},
-        vdev_config::{Behind, Mark, MemberConfig, MirrorConfig, VdevTree},
+        vdev_config::{Behind, Mark, MemberConfig, VdevTree},
     },
     txg::{REPEATS, state_of},
     units::{Guid, Txg, VdevId},
-    vdev::{Leaf, Member, Vdev, uberblocks},
+    vdev::{Group, Leaf, Member, Vdev, uberblocks},
 };
 
 pub use crate::space::SAFE_STATES;
@@ -96,7 +97,7 @@ fn whole_states(line: &[Uberblock]) -> usize {
 /// that repeats it.
 ///
 /// # Errors
-/// As [`states`], and if there is no such state, no complete device of a mirror has all of it, or a device cannot be
+/// As [`states`], and if there is no such state, too few complete devices of a vdev have all of it, or a device cannot be
 /// flushed; then the pool is as it was or has gone back.
 pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: &dyn Env) -> Result<Txg> {
     if options.read_only {
@@ -139,7 +140,7 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
 /// Who goes back.
 struct Going {
     devices: Vec<Arc<dyn Device>>,
-    /// Members of mirrors stay behind, and the labels have to say so.
+    /// Members of mirrors or of RAID-Zs stay behind, and the labels have to say so.
     leaves_some: bool,
 }
 
@@ -156,22 +157,19 @@ impl Going {
         let described = label.clone();
         for vdev in vdevs {
             let complete = vdev.committing();
-            let Some(mirror) = vdev.as_mirror() else {
+            let Some(group) = vdev.as_group() else {
                 going.devices.extend(complete.iter().map(|leaf| leaf.device()));
                 continue;
             };
-            let VdevTree::Mirror(config) =
-                &mut label.vdevs.iter_mut().find(|c| c.id == vdev.id()).expect("it was made from this label").tree
-            else {
-                continue;
-            };
-            let rings = rings_of(config, described.pool, by_guid);
+            let config = label.vdevs.iter_mut().find(|c| c.id == vdev.id()).expect("it was made from this label");
+            let rings = rings_of(&config.tree, described.pool, by_guid);
             let has = |leaf: &Leaf| rings.get(&leaf.guid()).is_some_and(|ring| has_all(ring, line, base));
-            let is_later = !complete.iter().any(|leaf| has(leaf));
+            let having: Vec<Guid> = complete.iter().filter(|leaf| has(leaf)).map(|leaf| leaf.guid()).collect();
+            let is_later = !group.are_enough(&having);
             if is_later && !is_added_after(&described, vdevs, vdev.id(), base)? {
-                return Err(nobody_has(&described, vdev.id(), base));
+                return Err(too_few_have(&described, group, base));
             }
-            for member in &mut config.members {
+            for member in config.tree.members_mut() {
                 let leaf = complete.iter().find(|leaf| leaf.guid() == member.leaf.guid);
                 if let Some(leaf) = leaf.filter(|leaf| has(leaf) || is_later) {
                     going.devices.push(leaf.device());
@@ -179,7 +177,7 @@ impl Going {
                     continue;
                 }
                 member.behind = Some(match rings.get(&member.leaf.guid) {
-                    Some(ring) => left(mirror.member(member.leaf.guid).map(|member| told(&member)), ring, line, base),
+                    Some(ring) => left(group.member(member.leaf.guid).map(|member| told(&member)), ring, line, base),
                     None => unasked(member, line),
                 });
                 going.leaves_some = true;
@@ -190,7 +188,7 @@ impl Going {
 }
 
 /// The rings of the members that are there and can be read.
-fn rings_of(mirror: &MirrorConfig, pool: Guid, by_guid: &ByGuid) -> BTreeMap<Guid, Vec<Uberblock>> {
+fn rings_of(tree: &VdevTree, pool: Guid, by_guid: &ByGuid) -> BTreeMap<Guid, Vec<Uberblock>> {
     let ring = |member: &MemberConfig| {
         let device = by_guid.get(&member.leaf.guid)?;
         match uberblocks::read_uberblocks(&**device, pool) {
@@ -201,7 +199,7 @@ fn rings_of(mirror: &MirrorConfig, pool: Guid, by_guid: &ByGuid) -> BTreeMap<Gui
             }
         }
     };
-    mirror.members.iter().filter_map(ring).collect()
+    tree.members().filter_map(ring).collect()
 }
 
 /// Whether a complete member with this ring has all of the state: it is the newest, or the member has its uberblock, or
@@ -219,9 +217,12 @@ fn is_added_after(label: &Label, vdevs: &[Arc<dyn Vdev>], id: VdevId, base: &Ube
     Ok(totals.vdevs.iter().all(|total| total.vdev != id || total.size == 0))
 }
 
-fn nobody_has(label: &Label, id: VdevId, base: &Uberblock) -> Error {
-    let (pool, txg) = (&label.pool_name, base.txg);
-    let problem = format!("no complete device of mirror-{id} has all of it");
+fn too_few_have(label: &Label, group: &Group, base: &Uberblock) -> Error {
+    let (pool, txg, name) = (&label.pool_name, base.txg, group.name());
+    let problem = match group.needed() {
+        1 => format!("no complete device of {name} has all of it"),
+        needed => format!("fewer than {needed} complete devices of {name} have all of it"),
+    };
     Error::Request(format!("pool {pool} cannot go back to transaction group {txg}: {problem}"))
 }
 

@@ -172,6 +172,16 @@ impl VdevTree {
         mirrored.iter().chain(columns.iter().map(|member| &member.member))
     }
 
+    /// The same, to say something else of them.
+    pub fn members_mut(&mut self) -> impl Iterator<Item = &mut MemberConfig> {
+        let (mirrored, columns) = match self {
+            VdevTree::Mirror(mirror) => (&mut mirror.members[..], &mut [][..]),
+            VdevTree::RaidZ(raidz) => (&mut [][..], &mut raidz.members[..]),
+            VdevTree::Leaf(_) | VdevTree::Other { .. } => (&mut [][..], &mut [][..]),
+        };
+        mirrored.iter_mut().chain(columns.iter_mut().map(|member| &mut member.member))
+    }
+
     /// Its name for life, if it is more than one device.
     pub fn guid(&self) -> Option<Guid> {
         match self {

@@ -21,7 +21,7 @@ use crate::{
     space::{OwnCursor, OwnExamined},
     txg::{Engine, Still},
     units::{Guid, Txg},
-    vdev::{Era, Mirror},
+    vdev::{Era, Group},
 };
 
 /// What is to be filled.
@@ -43,9 +43,9 @@ impl Engine {
         let era = self.suspension().era();
         let vdevs = self.storage.vdevs.all();
         let since = vdevs.iter().filter_map(|vdev| vdev.filling()).min()?;
-        let mirrors: Vec<&Mirror> = vdevs.iter().filter_map(|vdev| vdev.as_mirror()).collect();
-        let rounds = mirrors.iter().map(|mirror| mirror.round()).collect();
-        let devices = mirrors.iter().flat_map(|mirror| mirror.being_filled()).collect();
+        let groups: Vec<&Group> = vdevs.iter().filter_map(|vdev| vdev.as_group()).collect();
+        let rounds = groups.iter().map(|group| group.round()).collect();
+        let devices = groups.iter().flat_map(|group| group.being_filled()).collect();
         Some(Filling { devices, since, rounds, era })
     }
 }
@@ -78,11 +78,11 @@ impl Still<'_> {
             return Ok(false);
         }
         let vdevs = storage.vdevs.all();
-        let mirrors: Vec<&Mirror> = vdevs.iter().filter_map(|vdev| vdev.as_mirror()).collect();
+        let groups: Vec<&Group> = vdevs.iter().filter_map(|vdev| vdev.as_group()).collect();
         let whole = filling.devices.iter().filter(|(_, since)| *since >= failed).map(|(device, _)| *device);
         let whole: Vec<Guid> = whole.collect();
-        let is_as_it_was = mirrors.len() == filling.rounds.len()
-            && mirrors.iter().zip(&filling.rounds).all(|(mirror, round)| mirror.filled(&whole, *round));
+        let is_as_it_was = groups.len() == filling.rounds.len()
+            && groups.iter().zip(&filling.rounds).all(|(group, round)| group.filled(&whole, *round));
         if !is_as_it_was || whole.is_empty() {
             return Ok(is_as_it_was);
         }
@@ -105,7 +105,7 @@ pub(super) fn fill_shares<'a>(engine: &Engine, shares: impl Iterator<Item = &'a 
     for pointer in shares {
         if let Err(error) = engine.storage().fill(pointer) {
             tracing::warn!("resilver: {error}");
-            vdevs.iter().filter_map(|vdev| vdev.as_mirror()).for_each(Mirror::fill_anew);
+            vdevs.iter().filter_map(|vdev| vdev.as_group()).for_each(Group::fill_anew);
         }
     }
 }

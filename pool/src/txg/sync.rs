@@ -163,6 +163,9 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
 /// Makes a commit count: its uberblock on the devices, and flushed. One that does not get it is done without if others
 /// hold all that it holds; if not, it is told in the log, and is behind until the next commit. Only if none gets it, the
 /// commit has to wait.
+///
+/// A RAID-Z is stricter. An import needs several of its devices, and any of them may be the ones that are left: so each that
+/// is complete gets the uberblock, or is done without, or the commit waits.
 fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
     let suspension = engine.storage.vdevs.suspension();
     let mark = Mark { epoch: uberblock.epoch, txg: uberblock.txg };
@@ -180,13 +183,14 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
             match written {
                 Ok(()) => reached.push(leaf),
                 Err(_) if vdev.do_without(leaf.guid(), Health::Faulted) => {}
-                Err(error) => failures.push(error),
+                Err(error) => failures.push((*vdev, leaf, error)),
             }
         }
-        if reached.is_empty() {
-            // The last complete device of some vdev is among them: it cannot be done without.
-            leaves.iter().for_each(|(_, leaf)| leaf.note_fault());
-            let Some(failure) = failures.pop() else { continue };
+        let is_needed = |vdev: &dyn Vdev| vdev.as_group().is_some_and(|group| group.needed() > 1);
+        if reached.is_empty() || failures.iter().any(|(vdev, ..)| is_needed(*vdev)) {
+            // None of these can be done without.
+            failures.iter().for_each(|(_, leaf, _)| leaf.note_fault());
+            let Some((_, _, failure)) = failures.pop() else { continue };
             suspension.hold(era, failure)?;
             continue;
         }

@@ -1,8 +1,8 @@
 //! Virtual devices: what the pool's space lies on.
 //!
 //! A [`Vdev`] is a range of bytes that starts at zero: labels and how many devices there are below are hidden. It is one
-//! device ([`Single`]) or several that hold the same ([`Mirror`]). A RAID-Z vdev would be another implementation of the
-//! trait; nothing above would change, because chunks name a vdev and an offset in it.
+//! device ([`Single`]), several that hold the same ([`Mirror`]) or several that share data and parity ([`RaidZ`]): chunks name
+//! a vdev and an offset in it.
 //!
 //! A device that fails is done without if others of its vdev hold all that it holds; else it suspends the whole pool: see
 //! [`Suspension`].
@@ -14,7 +14,9 @@
 //! ```text
 //! leaf         one device: what it is asked, how often it fails, what it may lose
 //! single       a vdev that is one device
+//! group        several devices that can do without some of them
 //! mirror       a vdev that is several, each of which holds all
+//! raidz        a vdev that is several, some of which may be lost
 //! labels       the labels of a device            uberblocks  the rings in them         mend  both examined
 //! suspension   who waits for a device that failed
 //! ```
@@ -28,18 +30,22 @@ use crate::{
 };
 
 mod counters;
+mod group;
 pub mod labels;
 mod leaf;
 pub mod mend;
 mod mirror;
+pub mod raidz;
 mod single;
 mod suspension;
 pub mod uberblocks;
 mod unflushed;
 
 pub use counters::{Counters, Counts};
+pub use group::{Group, Member, State};
 pub use leaf::{Health, Leaf};
-pub use mirror::{Member, Mirror, State};
+pub use mirror::Mirror;
+pub use raidz::RaidZ;
 pub use single::Single;
 pub use suspension::{Era, Suspension};
 
@@ -96,6 +102,17 @@ pub trait Vdev: Send + Sync {
 
     /// What it gives to the pool, in bytes.
     fn size(&self) -> u64;
+
+    /// What the smallest of its devices gives to it, in bytes.
+    fn device_size(&self) -> u64 {
+        self.size()
+    }
+
+    /// How many sectors are written together. Who writes starts at a multiple of so many sectors of a region, and nobody
+    /// else has any of those that are touched: the rest of the last ones is filled with zeros.
+    fn unit(&self) -> u32 {
+        1
+    }
 
     /// Fills `buf` from `offset` on, from any source.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -178,8 +195,8 @@ pub trait Vdev: Send + Sync {
         Ok(())
     }
 
-    /// It, if it is a mirror.
-    fn as_mirror(&self) -> Option<&Mirror> {
+    /// Its devices, if they are several.
+    fn as_group(&self) -> Option<&Group> {
         None
     }
 }

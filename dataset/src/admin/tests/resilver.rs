@@ -74,7 +74,7 @@ impl Bench {
 
     fn state(&self, device: &str) -> State {
         let (vdev, leaf) = self.pool.find_device(device).unwrap();
-        vdev.as_mirror().map_or(State::Complete, |mirror| mirror.member(leaf.guid()).unwrap().state())
+        vdev.as_group().map_or(State::Complete, |mirror| mirror.member(leaf.guid()).unwrap().state())
     }
 
     /// Fills the new device, and goes on with it alone.

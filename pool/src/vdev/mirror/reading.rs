@@ -30,11 +30,10 @@ impl Mirror {
     }
 
     /// Reads from one member after the other until one passes.
-    pub(super) fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
-        self.check_range("read", offset, buf.len() as u64)?;
+    pub(super) fn read_one(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         'again: loop {
-            let (era, round) = (self.era(), self.round());
-            let members = self.members();
+            let (era, round) = (self.group.era(), self.group.round());
+            let members = self.group.members();
             let (mut tried, mut is_bad, mut failure) = (0, false, None);
             while let Some(at) = self.choose(&members, offset, tried) {
                 tried |= 1 << at;
@@ -43,7 +42,7 @@ impl Mirror {
                 let read = leaf.read(offset, buf);
                 members[at].reading.fetch_sub(1, Relaxed);
                 // One that went and came back meanwhile lacks something: what it gave counts for nothing.
-                if self.round() != round {
+                if self.group.round() != round {
                     continue 'again;
                 }
                 match read {
@@ -67,13 +66,15 @@ impl Mirror {
                 return Ok(Found::Bad);
             }
             let Some((leaf, error, health, is_held)) = failure else {
-                match self.round() == round {
-                    true => return Err(self.nobody()),
+                match self.group.round() == round {
+                    true => return Err(self.group.nobody()),
                     // Others have become complete while it was looked for one.
                     false => continue,
                 }
             };
-            let (Some(era), Some(suspension), true) = (era, self.suspension(), is_held) else { return Err(error) };
+            let (Some(era), Some(suspension), true) = (era, self.group.suspension(), is_held) else {
+                return Err(error);
+            };
             leaf.note_health(health);
             if !suspension.holds_readers() {
                 suspension.suspend(era, &error);
@@ -84,13 +85,9 @@ impl Mirror {
     }
 
     /// Reads from every complete member.
-    pub(super) fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+    pub(super) fn examine_each(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
         let mut examined = Examined::default();
-        if let Err(error) = self.check_range("read", offset, len as u64) {
-            examined.bad.push((self.guid(), Some(error)));
-            return examined;
-        }
-        for member in self.members().iter().filter(|member| member.state() == State::Complete) {
+        for member in self.group.members().iter().filter(|member| member.state() == State::Complete) {
             let mut bytes = vec![0; len];
             let read = member.leaf.read(offset, &mut bytes).map(|()| bytes);
             let read = read.map_err(|source| member.leaf.failed("read", source));

@@ -12,9 +12,10 @@ use crate::{
     device::{DeadlineDevice, Device, Fault, FaultDevice, MemoryDevice, Operation},
     format::{
         label::DATA_START,
-        vdev_config::{LeafConfig, MemberConfig},
+        vdev_config::{Behind, LeafConfig, MemberConfig},
     },
-    units::MIB,
+    units::{MIB, Txg},
+    vdev::{Health, Leaf, Suspension, Vdev},
 };
 
 const SIZE: u64 = 64 * MIB;
@@ -42,7 +43,7 @@ impl World {
     }
 
     fn states(&self) -> Vec<State> {
-        self.mirror.members().iter().map(|member| member.state()).collect()
+        self.mirror.group().members().iter().map(|member| member.state()).collect()
     }
 
     fn held(&self, device: usize, offset: u64, len: usize) -> Vec<u8> {
@@ -103,7 +104,7 @@ fn the_last_complete_member_is_not_done_without() {
     assert!(world.mirror.write(0, b"nowhere").is_err());
     assert_eq!(world.states(), [State::Out, State::Complete]);
     assert!(!world.mirror.do_without(Guid(1), Health::Faulted));
-    assert!(!world.mirror.put_offline(Guid(1), true));
+    assert!(!world.mirror.group().put_offline(Guid(1), true));
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn a_member_that_is_filled_gets_what_is_new_and_is_neither_read_nor_relied_on() 
     world.mirror.write(0, b"old").unwrap();
     let fresh = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("fresh", SIZE))));
     let joined = member(7, fresh.clone(), State::Filling);
-    world.mirror.set_members(vec![world.mirror.members()[0].clone(), joined.clone()]);
+    world.mirror.group().set_members(vec![world.mirror.group().members()[0].clone(), joined.clone()]);
     world.mirror.write(100, b"new").unwrap();
     let held = |offset: u64| {
         let mut bytes = [0; 3];
@@ -198,8 +199,8 @@ fn a_member_that_is_filled_gets_what_is_new_and_is_neither_read_nor_relied_on() 
     assert_eq!(world.mirror.filling(), Some(Txg::ZERO));
     assert_eq!(world.mirror.committing().len(), 1, "no uberblock before it has everything");
     world.mirror.fill(0, &Arc::new(b"old".to_vec())).unwrap();
-    assert!(!world.mirror.filled(&[Guid(7)], 0), "members have changed since");
-    assert!(world.mirror.filled(&[Guid(7)], world.mirror.round()));
+    assert!(!world.mirror.group().filled(&[Guid(7)], 0), "members have changed since");
+    assert!(world.mirror.group().filled(&[Guid(7)], world.mirror.group().round()));
     assert_eq!((joined.state(), world.mirror.committing().len()), (State::Filled, 2));
     world.mirror.committed();
     assert_eq!(joined.state(), State::Filled, "it has no uberblock yet");
@@ -293,7 +294,7 @@ fn also_small_writes_and_flushes_are_under_way_on_all_members_at_once() {
     let mirror = Mirror::new(VdevId(0), Guid(99), members[0].leaf.size(), members);
     mirror.write(0, b"small").unwrap();
     mirror.flush().unwrap();
-    assert!(mirror.members().iter().all(|member| member.state() == State::Complete));
+    assert!(mirror.group().members().iter().all(|member| member.state() == State::Complete));
 }
 
 #[test]
@@ -303,8 +304,8 @@ fn the_operator_may_also_put_out_of_use_what_has_failed() {
     world.mirror.write(0, b"without").unwrap();
     let told = world.mirror.news().unwrap();
     world.mirror.told(told);
-    assert!(world.mirror.put_offline(Guid(0), true));
-    let member = world.mirror.member(Guid(0)).unwrap();
+    assert!(world.mirror.group().put_offline(Guid(0), true));
+    let member = world.mirror.group().member(Guid(0)).unwrap();
     assert!(member.is_offline() && member.leaf.health() == Health::Offline);
     assert!(world.mirror.news().is_some(), "the labels have to say so");
 }
@@ -314,11 +315,11 @@ fn a_mirror_is_as_large_as_its_smallest_member_of_now() {
     let device = |n: u64, size: u64| member(n, Arc::new(MemoryDevice::new(format!("disk{n}"), size)), State::Complete);
     let (large, small) = (device(0, SIZE * 2), device(1, SIZE));
     let mirror = Mirror::new(VdevId(0), Guid(99), large.leaf.size(), vec![large.clone()]);
-    mirror.set_members(vec![large.clone(), small.clone()]);
+    mirror.group().set_members(vec![large.clone(), small.clone()]);
     assert_eq!(mirror.size(), small.leaf.size());
     assert!(mirror.write(small.leaf.size(), b"outside").is_err());
-    assert!(mirror.members().iter().all(|member| member.state() == State::Complete), "nobody has failed");
-    mirror.set_members(vec![large.clone()]);
+    assert!(mirror.group().members().iter().all(|member| member.state() == State::Complete), "nobody has failed");
+    mirror.group().set_members(vec![large.clone()]);
     assert_eq!(mirror.size(), large.leaf.size());
 }
 
@@ -365,9 +366,9 @@ fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
     let act = {
         let (mirror, prompting) = (mirror.clone(), prompting.clone());
         move || {
-            assert!(mirror.put_offline(Guid(0), true));
+            assert!(mirror.group().put_offline(Guid(0), true));
             mirror.write(0, b"new").unwrap();
-            mirror.take_back(Guid(0), prompting, Behind::default());
+            mirror.group().take_back(Guid(0), prompting, Behind::default());
         }
     };
     *prompting.1.lock().unwrap() = Some(Box::new(act));
@@ -423,7 +424,7 @@ fn what_was_copied_to_a_member_that_lost_it_is_written_to_it_again() {
     world.mirror.join(&suspension);
     let fresh = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("fresh", SIZE))));
     let joined = member(7, fresh.clone(), State::Filling);
-    world.mirror.set_members(vec![world.mirror.members()[0].clone(), joined.clone()]);
+    world.mirror.group().set_members(vec![world.mirror.group().members()[0].clone(), joined.clone()]);
     world.mirror.fill(0, &Arc::new(b"copied".to_vec())).unwrap();
     world.mirror.mend(Guid(7), 100, &Arc::new(b"mended".to_vec())).unwrap();
     fresh.lose_cache();
@@ -441,7 +442,7 @@ fn nobody_sees_a_member_out_of_use_before_there_are_news() {
     for _ in 0..300 {
         let world = World::new(2);
         let seen = thread::scope(|scope| {
-            let (mirror, member) = (&world.mirror, world.mirror.member(Guid(0)).unwrap());
+            let (mirror, member) = (&world.mirror, world.mirror.group().member(Guid(0)).unwrap());
             // As a flush does: it passes over whoever is out of use, and then asks for news.
             let flusher = scope.spawn(move || {
                 while member.state() != State::Out {}

@@ -1,4 +1,4 @@
-//! A member of a mirror, and how it stands.
+//! A member of a group, and how it stands.
 //!
 //! ```text
 //!          filled and flushed          uberblock stable
@@ -46,21 +46,22 @@ pub enum State {
     Complete = 3,
 }
 
-/// A device of a mirror.
+/// A device of a mirror or a RAID-Z.
 pub struct Member {
     /// The device.
     pub leaf: Arc<Leaf>,
+    column: usize,
     state: AtomicU8,
     pub(super) details: Mutex<Details>,
     /// The transaction group of the first uberblock by which it had everything; zero if that was long ago.
     pub(super) complete_since: AtomicU64,
     /// Reads under way.
-    pub(super) reading: AtomicUsize,
+    pub(in crate::vdev) reading: AtomicUsize,
     /// Where the last read of it has ended.
-    pub(super) last: AtomicU64,
+    pub(in crate::vdev) last: AtomicU64,
 }
 
-/// What is said of a member beside its state. Changes with it, under the mirror's lock.
+/// What is said of a member beside its state. Changes with it, under the group's lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Details {
     /// How far it had come when it was put out of use.
@@ -85,9 +86,20 @@ impl Member {
             complete_since: AtomicU64::new(if config.replaces.is_some() { leaf.marks().has.txg.0 } else { 0 }),
             details: Mutex::new(details),
             leaf,
+            column: 0,
             reading: AtomicUsize::new(0),
             last: AtomicU64::new(u64::MAX),
         }
+    }
+
+    /// The same as a member of this column.
+    pub fn at_column(self, column: usize) -> Member {
+        Member { column, ..self }
+    }
+
+    /// Which column it has: members of one hold the same.
+    pub fn column(&self) -> usize {
+        self.column
     }
 
     /// How it stands.

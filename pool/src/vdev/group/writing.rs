@@ -1,32 +1,34 @@
-//! Writing to the members of a mirror: to all that are in use, at the same time.
+//! Writing to the members of a group: to all that are in use, at the same time.
 //!
 //! A request is begun on every member, and then all are waited for; only then it is seen to those that have failed. So one
 //! that hangs until its deadline keeps no other one from having what was written.
 
 use std::{io, sync::Arc};
 
-use super::{Member, Mirror, State};
+use super::{Group, Member, State};
 use crate::{
     error::Result,
-    vdev::{Health, Vdev, suspension::Era},
+    vdev::{Health, suspension::Era},
 };
 
-impl Mirror {
-    /// Writes to all members that are in use.
-    pub(super) fn write_all(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
-        self.check_range("write", offset, bytes.len() as u64)?;
+impl Group {
+    /// Writes at `offset` of all members that are in use, of each column its own bytes.
+    pub(in crate::vdev) fn write_columns(&self, offset: u64, columns: &[Arc<Vec<u8>>]) -> Result<()> {
         let (era, members) = (self.era(), self.in_use());
         let keeps = self.suspension().is_some();
         let begin = |member: &Arc<Member>| {
+            let bytes = &columns[member.column()];
             let kept = keeps.then(|| member.leaf.keep(offset, bytes));
             (kept, member.leaf.begin_write(offset, bytes))
         };
         let begun: Vec<_> = members.iter().map(begin).collect();
-        let end = |(member, (kept, begun)): (&Arc<Member>, _)| (kept, member.leaf.end_write(bytes.len(), begun));
+        let end = |(member, (kept, begun)): (&Arc<Member>, _)| {
+            (kept, member.leaf.end_write(columns[member.column()].len(), begun))
+        };
         let written: Vec<(Option<u64>, _)> = members.iter().zip(begun).map(end).collect();
         let mut outcome = Ok(());
         for (member, (kept, first)) in members.iter().zip(written) {
-            let is_done = first.is_ok();
+            let (is_done, bytes) = (first.is_ok(), &columns[member.column()]);
             let written = self.persist(member, "write", era, first, || member.leaf.write(offset, bytes));
             match (kept, &written) {
                 (Some(kept), Ok(())) if is_done || member.state() != State::Out => {
@@ -41,7 +43,7 @@ impl Mirror {
     }
 
     /// Flushes all members that are in use.
-    pub(super) fn flush_all(&self) -> Result<()> {
+    pub(super) fn flush(&self) -> Result<()> {
         let (era, members) = (self.era(), self.in_use());
         let begun: Vec<_> = members.iter().map(|member| member.leaf.begin_flush()).collect();
         let flushed: Vec<_> = members.iter().zip(begun).map(|(member, begun)| member.leaf.end_flush(begun)).collect();
@@ -80,8 +82,8 @@ impl Mirror {
         }
     }
 
-    /// Writes to one member what others have too. One that refuses is done without, if that can be.
-    pub(super) fn write_to(&self, member: &Member, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+    /// Writes to one member what others have too, or add up to. One that refuses is done without, if that can be.
+    pub(in crate::vdev) fn write_to(&self, member: &Member, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
         let kept = self.suspension().map(|_| member.leaf.keep(offset, bytes));
         match (member.leaf.write(offset, bytes), kept) {
             (Ok(()), None) => Ok(()),

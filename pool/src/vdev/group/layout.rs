@@ -1,0 +1,164 @@
+//! How a group's devices make up a vdev: what a mirror and a RAID-Z do differently.
+//!
+//! A [`Layout`] says where bytes lie on the members and how they are read; with it a group is a [`Vdev`].
+
+use std::sync::Arc;
+
+use super::{Group, State};
+use crate::{
+    error::Result,
+    format::vdev_config::{Mark, VdevTree},
+    units::{Guid, Txg, VdevId},
+    vdev::{Check, Examined, Found, Health, Leaf, Suspension, Vdev},
+};
+
+/// Where bytes lie on the members of a group. Requests have been found to lie within what the vdev gives to the pool.
+pub(in crate::vdev) trait Layout: Send + Sync {
+    /// The devices.
+    fn group(&self) -> &Group;
+
+    /// What it gives to the pool, in bytes, if the smallest member has so many.
+    fn space(&self, least: u64) -> u64;
+
+    /// See [`Vdev::unit`].
+    fn sectors_together(&self) -> u32;
+
+    /// See [`Vdev::read_checked`].
+    fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found>;
+
+    /// See [`Vdev::examine`].
+    fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined;
+
+    /// Writes to one member that is in use what it should hold, of which `good` are the bytes of the vdev.
+    fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
+
+    /// Writes to all members that are in use.
+    fn write_all(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
+
+    /// Writes to those that are being filled.
+    fn fill_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()>;
+
+    /// Says to all members that are in use that a range is not needed.
+    fn discard_all(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Fails if a range leaves what the vdev gives to the pool.
+    fn check_range(&self, action: &'static str, offset: u64, len: u64) -> Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.space(self.group().least()) => Ok(()),
+            _ => Err(self.group().outside(action)),
+        }
+    }
+}
+
+impl<L: Layout> Vdev for L {
+    fn id(&self) -> VdevId {
+        self.group().id
+    }
+
+    fn guid(&self) -> Guid {
+        self.group().guid
+    }
+
+    fn join(&self, suspension: &Arc<Suspension>) {
+        // A vdev is in one pool for life.
+        let _ = self.group().suspension.set(suspension.clone());
+    }
+
+    fn size(&self) -> u64 {
+        self.space(self.group().least())
+    }
+
+    fn device_size(&self) -> u64 {
+        self.group().least()
+    }
+
+    fn unit(&self) -> u32 {
+        self.sectors_together()
+    }
+
+    fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.check_range("read", offset, buf.len() as u64)?;
+        self.read_any(offset, buf, is_good)
+    }
+
+    fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+        match self.check_range("read", offset, len as u64) {
+            Ok(()) => self.examine_all(offset, len, is_good),
+            Err(error) => Examined { good: None, bad: vec![(self.guid(), Some(error))] },
+        }
+    }
+
+    fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+        self.check_range("write", offset, good.len() as u64)?;
+        self.mend_one(source, offset, good)
+    }
+
+    fn write_shared(&self, offset: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
+        self.check_range("write", offset, bytes.len() as u64)?;
+        self.write_all(offset, &bytes)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.group().flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_range("discard", offset, len)?;
+        self.discard_all(offset, len)
+    }
+
+    fn note_checksum_error(&self, source: Guid) {
+        if let Some(member) = self.group().member(source) {
+            member.leaf.counters().count_checksum_error();
+        }
+    }
+
+    fn leaves(&self) -> Vec<Arc<Leaf>> {
+        self.group().leaves_from(State::Out)
+    }
+
+    fn labelled(&self) -> Vec<Arc<Leaf>> {
+        self.group().leaves_from(State::Filling)
+    }
+
+    fn committing(&self) -> Vec<Arc<Leaf>> {
+        self.group().leaves_from(State::Filled)
+    }
+
+    fn do_without(&self, device: Guid, health: Health) -> bool {
+        self.group().do_without(device, health)
+    }
+
+    fn describe(&self, tree: &mut VdevTree) {
+        self.group().describe(tree);
+    }
+
+    fn news(&self) -> Option<u64> {
+        self.group().news()
+    }
+
+    fn told(&self, news: u64) {
+        self.group().told.fetch_max(news, std::sync::atomic::Ordering::AcqRel);
+    }
+
+    fn expect(&self, mark: Mark) {
+        self.group().expect(mark);
+    }
+
+    fn committed(&self) {
+        self.group().committed();
+    }
+
+    fn filling(&self) -> Option<Txg> {
+        self.group().filling()
+    }
+
+    fn fill(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        self.check_range("write", offset, bytes.len() as u64)?;
+        self.fill_some(offset, bytes)
+    }
+
+    fn as_group(&self) -> Option<&Group> {
+        Some(self.group())
+    }
+}

@@ -1,0 +1,151 @@
+//! A vdev that is several devices, of which any `p` can be lost.
+//!
+//! Its space lies in *rows* of one sector of each device, `d` of data and `p` of parity: [`geometry`] says where, [`parity`]
+//! how lost columns are computed back. How devices go and come back is the [`Group`]'s.
+//!
+//! **No row is ever shared.** Whoever writes has all rows that it touches ([`Vdev::unit`](super::Vdev::unit)), and what the
+//! last one has too much is filled with zeros here. So every row is written as a whole, and never again while anything
+//! refers to it: a power failure leaves no row of which some columns are new and others old, but rows that nothing refers
+//! to. That is the write hole of other RAIDs, and there is none here.
+//!
+//! Who reads asks for any bytes, and gets them from the devices that hold them as data, if the bytes pass. Only if not, or
+//! if a device is not there, whole rows are read and computed: see [`reading`]. Who examines, mends or fills begins at a row
+//! and says exactly how many bytes were written there, for the parity of the last row counts with the zeros behind them.
+
+pub mod geometry;
+mod parity;
+mod reading;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use self::geometry::{Geometry, Rows};
+use super::{
+    Check, Examined, Found,
+    group::{Group, Layout, Member, State},
+};
+use crate::{
+    error::{Error, Result},
+    units::{Guid, VdevId},
+};
+
+/// Several devices under a pool, which share data and parity.
+pub struct RaidZ {
+    group: Group,
+    geometry: Geometry,
+}
+
+impl RaidZ {
+    /// These devices as vdev `id`, the smallest of which has `least` bytes between its labels. As many columns as hold data
+    /// are complete.
+    pub fn new(id: VdevId, guid: Guid, geometry: Geometry, least: u64, members: Vec<Arc<Member>>) -> RaidZ {
+        assert!(members.iter().all(|member| member.column() < geometry.columns()), "a member has one of the columns");
+        let kind = format!("raidz{}", geometry.parity());
+        RaidZ { group: Group::new((id, guid), &kind, geometry.data(), least, members), geometry }
+    }
+
+    /// The rows of bytes that begin with a row, as all do that were written together.
+    fn whole_rows(&self, offset: u64, len: usize) -> Result<Rows> {
+        let rows = self.geometry.rows(offset, len as u64).filter(|rows| rows.skip == 0);
+        rows.ok_or_else(|| Error::damaged(self.group.name(), format!("no block lies at {offset}")))
+    }
+
+    /// What each column holds of these rows if `bytes` and then zeros are the data.
+    fn columns_of(&self, rows: &Rows, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let (sector, row_size) = (self.geometry.sector() as usize, self.geometry.row_size() as usize);
+        let mut columns = vec![vec![0; rows.count as usize * sector]; self.geometry.columns()];
+        for stretch in self.geometry.stretches(rows) {
+            let from = stretch.first as usize * row_size;
+            let to = from + stretch.count as usize * row_size;
+            let data = &bytes[from..to.min(bytes.len())];
+            for (at, data) in data.chunks(sector).enumerate() {
+                let (row, role) = (at / self.geometry.data(), at % self.geometry.data());
+                let place = (stretch.first as usize + row) * sector;
+                columns[self.geometry.column(&stretch, role)][place..place + data.len()].copy_from_slice(data);
+            }
+        }
+        self.by_roles(rows, &mut columns, |roles, data, _| parity::encode(roles, data), 0);
+        columns
+    }
+
+    /// Has `work` done on each stretch of rows, with the columns in the order of their roles, the number of those that are
+    /// data, and a set of columns as one of roles.
+    fn by_roles(&self, rows: &Rows, columns: &mut [Vec<u8>], work: impl Fn(&mut [&mut [u8]], usize, u64), set: u64) {
+        let geometry = &self.geometry;
+        for stretch in geometry.stretches(rows) {
+            let range = stretch.on_device(geometry.sector());
+            let parts = columns.iter_mut().map(|column| &mut column[range.clone()]);
+            let mut parts: Vec<Option<&mut [u8]>> = parts.map(Some).collect();
+            let order: Vec<usize> = (0..parts.len()).map(|role| geometry.column(&stretch, role)).collect();
+            let in_set = (0..order.len()).filter(|role| set & parity::bit(order[*role]) != 0);
+            let set = in_set.fold(0, |set, role| set | parity::bit(role));
+            let take = |at: &usize| parts[*at].take().expect("each column has one role");
+            let mut roles: Vec<&mut [u8]> = order.iter().map(take).collect();
+            work(&mut roles, geometry.data(), set);
+        }
+    }
+
+    /// Writes to a member what it should hold of bytes that are known.
+    fn write_one(&self, member: &Member, offset: u64, good: &[u8]) -> Result<()> {
+        let rows = self.whole_rows(offset, good.len())?;
+        let own = self.columns_of(&rows, good).swap_remove(member.column());
+        self.group.write_to(member, self.geometry.place(&rows), &Arc::new(own))
+    }
+}
+
+impl Layout for RaidZ {
+    fn group(&self) -> &Group {
+        &self.group
+    }
+
+    fn space(&self, least: u64) -> u64 {
+        self.geometry.space(least)
+    }
+
+    fn sectors_together(&self) -> u32 {
+        self.geometry.data() as u32
+    }
+
+    fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.read_or_compute(offset, buf, is_good)
+    }
+
+    fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+        self.examine_columns(offset, len, is_good)
+    }
+
+    fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {
+        match self.group.member_in_use(source) {
+            Some(member) => self.write_one(&member, offset, good),
+            None => Ok(()),
+        }
+    }
+
+    fn write_all(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let rows = self.geometry.rows(offset, bytes.len() as u64).filter(|rows| rows.skip == 0);
+        let rows = rows.expect("whoever writes has whole rows of one region");
+        let columns: Vec<Arc<Vec<u8>>> = self.columns_of(&rows, bytes).into_iter().map(Arc::new).collect();
+        self.group.write_columns(self.geometry.place(&rows), &columns)
+    }
+
+    fn fill_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
+        let members = self.group.members();
+        let mut filling = members.iter().filter(|member| member.state() == State::Filling);
+        filling.try_for_each(|member| self.write_one(member, offset, bytes))
+    }
+
+    /// Only whole rows: the others may hold something that is needed.
+    fn discard_all(&self, offset: u64, len: u64) -> Result<()> {
+        let mut outcome = Ok(());
+        for rows in self.geometry.whole_rows(offset, len) {
+            let (place, len) = (self.geometry.place(&rows), rows.count * self.geometry.sector());
+            let discarded = self.group.in_use().into_iter().map(|member| member.leaf.discard(place, len));
+            outcome = discarded.fold(outcome, Result::and);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,279 @@
+//! Reading of a RAID-Z: the devices that hold the bytes, and if that does not do, all of them.
+//!
+//! What a device refuses is computed from the others. If the bytes do not pass though all devices answered, one of them
+//! lies, and which one nobody says: so the columns are suspected in turn, one, two, three at a time, as many as there is
+//! parity for, until what is computed without them passes. Nothing is tried if data and parity agree: then they were
+//! written so, and every way to compute the bytes gives the same.
+
+use std::{io, sync::Arc};
+
+use super::{
+    RaidZ,
+    geometry::Rows,
+    parity::{self, bit},
+};
+use crate::{
+    error::{Error, Result},
+    vdev::{Check, Examined, Found, Health, Member, State, Suspension},
+};
+
+/// A device that refused to be read.
+struct Refusal {
+    member: Arc<Member>,
+    source: io::Error,
+}
+
+/// What was read of some rows: each column's sectors, none if nobody gave them.
+type Columns = Vec<Option<Vec<u8>>>;
+
+/// Rows that pass.
+struct Computed {
+    /// All columns as they should be.
+    columns: Vec<Vec<u8>>,
+    /// Those that were suspected.
+    suspects: u64,
+}
+
+impl RaidZ {
+    /// Reads from the devices that hold the bytes, and if they do not pass, from all.
+    pub(super) fn read_or_compute(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        if buf.is_empty() {
+            return Ok(if is_good(buf) { Found::Good } else { Found::Bad });
+        }
+        let rows = self.rows(offset, buf.len())?;
+        loop {
+            let (era, round) = (self.group.era(), self.group.round());
+            let members = self.group.members();
+            let first = self.read_data(&members, &rows, buf);
+            // One that went and came back meanwhile lacks something: what it gave counts for nothing.
+            if self.group.round() != round {
+                continue;
+            }
+            let (mut is_doubtful, mut refusals) = (false, Vec::new());
+            match first {
+                Ok(true) if is_good(buf) => return Ok(Found::Good),
+                Ok(is_there) => is_doubtful = is_there,
+                Err(refusal) => refusals.push(refusal),
+            }
+            let columns = self.read_columns(&members, &rows, &mut refusals);
+            if self.group.round() != round {
+                continue;
+            }
+            is_doubtful |= !refusals.is_empty();
+            let mut failure = None;
+            for Refusal { member, source } in refusals {
+                let (leaf, health) = (&member.leaf, Health::after(&source));
+                let is_lost = leaf.is_lost(&source);
+                let is_without = is_lost && self.do_without_member(&member, health);
+                let is_held = is_lost && !is_without;
+                if is_held || failure.is_none() {
+                    failure = Some((leaf.clone(), leaf.failed("read", source), health, is_held));
+                }
+            }
+            if columns.iter().flatten().count() >= self.geometry.data() {
+                return Ok(self.compute_into(&members, &rows, columns, buf, is_good, is_doubtful));
+            }
+            let Some((leaf, error, health, is_held)) = failure else {
+                match self.group.round() == round {
+                    true => return Err(self.group.nobody()),
+                    // Others have become complete while it was looked for them.
+                    false => continue,
+                }
+            };
+            let (Some(era), Some(suspension), true) = (era, self.group.suspension(), is_held) else {
+                return Err(error);
+            };
+            leaf.note_health(health);
+            if !suspension.holds_readers() {
+                suspension.suspend(era, &error);
+                return Err(error);
+            }
+            Suspension::hold(suspension, era, error)?;
+        }
+    }
+
+    /// Reads every column of the rows, and finds out who does not hold what it should.
+    pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+        let rows = match self.whole_rows(offset, len) {
+            Ok(rows) => rows,
+            Err(error) => return Examined { good: None, bad: vec![(self.group.guid(), Some(error))] },
+        };
+        let members = self.group.members();
+        let complete = members.iter().filter(|member| member.state() == State::Complete);
+        let read: Vec<(&Arc<Member>, io::Result<Vec<u8>>)> =
+            complete.map(|member| (member, self.read_column(member, &rows))).collect();
+        let mut columns: Columns = vec![None; self.geometry.columns()];
+        for (member, bytes) in read.iter().filter_map(|(member, bytes)| Some((member, bytes.as_ref().ok()?))) {
+            columns[member.column()].get_or_insert_with(|| bytes.clone());
+        }
+        let are_enough = columns.iter().flatten().count() >= self.geometry.data();
+        let computed = if are_enough { self.compute(&rows, columns, len, is_good) } else { None };
+        let Some(computed) = computed else {
+            // Who of those that answered is wrong nobody knows; who did not matters only if it was needed.
+            let bad = read.into_iter().filter_map(|(member, read)| match read {
+                Ok(_) => are_enough.then(|| (member.leaf.guid(), None)),
+                Err(source) => (!are_enough).then(|| (member.leaf.guid(), Some(member.leaf.failed("read", source)))),
+            });
+            return Examined { good: None, bad: bad.collect() };
+        };
+        let mut good = vec![0; len];
+        self.data_of(&rows, &computed.columns, &mut good);
+        let expected = self.columns_of(&rows, &good);
+        let bad = read.into_iter().filter_map(|(member, read)| match read {
+            Ok(bytes) => (bytes != expected[member.column()]).then(|| (member.leaf.guid(), None)),
+            Err(source) => Some((member.leaf.guid(), Some(member.leaf.failed("read", source)))),
+        });
+        Examined { bad: bad.collect(), good: Some(good) }
+    }
+
+    fn rows(&self, offset: u64, len: usize) -> Result<Rows> {
+        let rows = self.geometry.rows(offset, len as u64);
+        rows.ok_or_else(|| Error::damaged(self.group.name(), format!("no block of {len} bytes lies at {offset}")))
+    }
+
+    fn do_without_member(&self, member: &Member, health: Health) -> bool {
+        crate::vdev::Vdev::do_without(self, member.leaf.guid(), health)
+    }
+
+    /// Fills `buf` from the columns that hold it as data; `false` if one of them is not there.
+    fn read_data(&self, members: &[Arc<Member>], rows: &Rows, buf: &mut [u8]) -> Result<bool, Refusal> {
+        let (sector, data) = (self.geometry.sector(), self.geometry.data() as u64);
+        let place = self.geometry.place(rows);
+        let first = rows.skip as u64 / sector;
+        let last = (rows.skip as u64 + buf.len() as u64).div_ceil(sector);
+        for stretch in self.geometry.stretches(rows) {
+            for role in 0..data {
+                // The rows of which this role's sector is asked for.
+                let row = |sector: u64| sector.saturating_sub(role).div_ceil(data);
+                let from = row(first).max(stretch.first);
+                let to = row(last).min(stretch.first + stretch.count);
+                if from >= to {
+                    continue;
+                }
+                let column = self.geometry.column(&stretch, role as usize);
+                let Some(member) = members.iter().find(|member| is_complete(member, column)) else { return Ok(false) };
+                let mut bytes = vec![0; ((to - from) * sector) as usize];
+                if let Err(source) = member.leaf.read(place + from * sector, &mut bytes) {
+                    return Err(Refusal { member: member.clone(), source });
+                }
+                for (row, held) in (from..to).zip(bytes.chunks(sector as usize)) {
+                    put(buf, (row * data + role) * sector, rows.skip, held);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads whole columns, of each from the first member that gives it. Nobody who has refused already is asked.
+    fn read_columns(&self, members: &[Arc<Member>], rows: &Rows, refusals: &mut Vec<Refusal>) -> Columns {
+        let mut columns: Columns = vec![None; self.geometry.columns()];
+        for (column, read) in columns.iter_mut().enumerate() {
+            for member in members.iter().filter(|member| is_complete(member, column)) {
+                if read.is_some() || refusals.iter().any(|refusal| Arc::ptr_eq(&refusal.member, member)) {
+                    continue;
+                }
+                match self.read_column(member, rows) {
+                    Ok(bytes) => *read = Some(bytes),
+                    Err(source) => refusals.push(Refusal { member: member.clone(), source }),
+                }
+            }
+        }
+        columns
+    }
+
+    fn read_column(&self, member: &Member, rows: &Rows) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; (rows.count * self.geometry.sector()) as usize];
+        member.leaf.read(self.geometry.place(rows), &mut bytes).map(|()| bytes)
+    }
+
+    /// Fills `buf` with what passes, and counts who held something else.
+    fn compute_into(
+        &self,
+        members: &[Arc<Member>],
+        rows: &Rows,
+        read: Columns,
+        buf: &mut [u8],
+        is_good: Check<'_>,
+        is_doubtful: bool,
+    ) -> Found {
+        let count = |column: usize| {
+            let liar = members.iter().find(|member| is_complete(member, column));
+            liar.into_iter().for_each(|member| member.leaf.counters().count_checksum_error());
+        };
+        let Some(computed) = self.compute(rows, read.clone(), buf.len(), is_good) else {
+            (0..read.len()).filter(|column| read[*column].is_some()).for_each(count);
+            return Found::Bad;
+        };
+        let suspects = (0..read.len()).filter(|column| computed.suspects & bit(*column) != 0);
+        suspects.filter(|column| read[*column].as_ref() != Some(&computed.columns[*column])).for_each(count);
+        self.data_of(rows, &computed.columns, buf);
+        if is_doubtful || computed.suspects != 0 { Found::Elsewhere } else { Found::Good }
+    }
+
+    /// Computes the columns that were not read, and others that are suspected, until `len` bytes of these rows pass.
+    fn compute(&self, rows: &Rows, read: Columns, len: usize, is_good: Check<'_>) -> Option<Computed> {
+        let absent = (0..read.len()).filter(|column| read[*column].is_none()).fold(0, |set, column| set | bit(column));
+        let spare = self.geometry.parity().checked_sub(absent.count_ones() as usize)?;
+        let empty = || vec![0; (rows.count * self.geometry.sector()) as usize];
+        let read: Vec<Vec<u8>> = read.into_iter().map(|column| column.unwrap_or_else(empty)).collect();
+        let mut buf = vec![0; len];
+        let mut attempt = |suspects: u64| {
+            let mut columns = read.clone();
+            self.by_roles(rows, &mut columns, parity::recover, absent | suspects);
+            self.data_of(rows, &columns, &mut buf);
+            (is_good(&buf), columns)
+        };
+        let (passes, columns) = attempt(0);
+        if passes {
+            return Some(Computed { columns, suspects: 0 });
+        }
+        let mut again = columns.clone();
+        self.by_roles(rows, &mut again, |roles, data, _| parity::encode(roles, data), 0);
+        if again == columns {
+            return None;
+        }
+        let sets = (1..=spare).flat_map(|size| subsets(read.len(), size)).filter(|set| set & absent == 0);
+        for suspects in sets {
+            if let (true, columns) = attempt(suspects) {
+                return Some(Computed { columns, suspects });
+            }
+        }
+        None
+    }
+
+    /// Fills `buf` with the data of these rows.
+    fn data_of(&self, rows: &Rows, columns: &[Vec<u8>], buf: &mut [u8]) {
+        let (sector, data) = (self.geometry.sector(), self.geometry.data() as u64);
+        for stretch in self.geometry.stretches(rows) {
+            for role in 0..data {
+                let held = &columns[self.geometry.column(&stretch, role as usize)][stretch.on_device(sector)];
+                for (row, held) in (stretch.first..).zip(held.chunks(sector as usize)) {
+                    put(buf, (row * data + role) * sector, rows.skip, held);
+                }
+            }
+        }
+    }
+}
+
+fn is_complete(member: &Member, column: usize) -> bool {
+    member.column() == column && member.state() == State::Complete
+}
+
+/// Copies what `buf` is to hold of a sector: `at` is where that lies in the data of the rows, and `buf` begins at `skip`.
+fn put(buf: &mut [u8], at: u64, skip: usize, held: &[u8]) {
+    let at = at as usize;
+    let (from, to) = (at.max(skip), (at + held.len()).min(skip + buf.len()));
+    if from < to {
+        buf[from - skip..to - skip].copy_from_slice(&held[from - at..to - at]);
+    }
+}
+
+/// All sets of so many of `count` columns.
+fn subsets(count: usize, size: usize) -> Vec<u64> {
+    let mut sets = vec![(0, 0)];
+    for _ in 0..size {
+        let larger = |(set, next): (u64, usize)| (next..count).map(move |column| (set | bit(column), column + 1));
+        sets = sets.into_iter().flat_map(larger).collect();
+    }
+    sets.into_iter().map(|(set, _)| set).collect()
+}

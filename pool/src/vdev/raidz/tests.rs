@@ -1,0 +1,384 @@
+//! RAID-Z on devices that fail, lie and vanish: whatever befalls as many of them as there is parity.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    device::{Device, Fault, FaultDevice, MemoryDevice, Operation},
+    format::{
+        label::{DATA_START, device_size},
+        vdev_config::{LeafConfig, MemberConfig},
+    },
+    units::{KIB, MIB, Txg},
+    vdev::{Health, Leaf, Vdev},
+};
+
+const SECTOR: u64 = 512;
+const REGION: u64 = 256 * KIB;
+
+/// A RAID-Z, and its devices.
+struct World {
+    raidz: RaidZ,
+    devices: Vec<Arc<FaultDevice>>,
+}
+
+fn device(n: u64) -> Arc<FaultDevice> {
+    Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(format!("disk{n}"), device_size(MIB)))))
+}
+
+fn member(n: u64, column: usize, device: &Arc<FaultDevice>, state: State) -> Arc<Member> {
+    let leaf = Arc::new(Leaf::new(Guid(n), device.clone()));
+    let config = LeafConfig { guid: Guid(n), size: leaf.size(), path: format!("disk{n}") };
+    Arc::new(Member::new(leaf, state, &MemberConfig::whole(config)).at_column(column))
+}
+
+/// Bytes without a pattern, which every place and every `seed` have others of.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+impl World {
+    fn new(columns: usize, parity: usize) -> World {
+        let geometry = Geometry::new(columns, parity, SECTOR, REGION).unwrap();
+        let devices: Vec<Arc<FaultDevice>> = (0..columns as u64).map(device).collect();
+        let members = (0..).zip(&devices).map(|(n, device)| member(n, n as usize, device, State::Complete)).collect();
+        World { raidz: RaidZ::new(VdevId(0), Guid(99), geometry, MIB, members), devices }
+    }
+
+    fn row(&self) -> u64 {
+        self.raidz.geometry.row_size()
+    }
+
+    /// Writes noise over what a device holds of a block's rows.
+    fn spoil(&self, device: usize, offset: u64, len: usize) {
+        let rows = self.raidz.geometry.rows(offset, len as u64).unwrap();
+        let at = DATA_START + self.raidz.geometry.place(&rows);
+        let len = (rows.count * SECTOR) as usize;
+        self.devices[device].write_at(at, &noise(1000 + device as u64, len)).unwrap();
+    }
+
+    fn states(&self) -> Vec<State> {
+        self.raidz.group.members().iter().map(|member| member.state()).collect()
+    }
+
+    fn checksum_errors(&self) -> Vec<u64> {
+        self.raidz.leaves().iter().map(|leaf| leaf.counters().snapshot().checksum_errors).collect()
+    }
+
+    fn examined(&self, offset: u64, bytes: &[u8]) -> (bool, Vec<Guid>) {
+        let examined = self.raidz.examine(offset, bytes.len(), &|read| read == bytes);
+        assert!(examined.good.as_ref().is_none_or(|good| good == bytes));
+        (examined.good.is_some(), examined.bad.into_iter().map(|(source, _)| source).collect())
+    }
+}
+
+/// All sets of so many of `count` devices, or of fewer.
+fn sets(count: usize, most: usize) -> Vec<Vec<usize>> {
+    let all = 0..1u32 << count;
+    let some = all.filter(|set| set.count_ones() as usize <= most);
+    some.map(|set| (0..count).filter(|at| set & 1 << at != 0).collect()).collect()
+}
+
+/// The shapes of all tests that try every combination of devices.
+fn shapes() -> impl Iterator<Item = (usize, usize)> {
+    (1..=3).flat_map(|parity| (parity + 1..=8).map(move |columns| (columns, parity)))
+}
+
+#[test]
+fn whichever_devices_vanish_everything_is_read_as_long_as_parity_is_left() {
+    for (columns, parity) in shapes() {
+        for lost in sets(columns, parity) {
+            let world = World::new(columns, parity);
+            let block = noise(1, 61 * world.row() as usize - 100);
+            let at = 5 * world.row();
+            world.raidz.write(at, &block).unwrap();
+            lost.iter().for_each(|device| world.devices[*device].vanish());
+            let mut read = vec![0; block.len()];
+            let found = world.raidz.read_checked(at, &mut read, &|read| read == block).unwrap();
+            assert!(read == block && found != Found::Bad, "{lost:?} of {columns}-{parity}");
+            // In pieces too, and what is written now is read.
+            world.raidz.write(at + 62 * world.row(), &block[..900]).unwrap();
+            world.raidz.flush().unwrap();
+            let mut piece = vec![0; 900];
+            world.raidz.read(at + 62 * world.row(), &mut piece).unwrap();
+            assert!(piece == block[..900]);
+            world.raidz.read(at + 1024, &mut piece).unwrap();
+            assert!(piece == block[1024..1924]);
+            let expected = (0..columns).map(|at| if lost.contains(&at) { State::Out } else { State::Complete });
+            assert_eq!(world.states(), expected.collect::<Vec<_>>());
+            assert_eq!(world.raidz.news().is_some(), !lost.is_empty(), "the labels have to be told");
+            assert_eq!(world.examined(at, &block), (true, vec![]), "who is not there is not bad");
+        }
+    }
+}
+
+#[test]
+fn whichever_devices_lie_they_are_found_out_counted_and_mended() {
+    for (columns, parity) in shapes() {
+        for liars in sets(columns, parity).into_iter().filter(|liars| !liars.is_empty()) {
+            let world = World::new(columns, parity);
+            // Its last row is not full, and its rows are of two bands.
+            let block = noise(2, (3 * world.row() - SECTOR / 2) as usize);
+            let (at, beside) = (62 * world.row(), 65 * world.row());
+            world.raidz.write(at, &block).unwrap();
+            world.raidz.write(beside, &block).unwrap();
+            liars.iter().for_each(|device| world.spoil(*device, at, block.len()));
+            let mut read = vec![0; block.len()];
+            let found = world.raidz.read_checked(at, &mut read, &|read| read == block).unwrap();
+            assert!(read == block, "{liars:?} of {columns}-{parity}");
+            let counted: Vec<usize> = (0..columns).filter(|at| world.checksum_errors()[*at] > 0).collect();
+            assert!(
+                counted.iter().all(|device| liars.contains(device)),
+                "{counted:?} of {liars:?}, {columns}-{parity}"
+            );
+            assert_eq!(found == Found::Good, counted.is_empty(), "who has given nothing is not asked");
+            let guids: Vec<Guid> = liars.iter().map(|device| Guid(*device as u64)).collect();
+            assert_eq!(world.examined(at, &block), (true, guids.clone()), "{columns}-{parity}");
+            let before: Vec<u64> = world.raidz.leaves().iter().map(|leaf| leaf.counters().snapshot().writes).collect();
+            guids.iter().for_each(|bad| world.raidz.mend(*bad, at, &Arc::new(block.clone())).unwrap());
+            for (n, leaf) in world.raidz.leaves().iter().enumerate() {
+                let written = leaf.counters().snapshot().writes - before[n];
+                assert_eq!(written, u64::from(liars.contains(&n)), "only who is bad is written to");
+            }
+            assert_eq!(world.examined(at, &block), (true, vec![]));
+            assert_eq!(world.examined(beside, &block), (true, vec![]), "the neighbour is as it was");
+        }
+    }
+}
+
+#[test]
+fn some_devices_refuse_and_others_lie() {
+    for (columns, parity) in shapes().filter(|(_, parity)| *parity > 1) {
+        for both in sets(columns, parity).into_iter().filter(|both| both.len() > 1) {
+            let (refuses, liars) = both.split_first().unwrap();
+            let world = World::new(columns, parity);
+            let block = noise(3, 4 * world.row() as usize);
+            world.raidz.write(0, &block).unwrap();
+            liars.iter().for_each(|device| world.spoil(*device, 0, block.len()));
+            let sectors = DATA_START..DATA_START + 4 * SECTOR;
+            world.devices[*refuses].inject(Fault { range: sectors, ..Fault::failing(Operation::Read) });
+            let mut read = vec![0; block.len()];
+            let found = world.raidz.read_checked(0, &mut read, &|read| read == block).unwrap();
+            assert!(read == block && found != Found::Bad, "{both:?} of {columns}-{parity}");
+            let guids: Vec<Guid> = both.iter().map(|device| Guid(*device as u64)).collect();
+            assert_eq!(world.examined(0, &block), (true, guids));
+            assert_eq!(world.states(), vec![State::Complete; columns], "bad sectors are no lost device");
+        }
+    }
+}
+
+#[test]
+fn one_more_than_there_is_parity_for_is_told_and_nothing_is_made_up() {
+    for (columns, parity) in shapes() {
+        for gone in sets(columns, parity + 1).into_iter().filter(|gone| gone.len() == parity + 1) {
+            let world = World::new(columns, parity);
+            let block = noise(4, 3 * world.row() as usize);
+            let at = 62 * world.row();
+            world.raidz.write(at, &block).unwrap();
+            gone.iter().for_each(|device| world.spoil(*device, at, block.len()));
+            let mut read = vec![0; block.len()];
+            let found = world.raidz.read_checked(at, &mut read, &|read| read == block).unwrap();
+            assert_eq!(found, Found::Bad, "{gone:?} of {columns}-{parity}");
+            let (is_good, bad) = world.examined(at, &block);
+            assert!(!is_good && bad.len() == columns, "nobody knows who is wrong: {bad:?}");
+            gone.iter().for_each(|device| world.devices[*device].vanish());
+            assert!(world.raidz.read(at, &mut read).is_err());
+            assert!(world.raidz.write(at, &block).is_err());
+            let complete = world.states().iter().filter(|state| **state == State::Complete).count();
+            assert_eq!(complete, columns - parity, "as many as are needed are never done without");
+        }
+    }
+}
+
+#[test]
+fn a_block_that_was_written_as_it_is_is_suspected_of_nothing() {
+    let world = World::new(8, 3);
+    let block = noise(5, 10 * world.row() as usize);
+    world.raidz.write(0, &block).unwrap();
+    let reads = |world: &World| world.raidz.leaves().iter().map(|leaf| leaf.counters().snapshot().reads).sum::<u64>();
+    let asked = std::cell::Cell::new(0);
+    let never = |_: &[u8]| {
+        asked.set(asked.get() + 1);
+        false
+    };
+    let before = reads(&world);
+    assert_eq!(world.raidz.read_checked(0, &mut vec![0; block.len()], &never).unwrap(), Found::Bad);
+    assert_eq!((asked.get(), reads(&world) - before), (2, 5 + 8), "its data once, and all columns once");
+}
+
+#[test]
+fn what_is_asked_for_is_read_of_the_devices_that_hold_it_alone() {
+    let world = World::new(6, 2);
+    let block = noise(6, 4 * world.row() as usize);
+    world.raidz.write(0, &block).unwrap();
+    let counts =
+        |world: &World| world.raidz.leaves().iter().map(|leaf| leaf.counters().snapshot().read_bytes).collect();
+    let mut sector = vec![0; SECTOR as usize];
+    world.raidz.read(5 * SECTOR, &mut sector).unwrap();
+    assert!(sector == block[5 * 512..6 * 512]);
+    let one: Vec<u64> = counts(&world);
+    assert_eq!(one, [0, SECTOR, 0, 0, 0, 0]);
+    world.raidz.read(0, &mut vec![0; block.len()]).unwrap();
+    let all: Vec<u64> = counts(&world);
+    assert_eq!(all, [4, 5, 4, 4, 0, 0].map(|sectors| sectors * SECTOR), "no parity is read of what is whole");
+}
+
+#[test]
+fn a_member_that_is_filled_gets_its_column_and_is_neither_read_nor_relied_on() {
+    let world = World::new(4, 1);
+    let old = noise(7, 70 * world.row() as usize - 300);
+    world.raidz.write(0, &old).unwrap();
+    world.devices[2].vanish();
+    let new = noise(8, 2 * world.row() as usize);
+    let fresh = device(7);
+    let joined = member(7, 2, &fresh, State::Filling);
+    let members = world.raidz.group.members().iter().cloned().chain([joined.clone()]).collect();
+    world.raidz.group.set_members(members);
+    let at = 100 * world.row();
+    world.raidz.write(at, &new).unwrap();
+    assert_eq!(world.states(), [State::Complete, State::Complete, State::Out, State::Complete, State::Filling]);
+    assert!(!world.raidz.do_without(Guid(0), Health::Faulted), "the new one does not have everything");
+    assert_eq!(world.raidz.committing().len(), 3, "no uberblock before it has everything");
+    let (is_good, bad) = world.examined(0, &old);
+    assert!(is_good && bad.is_empty());
+    world.raidz.fill(0, &Arc::new(old.clone())).unwrap();
+    assert!(world.raidz.group.filled(&[Guid(7)], world.raidz.group.round()));
+    joined.leaf.note_uberblock(Txg(9));
+    world.raidz.committed();
+    assert_eq!(joined.state(), State::Complete);
+    // It stands in for any other.
+    assert!(world.raidz.do_without(Guid(0), Health::Faulted));
+    assert_eq!((world.examined(0, &old), world.examined(at, &new)), ((true, vec![]), (true, vec![])));
+    assert!(!world.raidz.do_without(Guid(7), Health::Faulted));
+}
+
+#[test]
+fn two_members_of_a_column_are_one_that_is_complete() {
+    let world = World::new(3, 1);
+    let block = noise(9, 6 * world.row() as usize);
+    let twin = device(7);
+    let members = world.raidz.group.members().iter().cloned().chain([member(7, 0, &twin, State::Complete)]).collect();
+    world.raidz.group.set_members(members);
+    world.raidz.write(0, &block).unwrap();
+    assert!(world.raidz.do_without(Guid(1), Health::Faulted));
+    assert!(world.raidz.do_without(Guid(0), Health::Faulted), "its twin holds the same");
+    assert_eq!(world.examined(0, &block), (true, vec![]));
+    assert!(!world.raidz.do_without(Guid(7), Health::Faulted));
+    assert!(!world.raidz.do_without(Guid(2), Health::Faulted));
+}
+
+#[test]
+fn each_of_two_members_of_a_column_is_examined() {
+    let world = World::new(3, 1);
+    let block = noise(9, 6 * world.row() as usize);
+    let twin = device(7);
+    let members = world.raidz.group.members().iter().cloned().chain([member(7, 0, &twin, State::Complete)]).collect();
+    world.raidz.group.set_members(members);
+    world.raidz.write(0, &block).unwrap();
+    twin.write_at(DATA_START, &noise(3, 100)).unwrap();
+    assert_eq!(world.examined(0, &block), (true, vec![Guid(7)]));
+    world.spoil(0, 0, block.len());
+    assert_eq!(world.examined(0, &block), (true, vec![Guid(0), Guid(7)]));
+}
+
+#[test]
+fn of_what_is_discarded_only_whole_rows_are() {
+    let world = World::new(4, 1);
+    let block = noise(10, REGION as usize);
+    let at = 2 * REGION;
+    world.raidz.write(at, &block).unwrap();
+    world.raidz.discard(at + SECTOR, 160 * world.row()).unwrap();
+    let read = |row: u64| {
+        let mut bytes = vec![1; world.row() as usize];
+        world.raidz.read(at + row * world.row(), &mut bytes).unwrap();
+        bytes
+    };
+    for row in [0, 160] {
+        assert!(read(row) == block[(row * world.row()) as usize..][..world.row() as usize], "part of {row} is needed");
+    }
+    // The device forgets whole pages of 64 KiB: the one of rows 42 to 169 is not whole, that of the rows before neither.
+    assert!(read(100) == block[100 * world.row() as usize..][..world.row() as usize]);
+    world.raidz.discard(at + SECTOR, REGION - SECTOR).unwrap();
+    assert!(read(100).iter().all(|byte| *byte == 0));
+    assert!(read(0) == block[..world.row() as usize]);
+}
+
+#[test]
+fn what_no_block_can_be_is_refused() {
+    let world = World::new(4, 2);
+    let size = world.raidz.size();
+    assert_eq!(size % REGION, 0);
+    for (offset, len) in [(size, 1), (size - 1, 2), (u64::MAX, 1), (REGION - 512, 1024)] {
+        assert!(world.raidz.read(offset, &mut vec![0; len]).is_err(), "{len} bytes at {offset}");
+        let examined = world.raidz.examine(offset, len, &|_| true);
+        assert!(examined.good.is_none() && examined.bad.len() == 1, "{len} bytes at {offset}");
+        assert!(world.raidz.fill(offset, &Arc::new(vec![0; len])).is_err() || world.raidz.filling().is_none());
+        assert!(world.raidz.mend(Guid(1), offset, &Arc::new(vec![0; len])).is_err(), "{len} bytes at {offset}");
+    }
+    assert!(world.raidz.mend(Guid(1), 512, &Arc::new(vec![0; 512])).is_err(), "no block begins inside a row");
+    assert!(world.raidz.write(size, &[1]).is_err());
+    assert_eq!(world.states(), [State::Complete; 4], "nobody has failed");
+}
+
+#[test]
+#[should_panic(expected = "whole rows")]
+fn who_writes_from_inside_a_row_breaks_his_promise() {
+    let _ = World::new(4, 1).raidz.write(SECTOR, &[1]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Blocks in whole rows against plain memory, with as many devices lost or lying as there is parity.
+    #[test]
+    fn what_was_written_last_is_read_at_any_bytes(
+        (columns, parity) in (1usize..=3).prop_flat_map(|parity| (parity + 1..=9, Just(parity))),
+        writes in proptest::collection::vec((any::<u64>(), 1u64..100, 0u64..600), 1..12),
+        reads in proptest::collection::vec((any::<u64>(), 1usize..40_000), 1..12),
+        gone in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..=3),
+    ) {
+        let world = World::new(columns, parity);
+        let row = world.row();
+        let rows = REGION / row;
+        let mut model = vec![0; world.raidz.size() as usize];
+        for (seed, (at, count, cut)) in writes.into_iter().enumerate() {
+            let region = at % (world.raidz.size() / REGION);
+            let first = (at >> 8) % rows;
+            let count = count.min(rows - first);
+            let len = (count * row).saturating_sub(cut.min(row - 1)).max(1) as usize;
+            let offset = region * REGION + first * row;
+            let bytes = noise(seed as u64, len);
+            world.raidz.write(offset, &bytes).unwrap();
+            let held = &mut model[offset as usize..][..(count * row) as usize];
+            held.fill(0);
+            held[..len].copy_from_slice(&bytes);
+        }
+        let mut lost: Vec<(usize, bool)> = gone.into_iter().map(|(at, lies)| (at.index(columns), lies)).collect();
+        lost.sort_unstable();
+        lost.dedup_by_key(|(device, _)| *device);
+        lost.truncate(parity);
+        for (device, lies) in lost {
+            match lies {
+                true => world.devices[device].inject(Fault::corrupting(DATA_START..DATA_START + MIB)),
+                false => world.devices[device].vanish(),
+            }
+        }
+        for (at, len) in reads {
+            let offset = at % world.raidz.size();
+            let len = len.min((REGION - offset % REGION) as usize);
+            let expected = &model[offset as usize..][..len];
+            let mut read = vec![0; len];
+            let found = world.raidz.read_checked(offset, &mut read, &|read| read == expected).unwrap();
+            prop_assert!(found != Found::Bad && read == expected);
+        }
+    }
+}
