@@ -13,7 +13,9 @@
 //! A member may have one of two pasts: its newest uberblock is an ancestor of the newest of all, or it is one that the label
 //! knows, since that one says how far the member had come when it was put out of use. Everything else is a state that
 //! somebody made of this device alone, and so is one of a member that lacks something, by the label, and has a newer
-//! uberblock than those that do not. Neither side is more right than the other, so the pool is refused.
+//! uberblock than those that do not. Only going back ends in a state that others of the pool cannot know of if power fails
+//! before all have its uberblock: those that by the label lack nothing, and have the state that it repeats, go back with it.
+//! Neither side is more right than the other, so the pool is refused.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,6 +31,7 @@ use crate::{
         uberblock::Uberblock,
         vdev_config::{Behind, LeafConfig, Mark, MemberConfig, RaidZConfig, VdevConfig, VdevTree},
     },
+    txg::state_of,
     units::Guid,
     vdev::{
         Leaf, Member, Mirror, RaidZ, Single, State, Vdev,
@@ -119,6 +122,31 @@ impl Rings {
         before.is_some_and(|before| (before.epoch, before.txg) == (older.epoch, older.txg))
     }
 
+    /// Whether a member goes back with the others to a state that it has, though it has not heard of it: power failed while
+    /// that was written to them. Whoever went on without the others since calls them behind.
+    fn goes_back(&self, member: &MemberConfig, label: &Label, by_guid: &ByGuid) -> bool {
+        let Some(newest) = self.line.first().filter(|newest| state_of(newest) != newest.txg) else { return false };
+        let is_given_up = matches!(self.of(member.leaf.guid).1, Standing::Diverged { .. });
+        let behind: Vec<Guid> = label
+            .vdevs
+            .iter()
+            .flat_map(|vdev| vdev.tree.members())
+            .filter(|m| m.behind.is_some())
+            .map(|m| m.leaf.guid)
+            .collect();
+        let has_heard = |(guid, (_, standing)): (&Guid, &(Mark, Standing))| {
+            *standing == Standing::Current && !behind.contains(guid)
+        };
+        if !self.found.iter().any(has_heard) {
+            return false;
+        }
+        let Some(device) = by_guid.get(&member.leaf.guid).filter(|_| is_given_up && member.behind.is_none()) else {
+            return false;
+        };
+        let ring = uberblocks::read_uberblocks(&**device, label.pool).unwrap_or_default();
+        ring.iter().any(|own| (own.epoch, own.txg) == (newest.parent, newest.forked_at))
+    }
+
     /// How far a device has come: by its rings, or by what the label says if that is less.
     fn behind(&self, member: &MemberConfig) -> Behind {
         let own = self.of(member.leaf.guid).0;
@@ -168,7 +196,9 @@ impl Parts<'_> {
         let configs: Vec<&MemberConfig> = self.members.iter().map(|(_, member)| *member).collect();
         let is_there = |member: &&&MemberConfig| by_guid.contains_key(&member.leaf.guid);
         let split = |alone: &MemberConfig| Error::Split { pool: label.pool_name.clone(), device: path(alone, by_guid) };
-        if let Some(alone) = configs.iter().filter(is_there).find(|member| is_split(member, rings)) {
+        let goes_back = |member: &MemberConfig| rings.goes_back(member, label, by_guid);
+        let is_apart = |member: &&&MemberConfig| is_split(member, rings) && !goes_back(member);
+        if let Some(alone) = configs.iter().filter(is_there).find(is_apart) {
             return Err(split(alone));
         }
         let leaves: Vec<Option<Result<Arc<Leaf>>>> =
@@ -186,7 +216,8 @@ impl Parts<'_> {
         if let Some(alone) = configs.iter().filter(is_there).find(is_ahead) {
             return Err(split(alone));
         }
-        let is_current = |at: usize| own(at).txg == newest.txg || self.needed > 1 && rings.precedes(own(at), newest);
+        let lacks_one = |at: usize| self.needed > 1 && rings.precedes(own(at), newest);
+        let is_current = |at: usize| own(at).txg == newest.txg || lacks_one(at) || goes_back(configs[at]);
         let is_complete = |at: &usize| whole(at) && is_current(*at);
         let complete: BTreeSet<usize> = (0..leaves.len()).filter(is_complete).map(|at| self.members[at].0).collect();
         if complete.len() < self.needed {

@@ -29,6 +29,38 @@ fn going_back_after_a_power_failure_is_no_split() {
 }
 
 #[test]
+fn wherever_power_fails_while_whole_members_go_back_together_they_stay_together() {
+    let made_disks = disks("a b c");
+    let pool = mirror(&made_disks);
+    let newest = commit(&pool, 5);
+    drop(pool);
+    let recorder = Recorder::new();
+    let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
+    let devices: Vec<Arc<dyn Device>> = made_disks.iter().map(wrap).collect();
+    rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
+    for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        survives(images, None, newest.back(2)..=newest, &format!("cut {cut}, seed {seed}"));
+    }
+}
+
+#[test]
+fn one_that_went_on_after_power_had_failed_while_all_went_back_is_a_split() {
+    let made_disks = disks("a b");
+    let pool = mirror(&made_disks);
+    let newest = commit(&pool, 5);
+    drop(pool);
+    let late = copied(&made_disks[1]);
+    let devices: Vec<Arc<dyn Device>> = vec![made_disks[0].clone(), made_disks[1].clone()];
+    rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
+    commit(&opened(&[&late], 5).unwrap(), 1);
+    for order in [[&made_disks[0], &late], [&late, &made_disks[0]]] {
+        let error = opened(&order, 6).err().unwrap();
+        assert!(matches!(error, Error::Split { .. }), "{error}");
+    }
+}
+
+#[test]
 fn wherever_power_fails_while_a_mirror_goes_back_the_pool_is_whole() {
     let made_disks = disks("a b");
     let pool = mirror(&made_disks);
