@@ -25,6 +25,7 @@ use crate::{
 };
 
 mod going_back;
+mod raidz;
 
 type Disk = Arc<FaultDevice>;
 
