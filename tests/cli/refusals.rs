@@ -95,7 +95,8 @@ fn wrong_requests_say_what_and_where() {
         "pool create vault file",
         "pool create vault 1M:other.img",
         "pool create vault 64X:other.img",
-        "pool create vault raidz a.img b.img",
+        "pool create vault draid a.img b.img",
+        "pool create vault raidz a.img",
         "pool create vault mirror a.img",
         "fs list vault",
         "fs list tank/none",
@@ -158,9 +159,13 @@ fn wrong_requests_say_what_and_where() {
     $ pool create vault 64X:other.img
     pool: cannot create 'vault': 'X' is not a unit of size (B, K, M, G, T, P, E; also KB or KiB)
     [exit 1]
-    $ pool create vault raidz a.img b.img
-    pool: cannot create 'vault': vdevs of the kind 'raidz' are not supported by this version of Cenote
-      name devices alone, over which data is spread, or 'mirror' before devices that hold the same
+    $ pool create vault draid a.img b.img
+    pool: cannot create 'vault': vdevs of the kind 'draid' are not supported by this version of Cenote
+      name devices alone, over which data is spread, 'mirror' before devices that hold the same, or 'raidz1' to 'raidz3' before some of which one to three may be lost
+    [exit 1]
+    $ pool create vault raidz a.img
+    pool: cannot create 'vault': a raidz1 has 2 to 32 devices
+      name them after the word: raidz1 DEVICE DEVICE
     [exit 1]
     $ pool create vault mirror a.img
     pool: cannot create 'vault': a mirror has 2 to 16 devices

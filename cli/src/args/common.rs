@@ -135,29 +135,27 @@ pub fn pool_name(action: &str, text: &str) -> Result<String, Failure> {
     }
 }
 
-/// The word of the vdev language of ZFS that begins a mirror,
-const MIRROR: &str = "mirror";
-/// and those that this version refuses by name.
-const VDEV_WORDS: &[&str] =
-    &["raidz", "raidz1", "raidz2", "raidz3", "draid", "spare", "log", "cache", "special", "dedup"];
+/// The words of the vdev language of ZFS that this version refuses by name.
+const VDEV_WORDS: &[&str] = &["draid", "spare", "log", "cache", "special", "dedup"];
 
-/// Reads vdevs: devices that stand alone, and after the word `mirror` those of one mirror.
+/// Reads vdevs: devices that stand alone, and after a word such as `mirror` or `raidz2` those of one vdev of that kind.
 pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeSpec>, Failure> {
     let mut vdevs: Vec<VdevTreeSpec> = Vec::new();
     for text in texts {
-        match (text.as_str(), vdevs.last_mut()) {
-            (MIRROR, _) => vdevs.push(VdevTreeSpec { kind: VdevKind::Mirror, devices: Vec::new() }),
-            (text, Some(mirror)) if mirror.kind == VdevKind::Mirror => mirror.devices.push(vdev(action, pool, text)?),
-            (text, _) => {
+        match (VdevKind::of_word(text), vdevs.last_mut()) {
+            (Some(kind), _) => vdevs.push(VdevTreeSpec { kind, devices: Vec::new() }),
+            (None, Some(group)) if group.kind != VdevKind::Disk => group.devices.push(vdev(action, pool, text)?),
+            (None, _) => {
                 vdevs.push(VdevTreeSpec { kind: VdevKind::Disk, devices: vec![vdev(action, pool, text)?] });
             }
         }
     }
-    let bounds = pool::format::vdev_config::MIRROR_MEMBERS;
-    let is_wrong = |vdev: &&VdevTreeSpec| vdev.kind == VdevKind::Mirror && !bounds.contains(&vdev.devices.len());
-    if vdevs.iter().any(|vdev| is_wrong(&vdev)) {
-        let why = format!("a mirror has {} to {} devices", bounds.start(), bounds.end());
-        return Err(Failure::cannot(action, pool, why).hint("name them after the word: mirror DEVICE DEVICE"));
+    let is_wrong = |vdev: &&VdevTreeSpec| !vdev.kind.devices().contains(&vdev.devices.len());
+    if let Some(VdevTreeSpec { kind, .. }) = vdevs.iter().find(is_wrong) {
+        let (word, bounds) = (kind.as_str(), kind.devices());
+        let why = format!("a {word} has {} to {} devices", bounds.start(), bounds.end());
+        let devices = vec!["DEVICE"; *bounds.start()].join(" ");
+        return Err(Failure::cannot(action, pool, why).hint(format!("name them after the word: {word} {devices}")));
     }
     Ok(vdevs)
 }
@@ -174,7 +172,8 @@ pub fn device_name(text: &str) -> Result<String, Failure> {
 pub fn vdev(action: &str, pool: &str, text: &str) -> Result<VdevSpec, Failure> {
     if VDEV_WORDS.contains(&text) || text.starts_with("draid") && !text.contains('/') {
         let why = format!("vdevs of the kind '{text}' are not supported by this version of Cenote");
-        let hint = "name devices alone, over which data is spread, or 'mirror' before devices that hold the same";
+        let hint = "name devices alone, over which data is spread, 'mirror' before devices that hold the same, or \
+                    'raidz1' to 'raidz3' before some of which one to three may be lost";
         return Err(Failure::cannot(action, pool, why).hint(hint));
     }
     let sized = text.split_once(':').filter(|(size, _)| size.starts_with(|c: char| c.is_ascii_digit()));
@@ -258,8 +257,8 @@ mod tests {
         assert_eq!((spec.path.to_text().as_str(), spec.create), ("/x/y.img", Some(10 << 30)));
         assert_eq!(vdev("create", "tank", "/dev/a:b").unwrap().create, None);
         assert!(vdev("create", "tank", "10Q:/x").is_err());
-        let failure = vdev("create", "tank", "raidz").unwrap_err();
-        insta::assert_snapshot!(failure.message, @"cannot create 'tank': vdevs of the kind 'raidz' are not supported by this version of Cenote");
+        let failure = vdev("create", "tank", "draid").unwrap_err();
+        insta::assert_snapshot!(failure.message, @"cannot create 'tank': vdevs of the kind 'draid' are not supported by this version of Cenote");
     }
 
     #[test]
@@ -272,6 +271,25 @@ mod tests {
         for line in ["mirror", "mirror /a", "mirror mirror /a /b"] {
             assert_eq!(read(line).unwrap_err().message, "cannot create 'tank': a mirror has 2 to 16 devices");
         }
+    }
+
+    #[test]
+    fn what_may_lose_devices_begins_with_how_many() {
+        let read = |line: &str| vdevs("create", "tank", &line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let widths = |line: &str| read(line).unwrap().iter().map(|v| (v.kind, v.devices.len())).collect::<Vec<_>>();
+        assert_eq!(widths("raidz /a /b"), [(VdevKind::RaidZ1, 2)]);
+        assert_eq!(
+            widths("raidz1 /a /b /c raidz2 /d /e /f mirror /g /h raidz3 /i /j /k /l"),
+            [(VdevKind::RaidZ1, 3), (VdevKind::RaidZ2, 3), (VdevKind::Mirror, 2), (VdevKind::RaidZ3, 4)]
+        );
+        for (line, kind, fewest) in [("raidz /a", "raidz1", 2), ("raidz2 /a /b", "raidz2", 3), ("raidz3", "raidz3", 4)]
+        {
+            let failure = read(line).unwrap_err();
+            assert_eq!(failure.message, format!("cannot create 'tank': a {kind} has {fewest} to 32 devices"));
+        }
+        let many: Vec<String> = (0..33).map(|n| format!("/{n}")).collect();
+        assert!(read(&format!("raidz2 {}", many.join(" "))).is_err());
+        assert!(read(&format!("raidz2 {}", many[1..].join(" "))).is_ok());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Devices on this machine: opening those of a pool, taking new ones, and finding pools that are not imported.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
@@ -55,8 +55,8 @@ pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn 
     paths.iter().map(|path| Ok(guarded(FileDevice::open(path, access)?))).collect()
 }
 
-/// Opens and locks the devices of a pool that nobody has open. Those that are not there are left out if it has mirrors,
-/// which may do without.
+/// Opens and locks the devices of a pool that nobody has open. Those that are not there are left out if it has mirrors
+/// or RAID-Z, which may do without.
 pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
     let (mut present, mut absent) = (Vec::new(), None);
     for path in paths {
@@ -66,10 +66,10 @@ pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<d
             Err(error) => return Err(error),
         }
     }
-    let is_mirror = |vdev: &VdevConfig| matches!(vdev.tree, VdevTree::Mirror(_));
+    let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
     let mut labels = present.iter().filter_map(|device| read_label(&**device).ok().flatten());
     match absent {
-        Some(absent) if !labels.any(|label| label.vdevs.iter().any(is_mirror)) => Err(absent),
+        Some(absent) if !labels.any(|label| label.vdevs.iter().any(is_group)) => Err(absent),
         _ => Ok(present),
     }
 }
@@ -306,15 +306,21 @@ impl Found {
 
     /// Those of them without which the pool cannot be opened.
     fn needed(&self) -> Vec<String> {
-        let is_there = |leaf: &LeafConfig| self.paths.contains_key(&leaf.guid);
-        let needed = |vdev: &VdevConfig| match &vdev.tree {
-            VdevTree::Mirror(mirror) => {
-                let whole: Vec<&MemberConfig> =
-                    mirror.members.iter().filter(|m| m.behind.is_none() && !m.is_offline).collect();
-                let is_enough = whole.iter().any(|member| is_there(&member.leaf));
-                whole.into_iter().filter(|_| !is_enough).map(|member| member.leaf.path.clone()).collect()
+        let is_missing = |leaf: &&LeafConfig| !self.paths.contains_key(&leaf.guid);
+        let paths = |leaves: Vec<&LeafConfig>| {
+            leaves.into_iter().filter(is_missing).map(|leaf| leaf.path.clone()).collect::<Vec<_>>()
+        };
+        let needed = |vdev: &VdevConfig| match vdev.tree.guid() {
+            Some(_) => {
+                let members = vdev.tree.in_columns();
+                let whole: Vec<_> = members.into_iter().filter(|(_, m)| m.behind.is_none() && !m.is_offline).collect();
+                let there = whole.iter().filter(|(_, member)| !is_missing(&&member.leaf)).map(|(column, _)| *column);
+                match there.collect::<BTreeSet<_>>().len() < vdev.tree.needed() {
+                    true => paths(whole.iter().map(|(_, member)| &member.leaf).collect()),
+                    false => Vec::new(),
+                }
             }
-            tree => tree.leaves().filter(|leaf| !is_there(leaf)).map(|leaf| leaf.path.clone()).collect::<Vec<_>>(),
+            None => paths(vdev.tree.leaves().collect()),
         };
         self.label.vdevs.iter().flat_map(needed).collect()
     }
@@ -352,26 +358,29 @@ impl Found {
         leaves.any(|leaf| self.paths.get(&leaf.guid).is_some_and(|path| is_cut_short(leaf, path)))
     }
 
-    /// The names and states of a vdev and its devices, those of a mirror indented.
+    /// The names and states of a vdev and its devices, those of a mirror or a RAID-Z indented.
     fn describe_vdev(&self, vdev: &VdevConfig) -> Vec<(String, String)> {
-        let indent = if matches!(vdev.tree, VdevTree::Mirror(_)) { "  " } else { "" };
+        let group = vdev.tree.group_name(vdev.id);
+        let indent = if group.is_some() { "  " } else { "" };
         let device = |leaf: &LeafConfig| match self.paths.get(&leaf.guid) {
             Some(path) if is_cut_short(leaf, path) => (format!("{indent}{}", path.display()), "UNAVAIL".to_owned()),
             Some(path) => (format!("{indent}{}", path.display()), "ONLINE".to_owned()),
             None => (format!("{indent}{}", leaf.path), "UNAVAIL".to_owned()),
         };
         let mut devices: Vec<_> = vdev.tree.leaves().map(device).collect();
-        if let VdevTree::Mirror(mirror) = &vdev.tree {
-            let is_usable = |(member, (_, state)): (&MemberConfig, &(String, String))| {
+        if let Some(name) = group {
+            let is_usable = |((_, member), (_, state)): &((usize, &MemberConfig), &(String, String))| {
                 member.behind.is_none() && !member.is_offline && state == "ONLINE"
             };
-            let members = || mirror.members.iter().zip(&devices);
-            let state = match (members().any(is_usable), members().all(|(_, (_, state))| state == "ONLINE")) {
+            let usable = vdev.tree.in_columns().into_iter().zip(&devices).filter(is_usable);
+            let usable: BTreeSet<usize> = usable.map(|((column, _), _)| column).collect();
+            let is_enough = usable.len() >= vdev.tree.needed();
+            let state = match (is_enough, devices.iter().all(|(_, state)| state == "ONLINE")) {
                 (false, _) => "UNAVAIL",
                 (true, false) => "DEGRADED",
                 (true, true) => "ONLINE",
             };
-            devices.insert(0, (format!("mirror-{}", vdev.id), state.to_owned()));
+            devices.insert(0, (name, state.to_owned()));
         }
         devices
     }

@@ -26,16 +26,42 @@ pub(crate) fn grouped(vdevs: &[VdevTreeSpec], devices: Vec<Arc<dyn Device>>) -> 
         match vdev.kind {
             VdevKind::Disk => NewVdev::Disk(own.remove(0)),
             VdevKind::Mirror => NewVdev::Mirror(own),
+            VdevKind::RaidZ1 => NewVdev::RaidZ { parity: 1, devices: own },
+            VdevKind::RaidZ2 => NewVdev::RaidZ { parity: 2, devices: own },
+            VdevKind::RaidZ3 => NewVdev::RaidZ { parity: 3, devices: own },
         }
     };
     vdevs.iter().map(group).collect()
 }
 
-/// How many devices of a vdev hold the same.
-type Width = usize;
+/// What a vdev can stand: how it keeps its data, and how many of its devices may be lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// One device, or several that hold the same: how many.
+    Copies(usize),
+    /// A RAID-Z of this parity, of however many devices.
+    Parity(usize),
+}
 
-fn words(width: Width) -> String {
-    if width == 1 { "disk".to_owned() } else { format!("{width}-way mirror") }
+impl Level {
+    fn asked(vdev: &VdevTreeSpec) -> Level {
+        vdev.kind.parity().map_or(Level::Copies(vdev.devices.len()), |parity| Level::Parity(parity.into()))
+    }
+
+    fn present(vdev: &dyn Vdev) -> Level {
+        match vdev.as_group() {
+            Some(_) => kind_of(vdev).parity().map_or(Level::Copies(vdev.leaves().len()), |p| Level::Parity(p.into())),
+            None => Level::Copies(1),
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Level::Copies(1) => "disk".to_owned(),
+            Level::Copies(width) => format!("{width}-way mirror"),
+            Level::Parity(parity) => format!("raidz{parity}"),
+        }
+    }
 }
 
 /// Refuses vdevs that keep unequally much if devices fail: among each other, or beside those that the pool has.
@@ -49,13 +75,17 @@ pub(crate) fn check_replication(
         let hint = "use -f to have it so: data is spread over all vdevs, and lost with any of them";
         Err(Failure::cannot(action, pool, format!("mismatched replication level: {why}")).hint(hint))
     };
-    let width = |vdev: &VdevTreeSpec| vdev.devices.len();
-    let first = vdevs.first().map_or(1, width);
-    if let Some(other) = vdevs.iter().map(width).find(|other| *other != first) {
-        return refused(format!("both {} and {} vdevs are named", words(first), words(other)));
+    let first = vdevs.first().map_or(Level::Copies(1), Level::asked);
+    if let Some(other) = vdevs.iter().map(Level::asked).find(|other| *other != first) {
+        return refused(format!("both {} and {} vdevs are named", first.words(), other.words()));
     }
-    match present.iter().map(|vdev| vdev.leaves().len()).max() {
-        Some(has) if has != first => refused(format!("pool uses {} and new vdev is {}", words(has), words(first))),
+    // Of several kinds, which takes an -f as well, that which stands most counts.
+    let rank = |level: &Level| match *level {
+        Level::Copies(width) => (width - 1, 0),
+        Level::Parity(parity) => (parity, 1),
+    };
+    match present.iter().map(|vdev| Level::present(&**vdev)).max_by_key(rank) {
+        Some(has) if has != first => refused(format!("pool uses {} and new vdev is {}", has.words(), first.words())),
         _ => Ok(()),
     }
 }
@@ -66,7 +96,7 @@ pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
         let paths: Vec<String> = vdev.devices.iter().map(|device| device.path.to_text()).collect();
         match vdev.kind {
             VdevKind::Disk => LayoutVdev { name: paths.join(" "), devices: Vec::new() },
-            VdevKind::Mirror => LayoutVdev { name: format!("mirror-{number}"), devices: paths },
+            kind => LayoutVdev { name: format!("{}-{number}", kind.as_str()), devices: paths },
         }
     };
     (first..).zip(vdevs).map(show).collect()
@@ -81,10 +111,16 @@ pub(crate) fn shown(vdev: &dyn Vdev) -> LayoutVdev {
     }
 }
 
-/// The name of a vdev: `mirror-0`, or the device's path.
+/// The name of a vdev: `mirror-0`, `raidz2-0`, or the device's path.
 pub(crate) fn name_of(vdev: &dyn Vdev) -> String {
     match vdev.as_group() {
-        Some(_) => format!("mirror-{}", vdev.id()),
+        Some(group) => group.name().to_owned(),
         None => vdev.leaves().iter().map(|leaf: &Arc<Leaf>| leaf.name().to_owned()).collect::<Vec<_>>().join(" "),
     }
+}
+
+/// What a vdev of an open pool is.
+pub(crate) fn kind_of(vdev: &dyn Vdev) -> VdevKind {
+    let word = vdev.as_group().and_then(|group| group.name().split('-').next());
+    word.and_then(VdevKind::of_word).unwrap_or(VdevKind::Disk)
 }

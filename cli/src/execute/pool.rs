@@ -1,6 +1,9 @@
 //! Requests about the pool itself: properties, state, devices, counters, history.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use dataset::{
     admin::Sharing,
@@ -15,7 +18,7 @@ use pool::{
 
 use super::{
     devices::{NewDevices, check_new},
-    layout::{asked, check_replication, devices_of, grouped, name_of},
+    layout::{asked, check_replication, devices_of, grouped, kind_of, name_of},
     members,
     open_pool::OpenPool,
     refusal::OrRefused,
@@ -236,16 +239,18 @@ impl OpenPool {
                 ..leaf_record(&member.leaf)
             };
             let members: Vec<VdevRecord> = all.iter().map(member_record).collect();
-            let is_suspended = members.iter().zip(all.iter());
-            let last_failed =
-                is_suspended.filter(|(_, m)| m.state() == State::Complete).all(|(record, _)| record.state != "ONLINE");
-            let state = match (last_failed, all.iter().any(|member| member.state() == State::Out)) {
+            let is_usable = |(record, member): &(&VdevRecord, &Arc<Member>)| {
+                member.state() == State::Complete && record.state == "ONLINE"
+            };
+            let usable = members.iter().zip(all.iter()).filter(is_usable).map(|(_, member)| member.column());
+            let too_few = usable.collect::<BTreeSet<_>>().len() < mirror.needed();
+            let state = match (too_few, all.iter().any(|member| member.state() == State::Out)) {
                 (true, _) => Health::Unavailable.as_str(),
                 (false, true) => "DEGRADED",
                 (false, false) => Health::Online.as_str(),
             };
             VdevRecord {
-                kind: VdevKind::Mirror,
+                kind: kind_of(vdev),
                 path: name_of(vdev),
                 members,
                 note: None,

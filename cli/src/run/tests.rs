@@ -145,9 +145,14 @@ fn wrong_names_and_values_change_nothing() {
     pool: cannot create 'mirror': the name is reserved (at character 1 of 'mirror')
     [exit 1]
     ");
-    insta::assert_snapshot!(output_of("pool create tank raidz2 /a.img"), @r"
-    pool: cannot create 'tank': vdevs of the kind 'raidz2' are not supported by this version of Cenote
-      name devices alone, over which data is spread, or 'mirror' before devices that hold the same
+    insta::assert_snapshot!(output_of("pool create tank draid /a.img"), @r"
+    pool: cannot create 'tank': vdevs of the kind 'draid' are not supported by this version of Cenote
+      name devices alone, over which data is spread, 'mirror' before devices that hold the same, or 'raidz1' to 'raidz3' before some of which one to three may be lost
+    [exit 1]
+    ");
+    insta::assert_snapshot!(output_of("pool create tank raidz2 /a.img /b.img"), @r"
+    pool: cannot create 'tank': a raidz2 has 3 to 32 devices
+      name them after the word: raidz2 DEVICE DEVICE DEVICE
     [exit 1]
     ");
     insta::assert_snapshot!(output_of("pool create tank 10Q:/a.img"), @r"

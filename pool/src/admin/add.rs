@@ -14,7 +14,7 @@ use parking_lot::MutexGuard;
 
 use super::{
     open::shape_of,
-    pool::{NewVdev, Pool, write_new_label},
+    pool::{NewVdev, Pool, name_features, write_new_label},
 };
 use crate::{
     error::{Error, Result},
@@ -23,6 +23,9 @@ use crate::{
     units::{Guid, Txg, VdevId},
     vdev::Vdev,
 };
+
+/// So many rows of a RAID-Z a region must have at least: what is left of it behind the last whole row is lost.
+const LEAST_ROWS: u64 = 4;
 
 /// Devices that are about to become part of a pool.
 pub struct Addition<'a> {
@@ -40,6 +43,7 @@ impl<'a> Addition<'a> {
         let mut label = pool.label();
         let added = describe_new(&label, &vdevs, &|| Guid(pool.engine().env().random()))?;
         label.vdevs.extend(added.iter().cloned());
+        name_features(&mut label);
         let draft = Label { txg: Txg::ZERO, ..label.clone() };
         for (vdev, config) in vdevs.iter().zip(&added) {
             for (device, leaf) in vdev.devices().iter().zip(config.tree.leaves()) {
@@ -79,10 +83,17 @@ impl<'a> Addition<'a> {
 fn describe_new(label: &Label, vdevs: &[NewVdev], guid: &dyn Fn() -> Guid) -> Result<Vec<VdevConfig>> {
     vdevs.iter().try_for_each(NewVdev::check)?;
     let region = label.region_size;
-    if let Some(small) = vdevs.iter().find(|vdev| vdev.size() < region) {
+    let is_small = |vdev: &&NewVdev| label.size_of(&vdev.describe(VdevId(0), &Guid::default)) < region;
+    if let Some(small) = vdevs.iter().find(is_small) {
         let smallest =
             small.devices().iter().min_by_key(|device| device.size()).map_or("a vdev", |device| device.name());
         return Err(Error::Request(format!("{smallest} is smaller than one region of this pool, {region} bytes")));
+    }
+    let rows =
+        |vdev: &NewVdev| (region >> label.ashift) / u64::from(vdev.describe(VdevId(0), &Guid::default).tree.unit());
+    if vdevs.iter().any(|vdev| rows(vdev) < LEAST_ROWS) {
+        let problem = format!("the regions of this pool, {region} bytes, are too small for a raidz of so many devices");
+        return Err(Error::Request(problem));
     }
     let first = label.vdevs.last().map_or(Some(0), |vdev| vdev.id.0.checked_add(1));
     let range = first.and_then(|first| Some(first..first.checked_add(u32::try_from(vdevs.len()).ok()?)?));

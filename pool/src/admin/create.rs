@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     open::shape_of,
-    pool::{NewVdev, Pool, write_new_label},
+    pool::{NewVdev, Pool, name_features, write_new_label},
 };
 use crate::{
     block::storage::{Storage, Vdevs},
@@ -70,7 +70,7 @@ pub fn create_of(vdevs: &[NewVdev], options: &CreateOptions, env: Arc<dyn Env>) 
     Ok(pool)
 }
 
-/// What the smallest vdev gives to the pool, in bytes.
+/// What the smallest vdev gives to the pool, in bytes, or about that.
 fn check_devices(vdevs: &[NewVdev]) -> Result<u64> {
     vdevs.iter().try_for_each(NewVdev::check)?;
     for device in vdevs.iter().flat_map(NewVdev::devices) {
@@ -79,14 +79,14 @@ fn check_devices(vdevs: &[NewVdev]) -> Result<u64> {
             return Err(Error::Request(problem));
         }
     }
-    let smallest = vdevs.iter().map(NewVdev::size).min();
+    let smallest = vdevs.iter().map(NewVdev::capacity).min();
     smallest.ok_or_else(|| Error::Request("a pool needs at least one device".into()))
 }
 
 fn first_label(vdevs: &[NewVdev], smallest: u64, options: &CreateOptions, env: &dyn Env) -> Label {
     let describe = |(id, vdev): (u32, &NewVdev)| vdev.describe(VdevId(id), &|| Guid(env.random()));
     let vdevs: Vec<VdevConfig> = (0..).zip(vdevs).map(describe).collect();
-    Label {
+    let mut label = Label {
         pool_name: options.name.clone(),
         pool: Guid(env.random()),
         state: PoolState::Active,
@@ -102,7 +102,9 @@ fn first_label(vdevs: &[NewVdev], smallest: u64, options: &CreateOptions, env: &
         device: Guid::default(),
         vdev: VdevId(0),
         vdevs,
-    }
+    };
+    name_features(&mut label);
+    label
 }
 
 fn opening(label: &Label, vdevs: &[NewVdev]) -> Opening {

@@ -12,7 +12,7 @@ use crate::{
     device::Device,
     error::{Error, Result},
     format::{
-        label::{Compatibility, Label, PoolState, usable_size},
+        label::{Compatibility, Label, PoolState, RAIDZ, usable_size},
         vdev_config::{
             LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, RAIDZ_COLUMNS, RAIDZ_PARITY, RaidZConfig,
             RaidZMember, VdevConfig, VdevTree,
@@ -202,6 +202,13 @@ pub(super) fn write_new_label(device: &dyn Device, guid: Guid, vdev: VdevId, lab
     labels::write_new_labels(device, &own)
 }
 
+/// Has a label name what its vdevs need others to know.
+pub(super) fn name_features(label: &mut Label) {
+    if label.vdevs.iter().any(|vdev| matches!(vdev.tree, VdevTree::RaidZ(_))) {
+        label.features.insert(RAIDZ.to_owned(), Compatibility::None);
+    }
+}
+
 /// A vdev that is to be made of devices.
 #[derive(Clone)]
 pub enum NewVdev {
@@ -232,6 +239,15 @@ impl NewVdev {
     /// What its smallest device gives to it, in bytes.
     pub fn size(&self) -> u64 {
         self.devices().iter().map(|device| usable_size(device.size())).min().unwrap_or(0)
+    }
+
+    /// About what it gives to a pool, in bytes: that of as many of its smallest device as hold data.
+    pub(super) fn capacity(&self) -> u64 {
+        let data = match self {
+            NewVdev::RaidZ { parity, devices } => devices.len().saturating_sub(usize::from(*parity)),
+            NewVdev::Disk(_) | NewVdev::Mirror(_) => 1,
+        };
+        self.size().saturating_mul(data as u64)
     }
 
     /// Refuses a mirror or a RAID-Z of too few devices, or of too many.

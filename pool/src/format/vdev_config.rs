@@ -182,6 +182,28 @@ impl VdevTree {
         mirrored.iter_mut().chain(columns.iter_mut().map(|member| &mut member.member))
     }
 
+    /// The members with the columns that they have: all of a mirror have the only one.
+    pub fn in_columns(&self) -> Vec<(usize, &MemberConfig)> {
+        match self {
+            VdevTree::RaidZ(raidz) => raidz.members.iter().map(|one| (one.column as usize, &one.member)).collect(),
+            tree => tree.members().map(|member| (0, member)).collect(),
+        }
+    }
+
+    /// How many columns have to have a device that holds everything.
+    pub fn needed(&self) -> usize {
+        if let VdevTree::RaidZ(raidz) = self { raidz.data_columns() } else { 1 }
+    }
+
+    /// What it is called if it is more than one device: its kind and its number, as in `raidz2-0`.
+    pub fn group_name(&self, id: VdevId) -> Option<String> {
+        match self {
+            VdevTree::Mirror(_) => Some(format!("mirror-{id}")),
+            VdevTree::RaidZ(raidz) => Some(format!("raidz{}-{id}", raidz.parity)),
+            VdevTree::Leaf(_) | VdevTree::Other { .. } => None,
+        }
+    }
+
     /// Its name for life, if it is more than one device.
     pub fn guid(&self) -> Option<Guid> {
         match self {

@@ -15,6 +15,7 @@ use crate::{
     units::{MIB, Txg},
 };
 
+mod rows;
 mod suspension;
 
 const POLICY: Policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 };

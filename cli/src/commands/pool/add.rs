@@ -13,10 +13,11 @@ use crate::protocol::{Request, Response};
 #[command(after_help = "Examples:
   pool add tank /dev/sdd
   pool add tank mirror /dev/sdd /dev/sde
+  pool add tank raidz1 /dev/sdd /dev/sde /dev/sdf
   pool add tank 10G:/var/lib/tank2.img
   pool add -n tank /dev/sdd                  only say what would be")]
 pub struct Arguments {
-    /// Take a device although it holds something, which is lost; mix mirrors and single devices
+    /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
     #[arg(short = 'f')]
     force: bool,
     /// Only say what would be
@@ -24,7 +25,7 @@ pub struct Arguments {
     dry_run: bool,
     /// The pool
     pool: String,
-    /// The devices, and the word mirror before those that hold the same
+    /// The devices, and mirror, raidz1, raidz2 or raidz3 before those that are one vdev
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

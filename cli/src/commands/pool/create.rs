@@ -15,17 +15,19 @@ use crate::protocol::{CreatePool, HostRequest, HostResponse};
 #[command(
     after_help = "A device is the path of an image file or a block device; SIZE:PATH creates the image. Data is spread over all
 devices, and each byte is on one of them. Devices named after the word 'mirror' hold the same: as long as one is left, nothing
-is lost.
+is lost. Of those after 'raidz1' (or 'raidz'), 'raidz2' or 'raidz3', any one, two or three may be lost; that much of their
+space is parity. A block there takes whole rows, of a sector of each device that is left: small blocks take more.
 
 Examples:
   pool create tank 10G:/var/lib/tank.img
   pool create -O compression=zstd -m /srv tank /dev/sdb /dev/sdc
   pool create tank mirror /dev/sdb /dev/sdc
   pool create tank mirror /dev/sdb /dev/sdc mirror /dev/sdd /dev/sde
+  pool create tank raidz2 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
   pool create -n tank /dev/sdb               only say what would be"
 )]
 pub struct Arguments {
-    /// Take a device although it holds something, which is lost; mix mirrors and single devices
+    /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
     #[arg(short = 'f')]
     force: bool,
     /// Only say what would be
@@ -42,7 +44,7 @@ pub struct Arguments {
     mountpoint: Option<String>,
     /// The pool
     name: String,
-    /// The devices, and the word mirror before those that hold the same
+    /// The devices, and mirror, raidz1, raidz2 or raidz3 before those that are one vdev
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

@@ -157,7 +157,7 @@ pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
         "write_errors": vdev.write_errors.to_string(),
         "checksum_errors": vdev.checksum_errors.to_string(),
     });
-    if vdev.kind == VdevKind::Mirror {
+    if vdev.kind != VdevKind::Disk {
         let members = vdev.members.iter().map(|member| (member.path.clone(), vdev_json(member)));
         object["vdevs"] = Value::Object(members.collect());
     }

@@ -1,8 +1,9 @@
 //! Pools and their devices.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use dataset::catalogue::ScrubState;
+use pool::format::vdev_config::{MIRROR_MEMBERS, RAIDZ_COLUMNS};
 use serde::{Deserialize, Serialize};
 
 use super::{PathBytes, PropertyRecord};
@@ -23,14 +24,53 @@ pub enum VdevKind {
     Disk,
     /// Several, each of which holds all.
     Mirror,
+    /// Several, of which any one may be lost.
+    RaidZ1,
+    /// Several, of which any two may be lost.
+    RaidZ2,
+    /// Several, of which any three may be lost.
+    RaidZ3,
 }
 
 impl VdevKind {
+    /// The kind that a word of ZFS's vdev language begins.
+    pub fn of_word(word: &str) -> Option<VdevKind> {
+        match word {
+            "mirror" => Some(VdevKind::Mirror),
+            "raidz" | "raidz1" => Some(VdevKind::RaidZ1),
+            "raidz2" => Some(VdevKind::RaidZ2),
+            "raidz3" => Some(VdevKind::RaidZ3),
+            _ => None,
+        }
+    }
+
     /// As ZFS calls it.
     pub fn as_str(self) -> &'static str {
         match self {
             VdevKind::Disk => "disk",
             VdevKind::Mirror => "mirror",
+            VdevKind::RaidZ1 => "raidz1",
+            VdevKind::RaidZ2 => "raidz2",
+            VdevKind::RaidZ3 => "raidz3",
+        }
+    }
+
+    /// How many columns of it are parity, if it is a RAID-Z.
+    pub fn parity(self) -> Option<u8> {
+        match self {
+            VdevKind::Disk | VdevKind::Mirror => None,
+            VdevKind::RaidZ1 => Some(1),
+            VdevKind::RaidZ2 => Some(2),
+            VdevKind::RaidZ3 => Some(3),
+        }
+    }
+
+    /// How many devices it has: the fewest and the most.
+    pub fn devices(self) -> RangeInclusive<usize> {
+        match self.parity() {
+            Some(parity) => usize::from(parity) + 1..=RAIDZ_COLUMNS,
+            None if self == VdevKind::Mirror => MIRROR_MEMBERS,
+            None => 1..=1,
         }
     }
 }
@@ -66,9 +106,9 @@ pub struct PoolRecord {
 pub struct VdevRecord {
     /// What it is.
     pub kind: VdevKind,
-    /// A device's path, or what a mirror is called.
+    /// A device's path, or what a mirror or a RAID-Z is called.
     pub path: String,
-    /// The devices of a mirror.
+    /// The devices of a mirror or a RAID-Z.
     pub members: Vec<VdevRecord>,
     /// What else is to be known, such as `resilvering`.
     pub note: Option<String>,
