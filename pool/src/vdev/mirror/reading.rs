@@ -90,11 +90,12 @@ impl Mirror {
             examined.bad.push((self.guid(), Some(error)));
             return examined;
         }
-        for member in self.members().iter().filter(|member| member.state() == State::Complete) {
-            let mut bytes = vec![0; len];
-            let read = member.leaf.read(offset, &mut bytes).map(|()| bytes);
-            let read = read.map_err(|source| member.leaf.failed("read", source));
-            examined.add(member.leaf.guid(), read, is_good);
+        let members = self.members();
+        let complete = members.iter().filter(|member| member.state() == State::Complete);
+        let begun: Vec<_> = complete.map(|member| (&member.leaf, member.leaf.begin_read(offset, len))).collect();
+        for (leaf, begun) in begun {
+            let read = leaf.end_read(len, begun).map_err(|source| leaf.failed("read", source));
+            examined.add(leaf.guid(), read, is_good);
         }
         examined
     }
