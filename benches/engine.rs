@@ -20,6 +20,7 @@ use std::{
 use common::{Result, make_dataset, make_pool, median, name};
 use dataset::fs::{Caller, FileSystem, Ino, OwnerKind, ROOT, SetQuota};
 use pool::{
+    admin::NewVdev,
     device::MemoryDevice,
     format::{key::Key, pointer::BlockPointer},
     tree::{Batch, Miss, Node, NodeSource, Root, View},
@@ -147,7 +148,7 @@ const FILES: [&str; 3] = ["file: create", "file: look up", "file: small write"];
 const CHARGED_FILES: [&str; 3] = ["file: create, charged", "file: look up, charged", "file: small write, charged"];
 
 fn files(pairs: &mut Pairs, files: u64, titles: [&'static str; 3]) -> Result<()> {
-    let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
+    let (_, datasets) = make_pool(&[NewVdev::Disk(Arc::new(MemoryDevice::new("disk", 4 * GIB)))])?;
     let fs = datasets.open_dataset(&name(common::POOL))?.fs().clone();
     if titles == CHARGED_FILES {
         fs.set_quota(OwnerKind::User, 0, SetQuota { bytes: Some(GIB), objects: None })?;
@@ -198,7 +199,7 @@ const SHARED: [&str; 3] = ["create", "look up", "small write"];
 
 /// Has `threads` threads make, find and write `files` files together: nanoseconds by the clock for one file of each.
 fn share(threads: usize, files: u64) -> Result<[f64; 3]> {
-    let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
+    let (_, datasets) = make_pool(&[NewVdev::Disk(Arc::new(MemoryDevice::new("disk", 4 * GIB)))])?;
     let fs = datasets.open_dataset(&name(common::POOL))?.fs().clone();
     let caller = Caller::default();
     let each = (files / threads as u64).max(1);
@@ -247,7 +248,7 @@ fn at_once<T: Send>(lanes: &mut [T], each: u64, act: impl Fn(&mut T) -> Result<(
 /// Writes a file and commits it, beside copying as many bytes, and beside compressing and checksumming them on all CPUs.
 /// Counted by the byte.
 fn stream(stream: &mut Stream, compression: &str, writes: u64) -> Result<()> {
-    let datasets = make_pool(Arc::new(MemoryDevice::new("disk", 4 * GIB)))?;
+    let (_, datasets) = make_pool(&[NewVdev::Disk(Arc::new(MemoryDevice::new("disk", 4 * GIB)))])?;
     make_dataset(&datasets, "tank/data", &[("compression", compression), ("recordsize", "1M")])?;
     let fs = datasets.open_dataset(&name("tank/data"))?.fs().clone();
     let file = fs.create(&Caller::default(), ROOT, b"file", 0o644, true)?.ino;

@@ -34,7 +34,7 @@ use dataset::{
 };
 use memory::peak_memory;
 use pool::{
-    admin::{OpenOptions, open},
+    admin::{NewVdev, OpenOptions, open},
     device::{Access, FileDevice},
     env::SystemEnv,
     txg::{Committer, Engine, Settings},
@@ -118,7 +118,7 @@ fn main() -> Result<()> {
 impl Bench {
     fn new(folder: &Path, files: usize) -> Result<Bench> {
         let image = folder.join(format!("{files}.img"));
-        let datasets = make_pool(Arc::new(FileDevice::create(&image, DEVICE)?))?;
+        let (_, datasets) = make_pool(&[NewVdev::Disk(Arc::new(FileDevice::create(&image, DEVICE)?))])?;
         make_dataset(&datasets, DATA, &[])?;
         let bench = Bench { image, datasets, column: Column { files, ..Column::default() }, round: 0 };
         let committer = Committer::spawn(bench.engine().clone(), Duration::from_secs(5));

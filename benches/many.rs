@@ -26,6 +26,7 @@ use dataset::{
 };
 use memory::peak_memory;
 use pool::{
+    admin::NewVdev,
     device::FileDevice,
     txg::{Committer, Engine, Settings},
     units::{GIB, MIB},
@@ -81,7 +82,7 @@ fn measure(place: &Path, folders: usize, runs: usize) -> Result<Column> {
 /// Makes, walks and removes all files of a new pool.
 fn run(place: &Path, folders: usize) -> Result<[Duration; PHASES.len()]> {
     let image = place.join(format!("{folders}.img"));
-    let datasets = make_pool(Arc::new(FileDevice::create(&image, DEVICE)?))?;
+    let (_, datasets) = make_pool(&[NewVdev::Disk(Arc::new(FileDevice::create(&image, DEVICE)?))])?;
     make_dataset(&datasets, "tank/data", &[])?;
     let engine = datasets.engine().clone();
     let committer = Committer::spawn(engine.clone(), Duration::from_secs(5));

@@ -24,6 +24,7 @@ use common::{Result, make_dataset, make_pool, median, name};
 use dataset::fs::{Caller, Errno, FileSystem, Ino, ROOT};
 use parking_lot::Mutex;
 use pool::{
+    admin::NewVdev,
     device::{Device, MemoryDevice},
     txg::Committer,
     units::{GIB, MIB},
@@ -136,7 +137,7 @@ struct Outcome {
 
 fn measure(amount: &Amount, order: Order) -> Result<Outcome> {
     let device = Arc::new(SlowDevice::new(8 * GIB));
-    let datasets = make_pool(device.clone())?;
+    let (_, datasets) = make_pool(&[NewVdev::Disk(device.clone())])?;
     make_dataset(&datasets, DATA, &[("compression", "off")])?;
     let fs = datasets.open_dataset(&name(DATA))?.fs().clone();
     let files: Result<Vec<Ino>> = (0..amount.writers)

@@ -9,8 +9,7 @@ use dataset::{
     name::DatasetName,
 };
 use pool::{
-    admin::{CreateOptions, create},
-    device::Device,
+    admin::{CreateOptions, NewVdev, Pool, create_of},
     env::SystemEnv,
 };
 
@@ -24,10 +23,11 @@ pub(crate) fn name(text: &str) -> DatasetName {
     text.parse().expect("the benchmarks use valid names")
 }
 
-/// A new pool on `device`.
-pub(crate) fn make_pool(device: Arc<dyn Device>) -> Result<Arc<Datasets>> {
-    let pool = create(vec![device], &CreateOptions::new(POOL), Arc::new(SystemEnv))?;
-    Ok(Datasets::create_root(pool.engine().clone(), name(POOL), (0, 0))?)
+/// A new pool of these vdevs.
+pub(crate) fn make_pool(vdevs: &[NewVdev]) -> Result<(Pool, Arc<Datasets>)> {
+    let pool = create_of(vdevs, &CreateOptions::new(POOL), Arc::new(SystemEnv))?;
+    let datasets = Datasets::create_root(pool.engine().clone(), name(POOL), (0, 0))?;
+    Ok((pool, datasets))
 }
 
 /// A new data set with these properties.

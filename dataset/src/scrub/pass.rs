@@ -54,8 +54,9 @@ pub struct Found {
 /// Examines about `budget` bytes of a tree. Of the items' blocks those are meant for which `is_meant` says so.
 pub fn examine(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key) -> bool) -> Found {
     let mut found = collect(engine, part, budget, is_meant);
-    let storage = engine.storage();
-    found.suspects.retain(|block| !storage.examine(&block.pointer).is_whole());
+    let pointers: Vec<BlockPointer> = found.suspects.iter().map(|block| block.pointer).collect();
+    let suspicious = engine.suspicious(&pointers);
+    found.suspects = suspicious.into_iter().map(|at| found.suspects[at]).collect();
     found
 }
 

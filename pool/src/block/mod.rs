@@ -8,6 +8,7 @@
 //! read          any copy that verifies
 //! gang          blocks that find no room in one piece
 //! mend          every copy, and good ones over bad ones
+//! runs          many blocks, by few requests
 //! cache         decoded nodes and decompressed data, bounded
 //! ```
 //!
@@ -19,6 +20,7 @@ pub mod compression;
 mod gang;
 mod mend;
 mod read;
+mod runs;
 pub mod storage;
 mod write;
 

@@ -108,7 +108,7 @@ impl DeadlineDevice {
         Ok(Asked { patience: self.patience.clone(), answer, settled, at: Instant::now() })
     }
 
-    fn begin(&self, work: impl FnOnce(&dyn Device) -> io::Result<()> + Send + 'static) -> Pending {
+    fn begin<T: Send + 'static>(&self, work: impl FnOnce(&dyn Device) -> io::Result<T> + Send + 'static) -> Pending<T> {
         match self.ask(work) {
             Ok(asked) => Pending::Begun(Box::new(move || asked.wait())),
             Err(error) => Pending::Done(Err(error)),
@@ -186,13 +186,15 @@ impl Device for DeadlineDevice {
         if self.outstanding() == 0 && self.inner.read_at_once(offset, buf)? {
             return Ok(());
         }
-        let len = buf.len();
-        let bytes = self.run(move |device| {
+        buf.copy_from_slice(&self.begin_read(offset, buf.len()).wait()?);
+        Ok(())
+    }
+
+    fn begin_read(&self, offset: u64, len: usize) -> Pending<Vec<u8>> {
+        self.begin(move |device| {
             let mut bytes = vec![0; len];
             device.read_at(offset, &mut bytes).map(|()| bytes)
-        })?;
-        buf.copy_from_slice(&bytes);
-        Ok(())
+        })
     }
 
     fn read_trusting(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

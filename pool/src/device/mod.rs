@@ -36,16 +36,16 @@ pub const TEAR_UNIT: u64 = 512;
 
 /// A request that was begun.
 #[must_use]
-pub enum Pending {
+pub enum Pending<T = ()> {
     /// It was carried out.
-    Done(io::Result<()>),
+    Done(io::Result<T>),
     /// It is under way; this waits for it.
-    Begun(Box<dyn FnOnce() -> io::Result<()> + Send>),
+    Begun(Box<dyn FnOnce() -> io::Result<T> + Send>),
 }
 
-impl Pending {
+impl<T> Pending<T> {
     /// Returns when it was carried out, or has failed.
-    pub fn wait(self) -> io::Result<()> {
+    pub fn wait(self) -> io::Result<T> {
         match self {
             Pending::Done(result) => result,
             Pending::Begun(wait) => wait(),
@@ -83,8 +83,14 @@ pub trait Device: Send + Sync {
         self.read_at(offset, buf)
     }
 
-    /// Begins a [`Device::write_shared`]: whoever asks several devices waits for all of them together. A device without
-    /// threads of its own does it at once.
+    /// Begins to read `len` bytes from `offset` on: whoever asks several devices waits for all of them together. A device
+    /// without threads of its own does it at once.
+    fn begin_read(&self, offset: u64, len: usize) -> Pending<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        Pending::Done(self.read_at(offset, &mut bytes).map(|()| bytes))
+    }
+
+    /// Begins a [`Device::write_shared`], likewise.
     fn begin_write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Pending {
         Pending::Done(self.write_shared(offset, bytes))
     }

@@ -396,6 +396,15 @@ impl Head {
         }
     }
 
+    /// Brings blocks into the cache that are about to be read, as far as that is faster than to read one after the other.
+    pub fn bring<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
+        let stored = blocks.filter_map(|block| match block {
+            Block::Stored(pointer) => Some(*pointer),
+            Block::Pending(_) => None,
+        });
+        self.engine().bring(stored.collect());
+    }
+
     /// Keeps everybody from changing the tree until the guard is dropped; whoever tries waits. What was changed before
     /// belongs to the open transaction group at the latest.
     pub fn exclude_changes(&self) -> Quiet<'_> {

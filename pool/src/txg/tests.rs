@@ -17,6 +17,7 @@ use crate::{
 
 mod rows;
 mod suspension;
+mod together;
 
 const POLICY: Policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 };
 /// Where the test's one tree stands in the catalogue.

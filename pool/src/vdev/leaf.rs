@@ -275,6 +275,19 @@ impl Leaf {
         result
     }
 
+    /// Begins to read `len` bytes from `offset` on. For [`Leaf::end_read`].
+    pub(super) fn begin_read(&self, offset: u64, len: usize) -> io::Result<Pending<Vec<u8>>> {
+        let at = self.place(offset, len as u64)?;
+        Ok(self.device().begin_read(at, len))
+    }
+
+    /// Waits until so many bytes are read.
+    pub(super) fn end_read(&self, len: usize, begun: io::Result<Pending<Vec<u8>>>) -> io::Result<Vec<u8>> {
+        let result = begun?.wait();
+        self.counters.count_read(len, result.is_ok());
+        result
+    }
+
     /// Writes all of `bytes` at `offset`.
     pub(super) fn write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
         let at = self.place(offset, bytes.len() as u64)?;

@@ -104,7 +104,9 @@ impl FileSystem {
 
     fn fetch(&self, ino: Ino, look: &Look, out: &mut Vec<u8>) -> Result<(), Failure> {
         let Look { offset, end, .. } = *look;
-        // All blocks of the range are known here: the place to have them read in parallel, and those after them ahead.
+        if !look.inode.has(flag::DIRECT) {
+            self.head.bring(look.pieces.iter().filter_map(Piece::block));
+        }
         let base = out.len();
         out.reserve((end - offset) as usize);
         for piece in &look.pieces {

@@ -1,8 +1,10 @@
 //! Reading blocks and nodes: through the cache, verified, and with bad copies noted where an open tree refers to them.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use super::Engine;
+use parking_lot::Mutex;
+
 use crate::{
     error::{Error, Result},
     format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
@@ -44,9 +46,35 @@ impl Engine {
         Ok(Arc::new(self.storage.read_block_noting(pointer, || self.suspects.add(suspect))?))
     }
 
+    /// Brings those of these blocks into the cache that are not there and lie near each other, by few requests.
+    pub(in crate::txg) fn bring(&self, mut blocks: Vec<BlockPointer>) {
+        blocks.retain(|pointer| self.cache.data(pointer).is_none());
+        if blocks.len() > 1 {
+            for (at, bytes) in self.storage.read_together(&blocks) {
+                self.cache.keep_data(&blocks[at], Arc::new(bytes));
+            }
+        }
+    }
+
     /// The bytes of a block as they are stored, verified.
     pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
         self.storage.read_stored(pointer)
+    }
+
+    /// The blocks among these of which a copy is not good in all its sources, in order. Nobody is told, and nothing counted.
+    pub fn suspicious(&self, blocks: &[BlockPointer]) -> Vec<usize> {
+        let each = |pieces: Vec<_>, examine: &(dyn Fn(_) + Sync)| {
+            // Taken in order by whoever is free, so that a device reads on where it is.
+            let pieces = Mutex::new(pieces.into_iter());
+            let work = |_| {
+                while let Some(piece) = next(&pieces) {
+                    examine(piece);
+                }
+                Ok::<(), Infallible>(())
+            };
+            let Ok(()) = self.workers.try_each((0..self.workers.count().max(1)).collect(), work);
+        };
+        self.storage.suspects(blocks, each).into_iter().collect()
     }
 
     /// Reads a node that is not in memory.
@@ -76,4 +104,9 @@ impl Engine {
         self.cache.keep_node(&miss.pointer, node.clone());
         Ok(node)
     }
+}
+
+/// What comes next, without holding on to it for others.
+fn next<T>(from: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    from.lock().next()
 }

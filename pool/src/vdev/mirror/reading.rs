@@ -87,11 +87,12 @@ impl Mirror {
     /// Reads from every complete member.
     pub(super) fn examine_each(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
         let mut examined = Examined::default();
-        for member in self.group.members().iter().filter(|member| member.state() == State::Complete) {
-            let mut bytes = vec![0; len];
-            let read = member.leaf.read(offset, &mut bytes).map(|()| bytes);
-            let read = read.map_err(|source| member.leaf.failed("read", source));
-            examined.add(member.leaf.guid(), read, is_good);
+        let members = self.group.members();
+        let complete = members.iter().filter(|member| member.state() == State::Complete);
+        let begun: Vec<_> = complete.map(|member| (&member.leaf, member.leaf.begin_read(offset, len))).collect();
+        for (leaf, begun) in begun {
+            let read = leaf.end_read(len, begun).map_err(|source| leaf.failed("read", source));
+            examined.add(leaf.guid(), read, is_good);
         }
         examined
     }

@@ -1,0 +1,273 @@
+//! What several disks bring, beside one: writing and reading in order, scrub and resilver.
+//!
+//! The disks are simulated ([`disk`]): they have a rate and a seek cost, so that what is measured is how well they
+//! are kept busy, and not the machine. Every result is a ratio to what the rate of one disk allows, or to the same on one
+//! disk. Files are as large as a film or as small as 10 KB, and hold random bytes, so that nothing is saved by compression.
+//!
+//! `cargo bench --bench disks`. Run in any other way (as a test) it only goes through everything once, on little.
+
+mod common;
+#[path = "common/disk.rs"]
+mod disk;
+
+use std::{
+    io::{self, Write as _},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{POOL, Result, make_dataset, make_pool, median, name};
+use dataset::{
+    admin::{Datasets, Progress, ResilverState},
+    fs::{Caller, FileSystem, Ino, ROOT},
+};
+use disk::{Disk, Speed};
+use pool::{
+    admin::{NewVdev, OpenOptions, Pool, open},
+    device::Device,
+    env::SystemEnv,
+    units::{GIB, KIB, MIB},
+};
+
+const DATA: &str = "tank/data";
+/// The bytes of one read or write.
+const STEP: u64 = MIB;
+/// The bytes of a small file.
+const SMALL: u64 = 10 * KIB;
+/// How much the service looks at in one step of a scrub, and of a resilver.
+const SCRUB_STEP: u64 = 16 * MIB;
+const RESILVER_STEP: u64 = 8 * MIB;
+
+/// How much is measured.
+struct Amount {
+    bytes: u64,
+    speed: Speed,
+    runs: usize,
+}
+
+fn main() -> Result<()> {
+    let amount = match std::env::args().any(|argument| argument == "--bench") {
+        true => Amount { bytes: 256 * MIB, speed: Speed { rate: 150e6, seek: Duration::from_millis(8) }, runs: 3 },
+        false => Amount { bytes: 2 * MIB, speed: Speed { rate: 1e9, seek: Duration::from_micros(100) }, runs: 1 },
+    };
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "{:24}{:>12}{:>12}{:>12}{:>12}",
+        "share of a disk's rate", "write", "1 stream", "2 streams", "seeks"
+    )?;
+    for (title, shape) in SHAPES {
+        let mut runs: Vec<Stream> = (0..amount.runs).map(|_| stream(&amount, shape)).collect::<Result<_>>()?;
+        let mut middle = |of: fn(&Stream) -> f64| median(&mut runs.iter_mut().map(|run| of(run)).collect::<Vec<_>>());
+        let (write, one, two) = (middle(|run| run.write), middle(|run| run.one), middle(|run| run.two));
+        let seeks = middle(|run| run.seeks as f64);
+        writeln!(out, "{title:24}{write:>12.2}{one:>12.2}{two:>12.2}{seeks:>12.0}")?;
+    }
+    writeln!(out, "\n{:24}{:>12}{:>12}{:>12}{:>12}", "share of a disk's rate", "scrub", "seeks", "resilver", "seeks")?;
+    for (title, size) in [("large files", amount.bytes / 2), ("files of 10 KB", SMALL)] {
+        let mut runs: Vec<Walks> = (0..amount.runs).map(|_| walks(&amount, size)).collect::<Result<_>>()?;
+        let mut middle = |of: fn(&Walks) -> f64| median(&mut runs.iter_mut().map(|run| of(run)).collect::<Vec<_>>());
+        let (scrub, resilver) = (middle(|run| run.scrub), middle(|run| run.resilver));
+        let (scrubbing, resilvering) = (middle(|run| run.scrub_seeks as f64), middle(|run| run.resilver_seeks as f64));
+        writeln!(out, "{title:24}{scrub:>12.2}{scrubbing:>12.0}{resilver:>12.2}{resilvering:>12.0}")?;
+    }
+    Ok(())
+}
+
+/// How many disks there are, and what they make.
+type Shape = (usize, fn(Vec<Arc<dyn Device>>) -> Vec<NewVdev>);
+
+const SHAPES: [(&str, Shape); 3] =
+    [("one disk", (1, stripe)), ("mirror of two", (2, mirror)), ("two striped", (2, stripe))];
+
+fn stripe(devices: Vec<Arc<dyn Device>>) -> Vec<NewVdev> {
+    devices.into_iter().map(NewVdev::Disk).collect()
+}
+
+fn mirror(devices: Vec<Arc<dyn Device>>) -> Vec<NewVdev> {
+    vec![NewVdev::Mirror(devices)]
+}
+
+/// Disks, and a pool of them.
+struct Lab {
+    disks: Vec<Arc<Disk>>,
+}
+
+impl Lab {
+    /// Disks that take no time yet.
+    fn new(amount: &Amount, count: usize) -> Lab {
+        let disk = |number| Arc::new(Disk::new(format!("disk{number}"), 4 * GIB, amount.speed));
+        Lab { disks: (0..count).map(disk).collect() }
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
+    }
+
+    fn make(&self, shape: fn(Vec<Arc<dyn Device>>) -> Vec<NewVdev>, disks: usize) -> Result<Opened> {
+        let devices = self.devices()[..disks].to_vec();
+        let (pool, datasets) = make_pool(&shape(devices))?;
+        make_dataset(&datasets, DATA, &[("compression", "off")])?;
+        Ok(Opened { pool, datasets })
+    }
+
+    /// Opens the pool again, with nothing of it in memory.
+    fn open(&self, disks: usize) -> Result<Opened> {
+        let pool = open(self.devices()[..disks].to_vec(), &OpenOptions::default(), Arc::new(SystemEnv))?;
+        let datasets = Datasets::open(pool.engine().clone(), name(POOL))?;
+        Ok(Opened { pool, datasets })
+    }
+
+    /// How much of a disk's rate `work` has got which moves this many bytes.
+    fn timed(&self, amount: &Amount, bytes: u64, work: impl FnOnce() -> Result<()>) -> Result<(f64, u64)> {
+        self.disks.iter().for_each(|disk| {
+            disk.take_seeks();
+            disk.set_going(true);
+        });
+        let start = Instant::now();
+        let done = work();
+        let taken = start.elapsed().as_secs_f64();
+        self.disks.iter().for_each(|disk| disk.set_going(false));
+        done?;
+        Ok((bytes as f64 / taken / amount.speed.rate, self.disks.iter().map(|disk| disk.take_seeks()).sum()))
+    }
+}
+
+struct Opened {
+    pool: Pool,
+    datasets: Arc<Datasets>,
+}
+
+impl Opened {
+    fn fs(&self) -> Result<Arc<FileSystem>> {
+        Ok(self.datasets.open_dataset(&name(DATA))?.fs().clone())
+    }
+
+    fn close(self) -> Result<()> {
+        self.datasets.close_all()?;
+        self.pool.export()?;
+        Ok(())
+    }
+}
+
+/// What came of streams, as shares of a disk's rate.
+struct Stream {
+    write: f64,
+    one: f64,
+    two: f64,
+    /// Of reading two.
+    seeks: u64,
+}
+
+fn stream(amount: &Amount, (count, shape): Shape) -> Result<Stream> {
+    let lab = Lab::new(amount, count);
+    let opened = lab.make(shape, count)?;
+    let fs = opened.fs()?;
+    let half = amount.bytes / 2;
+    let files = [create(&fs, 0)?, create(&fs, 1)?];
+    let (write, _) = lab.timed(amount, amount.bytes, || {
+        files.iter().try_for_each(|file| write_file(&fs, *file, half))?;
+        Ok(fs.head().engine().commit().map(drop)?)
+    })?;
+    drop(fs);
+    opened.close()?;
+    let opened = lab.open(count)?;
+    let fs = opened.fs()?;
+    let (one, _) = lab.timed(amount, half, || read_file(&fs, files[0], half))?;
+    drop(fs);
+    opened.close()?;
+    let opened = lab.open(count)?;
+    let fs = opened.fs()?;
+    let (two, seeks) = lab.timed(amount, amount.bytes, || {
+        thread::scope(|scope| {
+            let fs = &fs;
+            let readers = files.map(|file| scope.spawn(move || read_file(fs, file, half).map_err(|e| e.to_string())));
+            readers.into_iter().try_for_each(|reader| Ok(reader.join().expect("no reader panics")?))
+        })
+    })?;
+    drop(fs);
+    opened.close()?;
+    Ok(Stream { write, one, two, seeks })
+}
+
+/// What came of walks over everything, as shares of a disk's rate.
+struct Walks {
+    scrub: f64,
+    scrub_seeks: u64,
+    resilver: f64,
+    resilver_seeks: u64,
+}
+
+/// Scrubs a mirror of two, and fills a third device, whose files have `size` bytes each.
+fn walks(amount: &Amount, size: u64) -> Result<Walks> {
+    let lab = Lab::new(amount, 3);
+    let opened = lab.make(mirror, 2)?;
+    let fs = opened.fs()?;
+    for index in 0..amount.bytes / size {
+        let file = create(&fs, index)?;
+        write_file(&fs, file, size)?;
+    }
+    fs.head().engine().commit()?;
+    drop(fs);
+    opened.close()?;
+    let opened = lab.open(2)?;
+    let bytes = opened.datasets.engine().space_totals().allocated;
+    let (scrub, scrub_seeks) = lab.timed(amount, bytes, || {
+        opened.datasets.start_scrub()?;
+        while opened.datasets.scrub_step(SCRUB_STEP)? == Progress::Worked {}
+        Ok(())
+    })?;
+    let status = opened.datasets.scrub_status()?.ok_or("there was no scrub")?;
+    assert!(status.errors == 0 && status.examined >= amount.bytes, "the scrub has seen everything");
+    opened.close()?;
+    let opened = lab.open(2)?;
+    opened.pool.attach("disk0", lab.disks[2].clone(), false)?;
+    let (resilver, resilver_seeks) = lab.timed(amount, bytes, || {
+        while opened.datasets.resilver_step(RESILVER_STEP)? == Progress::Worked {}
+        Ok(())
+    })?;
+    let status = opened.datasets.resilver_status().ok_or("there was no resilver")?;
+    assert!(status.state == ResilverState::Finished && status.copied >= amount.bytes, "everything was copied");
+    opened.close()?;
+    Ok(Walks { scrub, scrub_seeks, resilver, resilver_seeks })
+}
+
+fn create(fs: &FileSystem, index: u64) -> Result<Ino> {
+    Ok(fs.create(&Caller::default(), ROOT, format!("{index}").as_bytes(), 0o644, true)?.ino)
+}
+
+/// Bytes that nothing is saved by compressing.
+fn noise(seed: u64, len: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut bytes = Vec::with_capacity(len as usize + 8);
+    while bytes.len() < len as usize {
+        bytes.extend(next());
+    }
+    bytes.truncate(len as usize);
+    bytes
+}
+
+fn write_file(fs: &FileSystem, file: Ino, len: u64) -> Result<()> {
+    let content = noise(file, STEP.min(len));
+    for offset in (0..len).step_by(STEP as usize) {
+        fs.write(file, offset, &content[..(len - offset).min(STEP) as usize], false)?;
+    }
+    Ok(())
+}
+
+fn read_file(fs: &FileSystem, file: Ino, len: u64) -> Result<()> {
+    let mut bytes = Vec::new();
+    for offset in (0..len).step_by(STEP as usize) {
+        bytes.clear();
+        fs.read(file, offset, STEP as usize, &mut bytes)?;
+        assert_eq!(bytes.len() as u64, (len - offset).min(STEP), "a file is as long as it was written");
+    }
+    Ok(())
+}
