@@ -214,6 +214,35 @@ fn a_device_dies_and_is_replaced() {
 }
 
 #[test]
+fn a_device_that_was_away_is_opened_anew_and_filled_again_at_will() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    fs::rename(lab.path("b.img"), lab.path("away")).unwrap();
+    lab.pool(&["import", "-d", &lab.at("a.img"), "tank"]);
+    put(&lab, 2);
+    assert_snapshot!(lab.session(&["pool reopen tank", "pool list -H -o health"]), @r"
+    $ pool reopen tank
+    [exit 0]
+    $ pool list -H -o health
+    DEGRADED
+    [exit 0]
+    ");
+    let refused = lab.run("pool", &["labelclear", "-f", "a.img"]).fails(1);
+    assert!(refused.contains("it belongs to pool 'tank', which is in use by process "), "{refused}");
+    fs::rename(lab.path("away"), lab.path("b.img")).unwrap();
+    lab.pool(&["reopen"]);
+    wait_for_resilver(&lab);
+    lab.pool(&["resilver", "tank"]);
+    lab.pool(&["offline", "tank", "a.img"]);
+    holds(&lab, &[1, 2]);
+    lab.pool(&["reopen", "tank"]);
+    assert!(status(&lab).contains("OFFLINE"), "what was put out of use stays so");
+    lab.pool(&["online", "tank", "a.img"]);
+    wait_for_resilver(&lab);
+    lab.check("tank");
+}
+
+#[test]
 fn a_single_device_becomes_a_mirror_and_is_one_again() {
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     lab.pool(&["create", "-m", "none", "tank", "80M:a.img"]);

@@ -207,6 +207,11 @@ impl Identity {
     }
 }
 
+/// Whether two paths lead to one device.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    Identity::of(one) == Identity::of(other)
+}
+
 /// Refuses one device under two names, or twice under one.
 fn check_distinct(specs: &[VdevSpec]) -> Result<(), String> {
     let mut seen: Vec<(PathBuf, Identity)> = Vec::new();

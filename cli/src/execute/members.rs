@@ -131,6 +131,14 @@ impl OpenPool {
         }
     }
 
+    /// Has what fills devices begin again.
+    pub(super) fn restart_resilver(&self) -> Result<(), Failure> {
+        self.engine().writable().or_refused("resilver", self.name())?;
+        self.datasets.restart_resilver();
+        self.scrubbing.wake();
+        Ok(())
+    }
+
     /// Whether devices lack what no other device gives.
     pub(super) fn is_stuck(&self) -> bool {
         self.datasets.is_resilver_stuck()

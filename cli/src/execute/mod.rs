@@ -89,6 +89,8 @@ impl OpenPool {
             Request::Scrub { action } => self.scrub(action).map(done),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
+            Request::Reopen => self.reopen_devices().map(done),
+            Request::Resilver => self.restart_resilver().map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
             Request::Attach { device, new, replace, force } => {
@@ -189,6 +191,8 @@ fn is_recorded(request: &Request) -> bool {
         | Request::Online { .. }
         | Request::Scrub { .. }
         | Request::Clear { .. }
+        | Request::Reopen
+        | Request::Resilver
         | Request::Set { .. }
         | Request::Inherit { .. }
         | Request::Rename { .. }

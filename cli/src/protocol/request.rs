@@ -65,6 +65,10 @@ pub enum Request {
         /// The path or the number of one; `None` for all.
         device: Option<String>,
     },
+    /// Take devices back that did not answer, as `Clear` does, and forget no errors. `Done`
+    Reopen,
+    /// Have the resilver begin again, if one is due. `Done`
+    Resilver,
     /// Counters of input and output since import. `IoCounters`
     IoCounters,
     /// Add devices. `Layout`

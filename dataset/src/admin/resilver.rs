@@ -188,6 +188,11 @@ impl Datasets {
         }
     }
 
+    /// Has the resilver begin again from the beginning, if devices lack something.
+    pub fn restart_resilver(&self) {
+        *self.resilverer.walk.lock() = None;
+    }
+
     /// To be set by a transaction that moves snapshots between data sets: the walk goes through all of these again.
     pub(super) fn resilver_moved(&self) -> Arc<AtomicBool> {
         self.resilverer.has_moved.clone()

@@ -13,11 +13,14 @@ pub mod get;
 pub mod history;
 pub mod import;
 pub mod iostat;
+pub mod labelclear;
 mod layout;
 pub mod list;
 pub mod offline;
 pub mod online;
+pub mod reopen;
 pub mod replace;
+pub mod resilver;
 mod rewind;
 mod scan;
 pub mod scrub;
@@ -52,6 +55,9 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Replace(arguments) => replace::run(arguments, context),
         PoolCommand::Offline(arguments) => offline::run(arguments, context),
         PoolCommand::Online(arguments) => online::run(arguments, context),
+        PoolCommand::Reopen(arguments) => reopen::run(arguments, context),
+        PoolCommand::Resilver(arguments) => resilver::run(arguments, context),
+        PoolCommand::Labelclear(arguments) => labelclear::run(arguments, context),
         PoolCommand::Scrub(arguments) => scrub::run(arguments, context),
         PoolCommand::Clear(arguments) => clear::run(arguments, context),
         PoolCommand::Check(arguments) => check::run(arguments, context),

@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! import   pools that are found or known come in       leave   export, giving up, destroy
-//! closed   what is done with a pool that nobody has open
+//! closed   what is done with a pool that nobody has open       labels  a device belongs to no pool any more
 //! ```
 
 mod closed;
 mod import;
+mod labels;
 mod leave;
 
 use std::io::{self, Write};
@@ -48,6 +49,9 @@ impl Client {
             HostRequest::Foreign { search } => devices::foreign(&search).map(HostResponse::Foreign),
             HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
             HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
+            HostRequest::ClearLabels { device, force } => {
+                self.clear_labels(&device, force).map(|()| HostResponse::Done)
+            }
             HostRequest::Check { pool, search } => self.check(&pool, &search, progress),
         }
     }
