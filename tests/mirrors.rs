@@ -233,12 +233,20 @@ fn a_device_that_was_away_is_opened_anew_and_filled_again_at_will() {
     lab.pool(&["reopen"]);
     wait_for_resilver(&lab);
     lab.pool(&["resilver", "tank"]);
+    lab.pool(&["wait", "tank"]);
     lab.pool(&["offline", "tank", "a.img"]);
     holds(&lab, &[1, 2]);
     lab.pool(&["reopen", "tank"]);
     assert!(status(&lab).contains("OFFLINE"), "what was put out of use stays so");
     lab.pool(&["online", "tank", "a.img"]);
-    wait_for_resilver(&lab);
+    lab.pool(&["wait", "-t", "resilver", "tank"]);
+    assert!(!status(&lab).contains("(resilvering"));
+    lab.pool(&["replace", "tank", "a.img", "80M:c.img"]);
+    lab.pool(&["scrub", "tank"]);
+    let shown = lab.pool(&["wait", "-Hp", "-t", "replace,scrub", "tank", "0.05"]);
+    assert!(shown.lines().last() == Some("-\t-"), "{shown}");
+    assert!(!status(&lab).contains("a.img"), "it was replaced");
+    fs::remove_file(lab.path("a.img")).unwrap();
     lab.check("tank");
 }
 

@@ -17,7 +17,6 @@ const POOL: &[(&[&str], &str)] = &[
     (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
     (&["trim", "initialize"], "free space is left as it is"),
     (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
-    (&["wait"], "a scrub is waited for by: pool scrub -w POOL; a resilver by -w of pool attach and pool replace"),
     (&["events"], "what happened is told by: pool history, pool status, and the log of the pool's service"),
     (
         &["reguid"],

@@ -53,6 +53,8 @@ pub enum PoolCommand {
     Offline(offline::Arguments),
     /// Take devices of mirrors back
     Online(online::Arguments),
+    /// Wait until what goes on in the background has ceased
+    Wait(wait::Arguments),
     /// Take devices back that did not answer
     Reopen(reopen::Arguments),
     /// Have the resilver of a pool begin again

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread, time::Duration};
 use dataset::admin::{ResilverState, ResilverStatus};
 use pool::{
     device::{Access, Device},
-    vdev::{Health, State},
+    vdev::{Health, Member, State},
 };
 
 use super::{
@@ -142,6 +142,14 @@ impl OpenPool {
     /// Whether devices lack what no other device gives.
     pub(super) fn is_stuck(&self) -> bool {
         self.datasets.is_resilver_stuck()
+    }
+
+    /// Whether devices are being replaced, and it may come to an end.
+    pub(super) fn is_replacing(&self) -> bool {
+        let vdevs = self.engine().storage().vdevs.all();
+        let replaces = |member: &Arc<Member>| member.replaces().is_some() && member.state() != State::Out;
+        let mut mirrors = vdevs.iter().filter_map(|vdev| vdev.as_mirror());
+        !self.is_stuck() && mirrors.any(|mirror| mirror.members().iter().any(replaces))
     }
 
     pub(super) fn layout(&self) -> Layout {

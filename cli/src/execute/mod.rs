@@ -9,6 +9,7 @@
 //! suspended   going on after a device has failed, or giving up
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
+//! activity    what goes on in the background
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -16,6 +17,7 @@
 //! Answers are data, without formatting. A request that changes the pool has been committed when it is answered.
 
 mod accounts;
+mod activity;
 mod background;
 pub(crate) mod check;
 mod dataset;
@@ -89,6 +91,7 @@ impl OpenPool {
             Request::Scrub { action } => self.scrub(action).map(done),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
+            Request::Activities => self.activities().map(Response::Activities),
             Request::Reopen => self.reopen_devices().map(done),
             Request::Resilver => self.restart_resilver().map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),

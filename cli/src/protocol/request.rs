@@ -65,6 +65,8 @@ pub enum Request {
         /// The path or the number of one; `None` for all.
         device: Option<String>,
     },
+    /// What goes on in the background. `Activities`
+    Activities,
     /// Take devices back that did not answer, as `Clear` does, and forget no errors. `Done`
     Reopen,
     /// Have the resilver begin again, if one is due. `Done`
@@ -515,6 +517,8 @@ pub enum Response {
     History(Vec<HistoryRecord>),
     /// What a verification found.
     Checked(CheckReport),
+    /// What goes on in the background: every activity once.
+    Activities(Vec<ActivityRecord>),
     /// Counters, to be compared with earlier ones.
     IoCounters(IoSample),
     /// The devices of a pool as they are, or would be.

@@ -29,6 +29,7 @@ pub mod set;
 pub mod status;
 pub mod sync;
 pub mod tour;
+pub mod wait;
 
 use crate::args::pool::PoolCommand;
 use crate::commands::{completions, manual, version};
@@ -55,6 +56,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Replace(arguments) => replace::run(arguments, context),
         PoolCommand::Offline(arguments) => offline::run(arguments, context),
         PoolCommand::Online(arguments) => online::run(arguments, context),
+        PoolCommand::Wait(arguments) => wait::run(arguments, context),
         PoolCommand::Reopen(arguments) => reopen::run(arguments, context),
         PoolCommand::Resilver(arguments) => resilver::run(arguments, context),
         PoolCommand::Labelclear(arguments) => labelclear::run(arguments, context),

@@ -183,6 +183,43 @@ pub struct ScanRecord {
     pub errors: u64,
 }
 
+/// What a pool does in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Activity {
+    /// It frees what was destroyed.
+    Freeing,
+    /// It replaces devices.
+    Replace,
+    /// It fills devices with what they lack.
+    Resilver,
+    /// It examines everything.
+    Scrub,
+}
+
+impl Activity {
+    /// All of them.
+    pub const ALL: [Activity; 4] = [Activity::Freeing, Activity::Replace, Activity::Resilver, Activity::Scrub];
+
+    /// As ZFS calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Activity::Freeing => "freeing",
+            Activity::Replace => "replace",
+            Activity::Resilver => "resilver",
+            Activity::Scrub => "scrub",
+        }
+    }
+}
+
+/// How an activity stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityRecord {
+    /// Which.
+    pub activity: Activity,
+    /// About how many bytes are left; `None` if it is not under way.
+    pub left: Option<u64>,
+}
+
 /// The devices of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
