@@ -7,8 +7,10 @@ mod lab;
 
 use std::{
     fs::{self, File},
+    io::{BufRead, BufReader},
     os::unix::fs::FileExt,
     path::Path,
+    process::Stdio,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
@@ -246,8 +248,40 @@ fn a_device_that_was_away_is_opened_anew_and_filled_again_at_will() {
     let shown = lab.pool(&["wait", "-Hp", "-t", "replace,scrub", "tank", "0.05"]);
     assert!(shown.lines().last() == Some("-\t-"), "{shown}");
     assert!(!status(&lab).contains("a.img"), "it was replaced");
+    told(&lab);
     fs::remove_file(lab.path("a.img")).unwrap();
     lab.check("tank");
+}
+
+/// What has happened so far in the order in which it has, and afterwards.
+fn told(lab: &Lab) {
+    let told = lab.pool(&["events", "-v", "tank"]);
+    let mut rest = &told[..];
+    for what in [
+        "pool_import",
+        "vdev_state = \"ONLINE\"\n        vdev_laststate = \"UNAVAIL\"",
+        "resilver_finish",
+        "history_command = \"pool resilver tank\"",
+        "vdev_state = \"OFFLINE\"",
+        "history_command = \"pool offline tank a.img\"",
+        "vdev_attach",
+        "scrub_start",
+        "scrub_finish",
+    ] {
+        let at = rest.find(what).unwrap_or_else(|| panic!("{what} is not in {rest} of {told}"));
+        rest = &rest[at + what.len()..];
+    }
+    assert!(told.contains("vdev_remove"), "{told}");
+    let count = lab.pool(&["events", "-H", "tank"]).lines().count();
+    assert_eq!(lab.pool(&["events", "-c", "tank"]), format!("cleared {count} events\n"));
+    assert_eq!(lab.pool(&["events", "-H"]), "");
+    let mut follow = lab.command("pool", &["events", "-fH"]).stdout(Stdio::piped()).spawn().unwrap();
+    lab.pool(&["set", "comment=new", "tank"]);
+    let mut line = String::new();
+    BufReader::new(follow.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.ends_with("\tsysevent.fs.zfs.history_event\n"), "{line}");
+    follow.kill().unwrap();
+    follow.wait().unwrap();
 }
 
 #[test]
@@ -320,6 +354,9 @@ fn what_rots_on_one_device_is_healed_by_reading_and_by_a_scrub() {
     lab.pool(&["clear", "tank"]);
     lab.pool(&["scrub", "-w", "tank"]);
     assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    let events = lab.pool(&["events", "-j", "tank"]);
+    let classes = ["ereport.fs.zfs.checksum", "sysevent.fs.zfs.vdev_clear", "sysevent.fs.zfs.scrub_finish"];
+    assert!(classes.iter().all(|class| events.contains(class)), "{events}");
     lab.pool(&["export", "tank"]);
     let healed = fs::read(lab.path("a.img")).unwrap();
     assert!(places.iter().all(|at| healed[*at as usize..*at as usize + 512] != [0xee; 512]));

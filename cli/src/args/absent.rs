@@ -17,7 +17,6 @@ const POOL: &[(&[&str], &str)] = &[
     (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
     (&["trim", "initialize"], "free space is left as it is"),
     (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
-    (&["events"], "what happened is told by: pool history, pool status, and the log of the pool's service"),
     (
         &["reguid"],
         "a pool keeps its number, which every label and uberblock of it names; of two copies import one at a time",

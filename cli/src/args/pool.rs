@@ -53,6 +53,8 @@ pub enum PoolCommand {
     Offline(offline::Arguments),
     /// Take devices of mirrors back
     Online(online::Arguments),
+    /// Show what has happened to pools since they were imported
+    Events(events::Arguments),
     /// Wait until what goes on in the background has ceased
     Wait(wait::Arguments),
     /// Take devices back that did not answer

@@ -9,7 +9,7 @@
 //! suspended   going on after a device has failed, or giving up
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
-//! activity    what goes on in the background
+//! activity    what goes on in the background   events      what has happened
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -22,6 +22,7 @@ mod background;
 pub(crate) mod check;
 mod dataset;
 pub(crate) mod devices;
+mod events;
 mod files;
 pub(crate) mod inspect;
 mod job;
@@ -69,9 +70,14 @@ impl OpenPool {
     ) -> Result<Response, Failure> {
         self.check_not_suspended(&request)?;
         let recorded = is_recorded(&request);
+        if recorded {
+            // What it forgets, such as errors, is seen before.
+            self.events.look();
+        }
         let response = self.carry_out(request, stream, job)?;
         if recorded {
             self.record(command);
+            self.events.note_command(command);
         }
         Ok(response)
     }
@@ -91,6 +97,8 @@ impl OpenPool {
             Request::Scrub { action } => self.scrub(action).map(done),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
+            Request::Events { after } => Ok(Response::Events(self.events.after(after))),
+            Request::ClearEvents => Ok(Response::Cleared(self.events.clear())),
             Request::Activities => self.activities().map(Response::Activities),
             Request::Reopen => self.reopen_devices().map(done),
             Request::Resilver => self.restart_resilver().map(done),

@@ -25,7 +25,9 @@ use pool::{
 
 use super::{
     background::Background,
-    devices, memory,
+    devices,
+    events::Events,
+    memory,
     mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
     scrub::Scrubbing,
@@ -61,6 +63,7 @@ pub struct OpenPool {
     /// What holds where no property says otherwise.
     pub(super) defaults: Settings,
     pub(super) scrubbing: Scrubbing,
+    pub(super) events: Events,
     committer: Committer,
 }
 
@@ -143,6 +146,7 @@ impl OpenPool {
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
         let pool = Arc::new(pool);
         let scrubbing = Scrubbing::start(datasets.clone(), pool.clone());
+        let events = Events::start(datasets.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
         OpenPool {
             pool,
@@ -155,6 +159,7 @@ impl OpenPool {
             background,
             defaults: memory::default_settings(),
             scrubbing,
+            events,
             committer,
         }
     }
@@ -248,7 +253,7 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool { pool, datasets, mounts, background, scrubbing, committer, .. } = self;
+        let OpenPool { pool, datasets, mounts, background, scrubbing, events, committer, .. } = self;
         let name = datasets.pool_name();
         // From here on nobody could have it go on.
         match pool.engine().suspension().is_suspended() {
@@ -259,6 +264,7 @@ impl OpenPool {
         drop(mounts);
         drop(background);
         drop(scrubbing);
+        drop(events);
         drop(committer);
         if is_suspended(&pool) {
             // What is not committed cannot be any more, and keeping the pool open would not change that.

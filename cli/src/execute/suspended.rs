@@ -19,7 +19,10 @@ pub(crate) fn refusal(engine: &Engine, pool: &str) -> Option<Failure> {
 /// Whether a request is answered although the pool is suspended: it asks no device, or is about the suspension itself.
 pub(crate) fn is_answered_anyway(request: &Request) -> bool {
     let about_itself = matches!(request, Request::Clear { .. } | Request::Reopen | Request::Abandon);
-    about_itself || matches!(request, Request::Ping | Request::Status | Request::IoCounters | Request::Mounts)
+    let is_told = matches!(request, Request::Events { .. } | Request::ClearEvents);
+    about_itself
+        || is_told
+        || matches!(request, Request::Ping | Request::Status | Request::IoCounters | Request::Mounts)
 }
 
 /// Whether a request only looks, at what may be in memory.

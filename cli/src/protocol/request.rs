@@ -65,6 +65,13 @@ pub enum Request {
         /// The path or the number of one; `None` for all.
         device: Option<String>,
     },
+    /// What has happened since the pool was opened. `Events`
+    Events {
+        /// Only what came after the event of this number; 0 for all.
+        after: u64,
+    },
+    /// Forget what has happened. `Cleared`
+    ClearEvents,
     /// What goes on in the background. `Activities`
     Activities,
     /// Take devices back that did not answer, as `Clear` does, and forget no errors. `Done`
@@ -517,6 +524,10 @@ pub enum Response {
     History(Vec<HistoryRecord>),
     /// What a verification found.
     Checked(CheckReport),
+    /// What has happened, oldest first.
+    Events(Vec<EventRecord>),
+    /// How many events were forgotten.
+    Cleared(u64),
     /// What goes on in the background: every activity once.
     Activities(Vec<ActivityRecord>),
     /// Counters, to be compared with earlier ones.

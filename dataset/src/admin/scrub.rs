@@ -111,6 +111,11 @@ impl Datasets {
         self.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))
     }
 
+    /// The same as far as it stands in memory: nothing is read for it.
+    pub fn scrub_in_memory(&self) -> Option<ScrubStatus> {
+        self.scrubber.row.lock().clone()
+    }
+
     /// Does a step of the scrub: examines about `budget` bytes and mends what can be mended.
     pub fn scrub_step(&self, budget: u64) -> Result<Progress> {
         if self.engine().writable().is_err() {

@@ -8,6 +8,7 @@ pub mod create;
 pub mod debug;
 pub mod destroy;
 pub mod detach;
+pub mod events;
 pub mod export;
 pub mod get;
 pub mod history;
@@ -56,6 +57,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Replace(arguments) => replace::run(arguments, context),
         PoolCommand::Offline(arguments) => offline::run(arguments, context),
         PoolCommand::Online(arguments) => online::run(arguments, context),
+        PoolCommand::Events(arguments) => events::run(arguments, context),
         PoolCommand::Wait(arguments) => wait::run(arguments, context),
         PoolCommand::Reopen(arguments) => reopen::run(arguments, context),
         PoolCommand::Resilver(arguments) => resilver::run(arguments, context),

@@ -264,6 +264,19 @@ pub struct HistoryRecord {
     pub user: Option<(u32, String)>,
 }
 
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventRecord {
+    /// Its number: from 1 on, as long as the pool is open.
+    pub number: u64,
+    /// When it was seen, in nanoseconds since 1970.
+    pub time: i64,
+    /// What it is, in the words of OpenZFS.
+    pub class: String,
+    /// Names and values.
+    pub details: Vec<(String, String)>,
+}
+
 /// Counters of a pool and its devices since import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoSample {
