@@ -95,6 +95,7 @@ impl OpenPool {
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
             Request::Check => check::check_live(self, job).map(Response::Checked),
             Request::Scrub { action } => self.scrub(action).map(done),
+            Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
             Request::Events { after } => Ok(Response::Events(self.events.after(after))),
@@ -201,6 +202,7 @@ fn is_recorded(request: &Request) -> bool {
         | Request::Offline { .. }
         | Request::Online { .. }
         | Request::Scrub { .. }
+        | Request::ScrubPart(_)
         | Request::Clear { .. }
         | Request::Reopen
         | Request::Resilver

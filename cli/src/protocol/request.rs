@@ -58,6 +58,8 @@ pub enum Request {
         /// Which of these.
         action: ScrubAction,
     },
+    /// Scrub a part now. `Examined`
+    ScrubPart(ScrubPart),
     /// Wait until no scrub runs. `Done`
     WaitForScrub,
     /// Forget the errors of devices. `Done`
@@ -447,6 +449,15 @@ pub enum ScrubAction {
     Stop,
 }
 
+/// A part of a pool to scrub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScrubPart {
+    /// A file; a root directory stands for its whole file system or snapshot.
+    Place(Location),
+    /// What is known to be damaged.
+    Damage,
+}
+
 /// What to unmount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnmountTarget {
@@ -528,6 +539,8 @@ pub enum Response {
     Events(Vec<EventRecord>),
     /// How many events were forgotten.
     Cleared(u64),
+    /// What the scrub of a part has found.
+    Examined(ExaminedRecord),
     /// What goes on in the background: every activity once.
     Activities(Vec<ActivityRecord>),
     /// Counters, to be compared with earlier ones.

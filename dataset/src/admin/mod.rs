@@ -20,7 +20,7 @@
 //! modified   whether a data set was changed or only read
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
-//! scrub      examining and mending everything
+//! scrub      examining and mending everything           examine    a part of it, on demand
 //! damage     the names of what is damaged for good
 //! ```
 //!
@@ -35,6 +35,7 @@ mod damage;
 mod datasets;
 mod destroy;
 mod error;
+mod examine;
 mod feature;
 mod format;
 mod history;
@@ -64,6 +65,7 @@ pub use create::CreateRequest;
 pub use datasets::{Datasets, Mount, Progress};
 pub use destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed};
 pub use error::{Error, Result};
+pub use examine::{Examination, Examined, Scope};
 pub use feature::Sharing;
 pub use history::Event;
 pub use hold::HoldInfo;

@@ -183,6 +183,17 @@ pub struct ScanRecord {
     pub errors: u64,
 }
 
+/// What the scrub of a part has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExaminedRecord {
+    /// How many bytes it has read.
+    pub examined: u64,
+    /// How many bytes it has written over bad copies.
+    pub repaired: u64,
+    /// How many blocks it found without a good copy.
+    pub errors: u64,
+}
+
 /// What a pool does in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Activity {

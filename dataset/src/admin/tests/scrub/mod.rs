@@ -1,6 +1,7 @@
 //! Damage is planted on the devices of a pool in use, and healed or named.
 
 mod names;
+mod parts;
 mod readers;
 mod scrubs;
 
