@@ -398,6 +398,9 @@ fn what_does_not_fit_is_refused_in_words() {
     	  mirror-1
     	  [LAB]/z.img
     	  [LAB]/w.img
+
+    space: 124M
+    mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
     [exit 0]
     $ pool add tank 64M:x.img
     pool: cannot add to 'tank': mismatched replication level: pool uses 2-way mirror and new vdev is disk
@@ -413,6 +416,9 @@ fn what_does_not_fit_is_refused_in_words() {
     	  mirror-1
     	  [LAB]/x.img
     	  [LAB]/y.img
+
+    space: 140M
+    mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
     [exit 0]
     $ pool attach tank a.img 64M:small.img
     pool: cannot attach to '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes and takes the place of more

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use pool::{
     admin::NewVdev,
     device::Device,
+    format::label::usable_size,
+    space::region_size,
     vdev::{Leaf, Vdev},
 };
 
@@ -60,13 +62,27 @@ pub(crate) fn check_replication(
     }
 }
 
+/// How much space these vdevs would give to a pool with regions of this size, in bytes, on devices that are so large; to a
+/// new pool without one.
+pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], region: Option<u64>) -> u64 {
+    let mut devices = devices.iter().map(|size| usable_size(*size));
+    let gives = |vdev: &VdevTreeSpec| {
+        let own: Vec<u64> = devices.by_ref().take(vdev.devices.len()).collect();
+        vdev.kind.gives(&own)
+    };
+    let vdevs: Vec<u64> = vdevs.iter().map(gives).collect();
+    let region = region.unwrap_or_else(|| region_size(vdevs.iter().copied().min().unwrap_or(0)));
+    vdevs.iter().map(|size| size / region * region).sum()
+}
+
 /// How the vdevs would be shown that are asked for; the first gets the number `first`.
 pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
     let show = |(number, vdev): (usize, &VdevTreeSpec)| {
+        let may_lose = vdev.kind.may_lose(vdev.devices.len());
         let paths: Vec<String> = vdev.devices.iter().map(|device| device.path.to_text()).collect();
         match vdev.kind {
-            VdevKind::Disk => LayoutVdev { name: paths.join(" "), devices: Vec::new() },
-            VdevKind::Mirror => LayoutVdev { name: format!("mirror-{number}"), devices: paths },
+            VdevKind::Disk => LayoutVdev { name: paths.join(" "), devices: Vec::new(), may_lose },
+            VdevKind::Mirror => LayoutVdev { name: format!("mirror-{number}"), devices: paths, may_lose },
         }
     };
     (first..).zip(vdevs).map(show).collect()
@@ -75,9 +91,11 @@ pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
 /// How a vdev of an open pool is shown.
 pub(crate) fn shown(vdev: &dyn Vdev) -> LayoutVdev {
     let paths = vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect();
+    // Those that lack something do not stand in for others.
+    let may_lose = vdev.committing().len().saturating_sub(1);
     match vdev.as_mirror() {
-        Some(_) => LayoutVdev { name: name_of(vdev), devices: paths },
-        None => LayoutVdev { name: name_of(vdev), devices: Vec::new() },
+        Some(_) => LayoutVdev { name: name_of(vdev), devices: paths, may_lose },
+        None => LayoutVdev { name: name_of(vdev), devices: Vec::new(), may_lose },
     }
 }
 

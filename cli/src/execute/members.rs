@@ -154,7 +154,8 @@ impl OpenPool {
 
     pub(super) fn layout(&self) -> Layout {
         let vdevs = self.engine().storage().vdevs.all();
-        Layout { pool: self.name().to_string(), vdevs: vdevs.iter().map(|vdev| layout::shown(&**vdev)).collect() }
+        let size = self.engine().space_totals().size;
+        Layout { pool: self.name().to_string(), vdevs: vdevs.iter().map(|vdev| layout::shown(&**vdev)).collect(), size }
     }
 
     pub(super) fn needs(&self) -> Needs {

@@ -15,7 +15,7 @@ use pool::{
 
 use super::{
     devices::{NewDevices, check_new},
-    layout::{asked, check_replication, devices_of, grouped, name_of},
+    layout::{asked, check_replication, devices_of, grouped, name_of, size_of},
     members,
     open_pool::OpenPool,
     refusal::OrRefused,
@@ -339,10 +339,11 @@ impl OpenPool {
             check_replication(vdevs, &present, ACTION, &name)?;
         }
         if dry_run {
-            check_new(&specs, ACTION, &name, force)?;
+            let devices = check_new(&specs, ACTION, &name, force)?;
             let next = present.last().map_or(0, |vdev| vdev.id().0 as usize + 1);
             let mut layout = self.layout();
             layout.vdevs.extend(asked(vdevs, next));
+            layout.size += size_of(vdevs, &devices, Some(self.pool.label().region_size));
             return Ok(layout);
         }
         let taken = NewDevices::take(&specs, ACTION, &name, force)?;

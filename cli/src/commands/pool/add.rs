@@ -14,7 +14,7 @@ use crate::protocol::{Request, Response};
   pool add tank /dev/sdd
   pool add tank mirror /dev/sdd /dev/sde
   pool add tank 10G:/var/lib/tank2.img
-  pool add -n tank /dev/sdd                  only say what would be")]
+  pool add -n tank /dev/sdd                  say what would be, and what a loss would cost")]
 pub struct Arguments {
     /// Take a device although it holds something, which is lost; mix mirrors and single devices
     #[arg(short = 'f')]

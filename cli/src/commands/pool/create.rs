@@ -22,7 +22,7 @@ Examples:
   pool create -O compression=zstd -m /srv tank /dev/sdb /dev/sdc
   pool create tank mirror /dev/sdb /dev/sdc
   pool create tank mirror /dev/sdb /dev/sdc mirror /dev/sdd /dev/sde
-  pool create -n tank /dev/sdb               only say what would be"
+  pool create -n tank /dev/sdb               say what would be, and what a loss would cost"
 )]
 pub struct Arguments {
     /// Take a device although it holds something, which is lost; mix mirrors and single devices

@@ -26,6 +26,21 @@ pub enum VdevKind {
 }
 
 impl VdevKind {
+    /// How many of so many devices may be lost, whichever they are.
+    pub fn may_lose(self, devices: usize) -> usize {
+        match self {
+            VdevKind::Disk => 0,
+            VdevKind::Mirror => devices.saturating_sub(1),
+        }
+    }
+
+    /// What is given by devices that give so many bytes.
+    pub fn gives(self, devices: &[u64]) -> u64 {
+        match self {
+            VdevKind::Disk | VdevKind::Mirror => devices.iter().copied().min().unwrap_or(0),
+        }
+    }
+
     /// As ZFS calls it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -238,6 +253,8 @@ pub struct Layout {
     pub pool: String,
     /// Its vdevs.
     pub vdevs: Vec<LayoutVdev>,
+    /// How much space they give, in bytes.
+    pub size: u64,
 }
 
 /// A vdev in a layout.
@@ -247,6 +264,8 @@ pub struct LayoutVdev {
     pub name: String,
     /// The paths of a mirror's devices.
     pub devices: Vec<String>,
+    /// So many of its devices may be lost, whichever they are, and nothing else is.
+    pub may_lose: usize,
 }
 
 impl Layout {

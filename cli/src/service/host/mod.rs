@@ -23,7 +23,7 @@ use crate::{
     execute::{
         MountPlaces, OpenPool,
         devices::{self, Found, NewDevices, check_new},
-        layout::{asked, check_replication, devices_of, grouped},
+        layout::{asked, check_replication, devices_of, grouped, size_of},
     },
     failure::Failure,
     protocol::{
@@ -69,10 +69,11 @@ impl Client {
         if !create.force {
             check_replication(&create.vdevs, &[], ACTION, name)?;
         }
-        let layout = Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0) };
+        let layout = |size| Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0), size };
         let specs = devices_of(&create.vdevs);
         if create.dry_run {
-            return check_new(&specs, ACTION, name, create.force).map(|()| layout);
+            let devices = check_new(&specs, ACTION, name, create.force)?;
+            return Ok(layout(size_of(&create.vdevs, &devices, None)));
         }
         let taken = NewDevices::take(&specs, ACTION, name, create.force)?;
         let (pool_assignments, root_assignments) = (&create.pool_assignments, &create.root_assignments);
@@ -92,11 +93,12 @@ impl Client {
             state: None,
         };
         pool.record(&self.command);
+        let size = pool.engine().space_totals().size;
         pool.close()?;
         self.registry.put(&known)?;
         taken.keep();
         self.bring_up(&known)?;
-        Ok(layout)
+        Ok(layout(size))
     }
 
     /// Starts the service of a known pool where mounting is possible, and says so where it is not.
