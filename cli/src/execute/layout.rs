@@ -91,12 +91,16 @@ pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
 /// How a vdev of an open pool is shown.
 pub(crate) fn shown(vdev: &dyn Vdev) -> LayoutVdev {
     let paths = vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect();
-    // Those that lack something do not stand in for others.
-    let may_lose = vdev.committing().len().saturating_sub(1);
+    let may_lose = may_lose(vdev);
     match vdev.as_mirror() {
         Some(_) => LayoutVdev { name: name_of(vdev), devices: paths, may_lose },
         None => LayoutVdev { name: name_of(vdev), devices: Vec::new(), may_lose },
     }
+}
+
+/// How many devices a vdev may lose of those that lack nothing.
+pub(crate) fn may_lose(vdev: &dyn Vdev) -> usize {
+    vdev.committing().len().saturating_sub(1)
 }
 
 /// The name of a vdev: `mirror-0`, or the device's path.

@@ -10,6 +10,7 @@
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
 //! activity    what goes on in the background   events      what has happened
+//! losses      what would be lost with some devices
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -27,6 +28,7 @@ mod files;
 pub(crate) mod inspect;
 mod job;
 pub(crate) mod layout;
+mod losses;
 mod members;
 mod memory;
 mod mounts;
@@ -98,6 +100,7 @@ impl OpenPool {
             Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
+            Request::Losses { devices } => self.losses(&devices, job).map(Response::Losses),
             Request::Events { after } => Ok(Response::Events(self.events.after(after))),
             Request::ClearEvents => Ok(Response::Cleared(self.events.clear())),
             Request::Activities => self.activities().map(Response::Activities),

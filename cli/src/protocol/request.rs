@@ -67,6 +67,11 @@ pub enum Request {
         /// The path or the number of one; `None` for all.
         device: Option<String>,
     },
+    /// What would be lost with some devices. `Losses`
+    Losses {
+        /// Their paths or numbers.
+        devices: Vec<String>,
+    },
     /// What has happened since the pool was opened. `Events`
     Events {
         /// Only what came after the event of this number; 0 for all.
@@ -535,6 +540,8 @@ pub enum Response {
     History(Vec<HistoryRecord>),
     /// What a verification found.
     Checked(CheckReport),
+    /// What would be lost.
+    Losses(LossReport),
     /// What has happened, oldest first.
     Events(Vec<EventRecord>),
     /// How many events were forgotten.

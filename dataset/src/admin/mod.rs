@@ -21,6 +21,7 @@
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
 //! scrub      examining and mending everything           examine    a part of it, on demand
+//! losses     what would be lost if devices were
 //! damage     the names of what is damaged for good
 //! ```
 //!
@@ -42,6 +43,7 @@ mod history;
 mod hold;
 mod limits;
 mod list;
+mod losses;
 mod modified;
 mod open;
 mod property;
@@ -70,6 +72,7 @@ pub use feature::Sharing;
 pub use history::Event;
 pub use hold::HoldInfo;
 pub use list::{ListRequest, Listed};
+pub use losses::{Loss, Survivors};
 pub use open::{Dataset, OpenSnapshot};
 pub use property::{Assignment, Valued};
 pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};

@@ -27,6 +27,7 @@ mod scan;
 pub mod scrub;
 pub mod service;
 pub mod set;
+pub mod simulate;
 pub mod status;
 pub mod sync;
 pub mod tour;
@@ -57,6 +58,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Replace(arguments) => replace::run(arguments, context),
         PoolCommand::Offline(arguments) => offline::run(arguments, context),
         PoolCommand::Online(arguments) => online::run(arguments, context),
+        PoolCommand::Simulate(arguments) => simulate::run(arguments, context),
         PoolCommand::Events(arguments) => events::run(arguments, context),
         PoolCommand::Wait(arguments) => wait::run(arguments, context),
         PoolCommand::Reopen(arguments) => reopen::run(arguments, context),

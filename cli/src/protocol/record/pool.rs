@@ -307,6 +307,50 @@ pub struct EventRecord {
     pub details: Vec<(String, String)>,
 }
 
+/// What would be lost with some devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossReport {
+    /// The vdevs that would lose devices.
+    pub vdevs: Vec<VdevLoss>,
+    /// The pool's own structures, if a vdev would be lost, and each data set with its snapshots.
+    pub datasets: Vec<DatasetLoss>,
+}
+
+impl LossReport {
+    /// Whether nothing would be lost.
+    pub fn survives(&self) -> bool {
+        self.vdevs.iter().all(|vdev| vdev.survives)
+    }
+}
+
+/// A vdev that would lose devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VdevLoss {
+    /// Its name.
+    pub name: String,
+    /// The devices that it would lose.
+    pub lost: Vec<String>,
+    /// How many devices that lack nothing would be left.
+    pub left: usize,
+    /// Whether they would be enough.
+    pub survives: bool,
+}
+
+/// What a data set and its snapshots would lose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetLoss {
+    /// Its name, or `<metadata>`.
+    pub name: String,
+    /// Its blocks; `None` if they were not counted, since none would be lost.
+    pub blocks: Option<u64>,
+    /// Those that would have no copy left.
+    pub lost_blocks: u64,
+    /// Its files.
+    pub files: u64,
+    /// Those that would have lost something.
+    pub lost_files: u64,
+}
+
 /// Counters of a pool and its devices since import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoSample {

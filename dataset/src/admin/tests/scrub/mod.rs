@@ -1,5 +1,6 @@
 //! Damage is planted on the devices of a pool in use, and healed or named.
 
+mod losses;
 mod names;
 mod parts;
 mod readers;
