@@ -100,7 +100,7 @@ fn a_scrub_heals_what_has_a_second_copy() {
     [exit 0]
     ");
     assert_snapshot!(lab.shown("pool clear tank nothing"), @r"
-    pool: cannot clear errors for 'nothing': no such device in pool
+    pool: cannot clear errors for '[LAB]/nothing': no such device in pool
     [exit 1]
     ");
     lab.check("tank");
@@ -195,6 +195,87 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     errors: No known data errors
     [exit 0]
     ");
+}
+
+#[test]
+fn parts_are_scrubbed_at_once_and_what_is_good_again_is_forgotten() {
+    let (lab, mut filters) = (furnished("1"), filters());
+    filters.add_filter(r": [\d.]+K verified", ": [SIZE] verified");
+    let _filters = filters.bind_to_scope();
+    lab.fs(&["snapshot", "tank/home@monday"]);
+    lab.fs(&["create", "tank/other"]);
+    let image = fs::read(lab.path("tank.img")).unwrap();
+    spoil(&lab, 1);
+    reopen(&lab);
+    assert_snapshot!(lab.session(&[
+        "pool scrub tank/other tank:/ tank/home:/good",
+        "pool scrub -e tank",
+        "pool scrub tank/home@monday:/spoiled",
+        "pool scrub tank/home",
+        "pool scrub -e tank",
+        "pool scrub tank/home:/",
+        "pool scrub -p tank/home",
+        "pool scrub tank/nowhere",
+        "pool scrub tank/home:/nowhere",
+        "pool scrub tank/home#mark",
+        "pool scrub /etc/passwd",
+    ]), @r"
+    $ pool scrub tank/other tank:/ tank/home:/good
+    tank/other: [SIZE] verified, 0B repaired, 0 errors
+    tank:/: [SIZE] verified, 0B repaired, 0 errors
+    tank/home:/good: [SIZE] verified, 0B repaired, 0 errors
+    [exit 0]
+    $ pool scrub -e tank
+    tank: 0B verified, 0B repaired, 0 errors
+    [exit 0]
+    $ pool scrub tank/home@monday:/spoiled
+    tank/home@monday:/spoiled: [SIZE] verified, 0B repaired, 1 errors
+    what is lost is named by: pool status -v tank
+    [exit 3]
+    $ pool scrub tank/home
+    tank/home: [SIZE] verified, 0B repaired, 1 errors
+    what is lost is named by: pool status -v tank
+    [exit 3]
+    $ pool scrub -e tank
+    tank: [SIZE] verified, 0B repaired, 2 errors
+    what is lost is named by: pool status -v tank
+    [exit 3]
+    $ pool scrub tank/home:/
+    tank/home:/: [SIZE] verified, 0B repaired, 1 errors
+    what is lost is named by: pool status -v tank
+    [exit 3]
+    $ pool scrub -p tank/home
+    pool: -p, -s and -e are of whole pools
+    [exit 2]
+    $ pool scrub tank/nowhere
+    pool: cannot open 'tank/nowhere': dataset does not exist
+    [exit 1]
+    $ pool scrub tank/home:/nowhere
+    pool: cannot scrub 'tank/home:/nowhere': No such file or directory
+    [exit 1]
+    $ pool scrub tank/home#mark
+    pool: cannot scrub 'tank/home#mark': a bookmark has no files
+    [exit 1]
+    $ pool scrub /etc/passwd
+    pool: cannot open '/etc/passwd': no file system of a pool is mounted there
+      a file of one that is not mounted is written DATASET:/PATH
+    [exit 1]
+    ");
+    // What was spoiled is as it was.
+    lab.pool(&["export", "tank"]);
+    let now = fs::read(lab.path("tank.img")).unwrap();
+    let file = File::options().write(true).open(lab.path("tank.img")).unwrap();
+    for (n, sector) in now.chunks(4096).enumerate() {
+        if sector[100..].starts_with(b"these bytes were not written by the pool") {
+            file.write_all_at(&image[n * 4096..][..4096], n as u64 * 4096).unwrap();
+        }
+    }
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    assert!(lab.pool(&["status", "-v", "tank"]).contains("tank/home:/spoiled"));
+    lab.pool(&["scrub", "-e", "tank"]);
+    assert!(lab.pool(&["status", "-v", "tank"]).contains("No known data errors"));
+    assert!(lab.pool(&["history", "tank"]).contains("pool scrub -e tank"));
+    lab.check("tank");
 }
 
 #[test]

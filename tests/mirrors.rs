@@ -7,8 +7,10 @@ mod lab;
 
 use std::{
     fs::{self, File},
+    io::{BufRead, BufReader},
     os::unix::fs::FileExt,
     path::Path,
+    process::Stdio,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
@@ -214,6 +216,75 @@ fn a_device_dies_and_is_replaced() {
 }
 
 #[test]
+fn a_device_that_was_away_is_opened_anew_and_filled_again_at_will() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    fs::rename(lab.path("b.img"), lab.path("away")).unwrap();
+    lab.pool(&["import", "-d", &lab.at("a.img"), "tank"]);
+    put(&lab, 2);
+    assert_snapshot!(lab.session(&["pool reopen tank", "pool list -H -o health"]), @r"
+    $ pool reopen tank
+    [exit 0]
+    $ pool list -H -o health
+    DEGRADED
+    [exit 0]
+    ");
+    let refused = lab.run("pool", &["labelclear", "-f", "a.img"]).fails(1);
+    assert!(refused.contains("it belongs to pool 'tank', which is in use by process "), "{refused}");
+    fs::rename(lab.path("away"), lab.path("b.img")).unwrap();
+    lab.pool(&["reopen"]);
+    wait_for_resilver(&lab);
+    lab.pool(&["resilver", "tank"]);
+    lab.pool(&["wait", "tank"]);
+    lab.pool(&["offline", "tank", "a.img"]);
+    holds(&lab, &[1, 2]);
+    lab.pool(&["reopen", "tank"]);
+    assert!(status(&lab).contains("OFFLINE"), "what was put out of use stays so");
+    lab.pool(&["online", "tank", "a.img"]);
+    lab.pool(&["wait", "-t", "resilver", "tank"]);
+    assert!(!status(&lab).contains("(resilvering"));
+    lab.pool(&["replace", "tank", "a.img", "80M:c.img"]);
+    lab.pool(&["scrub", "tank"]);
+    let shown = lab.pool(&["wait", "-Hp", "-t", "replace,scrub", "tank", "0.05"]);
+    assert!(shown.lines().last() == Some("-\t-"), "{shown}");
+    assert!(!status(&lab).contains("a.img"), "it was replaced");
+    told(&lab);
+    fs::remove_file(lab.path("a.img")).unwrap();
+    lab.check("tank");
+}
+
+/// What has happened so far in the order in which it has, and afterwards.
+fn told(lab: &Lab) {
+    let told = lab.pool(&["events", "-v", "tank"]);
+    let mut rest = &told[..];
+    for what in [
+        "pool_import",
+        "vdev_state = \"ONLINE\"\n        vdev_laststate = \"UNAVAIL\"",
+        "resilver_finish",
+        "history_command = \"pool resilver tank\"",
+        "vdev_state = \"OFFLINE\"",
+        "history_command = \"pool offline tank a.img\"",
+        "vdev_attach",
+        "scrub_start",
+        "scrub_finish",
+    ] {
+        let at = rest.find(what).unwrap_or_else(|| panic!("{what} is not in {rest} of {told}"));
+        rest = &rest[at + what.len()..];
+    }
+    assert!(told.contains("vdev_remove"), "{told}");
+    let count = lab.pool(&["events", "-H", "tank"]).lines().count();
+    assert_eq!(lab.pool(&["events", "-c", "tank"]), format!("cleared {count} events\n"));
+    assert_eq!(lab.pool(&["events", "-H"]), "");
+    let mut follow = lab.command("pool", &["events", "-fH"]).stdout(Stdio::piped()).spawn().unwrap();
+    lab.pool(&["set", "comment=new", "tank"]);
+    let mut line = String::new();
+    BufReader::new(follow.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.ends_with("\tsysevent.fs.zfs.history_event\n"), "{line}");
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+}
+
+#[test]
 fn a_single_device_becomes_a_mirror_and_is_one_again() {
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
     lab.pool(&["create", "-m", "none", "tank", "80M:a.img"]);
@@ -283,6 +354,9 @@ fn what_rots_on_one_device_is_healed_by_reading_and_by_a_scrub() {
     lab.pool(&["clear", "tank"]);
     lab.pool(&["scrub", "-w", "tank"]);
     assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    let events = lab.pool(&["events", "-j", "tank"]);
+    let classes = ["ereport.fs.zfs.checksum", "sysevent.fs.zfs.vdev_clear", "sysevent.fs.zfs.scrub_finish"];
+    assert!(classes.iter().all(|class| events.contains(class)), "{events}");
     lab.pool(&["export", "tank"]);
     let healed = fs::read(lab.path("a.img")).unwrap();
     assert!(places.iter().all(|at| healed[*at as usize..*at as usize + 512] != [0xee; 512]));
@@ -324,6 +398,9 @@ fn what_does_not_fit_is_refused_in_words() {
     	  mirror-1
     	  [LAB]/z.img
     	  [LAB]/w.img
+
+    space: 124M
+    mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
     [exit 0]
     $ pool add tank 64M:x.img
     pool: cannot add to 'tank': mismatched replication level: pool uses 2-way mirror and new vdev is disk
@@ -339,6 +416,9 @@ fn what_does_not_fit_is_refused_in_words() {
     	  mirror-1
     	  [LAB]/x.img
     	  [LAB]/y.img
+
+    space: 140M
+    mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
     [exit 0]
     $ pool attach tank a.img 64M:small.img
     pool: cannot attach to '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes and takes the place of more

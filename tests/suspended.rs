@@ -288,6 +288,10 @@ fn a_device_that_vanishes_and_is_back_loses_nothing() {
     errors: No known data errors
     [exit 0]
     ");
+    let events = lab.pool(&["events", "-v", "inner"]);
+    for what in ["ereport.fs.zfs.io_failure", "ereport.fs.zfs.io\n", "pool_state = \"ONLINE\""] {
+        assert!(events.contains(what), "{what} is not in {events}");
+    }
     lab.pool(&["export", "inner"]);
     let folder = lab.at("mnt/outer");
     lab.pool(&["check", "-d", &folder, "inner"]);

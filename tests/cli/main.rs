@@ -10,6 +10,8 @@
 //! snapshots    snapshots, and what hangs on them
 //! content      streams, and files without a mount
 //! quotas       accounts and quotas
+//! labels       devices that are to belong to no pool
+//! losses       what the loss of devices costs
 //! refusals     requests that cannot be done
 //! unchanged    what they leave: nothing
 //! invocation   command lines that are not understood, and the programs' other names
@@ -21,6 +23,8 @@ mod lab;
 mod content;
 mod datasets;
 mod invocation;
+mod labels;
+mod losses;
 mod pools;
 mod quotas;
 mod refusals;

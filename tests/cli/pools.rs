@@ -25,6 +25,9 @@ fn a_pool_is_made_shown_and_destroyed() {
 
     	tank
     	  [LAB]/tank.img
+
+    space: 62M
+    [LAB]/tank.img: with any device of these, the pool is lost
     [exit 0]
     $ pool list
     no pools available
@@ -130,6 +133,9 @@ fn a_pool_is_made_shown_and_destroyed() {
     	tank
     	  [LAB]/tank.img
     	  [LAB]/more.img
+
+    space: 124M
+    [LAB]/tank.img, [LAB]/more.img: with any device of these, the pool is lost
     [exit 0]
     $ pool add tank 64M:more.img
     [exit 0]

@@ -17,12 +17,10 @@ const POOL: &[(&[&str], &str)] = &[
     (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
     (&["trim", "initialize"], "free space is left as it is"),
     (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
-    (&["reopen"], "devices that are back are taken again by: pool clear POOL"),
-    (&["labelclear"], "a device that holds a pool is taken for another one by: pool create -f"),
-    (&["resilver"], "a device that lacks something is filled at once, and a scrub mends the rest: pool scrub POOL"),
-    (&["wait"], "a scrub is waited for by: pool scrub -w POOL; a resilver by -w of pool attach and pool replace"),
-    (&["events"], "what happened is told by: pool history, pool status, and the log of the pool's service"),
-    (&["reguid"], "a pool keeps its number"),
+    (
+        &["reguid"],
+        "a pool keeps its number, which every label and uberblock of it names; of two copies import one at a time",
+    ),
     (&["prefetch", "ddtprune"], "this version of Cenote does not deduplicate; clones and snapshots share blocks"),
 ];
 

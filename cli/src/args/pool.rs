@@ -53,6 +53,18 @@ pub enum PoolCommand {
     Offline(offline::Arguments),
     /// Take devices of mirrors back
     Online(online::Arguments),
+    /// Say what the loss of devices would cost
+    Simulate(simulate::Arguments),
+    /// Show what has happened to pools since they were imported
+    Events(events::Arguments),
+    /// Wait until what goes on in the background has ceased
+    Wait(wait::Arguments),
+    /// Take devices back that did not answer
+    Reopen(reopen::Arguments),
+    /// Have the resilver of a pool begin again
+    Resilver(resilver::Arguments),
+    /// Have a device belong to no pool any more
+    Labelclear(labelclear::Arguments),
     /// Verify a pool that is in use, and mend what can be mended
     Scrub(scrub::Arguments),
     /// Have a pool go on after its devices have failed, and forget their errors

@@ -167,20 +167,17 @@ impl Drop for NewDevices {
     }
 }
 
-/// Looks whether devices could be taken, and changes nothing.
-pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<(), Failure> {
+/// Looks whether devices could be taken, and changes nothing; how large they are, in bytes.
+pub(crate) fn check_new(specs: &[VdevSpec], action: &str, pool: &str, force: bool) -> Result<Vec<u64>, Failure> {
     check_distinct(specs).map_err(|why| Failure::cannot(action, pool, why))?;
-    for spec in specs {
-        let checked = match spec.create {
-            Some(size) => check_size(spec, size).and_then(|()| match path_of(spec).symlink_metadata() {
-                Ok(_) => Err(Refusal::Exists(path_of(spec))),
-                Err(_) => Ok(()),
-            }),
-            None => take(spec, force).map(drop),
-        };
-        checked.map_err(|refusal| refusal.failure(action, pool))?;
-    }
-    Ok(())
+    let check = |spec: &VdevSpec| match spec.create {
+        Some(size) => check_size(spec, size).and_then(|()| match path_of(spec).symlink_metadata() {
+            Ok(_) => Err(Refusal::Exists(path_of(spec))),
+            Err(_) => Ok(size),
+        }),
+        None => take(spec, force).map(|device| device.size()),
+    };
+    specs.iter().map(|spec| check(spec).map_err(|refusal| refusal.failure(action, pool))).collect()
 }
 
 /// What two paths to one device have in common.
@@ -205,6 +202,11 @@ impl Identity {
             }
         }
     }
+}
+
+/// Whether two paths lead to one device.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    Identity::of(one) == Identity::of(other)
 }
 
 /// Refuses one device under two names, or twice under one.

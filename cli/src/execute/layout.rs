@@ -5,7 +5,9 @@ use std::sync::Arc;
 use pool::{
     admin::NewVdev,
     device::Device,
-    vdev::{Leaf, Vdev},
+    format::label::usable_size,
+    space::region_size,
+    vdev::{Leaf, Vdev, raidz::geometry::Geometry},
 };
 
 use crate::{
@@ -90,13 +92,37 @@ pub(crate) fn check_replication(
     }
 }
 
+/// How much space these vdevs would give to a pool with sectors and regions of these sizes, in bytes, on devices that are so
+/// large; to a new pool without regions.
+pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], sector: u64, region: Option<u64>) -> u64 {
+    let mut devices = devices.iter().map(|size| usable_size(*size));
+    // Of each vdev what its smallest device gives, how many devices it has, and how many of these are parity.
+    let shape = |vdev: &VdevTreeSpec| {
+        let width = vdev.devices.len();
+        (devices.by_ref().take(width).min().unwrap_or(0), width, vdev.kind.parity().map(usize::from))
+    };
+    let shapes: Vec<(u64, usize, Option<usize>)> = vdevs.iter().map(shape).collect();
+    let capacity = |&(least, width, parity): &(u64, usize, Option<usize>)| {
+        least.saturating_mul(parity.map_or(1, |parity| width.saturating_sub(parity)) as u64)
+    };
+    let region = region.unwrap_or_else(|| region_size(shapes.iter().map(capacity).min().unwrap_or(0)));
+    let space = |(least, width, parity): (u64, usize, Option<usize>)| match parity
+        .and_then(|parity| Geometry::new(width, parity, sector, region))
+    {
+        Some(geometry) => geometry.space(least),
+        None => least / region * region,
+    };
+    shapes.into_iter().map(space).sum()
+}
+
 /// How the vdevs would be shown that are asked for; the first gets the number `first`.
 pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
     let show = |(number, vdev): (usize, &VdevTreeSpec)| {
+        let may_lose = vdev.kind.may_lose(vdev.devices.len());
         let paths: Vec<String> = vdev.devices.iter().map(|device| device.path.to_text()).collect();
         match vdev.kind {
-            VdevKind::Disk => LayoutVdev { name: paths.join(" "), devices: Vec::new() },
-            kind => LayoutVdev { name: format!("{}-{number}", kind.as_str()), devices: paths },
+            VdevKind::Disk => LayoutVdev { name: paths.join(" "), devices: Vec::new(), may_lose },
+            kind => LayoutVdev { name: format!("{}-{number}", kind.as_str()), devices: paths, may_lose },
         }
     };
     (first..).zip(vdevs).map(show).collect()
@@ -106,8 +132,8 @@ pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
 pub(crate) fn shown(vdev: &dyn Vdev) -> LayoutVdev {
     let paths = vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect();
     match vdev.as_group() {
-        Some(_) => LayoutVdev { name: name_of(vdev), devices: paths },
-        None => LayoutVdev { name: name_of(vdev), devices: Vec::new() },
+        Some(group) => LayoutVdev { name: name_of(vdev), devices: paths, may_lose: group.may_lose() },
+        None => LayoutVdev { name: name_of(vdev), devices: Vec::new(), may_lose: 0 },
     }
 }
 

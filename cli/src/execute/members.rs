@@ -5,7 +5,7 @@ use std::{sync::Arc, thread, time::Duration};
 use dataset::admin::{ResilverState, ResilverStatus};
 use pool::{
     device::{Access, Device},
-    vdev::{Health, State},
+    vdev::{Health, Member, State},
 };
 
 use super::{
@@ -131,14 +131,31 @@ impl OpenPool {
         }
     }
 
+    /// Has what fills devices begin again.
+    pub(super) fn restart_resilver(&self) -> Result<(), Failure> {
+        self.engine().writable().or_refused("resilver", self.name())?;
+        self.datasets.restart_resilver();
+        self.scrubbing.wake();
+        Ok(())
+    }
+
     /// Whether devices lack what no other device gives.
     pub(super) fn is_stuck(&self) -> bool {
         self.datasets.is_resilver_stuck()
     }
 
+    /// Whether devices are being replaced, and it may come to an end.
+    pub(super) fn is_replacing(&self) -> bool {
+        let vdevs = self.engine().storage().vdevs.all();
+        let replaces = |member: &Arc<Member>| member.replaces().is_some() && member.state() != State::Out;
+        let mut groups = vdevs.iter().filter_map(|vdev| vdev.as_group());
+        !self.is_stuck() && groups.any(|group| group.members().iter().any(replaces))
+    }
+
     pub(super) fn layout(&self) -> Layout {
         let vdevs = self.engine().storage().vdevs.all();
-        Layout { pool: self.name().to_string(), vdevs: vdevs.iter().map(|vdev| layout::shown(&**vdev)).collect() }
+        let size = self.engine().space_totals().size;
+        Layout { pool: self.name().to_string(), vdevs: vdevs.iter().map(|vdev| layout::shown(&**vdev)).collect(), size }
     }
 
     pub(super) fn needs(&self) -> Needs {

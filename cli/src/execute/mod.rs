@@ -9,6 +9,8 @@
 //! suspended   going on after a device has failed, or giving up
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
+//! activity    what goes on in the background   events      what has happened
+//! losses      what would be lost with some devices
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -16,14 +18,17 @@
 //! Answers are data, without formatting. A request that changes the pool has been committed when it is answered.
 
 mod accounts;
+mod activity;
 mod background;
 pub(crate) mod check;
 mod dataset;
 pub(crate) mod devices;
+mod events;
 mod files;
 pub(crate) mod inspect;
 mod job;
 pub(crate) mod layout;
+mod losses;
 mod members;
 mod memory;
 mod mounts;
@@ -49,6 +54,7 @@ pub(crate) use self::{
     suspended::{is_answered_anyway, refusal},
 };
 
+pub(crate) use self::open_pool::create_options;
 use ::pool::inspect::Sink;
 
 use crate::{
@@ -67,9 +73,14 @@ impl OpenPool {
     ) -> Result<Response, Failure> {
         self.check_not_suspended(&request)?;
         let recorded = is_recorded(&request);
+        if recorded {
+            // What it forgets, such as errors, is seen before.
+            self.events.look();
+        }
         let response = self.carry_out(request, stream, job)?;
         if recorded {
             self.record(command);
+            self.events.note_command(command);
         }
         Ok(response)
     }
@@ -87,8 +98,15 @@ impl OpenPool {
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
             Request::Check => check::check_live(self, job).map(Response::Checked),
             Request::Scrub { action } => self.scrub(action).map(done),
+            Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
+            Request::Losses { devices } => self.losses(&devices, job).map(Response::Losses),
+            Request::Events { after } => Ok(Response::Events(self.events.after(after))),
+            Request::ClearEvents => Ok(Response::Cleared(self.events.clear())),
+            Request::Activities => self.activities().map(Response::Activities),
+            Request::Reopen => self.reopen_devices().map(done),
+            Request::Resilver => self.restart_resilver().map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
             Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
             Request::Attach { device, new, replace, force } => {
@@ -188,7 +206,10 @@ fn is_recorded(request: &Request) -> bool {
         | Request::Offline { .. }
         | Request::Online { .. }
         | Request::Scrub { .. }
+        | Request::ScrubPart(_)
         | Request::Clear { .. }
+        | Request::Reopen
+        | Request::Resilver
         | Request::Set { .. }
         | Request::Inherit { .. }
         | Request::Rename { .. }

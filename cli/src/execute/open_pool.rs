@@ -25,7 +25,9 @@ use pool::{
 
 use super::{
     background::Background,
-    devices, memory,
+    devices,
+    events::Events,
+    memory,
     mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
     scrub::Scrubbing,
@@ -61,7 +63,18 @@ pub struct OpenPool {
     /// What holds where no property says otherwise.
     pub(super) defaults: Settings,
     pub(super) scrubbing: Scrubbing,
+    pub(super) events: Events,
     committer: Committer,
+}
+
+/// What a pool of this name shall be that is given these properties.
+pub(crate) fn create_options(name: &DatasetName, assignments: &[Assignment]) -> CreateOptions {
+    let mut options = CreateOptions { host: devices::host(), ..CreateOptions::new(name.as_str()) };
+    let ashift = assignments.iter().find(|given| given.name == "ashift");
+    if let Some(ashift) = ashift.and_then(|given| given.value.parse().ok()) {
+        options.ashift = ashift;
+    }
+    options
 }
 
 impl OpenPool {
@@ -103,11 +116,7 @@ impl OpenPool {
         pool_assignments: &[Assignment],
         root_assignments: &[Assignment],
     ) -> Result<OpenPool, Failure> {
-        let mut options = CreateOptions { host: devices::host(), ..CreateOptions::new(name.as_str()) };
-        let given = |name: &str| pool_assignments.iter().find(|given| given.name == name);
-        if let Some(ashift) = given("ashift").and_then(|given| given.value.parse().ok()) {
-            options.ashift = ashift;
-        }
+        let options = create_options(name, pool_assignments);
         let pool = pool::admin::create_of(vdevs, &options, Arc::new(SystemEnv)).or_refused("create", name)?;
         let datasets =
             Datasets::create_root(pool.engine().clone(), name.clone(), owner()).or_refused("create", name)?;
@@ -127,7 +136,7 @@ impl OpenPool {
             devices: Vec::new(),
             read_only: false,
             no_mount: true,
-            altroot: given("altroot").map(|given| given.value.clone()),
+            altroot: pool_assignments.iter().find(|given| given.name == "altroot").map(|given| given.value.clone()),
             state: None,
         };
         Ok(OpenPool::assemble(pool, datasets, &known, false))
@@ -143,6 +152,7 @@ impl OpenPool {
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
         let pool = Arc::new(pool);
         let scrubbing = Scrubbing::start(datasets.clone(), pool.clone());
+        let events = Events::start(datasets.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
         OpenPool {
             pool,
@@ -155,6 +165,7 @@ impl OpenPool {
             background,
             defaults: memory::default_settings(),
             scrubbing,
+            events,
             committer,
         }
     }
@@ -248,7 +259,7 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool { pool, datasets, mounts, background, scrubbing, committer, .. } = self;
+        let OpenPool { pool, datasets, mounts, background, scrubbing, events, committer, .. } = self;
         let name = datasets.pool_name();
         // From here on nobody could have it go on.
         match pool.engine().suspension().is_suspended() {
@@ -259,6 +270,7 @@ impl OpenPool {
         drop(mounts);
         drop(background);
         drop(scrubbing);
+        drop(events);
         drop(committer);
         if is_suspended(&pool) {
             // What is not committed cannot be any more, and keeping the pool open would not change that.

@@ -18,7 +18,7 @@ use pool::{
 
 use super::{
     devices::{NewDevices, check_new},
-    layout::{asked, check_replication, devices_of, grouped, kind_of, name_of},
+    layout::{asked, check_replication, devices_of, grouped, kind_of, name_of, size_of},
     members,
     open_pool::OpenPool,
     refusal::OrRefused,
@@ -344,10 +344,12 @@ impl OpenPool {
             check_replication(vdevs, &present, ACTION, &name)?;
         }
         if dry_run {
-            check_new(&specs, ACTION, &name, force)?;
+            let devices = check_new(&specs, ACTION, &name, force)?;
             let next = present.last().map_or(0, |vdev| vdev.id().0 as usize + 1);
             let mut layout = self.layout();
             layout.vdevs.extend(asked(vdevs, next));
+            let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);
+            layout.size += size_of(vdevs, &devices, sector, Some(region));
             return Ok(layout);
         }
         let taken = NewDevices::take(&specs, ACTION, &name, force)?;

@@ -13,15 +13,17 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use dataset::{
-    admin::{Datasets, Progress},
+    admin::{Datasets, Progress, Scope},
     catalogue::ScrubState,
+    fs::FileType,
+    name::Name,
 };
 use pool::admin::Pool;
 
-use super::{job::Job, members, open_pool::OpenPool, refusal::OrRefused};
+use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused};
 use crate::{
     failure::Failure,
-    protocol::{ScanKind, ScanRecord, ScrubAction},
+    protocol::{ExaminedRecord, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart},
 };
 
 /// About how many bytes one step reads.
@@ -144,6 +146,45 @@ impl OpenPool {
         done.or_refused("scrub", self.name())?;
         self.scrubbing.wake();
         Ok(())
+    }
+
+    /// Examines a part and mends what can be mended, while the caller waits.
+    pub(super) fn scrub_part(&self, part: &ScrubPart, job: &mut Job<'_>) -> Result<ExaminedRecord, Failure> {
+        let (scope, shown) = match part {
+            ScrubPart::Damage => (Scope::Damage, self.name().to_string()),
+            ScrubPart::Place(location) => (self.scope(location)?, location.name.to_string()),
+        };
+        let mut examination = self.datasets.begin_examination(&scope).or_refused("scrub", &shown)?;
+        let what = format!("scrubbing {shown}");
+        while self.datasets.examination_step(&mut examination, STEP).or_refused("scrub", &shown)? == Progress::Worked {
+            job.check()?;
+            job.tell(&what, examination.found().examined, None);
+        }
+        let found = examination.found();
+        Ok(ExaminedRecord { examined: found.examined, repaired: found.repaired, errors: found.errors })
+    }
+
+    /// What a place stands for: a file, or the whole tree whose root directory it is.
+    fn scope(&self, location: &Location) -> Result<Scope, Failure> {
+        let name = &location.name;
+        if location.path.0.iter().all(|byte| *byte == b'/') {
+            return Ok(Scope::Tree(name.clone()));
+        }
+        let fs = match name {
+            Name::Dataset(name) => self.datasets.open_dataset(name).or_refused("open", name)?.fs().clone(),
+            Name::Snapshot(name) => self.datasets.open_snapshot(name).or_refused("open", name)?.fs,
+            Name::Bookmark(name) => return Err(Failure::cannot("scrub", name, "a bookmark has no files")),
+        };
+        let shown = format!("{name}:{}", location.path.to_text());
+        let found = files::find(&fs, &location.path.0);
+        let found = found.map_err(|errno| Failure::cannot("scrub", &shown, files::reason(errno)))?;
+        match found.file_type {
+            FileType::Directory => {
+                let hint = format!("name a file, or the whole: pool scrub {name}");
+                Err(Failure::cannot("scrub", shown, "it is a directory").hint(hint))
+            }
+            _ => Ok(Scope::File(name.clone(), found.ino)),
+        }
     }
 
     /// Returns when no scrub runs.

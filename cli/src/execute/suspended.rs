@@ -18,8 +18,11 @@ pub(crate) fn refusal(engine: &Engine, pool: &str) -> Option<Failure> {
 
 /// Whether a request is answered although the pool is suspended: it asks no device, or is about the suspension itself.
 pub(crate) fn is_answered_anyway(request: &Request) -> bool {
-    let about_itself = matches!(request, Request::Clear { .. } | Request::Abandon);
-    about_itself || matches!(request, Request::Ping | Request::Status | Request::IoCounters | Request::Mounts)
+    let about_itself = matches!(request, Request::Clear { .. } | Request::Reopen | Request::Abandon);
+    let is_told = matches!(request, Request::Events { .. } | Request::ClearEvents);
+    about_itself
+        || is_told
+        || matches!(request, Request::Ping | Request::Status | Request::IoCounters | Request::Mounts)
 }
 
 /// Whether a request only looks, at what may be in memory.
@@ -55,7 +58,18 @@ impl OpenPool {
         const ACTION: &str = "clear errors for";
         self.clear_counters(device)?;
         self.pool.clear(&|path| self.reopen(path)).or_refused(ACTION, self.name())?;
-        self.engine().commit_within(PATIENCE).or_refused(ACTION, self.name())?;
+        self.go_on(ACTION, device)
+    }
+
+    /// Takes devices back that did not answer, resumes a suspended pool, and waits for the commit.
+    pub(super) fn reopen_devices(&self) -> Result<(), Failure> {
+        const ACTION: &str = "reopen";
+        self.pool.resume(&|path| self.reopen(path)).or_refused(ACTION, self.name())?;
+        self.go_on(ACTION, None)
+    }
+
+    fn go_on(&self, action: &str, device: Option<&str>) -> Result<(), Failure> {
+        self.engine().commit_within(PATIENCE).or_refused(action, self.name())?;
         self.datasets.try_resilver_again();
         self.take_back_failed(device);
         Ok(())

@@ -22,6 +22,11 @@ pub fn history(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%Y-%m-%d.%H:%M:%S")
 }
 
+/// `Nov 07 2025 09:05:30`, for events.
+pub fn events(seconds: i64, zone: Zone) -> String {
+    format(seconds, zone, "%b %d %Y %H:%M:%S")
+}
+
 /// `2025-11-07 09:05`, for listings of files.
 pub fn listing(seconds: i64, zone: Zone) -> String {
     format(seconds, zone, "%Y-%m-%d %H:%M")

@@ -47,6 +47,13 @@ pub enum HostRequest {
     },
     /// Import pools, or bring known ones back whose service ended. `Imported`, or `Rewound` if going back was asked for
     Import(ImportPool),
+    /// Make a device one that belongs to no pool. `Done`
+    ClearLabels {
+        /// Its path.
+        device: PathBytes,
+        /// Although its pool is exported, or may be in use by another host.
+        force: bool,
+    },
     /// Verify a pool: one that is imported at its last commit, while work goes on. `Checked`
     Check {
         /// Which.

@@ -58,6 +58,8 @@ pub enum Request {
         /// Which of these.
         action: ScrubAction,
     },
+    /// Scrub a part now. `Examined`
+    ScrubPart(ScrubPart),
     /// Wait until no scrub runs. `Done`
     WaitForScrub,
     /// Forget the errors of devices. `Done`
@@ -65,6 +67,24 @@ pub enum Request {
         /// The path or the number of one; `None` for all.
         device: Option<String>,
     },
+    /// What would be lost with some devices. `Losses`
+    Losses {
+        /// Their paths or numbers.
+        devices: Vec<String>,
+    },
+    /// What has happened since the pool was opened. `Events`
+    Events {
+        /// Only what came after the event of this number; 0 for all.
+        after: u64,
+    },
+    /// Forget what has happened. `Cleared`
+    ClearEvents,
+    /// What goes on in the background. `Activities`
+    Activities,
+    /// Take devices back that did not answer, as `Clear` does, and forget no errors. `Done`
+    Reopen,
+    /// Have the resilver begin again, if one is due. `Done`
+    Resilver,
     /// Counters of input and output since import. `IoCounters`
     IoCounters,
     /// Add devices. `Layout`
@@ -434,6 +454,15 @@ pub enum ScrubAction {
     Stop,
 }
 
+/// A part of a pool to scrub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScrubPart {
+    /// A file; a root directory stands for its whole file system or snapshot.
+    Place(Location),
+    /// What is known to be damaged.
+    Damage,
+}
+
 /// What to unmount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnmountTarget {
@@ -511,6 +540,16 @@ pub enum Response {
     History(Vec<HistoryRecord>),
     /// What a verification found.
     Checked(CheckReport),
+    /// What would be lost.
+    Losses(LossReport),
+    /// What has happened, oldest first.
+    Events(Vec<EventRecord>),
+    /// How many events were forgotten.
+    Cleared(u64),
+    /// What the scrub of a part has found.
+    Examined(ExaminedRecord),
+    /// What goes on in the background: every activity once.
+    Activities(Vec<ActivityRecord>),
     /// Counters, to be compared with earlier ones.
     IoCounters(IoSample),
     /// The devices of a pool as they are, or would be.

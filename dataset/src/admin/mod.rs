@@ -20,7 +20,8 @@
 //! modified   whether a data set was changed or only read
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
-//! scrub      examining and mending everything
+//! scrub      examining and mending everything           examine    a part of it, on demand
+//! losses     what would be lost if devices were
 //! damage     the names of what is damaged for good
 //! ```
 //!
@@ -35,12 +36,14 @@ mod damage;
 mod datasets;
 mod destroy;
 mod error;
+mod examine;
 mod feature;
 mod format;
 mod history;
 mod hold;
 mod limits;
 mod list;
+mod losses;
 mod modified;
 mod open;
 mod property;
@@ -64,10 +67,12 @@ pub use create::CreateRequest;
 pub use datasets::{Datasets, Mount, Progress};
 pub use destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed};
 pub use error::{Error, Result};
+pub use examine::{Examination, Examined, Scope};
 pub use feature::Sharing;
 pub use history::Event;
 pub use hold::HoldInfo;
 pub use list::{ListRequest, Listed};
+pub use losses::{Loss, Survivors};
 pub use open::{Dataset, OpenSnapshot};
 pub use property::{Assignment, Valued};
 pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};

@@ -188,6 +188,11 @@ impl Datasets {
         }
     }
 
+    /// Has the resilver begin again from the beginning, if devices lack something.
+    pub fn restart_resilver(&self) {
+        *self.resilverer.walk.lock() = None;
+    }
+
     /// To be set by a transaction that moves snapshots between data sets: the walk goes through all of these again.
     pub(super) fn resilver_moved(&self) -> Arc<AtomicBool> {
         self.resilverer.has_moved.clone()
@@ -241,7 +246,7 @@ impl Datasets {
         // One that is being changed was not committed: that is tried again.
         let Some((root, level)) = self.engine().catalogue().clean_root() else { return walk.position };
         let (since, limit) = (walk.filling.since, walk.limit);
-        let part = Part { tree: CATALOGUE, root, level, after: Txg::ZERO, since, limit, from };
+        let part = Part { tree: CATALOGUE, root, level, after: Txg::ZERO, since, limit, from, to: Key::MAX };
         // The other blocks are the roots of trees.
         match self.copy(still, walk, &part, budget, |key| key.kind == kind::PAGE, failed) {
             Key::MAX => Position::FIRST_DATASET,
@@ -263,7 +268,16 @@ impl Datasets {
         // The tree that the step before was at may have become a snapshot; then its keys are done there too.
         let from = if member.id == before || before == dataset { at } else { Key::MIN };
         let (since, limit) = (walk.filling.since, walk.limit);
-        let part = Part { tree: member.id, root: member.root, level: member.level, after: done, since, limit, from };
+        let part = Part {
+            tree: member.id,
+            root: member.root,
+            level: member.level,
+            after: done,
+            since,
+            limit,
+            from,
+            to: Key::MAX,
+        };
         match (self.copy(still, walk, &part, budget, |_| true, failed), member.taken) {
             (Key::MAX, None) => self.after_data_set(dataset),
             (Key::MAX, Some(taken)) => Ok(Position::Datasets { dataset, done: taken, member: 0, at: Key::MIN }),

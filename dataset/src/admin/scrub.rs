@@ -34,7 +34,7 @@ const SCRUB: Key = Key::new(POOL, kind::SCRUB, 0);
 const SAVE_EVERY: u64 = 1 << 30;
 
 /// How often a step is tried again from one key because the tree changed under it.
-const RETRIES: u32 = 3;
+pub(super) const RETRIES: u32 = 3;
 
 /// How a scrub stands: see [`ScrubRow`].
 pub type ScrubStatus = ScrubRow;
@@ -109,6 +109,11 @@ impl Datasets {
             return Ok(Some(row));
         }
         self.read(|tx| Ok(tx.find::<ScrubRow>(SCRUB)?.map(|(row, _)| row)))
+    }
+
+    /// The same as far as it stands in memory: nothing is read for it.
+    pub fn scrub_in_memory(&self) -> Option<ScrubStatus> {
+        self.scrubber.row.lock().clone()
     }
 
     /// Does a step of the scrub: examines about `budget` bytes and mends what can be mended.
@@ -243,8 +248,16 @@ impl Datasets {
         };
         let next = match root {
             Some((root, level)) => {
-                let part =
-                    Part { tree: CATALOGUE, root, level, after: Txg::ZERO, since: Txg::ZERO, limit: row.limit, from };
+                let part = Part {
+                    tree: CATALOGUE,
+                    root,
+                    level,
+                    after: Txg::ZERO,
+                    since: Txg::ZERO,
+                    limit: row.limit,
+                    from,
+                    to: Key::MAX,
+                };
                 // The other blocks are the roots of trees.
                 self.examine(stepping, row, &part, budget, |key| key.kind == kind::PAGE)?
             }
@@ -268,7 +281,16 @@ impl Datasets {
         let goes_on = member.id == before || before == dataset;
         let from = if goes_on { key(at) } else { Key::MIN };
         let (tree, limit) = (member.id, row.limit);
-        let part = Part { tree, root: member.root, level: member.level, after: done, since: Txg::ZERO, limit, from };
+        let part = Part {
+            tree,
+            root: member.root,
+            level: member.level,
+            after: done,
+            since: Txg::ZERO,
+            limit,
+            from,
+            to: Key::MAX,
+        };
         let next = self.examine(stepping, row, &part, budget, |_| true)?;
         row.position = match (next, member.taken) {
             (Key::MAX, None) => return self.next_data_set(row, dataset),
@@ -322,11 +344,16 @@ impl Datasets {
     }
 
     pub(super) fn note_damage(&self, damage: Vec<Damage>) -> Result<()> {
+        // What is known and was seen since the last scrub began would stay as it is.
+        let since = self.scrubber.row.lock().as_ref().map_or(Txg::ZERO, |row| row.limit);
+        self.note_damage_since(damage, since)
+    }
+
+    /// Notes damage, but for what is known and was seen after `since`.
+    pub(super) fn note_damage_since(&self, damage: Vec<Damage>, since: Txg) -> Result<()> {
         if damage.is_empty() || self.engine().writable().is_err() {
             return Ok(());
         }
-        // What is known and was seen since the last scrub began would stay as it is.
-        let since = self.scrubber.row.lock().as_ref().map_or(Txg::ZERO, |row| row.limit);
         let new = self.read(|tx| damage::unknown(tx, &damage, since))?;
         if new.is_empty() { Ok(()) } else { self.run(move |tx| damage::note(tx, &new)) }
     }
@@ -353,11 +380,12 @@ fn go_back(row: &mut ScrubRow) {
 }
 
 /// What one copy of a block takes, in bytes.
-fn stored(suspect: &Suspect, sector: u32) -> u64 {
+pub(super) fn stored(suspect: &Suspect, sector: u32) -> u64 {
     u64::from(suspect.pointer.stored).next_multiple_of(sector.into())
 }
 
-fn start(place: &Place) -> Key {
+/// The first key of a place.
+pub(super) fn start(place: &Place) -> Key {
     match place {
         Place::Node { low, .. } => *low,
         Place::Item(key) => *key,

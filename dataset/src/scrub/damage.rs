@@ -99,6 +99,16 @@ pub fn forget(tx: &mut Transaction<'_>, limit: Txg) -> Result<()> {
     Ok(())
 }
 
+/// Drops an entry that was not seen after `limit`.
+pub fn forget_entry(tx: &mut Transaction<'_>, entry: Damage, limit: Txg) -> Result<()> {
+    for (key, DamageRow { tree, first, last, seen, .. }) in tx.rows::<DamageRow>(keys(POOL, kind::DAMAGE))? {
+        if (Damage { tree, first, last }) == entry && seen <= limit {
+            tx.delete(key);
+        }
+    }
+    Ok(())
+}
+
 /// All that is known to be lost, in order.
 pub fn list(tx: &Transaction<'_>) -> Result<Vec<Damage>> {
     let rows = tx.rows::<DamageRow>(keys(POOL, kind::DAMAGE))?;

@@ -30,7 +30,8 @@ pub struct Outcome {
     pub damage: Vec<Damage>,
 }
 
-type Root = (BlockPointer, u8);
+/// The root of a tree, and its level.
+pub type Root = (BlockPointer, u8);
 
 /// Looks at a suspect again and mends it. With `count`, its bad copies are counted.
 pub fn mend(engine: &Engine, suspect: &Suspect, count: bool) -> Result<Outcome> {
@@ -44,6 +45,12 @@ pub fn mend(engine: &Engine, suspect: &Suspect, count: bool) -> Result<Outcome> 
         _ => Vec::new(),
     };
     Ok(Outcome { verdict, damage })
+}
+
+/// The root that a tree has in the committed state; none if it is gone.
+pub fn committed_root(engine: &Engine, tree: u64) -> Result<Option<Root>> {
+    let _still = engine.hold_still();
+    read(engine, |tx| root_of(engine, tx, tree))
 }
 
 /// What is lost with a block: in its own tree, and in every other that has it.

@@ -36,6 +36,14 @@ pub struct Part {
     pub limit: Txg,
     /// Keys below this are done.
     pub from: Key,
+    /// Keys from this one on are not to be examined.
+    pub to: Key,
+}
+
+impl Part {
+    fn covers(&self, key: Key) -> bool {
+        self.from <= key && key < self.to
+    }
 }
 
 /// What a step has found.
@@ -67,7 +75,7 @@ pub fn collect(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key)
     let mut walker = Walker::new(nodes::root(part.root, part.level), part.from, part.after.max(part.since));
     let mut next = None;
     // A step takes one leaf in any case.
-    while next.is_none() || !collected.is_full() {
+    while next.is_none_or(|next| !collected.is_full() && next < part.to) {
         let mut asked = None;
         let step = walker.next(|place| {
             asked = Some(*place);
@@ -145,7 +153,7 @@ impl<'a> Collected<'a> {
         let before = self.blocks.len();
         for (leaf, item) in nodes::items(node) {
             let key = item.key();
-            if let Some(pointer) = leaf.pointer(item).filter(|_| key >= self.part.from && is_meant(key)) {
+            if let Some(pointer) = leaf.pointer(item).filter(|_| self.part.covers(key) && is_meant(key)) {
                 if self.is_full() && self.blocks.len() > before {
                     return Some(key);
                 }

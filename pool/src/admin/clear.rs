@@ -28,14 +28,23 @@ impl Pool {
     /// # Errors
     /// [`Error::Device`] if a device does not answer, [`Error::Request`] if it is not what it was.
     pub fn clear(&self, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<()> {
-        self.engine().not_failed()?;
+        self.resume(reopen)?;
         let vdevs = self.engine().storage().vdevs.all();
-        if self.engine().suspension().is_suspended() {
-            self.take_back(&vdevs, reopen)?;
-            self.engine().suspension().resume();
-        }
         let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
         all.for_each(|leaf| leaf.counters().clear_errors());
+        Ok(())
+    }
+
+    /// The same without forgetting errors.
+    ///
+    /// # Errors
+    /// Those of [`clear`](Pool::clear).
+    pub fn resume(&self, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<()> {
+        self.engine().not_failed()?;
+        if self.engine().suspension().is_suspended() {
+            self.take_back(&self.engine().storage().vdevs.all(), reopen)?;
+            self.engine().suspension().resume();
+        }
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::protocol::{Location, PathBytes};
 const SNAPSHOTS: &str = ".zfs/snapshot";
 
 /// The file that an argument means. A symbolic link at its end means itself.
-pub(super) fn located(text: &OsStr, context: &mut Context<'_>) -> Result<Location, Failure> {
+pub(in crate::commands) fn located(text: &OsStr, context: &mut Context<'_>) -> Result<Location, Failure> {
     match place(text)? {
         Place::Inside(location) => Ok(location),
         Place::Outside(path) => mounted(Path::new(path.as_os_str()), context),

@@ -7,7 +7,7 @@ pub mod cp;
 pub mod create;
 pub mod destroy;
 pub mod diff;
-mod files;
+pub(super) mod files;
 pub mod get;
 pub mod getattr;
 pub mod hold;

@@ -15,7 +15,7 @@ use crate::protocol::{Request, Response};
   pool add tank mirror /dev/sdd /dev/sde
   pool add tank raidz1 /dev/sdd /dev/sde /dev/sdf
   pool add tank 10G:/var/lib/tank2.img
-  pool add -n tank /dev/sdd                  only say what would be")]
+  pool add -n tank /dev/sdd                  say what would be, and what a loss would cost")]
 pub struct Arguments {
     /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
     #[arg(short = 'f')]

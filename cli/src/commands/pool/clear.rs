@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::args::common::pool_name;
+use crate::args::common::{device_name, pool_name};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::protocol::Request;
@@ -32,6 +32,7 @@ pub struct Arguments {
 /// Clears.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("clear errors for", &arguments.pool)?;
-    context.run(&pool, Request::Clear { device: arguments.device.clone() })?;
+    let device = arguments.device.as_deref().map(device_name).transpose()?;
+    context.run(&pool, Request::Clear { device })?;
     Ok(Exit::Done)
 }

@@ -24,7 +24,7 @@ Examples:
   pool create tank mirror /dev/sdb /dev/sdc
   pool create tank mirror /dev/sdb /dev/sdc mirror /dev/sdd /dev/sde
   pool create tank raidz2 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
-  pool create -n tank /dev/sdb               only say what would be"
+  pool create -n tank /dev/sdb               say what would be, and what a loss would cost"
 )]
 pub struct Arguments {
     /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much

@@ -8,24 +8,30 @@ pub mod create;
 pub mod debug;
 pub mod destroy;
 pub mod detach;
+pub mod events;
 pub mod export;
 pub mod get;
 pub mod history;
 pub mod import;
 pub mod iostat;
+pub mod labelclear;
 mod layout;
 pub mod list;
 pub mod offline;
 pub mod online;
+pub mod reopen;
 pub mod replace;
+pub mod resilver;
 mod rewind;
 mod scan;
 pub mod scrub;
 pub mod service;
 pub mod set;
+pub mod simulate;
 pub mod status;
 pub mod sync;
 pub mod tour;
+pub mod wait;
 
 use crate::args::pool::PoolCommand;
 use crate::commands::{completions, manual, version};
@@ -52,6 +58,12 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Replace(arguments) => replace::run(arguments, context),
         PoolCommand::Offline(arguments) => offline::run(arguments, context),
         PoolCommand::Online(arguments) => online::run(arguments, context),
+        PoolCommand::Simulate(arguments) => simulate::run(arguments, context),
+        PoolCommand::Events(arguments) => events::run(arguments, context),
+        PoolCommand::Wait(arguments) => wait::run(arguments, context),
+        PoolCommand::Reopen(arguments) => reopen::run(arguments, context),
+        PoolCommand::Resilver(arguments) => resilver::run(arguments, context),
+        PoolCommand::Labelclear(arguments) => labelclear::run(arguments, context),
         PoolCommand::Scrub(arguments) => scrub::run(arguments, context),
         PoolCommand::Clear(arguments) => clear::run(arguments, context),
         PoolCommand::Check(arguments) => check::run(arguments, context),

@@ -1,11 +1,16 @@
-//! `pool scrub`: everything in a pool that is in use is verified, and mended where there is a good copy.
+//! `pool scrub`: everything in a pool that is in use, or a part of it, is verified, and mended where there is a good copy.
+
+use std::ffi::{OsStr, OsString};
 
 use clap::Args;
+use dataset::name::Name;
+use dataset::property::size::format_bytes;
 
-use crate::args::common::pool_name;
-use crate::context::Context;
+use crate::args::common::{Place, name, place};
+use crate::commands::fs::files::located;
+use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, ScrubAction};
+use crate::protocol::{Location, Request, Response, ScrubAction, ScrubPart};
 
 /// Arguments of `pool scrub`.
 #[derive(Args, Debug)]
@@ -13,39 +18,97 @@ use crate::protocol::{Request, ScrubAction};
     after_help = "A scrub works in the background, after everybody else. 'pool status' shows how far it has come and what it found.
 It goes on after the pool was exported and imported.
 
+A part is verified at once, while the command waits: a file system as it is now, without its snapshots; a snapshot; a
+file, by its place or its path in a mount; with -e what is known to be damaged, which is forgotten if it is good again. The
+root file system of a pool is written POOL:/. If something has no good copy, the command ends with 3.
+
 Examples:
   pool scrub tank
   pool scrub -w tank && pool status -v tank
-  pool scrub -p tank                         pause; 'pool scrub tank' goes on"
+  pool scrub -p tank                         pause; 'pool scrub tank' goes on
+  pool scrub tank/home                       a file system
+  pool scrub tank/home@monday tank/home:/ann/notes
+  pool scrub -e tank                         what 'pool status -v' names"
 )]
 pub struct Arguments {
     /// Pause
-    #[arg(short = 'p', conflicts_with_all = ["stop", "wait"])]
+    #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "damage"])]
     pause: bool,
     /// Stop
-    #[arg(short = 's', conflicts_with = "wait")]
+    #[arg(short = 's', conflicts_with_all = ["wait", "damage"])]
     stop: bool,
     /// Wait until it is done
     #[arg(short = 'w')]
     wait: bool,
-    /// The pools
+    /// Only what is known to be damaged
+    #[arg(short = 'e')]
+    damage: bool,
+    /// The pools, file systems, snapshots, or files
     #[arg(value_name = "POOL", required = true)]
-    pools: Vec<String>,
+    targets: Vec<OsString>,
 }
 
-/// Starts, pauses or stops.
+/// What is to be scrubbed.
+enum Target {
+    Pool(String),
+    Part { pool: String, part: ScrubPart },
+}
+
+/// Starts, pauses or stops; verifies parts.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let read = |text: &OsString| target(text, arguments, context);
+    let targets: Vec<Target> = arguments.targets.iter().map(read).collect::<Result<_, _>>()?;
     let action = match (arguments.pause, arguments.stop) {
         (true, _) => ScrubAction::Pause,
         (_, true) => ScrubAction::Stop,
         _ => ScrubAction::Start,
     };
-    let pools: Vec<String> = arguments.pools.iter().map(|text| pool_name("scrub", text)).collect::<Result<_, _>>()?;
-    for pool in &pools {
+    let pools = targets.iter().filter_map(|target| if let Target::Pool(pool) = target { Some(pool) } else { None });
+    for pool in pools.clone() {
         context.run(pool, Request::Scrub { action })?;
     }
-    for pool in pools.iter().filter(|_| arguments.wait) {
+    let mut exit = Exit::Done;
+    for (target, text) in targets.iter().zip(&arguments.targets) {
+        if let Target::Part { pool, part } = target {
+            exit = exit.max(examine(pool, part, text, context)?);
+        }
+    }
+    for pool in pools.filter(|_| arguments.wait) {
         context.run(pool, Request::WaitForScrub)?;
     }
-    Ok(Exit::Done)
+    Ok(exit)
+}
+
+fn target(text: &OsStr, arguments: &Arguments, context: &mut Context<'_>) -> Result<Target, Failure> {
+    let location = match (place(text)?, text.to_string_lossy()) {
+        (Place::Inside(location), _) => location,
+        (Place::Outside(_), path) if path.starts_with(['/', '.']) => located(text, context)?,
+        (Place::Outside(_), whole) => match name("scrub", &whole)? {
+            Name::Dataset(pool) if pool.is_pool() && arguments.damage => {
+                return Ok(Target::Part { pool: pool.to_string(), part: ScrubPart::Damage });
+            }
+            Name::Dataset(pool) if pool.is_pool() => return Ok(Target::Pool(pool.to_string())),
+            Name::Bookmark(_) => return Err(Failure::cannot("scrub", whole, "a bookmark has no files")),
+            name => Location { name, path: "/".into() },
+        },
+    };
+    if arguments.pause || arguments.stop || arguments.damage {
+        return Err(Failure::usage("-p, -s and -e are of whole pools"));
+    }
+    Ok(Target::Part { pool: location.name.pool().to_owned(), part: ScrubPart::Place(location) })
+}
+
+/// Has a part examined, and tells what was found.
+fn examine(pool: &str, part: &ScrubPart, text: &OsStr, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let Response::Examined(found) = context.call(pool, Request::ScrubPart(part.clone()))? else {
+        return Err(unexpected_answer());
+    };
+    let [examined, repaired] = [found.examined, found.repaired].map(format_bytes);
+    let text = text.to_string_lossy();
+    context.print(&format!("{text}: {examined} verified, {repaired} repaired, {} errors\n", found.errors))?;
+    if found.errors == 0 {
+        return Ok(Exit::Done);
+    }
+    context.note(&format!("what is lost is named by: pool status -v {pool}\n"))?;
+    Ok(Exit::Damage)
 }

@@ -44,6 +44,15 @@ impl VdevKind {
         }
     }
 
+    /// How many of so many devices may be lost, whichever they are.
+    pub fn may_lose(self, devices: usize) -> usize {
+        match self.parity() {
+            Some(parity) => parity.into(),
+            None if self == VdevKind::Mirror => devices.saturating_sub(1),
+            None => 0,
+        }
+    }
+
     /// As ZFS calls it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -223,6 +232,54 @@ pub struct ScanRecord {
     pub errors: u64,
 }
 
+/// What the scrub of a part has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExaminedRecord {
+    /// How many bytes it has read.
+    pub examined: u64,
+    /// How many bytes it has written over bad copies.
+    pub repaired: u64,
+    /// How many blocks it found without a good copy.
+    pub errors: u64,
+}
+
+/// What a pool does in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Activity {
+    /// It frees what was destroyed.
+    Freeing,
+    /// It replaces devices.
+    Replace,
+    /// It fills devices with what they lack.
+    Resilver,
+    /// It examines everything.
+    Scrub,
+}
+
+impl Activity {
+    /// All of them.
+    pub const ALL: [Activity; 4] = [Activity::Freeing, Activity::Replace, Activity::Resilver, Activity::Scrub];
+
+    /// As ZFS calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Activity::Freeing => "freeing",
+            Activity::Replace => "replace",
+            Activity::Resilver => "resilver",
+            Activity::Scrub => "scrub",
+        }
+    }
+}
+
+/// How an activity stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityRecord {
+    /// Which.
+    pub activity: Activity,
+    /// About how many bytes are left; `None` if it is not under way.
+    pub left: Option<u64>,
+}
+
 /// The devices of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
@@ -230,6 +287,8 @@ pub struct Layout {
     pub pool: String,
     /// Its vdevs.
     pub vdevs: Vec<LayoutVdev>,
+    /// How much space they give, in bytes.
+    pub size: u64,
 }
 
 /// A vdev in a layout.
@@ -239,6 +298,8 @@ pub struct LayoutVdev {
     pub name: String,
     /// The paths of a mirror's devices.
     pub devices: Vec<String>,
+    /// So many of its devices may be lost, whichever they are, and nothing else is.
+    pub may_lose: usize,
 }
 
 impl Layout {
@@ -265,6 +326,63 @@ pub struct HistoryRecord {
     pub internal: bool,
     /// Who: the user's number and the host.
     pub user: Option<(u32, String)>,
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventRecord {
+    /// Its number: from 1 on, as long as the pool is open.
+    pub number: u64,
+    /// When it was seen, in nanoseconds since 1970.
+    pub time: i64,
+    /// What it is, in the words of OpenZFS.
+    pub class: String,
+    /// Names and values.
+    pub details: Vec<(String, String)>,
+}
+
+/// What would be lost with some devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossReport {
+    /// The vdevs that would lose devices.
+    pub vdevs: Vec<VdevLoss>,
+    /// The pool's own structures, if a vdev would be lost, and each data set with its snapshots.
+    pub datasets: Vec<DatasetLoss>,
+}
+
+impl LossReport {
+    /// Whether nothing would be lost.
+    pub fn survives(&self) -> bool {
+        self.vdevs.iter().all(|vdev| vdev.survives)
+    }
+}
+
+/// A vdev that would lose devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VdevLoss {
+    /// Its name.
+    pub name: String,
+    /// The devices that it would lose.
+    pub lost: Vec<String>,
+    /// How many devices that lack nothing would be left.
+    pub left: usize,
+    /// Whether they would be enough.
+    pub survives: bool,
+}
+
+/// What a data set and its snapshots would lose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetLoss {
+    /// Its name, or `<metadata>`.
+    pub name: String,
+    /// Its blocks; `None` if they were not counted, since none would be lost.
+    pub blocks: Option<u64>,
+    /// Those that would have no copy left.
+    pub lost_blocks: u64,
+    /// Its files.
+    pub files: u64,
+    /// Those that would have lost something.
+    pub lost_files: u64,
 }
 
 /// Counters of a pool and its devices since import.

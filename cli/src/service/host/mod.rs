@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! import   pools that are found or known come in       leave   export, giving up, destroy
-//! closed   what is done with a pool that nobody has open
+//! closed   what is done with a pool that nobody has open       labels  a device belongs to no pool any more
 //! ```
 
 mod closed;
 mod import;
+mod labels;
 mod leave;
 
 use std::io::{self, Write};
@@ -20,9 +21,9 @@ use super::{
 };
 use crate::{
     execute::{
-        MountPlaces, OpenPool,
+        MountPlaces, OpenPool, create_options,
         devices::{self, Found, NewDevices, check_new},
-        layout::{asked, check_replication, devices_of, grouped},
+        layout::{asked, check_replication, devices_of, grouped, size_of},
     },
     failure::Failure,
     protocol::{
@@ -48,6 +49,9 @@ impl Client {
             HostRequest::Foreign { search } => devices::foreign(&search).map(HostResponse::Foreign),
             HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
             HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
+            HostRequest::ClearLabels { device, force } => {
+                self.clear_labels(&device, force).map(|()| HostResponse::Done)
+            }
             HostRequest::Check { pool, search } => self.check(&pool, &search, progress),
         }
     }
@@ -65,10 +69,12 @@ impl Client {
         if !create.force {
             check_replication(&create.vdevs, &[], ACTION, name)?;
         }
-        let layout = Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0) };
+        let layout = |size| Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0), size };
         let specs = devices_of(&create.vdevs);
         if create.dry_run {
-            return check_new(&specs, ACTION, name, create.force).map(|()| layout);
+            let devices = check_new(&specs, ACTION, name, create.force)?;
+            let sector = 1 << create_options(&create.name, &create.pool_assignments).ashift;
+            return Ok(layout(size_of(&create.vdevs, &devices, sector, None)));
         }
         let taken = NewDevices::take(&specs, ACTION, name, create.force)?;
         let (pool_assignments, root_assignments) = (&create.pool_assignments, &create.root_assignments);
@@ -88,11 +94,12 @@ impl Client {
             state: None,
         };
         pool.record(&self.command);
+        let size = pool.engine().space_totals().size;
         pool.close()?;
         self.registry.put(&known)?;
         taken.keep();
         self.bring_up(&known)?;
-        Ok(layout)
+        Ok(layout(size))
     }
 
     /// Starts the service of a known pool where mounting is possible, and says so where it is not.

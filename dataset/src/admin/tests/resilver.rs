@@ -264,6 +264,24 @@ fn without_a_good_copy_nobody_becomes_complete_and_nothing_is_given_up() {
 }
 
 #[test]
+fn a_resilver_begins_again_when_it_is_asked_to() {
+    let bench = Bench::new(&[disk("old")], 8);
+    let content = noise(9, LEN);
+    bench.world.write("tank/b", "file", &content);
+    bench.world.datasets.restart_resilver();
+    assert!(!bench.steps(1), "nothing lacks anything");
+    bench.pool.attach("old", disk("new"), false).unwrap();
+    assert!(bench.steps(6));
+    let examined = || bench.world.datasets.resilver_status().unwrap().examined;
+    assert!(examined() > 0);
+    bench.world.datasets.restart_resilver();
+    assert!(bench.steps(1));
+    assert_eq!(examined(), 0);
+    bench.go_on_with_the_new_one();
+    assert!(bench.world.files("tank/b")["file"] == content);
+}
+
+#[test]
 fn below_a_node_that_cannot_be_read_for_once_nothing_counts_as_copied() {
     let old = disk("old");
     let bench = Bench::new(std::slice::from_ref(&old), 7);

@@ -42,7 +42,7 @@ mod member;
 mod writing;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{
         Arc, OnceLock,
@@ -126,8 +126,21 @@ impl Group {
         self.members().iter().filter(|member| member.column() == column).cloned().collect()
     }
 
+    /// How many of the members that are complete may be lost, whichever they are.
+    pub fn may_lose(&self) -> usize {
+        let mut columns: BTreeMap<usize, usize> = BTreeMap::new();
+        for member in self.members().iter().filter(|member| member.state() == State::Complete) {
+            *columns.entry(member.column()).or_default() += 1;
+        }
+        let mut holders: Vec<usize> = columns.into_values().collect();
+        holders.sort_unstable();
+        // What it takes is to lose all members of one column more than can be done without.
+        let fatal = (holders.len() + 1).saturating_sub(self.needed);
+        holders[..fatal.min(holders.len())].iter().sum::<usize>().saturating_sub(1)
+    }
+
     /// Whether as many columns as are needed have one of these members.
-    pub(crate) fn are_enough(&self, devices: &[Guid]) -> bool {
+    pub fn are_enough(&self, devices: &[Guid]) -> bool {
         let members = self.members();
         let columns = members.iter().filter(|member| devices.contains(&member.leaf.guid()));
         distinct(columns.map(|member| member.column())) >= self.needed

@@ -1,6 +1,8 @@
 //! Damage is planted on the devices of a pool in use, and healed or named.
 
+mod losses;
 mod names;
+mod parts;
 mod readers;
 mod scrubs;
 

@@ -1,0 +1,170 @@
+//! `pool events`: what has happened to pools since they were imported.
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::output::time::{self, Zone};
+use crate::protocol::{EventRecord, Request, Response};
+
+/// How often who follows looks for more.
+const WATCH: Duration = Duration::from_millis(200);
+
+const NANOS: i64 = 1_000_000_000;
+
+/// Arguments of `pool events`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Classes have the names that OpenZFS gives them: devices that change their state, come and go; errors of devices;
+scrubs and resilvers; a pool that is suspended and goes on; commands that change it.
+The last thousand events are kept in memory, as long as the pool's service runs. What it was told to do stands in 'pool history' for good.
+
+Examples:
+  pool events tank
+  pool events -v tank                        with details
+  pool events -f                             and what is still to come
+  pool events -c tank                        forget them"
+)]
+pub struct Arguments {
+    /// With details
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// For scripts: no head, and one tab between values
+    #[arg(short = 'H')]
+    scripted: bool,
+    /// Go on with what is still to come
+    #[arg(short = 'f')]
+    follow: bool,
+    /// Forget all events so far
+    #[arg(short = 'c', conflicts_with_all = ["verbose", "scripted", "follow", "json"])]
+    clear: bool,
+    /// Print JSON
+    #[arg(short = 'j', long, conflicts_with = "follow")]
+    json: bool,
+    /// The pools; without one, all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// An event, and whose it is.
+type Event = (String, EventRecord);
+
+/// Shows, or forgets.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pools = context.pools(&arguments.pools)?;
+    if arguments.clear {
+        return clear(&pools, context);
+    }
+    let mut seen = BTreeMap::new();
+    if arguments.json {
+        let events = news(&pools, &mut seen, context)?;
+        context.print_json("events", "events", encode(&events))?;
+        return Ok(Exit::Done);
+    }
+    if !arguments.scripted {
+        context.print(&format!("{:<30} CLASS\n", "TIME"))?;
+    }
+    loop {
+        let events = news(&pools, &mut seen, context)?;
+        show(&events, arguments, context)?;
+        if !arguments.follow {
+            return Ok(Exit::Done);
+        }
+        thread::sleep(WATCH);
+    }
+}
+
+fn clear(pools: &[String], context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let mut count = 0;
+    for pool in pools {
+        match context.call(pool, Request::ClearEvents)? {
+            Response::Cleared(cleared) => count += cleared,
+            _ => return Err(unexpected_answer()),
+        }
+    }
+    context.print(&format!("cleared {count} events\n"))?;
+    Ok(Exit::Done)
+}
+
+/// The events of these pools that were not seen yet, by their time.
+fn news(pools: &[String], seen: &mut BTreeMap<String, u64>, context: &mut Context<'_>) -> Result<Vec<Event>, Failure> {
+    let mut events: Vec<Event> = Vec::new();
+    for pool in pools {
+        let after = seen.get(pool).copied().unwrap_or(0);
+        let Response::Events(records) = context.call(pool, Request::Events { after })? else {
+            return Err(unexpected_answer());
+        };
+        if let Some(last) = records.last() {
+            seen.insert(pool.clone(), last.number);
+        }
+        events.extend(records.into_iter().map(|record| (pool.clone(), record)));
+    }
+    events.sort_by_key(|(_, event)| event.time);
+    Ok(events)
+}
+
+fn show(events: &[Event], arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
+    let zone = context.zone;
+    let text: String = events.iter().map(|event| render(event, arguments.verbose, arguments.scripted, zone)).collect();
+    context.print(&text)?;
+    Ok(context.console.output.flush()?)
+}
+
+fn render((pool, event): &Event, verbose: bool, scripted: bool, zone: Zone) -> String {
+    let (seconds, rest) = (event.time.div_euclid(NANOS), event.time.rem_euclid(NANOS));
+    let time = format!("{}.{rest:09}", time::events(seconds, zone));
+    let line = match scripted {
+        true => format!("{time}\t{}\n", event.class),
+        false => format!("{time:<30} {}\n", event.class),
+    };
+    if !verbose {
+        return line;
+    }
+    let details: String = event.details.iter().map(|(name, value)| format!("        {name} = \"{value}\"\n")).collect();
+    format!("{line}        pool = \"{pool}\"\n{details}        eid = {}\n\n", event.number)
+}
+
+fn encode(events: &[Event]) -> Value {
+    let encode = |(pool, event): &Event| {
+        let details: Map<_, _> = event.details.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        json!({
+            "pool": pool,
+            "eid": event.number.to_string(),
+            "time": event.time.div_euclid(NANOS).to_string(),
+            "nanoseconds": event.time.rem_euclid(NANOS).to_string(),
+            "class": event.class,
+            "details": details,
+        })
+    };
+    Value::Array(events.iter().map(encode).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+
+    use super::*;
+
+    #[test]
+    fn an_event_has_its_line_and_its_details() {
+        let event = EventRecord {
+            number: 7,
+            time: 1_762_506_330_000_012_000,
+            class: "ereport.fs.zfs.checksum".into(),
+            details: vec![("vdev_path".into(), "/srv/a.img".into())],
+        };
+        let event = ("tank".to_owned(), event);
+        insta::assert_snapshot!(render(&event, true, false, || TimeZone::UTC), @r#"
+        Nov 07 2025 09:05:30.000012000 ereport.fs.zfs.checksum
+                pool = "tank"
+                vdev_path = "/srv/a.img"
+                eid = 7
+        "#);
+        let line = render(&event, false, true, || TimeZone::UTC);
+        assert_eq!(line, "Nov 07 2025 09:05:30.000012000\tereport.fs.zfs.checksum\n");
+        assert_eq!(encode(&[event])[0]["details"]["vdev_path"], "/srv/a.img");
+    }
+}

@@ -1,0 +1,34 @@
+//! `pool resilver`: the resilver of a pool begins again.
+
+use clap::Args;
+
+use crate::args::common::pool_name;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::protocol::Request;
+
+/// Arguments of `pool resilver`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A device that lacks something is filled at once and without this. What has no good copy is looked for again.
+Where no device lacks anything there is nothing to do.
+
+Examples:
+  pool resilver tank
+  pool resilver tank && pool wait -t resilver tank"
+)]
+pub struct Arguments {
+    /// The pools
+    #[arg(value_name = "POOL", required = true)]
+    pools: Vec<String>,
+}
+
+/// Begins again.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pools: Vec<String> =
+        arguments.pools.iter().map(|text| pool_name("resilver", text)).collect::<Result<_, _>>()?;
+    for pool in &pools {
+        context.run(pool, Request::Resilver)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,189 @@
+//! `pool wait`: until what goes on in a pool in the background has ceased.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, ValueEnum};
+use dataset::property::size::format_bytes;
+use pool::env::{Env, SystemEnv};
+
+use crate::args::common::pool_name;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::output::time;
+use crate::protocol::{Activity, ActivityRecord, Request, Response};
+
+/// How often it is looked.
+const WATCH: Duration = Duration::from_millis(200);
+
+const NANOS: i64 = 1_000_000_000;
+
+/// Activities that ZFS knows, and why nobody waits for them here.
+const ABSENT: &[(&[&str], &str)] = &[
+    (&["discard"], "this version takes no checkpoints of pools"),
+    (&["initialize", "trim"], "free space is left as it is"),
+    (&["remove", "raidz_expand"], "this version does not change vdevs in that way"),
+];
+
+/// Arguments of `pool wait`.
+#[derive(Args, Debug)]
+#[command(after_help = "Activities:
+  freeing   what was destroyed is freed
+  replace   devices are being replaced
+  resilver  devices are being filled
+  scrub     everything is being verified; one that is paused has ceased
+
+A resilver that has found no good copy of something has ceased, too: 'pool status' tells.
+With an interval the bytes that are left are shown, and '-' for what has ceased.
+
+Examples:
+  pool wait tank                             until all have ceased
+  pool wait -t scrub,resilver tank
+  pool wait -t scrub tank 5                  and show every five seconds how much is left")]
+pub struct Arguments {
+    /// For scripts: no head, and one tab between values
+    #[arg(short = 'H')]
+    scripted: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    exact: bool,
+    /// Show the time above each row: as seconds since 1970, or as a date
+    #[arg(short = 'T', value_name = "u|d")]
+    clock: Option<Clock>,
+    /// These activities only, separated by commas
+    #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',')]
+    activities: Vec<String>,
+    /// The pool
+    #[arg(value_name = "POOL")]
+    pool: String,
+    /// Show how much is left, every so many seconds
+    #[arg(value_name = "INTERVAL")]
+    interval: Option<String>,
+}
+
+/// How a time is shown.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Clock {
+    /// As seconds since 1970.
+    #[value(name = "u")]
+    Seconds,
+    /// As a date.
+    #[value(name = "d")]
+    Date,
+}
+
+/// Waits.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = pool_name("wait for", &arguments.pool)?;
+    let wanted = wanted(&arguments.activities)?;
+    let interval = arguments.interval.as_deref().map(interval).transpose()?;
+    let mut shown: Option<Instant> = None;
+    loop {
+        let Response::Activities(mut records) = context.call(&pool, Request::Activities)? else {
+            return Err(unexpected_answer());
+        };
+        records.retain(|record| wanted.contains(&record.activity));
+        let is_over = records.iter().all(|record| record.left.is_none());
+        if let Some(interval) = interval
+            && shown.is_none_or(|shown| is_over || shown.elapsed() >= interval)
+        {
+            let is_first = shown.replace(Instant::now()).is_none();
+            show(&records, is_first, arguments, context)?;
+        }
+        if is_over {
+            return Ok(Exit::Done);
+        }
+        thread::sleep(interval.map_or(WATCH, |interval| interval.min(WATCH)));
+    }
+}
+
+/// The activities of these names; without names, all.
+fn wanted(names: &[String]) -> Result<Vec<Activity>, Failure> {
+    if names.is_empty() {
+        return Ok(Activity::ALL.to_vec());
+    }
+    let find = |name: &String| {
+        let known = Activity::ALL.iter().find(|activity| activity.as_str() == name);
+        known.copied().ok_or_else(|| match ABSENT.iter().find(|(names, _)| names.contains(&name.as_str())) {
+            Some((_, reason)) => Failure::usage(format!("the activity '{name}' is not supported: {reason}")),
+            None => Failure::usage(format!("there is no activity '{name}'")).hint(format!("activities: {}", all())),
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+fn all() -> String {
+    Activity::ALL.map(Activity::as_str).join(", ")
+}
+
+fn interval(text: &str) -> Result<Duration, Failure> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
+    let interval = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    interval.ok_or_else(|| Failure::usage(format!("interval '{text}' is not a number above 0")))
+}
+
+fn show(
+    records: &[ActivityRecord],
+    with_head: bool,
+    arguments: &Arguments,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    let now = SystemEnv.now().div_euclid(NANOS);
+    let clock = arguments.clock.map(|clock| match clock {
+        Clock::Seconds => format!("{now}\n"),
+        Clock::Date => time::scan(now, context.zone) + "\n",
+    });
+    let rows = rows(records, with_head, arguments.scripted, arguments.exact);
+    context.print(&(clock.unwrap_or_default() + &rows))?;
+    Ok(context.console.output.flush()?)
+}
+
+/// The row of numbers, and the head above it.
+fn rows(records: &[ActivityRecord], with_head: bool, scripted: bool, exact: bool) -> String {
+    let number = |bytes: u64| if exact { bytes.to_string() } else { format_bytes(bytes) };
+    let values: Vec<String> = records.iter().map(|record| record.left.map_or_else(|| "-".to_owned(), number)).collect();
+    if scripted {
+        return values.join("\t") + "\n";
+    }
+    let names: Vec<String> = records.iter().map(|record| record.activity.as_str().to_owned()).collect();
+    // The widest number that a column may get: a row does not know those after it.
+    let width = |name: &str| name.len().max(if exact { 20 } else { 5 });
+    let line = |cells: &[String]| {
+        let cells = cells.iter().zip(&names).map(|(cell, name)| format!("{cell:>width$}", width = width(name)));
+        cells.collect::<Vec<_>>().join("  ") + "\n"
+    };
+    let head = if with_head { line(&names) } else { String::new() };
+    head + &line(&values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stand_below_their_names() {
+        let record = |activity, left| ActivityRecord { activity, left };
+        let records = [record(Activity::Freeing, None), record(Activity::Scrub, Some(3 << 29))];
+        insta::assert_snapshot!(rows(&records, true, false, false), @r"
+        freeing  scrub
+              -  1.50G
+        ");
+        insta::assert_snapshot!(rows(&records, false, false, true), @"                   -            1610612736");
+        assert_eq!(rows(&records, true, true, true), "-\t1610612736\n");
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        let wanted = |text: &str| wanted(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(wanted("scrub,freeing").unwrap(), [Activity::Scrub, Activity::Freeing]);
+        let failure = wanted("scrub,initialize").unwrap_err();
+        insta::assert_snapshot!(failure.render(""), @"the activity 'initialize' is not supported: free space is left as it is");
+        insta::assert_snapshot!(wanted("sleep").unwrap_err().render(""), @r"
+        there is no activity 'sleep'
+          activities: freeing, replace, resilver, scrub
+        ");
+        assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
+    }
+}

@@ -1,0 +1,48 @@
+//! What goes on in a pool in the background, and how much of it is left.
+
+use super::{open_pool::OpenPool, refusal::OrRefused};
+use crate::{
+    failure::Failure,
+    protocol::{Activity, ActivityRecord},
+};
+use dataset::{admin::ResilverState, catalogue::ScrubState};
+
+const ACTION: &str = "wait for";
+
+impl OpenPool {
+    /// How each activity stands. In a pool that is only read there is none.
+    pub(super) fn activities(&self) -> Result<Vec<ActivityRecord>, Failure> {
+        let none = |activity| Ok(ActivityRecord { activity, left: None });
+        if self.engine().read_only() {
+            return Activity::ALL.iter().copied().map(none).collect();
+        }
+        self.engine().writable().or_refused(ACTION, self.name())?;
+        Activity::ALL
+            .iter()
+            .map(|activity| Ok(ActivityRecord { activity: *activity, left: self.left(*activity)? }))
+            .collect()
+    }
+
+    /// About how many bytes an activity has before it; `None` if it is not under way.
+    fn left(&self, activity: Activity) -> Result<Option<u64>, Failure> {
+        Ok(match activity {
+            Activity::Freeing => {
+                Some(self.datasets.freeing().or_refused(ACTION, self.name())?).filter(|bytes| *bytes > 0)
+            }
+            Activity::Replace => self.is_replacing().then(|| self.to_resilver()),
+            Activity::Resilver => (self.needs().filling && !self.is_stuck()).then(|| self.to_resilver()),
+            Activity::Scrub => {
+                let status = self.datasets.scrub_status().or_refused(ACTION, self.name())?;
+                let running = status.filter(|status| status.state == ScrubState::Running);
+                running.map(|status| status.total.saturating_sub(status.examined))
+            }
+        })
+    }
+
+    /// What a resilver has before it: everything, if it is about to begin.
+    fn to_resilver(&self) -> u64 {
+        let running = self.datasets.resilver_status().filter(|status| status.state == ResilverState::Running);
+        let left = running.map(|status| status.total.saturating_sub(status.examined));
+        left.unwrap_or_else(|| if self.needs().filling { self.engine().space_totals().allocated } else { 0 })
+    }
+}

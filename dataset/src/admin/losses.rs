@@ -1,0 +1,184 @@
+//! What would be lost if vdevs were: every tree is walked, and each block is looked at by where its copies lie. Nothing but
+//! nodes is read, and nothing is changed.
+//!
+//! A block is lost if none of its copies lies on what is left, and so is what stands below a node that is. A file has lost
+//! something if one of its items has. Each block of a data set and its snapshots counts once; one that a clone shares with its
+//! origin counts for both.
+//!
+//! To be used on a state that nobody changes: see [`pool::admin::CommittedState`].
+
+use pool::{
+    format::{
+        key::Key,
+        pointer::{Address, BlockPointer},
+    },
+    tree::{Event, Walker},
+    txg::Engine,
+    units::{Txg, VdevId},
+};
+
+use super::{datasets::Datasets, error::Result};
+use crate::{
+    catalogue::kind,
+    fs::key::INODE,
+    lineage::nodes,
+    scrub::members::{self, Member},
+};
+
+/// What a part of the pool would lose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// The data set, with its snapshots; `<metadata>` for what all of them hang from.
+    pub name: String,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Those that would have no copy, or could not be reached.
+    pub lost_blocks: u64,
+    /// Its files, directories and such; in each snapshot again if they have changed.
+    pub files: u64,
+    /// Those that would have lost something.
+    pub lost_files: u64,
+}
+
+/// Which vdevs are left, and whether to go on.
+pub struct Survivors<'a> {
+    /// Whether a vdev would be there.
+    pub is_left: &'a dyn Fn(VdevId) -> bool,
+    /// Asked before each tree, and now and then.
+    pub goes_on: &'a dyn Fn() -> bool,
+}
+
+impl Datasets {
+    /// What would be lost if only some vdevs were left: of the pool's own structures, and then of each data set.
+    ///
+    /// # Errors
+    /// If something cannot be read as it is. If it is not to go on, what was found so far is given.
+    pub fn losses(&self, survivors: &Survivors<'_>) -> Result<Vec<Loss>> {
+        let mut losses = vec![self.metadata_loss(survivors)?];
+        let mut dataset = self.read(|tx| members::next_dataset(tx, 0))?;
+        while let Some(id) = dataset.filter(|_| (survivors.goes_on)()) {
+            losses.push(self.line_loss(id, survivors)?);
+            dataset = self.read(|tx| members::next_dataset(tx, id))?;
+        }
+        Ok(losses)
+    }
+
+    /// The names of all data sets, in the order of [`losses`](Datasets::losses).
+    pub fn names_of_all(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let mut dataset = self.read(|tx| members::next_dataset(tx, 0))?;
+        while let Some(id) = dataset {
+            names.push(self.shown_name(id)?);
+            dataset = self.read(|tx| members::next_dataset(tx, id))?;
+        }
+        Ok(names)
+    }
+
+    /// The name of a data set; one that is being received has none yet.
+    fn shown_name(&self, id: u64) -> Result<String> {
+        let names = self.names();
+        self.read(|tx| Ok(names.of_dataset(tx, id).map_or_else(|_| format!("<{id:#x}>"), |name| name.to_string())))
+    }
+
+    fn metadata_loss(&self, survivors: &Survivors<'_>) -> Result<Loss> {
+        let mut tally = Tally::new(self.engine(), survivors, "<metadata>".to_owned());
+        if let Some((root, level)) = self.engine().catalogue().clean_root() {
+            // The other blocks are the roots of trees.
+            tally.walk((root, level), Txg::ZERO, &|key| key.kind == kind::PAGE)?;
+        }
+        let own = self.engine().storage().space.own_blocks();
+        for block in own.table.iter().chain(&own.checkpoints).chain(&own.log) {
+            let is_lost = !block.places().iter().any(|place| (survivors.is_left)(place.vdev));
+            tally.loss.blocks += 1;
+            tally.loss.lost_blocks += u64::from(is_lost);
+        }
+        // Rows are no files.
+        Ok(Loss { files: 0, lost_files: 0, ..tally.loss })
+    }
+
+    /// The loss of a data set and its snapshots.
+    fn line_loss(&self, id: u64, survivors: &Survivors<'_>) -> Result<Loss> {
+        let mut tally = Tally::new(self.engine(), survivors, self.shown_name(id)?);
+        let mut done = Txg::ZERO;
+        while let Some(Member { root, level, taken, .. }) = self.read(|tx| members::next_member(tx, id, done))? {
+            tally.walk((root, level), done, &|_| true)?;
+            match taken {
+                Some(taken) => done = taken,
+                None => break,
+            }
+        }
+        Ok(tally.loss)
+    }
+}
+
+struct Tally<'a> {
+    engine: &'a Engine,
+    survivors: &'a Survivors<'a>,
+    loss: Loss,
+}
+
+impl<'a> Tally<'a> {
+    fn new(engine: &'a Engine, survivors: &'a Survivors<'a>, name: String) -> Tally<'a> {
+        Tally { engine, survivors, loss: Loss { name, ..Loss::default() } }
+    }
+
+    /// Counts the blocks of a tree that entered it after `after`.
+    fn walk(&mut self, (root, level): (BlockPointer, u8), after: Txg, is_meant: &dyn Fn(Key) -> bool) -> Result<()> {
+        let mut walker = Walker::new(nodes::root(root, level), Key::MIN, after);
+        // Of each node on the way whether it is lost, or one above it.
+        let mut lost: Vec<bool> = Vec::new();
+        let mut file = None;
+        while let Some(event) = walker.next(|place| self.engine.load_node(place))? {
+            let (place, node) = match event {
+                Event::Enter(place, node) => (place, node),
+                Event::Leave(..) => {
+                    lost.pop();
+                    continue;
+                }
+            };
+            if !(self.survivors.goes_on)() {
+                return Ok(());
+            }
+            let is_below_lost = lost.last().copied().unwrap_or(false);
+            let is_lost = self.count(&place.pointer, is_below_lost)?;
+            lost.push(is_lost);
+            for (leaf, item) in nodes::items(&node) {
+                let key = item.key();
+                let pointer = leaf.pointer(item).filter(|block| is_meant(key) && block.entered() > after);
+                let has_lost = pointer.map_or(Ok(is_lost), |pointer| self.count(&pointer, is_lost))?;
+                self.loss.files += u64::from(key.kind == INODE);
+                if has_lost && file.replace(key.object) != Some(key.object) {
+                    self.loss.lost_files += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a block; whether it is lost, by itself or with the one that it stands below.
+    fn count(&mut self, pointer: &BlockPointer, is_below_lost: bool) -> Result<bool> {
+        let is_lost = is_below_lost || !self.survives(pointer)?;
+        self.loss.blocks += 1;
+        self.loss.lost_blocks += u64::from(is_lost);
+        Ok(is_lost)
+    }
+
+    /// Whether a copy of a block lies on what is left, with all its pieces.
+    fn survives(&self, pointer: &BlockPointer) -> Result<bool> {
+        let storage = self.engine.storage();
+        for &address in pointer.addresses() {
+            let mut copy = BlockPointer { copies: 1, ..*pointer };
+            copy.addresses[0] = address;
+            let mut is_left = true;
+            for extent in storage.extents(&copy)? {
+                let at = Address { chunk: extent.chunk, sector: extent.sector };
+                let (vdev, _) = storage.space.resolve(at, extent.sectors.saturating_mul(storage.sector))?;
+                is_left &= (self.survivors.is_left)(vdev);
+            }
+            if is_left {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,56 @@
+//! What is said to be lost with a device is what is lost with it.
+
+use pool::{device::Device, format::label::DATA_START, units::VdevId};
+
+use super::{Bench, SIZE};
+use crate::admin::{Loss, Survivors, tests::world::noise};
+
+impl Bench {
+    /// What would be lost with the second device.
+    fn losses_without_the_second(&self) -> Vec<Loss> {
+        let survivors = Survivors { is_left: &|vdev| vdev != VdevId(1), goes_on: &|| true };
+        self.world.datasets.losses(&survivors).unwrap()
+    }
+}
+
+#[test]
+fn what_is_said_to_be_lost_is_lost() {
+    let bench = Bench::new(2, 31);
+    bench.world.create("tank/a").unwrap();
+    bench.world.create("tank/twice").unwrap();
+    bench.set("tank/twice", "copies", "2");
+    let name = |n: u64| format!("a file with a name that takes some room {n}");
+    for n in 0..60 {
+        bench.world.write("tank/a", &name(n), &noise(n + 1, 60_000));
+        bench.world.write("tank/twice", &name(n), &noise(n + 1, 60_000));
+    }
+    bench.world.snapshot("tank/a@then").unwrap();
+    bench.world.remove("tank/a", &name(0));
+    bench.world.write("tank/a", "new", &noise(99, 400_000));
+    bench.world.clone("tank/a@then", "tank/clone").unwrap();
+    bench.world.engine.commit().unwrap();
+    assert_eq!(bench.world.datasets.names_of_all().unwrap(), ["tank", "tank/a", "tank/twice", "tank/clone"]);
+    let said = bench.losses_without_the_second();
+    let of = |name: &str| said.iter().find(|loss| loss.name == name).unwrap();
+    for whole in ["<metadata>", "tank", "tank/twice"] {
+        assert!(of(whole).lost_blocks == 0 && of(whole).blocks > 0, "{said:?}");
+    }
+    let (a, clone) = (of("tank/a"), of("tank/clone"));
+    assert!(a.lost_files > 5 && a.lost_files < a.files && a.lost_blocks < a.blocks, "{a:?}");
+    assert!(clone.lost_files > 5, "what it shares counts too: {clone:?}");
+
+    // All that lies there is lost; labels stay, for without them there would be no pool to look at.
+    let noise = noise(5, 1 << 20);
+    for at in (DATA_START..SIZE - (1 << 20)).step_by(1 << 20) {
+        bench.disks[1].write_at(at, &noise).unwrap();
+    }
+    bench.world.engine.cache().clear();
+    let unreadable = |dataset: &str| {
+        let names: Vec<String> = (0..60).map(name).collect();
+        names.iter().filter(|name| bench.read(dataset, name).is_err()).count() as u64
+    };
+    assert_eq!(unreadable("tank/twice"), 0);
+    assert_eq!(unreadable("tank/clone"), clone.lost_files);
+    // Each lost block is counted by a scrub where it meets it first: the clone's are those of its origin.
+    assert_eq!(bench.scrub().errors, a.lost_blocks);
+}
