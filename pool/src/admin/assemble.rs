@@ -10,6 +10,13 @@
 //! knows, since that one says how far the member had come when it was put out of use. Everything else is a state that
 //! somebody made of this device alone, and so is one of a member that lacks something, by the label, and has a newer
 //! uberblock than those that do not. Neither side is more right than the other, so the pool is refused.
+//!
+//! Going back gives the members of a mirror an uberblock that leaves their newest states off its line, one after the other
+//! and before any label: see [`super::rewind`]. Where power fails in between, a member has not got it that the label calls
+//! complete, and its newest uberblock is neither an ancestor nor known. It has the state that was gone back to in its own
+//! ring, though, and nothing as late as the uberblock that repeats it: it lacks only that one, and what came after. Nobody
+//! can have used it alone: its own labels would then be the newest and say that the others lack something, or those of the
+//! others say so of it, and either is refused.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,6 +29,7 @@ use crate::{
         uberblock::Uberblock,
         vdev_config::{Behind, LeafConfig, Mark, MemberConfig, MirrorConfig, VdevConfig, VdevTree},
     },
+    txg::state_of,
     units::Guid,
     vdev::{
         Leaf, Member, Mirror, Single, State, Vdev,
@@ -119,7 +127,7 @@ fn put_together(
     rings: &Rings,
 ) -> Result<Mirror> {
     let is_there = |member: &&MemberConfig| by_guid.contains_key(&member.leaf.guid);
-    if let Some(alone) = mirror.members.iter().filter(is_there).find(|member| is_split(member, rings)) {
+    if let Some(alone) = mirror.members.iter().filter(is_there).find(|member| is_split(label, member, by_guid, rings)) {
         return Err(Error::Split { pool: label.pool_name.clone(), device: path(alone, by_guid) });
     }
     let leaves: Vec<Option<Result<Arc<Leaf>>>> =
@@ -171,10 +179,25 @@ fn put_together(
 }
 
 /// Whether somebody has changed a member without the others.
-fn is_split(member: &MemberConfig, rings: &Rings) -> bool {
+fn is_split(label: &Label, member: &MemberConfig, by_guid: &ByGuid, rings: &Rings) -> bool {
     let (own, standing) = rings.of(member.leaf.guid);
     let is_known = member.behind.is_some_and(|behind| behind.knows(own));
-    matches!(standing, Standing::Diverged { .. }) && !is_known
+    matches!(standing, Standing::Diverged { .. }) && !is_known && !goes_back(label, member, by_guid, rings)
+}
+
+/// Whether a member that the label calls complete was about to go back with the others when power failed: what it has
+/// beyond the state that was gone back to is older than the uberblock that repeats it, and that state is in its own ring.
+fn goes_back(label: &Label, member: &MemberConfig, by_guid: &ByGuid, rings: &Rings) -> bool {
+    let own = rings.of(member.leaf.guid).0;
+    let repeats = |state: &&Uberblock| state_of(state) != state.txg && own.txg < state.txg;
+    let mut repeats = rings.line.iter().filter(repeats).peekable();
+    if member.behind.is_some() || repeats.peek().is_none() {
+        return false;
+    }
+    let ring = by_guid.get(&member.leaf.guid).map(|device| uberblocks::read_uberblocks(&**device, label.pool));
+    let ring = ring.and_then(Result::ok).unwrap_or_default();
+    let has = |state: &Uberblock| ring.iter().any(|u| (u.epoch, u.txg) == (state.parent, state.forked_at));
+    repeats.any(has)
 }
 
 fn path(member: &MemberConfig, by_guid: &ByGuid) -> String {

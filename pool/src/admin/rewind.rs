@@ -11,7 +11,7 @@
 //! | power fails | import finds |
 //! | --- | --- |
 //! | before or while it is written | the pool as it was: neither the newest uberblock nor the chosen one was touched |
-//! | after the flush of any device that got it | the chosen state |
+//! | after the flush of any device that got it | the chosen state; a member of a mirror that did not get it is filled with what came after |
 //!
 //! A member of a mirror goes back if its own rings have the chosen state: then it has everything of it. One that does not,
 //! because it was behind, or was filled only later, must not get the new uberblock, and what it has is off the line from then
