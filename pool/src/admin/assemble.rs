@@ -93,11 +93,14 @@ impl Rings {
     }
 
     /// How far a device may have come that is not there and was complete when it was last heard of: to the newest state of
-    /// all, or, if that one's import had not come to its first commit, to what it went on from.
+    /// all, or to the one before. It has that one, for a commit begins when what the one before has flushed is on every
+    /// device that the labels call complete, and a device gets its first uberblock before they call it so. Where the rings
+    /// name none before, it is what the newest one's import went on from.
     fn of_absent(&self) -> Behind {
+        let mark = |state: &Uberblock| Mark { epoch: state.epoch, txg: state.txg };
         self.line.first().map_or(Behind::default(), |newest| Behind {
-            has: Mark { epoch: newest.parent, txg: newest.forked_at },
-            may_have: Mark { epoch: newest.epoch, txg: newest.txg },
+            has: self.line.get(1).map_or(Mark { epoch: newest.parent, txg: newest.forked_at }, mark),
+            may_have: mark(newest),
         })
     }
 
