@@ -27,12 +27,18 @@ pub enum ErrorKind {
     Unsupported,
 }
 
+/// What the operating system said, without its number.
+fn in_words(source: &io::Error) -> String {
+    let text = source.to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
+}
+
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A device refused an operation.
-    #[error("{device}: cannot {action}: {source}")]
+    #[error("{device}: cannot {action}: {}", in_words(source))]
     Device {
         /// The device's path or name.
         device: String,

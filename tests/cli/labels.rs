@@ -42,7 +42,7 @@ fn a_device_belongs_to_no_pool_any_more() {
     pool: cannot clear the labels of '[LAB]/a.img': it has none
     [exit 1]
     $ pool labelclear none.img
-    pool: cannot clear the labels of '[LAB]/none.img': [LAB]/none.img: cannot open: No such file or directory (os error 2)
+    pool: cannot clear the labels of '[LAB]/none.img': [LAB]/none.img: cannot open: No such file or directory
       look at the path, its permissions and the device itself; then pool status
     [exit 1]
     $ pool labelclear .

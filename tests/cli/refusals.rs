@@ -147,7 +147,7 @@ fn wrong_requests_say_what_and_where() {
       use -f to take it anyway: what it holds is lost
     [exit 1]
     $ pool create vault none.img
-    pool: cannot create 'vault': [LAB]/none.img: cannot open: No such file or directory (os error 2)
+    pool: cannot create 'vault': [LAB]/none.img: cannot open: No such file or directory
       look at the path, its permissions and the device itself; then pool status
     [exit 1]
     $ pool create vault file

@@ -13,9 +13,13 @@
 //! A member may have one of two pasts: its newest uberblock is an ancestor of the newest of all, or it is one that the label
 //! knows, since that one says how far the member had come when it was put out of use. Everything else is a state that
 //! somebody made of this device alone, and so is one of a member that lacks something, by the label, and has a newer
-//! uberblock than those that do not. Only going back ends in a state that others of the pool cannot know of if power fails
-//! before all have its uberblock: those that by the label lack nothing, and have the state that it repeats, go back with it.
-//! Neither side is more right than the other, so the pool is refused.
+//! uberblock than those that do not. Neither side is more right than the other, so the pool is refused.
+//!
+//! Going back gives the members an uberblock that leaves their newest states off its line, one after the other and before
+//! any label: see [`super::rewind`]. Where power fails in between, a member has not got it that the label calls complete, and
+//! its newest uberblock is neither an ancestor nor known. It has the state that was gone back to in its own ring, though, and
+//! nothing as late as the uberblock that repeats it, so it goes along. Nobody can have used it alone: its own labels would
+//! then be the newest and say that the others lack something, or those of the others say so of it, and either is refused.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -108,11 +112,14 @@ impl Rings {
     }
 
     /// How far a device may have come that is not there and was complete when it was last heard of: to the newest state of
-    /// all, or, if that one's import had not come to its first commit, to what it went on from.
+    /// all, or to the one before. It has that one, for a commit begins when what the one before has flushed is on every
+    /// device that the labels call complete, and a device gets its first uberblock before they call it so. Where the rings
+    /// name none before, it is what the newest one's import went on from.
     fn of_absent(&self) -> Behind {
+        let mark = |state: &Uberblock| Mark { epoch: state.epoch, txg: state.txg };
         self.line.first().map_or(Behind::default(), |newest| Behind {
-            has: Mark { epoch: newest.parent, txg: newest.forked_at },
-            may_have: Mark { epoch: newest.epoch, txg: newest.txg },
+            has: self.line.get(1).map_or(Mark { epoch: newest.parent, txg: newest.forked_at }, mark),
+            may_have: mark(newest),
         })
     }
 
@@ -123,28 +130,26 @@ impl Rings {
     }
 
     /// Whether a member goes back with the others to a state that it has, though it has not heard of it: power failed while
-    /// that was written to them. Whoever went on without the others since calls them behind.
-    fn goes_back(&self, member: &MemberConfig, label: &Label, by_guid: &ByGuid) -> bool {
-        let Some(newest) = self.line.first().filter(|newest| state_of(newest) != newest.txg) else { return false };
-        let is_given_up = matches!(self.of(member.leaf.guid).1, Standing::Diverged { .. });
-        let behind: Vec<Guid> = label
-            .vdevs
-            .iter()
-            .flat_map(|vdev| vdev.tree.members())
-            .filter(|m| m.behind.is_some())
-            .map(|m| m.leaf.guid)
-            .collect();
-        let has_heard = |(guid, (_, standing)): (&Guid, &(Mark, Standing))| {
-            *standing == Standing::Current && !behind.contains(guid)
-        };
-        if !self.found.iter().any(has_heard) {
+    /// the uberblock that repeats the state was written to them, which is one of these. Whoever went on without the others
+    /// since calls them behind.
+    fn goes_back(&self, member: &MemberConfig, label: &Label, by_guid: &ByGuid, states: &[Uberblock]) -> bool {
+        let (own, standing) = self.of(member.leaf.guid);
+        let repeats = |state: &&Uberblock| state_of(state) != state.txg && own.txg < state.txg;
+        let mut repeats = states.iter().filter(repeats).peekable();
+        let is_given_up = matches!(standing, Standing::Diverged { .. }) && member.behind.is_none();
+        if !is_given_up || repeats.peek().is_none() || !self.have_heard(label) {
             return false;
         }
-        let Some(device) = by_guid.get(&member.leaf.guid).filter(|_| is_given_up && member.behind.is_none()) else {
-            return false;
-        };
-        let ring = uberblocks::read_uberblocks(&**device, label.pool).unwrap_or_default();
-        ring.iter().any(|own| (own.epoch, own.txg) == (newest.parent, newest.forked_at))
+        let ring = by_guid.get(&member.leaf.guid).map(|device| uberblocks::read_uberblocks(&**device, label.pool));
+        let ring = ring.and_then(Result::ok).unwrap_or_default();
+        repeats.any(|state| ring.iter().any(|own| (own.epoch, own.txg) == (state.parent, state.forked_at)))
+    }
+
+    /// Whether a device that by the label lacks nothing has the newest state.
+    fn have_heard(&self, label: &Label) -> bool {
+        let members = || label.vdevs.iter().flat_map(|vdev| vdev.tree.members());
+        let is_behind = |device: &Guid| members().any(|m| m.leaf.guid == *device && m.behind.is_some());
+        self.found.iter().any(|(device, (_, standing))| *standing == Standing::Current && !is_behind(device))
     }
 
     /// How far a device has come: by its rings, or by what the label says if that is less.
@@ -196,8 +201,8 @@ impl Parts<'_> {
         let configs: Vec<&MemberConfig> = self.members.iter().map(|(_, member)| *member).collect();
         let is_there = |member: &&&MemberConfig| by_guid.contains_key(&member.leaf.guid);
         let split = |alone: &MemberConfig| Error::Split { pool: label.pool_name.clone(), device: path(alone, by_guid) };
-        let goes_back = |member: &MemberConfig| rings.goes_back(member, label, by_guid);
-        let is_apart = |member: &&&MemberConfig| is_split(member, rings) && !goes_back(member);
+        let goes_back = |member: &MemberConfig, states| rings.goes_back(member, label, by_guid, states);
+        let is_apart = |member: &&&MemberConfig| is_split(member, rings) && !goes_back(member, &rings.line);
         if let Some(alone) = configs.iter().filter(is_there).find(is_apart) {
             return Err(split(alone));
         }
@@ -217,7 +222,10 @@ impl Parts<'_> {
             return Err(split(alone));
         }
         let lacks_one = |at: usize| self.needed > 1 && rings.precedes(own(at), newest);
-        let is_current = |at: usize| own(at).txg == newest.txg || lacks_one(at) || goes_back(configs[at]);
+        // What it lacks of a state that repeats one that it has is nothing, nor of the one after, if that was to come to all.
+        let newest_states = &rings.line[..rings.line.len().min(if self.needed > 1 { 2 } else { 1 })];
+        let has_it = |at: usize| goes_back(configs[at], newest_states);
+        let is_current = |at: usize| own(at).txg == newest.txg || lacks_one(at) || has_it(at);
         let is_complete = |at: &usize| whole(at) && is_current(*at);
         let complete: BTreeSet<usize> = (0..leaves.len()).filter(is_complete).map(|at| self.members[at].0).collect();
         if complete.len() < self.needed {

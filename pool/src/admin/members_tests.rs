@@ -259,6 +259,30 @@ fn a_device_is_replaced_also_when_it_is_away() {
 }
 
 #[test]
+fn a_device_that_was_away_at_an_import_gets_what_came_since_it_was_last_seen() {
+    for is_first in [true, false] {
+        let disks = disks("a b");
+        let pool = mirror(&disks);
+        commit(&pool, 20);
+        drop(pool);
+        if !is_first {
+            let pool = opened(&[&disks[0], &disks[1]], 2).unwrap();
+            commit(&pool, 20);
+        }
+        let newest = shown(opened_with(&[&disks[0], &disks[1]], &reading(None), 3).unwrap().engine());
+        let pool = opened(&[&disks[0]], 3).unwrap();
+        commit(&pool, 3);
+        drop(pool);
+        let pool = opened(&[&disks[0], &disks[1]], 4).unwrap();
+        assert_eq!((states(&pool)[1], pool.engine().filling().unwrap().since), (State::Filling, newest.back(1)));
+        assert!(fill(&pool));
+        let newest = commit(&pool, 2);
+        drop(pool);
+        assert_eq!(alone(&disks[1]), newest);
+    }
+}
+
+#[test]
 fn who_is_offline_stays_so_until_the_operator_says_otherwise() {
     for temporary in [false, true] {
         let disks = disks("a b");

@@ -330,3 +330,73 @@ fn a_state_whose_uberblock_power_failed_to_bring_to_a_mirror_can_be_gone_back_to
         assert_eq!((shown(pool.engine()), pool.engine().filling()), (newest, None));
     }
 }
+
+/// One of so many second power failures is tried, others after each first one.
+const EVERY: usize = 7;
+
+/// Opens what a power failure has left at `cut`, while the pool goes back, and what another one leaves while it is opened
+/// and goes on.
+fn survives_twice(images: Vec<MemoryDevice>, span: &std::ops::RangeInclusive<Txg>, cut: usize, what: &str) {
+    let recorder = Recorder::new();
+    let images: Vec<Disk> =
+        images.into_iter().map(|i| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(i))))).collect();
+    let all: Vec<&Disk> = images.iter().collect();
+    let pool = opened(&all, 7).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let state = shown(pool.engine());
+    assert!(span.contains(&state), "{what}: {state}");
+    let newest = commit(&pool, 1);
+    drop(pool);
+    for again in (cut % EVERY..=recorder.len()).step_by(EVERY) {
+        let images = recorder.images_at(again, &mut Fate::seeded(again as u64));
+        let images: Vec<Disk> = images.into_iter().map(|i| Arc::new(FaultDevice::new(Arc::new(i)))).collect();
+        let what = format!("{what}, and then {again}");
+        let pool = opened(&images.iter().collect::<Vec<_>>(), 8).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = shown(pool.engine());
+        assert!(found == state || (state..=newest).contains(&found), "{what}: {found}");
+        fill(&pool);
+        let newest = commit(&pool, 2);
+        assert_eq!(shown(pool.engine()), newest, "{what}");
+    }
+}
+
+#[test]
+fn wherever_power_fails_while_all_devices_of_mirrors_go_back_the_pool_is_whole() {
+    for count in [1, 2] {
+        let made: Vec<Vec<Disk>> = ["a b", "c d"][..count].iter().map(|names| disks(names)).collect();
+        let pool = mirrors(&made.iter().map(|disks| &disks[..]).collect::<Vec<_>>());
+        let newest = commit(&pool, 5);
+        drop(pool);
+        let recorder = Recorder::new();
+        let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
+        let devices: Vec<Arc<dyn Device>> = made.iter().flatten().map(wrap).collect();
+        rewind(&devices, newest.back(2), &writing(), &SeededEnv::new(9)).unwrap();
+        for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+            let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+            survives_twice(
+                images,
+                &(newest.back(2)..=newest),
+                cut,
+                &format!("{count} mirrors, cut {cut}, seed {seed}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn who_was_used_alone_is_no_device_that_power_failed_to_take_back() {
+    let of = disks("a b");
+    let pool = mirror(&of);
+    let newest = commit(&pool, 4);
+    drop(pool);
+    // One goes back without the other, which is used alone from the newest state on.
+    let alone = copied(&of[1]);
+    go_back(&[&of[0]], newest.back(2)).unwrap();
+    for commits in [1, 3, 40] {
+        let other = copied(&alone);
+        commit(&opened(&[&other], 20).unwrap(), commits);
+        assert!(matches!(opened(&[&of[0], &other], 21), Err(Error::Split { .. })), "{commits}");
+        let first = copied(&of[0]);
+        commit(&opened(&[&first], 22).unwrap(), commits);
+        assert!(matches!(opened(&[&first, &other], 23), Err(Error::Split { .. })), "{commits}");
+    }
+}
