@@ -1,0 +1,308 @@
+//! Pools of devices with parity, through the programs: as many devices die as there is parity, others take their places, and
+//! what rots is healed.
+//!
+//! The pools have services and are not mounted where nothing else is said, so that what was read is read from the devices.
+
+mod lab;
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+use insta::{Settings, assert_snapshot};
+use lab::{Lab, can_mount, noise, small_file_system, wait_until};
+
+/// Replaces what differs from run to run.
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
+    settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
+    settings.add_filter(r"(resilvered|repaired) [\d.]+[BKM]", "$1 [SIZE]");
+    // Which it is depends on the machine.
+    settings.add_filter(r"mounts: \d+ through \S+\n", "");
+    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
+    settings
+}
+
+fn content(seed: u64) -> Vec<u8> {
+    noise(300_000, seed)
+}
+
+/// A pool `tank` of five images with double parity, with a file in it.
+fn furnished() -> Lab {
+    let lab = Lab::new();
+    lab.pool(&[
+        "create",
+        "-m",
+        "none",
+        "tank",
+        "raidz2",
+        "80M:a.img",
+        "80M:b.img",
+        "80M:c.img",
+        "80M:d.img",
+        "80M:e.img",
+    ]);
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    put(&lab, 1);
+    lab
+}
+
+/// Puts a file with this content into the pool.
+fn put(lab: &Lab, seed: u64) {
+    fs::write(lab.path("file"), content(seed)).unwrap();
+    lab.fs(&["cp", "file", &format!("tank/home:/{seed}")]);
+    lab.pool(&["sync", "tank"]);
+}
+
+/// Whether these files are in the pool, as they were put there.
+fn holds(lab: &Lab, seeds: &[u64]) {
+    for seed in seeds {
+        assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == content(*seed), "file {seed}");
+    }
+}
+
+fn status(lab: &Lab) -> String {
+    lab.session(&["pool status tank"])
+}
+
+#[test]
+fn as_many_devices_die_as_there_is_parity_and_others_take_their_places() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    ["b.img", "d.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
+    assert_snapshot!(lab.session(&[&format!("pool import -d {}", lab.at(""))]), @r"
+    $ pool import -d [LAB]/
+      pool: tank
+      id: [GUID]
+     state: DEGRADED
+    status: One or more devices are missing from the system, and others hold all that they hold.
+    action: The pool can be imported despite missing devices, in a degraded state.
+    config:
+
+    	tank  DEGRADED
+    	  raidz2-0  DEGRADED
+    	  [LAB]/a.img  ONLINE
+    	  [LAB]/b.img  UNAVAIL
+    	  [LAB]/c.img  ONLINE
+    	  [LAB]/d.img  UNAVAIL
+    	  [LAB]/e.img  ONLINE
+    [exit 0]
+    ");
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+    put(&lab, 2);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  raidz2-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  UNAVAIL  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	  [LAB]/d.img  UNAVAIL  0  0  0
+    	  [LAB]/e.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.pool(&["replace", "-w", "tank", "b.img", "80M:f.img"]);
+    lab.pool(&["replace", "-w", "tank", "d.img", "80M:g.img"]);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  raidz2-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/f.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	  [LAB]/g.img  ONLINE  0  0  0
+    	  [LAB]/e.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    // The new ones stand in for two others.
+    lab.pool(&["export", "tank"]);
+    ["a.img", "e.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1, 2]);
+    lab.check("tank");
+}
+
+#[test]
+fn one_device_more_than_there_is_parity_is_one_too_many() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    fs::create_dir(lab.path("away")).unwrap();
+    let away = ["a.img", "c.img", "d.img"];
+    away.iter().for_each(|image| fs::rename(lab.path(image), lab.path(&format!("away/{image}"))).unwrap());
+    assert_snapshot!(lab.session(&[
+        &format!("pool import -d {}", lab.at("")),
+        &format!("pool import -d {} tank", lab.at("")),
+    ]), @r"
+    $ pool import -d [LAB]/
+      pool: tank
+      id: [GUID]
+     state: UNAVAIL
+    status: One or more devices are missing from the system.
+    action: The pool cannot be imported. Attach the missing devices and try again.
+    config:
+
+    	tank  UNAVAIL
+    	  raidz2-0  UNAVAIL
+    	  [LAB]/a.img  UNAVAIL
+    	  [LAB]/b.img  ONLINE
+    	  [LAB]/c.img  UNAVAIL
+    	  [LAB]/d.img  UNAVAIL
+    	  [LAB]/e.img  ONLINE
+    [exit 0]
+    $ pool import -d [LAB]/ tank
+    pool: cannot import 'tank': its devices [LAB]/a.img, [LAB]/c.img, [LAB]/d.img are missing
+      look there too: pool import -d DIR
+    [exit 1]
+    ");
+    fs::rename(lab.path("away/c.img"), lab.path("c.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+}
+
+#[test]
+fn a_device_is_put_out_of_use_and_comes_back() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["offline", "tank", "b.img"]);
+    lab.pool(&["offline", "tank", "c.img"]);
+    put(&lab, 2);
+    assert_snapshot!(lab.session(&["pool offline tank a.img", "pool list -H -o name,health"]), @r"
+    $ pool offline tank a.img
+    pool: cannot offline '[LAB]/a.img': raidz2-0 needs 3 complete devices, and [LAB]/a.img is one of so many
+    [exit 1]
+    $ pool list -H -o name,health
+    tank	DEGRADED
+    [exit 0]
+    ");
+    lab.pool(&["online", "tank", "b.img"]);
+    lab.pool(&["online", "tank", "c.img"]);
+    wait_until("the resilver is done", || lab.pool(&["list", "-H", "-o", "health", "tank"]).contains("ONLINE"));
+    wait_until("nothing is filled", || !lab.pool(&["status", "tank"]).contains("(resilvering"));
+    lab.pool(&["offline", "tank", "a.img"]);
+    lab.pool(&["offline", "tank", "e.img"]);
+    holds(&lab, &[1, 2]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["check", "-d", &lab.at(""), "tank"]);
+}
+
+#[test]
+fn what_rots_is_healed_by_reading_and_by_a_scrub() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    for image in ["a.img", "d.img"] {
+        let file = File::options().write(true).open(lab.path(image)).unwrap();
+        // All of it between the labels.
+        (1..79).for_each(|mib| file.write_all_at(&[0xee; 1 << 20], mib << 20).unwrap());
+    }
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    let status = status(&lab);
+    assert!(status.contains("with 0 errors") && status.contains("No known data errors"), "{status}");
+    let errors = |device: &str| {
+        let line = status.lines().find(|line| line.contains(device)).unwrap();
+        line.split_whitespace().nth(4).unwrap().to_owned()
+    };
+    assert!(["a.img", "d.img"].iter().all(|rotten| errors(rotten) != "0"), "{status}");
+    assert!(["b.img", "c.img", "e.img"].iter().all(|good| errors(good) == "0"), "{status}");
+    lab.pool(&["clear", "tank"]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    // Healed, they stand in for two others.
+    lab.pool(&["export", "tank"]);
+    ["b.img", "c.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+    lab.check("tank");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_words() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&[
+        "pool attach tank a.img 80M:x.img",
+        "pool detach tank a.img",
+        "pool replace tank a.img 64M:small.img",
+    ]), @r"
+    $ pool attach tank a.img 80M:x.img
+    pool: cannot attach to '[LAB]/a.img': [LAB]/a.img is of a raidz, to which no device can be attached: it can be replaced
+    [exit 1]
+    $ pool detach tank a.img
+    pool: cannot detach '[LAB]/a.img': raidz2-0 cannot do with one device less: replace [LAB]/a.img instead
+    [exit 1]
+    $ pool replace tank a.img 64M:small.img
+    pool: cannot replace '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes and takes the place of more
+    [exit 1]
+    ");
+}
+
+#[test]
+fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
+    if !can_mount() {
+        return;
+    }
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    if !small_file_system(&lab.path("small"), "24m") {
+        return;
+    }
+    let on_small = lab.at("small/b.img");
+    let dying = format!("120M:{on_small}");
+    lab.pool(&["create", "-m", &lab.at("mnt/tank"), "tank", "raidz", "120M:a.img", &dying, "120M:c.img", "120M:d.img"]);
+    let (folder, done, count) = (lab.mount("tank"), AtomicBool::new(false), AtomicU64::new(0));
+    let bytes = |number: u64| noise(40_000 + number as usize % 7 * 30_000, number);
+    let use_folder = || {
+        for number in 0.. {
+            fs::write(folder.join(format!("file-{number}")), bytes(number)).unwrap();
+            count.store(number + 1, Ordering::Release);
+            let found = fs::read(folder.join(format!("file-{}", number / 2))).unwrap();
+            assert!(found == bytes(number / 2), "file {}", number / 2);
+            if done.load(Ordering::Acquire) || number == 1500 {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let user = scope.spawn(use_folder);
+        // The file system below it runs full.
+        wait_until("the device has died", || lab.pool(&["status", "tank"]).contains("state: DEGRADED"));
+        lab.fs(&["snapshot", "tank@degraded"]);
+        lab.pool(&["replace", "-w", "tank", &on_small, "120M:e.img"]);
+        lab.pool(&["scrub", "-w", "tank"]);
+        done.store(true, Ordering::Release);
+        user.join().unwrap();
+    });
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("state: ONLINE") && status.contains("with 0 errors"), "{status}");
+    assert!(status.contains("e.img") && !status.contains("b.img"), "{status}");
+    // The new one stands in for any other.
+    lab.pool(&["export", "tank"]);
+    fs::remove_file(lab.path("c.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    assert!(count.load(Ordering::Acquire) > 10);
+    for number in 0..count.load(Ordering::Acquire) {
+        assert!(fs::read(folder.join(format!("file-{number}"))).unwrap() == bytes(number), "file {number}");
+    }
+    lab.check("tank");
+}
