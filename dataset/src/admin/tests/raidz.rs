@@ -38,6 +38,7 @@ struct Life {
     files: Files,
     snapshots: BTreeMap<String, Files>,
     random: u64,
+    steps: usize,
 }
 
 impl Life {
@@ -53,7 +54,18 @@ impl Life {
         world.create("tank/a").unwrap();
         let (files, snapshots) = (Files::new(), BTreeMap::new());
         let parity = usize::from(parity);
-        Life { pool, world, disks, away: Vec::new(), parity, made: count, files, snapshots, random: seed * 2 + 1 }
+        Life {
+            pool,
+            world,
+            disks,
+            away: Vec::new(),
+            parity,
+            made: count,
+            files,
+            snapshots,
+            random: seed * 2 + 1,
+            steps: 0,
+        }
     }
 
     fn below(&mut self, limit: usize) -> usize {
@@ -61,7 +73,7 @@ impl Life {
         (self.random >> 33) as usize % limit
     }
 
-    fn step(&mut self) -> String {
+    fn step(&mut self) {
         match self.below(16) {
             0..=5 => self.write(),
             6 => self.remove(),
@@ -73,7 +85,12 @@ impl Life {
             14 => self.rot(),
             _ => self.reopen(),
         }
-        format!("{} files, without {:?}", self.files.len(), self.away)
+        self.steps += 1;
+    }
+
+    /// Where a finding was made: the seed is of the test's loop.
+    fn told(&self) -> String {
+        format!("after {} steps, {} files, without {:?}", self.steps, self.files.len(), self.away)
     }
 
     fn write(&mut self) {
@@ -171,8 +188,10 @@ impl Life {
     }
 
     fn verify(&self) {
-        assert!(self.world.files("tank/a") == self.files);
-        self.snapshots.iter().for_each(|(snapshot, files)| assert!(self.world.files(snapshot) == *files, "{snapshot}"));
+        assert!(self.world.files("tank/a") == self.files, "{}", self.told());
+        for (snapshot, files) in &self.snapshots {
+            assert!(self.world.files(snapshot) == *files, "{snapshot}, {}", self.told());
+        }
     }
 
     fn judge(&self) {
@@ -187,9 +206,8 @@ impl Life {
 fn live(count: usize, parity: u8, seed: u64) {
     let mut life = Life::new(count, parity, seed);
     for step in 0..60 {
-        let told = life.step();
+        life.step();
         if step % 6 == 5 {
-            println!("{count}-{parity}, seed {seed}, step {step}: {told}");
             life.judge();
         }
     }
