@@ -166,7 +166,7 @@ impl<'a> Collected<'a> {
     fn add(&mut self, place: Place, pointer: BlockPointer) {
         let is_meant = pointer.entered() > self.part.after && pointer.birth <= self.part.limit;
         if is_meant && pointer.birth > self.part.since && self.seen.insert(pointer.addresses[0]) {
-            self.bytes += pointer.allocated(self.engine.sector());
+            self.bytes += self.engine.storage().taken(&pointer);
             self.blocks.push(Suspect { tree: self.part.tree, place, pointer });
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     env::SeededEnv,
     error::{Error, ErrorKind, Result},
     format::{
-        label::{DATA_START, Label, PoolState},
+        label::{DATA_START, Label, PoolState, RAIDZ},
         uberblock::{RING_SLOTS, slot},
         vdev_config::VdevTree,
     },
@@ -246,4 +246,44 @@ fn nothing_is_written_to_a_pool_whose_catalogue_cannot_be_read() {
     let error = opened(std::slice::from_ref(&device)).err().unwrap();
     assert!(matches!(error, Error::Unreadable { .. }), "{error}");
     assert_eq!(labels::read_label(&*device).unwrap(), before);
+}
+
+fn raidz(parity: u8, devices: usize) -> NewVdev {
+    let disk = |at: usize| Arc::new(disk(&format!("raidz{at}"))) as Arc<dyn Device>;
+    NewVdev::RaidZ { parity, devices: (0..devices).map(disk).collect() }
+}
+
+#[test]
+fn a_raidz_that_is_added_is_named_together_with_its_feature() {
+    let old = Arc::new(disk("old"));
+    let pool = made(vec![old.clone()]);
+    let named = || labels::read_label(&*old).unwrap().unwrap().features.contains_key(RAIDZ);
+    assert!(!named());
+    let vdev = raidz(2, 4);
+    pool.begin_add(vec![vdev.clone()]).unwrap().finish().unwrap();
+    assert!(named());
+    assert_eq!((regions(&pool), pool.engine().storage().space.unit()), (vec![62, 125], 2));
+    assert_clean(&pool);
+    pool.export().unwrap();
+    drop(pool);
+    let devices = [old.clone() as Arc<dyn Device>].into_iter().chain(vdev.devices().iter().cloned()).collect();
+    let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+    let pool = open(devices, &options, Arc::new(SeededEnv::new(2))).unwrap();
+    assert_eq!(regions(&pool), [62, 125]);
+    assert_clean(&pool);
+}
+
+#[test]
+fn a_raidz_too_wide_for_the_regions_of_a_pool_is_refused() {
+    let options = CreateOptions { settings: settings(), ashift: 16, ..CreateOptions::new("tank") };
+    let pool = create(vec![Arc::new(disk("old"))], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    // A region has 16 sectors.
+    pool.begin_add(vec![raidz(1, 5)]).unwrap();
+    let refused = pool.begin_add(vec![raidz(1, 6)]).err().unwrap();
+    assert!(refused.to_string().contains("too small for a raidz"), "{refused}");
+    assert!(pool.begin_add(vec![raidz(1, 1)]).is_err());
+    // A pool that is made of it has larger ones.
+    let wide = create_of(&[raidz(1, 32)], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    assert_eq!((wide.label().region_size, wide.engine().storage().space.unit()), (16 * MIB, 31));
+    assert_clean(&wide);
 }

@@ -143,6 +143,16 @@ impl Storage {
         self.vdevs.get(vdev)?.write_shared(offset, bytes)
     }
 
+    /// The space that a block takes on the devices, in bytes: with all copies, each rounded up to what is allocated together
+    /// where it lies. Of one in pieces, about that.
+    pub fn taken(&self, pointer: &BlockPointer) -> u64 {
+        let of_one = |address: &Address| {
+            let header = if pointer.gang { self.space.unit_at(*address) } else { 0 };
+            u64::from(self.space.extent(*address, pointer.stored).sectors + header)
+        };
+        pointer.addresses().iter().map(of_one).sum::<u64>() * u64::from(self.sector)
+    }
+
     /// Gives a block's space back, at the end of `txg`.
     pub fn free(&self, txg: Txg, pointer: &BlockPointer) -> Result<()> {
         if pointer.gang {

@@ -50,6 +50,7 @@ fn constants() -> BTreeMap<&'static str, u64> {
         ("MAX_VDEVS", vdev_config::MAX_VDEVS as u64),
         ("MAX_PATH", vdev_config::MAX_PATH as u64),
         ("RAIDZ_COLUMNS", vdev_config::RAIDZ_COLUMNS as u64),
+        ("BAND", pool::vdev::raidz::geometry::BAND),
         ("UBERBLOCK_SIZE", uberblock::UBERBLOCK_SIZE as u64),
         ("RING_SLOTS", uberblock::RING_SLOTS),
         ("MAX_SPACE", uberblock::MAX_SPACE as u64),

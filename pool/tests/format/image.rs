@@ -30,7 +30,7 @@ use pool::{
 use crate::{golden, pages};
 
 const IMAGE: &str = "pool-1.pages.zst";
-const SIZE: u64 = 64 * MIB;
+pub(crate) const SIZE: u64 = 64 * MIB;
 /// The compressed image stays smaller than this, in bytes.
 const MOST: usize = 100_000;
 /// Where the one tree stands in the catalogue: its root's level, and its root.
@@ -41,7 +41,7 @@ const RECORDS: u64 = 7;
 const BODIES: u64 = 8;
 
 /// The least that a layer above does: keeps one tree's root in the catalogue, and frees what the tree drops.
-struct OneTree;
+pub(crate) struct OneTree;
 
 impl SyncClient for OneTree {
     fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()> {
@@ -57,7 +57,7 @@ impl SyncClient for OneTree {
 }
 
 /// What the tree holds: key to body and, where there is a record, its content.
-type Contents = BTreeMap<Key, (Vec<u8>, Option<Vec<u8>>)>;
+pub(crate) type Contents = BTreeMap<Key, (Vec<u8>, Option<Vec<u8>>)>;
 
 const POLICIES: [(CompressionChoice, Checksum); 4] = [
     (CompressionChoice::Off, Checksum::Blake3),
@@ -72,19 +72,24 @@ fn record(seed: u64) -> Vec<u8> {
 }
 
 /// What is put into the tree in the `round`th transaction group; later ones overwrite some of the earlier.
-fn round_of(round: u64) -> Contents {
+pub(crate) fn round_of(round: u64) -> Contents {
     let records = (0..8).map(|n| (Key::new(RECORDS, 0, n + round * 4), (vec![n as u8], Some(record(n + round)))));
     let bodies = (0..300).map(|n| (Key::new(BODIES, 1, n * (round + 1)), (vec![round as u8; 150], None)));
     records.chain(bodies).collect()
 }
 
-const ROUNDS: u64 = 4;
+pub(crate) const ROUNDS: u64 = 4;
 
-fn settings() -> Settings {
+/// What the tree holds in the end.
+pub(crate) fn expected() -> Contents {
+    (0..ROUNDS).flat_map(round_of).collect()
+}
+
+pub(crate) fn settings() -> Settings {
     Settings { cache: 4 * MIB, dirty: 8 * MIB, workers: 0 }
 }
 
-fn put_all(head: &Head, contents: &Contents) -> Result<()> {
+pub(crate) fn put_all(head: &Head, contents: &Contents) -> Result<()> {
     head.update(|view, batch| -> Result<(), Plain> {
         for (key, (body, content)) in contents {
             if let Some(block) = view.get(*key)?.and_then(|entry| entry.block()) {
@@ -135,13 +140,13 @@ fn the_image_is_small() {
 }
 
 /// The root of the one tree, as the catalogue has it.
-fn root(engine: &Engine) -> (BlockPointer, u8) {
+pub(crate) fn root(engine: &Engine) -> (BlockPointer, u8) {
     let row = engine.catalogue().read(|view| -> Result<_, Plain> { Ok(view.get(TREE)?) }).unwrap();
     let row = row.expect("the catalogue has the tree's row");
     (row.block().unwrap().pointer().unwrap(), row.body()[0])
 }
 
-fn contents(head: &Head) -> Contents {
+pub(crate) fn contents(head: &Head) -> Contents {
     let entries = head.read(|view| -> Result<Vec<_>, Plain> {
         let entries: Result<Vec<_>, _> = view.range(Key::MIN..Key::MAX).collect();
         Ok(entries?)
@@ -150,7 +155,7 @@ fn contents(head: &Head) -> Contents {
     entries.unwrap().iter().map(|entry| (entry.key(), (entry.body().to_vec(), entry.block().map(content)))).collect()
 }
 
-fn findings(engine: &Arc<Engine>) -> Vec<check::Finding> {
+pub(crate) fn findings(engine: &Arc<Engine>) -> Vec<check::Finding> {
     let mut ledger = Ledger::default();
     check::enter_catalogue(engine, &mut ledger);
     check::walk_tree(engine, root(engine), Txg::ZERO, &mut ledger, "tree", |ledger, node| {
@@ -185,8 +190,7 @@ fn the_image_opens_holds_what_was_put_in_and_checks_clean() {
         let (pointer, level) = root(engine);
         assert!(level > 0, "the tree has interior nodes");
         let head = engine.open_frozen(1, pointer, level);
-        let expected: Contents = (0..ROUNDS).flat_map(round_of).collect();
-        assert!(contents(&head) == expected);
+        assert!(contents(&head) == expected());
         assert_eq!(findings(engine), []);
     }
 }

@@ -65,6 +65,10 @@ impl Watched {
                 let (_, offset) = space.resolve(address, sectors * sector).unwrap();
                 self.rows(offset, u64::from(sectors * sector)).collect::<Vec<_>>()
             };
+            let address = crate::format::pointer::Address { chunk: extent.chunk, sector: extent.sector };
+            if space.resolve(address, engine.sector()).unwrap().0 != self.inner.id() {
+                continue;
+            }
             let mut own: BTreeSet<Row> = of(extent.sector, extent.sectors).into_iter().collect();
             if is_log(&extent) {
                 let log = log.unwrap();
@@ -176,7 +180,7 @@ impl Vdev for Watched {
     }
 }
 
-/// A pool on one RAID-Z that is watched.
+/// A pool on a RAID-Z that is watched, and perhaps a disk.
 struct World {
     devices: Vec<Arc<dyn Device>>,
     engine: Arc<Engine>,
@@ -185,12 +189,18 @@ struct World {
 }
 
 impl World {
-    fn new(parity: u8, devices: usize, ashift: u8) -> World {
+    fn new(parity: u8, devices: usize) -> World {
+        World::beside(parity, devices, 0)
+    }
+
+    fn beside(parity: u8, members: usize, disks: usize) -> World {
         let disk = |at: usize| Arc::new(MemoryDevice::new(format!("disk{at}"), 64 * MIB)) as Arc<dyn Device>;
-        let devices: Vec<_> = (0..devices).map(disk).collect();
-        let options = CreateOptions { settings: settings(), ashift, ..CreateOptions::new("tank") };
-        let vdev = NewVdev::RaidZ { parity, devices: devices.clone() };
-        let pool = admin::create_of(&[vdev], &options, Arc::new(SeededEnv::new(1))).unwrap();
+        let devices: Vec<_> = (0..members + disks).map(disk).collect();
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let raidz = NewVdev::RaidZ { parity, devices: devices[..members].to_vec() };
+        let disks = devices[members..].iter().cloned().map(NewVdev::Disk);
+        let vdevs: Vec<_> = [raidz].into_iter().chain(disks).collect();
+        let pool = admin::create_of(&vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
         let engine = pool.engine().clone();
         engine.set_client(Arc::new(OneTree));
         let head = engine.open_head(1, None);
@@ -240,8 +250,8 @@ fn watch(engine: &Arc<Engine>) -> Arc<Watched> {
 
 #[test]
 fn no_row_is_written_while_anybody_has_it() {
-    for (parity, devices, seed) in [(1, 2, 1), (1, 3, 2), (2, 5, 3), (3, 10, 4)] {
-        let mut world = World::new(parity, devices, 12);
+    for (parity, devices, disks, seed) in [(1, 2, 0, 1), (1, 3, 0, 2), (2, 5, 0, 3), (3, 10, 0, 4), (1, 5, 2, 5)] {
+        let mut world = World::beside(parity, devices, disks);
         let mut random = StdRng::seed_from_u64(seed);
         let mut live = BTreeSet::new();
         let mut frames = 0;
@@ -276,7 +286,7 @@ fn no_row_is_written_while_anybody_has_it() {
 /// everything can be deleted again.
 #[test]
 fn a_pool_that_is_full_of_rows_with_one_sector_each_can_be_emptied() {
-    let world = World::new(1, 7, 12);
+    let world = World::new(1, 7);
     let row = u64::from(world.watched.unit()) * 4096;
     let end = world.fill(0, 4096);
     world.commit();
@@ -300,7 +310,7 @@ fn a_pool_that_is_full_of_rows_with_one_sector_each_can_be_emptied() {
 /// Every second row becomes free, and records are stored there row by row.
 #[test]
 fn records_are_stored_in_lonely_rows() {
-    let world = World::new(2, 5, 12);
+    let world = World::new(2, 5);
     let row = u64::from(world.watched.unit()) as usize * 4096;
     let small = world.fill(0, row);
     world.commit();
