@@ -22,5 +22,6 @@ mod read;
 pub mod storage;
 mod write;
 
+pub(crate) use mend::Copying;
 pub use mend::{Bad, Examined};
 pub use write::Payload;

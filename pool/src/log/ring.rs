@@ -41,13 +41,23 @@ pub(crate) struct Place {
 impl Ring {
     /// The ring that an earlier import, or the commit under way, has made. No frame may be written before a commit.
     pub(crate) fn new(area: Address, sectors: u32) -> Ring {
+        Ring::from(1, area, sectors)
+    }
+
+    /// The same for a ring that takes the place of one whose next frame would have had this number.
+    pub(crate) fn from(sequence: u64, area: Address, sectors: u32) -> Ring {
         assert!(sectors > 0);
-        Ring { area, sectors, next: 0, sequence: 1, needed: 0, marked: None, named: false }
+        Ring { area, sectors, next: 0, sequence, needed: 0, marked: None, named: false }
     }
 
     /// Its first sector and its size in sectors.
     pub(crate) fn area(&self) -> (Address, u32) {
         (self.area, self.sectors)
+    }
+
+    /// The number that the next frame would get.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence
     }
 
     /// Whether frames written now would be found after a crash.

@@ -10,7 +10,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 
-use super::chunk::{Chunk, Counters};
+use super::chunk::{Chunk, CountedIn, Counters};
 use crate::{
     error::{Error, Result},
     format::{
@@ -35,6 +35,8 @@ type Slots = [[ArcSwapOption<Chunk>; 3]; 2];
 pub(super) struct Vdev {
     pub(super) id: VdevId,
     pub(super) regions: u32,
+    /// Nothing is allocated on it any more: it is about to leave. Its space is not the pool's.
+    pub(super) closed: bool,
     pub(super) counters: Arc<Counters>,
     pub(super) chunks: Vec<Arc<Chunk>>,
     slots: Arc<Slots>,
@@ -42,8 +44,19 @@ pub(super) struct Vdev {
 
 impl Vdev {
     pub(super) fn new(id: VdevId, regions: u32, counters: Arc<Counters>, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
-        chunks.sort_by_key(|chunk| chunk.region);
-        Vdev { id, regions, counters, chunks, slots: Arc::default() }
+        chunks.sort_by_key(|chunk| chunk.region());
+        Vdev { id, regions, closed: false, counters, chunks, slots: Arc::default() }
+    }
+
+    /// This device open or closed. Nobody allocates in a chunk of it yet.
+    pub(super) fn opened(&self, is_open: bool) -> Vdev {
+        Vdev { closed: !is_open, slots: Arc::default(), ..self.grown(self.regions) }
+    }
+
+    /// This device with other chunks.
+    pub(super) fn with_chunks(&self, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
+        chunks.sort_by_key(|chunk| chunk.region());
+        Vdev { chunks, ..self.grown(self.regions) }
     }
 
     /// This device with as many regions at least.
@@ -51,6 +64,7 @@ impl Vdev {
         Vdev {
             id: self.id,
             regions: self.regions.max(regions),
+            closed: self.closed,
             counters: self.counters.clone(),
             chunks: self.chunks.clone(),
             slots: self.slots.clone(),
@@ -62,14 +76,27 @@ impl Vdev {
         &self.slots[class as usize - 1][copies]
     }
 
-    /// About how many sectors are free.
-    pub(super) fn free(&self) -> u64 {
-        self.counters.free.load(Relaxed)
+    /// The chunks that blocks go to, of all kinds.
+    pub(super) fn slots(&self) -> impl Iterator<Item = &ArcSwapOption<Chunk>> {
+        self.slots.iter().flatten()
     }
 
-    /// How many sectors its chunks have.
+    /// About how many sectors are free for use.
+    pub(super) fn free(&self) -> u64 {
+        if self.closed { 0 } else { self.counters.free.load(Relaxed) }
+    }
+
+    /// About how many sectors were freed and wait until they are free for use.
+    pub(super) fn deferred(&self) -> u64 {
+        if self.closed { 0 } else { self.counters.deferred.load(Relaxed) }
+    }
+
+    /// How many sectors its chunks have, without those that are set aside. Of a device that is closed it is what is allocated.
     pub(super) fn sectors(&self) -> u64 {
-        self.chunks.iter().map(|chunk| u64::from(chunk.sectors)).sum()
+        if self.closed {
+            return self.chunks.iter().map(|chunk| u64::from(chunk.allocated())).sum();
+        }
+        self.chunks.iter().filter(|chunk| !chunk.is_held()).map(|chunk| u64::from(chunk.sectors)).sum()
     }
 }
 
@@ -104,25 +131,36 @@ impl Layout {
             Some(at) => self.vdevs[at].grown(regions),
             None => Vdev::new(id, regions, Arc::default(), Vec::new()),
         };
-        let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region).collect();
+        let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region()).collect();
         let bare = (0..regions).filter(|region| !taken.contains(region));
         let first = self.chunks.len() as u32;
         let chunks: Vec<_> = (first..)
             .zip(bare)
             .map(|(number, region)| {
                 let place = (ChunkId(number), id, region);
-                Arc::new(Chunk::new(place, self.chunk_sectors(), vdev.counters.clone(), self.empty.clone()))
+                Arc::new(Chunk::new(place, self.chunk_sectors(), self.counted(&vdev)))
             })
             .collect();
         let mut layout = self.clone();
         layout.chunks.extend(chunks.iter().cloned());
         vdev.chunks.extend(chunks);
-        vdev.chunks.sort_by_key(|chunk| chunk.region);
+        vdev.chunks.sort_by_key(|chunk| chunk.region());
         match before {
             Some(at) => layout.vdevs[at] = Arc::new(vdev),
             None => layout.vdevs.push(Arc::new(vdev)),
         }
         layout
+    }
+
+    /// Where the chunks of a device are counted.
+    pub(super) fn counted(&self, vdev: &Vdev) -> CountedIn {
+        let empty = if vdev.closed { Arc::default() } else { self.empty.clone() };
+        CountedIn { counters: vdev.counters.clone(), empty }
+    }
+
+    /// Whether nothing is allocated on a device any more.
+    pub(super) fn is_closed(&self, id: VdevId) -> bool {
+        self.vdevs.iter().any(|vdev| vdev.id == id && vdev.closed)
     }
 
     /// How many regions a device of `size` bytes has.
@@ -158,7 +196,12 @@ impl Layout {
     /// How many empty chunks are kept for metadata alone: a 32nd of the pool but at least 8 MiB and two chunks, at most
     /// a quarter of the pool.
     pub(super) fn reserve(&self) -> u32 {
-        let chunks = self.chunks.len() as u64;
+        let open = self.vdevs.iter().filter(|vdev| !vdev.closed);
+        self.reserve_of(open.map(|vdev| vdev.chunks.len() as u64).sum())
+    }
+
+    /// The same if there were so many chunks.
+    pub(super) fn reserve_of(&self, chunks: u64) -> u32 {
         let least = (8 * MIB).div_ceil(self.region).max(2);
         chunks.div_ceil(32).max(least).min(chunks / 4) as u32
     }
@@ -184,8 +227,9 @@ impl Layout {
 
     /// Where a sector of a chunk lies.
     pub(super) fn place(&self, chunk: &Chunk, sector: u32) -> Place {
-        let offset = u64::from(chunk.region) * self.region + u64::from(sector) * u64::from(self.sector);
-        Place { vdev: chunk.vdev, offset }
+        let (vdev, region) = chunk.seat();
+        let offset = u64::from(region) * self.region + u64::from(sector) * u64::from(self.sector);
+        Place { vdev, offset }
     }
 
     /// The address of a place on a device.
@@ -193,7 +237,7 @@ impl Layout {
         let region = place.offset / self.region;
         let vdev = self.vdevs.iter().find(|vdev| vdev.id == place.vdev);
         let chunk = vdev.and_then(|vdev| {
-            let index = vdev.chunks.binary_search_by_key(&region, |chunk| u64::from(chunk.region)).ok()?;
+            let index = vdev.chunks.binary_search_by_key(&region, |chunk| u64::from(chunk.region())).ok()?;
             Some(vdev.chunks[index].id)
         });
         let chunk = chunk.ok_or_else(|| Error::damaged("space structure", "it lies outside all chunks"))?;
@@ -237,7 +281,7 @@ mod tests {
     fn a_device_that_has_grown_gets_chunks_behind_those_it_has() {
         let small = Layout::new(4096, MIB).with_vdev(VdevId(0), 2 * MIB).with_vdev(VdevId(1), MIB);
         let layout = small.with_vdev(VdevId(0), 4 * MIB + 5).with_vdev(VdevId(0), 3 * MIB);
-        let chunks: Vec<_> = layout.vdevs[0].chunks.iter().map(|chunk| (chunk.id.0, chunk.region)).collect();
+        let chunks: Vec<_> = layout.vdevs[0].chunks.iter().map(|chunk| (chunk.id.0, chunk.region())).collect();
         assert_eq!(chunks, [(0, 0), (1, 1), (3, 2), (4, 3)]);
         assert_eq!((layout.chunks.len(), layout.usable(VdevId(0)), layout.free()), (5, 4 * MIB, 5 * 256));
         let slot = |layout: &Layout| std::ptr::from_ref(layout.vdevs[0].slot(Class::Data, 0));

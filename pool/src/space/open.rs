@@ -4,13 +4,13 @@
 //! regions of their own, the log is in order and speaks of sectors that exist, and the counts add up.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
 use super::{
     DEFERRED_GROUPS, Space,
-    chunk::{Chunk, Counters, Loaded, Replay},
+    chunk::{Chunk, CountedIn, Loaded, Replay},
     history::History,
     io::{Disk, SpaceIo},
     layout::{Layout, Vdev},
@@ -54,7 +54,7 @@ impl Space {
         let log: VecDeque<_> = log.into_iter().map(|(group, _)| group).collect();
         Ok(Space::assemble(
             layout,
-            Stored { txg, table: Some(root.table), pages, rows: count, log },
+            Stored { txg, table: Some(root.table), pages, rows: count, is_misplaced: false, log },
             History::after(history),
         ))
     }
@@ -195,13 +195,19 @@ impl Tally {
     }
 }
 
-/// Every chunk has a region of its own.
+/// Every chunk has a region of its own. Those of a device that was removed are empty, or the state is from before.
 fn check_places(chunks: &[Loaded], layout: &Layout) -> Result<()> {
     let mut taken = BTreeSet::new();
-    for row in chunks.iter().map(|chunk| &chunk.row) {
-        let inside = u64::from(row.region) < layout.usable(row.vdev) / layout.region;
+    for (id, chunk) in chunks.iter().enumerate() {
+        let row = &chunk.row;
+        let is_gone = layout.vdevs.iter().all(|vdev| vdev.id != row.vdev);
+        let inside = is_gone || u64::from(row.region) < layout.usable(row.vdev) / layout.region;
         if !inside || !taken.insert((row.vdev, row.region)) {
             let problem = format!("region {} of device {} cannot be a chunk's", row.region, row.vdev);
+            return Err(Error::damaged("chunk table", problem));
+        }
+        if is_gone && (chunk.allocated > 0 || !chunk.deferred.is_empty()) {
+            let problem = format!("chunk {id} lies on vdev {}, which was removed from the pool since", row.vdev);
             return Err(Error::damaged("chunk table", problem));
         }
     }
@@ -210,15 +216,15 @@ fn check_places(chunks: &[Loaded], layout: &Layout) -> Result<()> {
 
 fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
     let sectors = layout.chunk_sectors();
-    let counters: Vec<(VdevId, Arc<Counters>)> =
-        layout.vdevs.iter().map(|vdev| (vdev.id, vdev.counters.clone())).collect();
+    let tallies: BTreeMap<VdevId, CountedIn> =
+        layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev))).collect();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
-        let counters = counters.iter().find(|(vdev, _)| *vdev == chunk.row.vdev).map(|(_, counters)| counters.clone());
-        let counters = counters.expect("the chunk's place was checked");
-        layout.chunks.push(Arc::new(Chunk::open(id, sectors, chunk, counters, layout.empty.clone())));
+        // What lies on a device that was removed counts nowhere.
+        let tally = tallies.get(&chunk.row.vdev).cloned().unwrap_or_default();
+        layout.chunks.push(Arc::new(Chunk::open(id, sectors, chunk, tally)));
     }
     for vdev in &mut layout.vdevs {
-        let own = layout.chunks.iter().filter(|chunk| chunk.vdev == vdev.id).cloned().collect();
+        let own = layout.chunks.iter().filter(|chunk| chunk.vdev() == vdev.id).cloned().collect();
         *vdev = Arc::new(Vdev::new(vdev.id, vdev.regions, vdev.counters.clone(), own));
     }
 }

@@ -19,14 +19,21 @@ const PAGE_MAGIC: &[u8; 4] = b"CnTp";
 const DIRECT: u8 = 1;
 /// A chunk whose region was emptied, with a map to where its blocks went. Reserved.
 const PACKED: u8 = 2;
+/// In how many sectors such a chunk is allocated.
+const UNIT: u64 = 1;
+
+/// A chunk that lies on one region of one device, and has not always done so.
+const PLACED: u8 = 3;
 
 /// Where a chunk lies and what was last known about its sectors.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// The device.
     pub vdev: VdevId,
     /// Which region of the device.
     pub region: u32,
+    /// The transaction group in which it came to lie there; zero if it was always there.
+    pub arrived: Txg,
     /// What it is preferred for; nothing while it is empty.
     pub class: Option<Class>,
     /// The checkpoint describes the end of this transaction group; the log after it applies on top.
@@ -58,10 +65,14 @@ pub fn encode_page(rows: &[Row]) -> Vec<u8> {
     put_head(PAGE_MAGIC, &mut out);
     out.put_varint(rows.len() as u64);
     for row in rows {
-        out.put_u8(DIRECT);
+        out.put_u8(if row.arrived > Txg::ZERO { PLACED } else { DIRECT });
         out.put_u8(row.class.map_or(0, |class| class as u8));
         out.put_varint(u64::from(row.vdev.0));
         out.put_varint(u64::from(row.region));
+        if row.arrived > Txg::ZERO {
+            out.put_varint(UNIT);
+            out.put_varint(row.arrived.0);
+        }
         out.put_varint(row.described.0);
         out.put_varint(u64::from(row.allocated));
         PhysicalPointer::encode_option(row.checkpoint.as_ref(), &mut out);
@@ -85,15 +96,17 @@ pub fn decode_page(bytes: &[u8]) -> Result<Vec<Row>, PageError> {
 
 fn decode_row(reader: &mut Reader<'_>) -> Result<Row, PageError> {
     const WHAT: &str = "chunk table row";
-    match reader.u8(WHAT)? {
-        DIRECT => (),
+    let is_placed = match reader.u8(WHAT)? {
+        DIRECT => false,
+        PLACED => true,
         kind @ PACKED.. => return Err(PageError::UnknownKind(kind)),
         _ => return Err(Malformed { what: WHAT }.into()),
-    }
+    };
     let row = Row {
         class: Class::decode(reader.u8(WHAT)?)?,
         vdev: VdevId(reader.varint32(WHAT)?),
         region: reader.varint32(WHAT)?,
+        arrived: if is_placed { arrived(reader)? } else { Txg::ZERO },
         described: Txg(reader.varint(WHAT)?),
         allocated: reader.varint32(WHAT)?,
         checkpoint: PhysicalPointer::decode_option(reader)?,
@@ -102,6 +115,16 @@ fn decode_row(reader: &mut Reader<'_>) -> Result<Row, PageError> {
         return Err(Malformed { what: "chunk's checkpoint" }.into());
     }
     Ok(row)
+}
+
+/// What only a chunk that was moved says of its place.
+fn arrived(reader: &mut Reader<'_>) -> Result<Txg, Malformed> {
+    const WHAT: &str = "chunk table row";
+    let (unit, arrived) = (reader.varint(WHAT)?, reader.varint(WHAT)?);
+    if unit != UNIT || arrived == 0 || arrived >= Txg::LIMIT.0 {
+        return malformed("chunk's place");
+    }
+    Ok(Txg(arrived))
 }
 
 /// The root of the table.
@@ -149,10 +172,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_row() -> impl Strategy<Value = Row> {
-        (any::<u32>(), any::<u32>(), 0u8..3, any::<u64>(), any::<u32>(), prop::option::of(any_physical())).prop_map(
-            |(vdev, region, class, described, allocated, checkpoint)| Row {
+        let place = (any::<u32>(), any::<u32>(), prop_oneof![Just(0), 1..Txg::LIMIT.0]);
+        (place, 0u8..3, any::<u64>(), any::<u32>(), prop::option::of(any_physical())).prop_map(
+            |((vdev, region, arrived), class, described, allocated, checkpoint)| Row {
                 vdev: VdevId(vdev),
                 region,
+                arrived: Txg(arrived),
                 class: Class::decode(class).unwrap(),
                 described: Txg(described),
                 allocated: if checkpoint.is_some() { allocated } else { 0 },
