@@ -21,6 +21,7 @@
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
 //! scrub      examining and mending everything
+//! copying    everything walked, to copy it elsewhere: for resilver, and for evacuation, by which a vdev leaves
 //! damage     the names of what is damaged for good
 //! ```
 //!
@@ -30,11 +31,13 @@ mod bookmark;
 mod client;
 mod clone;
 mod compare;
+mod copying;
 mod create;
 mod damage;
 mod datasets;
 mod destroy;
 mod error;
+mod evacuation;
 mod feature;
 mod format;
 mod history;
@@ -64,6 +67,7 @@ pub use create::CreateRequest;
 pub use datasets::{Datasets, Mount, Progress};
 pub use destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed};
 pub use error::{Error, Result};
+pub use evacuation::{RemovalStatus, Removing};
 pub use feature::Sharing;
 pub use history::Event;
 pub use hold::HoldInfo;
