@@ -64,7 +64,7 @@ impl Datasets {
     pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Result<Arc<Datasets>> {
         let datasets = Datasets::on(engine, pool);
         // Before anything is allocated.
-        datasets.resume_removal()?;
+        datasets.resume_removal();
         datasets.replay_log()?;
         Ok(datasets)
     }

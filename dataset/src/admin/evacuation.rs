@@ -20,6 +20,8 @@
 //! Nothing runs by itself: whoever owns the pool calls [`Datasets::removal_step`] again and again, and has the vdev leave
 //! when it says so.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
     error::Error as PoolError,
@@ -58,7 +60,12 @@ pub(super) struct Evacuator {
     steps: Mutex<Option<Copying>>,
     /// How it stands. Read at any time.
     row: Mutex<Option<RemovalRow>>,
+    /// How often it was tried to get the space layer's own blocks off the vdev.
+    tries: AtomicU32,
 }
+
+/// So often it is tried. Each time is a commit, and some take a few; where there is no room it is never enough.
+const TRIES: u32 = 1000;
 
 struct Copying {
     evacuation: Evacuation,
@@ -71,15 +78,17 @@ struct Copying {
 
 impl Datasets {
     /// Goes on with a removal that was under way when the pool was closed. To be called before anything is allocated.
-    pub(super) fn resume_removal(&self) -> Result<()> {
-        let row = self.read(|tx| Ok(tx.find::<RemovalRow>(REMOVAL)?.map(|(row, _)| row)))?;
+    pub(super) fn resume_removal(&self) {
+        let row = self.read(|tx| Ok(tx.find::<RemovalRow>(REMOVAL)?.map(|(row, _)| row))).unwrap_or_else(|error| {
+            tracing::warn!("whether a removal is under way cannot be read: {error}");
+            None
+        });
         if let Some(vdev) = row.as_ref().and_then(under_way)
             && !self.engine().read_only()
         {
             self.engine().storage().space.close_vdev(vdev);
         }
         *self.evacuator.row.lock() = row;
-        Ok(())
     }
 
     /// Begins to remove a vdev that is called `name`, on which `total` bytes are allocated. Whether it can be was looked at.
@@ -95,6 +104,7 @@ impl Datasets {
         self.engine().activate(DEVICE_REMOVAL)?;
         let row =
             RemovalRow { vdev: vdev.0.into(), name: name.to_owned(), start: self.now(), total, ..Default::default() };
+        self.evacuator.tries.store(0, Ordering::Relaxed);
         self.put_removal(row)?;
         self.engine().close_vdev(vdev);
         Ok(())
@@ -138,9 +148,14 @@ impl Datasets {
             return self.copy_step(&mut steps, row, budget);
         }
         match self.engine().vacate(vdev) {
-            Ok(Vacating::Working) => {}
+            Ok(Vacating::Working) => {
+                if self.evacuator.tries.fetch_add(1, Ordering::Relaxed) > TRIES {
+                    self.give_up(&mut steps, row, RemovalState::NoRoom)?;
+                }
+            }
             Ok(Vacating::Waiting) => return idle,
             Ok(Vacating::Copying) => {
+                self.evacuator.tries.store(0, Ordering::Relaxed);
                 let evacuation = self.engine().evacuation(vdev);
                 let walk = Walk::begin(self, Txg::ZERO)?;
                 *steps = Some(Copying { evacuation, walk, copied: 0, errors: 0, is_unreadable: false });

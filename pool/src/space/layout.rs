@@ -94,7 +94,9 @@ impl Vdev {
     /// How many sectors its chunks have, without those that are set aside. Of a device that is closed it is what is allocated.
     pub(super) fn sectors(&self) -> u64 {
         if self.closed {
-            return self.chunks.iter().map(|chunk| u64::from(chunk.allocated())).sum();
+            let all: u64 = self.chunks.iter().map(|chunk| u64::from(chunk.sectors)).sum();
+            let Counters { free, deferred } = &*self.counters;
+            return all.saturating_sub(free.load(Relaxed)).saturating_sub(deferred.load(Relaxed));
         }
         self.chunks.iter().filter(|chunk| !chunk.is_held()).map(|chunk| u64::from(chunk.sectors)).sum()
     }

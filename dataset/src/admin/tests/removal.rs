@@ -324,9 +324,19 @@ fn wherever_power_fails_every_file_is_there() {
     let devices: Vec<Arc<dyn Device>> =
         ["a", "b"].map(|name| Arc::new(recorder.wrap(MemoryDevice::new(name, 128 * MIB))) as Arc<dyn Device>).to_vec();
     let bench = Bench::new(&devices.iter().cloned().map(NewVdev::Disk).collect::<Vec<_>>(), 8);
+    bench.world.fs("tank/a").fsync(ROOT).unwrap();
     let begin = recorder.len();
     bench.start();
-    bench.finish();
+    // What an fsync has promised, from which write on.
+    let mut promised = Vec::new();
+    while bench.world.datasets.is_removing() {
+        let number = promised.len() as u64;
+        bench.world.write("tank/a", &number.to_string(), &noise(100 + number, 5000));
+        bench.world.fs("tank/a").fsync(ROOT).unwrap();
+        promised.push(recorder.len());
+        bench.steps(1);
+    }
+    assert!(bench.world.engine.log_stats().frames > 5, "fsyncs are more than commits");
     drop(bench);
     let end = recorder.len();
     let step = ((end - begin) / 60).max(1);
@@ -338,6 +348,10 @@ fn wherever_power_fails_every_file_is_there() {
         let bench = Bench::open(there.cloned().collect(), 9);
         bench.world.judge();
         bench.judge_files(&what);
+        let files = bench.world.files("tank/a");
+        for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
+            assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
+        }
         if bench.world.datasets.removal_status().is_some() {
             bench.finish();
             bench.judge();
