@@ -327,7 +327,7 @@ impl Engine {
     }
 
     /// Where the log lies.
-    pub(crate) fn log_area(&self) -> Option<Extent> {
+    pub fn log_area(&self) -> Option<Extent> {
         let state = self.log.state.lock();
         let area = state.ring.as_ref().map(Ring::area).or(state.retired);
         let (Address { chunk, sector }, sectors) = area?;

@@ -6,7 +6,11 @@ use pool::{
     admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
     device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
-    format::{key::Key, label::DATA_START, pointer::BlockPointer},
+    format::{
+        key::Key,
+        label::DATA_START,
+        pointer::{Address, BlockPointer},
+    },
     tree::{Event, Walker},
     units::{MIB, Txg, VdevId},
     vdev::labels,
@@ -321,9 +325,13 @@ fn a_device_that_was_away_gets_what_has_moved_to_its_mirror() {
 #[test]
 fn wherever_power_fails_every_file_is_there() {
     let recorder = Recorder::new();
-    let devices: Vec<Arc<dyn Device>> =
-        ["a", "b"].map(|name| Arc::new(recorder.wrap(MemoryDevice::new(name, 128 * MIB))) as Arc<dyn Device>).to_vec();
+    let devices: Vec<Arc<dyn Device>> = [("a", 128), ("b", 160)]
+        .map(|(name, size)| Arc::new(recorder.wrap(MemoryDevice::new(name, size * MIB))) as _)
+        .to_vec();
     let bench = Bench::new(&devices.iter().cloned().map(NewVdev::Disk).collect::<Vec<_>>(), 8);
+    let log = bench.world.engine.log_area().unwrap();
+    let log = bench.world.engine.storage().space.resolve(Address { chunk: log.chunk, sector: log.sector }, 1).unwrap();
+    assert_eq!(log.0, GOES, "the intent log has to leave, too");
     bench.world.fs("tank/a").fsync(ROOT).unwrap();
     let begin = recorder.len();
     bench.start();
@@ -340,7 +348,8 @@ fn wherever_power_fails_every_file_is_there() {
     drop(bench);
     let end = recorder.len();
     let step = ((end - begin) / 60).max(1);
-    for (cut, seed) in (begin..=end).step_by(step).chain(end.saturating_sub(30)..=end).zip(0..) {
+    let cuts = (begin..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
+    for (cut, seed) in cuts.zip(0..) {
         let what = format!("cut {cut} of {begin} to {end}, seed {seed}");
         let images = recorder.images_at(cut, &mut Fate::seeded(seed));
         let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as _).collect();
