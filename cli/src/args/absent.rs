@@ -12,7 +12,6 @@ const NO_DELEGATION: &str = "a pool is administered by the user whose service ha
 const NO_ZONES: &str = "file systems are not handed to containers; mount them and bind the directory";
 
 const POOL: &[(&[&str], &str)] = &[
-    (&["remove"], "this version takes no devices out of a pool; copy it to another one: fs send -R | fs receive"),
     (&["split"], "copy a pool to another one: fs send -R | fs receive"),
     (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
     (&["trim", "initialize"], "free space is left as it is"),

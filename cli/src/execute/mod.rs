@@ -36,6 +36,7 @@ mod open_pool;
 mod pool;
 mod property;
 mod refusal;
+mod removal;
 pub(crate) mod rewind;
 mod scrub;
 mod snapshot;
@@ -113,6 +114,9 @@ impl OpenPool {
                 self.attach(&device, &new, replace, force).map(Response::Layout)
             }
             Request::Detach { device } => self.detach(&device).map(Response::Layout),
+            Request::Remove { vdev, dry_run } => self.remove(&vdev, dry_run, job).map(Response::Removal),
+            Request::StopRemoval => self.stop_removal().map(done),
+            Request::WaitForRemoval => self.wait_for_removal(job).map(Response::Layout),
             Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
             Request::Online { device } => self.online(&device).map(done),
             Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
@@ -195,6 +199,7 @@ fn required(stream: Option<Stream>) -> Result<Stream, Failure> {
 fn is_recorded(request: &Request) -> bool {
     match request {
         Request::AddVdevs { dry_run, .. }
+        | Request::Remove { dry_run, .. }
         | Request::Create { dry_run, .. }
         | Request::Destroy { dry_run, .. }
         | Request::DestroySnapshots { dry_run, .. }
@@ -203,6 +208,7 @@ fn is_recorded(request: &Request) -> bool {
         Request::SetPool { .. }
         | Request::Attach { .. }
         | Request::Detach { .. }
+        | Request::StopRemoval
         | Request::Offline { .. }
         | Request::Online { .. }
         | Request::Scrub { .. }

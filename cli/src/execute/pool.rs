@@ -200,6 +200,7 @@ impl OpenPool {
             status,
             action,
             scan,
+            removal: self.removal(),
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,
@@ -211,6 +212,8 @@ impl OpenPool {
         let totals = self.engine().space_totals();
         let fragmentation = self.engine().storage().space.fragmentation().into();
         let is_stuck = self.is_stuck();
+        let space_layer = &self.engine().storage().space;
+        let note = |vdev: &dyn Vdev| space_layer.is_closed(vdev.id()).then(|| "(removing)".to_owned());
         let record = |vdev: &dyn Vdev| {
             let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
             let leaf_record = |leaf: &Leaf| {
@@ -231,7 +234,8 @@ impl OpenPool {
                 }
             };
             let Some(mirror) = vdev.as_group() else {
-                return vdev.leaves().first().map(|leaf| leaf_record(leaf)).expect("a disk is one device");
+                let record = vdev.leaves().first().map(|leaf| leaf_record(leaf)).expect("a disk is one device");
+                return VdevRecord { note: note(vdev), ..record };
             };
             let all = mirror.members();
             let member_record = |member: &Arc<Member>| VdevRecord {
@@ -253,7 +257,7 @@ impl OpenPool {
                 kind: kind_of(vdev),
                 path: name_of(vdev),
                 members,
-                note: None,
+                note: note(vdev),
                 guid: vdev.guid().0,
                 state: state.to_owned(),
                 size: space.map_or(0, |space| space.size),
@@ -345,7 +349,8 @@ impl OpenPool {
         }
         if dry_run {
             let devices = check_new(&specs, ACTION, &name, force)?;
-            let next = present.last().map_or(0, |vdev| vdev.id().0 as usize + 1);
+            let highest = present.last().map(|vdev| vdev.id()).max(self.engine().storage().space.highest_vdev());
+            let next = highest.map_or(0, |highest| highest.0 as usize + 1);
             let mut layout = self.layout();
             layout.vdevs.extend(asked(vdevs, next));
             let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);

@@ -1,4 +1,4 @@
-//! The thread that scrubs and mends in the background, and the requests about it.
+//! The thread that scrubs, mends, fills devices and vacates vdevs in the background, and the requests about it.
 //!
 //! What is done, and why it is safe, stands in `dataset::scrub`; here is only when. A scrub comes after everybody else: it
 //! works in short steps, and after each it looks away for a moment. If the devices were used meanwhile, somebody else is
@@ -20,7 +20,7 @@ use dataset::{
 };
 use pool::admin::Pool;
 
-use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused};
+use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused, removal};
 use crate::{
     failure::Failure,
     protocol::{ExaminedRecord, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart},
@@ -103,7 +103,8 @@ fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
     save(datasets);
 }
 
-/// Does a step; whether there may be more to do. A scrub waits for a resilver: what lacks something is more urgent.
+/// Does a step; whether there may be more to do. A removal waits for a resilver: what lacks something is more urgent; and a
+/// scrub waits for both.
 fn work(datasets: &Datasets, pool: &Pool) -> dataset::admin::Result<bool> {
     let mended = datasets.mend_step()?;
     if datasets.resilver_step(RESILVER_STEP)? == Progress::Worked {
@@ -114,6 +115,12 @@ fn work(datasets: &Datasets, pool: &Pool) -> dataset::admin::Result<bool> {
         pool.finish_replacing()?;
     }
     if datasets.is_resilvering() {
+        return Ok(mended == Progress::Worked);
+    }
+    if removal::work(datasets, pool)? == Progress::Worked {
+        return Ok(true);
+    }
+    if datasets.is_removing() {
         return Ok(mended == Progress::Worked);
     }
     let scrubbed = datasets.scrub_step(STEP)?;

@@ -112,6 +112,17 @@ pub enum Request {
         /// Its path or number.
         device: String,
     },
+    /// Begin to take a vdev out of the pool. `Removal`
+    Remove {
+        /// A mirror's name, or a device's path or number.
+        vdev: String,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Give up the removal that is under way. `Done`
+    StopRemoval,
+    /// Wait until no removal is under way. `Layout`
+    WaitForRemoval,
     /// Put a device of a mirror out of use. `Done`
     Offline {
         /// Its path or number.
@@ -554,6 +565,8 @@ pub enum Response {
     IoCounters(IoSample),
     /// The devices of a pool as they are, or would be.
     Layout(Layout),
+    /// What it takes to remove a vdev.
+    Removal(RemovalPlan),
     /// Data sets.
     Datasets(Vec<DatasetRecord>),
     /// The file systems that were or would be created, those above first.

@@ -206,7 +206,10 @@ impl Executor for Client {
         let known = self.known(pool)?;
         let changes = matches!(
             request,
-            Request::AddVdevs { dry_run: false, .. } | Request::Attach { .. } | Request::Detach { .. }
+            Request::AddVdevs { dry_run: false, .. }
+                | Request::Attach { .. }
+                | Request::Detach { .. }
+                | Request::WaitForRemoval
         );
         let response = self.call_pool(known.clone(), request, stream, progress)?;
         if let (true, Response::Layout(layout)) = (changes, &response) {

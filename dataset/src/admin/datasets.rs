@@ -7,7 +7,9 @@ use pool::{env::Nanos, error::Error as PoolError, txg::Engine, units::Guid};
 
 use super::{
     client::{Client, Ticket},
+    copying::Moved,
     error::{Error, Result},
+    evacuation::Evacuator,
     feature,
     open::OpenTable,
     resilver::Resilverer,
@@ -51,6 +53,8 @@ pub struct Datasets {
     pub(super) mounts: Mutex<HashMap<u64, Mount>>,
     pub(super) scrubber: Scrubber,
     pub(super) resilverer: Resilverer,
+    pub(super) evacuator: Evacuator,
+    pub(super) moved: Moved,
 }
 
 impl Datasets {
@@ -59,6 +63,8 @@ impl Datasets {
     /// What a crash has left in the intent log is put back and committed.
     pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Result<Arc<Datasets>> {
         let datasets = Datasets::on(engine, pool);
+        // Before anything is allocated.
+        datasets.resume_removal();
         datasets.replay_log()?;
         Ok(datasets)
     }
@@ -73,6 +79,8 @@ impl Datasets {
             mounts: Mutex::default(),
             scrubber: Scrubber::default(),
             resilverer: Resilverer::default(),
+            evacuator: Evacuator::default(),
+            moved: Moved::default(),
         })
     }
 

@@ -21,6 +21,7 @@
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
 //! scrub      examining and mending everything           examine    a part of it, on demand
+//! copying    everything walked, to copy it elsewhere: for resilver, and for evacuation, by which a vdev leaves
 //! losses     what would be lost if devices were
 //! damage     the names of what is damaged for good
 //! ```
@@ -31,11 +32,13 @@ mod bookmark;
 mod client;
 mod clone;
 mod compare;
+mod copying;
 mod create;
 mod damage;
 mod datasets;
 mod destroy;
 mod error;
+mod evacuation;
 mod examine;
 mod feature;
 mod format;
@@ -67,6 +70,7 @@ pub use create::CreateRequest;
 pub use datasets::{Datasets, Mount, Progress};
 pub use destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed};
 pub use error::{Error, Result};
+pub use evacuation::{RemovalStatus, Removing};
 pub use examine::{Examination, Examined, Scope};
 pub use feature::Sharing;
 pub use history::Event;

@@ -1,16 +1,8 @@
 //! Filling devices of mirrors with what they lack: a walk through everything that the pool refers to, as a scrub's, but one
-//! that copies. What makes it safe is argued in [`pool::txg::Filling`]; why a walk in steps misses nothing while snapshots
-//! come and go, in [`crate::scrub`].
+//! that copies. What makes it safe is argued in [`pool::txg::Filling`].
 //!
-//! Nodes born before the devices lacked anything are passed over with all that hangs under them. What was destroyed and
-//! waits to be freed is not walked, and still read when it is freed; so the walk ends only when all of that is gone.
-//!
-//! Blocks may come to stand where the walk has been already, and vanish from where it has not:
-//!
-//! * What a file takes a reference to is copied by the commit that writes the reference: see `pool::txg::sync`.
-//! * A promotion moves snapshots: the data sets are walked again, and the transaction that moves them says so.
-//! * A stream that was landing when the walk began takes the place of a data set that may lie behind: when it has landed, the
-//!   data sets are walked again. What lands in one that begins later is younger than the walk.
+//! Nodes born before the devices lacked anything are passed over with all that hangs under them. The walk itself is
+//! [`super::copying`]'s.
 //!
 //! # When there is nothing good to copy
 //!
@@ -22,35 +14,20 @@
 //! Nothing runs by itself: whoever owns the pool calls [`Datasets::resilver_step`] again and again. How far the walk has
 //! come stands in memory only. It begins again when the pool was closed meanwhile, or another device has joined.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
-
 use parking_lot::Mutex;
 use pool::{
     env::Nanos,
-    format::key::Key,
     space::OwnCursor,
-    txg::{CATALOGUE, Filling, Still, Suspect},
+    txg::{Filling, Still, Suspect},
     units::Txg,
 };
 
 use super::{
+    copying::{Stepped, Walk},
     datasets::{Datasets, Progress},
     error::Result,
 };
-use crate::{
-    catalogue::kind,
-    lineage::arrival,
-    scrub::{
-        members, mend,
-        pass::{self, Part},
-    },
-};
+use crate::scrub::mend;
 
 /// What became of a resilver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,40 +64,19 @@ pub struct ResilverStatus {
 /// The resilver of an opened pool.
 #[derive(Default)]
 pub(super) struct Resilverer {
-    walk: Mutex<Option<Walk>>,
+    running: Mutex<Option<Running>>,
     status: Mutex<Option<ResilverStatus>>,
-    /// Snapshots have moved between data sets. Set where the catalogue is changed, so while nobody holds the pool still.
-    has_moved: Arc<AtomicBool>,
 }
 
-struct Walk {
+struct Running {
     filling: Filling,
-    /// The commit that it began with: what was born later is where it belongs.
-    limit: Txg,
-    /// The streams that were landing then.
-    landing: BTreeSet<u64>,
     /// When the youngest block was born that could not be copied. Who lacked nothing that old lacks nothing now.
     failed: Txg,
-    position: Position,
-}
-
-#[derive(Clone, Copy)]
-enum Position {
-    Space(OwnCursor),
-    Catalogue(Key),
-    Datasets {
-        dataset: u64,
-        done: Txg,
-        member: u64,
-        at: Key,
-    },
-    Freeing,
+    /// Where the space layer's own blocks are to be gone on with.
+    space: Option<OwnCursor>,
+    walk: Walk,
     /// Everything was walked, and something could not be copied.
-    Ended,
-}
-
-impl Position {
-    const FIRST_DATASET: Position = Position::Datasets { dataset: 0, done: Txg::ZERO, member: 0, at: Key::MIN };
+    has_ended: bool,
 }
 
 impl Datasets {
@@ -138,39 +94,43 @@ impl Datasets {
     /// Does a step of the resilver, if there is something to fill: looks at about `budget` bytes while the pool is held
     /// still.
     pub fn resilver_step(&self, budget: u64) -> Result<Progress> {
-        let mut walk = self.resilverer.walk.lock();
+        let mut running = self.resilverer.running.lock();
         let Some(filling) = self.engine().filling().filter(|_| self.engine().writable().is_ok()) else {
-            *walk = None;
+            *running = None;
             self.end_resilver(ResilverState::Canceled);
             return Ok(Progress::Idle);
         };
-        if walk.as_ref().is_none_or(|walk| walk.filling != filling) {
+        if running.as_ref().is_none_or(|running| running.filling != filling) {
             self.end_resilver(ResilverState::Canceled);
-            *walk = Some(self.begin_resilver(filling)?);
+            *running = Some(self.begin_resilver(filling)?);
             return Ok(Progress::Worked);
         }
-        let Some(walk) = walk.as_mut() else { return Ok(Progress::Idle) };
+        let Some(running) = running.as_mut().filter(|running| !running.has_ended) else { return Ok(Progress::Idle) };
         let still = self.engine().hold_still();
-        if matches!(walk.position, Position::Datasets { .. } | Position::Freeing) && self.has_moved(walk)? {
-            walk.position = Position::FIRST_DATASET;
-        }
-        let mut failed = Vec::new();
-        walk.position = match walk.position {
-            Position::Space(from) => {
-                let filled = still.fill_space(from, budget);
-                self.count(filled.bytes, filled.mended, filled.lost);
-                if filled.lost > 0 {
-                    walk.failed = Txg::LIMIT;
-                }
-                filled.next.map_or(Position::Catalogue(Key::MIN), Position::Space)
+        if let Some(from) = running.space {
+            let filled = still.fill_space(from, budget);
+            self.count(filled.bytes, filled.mended, filled.lost);
+            if filled.lost > 0 {
+                running.failed = Txg::LIMIT;
             }
-            Position::Catalogue(from) => self.copy_catalogue(&still, walk, from, budget, &mut failed),
-            Position::Ended => return Ok(Progress::Idle),
-            Position::Freeing => return self.finish_resilver(walk, still),
-            position => self.copy_data_sets(&still, walk, position, budget, &mut failed)?,
-        };
+            running.space = filled.next;
+            return Ok(Progress::Worked);
+        }
+        if running.walk.is_waiting() {
+            return match running.walk.is_through(self)? {
+                true => self.finish_resilver(running, still),
+                // There may be data sets to go through again.
+                false if !running.walk.is_waiting() => Ok(Progress::Worked),
+                false => Ok(Progress::Idle),
+            };
+        }
+        let Stepped { examined, copied, failed } =
+            running.walk.step(self, &still, budget, &|pointer| still.fill(pointer))?;
         drop(still);
-        self.note_failed(&failed)?;
+        let births = failed.iter().map(|(block, _)| block.pointer.birth);
+        running.failed = births.fold(running.failed, Txg::max);
+        self.count(examined, copied, failed.len() as u64);
+        self.note_failed(&failed.iter().map(|(block, _)| *block).collect::<Vec<_>>())?;
         Ok(Progress::Worked)
     }
 
@@ -184,28 +144,23 @@ impl Datasets {
     /// Has a resilver that is stuck tried again: what had no good copy may be gone, or have one.
     pub fn try_resilver_again(&self) {
         if self.is_resilver_stuck() {
-            *self.resilverer.walk.lock() = None;
+            *self.resilverer.running.lock() = None;
         }
     }
 
     /// Has the resilver begin again from the beginning, if devices lack something.
     pub fn restart_resilver(&self) {
-        *self.resilverer.walk.lock() = None;
+        *self.resilverer.running.lock() = None;
     }
 
-    /// To be set by a transaction that moves snapshots between data sets: the walk goes through all of these again.
-    pub(super) fn resilver_moved(&self) -> Arc<AtomicBool> {
-        self.resilverer.has_moved.clone()
-    }
-
-    fn begin_resilver(&self, filling: Filling) -> Result<Walk> {
-        let limit = self.engine().commit_anyway()?;
-        let landing = self.read(arrival::hidden)?.into_iter().collect();
+    fn begin_resilver(&self, filling: Filling) -> Result<Running> {
+        let walk = Walk::begin(self, filling.since)?;
         let (state, total) = (ResilverState::Running, self.engine().space_totals().allocated);
         let (start, filled) = (self.now(), filling.clone());
         let status = ResilverStatus { state, start, end: 0, total, examined: 0, copied: 0, errors: 0, filling: filled };
         *self.resilverer.status.lock() = Some(status);
-        Ok(Walk { filling, limit, landing, failed: Txg::ZERO, position: Position::Space(OwnCursor::default()) })
+        let space = Some(OwnCursor::default());
+        Ok(Running { filling, failed: Txg::ZERO, space, walk, has_ended: false })
     }
 
     /// Notes what became of the resilver, if one runs.
@@ -215,116 +170,16 @@ impl Datasets {
         }
     }
 
-    /// Whether trees have come to stand where the walk may have been. The pool is held still.
-    fn has_moved(&self, walk: &mut Walk) -> Result<bool> {
-        let hidden: BTreeSet<u64> = self.read(arrival::hidden)?.into_iter().collect();
-        let before = walk.landing.len();
-        walk.landing.retain(|id| hidden.contains(id));
-        let has_moved = self.resilverer.has_moved.swap(false, Ordering::AcqRel);
-        Ok(has_moved || walk.landing.len() < before)
-    }
-
-    fn finish_resilver(&self, walk: &mut Walk, still: Still<'_>) -> Result<Progress> {
-        if self.freeing()? > 0 {
-            return Ok(Progress::Idle);
-        }
-        if still.filled(&walk.filling, walk.failed)? {
+    fn finish_resilver(&self, running: &mut Running, still: Still<'_>) -> Result<Progress> {
+        if still.filled(&running.filling, running.failed)? {
             self.end_resilver(ResilverState::Finished);
-            walk.position = Position::Ended;
+            running.has_ended = true;
         }
         Ok(Progress::Worked)
     }
 
-    fn copy_catalogue(
-        &self,
-        still: &Still<'_>,
-        walk: &mut Walk,
-        from: Key,
-        budget: u64,
-        failed: &mut Vec<Suspect>,
-    ) -> Position {
-        // One that is being changed was not committed: that is tried again.
-        let Some((root, level)) = self.engine().catalogue().clean_root() else { return walk.position };
-        let (since, limit) = (walk.filling.since, walk.limit);
-        let part = Part { tree: CATALOGUE, root, level, after: Txg::ZERO, since, limit, from, to: Key::MAX };
-        // The other blocks are the roots of trees.
-        match self.copy(still, walk, &part, budget, |key| key.kind == kind::PAGE, failed) {
-            Key::MAX => Position::FIRST_DATASET,
-            next => Position::Catalogue(next),
-        }
-    }
-
-    fn copy_data_sets(
-        &self,
-        still: &Still<'_>,
-        walk: &mut Walk,
-        position: Position,
-        budget: u64,
-        failed: &mut Vec<Suspect>,
-    ) -> Result<Position> {
-        let Position::Datasets { dataset, done, member: before, at } = position else { return Ok(position) };
-        let found = self.read(|tx| members::next_member(tx, dataset, done))?.filter(|_| dataset != 0);
-        let Some(member) = found else { return self.after_data_set(dataset) };
-        // The tree that the step before was at may have become a snapshot; then its keys are done there too.
-        let from = if member.id == before || before == dataset { at } else { Key::MIN };
-        let (since, limit) = (walk.filling.since, walk.limit);
-        let part = Part {
-            tree: member.id,
-            root: member.root,
-            level: member.level,
-            after: done,
-            since,
-            limit,
-            from,
-            to: Key::MAX,
-        };
-        match (self.copy(still, walk, &part, budget, |_| true, failed), member.taken) {
-            (Key::MAX, None) => self.after_data_set(dataset),
-            (Key::MAX, Some(taken)) => Ok(Position::Datasets { dataset, done: taken, member: 0, at: Key::MIN }),
-            (next, _) => Ok(Position::Datasets { dataset, done, member: member.id, at: next }),
-        }
-    }
-
-    fn after_data_set(&self, dataset: u64) -> Result<Position> {
-        let next = self.read(|tx| match members::next_dataset(tx, dataset)? {
-            Some(next) => Ok(Some((next, members::done_before(tx, next)?))),
-            None => Ok(None),
-        })?;
-        let position = |(dataset, done)| Position::Datasets { dataset, done, member: 0, at: Key::MIN };
-        Ok(next.map_or(Position::Freeing, position))
-    }
-
-    /// Copies a part of a tree; the key from which to go on. What could not be copied is added to `failed`.
-    fn copy(
-        &self,
-        still: &Still<'_>,
-        walk: &mut Walk,
-        part: &Part,
-        budget: u64,
-        is_meant: impl Fn(Key) -> bool,
-        failed: &mut Vec<Suspect>,
-    ) -> Key {
-        let found = pass::collect(self.engine(), part, budget, is_meant);
-        let (mut copied, before) = (0, failed.len());
-        for block in &found.suspects {
-            match still.fill(&block.pointer) {
-                // What is below a node that could not be read was passed over, though it can be read by now.
-                Ok(_) if found.unread.contains(&block.place) => failed.push(*block),
-                Ok(bytes) => copied += bytes,
-                Err(error) => {
-                    tracing::warn!("resilver: {error}");
-                    failed.push(*block);
-                }
-            }
-        }
-        let births = failed[before..].iter().map(|block| block.pointer.birth);
-        walk.failed = births.fold(walk.failed, Txg::max);
-        self.count(found.bytes, copied, (failed.len() - before) as u64);
-        found.next.unwrap_or(Key::MAX)
-    }
-
     /// Finds out what is lost with blocks that could not be copied, and notes it.
-    fn note_failed(&self, failed: &[Suspect]) -> Result<()> {
+    pub(super) fn note_failed(&self, failed: &[Suspect]) -> Result<()> {
         let mut lost = Vec::new();
         for suspect in failed {
             lost.extend(mend::mend(self.engine(), suspect, false)?.damage);

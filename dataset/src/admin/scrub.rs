@@ -4,8 +4,6 @@
 //! Nothing here runs by itself: whoever owns the pool calls [`Datasets::scrub_step`] and [`Datasets::mend_step`] again and
 //! again. How far the scrub has come stands in memory, and in the catalogue as of the last time that it was saved.
 
-use std::sync::atomic::Ordering;
-
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
     env::Nanos,
@@ -177,10 +175,10 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let _stepping = self.stepping()?;
-        let has_moved = self.resilver_moved();
+        let moved = self.moved.clone();
         let answer = self.run(move |tx| {
             let answer = request(tx)?;
-            has_moved.store(true, Ordering::Release);
+            moved.note();
             if let Some((mut row, _)) = tx.find::<ScrubRow>(SCRUB)? {
                 go_back(&mut row);
                 tx.put(SCRUB, &row, None);

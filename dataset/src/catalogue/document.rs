@@ -2,7 +2,7 @@
 
 use pool::units::Txg;
 
-use super::{DamageRow, Row, ScrubPosition, ScrubRow, ScrubState, kind};
+use super::{DamageRow, RemovalRow, RemovalState, Row, ScrubPosition, ScrubRow, ScrubState, kind};
 
 const DOCUMENT: &str = include_str!("../../FORMAT.md");
 
@@ -40,8 +40,17 @@ fn the_document_lists_every_kind_of_row() {
         (kind::DAMAGE, "DAMAGE"),
         (kind::SHARED, "SHARED"),
         (kind::SHARING, "SHARING"),
+        (kind::REMOVAL, "REMOVAL"),
     ];
     assert_eq!(documented(), kinds.map(|(number, name)| (number, name.to_owned())));
+}
+
+#[test]
+fn removals_are_coded_as_the_document_says() {
+    let (state, name) = (RemovalState::NoRoom, "ab".to_owned());
+    let row = RemovalRow { state, vdev: 3, name, start: 1, end: 2, total: 4, copied: 5, errors: 6 };
+    let times = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(row.encode(), [&[1, 5, 3, 2, b'a', b'b'], &times[..], &[4, 5, 6]].concat());
 }
 
 #[test]

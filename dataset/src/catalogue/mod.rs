@@ -26,6 +26,7 @@
 //! (0, DAMAGE, number)                        Damage
 //! (0, SHARED, address)                       Shared
 //! (0, SHARING, 0)                            Sharing
+//! (0, REMOVAL, 0)                            Removal
 //! ```
 //!
 //! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
@@ -38,6 +39,7 @@ mod coding;
 mod document;
 mod hashed;
 mod page;
+mod removal;
 mod rows;
 mod scrub;
 mod shared;
@@ -48,6 +50,7 @@ use pool::format::key::Key;
 
 pub use coding::Row;
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
+pub use removal::{RemovalRow, RemovalState};
 pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
 pub use scrub::{DamageRow, ScrubPosition, ScrubRow, ScrubState};
 pub use shared::{SHARING, SharedRow, SharingRow, shared_address, shared_key};
@@ -103,6 +106,8 @@ pub mod kind {
     pub const SHARED: u8 = 19;
     /// What all of those come to.
     pub const SHARING: u8 = 20;
+    /// The removal of a vdev.
+    pub const REMOVAL: u8 = 21;
 }
 
 /// The key of the catalogue's own row.

@@ -41,7 +41,9 @@ impl<'a> Addition<'a> {
     /// Gives the new devices labels that count less than any other.
     pub(super) fn begin(pool: &'a Pool, highest: MutexGuard<'a, Txg>, vdevs: Vec<NewVdev>) -> Result<Addition<'a>> {
         let mut label = pool.label();
-        let added = describe_new(&label, &vdevs, &|| Guid(pool.engine().env().random()))?;
+        // A number that a vdev has had is never another's: chunks that lay on it still have it.
+        let highest_yet = pool.engine().storage().space.highest_vdev();
+        let added = describe_new(&label, &vdevs, highest_yet, &|| Guid(pool.engine().env().random()))?;
         label.vdevs.extend(added.iter().cloned());
         name_features(&mut label);
         let draft = Label { txg: Txg::ZERO, ..label.clone() };
@@ -80,7 +82,12 @@ impl<'a> Addition<'a> {
     }
 }
 
-fn describe_new(label: &Label, vdevs: &[NewVdev], guid: &dyn Fn() -> Guid) -> Result<Vec<VdevConfig>> {
+fn describe_new(
+    label: &Label,
+    vdevs: &[NewVdev],
+    highest_yet: Option<VdevId>,
+    guid: &dyn Fn() -> Guid,
+) -> Result<Vec<VdevConfig>> {
     vdevs.iter().try_for_each(NewVdev::check)?;
     let region = label.region_size;
     let is_small = |vdev: &&NewVdev| label.size_of(&vdev.describe(VdevId(0), &Guid::default)) < region;
@@ -95,7 +102,8 @@ fn describe_new(label: &Label, vdevs: &[NewVdev], guid: &dyn Fn() -> Guid) -> Re
         let problem = format!("the regions of this pool, {region} bytes, are too small for a raidz of so many devices");
         return Err(Error::Request(problem));
     }
-    let first = label.vdevs.last().map_or(Some(0), |vdev| vdev.id.0.checked_add(1));
+    let highest = label.vdevs.last().map(|vdev| vdev.id).max(highest_yet);
+    let first = highest.map_or(Some(0), |highest| highest.0.checked_add(1));
     let range = first.and_then(|first| Some(first..first.checked_add(u32::try_from(vdevs.len()).ok()?)?));
     let ids = range.ok_or_else(|| Error::Request("the pool has no numbers left for devices".into()))?;
     Ok(ids.zip(vdevs).map(|(id, vdev)| vdev.describe(VdevId(id), guid)).collect())

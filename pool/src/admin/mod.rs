@@ -13,6 +13,7 @@
 //! members   devices of mirrors come, go, and come back
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
+//! removal   vdevs leave a pool
 //! rewind    going back to an older state
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
@@ -27,10 +28,13 @@ mod members;
 mod open;
 mod pool;
 pub mod probe;
+mod removal;
 mod rewind;
 
 #[cfg(test)]
 mod members_tests;
+#[cfg(test)]
+mod removal_tests;
 #[cfg(test)]
 mod stamped;
 #[cfg(test)]

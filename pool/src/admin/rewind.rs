@@ -26,6 +26,8 @@
 //! all of the state, going back to it is refused: it would name what is nowhere. Only a vdev that was added after it goes
 //! along, for the state refers to nothing on that one.
 //!
+//! If a vdev that the state lies on has been removed from the pool since, it is refused as well.
+//!
 //! Only after that is the pool opened for writing, so what the given-up states alone refer to is not overwritten as long
 //! as they could still be found.
 //!
@@ -46,7 +48,7 @@ use crate::{
     env::{Env, Nanos},
     error::{Error, Result},
     format::{
-        label::Label,
+        label::{DEVICE_REMOVAL, Label},
         uberblock::{Epoch, Uberblock},
         vdev_config::{Behind, Mark, MemberConfig, VdevTree},
     },
@@ -108,6 +110,10 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     check_state(&label, options)?;
     let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
     let base = chosen(&label, &line, to)?;
+    if label.features.contains_key(DEVICE_REMOVAL) {
+        // What it lies on may have left the pool: then nothing is written.
+        open_storage(&label, Vdevs::new(vdevs.clone()), base)?;
+    }
     let going = Going::back(&mut label, &vdevs, &by_guid, &line, base)?;
     if going.leaves_some {
         label.txg = label.txg.max(line[0].txg).next();

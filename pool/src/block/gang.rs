@@ -20,7 +20,7 @@ use std::{cell::RefCell, sync::Arc};
 use crate::{
     block::{
         checksum::verify,
-        mend::{Bad, Examined},
+        mend::{Bad, Copying, Examined},
         read::{describe, mismatch},
         storage::Storage,
     },
@@ -216,13 +216,9 @@ impl Storage {
         Ok(good)
     }
 
-    /// Writes the headers and the pieces of one copy, of which `bytes` are the verified bytes, to the devices that are
-    /// being filled.
-    pub(super) fn fill_gang_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &[u8]) -> Result<()> {
-        let fill = |part: &Piece, bytes: &[u8]| {
-            let (id, offset) = self.space.resolve(part.address, part.bytes)?;
-            self.vdevs.get(id)?.fill(offset, &Arc::new(bytes.to_vec()))
-        };
+    /// Writes the headers and the pieces of one copy, of which `bytes` are the verified bytes, to where they are missing.
+    pub(super) fn copy_gang_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &[u8], to: Copying) -> Result<()> {
+        let fill = |part: &Piece, bytes: &[u8]| self.copy_part(part.address, &Arc::new(bytes.to_vec()), to);
         let mut headers = Vec::new();
         let gang = self.gang(pointer, copy, &mut |at, is_good| {
             let header = self.read_header(at, is_good)?;
@@ -444,7 +440,7 @@ mod tests {
         disks.iter().for_each(|disk| disk.write_at(header, &[0xee; 100]).unwrap());
         pool.attach("a", new.clone(), false).unwrap();
         let storage = pool.engine().storage();
-        assert_eq!(storage.fill(&pointer).unwrap(), LEN as u64);
+        assert_eq!(storage.copy(&pointer, Copying::Members).unwrap(), LEN as u64);
         assert_eq!(held(&new, header, 100), [0; 100], "what is no header is not copied as one");
         let parts = || gangs[1].headers.iter().chain(&gangs[1].pieces);
         assert!(parts().all(|part| {
@@ -454,7 +450,7 @@ mod tests {
         // Without any header there is nothing to fill.
         let header = place(&pool, &gangs[1].headers[0]);
         disks.iter().for_each(|disk| disk.write_at(header, &[0xee; 100]).unwrap());
-        assert!(storage.fill(&pointer).is_err());
+        assert!(storage.copy(&pointer, Copying::Members).is_err());
     }
 
     #[test]

@@ -18,10 +18,19 @@ use crate::{
         storage::Storage,
     },
     error::{Error, Result},
-    format::pointer::BlockPointer,
-    units::{Guid, VdevId},
+    format::pointer::{Address, BlockPointer},
+    units::{Guid, Txg, VdevId},
     vdev,
 };
+
+/// What blocks are copied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copying {
+    /// Devices of mirrors that are being filled.
+    Members,
+    /// The twins of chunks that are about to lie elsewhere.
+    Twins,
+}
 
 /// What was found in the places of a block's copies.
 #[derive(Debug, Default)]
@@ -124,16 +133,15 @@ impl Storage {
         }
     }
 
-    /// Writes a block to the devices that are being filled, if it was born after what they have. Returns how many bytes
-    /// were read for that.
-    pub(crate) fn fill(&self, pointer: &BlockPointer) -> Result<u64> {
-        if !self.is_missing(pointer) {
+    /// Writes a block to where it is missing. Returns how many bytes were read for that.
+    pub(crate) fn copy(&self, pointer: &BlockPointer, to: Copying) -> Result<u64> {
+        if !self.is_missing(pointer, to) {
             return Ok(0);
         }
         let bytes = Arc::new(self.read_stored(pointer)?);
         let mut lost = Vec::new();
         for copy in 0..usize::from(pointer.copies) {
-            match self.fill_copy(pointer, copy, &bytes) {
+            match self.copy_copy(pointer, copy, &bytes, to) {
                 // Where its pieces lie nobody knows any more: no device has this copy.
                 Err(error @ Error::Damaged { .. }) if pointer.gang => lost.push(error),
                 filled => filled?,
@@ -145,23 +153,71 @@ impl Storage {
         }
     }
 
-    fn fill_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &Arc<Vec<u8>>) -> Result<()> {
-        if pointer.gang {
-            return self.fill_gang_copy(pointer, copy, bytes);
+    fn copy_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &Arc<Vec<u8>>, to: Copying) -> Result<()> {
+        match pointer.gang {
+            true => self.copy_gang_copy(pointer, copy, bytes, to),
+            false => self.copy_part(pointer.addresses[copy], bytes, to),
         }
-        let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
-        self.vdevs.get(id)?.fill(offset, bytes)
     }
 
-    /// Whether a block may be missing on a device that is being filled. The pieces of a gang may lie anywhere.
-    fn is_missing(&self, pointer: &BlockPointer) -> bool {
-        let is_missing = |since: Option<_>| since.is_some_and(|since| pointer.birth > since);
+    /// Writes what lies at an address by right to where it is missing.
+    pub(super) fn copy_part(&self, address: Address, bytes: &Arc<Vec<u8>>, to: Copying) -> Result<()> {
+        let len = bytes.len() as u32;
+        match to {
+            Copying::Members => {
+                let (id, offset) = self.space.resolve(address, len)?;
+                self.vdevs.get(id)?.fill(offset, bytes)
+            }
+            Copying::Twins => match self.space.twin(address, len)? {
+                Some((id, offset)) => self.vdevs.get(id)?.write_shared(offset, bytes.clone()),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Copies what the places of a block hold to the twins of their chunks, unverified: what is not good is no worse there.
+    ///
+    /// # Errors
+    /// If a device cannot be read, or where the pieces of a gang lie is not known: then something may be left behind.
+    pub(crate) fn copy_as_it_is(&self, pointer: &BlockPointer) -> Result<()> {
+        for extent in self.extents(pointer)? {
+            let address = Address { chunk: extent.chunk, sector: extent.sector };
+            let len = extent.sectors * self.sector;
+            if self.space.twin(address, len)?.is_some() {
+                let (id, offset) = self.space.resolve(address, len)?;
+                let mut bytes = vec![0; len as usize];
+                self.vdevs.get(id)?.read(offset, &mut bytes)?;
+                self.copy_part(address, &Arc::new(bytes), Copying::Twins)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a block may be missing there. The pieces of a gang may lie anywhere.
+    fn is_missing(&self, pointer: &BlockPointer, to: Copying) -> bool {
+        if to == Copying::Twins {
+            let has_twin = |address| self.space.twin(address, pointer.stored).is_ok_and(|twin| twin.is_some());
+            return pointer.gang || pointer.addresses().iter().any(|address| has_twin(*address));
+        }
         if pointer.gang {
-            return self.vdevs.all().iter().any(|vdev| is_missing(vdev.filling()));
+            let has_all = |since| pointer.birth <= since;
+            return self.vdevs.all().iter().any(|vdev| self.filling(&**vdev).is_some_and(|since| !has_all(since)));
         }
         pointer.addresses().iter().any(|address| {
             let vdev = self.space.resolve(*address, pointer.stored).and_then(|(id, _)| self.vdevs.get(id));
-            vdev.is_ok_and(|vdev| is_missing(vdev.filling()))
+            let since = vdev.ok().and_then(|vdev| vdev.filling());
+            since.is_some_and(|since| pointer.birth.max(self.space.arrived(*address)) > since)
         })
+    }
+
+    /// The transaction group after which something is missing on a device of a vdev that is being filled. A chunk that came
+    /// there later has brought old blocks along: then everything may be missing.
+    pub(crate) fn filling(&self, vdev: &dyn vdev::Vdev) -> Option<Txg> {
+        vdev.filling().map(|since| self.lacks_since(vdev.id(), since))
+    }
+
+    /// The same for a device that has all that was written to a vdev until then.
+    pub(crate) fn lacks_since(&self, vdev: VdevId, since: Txg) -> Txg {
+        if self.space.last_arrival(vdev) > since { Txg::ZERO } else { since }
     }
 }

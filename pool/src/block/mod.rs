@@ -24,5 +24,6 @@ mod runs;
 pub mod storage;
 mod write;
 
+pub(crate) use mend::Copying;
 pub use mend::{Bad, Examined};
 pub use write::Payload;

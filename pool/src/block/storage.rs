@@ -45,6 +45,11 @@ impl Vdevs {
         self.vdevs.write().insert(vdev.id(), vdev);
     }
 
+    /// One device less.
+    pub(crate) fn remove(&self, id: VdevId) {
+        self.vdevs.write().remove(&id);
+    }
+
     /// All of them, in order.
     pub fn all(&self) -> Vec<Arc<dyn Vdev>> {
         self.vdevs.read().values().cloned().collect()

@@ -60,11 +60,16 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ];
+pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
 pub const BLOCK_CLONING: &str = "block_cloning";
+
+/// The feature of pools that devices have left, or are about to leave. Who does not know it cannot read the rows of chunks
+/// that have come to lie elsewhere, takes those of a device that is gone for damage, and would allocate on one that is
+/// about to go.
+pub const DEVICE_REMOVAL: &str = "device_removal";
 
 /// The feature of pools in which files have attributes of their own. Who does not know it cannot read such an inode.
 pub const FILE_ATTRIBUTES: &str = "file_attributes";

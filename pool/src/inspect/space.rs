@@ -80,7 +80,7 @@ fn chunk_items(state: &State, id: ChunkId, row: &Row, sink: Sink<'_>) -> io::Res
         .with("vdev", row.vdev)
         .with("region", row.region)
         .with("unit", row.unit)
-        .with("arrived", row.arrived)
+        .with("arrived in", row.arrived)
         .with("class", class)
         .with("allocated sectors", row.allocated)
         .with("described at", row.described);

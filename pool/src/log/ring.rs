@@ -47,8 +47,13 @@ impl Ring {
     ///
     /// It has whole units of sectors, as they are allocated where it lies: what is written to one unit is one frame's.
     pub(crate) fn new(area: Address, sectors: u32, unit: u32) -> Ring {
+        Ring::from(1, area, sectors, unit)
+    }
+
+    /// The same for a ring that takes the place of one whose next frame would have had this number.
+    pub(crate) fn from(sequence: u64, area: Address, sectors: u32, unit: u32) -> Ring {
         assert!(sectors > 0 && sectors.is_multiple_of(unit));
-        Ring { area, sectors, unit, next: 0, sequence: 1, needed: 0, marked: None, named: false }
+        Ring { area, sectors, unit, next: 0, sequence, needed: 0, marked: None, named: false }
     }
 
     /// The ring that an uberblock names, if it can be one where sectors are so many at a time.
@@ -59,6 +64,11 @@ impl Ring {
     /// Its first sector and its size in sectors.
     pub(crate) fn area(&self) -> (Address, u32) {
         (self.area, self.sectors)
+    }
+
+    /// The number that the next frame would get.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence
     }
 
     /// Whether frames written now would be found after a crash.

@@ -169,7 +169,8 @@ impl Space {
         let room = layout.free().saturating_sub(u64::from(keep) * u64::from(layout.chunk_sectors()));
         let room = room - room % u64::from(layout.unit());
         let empties = layout.empty.load(Relaxed) > keep;
-        let usable = layout.chunks.iter().filter(|chunk| empties || chunk.class_hint().is_some());
+        let open = layout.vdevs.iter().filter(|vdev| !vdev.closed).flat_map(|vdev| &vdev.chunks);
+        let usable = open.filter(|chunk| !chunk.is_held() && (empties || chunk.class_hint().is_some()));
         let largest = usable.map(|chunk| u64::from(chunk.largest_hint())).max().unwrap_or(0);
         u32::try_from(largest.min(room) * u64::from(layout.sector)).unwrap_or(u32::MAX)
     }
@@ -214,7 +215,7 @@ impl Space {
         first: usize,
         used: &[usize],
     ) -> Result<(usize, Address)> {
-        let order = order(disk.layout.vdevs.len(), first, used);
+        let order = order(&disk.layout.vdevs, first, used);
         let &(index, copies) = order.first().ok_or(Error::OutOfSpace)?;
         if let Some(address) = take_from_slot(disk, request, &disk.layout.vdevs[index], copies) {
             return Ok((index, address));
@@ -259,9 +260,10 @@ fn admit(disk: &Disk<'_>, request: &Request<'_>, copies: u8) -> Result<()> {
 }
 
 /// The devices from `first` on, those with fewer copies in front.
-fn order(vdevs: usize, first: usize, used: &[usize]) -> Order {
-    let mut order: Order = (0..vdevs)
-        .map(|step| (first + step) % vdevs)
+fn order(vdevs: &[Arc<Vdev>], first: usize, used: &[usize]) -> Order {
+    let mut order: Order = (0..vdevs.len())
+        .map(|step| (first + step) % vdevs.len())
+        .filter(|&index| !vdevs[index].closed)
         .map(|index| (index, used.iter().filter(|&&used| used == index).count()))
         .collect();
     if !used.is_empty() {

@@ -12,12 +12,16 @@
 //!    it is released.
 //! 4. Only loaded chunks have allocations in `changes`.
 
+mod moving;
 mod stored;
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed},
+        },
     },
     time::Duration,
 };
@@ -52,19 +56,16 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) id: ChunkId,
-    pub(super) vdev: VdevId,
-    pub(super) region: u32,
+    /// Where it lies: the device in the upper half, the region in the lower.
+    seat: AtomicU64,
+    /// The transaction group in which it came to lie there; zero if it was always there.
+    arrived: AtomicU64,
     /// How many sectors it has: whole units.
     pub(super) sectors: u32,
     /// How many are allocated together. All that is allocated, deferred or free is whole units.
     pub(super) unit: u32,
-    /// When it came to where it lies by being moved.
-    arrived: Txg,
     /// Its row of the chunk table must be written.
     pub(super) row_changed: AtomicBool,
-    counters: Arc<Counters>,
-    /// How many chunks of the pool are empty and without a class.
-    empty: Arc<AtomicU32>,
     hints: Hints,
     state: Mutex<State>,
 }
@@ -77,6 +78,16 @@ struct Hints {
     largest: AtomicU32,
     class: AtomicU8,
     active: AtomicBool,
+    held: AtomicBool,
+}
+
+/// Where a chunk's free and deferred sectors are counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CountedIn {
+    /// Those of its device.
+    pub(super) counters: Arc<Counters>,
+    /// How many chunks of the pool are empty and without a class.
+    pub(super) empty: Arc<AtomicU32>,
 }
 
 /// What a chunk is when the pool is opened: its row, and what the log says on top of it.
@@ -105,6 +116,9 @@ struct State {
     class: Option<Class>,
     /// A slot of the allocator allocates here.
     active: bool,
+    /// Nothing is allocated here for now, and what is free does not count: see [`super::moving`].
+    held: bool,
+    tally: CountedIn,
     map: Map,
     free: u32,
     deferred: u32,
@@ -134,46 +148,24 @@ struct Changes {
 
 impl Chunk {
     /// A chunk that was never used: its place, and how many sectors it has and are allocated together.
-    pub(super) fn new(
-        place: (ChunkId, VdevId, u32),
-        (sectors, unit): (u32, u32),
-        counters: Arc<Counters>,
-        empty: Arc<AtomicU32>,
-    ) -> Chunk {
+    pub(super) fn new(place: (ChunkId, VdevId, u32), (sectors, unit): (u32, u32), tally: CountedIn) -> Chunk {
         let (id, vdev, region) = place;
-        let row = Row {
-            vdev,
-            region,
-            unit,
-            arrived: Txg::ZERO,
-            class: None,
-            described: Txg::ZERO,
-            allocated: 0,
-            checkpoint: None,
-        };
+        let row = Row { vdev, region, unit, ..Row::default() };
         let fresh = Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() };
-        let chunk = Chunk::open(id, sectors, fresh, counters, empty);
+        let chunk = Chunk::open(id, sectors, fresh, tally);
         chunk.row_changed.store(true, Relaxed);
         chunk
     }
 
     /// A chunk as the table and the log describe it. The counts must have been checked.
-    pub(super) fn open(
-        id: ChunkId,
-        sectors: u32,
-        loaded: Loaded,
-        counters: Arc<Counters>,
-        empty: Arc<AtomicU32>,
-    ) -> Chunk {
+    pub(super) fn open(id: ChunkId, sectors: u32, loaded: Loaded, tally: CountedIn) -> Chunk {
         assert!(sectors.is_multiple_of(loaded.row.unit));
         let deferred = total(loaded.deferred.iter().flat_map(|(_, spans)| spans.iter().copied())) as u32;
         let free = sectors - loaded.allocated - deferred;
         let whole = free == sectors;
         // A class is stored a transaction group late when the space layer's own blocks opened the chunk.
         let class = if whole { None } else { loaded.row.class.or(Some(Class::Metadata)) };
-        counters.free.fetch_add(u64::from(free), Relaxed);
-        counters.deferred.fetch_add(u64::from(deferred), Relaxed);
-        empty.fetch_add(u32::from(whole), Relaxed);
+        tally.add(free, deferred, whole);
         let changes = loaded
             .deferred
             .into_iter()
@@ -189,10 +181,13 @@ impl Chunk {
             largest: AtomicU32::new(if pristine { sectors } else { UNKNOWN }),
             class: AtomicU8::new(code(class)),
             active: AtomicBool::new(false),
+            held: AtomicBool::new(false),
         };
         let state = State {
             class,
             active: false,
+            held: false,
+            tally,
             map,
             free,
             deferred,
@@ -205,17 +200,40 @@ impl Chunk {
         };
         Chunk {
             id,
-            vdev: loaded.row.vdev,
-            region: loaded.row.region,
+            seat: AtomicU64::new(seat(loaded.row.vdev, loaded.row.region)),
+            arrived: AtomicU64::new(loaded.row.arrived.0),
             sectors,
             unit: loaded.row.unit,
-            arrived: loaded.row.arrived,
             row_changed: AtomicBool::new(class != loaded.row.class),
-            counters,
-            empty,
             hints,
             state: Mutex::new(state),
         }
+    }
+
+    /// The device and its region where it lies.
+    pub(super) fn seat(&self) -> (VdevId, u32) {
+        let seat = self.seat.load(Acquire);
+        (VdevId((seat >> 32) as u32), seat as u32)
+    }
+
+    /// The device where it lies.
+    pub(super) fn vdev(&self) -> VdevId {
+        self.seat().0
+    }
+
+    /// The region where it lies.
+    pub(super) fn region(&self) -> u32 {
+        self.seat().1
+    }
+
+    /// The transaction group in which it came to lie where it does; zero if it was always there.
+    pub(super) fn arrived(&self) -> Txg {
+        Txg(self.arrived.load(Acquire))
+    }
+
+    /// Whether nothing is allocated here for now.
+    pub(super) fn is_held(&self) -> bool {
+        self.hints.held.load(Relaxed)
     }
 
     /// About how many sectors are free.
@@ -241,11 +259,11 @@ impl Chunk {
     /// Takes the chunk for a slot of the allocator; an empty one gets the class, if more than `keep` chunks are empty.
     pub(super) fn activate(&self, class: Class, keep: u32) -> bool {
         let mut state = self.state.lock();
-        if state.active {
+        if state.active || state.held {
             return false;
         }
         if state.class.is_none() {
-            let claimed = self.empty.fetch_update(Relaxed, Relaxed, |empty| (empty > keep).then(|| empty - 1));
+            let claimed = state.tally.empty.fetch_update(Relaxed, Relaxed, |empty| (empty > keep).then(|| empty - 1));
             if claimed.is_err() {
                 return false;
             }
@@ -267,8 +285,8 @@ impl Chunk {
     /// Allocates `len` sectors in one piece.
     pub(super) fn take(&self, txg: Txg, len: u32, disk: &Disk<'_>) -> Result<Option<u32>> {
         let mut state = self.state.lock();
-        if state.class.is_none() {
-            // It was in use when the caller looked, and is an empty chunk by now.
+        if state.class.is_none() || state.held {
+            // It was in use when the caller looked, and is an empty chunk by now, or one that moves.
             return Ok(None);
         }
         let map = self.load(&mut state, disk)?;
@@ -288,7 +306,7 @@ impl Chunk {
             return Ok(false);
         }
         if state.class.is_none() {
-            self.empty.fetch_sub(1, Relaxed);
+            state.tally.empty.fetch_sub(1, Relaxed);
             self.set_class(&mut state, Some(Class::Metadata));
         }
         self.note_allocated(&mut state, txg, span);
@@ -317,7 +335,7 @@ impl Chunk {
         }
         state.changes_of(txg).freed.union(span);
         state.deferred += span.len;
-        self.counters.deferred.fetch_add(u64::from(span.len), Relaxed);
+        state.tally.counters.deferred.fetch_add(u64::from(span.len), Relaxed);
         Ok(())
     }
 
@@ -335,7 +353,7 @@ impl Chunk {
         state.changes.retain(|changes| !changes.is_empty());
         for &span in &released {
             state.deferred -= span.len;
-            self.counters.deferred.fetch_sub(u64::from(span.len), Relaxed);
+            state.tally.counters.deferred.fetch_sub(u64::from(span.len), Relaxed);
             self.make_free(&mut state, span);
         }
         if !released.is_empty() {
@@ -366,7 +384,7 @@ impl Chunk {
         }
         state.free -= span.len;
         self.hints.free.store(state.free, Relaxed);
-        self.counters.free.fetch_sub(u64::from(span.len), Relaxed);
+        state.tally.counters.free.fetch_sub(u64::from(span.len), Relaxed);
     }
 
     /// Adds `span` to the map and the counts of what is free.
@@ -383,14 +401,14 @@ impl Chunk {
         }
         state.free += span.len;
         self.hints.free.store(state.free, Relaxed);
-        self.counters.free.fetch_add(u64::from(span.len), Relaxed);
+        state.tally.counters.free.fetch_add(u64::from(span.len), Relaxed);
     }
 
     /// Makes a chunk that is empty and not in use available to every class.
     fn settle(&self, state: &mut State) {
         if !state.active && state.free == self.sectors && state.class.is_some() {
             self.set_class(state, None);
-            self.empty.fetch_add(1, Relaxed);
+            state.tally.empty.fetch_add(1, Relaxed);
         }
     }
 
@@ -419,6 +437,24 @@ impl Changes {
     fn is_empty(&self) -> bool {
         self.allocated.is_empty() && self.freed.iter().next().is_none()
     }
+}
+
+impl CountedIn {
+    fn add(&self, free: u32, deferred: u32, is_empty: bool) {
+        self.counters.free.fetch_add(free.into(), Relaxed);
+        self.counters.deferred.fetch_add(deferred.into(), Relaxed);
+        self.empty.fetch_add(is_empty.into(), Relaxed);
+    }
+
+    fn sub(&self, free: u32, deferred: u32, is_empty: bool) {
+        self.counters.free.fetch_sub(free.into(), Relaxed);
+        self.counters.deferred.fetch_sub(deferred.into(), Relaxed);
+        self.empty.fetch_sub(is_empty.into(), Relaxed);
+    }
+}
+
+fn seat(vdev: VdevId, region: u32) -> u64 {
+    u64::from(vdev.0) << 32 | u64::from(region)
 }
 
 fn code(class: Option<Class>) -> u8 {

@@ -12,7 +12,7 @@ use arc_swap::ArcSwapOption;
 
 use super::{
     Extent,
-    chunk::{Chunk, Counters},
+    chunk::{Chunk, CountedIn, Counters},
 };
 use crate::{
     error::{Error, Result},
@@ -63,6 +63,8 @@ pub(super) struct Vdev {
     /// How many sectors are allocated together.
     pub(super) unit: u32,
     pub(super) regions: u32,
+    /// Nothing is allocated on it any more: it is about to leave. Its space is not the pool's.
+    pub(super) closed: bool,
     pub(super) counters: Arc<Counters>,
     pub(super) chunks: Vec<Arc<Chunk>>,
     slots: Arc<Slots>,
@@ -71,13 +73,19 @@ pub(super) struct Vdev {
 impl Vdev {
     /// A device without chunks yet.
     pub(super) fn new(id: VdevId, unit: u32, regions: u32) -> Vdev {
-        Vdev { id, unit, regions, counters: Arc::default(), chunks: Vec::new(), slots: Arc::default() }
+        let (counters, chunks, slots) = (Arc::default(), Vec::new(), Arc::default());
+        Vdev { id, unit, regions, closed: false, counters, chunks, slots }
     }
 
-    /// This device with these chunks, whose counters are its own.
+    /// This device open or closed. Nobody allocates in a chunk of it yet.
+    pub(super) fn opened(&self, is_open: bool) -> Vdev {
+        Vdev { closed: !is_open, slots: Arc::default(), ..self.grown(self.regions) }
+    }
+
+    /// This device with other chunks, whose counters are its own.
     pub(super) fn with_chunks(&self, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
-        chunks.sort_by_key(|chunk| chunk.region);
-        Vdev { chunks, ..self.grown(0) }
+        chunks.sort_by_key(|chunk| chunk.region());
+        Vdev { chunks, ..self.grown(self.regions) }
     }
 
     /// This device with as many regions at least.
@@ -86,6 +94,7 @@ impl Vdev {
             id: self.id,
             unit: self.unit,
             regions: self.regions.max(regions),
+            closed: self.closed,
             counters: self.counters.clone(),
             chunks: self.chunks.clone(),
             slots: self.slots.clone(),
@@ -97,14 +106,29 @@ impl Vdev {
         &self.slots[class as usize - 1][copies]
     }
 
-    /// About how many sectors are free.
-    pub(super) fn free(&self) -> u64 {
-        self.counters.free.load(Relaxed)
+    /// The chunks that blocks go to, of all kinds.
+    pub(super) fn slots(&self) -> impl Iterator<Item = &ArcSwapOption<Chunk>> {
+        self.slots.iter().flatten()
     }
 
-    /// How many sectors its chunks have.
+    /// About how many sectors are free for use.
+    pub(super) fn free(&self) -> u64 {
+        if self.closed { 0 } else { self.counters.free.load(Relaxed) }
+    }
+
+    /// About how many sectors were freed and wait until they are free for use.
+    pub(super) fn deferred(&self) -> u64 {
+        if self.closed { 0 } else { self.counters.deferred.load(Relaxed) }
+    }
+
+    /// How many sectors its chunks have, without those that are set aside. Of a device that is closed it is what is allocated.
     pub(super) fn sectors(&self) -> u64 {
-        self.chunks.iter().map(|chunk| u64::from(chunk.sectors)).sum()
+        if self.closed {
+            let all: u64 = self.chunks.iter().map(|chunk| u64::from(chunk.sectors)).sum();
+            let Counters { free, deferred } = &*self.counters;
+            return all.saturating_sub(free.load(Relaxed)).saturating_sub(deferred.load(Relaxed));
+        }
+        self.chunks.iter().filter(|chunk| !chunk.is_held()).map(|chunk| u64::from(chunk.sectors)).sum()
     }
 }
 
@@ -147,25 +171,36 @@ impl Layout {
             None => Vdev::new(id, unit, regions),
         };
         assert_eq!(vdev.unit, unit, "the unit of a device never changes");
-        let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region).collect();
+        let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region()).collect();
         let bare = (0..regions).filter(|region| !taken.contains(region));
         let first = self.chunks.len() as u32;
         let chunks: Vec<_> = (first..)
             .zip(bare)
             .map(|(number, region)| {
                 let place = (ChunkId(number), id, region);
-                Arc::new(Chunk::new(place, (self.capacity(unit), unit), vdev.counters.clone(), self.empty.clone()))
+                Arc::new(Chunk::new(place, (self.capacity(unit), unit), self.counted(&vdev)))
             })
             .collect();
         let mut layout = self.clone();
         layout.chunks.extend(chunks.iter().cloned());
         vdev.chunks.extend(chunks);
-        vdev.chunks.sort_by_key(|chunk| chunk.region);
+        vdev.chunks.sort_by_key(|chunk| chunk.region());
         match before {
             Some(at) => layout.vdevs[at] = Arc::new(vdev),
             None => layout.vdevs.push(Arc::new(vdev)),
         }
         layout
+    }
+
+    /// Where the chunks of a device are counted.
+    pub(super) fn counted(&self, vdev: &Vdev) -> CountedIn {
+        let empty = if vdev.closed { Arc::default() } else { self.empty.clone() };
+        CountedIn { counters: vdev.counters.clone(), empty }
+    }
+
+    /// Whether nothing is allocated on a device any more.
+    pub(super) fn is_closed(&self, id: VdevId) -> bool {
+        self.vdevs.iter().any(|vdev| vdev.id == id && vdev.closed)
     }
 
     /// How many regions a device of `size` bytes has.
@@ -214,6 +249,11 @@ impl Layout {
         self.vdevs.iter().find(|vdev| vdev.id == id).map_or(0, |vdev| u64::from(vdev.regions) * self.region)
     }
 
+    /// Whether a device that a chunk names was removed.
+    pub(super) fn is_gone(&self, id: VdevId) -> bool {
+        self.vdevs.iter().all(|vdev| vdev.id != id)
+    }
+
     /// All free sectors.
     pub(super) fn free(&self) -> u64 {
         self.vdevs.iter().map(|vdev| vdev.free()).sum()
@@ -223,7 +263,12 @@ impl Layout {
     /// a quarter of the pool. Where the least block takes several sectors, so do the few blocks that every commit writes:
     /// there is room for [`RESERVED_UNITS`] of these.
     pub(super) fn reserve(&self) -> u32 {
-        let chunks = self.chunks.len() as u64;
+        let open = self.vdevs.iter().filter(|vdev| !vdev.closed);
+        self.reserve_of(open.map(|vdev| vdev.chunks.len() as u64).sum())
+    }
+
+    /// The same if there were so many chunks.
+    pub(super) fn reserve_of(&self, chunks: u64) -> u32 {
         let units = match self.unit() {
             1 => 0,
             unit => RESERVED_UNITS * u64::from(unit) * u64::from(self.sector),
@@ -261,8 +306,9 @@ impl Layout {
 
     /// Where a sector of a chunk lies.
     pub(super) fn place(&self, chunk: &Chunk, sector: u32) -> Place {
-        let offset = u64::from(chunk.region) * self.region + u64::from(sector) * u64::from(self.sector);
-        Place { vdev: chunk.vdev, offset }
+        let (vdev, region) = chunk.seat();
+        let offset = u64::from(region) * self.region + u64::from(sector) * u64::from(self.sector);
+        Place { vdev, offset }
     }
 
     /// The address of a place on a device.
@@ -270,7 +316,7 @@ impl Layout {
         let region = place.offset / self.region;
         let vdev = self.vdevs.iter().find(|vdev| vdev.id == place.vdev);
         let chunk = vdev.and_then(|vdev| {
-            let index = vdev.chunks.binary_search_by_key(&region, |chunk| u64::from(chunk.region)).ok()?;
+            let index = vdev.chunks.binary_search_by_key(&region, |chunk| u64::from(chunk.region())).ok()?;
             Some(vdev.chunks[index].id)
         });
         let chunk = chunk.ok_or_else(|| Error::damaged("space structure", "it lies outside all chunks"))?;
@@ -318,7 +364,7 @@ mod tests {
     fn a_device_that_has_grown_gets_chunks_behind_those_it_has() {
         let small = Layout::new(4096, MIB).with_vdev(plain(0, 2 * MIB)).with_vdev(plain(1, MIB));
         let layout = small.with_vdev(plain(0, 4 * MIB + 5)).with_vdev(plain(0, 3 * MIB));
-        let chunks: Vec<_> = layout.vdevs[0].chunks.iter().map(|chunk| (chunk.id.0, chunk.region)).collect();
+        let chunks: Vec<_> = layout.vdevs[0].chunks.iter().map(|chunk| (chunk.id.0, chunk.region())).collect();
         assert_eq!(chunks, [(0, 0), (1, 1), (3, 2), (4, 3)]);
         assert_eq!((layout.chunks.len(), layout.usable(VdevId(0)), layout.free()), (5, 4 * MIB, 5 * 256));
         let slot = |layout: &Layout| std::ptr::from_ref(layout.vdevs[0].slot(Class::Data, 0));

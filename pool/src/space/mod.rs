@@ -34,6 +34,7 @@
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole
+//! moving     a device is vacated: its chunks come to lie elsewhere
 //! history    how long what was freed stays as it is
 //! ```
 
@@ -45,6 +46,7 @@ mod hold;
 mod io;
 mod layout;
 mod mend;
+mod moving;
 mod open;
 mod span_set;
 mod sync;
@@ -53,18 +55,22 @@ mod wheel;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 
-use self::{history::History, hold::Holds, io::Disk, layout::Layout, span_set::normalize, sync::Stored, wheel::Wheel};
+use self::{
+    history::History, hold::Holds, io::Disk, layout::Layout, moving::Moves, span_set::normalize, sync::Stored,
+    wheel::Wheel,
+};
 pub use self::{
     history::{DEFERRED_GROUPS, SAFE_STATES},
     hold::Hold,
     io::SpaceIo,
     layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
+    moving::RemovalPlan,
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
@@ -154,6 +160,7 @@ pub struct Space {
     history: Mutex<History>,
     holds: Holds,
     stored: Mutex<Stored>,
+    moves: ArcSwapOption<Moves>,
 }
 
 impl Space {
@@ -175,6 +182,7 @@ impl Space {
             history: Mutex::new(history),
             holds: Holds::default(),
             stored: Mutex::new(stored),
+            moves: ArcSwapOption::empty(),
         }
     }
 
@@ -235,6 +243,7 @@ impl Space {
             let spans = normalize(chunk.commit(txg, release));
             released.extend(spans.into_iter().map(|span| extent(chunk.id, span)));
         }
+        self.settle_moves(&layout, txg);
         released
     }
 
@@ -257,6 +266,11 @@ impl Space {
         }
     }
 
+    /// Whether older states are held.
+    pub fn is_holding(&self) -> bool {
+        self.holds.any()
+    }
+
     /// Whether more commits would leave what was freed up to `txg` as it is: it can be allocated again, or is kept by a
     /// [hold](Space::hold).
     pub fn is_settled(&self, txg: Txg) -> bool {
@@ -272,7 +286,7 @@ impl Space {
         let mut vdevs = Vec::new();
         for vdev in &layout.vdevs {
             // Between two loads sectors may move, so the difference is not trusted to be one.
-            let (size, unused, waiting) = (vdev.sectors(), vdev.free(), vdev.counters.deferred.load(Relaxed));
+            let (size, unused, waiting) = (vdev.sectors(), vdev.free(), vdev.deferred());
             let allocated = size.saturating_sub(unused).saturating_sub(waiting);
             free += unused;
             deferred += waiting;

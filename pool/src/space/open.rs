@@ -4,13 +4,13 @@
 //! regions of their own, the log is in order and speaks of sectors that exist, and the counts add up.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
 use super::{
     DEFERRED_GROUPS, Space,
-    chunk::{Chunk, Counters, Loaded, Replay},
+    chunk::{Chunk, CountedIn, Loaded, Replay},
     history::History,
     io::{Disk, SpaceIo},
     layout::{Layout, Vdev, VdevShape},
@@ -45,6 +45,7 @@ impl Space {
         let count = rows.len();
         check_places(&rows, &layout)?;
         let chunks = apply_log(rows, &log, &layout)?;
+        check_gone(&chunks, &layout)?;
         if chunks.iter().map(|chunk| u64::from(chunk.allocated)).sum::<u64>() != root.allocated {
             return Err(Error::damaged("space log", "the allocated sectors do not add up"));
         }
@@ -53,7 +54,7 @@ impl Space {
         let log: VecDeque<_> = log.into_iter().map(|(group, _)| group).collect();
         Ok(Space::assemble(
             layout,
-            Stored { txg, table: Some(root.table), pages, rows: count, log },
+            Stored { txg, table: Some(root.table), pages, rows: count, is_misplaced: false, log },
             History::after(history),
         ))
     }
@@ -206,12 +207,14 @@ impl Tally {
 fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
     let mut taken = BTreeSet::new();
     for row in rows {
-        let inside = u64::from(row.region) < layout.usable(row.vdev) / layout.region;
+        let is_gone = layout.is_gone(row.vdev);
+        let inside = is_gone || u64::from(row.region) < layout.usable(row.vdev) / layout.region;
         if !inside || !taken.insert((row.vdev, row.region)) {
             let problem = format!("region {} of device {} cannot be a chunk's", row.region, row.vdev);
             return Err(Error::damaged("chunk table", problem));
         }
-        if row.unit != layout.unit_of(row.vdev) {
+        let suits = if is_gone { layout.suits(row.unit) } else { row.unit == layout.unit_of(row.vdev) };
+        if !suits {
             let problem = format!("a chunk on device {} allocates {} sectors together", row.vdev, row.unit);
             return Err(Error::damaged("chunk table", problem));
         }
@@ -219,17 +222,29 @@ fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// Chunks of a device that was removed are empty, or the state is from before.
+fn check_gone(chunks: &[Loaded], layout: &Layout) -> Result<()> {
+    let is_needed = |chunk: &&Loaded| chunk.allocated > 0 || !chunk.deferred.is_empty();
+    match (0..).zip(chunks).filter(|(_, chunk)| layout.is_gone(chunk.row.vdev)).find(|(_, chunk)| is_needed(chunk)) {
+        Some((id, chunk)) => {
+            let problem = format!("chunk {id} lies on vdev {}, which was removed from the pool since", chunk.row.vdev);
+            Err(Error::damaged("chunk table", problem))
+        }
+        None => Ok(()),
+    }
+}
+
 fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
-    let counters: Vec<(VdevId, Arc<Counters>)> =
-        layout.vdevs.iter().map(|vdev| (vdev.id, vdev.counters.clone())).collect();
+    let tallies: BTreeMap<VdevId, CountedIn> =
+        layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev))).collect();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
-        let counters = counters.iter().find(|(vdev, _)| *vdev == chunk.row.vdev).map(|(_, counters)| counters.clone());
-        let counters = counters.expect("the chunk's place was checked");
+        // What lies on a device that was removed counts nowhere.
+        let tally = tallies.get(&chunk.row.vdev).cloned().unwrap_or_default();
         let sectors = layout.capacity(chunk.row.unit);
-        layout.chunks.push(Arc::new(Chunk::open(id, sectors, chunk, counters, layout.empty.clone())));
+        layout.chunks.push(Arc::new(Chunk::open(id, sectors, chunk, tally)));
     }
     for vdev in &mut layout.vdevs {
-        let own = layout.chunks.iter().filter(|chunk| chunk.vdev == vdev.id).cloned().collect();
+        let own = layout.chunks.iter().filter(|chunk| chunk.vdev() == vdev.id).cloned().collect();
         *vdev = Arc::new(vdev.with_chunks(own));
     }
 }

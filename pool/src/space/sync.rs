@@ -50,6 +50,8 @@ pub(super) struct Stored {
     pub(super) pages: Vec<PhysicalPointer>,
     /// How many chunks the table describes.
     pub(super) rows: usize,
+    /// Chunks have come to lie elsewhere, and the table does not say so yet.
+    pub(super) is_misplaced: bool,
     /// The log, oldest group first.
     pub(super) log: VecDeque<LogGroup>,
 }

@@ -28,7 +28,7 @@ use crate::{
     space::{Class, Extent, SpaceIo},
     tree::{Block, Entry as Found, LogPart, Record},
     txg::{births::Usage, engine::Engine, head::Head},
-    units::Txg,
+    units::{Txg, VdevId},
     vdev::Suspension,
 };
 
@@ -64,6 +64,10 @@ pub(super) struct Log {
 #[derive(Default)]
 struct State {
     ring: Option<Ring>,
+    /// The area of a log that was given up, until a commit frees it.
+    retired: Option<(Address, u32)>,
+    /// The number of the first frame of the next ring: none is used twice.
+    sequence: u64,
     /// The trees for which a frame was asked.
     enlisted: BTreeMap<u64, Arc<Head>>,
     /// The round that will take them, and the last one that is durable.
@@ -85,7 +89,7 @@ impl Log {
         let ring = head.and_then(|(head, unit)| Ring::found(&head, unit));
         Log {
             applying: AtomicBool::new(!found.is_empty()),
-            state: Mutex::new(State { ring, found, round: 1, ..State::default() }),
+            state: Mutex::new(State { ring, found, round: 1, sequence: 1, ..State::default() }),
             turn: Mutex::default(),
         }
     }
@@ -325,22 +329,45 @@ impl Engine {
     }
 
     /// Where the log lies.
-    pub(crate) fn log_area(&self) -> Option<Extent> {
+    pub fn log_area(&self) -> Option<Extent> {
         let state = self.log.state.lock();
-        let (Address { chunk, sector }, sectors) = state.ring.as_ref()?.area();
+        let area = state.ring.as_ref().map(Ring::area).or(state.retired);
+        let (Address { chunk, sector }, sectors) = area?;
         Some(Extent { chunk, sector, sectors })
     }
 
     /// What the uberblock of `txg` says about the log. A pool without one gets it now, if there is room.
     pub(super) fn log_head(&self, txg: Txg, standing: Standing) -> Result<Option<LogHead>> {
         let mut state = self.log.state.lock();
+        if let Some((area, sectors)) = state.retired.take() {
+            self.storage.space.free(txg, area, sectors * self.sector())?;
+        }
         if state.ring.is_none() {
-            state.ring = self.make_ring(txg)?;
+            state.ring = self.make_ring(txg, state.sequence)?;
+            // Nothing was written to it: this is how it stands.
+            return Ok(state.ring.as_mut().map(|ring| ring.head(txg, ring.standing())));
         }
         Ok(state.ring.as_mut().map(|ring| ring.head(txg, standing)))
     }
 
-    fn make_ring(&self, txg: Txg) -> Result<Option<Ring>> {
+    /// Gives the log's area up, if it lies on a device that is about to leave: the next commit names another one, or none.
+    ///
+    /// While this lasts no frame is written and no commit is under way, so all frames are of the open group, and the last
+    /// uberblock names them. If power fails before the next one, the former area is as it was: it is freed in the group
+    /// that names another. Whoever wants something durable until then has it committed.
+    pub(crate) fn retire_log(&self, vdev: VdevId) -> Result<()> {
+        let _turn = self.log.turn.lock();
+        let _syncing = self.syncing.lock();
+        let mut state = self.log.state.lock();
+        let Some((area, sectors)) = state.ring.as_ref().map(Ring::area) else { return Ok(()) };
+        if self.storage.space.resolve(area, sectors * self.sector())?.0 == vdev {
+            state.sequence = state.ring.take().map_or(1, |ring| ring.next_sequence());
+            state.retired = Some((area, sectors));
+        }
+        Ok(())
+    }
+
+    fn make_ring(&self, txg: Txg, sequence: u64) -> Result<Option<Ring>> {
         let bytes = (self.storage.space.region() / 2).clamp(*AREA.start(), *AREA.end());
         if self.storage.space.free_for(Class::Data) < bytes * 4 {
             return Ok(None);
@@ -348,7 +375,8 @@ impl Engine {
         match self.storage.space.allocate(txg, Class::Metadata, bytes as u32, 1, &self.storage.vdevs) {
             Ok(place) => {
                 let Extent { sectors, .. } = self.storage.space.extent(place.addresses[0], bytes as u32);
-                Ok(Some(Ring::new(place.addresses[0], sectors, self.storage.space.unit_at(place.addresses[0]))))
+                let unit = self.storage.space.unit_at(place.addresses[0]);
+                Ok(Some(Ring::from(sequence, place.addresses[0], sectors, unit)))
             }
             Err(Error::OutOfSpace) => Ok(None),
             Err(error) => Err(error),

@@ -7,7 +7,8 @@
 //!
 //! A walk begins with a commit. Whoever was writing when the device joined may have missed it, and wrote for that commit at
 //! the latest; blocks born later are on the device. What the walk finds was born before, and is copied if it was born after
-//! the newest uberblock that the device had. What is freed meanwhile needs no copy.
+//! the newest uberblock that the device had; or whenever it was born, if a chunk has come to lie on the vdev since that
+//! (see [`crate::space`], `moving`), for then old blocks are missing too. What is freed meanwhile needs no copy.
 //!
 //! A block may come to stand where the walk was already, by a reference that a copied file takes, and vanish from where the
 //! walk has not been yet. So a commit copies what its trees have taken references to ([`fill_shares`]).
@@ -16,6 +17,7 @@
 //! copied: what it held when the walk began is committed by then.
 
 use crate::{
+    block::Copying,
     error::Result,
     format::pointer::BlockPointer,
     space::{OwnCursor, OwnExamined},
@@ -42,10 +44,14 @@ impl Engine {
     pub fn filling(&self) -> Option<Filling> {
         let era = self.suspension().era();
         let vdevs = self.storage.vdevs.all();
-        let since = vdevs.iter().filter_map(|vdev| vdev.filling()).min()?;
+        let since = vdevs.iter().filter_map(|vdev| self.storage.filling(&**vdev)).min()?;
         let groups: Vec<&Group> = vdevs.iter().filter_map(|vdev| vdev.as_group()).collect();
         let rounds = groups.iter().map(|group| group.round()).collect();
-        let devices = groups.iter().flat_map(|group| group.being_filled()).collect();
+        let lacks = |group: &&Group| {
+            let filled = group.being_filled().into_iter();
+            filled.map(|(device, has)| (device, self.storage.lacks_since(group.id(), has))).collect::<Vec<_>>()
+        };
+        let devices = groups.iter().flat_map(lacks).collect();
         Some(Filling { devices, since, rounds, era })
     }
 }
@@ -63,7 +69,7 @@ impl Still<'_> {
     /// # Errors
     /// If no copy of it can be read, or a device refuses it, which is done without then.
     pub fn fill(&self, pointer: &BlockPointer) -> Result<u64> {
-        self.engine().storage().fill(pointer)
+        self.engine().storage().copy(pointer, Copying::Members)
     }
 
     /// Notes that these devices have everything but blocks born up to `failed`, which could not be copied; those that had
@@ -94,18 +100,24 @@ impl Still<'_> {
     }
 }
 
-/// Writes what trees have taken references to in the group that is being written to the devices that are being filled: the
+/// Writes what trees have taken references to in the group that is being written to where it is being copied: the
 /// walk may have passed where it stands now, and find it gone where it stood. Nobody else has its place, for it was there
 /// when the group was open. What cannot be read is left to a walk from the beginning, which says so.
 pub(super) fn fill_shares<'a>(engine: &Engine, shares: impl Iterator<Item = &'a BlockPointer>) {
-    let vdevs = engine.storage().vdevs.all();
-    if vdevs.iter().all(|vdev| vdev.filling().is_none()) {
+    let storage = engine.storage();
+    let vdevs = storage.vdevs.all();
+    let is_filling = vdevs.iter().any(|vdev| vdev.filling().is_some());
+    if !is_filling && !storage.space.is_copying() {
         return;
     }
     for pointer in shares {
-        if let Err(error) = engine.storage().fill(pointer) {
+        if let Err(error) = storage.copy(pointer, Copying::Members) {
             tracing::warn!("resilver: {error}");
             vdevs.iter().filter_map(|vdev| vdev.as_group()).for_each(Group::fill_anew);
+        }
+        if let Err(error) = storage.copy(pointer, Copying::Twins) {
+            tracing::warn!("evacuation: {error}");
+            storage.space.note_uncopied();
         }
     }
 }

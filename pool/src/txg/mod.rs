@@ -24,6 +24,7 @@
 //! sync       the second and third step
 //! still      no commit for a while: looking at blocks again, and mending them
 //! fill       devices that lack something get it
+//! evacuate   a vdev is vacated, to leave the pool
 //! workers    the threads that compress, checksum and write
 //! durable    the intent log's side: durable before the next commit
 //! committer  the thread that commits every few seconds
@@ -35,6 +36,7 @@ mod births;
 mod committer;
 mod durable;
 mod engine;
+mod evacuate;
 mod fill;
 mod head;
 mod pace;
@@ -49,6 +51,7 @@ pub use committer::Committer;
 pub use durable::LogStats;
 pub use engine::{Ancestry, CATALOGUE, Engine, Opening, SETTLING_COMMITS, Settings};
 pub(crate) use engine::{Features, REPEATS, state_of};
+pub use evacuate::{Evacuation, Vacating};
 pub use fill::Filling;
 pub use head::{Head, OpError, Plain, Quiet};
 pub use still::{Place, Still, Suspect, Verdict};

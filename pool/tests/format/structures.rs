@@ -284,16 +284,7 @@ fn the_chunk_table() {
     let root = TableRoot { chunks: 65, pages: vec![physical(0, 0x01), physical(8192, 0x02)] };
     let bytes = golden::compare("table-root", &root.encode());
     assert_eq!(TableRoot::decode(&bytes), Ok(root));
-    let row = |region| Row {
-        vdev: VdevId(1),
-        region,
-        unit: 1,
-        arrived: Txg(0),
-        class: None,
-        described: Txg(0),
-        allocated: 0,
-        checkpoint: None,
-    };
+    let row = |region| Row { vdev: VdevId(1), region, ..Row::default() };
     let used = Row {
         class: Some(Class::Metadata),
         described: Txg(4650),
@@ -301,9 +292,12 @@ fn the_chunk_table() {
         checkpoint: Some(physical(12_288, 0x0c)),
         ..row(1)
     };
+    let moved = Row { vdev: VdevId(0), arrived: Txg(4651), ..row(5) };
     let rows = vec![row(0), used.clone()];
     let bytes = golden::compare("table-page", &encode_page(&rows));
     assert_eq!(decode_page(&bytes), Ok(rows));
+    let bytes = golden::compare("table-page-moved", &encode_page(std::slice::from_ref(&moved)));
+    assert_eq!(decode_page(&bytes), Ok(vec![moved]));
     let rows = vec![Row { unit: 3, arrived: Txg(4600), ..used }];
     let bytes = golden::compare("table-page-placed", &encode_page(&rows));
     assert_eq!(decode_page(&bytes), Ok(rows));

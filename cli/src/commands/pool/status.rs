@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::scan;
+use super::{removal, scan};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
@@ -82,11 +82,13 @@ fn all_healthy(named: &[String]) -> String {
 fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String {
     let mut text = format!("  pool: {}\n state: {}\n", status.name, status.state);
     let scan = status.scan.as_ref().map(|scan| scan::render(scan, zone));
+    let removal = status.removal.as_ref().map(|removal| removal::render(removal, zone));
     let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
     let lines = [
         ("status", &status.status),
         ("action", &status.action),
         ("  scan", &scan),
+        ("remove", &removal),
         ("  busy", &status.activity),
         ("mounts", &mounts),
     ];
@@ -180,6 +182,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "activity": status.activity,
             "transports": status.transports,
             "scan_stats": status.scan.as_ref().map(scan::encode),
+            "removal_stats": status.removal.as_ref().map(removal::encode),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "error_count": status.damaged.len().to_string(),
             "errlist": status.damaged,
@@ -219,6 +222,7 @@ mod tests {
             status: None,
             action: None,
             scan: None,
+            removal: None,
             activity: None,
             transports: BTreeMap::new(),
             vdevs: vec![vdev],

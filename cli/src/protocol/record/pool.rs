@@ -156,6 +156,8 @@ pub struct PoolStatus {
     pub action: Option<String>,
     /// The scrub or the resilver that runs, or the last one.
     pub scan: Option<ScanRecord>,
+    /// The removal of a vdev that is under way, or the last one.
+    pub removal: Option<RemovalRecord>,
     /// What else runs in the background, such as the freeing of destroyed data sets.
     pub activity: Option<String>,
     /// How many file systems are mounted, by how their requests come from the kernel.
@@ -278,6 +280,57 @@ pub struct ActivityRecord {
     pub activity: Activity,
     /// About how many bytes are left; `None` if it is not under way.
     pub left: Option<u64>,
+}
+
+/// How a removal has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RemovalEnd {
+    /// The vdev has left.
+    Finished,
+    /// It was stopped.
+    Canceled,
+    /// Something could not be read.
+    Unreadable,
+    /// There was too little room elsewhere.
+    NoRoom,
+}
+
+/// The removal of a vdev.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalRecord {
+    /// What the vdev is, or was, called.
+    pub name: String,
+    /// Its number in the pool.
+    pub vdev: u64,
+    /// How it has ended; `None` while it is under way.
+    pub ended: Option<RemovalEnd>,
+    /// When it began.
+    pub start: i64,
+    /// When it ended; 0 while it is under way.
+    pub end: i64,
+    /// How many seconds it has taken.
+    pub seconds: u64,
+    /// How many bytes were allocated on the vdev when it began.
+    pub total: u64,
+    /// How many bytes were copied.
+    pub copied: u64,
+    /// How many blocks it found without a good copy.
+    pub errors: u64,
+}
+
+/// What it takes to remove a vdev.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalPlan {
+    /// What the vdev is called.
+    pub vdev: String,
+    /// The bytes that would be moved.
+    pub bytes: u64,
+    /// How many empty regions that takes elsewhere.
+    pub needed: u32,
+    /// How many there are.
+    pub available: u32,
+    /// The size of a region.
+    pub region: u64,
 }
 
 /// The devices of a pool.

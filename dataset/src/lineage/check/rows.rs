@@ -15,8 +15,8 @@ use super::{FindingKind, Report};
 use crate::{
     admin::Result,
     catalogue::{
-        Body, Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, Row, ScrubRow, SharedRow,
-        SharingRow, SnapshotRow, Transaction, Value, Work, kind, shared_address,
+        Body, Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, RemovalRow, Row, ScrubRow,
+        SharedRow, SharingRow, SnapshotRow, Transaction, Value, Work, kind, shared_address,
     },
 };
 
@@ -95,6 +95,7 @@ impl Rows {
             kind::DAMAGE => row::<DamageRow>(bytes).map(|_| ())?,
             kind::SHARED => drop(self.shared.insert(shared_address(key), row(bytes)?)),
             kind::SHARING => self.sharing = row(bytes)?,
+            kind::REMOVAL => row::<RemovalRow>(bytes).map(|_| ())?,
             _ => return Err("unknown kind of row".into()),
         }
         Ok(())

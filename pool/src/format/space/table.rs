@@ -35,7 +35,7 @@ pub struct Row {
     pub region: u32,
     /// How many sectors are allocated together, 1 to [`MAX_UNIT`]: what its device writes together.
     pub unit: u32,
-    /// When it came there by being moved; the first one for a chunk that was born there.
+    /// The transaction group in which it came to lie there; zero if it was always there.
     pub arrived: Txg,
     /// What it is preferred for; nothing while it is empty.
     pub class: Option<Class>,
@@ -106,23 +106,47 @@ fn decode_row(reader: &mut Reader<'_>) -> Result<Row, PageError> {
         kind @ PACKED.. => return Err(PageError::UnknownKind(kind)),
         _ => return Err(Malformed { what: WHAT }.into()),
     };
+    let class = Class::decode(reader.u8(WHAT)?)?;
+    let (vdev, region) = (VdevId(reader.varint32(WHAT)?), reader.varint32(WHAT)?);
+    let (unit, arrived) = if is_placed { place(reader)? } else { (1, Txg::ZERO) };
     let row = Row {
-        class: Class::decode(reader.u8(WHAT)?)?,
-        vdev: VdevId(reader.varint32(WHAT)?),
-        region: reader.varint32(WHAT)?,
-        unit: if is_placed { reader.varint32(WHAT)? } else { 1 },
-        arrived: if is_placed { Txg(reader.varint(WHAT)?) } else { Txg::ZERO },
+        vdev,
+        region,
+        unit,
+        arrived,
+        class,
         described: Txg(reader.varint(WHAT)?),
         allocated: reader.varint32(WHAT)?,
         checkpoint: PhysicalPointer::decode_option(reader)?,
     };
-    if !(1..=MAX_UNIT).contains(&row.unit) {
-        return Err(Malformed { what: "chunk's unit" }.into());
-    }
     if row.checkpoint.is_none() && row.allocated != 0 {
         return Err(Malformed { what: "chunk's checkpoint" }.into());
     }
     Ok(row)
+}
+
+impl Default for Row {
+    /// An empty chunk on the first region of the first device.
+    fn default() -> Row {
+        Row {
+            vdev: VdevId::default(),
+            region: 0,
+            unit: 1,
+            arrived: Txg::ZERO,
+            class: None,
+            described: Txg::ZERO,
+            allocated: 0,
+            checkpoint: None,
+        }
+    }
+}
+
+/// What is said of a chunk's place where there is more to say: its unit, and when it came there.
+fn place(reader: &mut Reader<'_>) -> Result<(u32, Txg), Malformed> {
+    const WHAT: &str = "chunk's place";
+    let (unit, arrived) = (reader.varint32(WHAT)?, reader.varint(WHAT)?);
+    let is_one = (1..=MAX_UNIT).contains(&unit) && arrived < Txg::LIMIT.0 && (unit > 1 || arrived > 0);
+    if is_one { Ok((unit, Txg(arrived))) } else { malformed(WHAT) }
 }
 
 /// The root of the table.
@@ -170,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_row() -> impl Strategy<Value = Row> {
-        let place = (any::<u32>(), any::<u32>(), 1..=MAX_UNIT, prop_oneof![Just(0), any::<u64>()]);
+        let place = (any::<u32>(), any::<u32>(), 1..=MAX_UNIT, prop_oneof![Just(0), 1..Txg::LIMIT.0]);
         (place, 0u8..3, any::<u64>(), any::<u32>(), prop::option::of(any_physical())).prop_map(
             |((vdev, region, unit, arrived), class, described, allocated, checkpoint)| Row {
                 vdev: VdevId(vdev),
@@ -237,7 +261,7 @@ mod tests {
         assert_eq!([kind(1, 0), kind(2, 0), kind(1, 1)], [DIRECT, PLACED, PLACED]);
         for unit in [0, MAX_UNIT + 1] {
             let unit = decode_page(&page(unit, 5));
-            assert_eq!(unit, Err(PageError::Malformed(Malformed { what: "chunk's unit" })));
+            assert_eq!(unit, Err(PageError::Malformed(Malformed { what: "chunk's place" })));
         }
     }
 }

@@ -84,11 +84,12 @@ impl Chunk {
     /// The chunk's row of the table.
     pub(in crate::space) fn row(&self) -> Row {
         let state = self.state.lock();
+        let (vdev, region) = self.seat();
         Row {
-            vdev: self.vdev,
-            region: self.region,
+            vdev,
+            region,
             unit: self.unit,
-            arrived: self.arrived,
+            arrived: self.arrived(),
             class: state.class,
             described: state.described,
             allocated: state.allocated_then,

@@ -24,6 +24,9 @@ const CALM_GROUPS: usize = 16;
 const CALM_BYTES: u64 = MIB;
 /// From this length on, in bytes, the log is shortened in a hurry.
 const HURRY_BYTES: u64 = 4 * MIB;
+/// At most so many chunks are checkpointed in a group because of a device that is about to leave.
+const LEAVING: usize = 64;
+
 /// What is stored for a group, and not in force yet.
 #[derive(Default)]
 struct Draft<'a> {
@@ -58,6 +61,14 @@ impl Writer<'_> {
 
     /// The chunks whose turn it is.
     fn to_checkpoint(&self, stored: &Stored) -> Vec<&Arc<Chunk>> {
+        let mut due = self.to_checkpoint_for_length(stored);
+        let leaving = self.to_checkpoint_for_leaving(stored);
+        due.extend(leaving.into_iter().filter(|chunk| due.iter().all(|due| due.id != chunk.id)).collect::<Vec<_>>());
+        due
+    }
+
+    /// Those that the log has spoken about for longest, if it is long.
+    fn to_checkpoint_for_length(&self, stored: &Stored) -> Vec<&Arc<Chunk>> {
         let bytes: u64 = stored.log.iter().map(LogGroup::bytes).sum();
         if stored.log.len() <= CALM_GROUPS && bytes <= CALM_BYTES {
             return Vec::new();
@@ -68,6 +79,19 @@ impl Writer<'_> {
         logged.sort_by_key(|&(oldest, _)| oldest);
         let share = if bytes > HURRY_BYTES { logged.len() / 4 } else { logged.len() / 16 };
         logged.into_iter().take(share + 1).map(|(_, chunk)| chunk).collect()
+    }
+
+    /// Some of those without whose checkpoint, or whose log, nothing of the log and of the checkpoints would lie on a
+    /// device that is about to leave.
+    fn to_checkpoint_for_leaving(&self, stored: &Stored) -> Vec<&Arc<Chunk>> {
+        let layout = self.layout();
+        let last = stored.log.iter().rfind(|group| group.blocks.iter().any(|block| layout.is_leaving(block)));
+        let last = last.map_or(Txg::ZERO, |group| group.txg);
+        let is_due = |chunk: &&Arc<Chunk>| {
+            let is_leaving = chunk.checkpoint().is_some_and(|pointer| layout.is_leaving(&pointer));
+            is_leaving || chunk.oldest_logged().is_some_and(|oldest| oldest <= last)
+        };
+        layout.chunks.iter().filter(is_due).take(LEAVING).collect()
     }
 
     fn draft_checkpoint<'a>(&self, chunk: &'a Chunk, draft: &mut Draft<'a>) -> Result<()> {
@@ -99,10 +123,12 @@ impl Writer<'_> {
             rows[chunk.id.0 as usize] = Some(chunk.row_on(self.txg.back(1), checkpoint));
         }
         let mut pages = stored.pages.clone();
+        let is_leaving = |pointer: &PhysicalPointer| self.layout().is_leaving(pointer);
         for (index, (rows, chunks)) in rows.chunks(ROWS_PER_PAGE).zip(chunks.chunks(ROWS_PER_PAGE)).enumerate() {
             // A row that changes from here on, by the next group, is written again by the next sync.
             let dirty = chunks.iter().fold(false, |dirty, chunk| chunk.row_changed.swap(false, Relaxed) | dirty);
-            if !dirty && rows.iter().all(Option::is_none) && index < pages.len() {
+            let stays = pages.get(index).is_some_and(|page| !is_leaving(page));
+            if !dirty && rows.iter().all(Option::is_none) && stays {
                 continue;
             }
             draft.changed.push(index);
@@ -111,7 +137,7 @@ impl Writer<'_> {
             draft.pages.push(page);
             put(&mut pages, index, page);
         }
-        if !draft.pages.is_empty() {
+        if !draft.pages.is_empty() || stored.table.as_ref().is_some_and(is_leaving) {
             let root = TableRoot { chunks: chunks.len() as u32, pages };
             draft.root = Some(self.store(root.encode())?);
         }
@@ -129,6 +155,7 @@ impl Writer<'_> {
         if let Some(root) = draft.root {
             self.discard(stored.table.replace(root))?;
             stored.rows = self.layout().chunks.len();
+            stored.is_misplaced = false;
         }
         Ok(())
     }

@@ -106,6 +106,11 @@ impl Group {
         }
     }
 
+    /// The vdev's position in the pool.
+    pub(crate) fn id(&self) -> VdevId {
+        self.id
+    }
+
     /// The vdev's name for life.
     pub(super) fn guid(&self) -> Guid {
         self.guid

@@ -1,0 +1,93 @@
+//! `pool remove`: a vdev leaves its pool, which moves what lies on it elsewhere.
+
+use clap::Args;
+use dataset::property::size::format_bytes;
+
+use crate::args::common::{device_name, pool_name};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{RemovalPlan, Request, Response};
+
+/// Arguments of `pool remove`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash. At the end the labels of the devices are erased, and they belong to nobody.
+Several vdevs leave one after the other: then the command waits for all but the last.
+
+Examples:
+  pool remove tank /dev/sdd
+  pool remove -n tank mirror-1               only say what would be moved, and whether there is room
+  pool remove -s tank                        stop; everything stays where it is"
+)]
+pub struct Arguments {
+    /// Only say what would be moved, and whether there is room
+    #[arg(short = 'n', conflicts_with_all = ["stop", "wait"])]
+    dry_run: bool,
+    /// Print exact numbers
+    #[arg(short = 'p')]
+    exact: bool,
+    /// Stop the removal that is under way
+    #[arg(short = 's', conflicts_with_all = ["wait", "vdevs"])]
+    stop: bool,
+    /// Wait until it is done
+    #[arg(short = 'w')]
+    wait: bool,
+    /// The pool
+    pool: String,
+    /// The vdevs: a device by its path or number, or the name of a mirror, such as mirror-1
+    #[arg(value_name = "VDEV", required_unless_present = "stop")]
+    vdevs: Vec<String>,
+}
+
+/// Removes.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = pool_name("remove from", &arguments.pool)?;
+    if arguments.stop {
+        return context.run(&pool, Request::StopRemoval).map(|()| Exit::Done);
+    }
+    let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
+    for (number, vdev) in (1..).zip(&vdevs) {
+        let request = Request::Remove { vdev: vdev.clone(), dry_run: arguments.dry_run };
+        let Response::Removal(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+        if arguments.dry_run {
+            context.print(&render(&plan, arguments.exact))?;
+        } else if arguments.wait || number < vdevs.len() {
+            match context.call(&pool, Request::WaitForRemoval)? {
+                Response::Layout(_) => {}
+                _ => return Err(unexpected_answer()),
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A mirror's name, or a device's.
+fn vdev_name(text: &str) -> Result<String, Failure> {
+    let is_mirror = text.strip_prefix("mirror-").is_some_and(|number| number.parse::<u32>().is_ok());
+    if is_mirror { Ok(text.to_owned()) } else { device_name(text) }
+}
+
+fn render(plan: &RemovalPlan, exact: bool) -> String {
+    let RemovalPlan { vdev, bytes, needed, available, region } = plan;
+    let size = |bytes: u64| if exact { bytes.to_string() } else { format_bytes(bytes) };
+    format!(
+        "{} would be moved off {vdev}\nit takes {needed} empty regions of {} elsewhere, and there are {available}\n",
+        size(*bytes),
+        size(*region)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_says_what_it_takes() {
+        let plan = RemovalPlan { vdev: "mirror-1".into(), bytes: 3 << 20, needed: 4, available: 50, region: 1 << 20 };
+        insta::assert_snapshot!(render(&plan, false), @r"
+        3M would be moved off mirror-1
+        it takes 4 empty regions of 1M elsewhere, and there are 50
+        ");
+        assert!(render(&plan, true).starts_with("3145728 would be moved"));
+    }
+}

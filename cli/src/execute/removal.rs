@@ -1,0 +1,115 @@
+//! Requests about vdevs that leave the pool. The work is done by the thread that scrubs: see [`super::scrub`].
+
+use std::{thread, time::Duration};
+
+use dataset::{
+    admin::{Progress, Removing},
+    catalogue::RemovalState,
+};
+use pool::admin::Pool;
+
+use super::{job::Job, layout, open_pool::OpenPool, refusal::OrRefused};
+use crate::{
+    failure::Failure,
+    protocol::{Layout, RemovalEnd, RemovalPlan, RemovalRecord},
+};
+
+/// About how many bytes one step copies, while commits wait.
+const STEP: u64 = 2 << 20;
+/// How often who waits for a removal looks at it.
+const WATCH: Duration = Duration::from_millis(50);
+
+const NANOS: i64 = 1_000_000_000;
+const ACTION: &str = "remove";
+
+/// Does a step of the removal that is under way.
+pub(super) fn work(datasets: &dataset::admin::Datasets, pool: &Pool) -> dataset::admin::Result<Progress> {
+    match datasets.removal_step(STEP)? {
+        Removing::Went(progress) => Ok(progress),
+        Removing::Leaves(vdev) => {
+            pool.remove_vdev(vdev)?;
+            datasets.removal_done()?;
+            Ok(Progress::Worked)
+        }
+    }
+}
+
+impl OpenPool {
+    /// Begins to remove a vdev, or with `dry_run` only says what that takes.
+    pub(super) fn remove(&self, name: &str, dry_run: bool, job: &mut Job<'_>) -> Result<RemovalPlan, Failure> {
+        let vdev = self.pool.find_vdev(name).or_refused(ACTION, name)?;
+        let plan = self.pool.plan_removal(vdev.id()).or_refused(ACTION, name)?;
+        let shown = RemovalPlan {
+            vdev: layout::name_of(&*vdev),
+            bytes: plan.bytes,
+            needed: plan.needed,
+            available: plan.available,
+            region: plan.region,
+        };
+        if dry_run {
+            return Ok(shown);
+        }
+        if !plan.fits() {
+            let why = format!(
+                "what lies on it takes {} empty regions of {} bytes elsewhere, and there are {}",
+                plan.needed, plan.region, plan.available
+            );
+            return Err(Failure::cannot(ACTION, name, why).hint("delete something, or add a device: pool add"));
+        }
+        self.datasets.start_removal(vdev.id(), &shown.vdev, plan.bytes).or_refused(ACTION, name)?;
+        self.scrubbing.wake();
+        if self.mounts.is_none() {
+            // Nobody else would do it.
+            self.wait_for_removal(job)?;
+        }
+        Ok(shown)
+    }
+
+    pub(super) fn stop_removal(&self) -> Result<(), Failure> {
+        self.datasets.stop_removal().or_refused("stop the removal of a vdev from", self.name())
+    }
+
+    /// Returns when no removal is under way.
+    pub(super) fn wait_for_removal(&self, job: &mut Job<'_>) -> Result<Layout, Failure> {
+        loop {
+            let Some(removal) = self.removal() else { return Ok(self.layout()) };
+            let refused = |why: &str| Err(Failure::cannot(ACTION, &removal.name, why));
+            match removal.ended {
+                None => {}
+                Some(RemovalEnd::Finished) => return Ok(self.layout()),
+                Some(RemovalEnd::Canceled) => return refused("it was stopped"),
+                Some(RemovalEnd::Unreadable) => return refused("something on it could not be read"),
+                Some(RemovalEnd::NoRoom) => return refused("there are too few empty regions elsewhere"),
+            }
+            self.engine().writable().or_refused(ACTION, &removal.name)?;
+            job.check()?;
+            let what = format!("evacuating {}", removal.name);
+            job.tell(&what, removal.copied, Some(removal.total.max(removal.copied)));
+            thread::sleep(WATCH);
+        }
+    }
+
+    /// How the removal stands that is under way or was the last one.
+    pub(super) fn removal(&self) -> Option<RemovalRecord> {
+        let status = self.datasets.removal_status()?;
+        let ended = match status.state {
+            RemovalState::Running => None,
+            RemovalState::Finished => Some(RemovalEnd::Finished),
+            RemovalState::Canceled => Some(RemovalEnd::Canceled),
+            RemovalState::Unreadable => Some(RemovalEnd::Unreadable),
+            RemovalState::NoRoom => Some(RemovalEnd::NoRoom),
+        };
+        let until = if ended.is_none() { self.engine().env().now() } else { status.end };
+        Some(RemovalRecord {
+            name: status.name,
+            vdev: status.vdev,
+            ended,
+            start: status.start.div_euclid(NANOS),
+            end: status.end.div_euclid(NANOS),
+            seconds: u64::try_from((until - status.start) / NANOS).unwrap_or(0),
+            total: status.total,
+            copied: status.copied,
+            errors: status.errors,
+        })
+    }
+}

@@ -1,0 +1,370 @@
+//! Vdevs leave a pool in use, and nobody misses anything.
+
+use std::sync::Arc;
+
+use pool::{
+    admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    env::SeededEnv,
+    format::{
+        key::Key,
+        label::DATA_START,
+        pointer::{Address, BlockPointer},
+    },
+    tree::{Event, Walker},
+    units::{MIB, Txg, VdevId},
+    vdev::labels,
+};
+
+use super::world::{World, name, noise, refusal, settings};
+use crate::{
+    admin::{Datasets, Progress, Removing},
+    catalogue::{DatasetRow, RemovalState, dataset_key},
+    fs::{ROOT, key::EXTENT},
+    lineage::nodes,
+};
+
+/// Small, so that every walk takes many steps.
+const BUDGET: u64 = 256 << 10;
+const LEN: usize = 512 << 10;
+const GOES: VdevId = VdevId(1);
+
+type Disk = Arc<FaultDevice>;
+
+fn disk(name: &str) -> Disk {
+    Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 128 * MIB))))
+}
+
+fn disks<const N: usize>(names: [&str; N]) -> [Disk; N] {
+    names.map(disk)
+}
+
+fn devices(disks: &[Disk]) -> Vec<Arc<dyn Device>> {
+    disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
+}
+
+/// A pool that a vdev leaves.
+struct Bench {
+    pool: Pool,
+    world: World,
+}
+
+impl Bench {
+    /// A pool on these vdevs, with two data sets and files on all vdevs.
+    fn new(vdevs: &[NewVdev], seed: u64) -> Bench {
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let pool = admin::create_of(vdevs, &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
+        let devices = vdevs.iter().flat_map(NewVdev::devices).cloned().collect();
+        let bench = Bench { pool, world: World { devices, engine, datasets } };
+        ["tank/a", "tank/b"].into_iter().for_each(|name| drop(bench.world.create(name).unwrap()));
+        for number in 0..8 {
+            bench.world.write("tank/b", &number.to_string(), &noise(number, LEN));
+        }
+        bench.world.engine.commit().unwrap();
+        assert!(bench.world.engine.storage().space.removal_plan(GOES).bytes > 2 * LEN as u64);
+        bench
+    }
+
+    fn of_disks(disks: &[Disk], seed: u64) -> Bench {
+        Bench::new(&devices(disks).into_iter().map(NewVdev::Disk).collect::<Vec<_>>(), seed)
+    }
+
+    /// The pool on these devices, opened again.
+    fn open(devices: Vec<Arc<dyn Device>>, seed: u64) -> Bench {
+        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+        let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
+        Bench { pool, world: World { devices, engine, datasets } }
+    }
+
+    fn start(&self) {
+        let plan = self.pool.plan_removal(GOES).unwrap();
+        assert!(plan.fits());
+        self.world.datasets.start_removal(GOES, "it", plan.bytes).unwrap();
+    }
+
+    /// Does so many steps of the removal; `false` if it has come to its end before.
+    fn steps(&self, count: usize) -> bool {
+        (0..count).all(|_| match self.world.datasets.removal_step(BUDGET).unwrap() {
+            Removing::Went(progress) => progress == Progress::Worked,
+            Removing::Leaves(vdev) => {
+                self.pool.remove_vdev(vdev).unwrap();
+                self.world.datasets.removal_done().unwrap();
+                false
+            }
+        })
+    }
+
+    /// Does what a service does in the background until there is nothing to do.
+    fn finish(&self) {
+        for _ in 0..1000 {
+            self.world.work();
+            while self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+            if !self.steps(1) && !self.world.datasets.is_removing() {
+                return;
+            }
+        }
+        panic!("the removal does not end: {:?}", self.world.datasets.removal_status());
+    }
+
+    fn state(&self) -> RemovalState {
+        self.world.datasets.removal_status().unwrap().state
+    }
+
+    /// Nothing is missing, and nothing is left of the vdev.
+    fn judge(&self) {
+        assert_eq!(self.state(), RemovalState::Finished);
+        assert_eq!(self.pool.label().vdevs.iter().map(|vdev| vdev.id).collect::<Vec<_>>(), [VdevId(0)]);
+        self.world.engine.cache().clear();
+        self.world.judge();
+    }
+
+    fn judge_files(&self, what: &str) {
+        let files = self.world.files("tank/b");
+        for number in 0..8 {
+            assert!(files[&number.to_string()] == noise(number, LEN), "file {number}, {what}");
+        }
+    }
+
+    /// The root of a data set's tree and the first block of a file that lie on the vdev that goes, by their places there.
+    fn blocks(&self) -> (Option<u64>, u64) {
+        let storage = self.world.engine.storage();
+        let on_it = |pointer: &BlockPointer| {
+            let (vdev, at) = storage.space.resolve(pointer.addresses[0], pointer.stored).unwrap();
+            (vdev == GOES).then_some(DATA_START + at)
+        };
+        let id = self.world.datasets.open_dataset(&name("tank/b")).unwrap().id();
+        let (row, root) = self.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
+        let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
+        while let Some(event) = walker.next(|place| self.world.engine.load_node(place)).unwrap() {
+            let Event::Enter(_, node) = event else { continue };
+            let blocks = nodes::items(&node).filter(|(_, item)| item.key().kind == EXTENT);
+            let mut blocks = blocks.filter_map(|(leaf, item)| on_it(&leaf.pointer(item)?));
+            if let Some(block) = blocks.next() {
+                return (root.as_ref().and_then(on_it), block);
+            }
+        }
+        panic!("no block is there");
+    }
+}
+
+/// Runs `test` with a removal that was so many steps on its way, for every number of steps that it takes.
+fn after_any_number_of_steps(mut test: impl FnMut(usize) -> bool) {
+    let count = (0..1000).take_while(|&steps| test(steps)).count();
+    assert!(count > 10, "it took {count} steps");
+}
+
+#[test]
+fn everything_goes_on_while_a_disk_leaves() {
+    let disks = disks(["a", "b"]);
+    let bench = Bench::of_disks(&disks, 1);
+    let world = &bench.world;
+    world.snapshot("tank/b@old").unwrap();
+    bench.start();
+    let mut round = 100;
+    while world.datasets.is_removing() {
+        round += 1;
+        world.write("tank/a", &format!("new{round}"), &noise(round, 100_000));
+        world.fs("tank/a").fsync(ROOT).unwrap();
+        match round {
+            102 => world.remove("tank/b", "0"),
+            103 => world.copy("tank/b", "1", "tank/a", "copy"),
+            104 => world.clone("tank/b@old", "tank/c").unwrap(),
+            105 => world.remove("tank/b", "1"),
+            106 => world.snapshot("tank/a@new").unwrap(),
+            _ => {}
+        }
+        world.work();
+        bench.steps(1);
+    }
+    bench.judge();
+    assert!(labels::read_label(&*disks[1]).unwrap().is_none(), "the disk is nobody's");
+    let files = world.files("tank/a");
+    assert!((101..=round).all(|number| files[&format!("new{number}")] == noise(number, 100_000)));
+    assert!(files["copy"] == noise(1, LEN) && world.files("tank/c")["0"] == noise(0, LEN));
+    drop(bench);
+    let again = Bench::open(devices(&disks[..1]), 2);
+    assert!(again.world.files("tank/b@old")["1"] == noise(1, LEN));
+    again.judge();
+}
+
+#[test]
+fn a_removal_goes_on_when_the_pool_is_opened_again() {
+    after_any_number_of_steps(|steps| {
+        let disks = disks(["a", "b"]);
+        let bench = Bench::of_disks(&disks, 2);
+        bench.start();
+        let goes_on = bench.steps(steps);
+        drop(bench);
+        let there: Vec<_> =
+            disks.iter().filter(|disk| labels::read_label(&***disk).unwrap().is_some()).cloned().collect();
+        let bench = Bench::open(devices(&there), 3);
+        bench.world.write("tank/a", "new", &noise(9, LEN));
+        bench.finish();
+        bench.judge();
+        bench.judge_files(&format!("{steps} steps"));
+        goes_on
+    });
+}
+
+#[test]
+fn what_is_shared_to_where_the_walk_has_been_is_copied() {
+    after_any_number_of_steps(|steps| {
+        let bench = Bench::of_disks(&disks(["a", "b"]), 3);
+        bench.start();
+        let goes_on = bench.steps(steps);
+        for number in 0..8u64 {
+            let file = number.to_string();
+            bench.world.copy("tank/b", &file, "tank/a", &file);
+            bench.world.write("tank/b", &file, b"");
+        }
+        bench.world.engine.commit().unwrap();
+        bench.finish();
+        bench.judge();
+        let files = bench.world.files("tank/a");
+        assert!((0..8).all(|number| files[&number.to_string()] == noise(number, LEN)), "after {steps} steps");
+        goes_on
+    });
+}
+
+#[test]
+fn a_removal_can_be_given_up_until_everything_has_moved() {
+    let (mut stopped, mut refused) = (0, 0);
+    after_any_number_of_steps(|steps| {
+        let bench = Bench::of_disks(&disks(["a", "b"]), 4);
+        bench.start();
+        let goes_on = bench.steps(steps);
+        if goes_on {
+            match bench.world.datasets.stop_removal() {
+                Ok(()) => {
+                    stopped += 1;
+                    assert_eq!(bench.state(), RemovalState::Canceled);
+                    assert!(refusal(bench.world.datasets.stop_removal()).to_string().contains("no removal"));
+                    bench.world.write("tank/a", "new", &noise(9, LEN));
+                    bench.world.judge();
+                    bench.judge_files("given up");
+                    bench.start();
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.to_string().contains("moved already"), "{error}");
+                }
+            }
+        }
+        bench.finish();
+        bench.judge();
+        bench.judge_files(&format!("{steps} steps"));
+        goes_on
+    });
+    assert!(stopped > 5 && refused > 0, "{stopped} {refused}");
+}
+
+#[test]
+fn what_has_no_good_copy_is_noted_and_the_rest_leaves() {
+    let disks = disks(["a", "b"]);
+    let bench = Bench::of_disks(&disks, 5);
+    let (_, block) = bench.blocks();
+    disks[1].write_at(block + 100, &[0xee; 8]).unwrap();
+    bench.world.engine.cache().clear();
+    bench.start();
+    bench.finish();
+    let status = bench.world.datasets.removal_status().unwrap();
+    assert_eq!((status.state, status.errors), (RemovalState::Finished, 1));
+    assert_eq!(bench.world.datasets.damage().unwrap().len(), 1);
+    assert!(labels::read_label(&*disks[1]).unwrap().is_none());
+}
+
+#[test]
+fn what_cannot_be_read_keeps_the_vdev_from_leaving() {
+    let disks = disks(["a", "b"]);
+    let bench = Bench::of_disks(&disks, 6);
+    let (_, block) = bench.blocks();
+    bench.world.engine.cache().clear();
+    disks[1].inject(Fault { range: block..block + 1, times: 1000, ..Fault::failing(Operation::Read) });
+    bench.start();
+    bench.finish();
+    assert_eq!(bench.state(), RemovalState::Unreadable);
+    disks[1].heal();
+    bench.world.judge();
+    bench.judge_files("healed");
+    bench.start();
+    bench.finish();
+    bench.judge();
+    bench.judge_files("at the second time");
+}
+
+#[test]
+fn a_device_that_was_away_gets_what_has_moved_to_its_mirror() {
+    for steps in 0..12 {
+        let disks = disks(["a", "b", "c", "d"]);
+        let mirrors = [NewVdev::Mirror(devices(&disks[..2])), NewVdev::Mirror(devices(&disks[2..]))];
+        let bench = Bench::new(&mirrors, 7);
+        bench.world.engine.commit_anyway().unwrap();
+        bench.start();
+        bench.steps(steps);
+        bench.pool.put_offline("b", false).unwrap();
+        if steps % 2 == 0 {
+            bench.finish();
+        } else {
+            bench.steps(steps);
+        }
+        let found: Arc<dyn Device> = disks[1].clone();
+        bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
+        bench.finish();
+        bench.judge();
+        // What the device holds is all there is.
+        bench.pool.detach("a").unwrap();
+        bench.judge();
+        bench.judge_files(&format!("after {steps} steps"));
+    }
+}
+
+#[test]
+fn wherever_power_fails_every_file_is_there() {
+    let recorder = Recorder::new();
+    let devices: Vec<Arc<dyn Device>> = [("a", 128), ("b", 160)]
+        .map(|(name, size)| Arc::new(recorder.wrap(MemoryDevice::new(name, size * MIB))) as _)
+        .to_vec();
+    let bench = Bench::new(&devices.iter().cloned().map(NewVdev::Disk).collect::<Vec<_>>(), 8);
+    let log = bench.world.engine.log_area().unwrap();
+    let log = bench.world.engine.storage().space.resolve(Address { chunk: log.chunk, sector: log.sector }, 1).unwrap();
+    assert_eq!(log.0, GOES, "the intent log has to leave, too");
+    bench.world.fs("tank/a").fsync(ROOT).unwrap();
+    let begin = recorder.len();
+    bench.start();
+    // What an fsync has promised, from which write on.
+    let mut promised = Vec::new();
+    while bench.world.datasets.is_removing() {
+        let number = promised.len() as u64;
+        bench.world.write("tank/a", &number.to_string(), &noise(100 + number, 5000));
+        bench.world.fs("tank/a").fsync(ROOT).unwrap();
+        promised.push(recorder.len());
+        bench.steps(1);
+    }
+    assert!(bench.world.engine.log_stats().frames > 5, "fsyncs are more than commits");
+    drop(bench);
+    let end = recorder.len();
+    let step = ((end - begin) / 60).max(1);
+    let cuts = (begin..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
+    for (cut, seed) in cuts.zip(0..) {
+        let what = format!("cut {cut} of {begin} to {end}, seed {seed}");
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as _).collect();
+        let there = images.iter().filter(|image| labels::read_label(&***image).unwrap().is_some());
+        let bench = Bench::open(there.cloned().collect(), 9);
+        bench.world.judge();
+        bench.judge_files(&what);
+        let files = bench.world.files("tank/a");
+        for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
+            assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
+        }
+        if bench.world.datasets.removal_status().is_some() {
+            bench.finish();
+            bench.judge();
+            bench.judge_files(&what);
+        }
+    }
+}

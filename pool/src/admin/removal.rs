@@ -1,0 +1,95 @@
+//! Vdevs leave a pool, when they are vacated: see [`crate::txg::Vacating`].
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before a label leaves the vdev out | the pool with it, and nothing on it: whoever goes on with the removal ends it |
+//! | while labels are written | labels of two ages, of which the newer counts: the same, or the pool without it |
+//! | after that | the pool without it; its own labels, until they are erased, name a pool that does not know it |
+//!
+//! None of the last [`crate::space::SAFE_STATES`] states has anything on it by then. The vdev gets neither labels nor
+//! uberblocks from the moment on at which it leaves, so a device of it that has failed does not keep it.
+
+use std::sync::Arc;
+
+use super::pool::Pool;
+use crate::{
+    error::{Error, Result},
+    space::RemovalPlan,
+    units::VdevId,
+    vdev::{Vdev, labels},
+};
+
+impl Pool {
+    /// The vdev of this name: the path or number of a device that is one by itself, the number of a vdev of several, or
+    /// what `pool status` calls it, such as `mirror-1`.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is none, or it is a device of one.
+    pub fn find_vdev(&self, name: &str) -> Result<Arc<dyn Vdev>> {
+        let vdevs = self.engine().storage().vdevs.all();
+        let is_it = |vdev: &&Arc<dyn Vdev>| {
+            vdev.guid().to_string() == name || vdev.as_group().is_some_and(|group| group.name() == name)
+        };
+        if let Some(vdev) = vdevs.iter().find(is_it) {
+            return Ok(vdev.clone());
+        }
+        let (vdev, _) = self.find_device(name)?;
+        match vdev.as_group() {
+            None => Ok(vdev),
+            Some(group) => Err(Error::Request(format!(
+                "{name} is a device of {0}: a whole vdev can be removed, '{0}'{1}",
+                group.name(),
+                if group.needed() == 1 { "; pool detach takes a device out of its mirror" } else { "" },
+            ))),
+        }
+    }
+
+    /// What it takes to remove a vdev.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if it is the last one, or a device is being filled.
+    pub fn plan_removal(&self, id: VdevId) -> Result<RemovalPlan> {
+        let vdevs = self.engine().storage().vdevs.all();
+        if vdevs.iter().all(|vdev| vdev.id() == id) {
+            return Err(Error::Request("it is the only vdev of the pool".into()));
+        }
+        if vdevs.iter().any(|vdev| vdev.filling().is_some()) {
+            return Err(Error::Request("a resilver is in progress; wait for its end".into()));
+        }
+        Ok(self.engine().storage().space.removal_plan(id))
+    }
+
+    /// Takes a vdev out of the pool that is vacated and that no state needs that one may go back to; its devices are nobody's
+    /// then. After an error it is part of the pool or not, as the labels tell that could be written, and this may be called
+    /// again.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if something lies on it, [`Error::Device`] if a label could not be written.
+    pub fn remove_vdev(&self, id: VdevId) -> Result<()> {
+        self.engine().writable()?;
+        let storage = self.engine().storage();
+        let vdev = storage.vdevs.get(id)?;
+        let mut highest = self.labelling();
+        if !storage.space.is_closed(id) || !storage.space.is_vacated(id) {
+            return Err(Error::Request(format!("vdev {id} is not empty")));
+        }
+        let mut label = self.label();
+        label.vdevs.retain(|config| config.id != id);
+        storage.vdevs.remove(id);
+        if let Err(error) = self.replace_labels(&mut highest, label, &[]) {
+            storage.vdevs.add(vdev);
+            return Err(error);
+        }
+        storage.space.forget_vdev(id);
+        let labelled = vdev.labelled();
+        for leaf in vdev.leaves() {
+            if labelled.iter().any(|labelled| labelled.guid() == leaf.guid())
+                && let Err(error) = labels::clear_labels(&*leaf.device())
+            {
+                tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
+            }
+            leaf.let_go();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! Vdevs leave a real pool on simulated devices, wherever power fails.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{
+    NewVdev, OpenOptions, Pool, create_of, open, rewind,
+    stamped::{Stamp, commit, reading, settings, stamp, writing},
+    states,
+};
+use crate::{
+    admin::CreateOptions,
+    block::{Payload, compression::CompressionChoice},
+    check::{self, Ledger},
+    device::{Device, Fate, MemoryDevice, Recorder},
+    env::{Env, SeededEnv},
+    error::Result,
+    format::{
+        key::Key,
+        label::DEVICE_REMOVAL,
+        pointer::{BlockPointer, Checksum},
+    },
+    space::{Class, SAFE_STATES},
+    tree::{Batch, Block, Event, Miss, Node, Policy, Root, View, Walker},
+    txg::{Engine, Plain, Sync, SyncClient, Vacating, Written},
+    units::{MIB, Txg, VdevId},
+    vdev::labels,
+};
+
+const GOES: VdevId = VdevId(1);
+
+fn disk(name: &str) -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::new(name, 64 * MIB))
+}
+
+/// Where the catalogue names blocks that stay.
+const KEPT: Key = Key::new(8, 9, 0);
+/// The length of one of them.
+const LEN: usize = 40_000;
+
+/// Has the first commit write blocks that stay.
+struct Keeper(Mutex<u64>);
+
+impl SyncClient for Keeper {
+    fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()> {
+        for number in 0..std::mem::take(&mut *self.0.lock()) {
+            let mut bytes = vec![0; LEN];
+            let env = SeededEnv::new(number);
+            bytes.chunks_mut(8).for_each(|part| part.copy_from_slice(&env.random().to_le_bytes()));
+            let block = Block::Stored(sync.write_block(bytes, 1)?);
+            sync.catalogue(|_: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
+                batch.put(Key { offset: number, ..KEPT }, [], Some(&block));
+                Ok(())
+            })?;
+        }
+        Stamp.sync(sync, written)
+    }
+}
+
+fn made(vdevs: &[NewVdev]) -> Pool {
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = create_of(vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Keeper(Mutex::new(60))));
+    commit(&pool, 8);
+    assert!(kept(pool.engine()).iter().any(|pointer| place(pool.engine(), pointer) == GOES) || vdevs.len() < 2);
+    pool
+}
+
+/// All blocks that the catalogue's items name.
+fn kept(engine: &Arc<Engine>) -> Vec<BlockPointer> {
+    let mut pointers = Vec::new();
+    each_node(engine, |_, node| {
+        pointers
+            .extend(node.leaf().into_iter().flat_map(|leaf| leaf.items().iter().filter_map(|item| leaf.pointer(item))));
+    });
+    pointers
+}
+
+fn place(engine: &Engine, pointer: &BlockPointer) -> VdevId {
+    engine.storage().space.resolve(pointer.addresses[0], pointer.stored).unwrap().0
+}
+
+fn each_node(engine: &Arc<Engine>, mut visit: impl FnMut(&BlockPointer, &Node)) {
+    let (root, level) = engine.catalogue().clean_root().unwrap();
+    let root = Miss::root(&Root::stored(root, level)).unwrap();
+    let mut walker = Walker::new(root, Key::MIN, Txg::ZERO);
+    while let Some(event) = walker.next(|place| engine.load_node(place)).unwrap() {
+        if let Event::Enter(place, node) = event {
+            visit(&place.pointer, &node);
+        }
+    }
+}
+
+/// Which group's state is shown, after all of it was read from the devices.
+fn shown(engine: &Arc<Engine>) -> Txg {
+    engine.cache().clear();
+    let mut ledger = Ledger::default();
+    check::enter_catalogue(engine, &mut ledger);
+    kept(engine).iter().for_each(|pointer| assert!(ledger.refer(pointer, "kept") < u32::MAX));
+    assert_eq!(check::conclude(engine, &mut ledger).unwrap(), []);
+    assert_eq!(kept(engine).len(), 61);
+    stamp(engine).0
+}
+
+fn opened_with(devices: &[Arc<dyn Device>], options: &OpenOptions, seed: u64) -> Result<Pool> {
+    let pool = open(devices.to_vec(), options, Arc::new(SeededEnv::new(seed)))?;
+    if !options.read_only {
+        pool.engine().set_client(Arc::new(Stamp));
+    }
+    Ok(pool)
+}
+
+fn opened(devices: &[Arc<dyn Device>], seed: u64) -> Pool {
+    opened_with(devices, &writing(), seed).unwrap()
+}
+
+/// Copies all that the catalogue refers to, as somebody does who walks all trees.
+fn copy_all(engine: &Arc<Engine>) {
+    engine.commit_anyway().unwrap();
+    let evacuation = engine.evacuation(GOES);
+    {
+        let still = engine.hold_still();
+        each_node(engine, |pointer, _| assert!(still.evacuate(pointer).is_ok()));
+        kept(engine).iter().for_each(|pointer| assert!(still.evacuate(pointer).is_ok()));
+    }
+    assert!(engine.hold_still().change_places(&evacuation).unwrap());
+}
+
+/// Has a vdev leave.
+fn remove(pool: &Pool) {
+    let engine = pool.engine();
+    engine.activate(DEVICE_REMOVAL).unwrap();
+    engine.close_vdev(GOES);
+    for _ in 0..100 {
+        match engine.vacate(GOES).unwrap() {
+            Vacating::Working => {}
+            Vacating::Copying => copy_all(engine),
+            Vacating::Vacated => {
+                engine.outlast_states().unwrap();
+                return pool.remove_vdev(GOES).unwrap();
+            }
+            Vacating::Waiting => panic!("nobody holds a state"),
+        }
+    }
+    panic!("it does not leave");
+}
+
+fn vdevs(pool: &Pool) -> Vec<u32> {
+    pool.label().vdevs.iter().map(|vdev| vdev.id.0).collect()
+}
+
+#[test]
+fn a_disk_leaves_and_nothing_is_lost() {
+    let devices = [disk("a"), disk("b")];
+    let pool = made(&devices.clone().map(NewVdev::Disk));
+    assert_eq!(pool.engine().space_totals().size, 124 * MIB);
+    remove(&pool);
+    let newest = commit(&pool, 3);
+    assert_eq!(shown(pool.engine()), newest);
+    assert_eq!((vdevs(&pool), pool.engine().space_totals().size), (vec![0], 62 * MIB));
+    assert!(labels::read_label(&*devices[1]).unwrap().is_none());
+    drop(pool);
+    let pool = opened(&devices[..1], 2);
+    assert_eq!((shown(pool.engine()), pool.engine().space_totals().size), (newest, 62 * MIB));
+    // Its number is not given again.
+    pool.add(vec![devices[1].clone()]).unwrap();
+    let newest = commit(&pool, 3);
+    assert_eq!((vdevs(&pool), shown(pool.engine())), (vec![0, 2], newest));
+    drop(pool);
+    assert_eq!(shown(opened(&devices, 3).engine()), newest);
+}
+
+#[test]
+fn wherever_power_fails_the_pool_is_whole_with_the_disk_or_without() {
+    let recorder = Recorder::new();
+    let devices: Vec<Arc<dyn Device>> =
+        ["a", "b"].map(|name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>).to_vec();
+    let pool = made(&[NewVdev::Disk(devices[0].clone()), NewVdev::Disk(devices[1].clone())]);
+    let (begin, first) = (recorder.len(), pool.engine().committed());
+    remove(&pool);
+    let removed = recorder.len();
+    let last = commit(&pool, 2);
+    drop(pool);
+    let mut outcomes = [0; 2];
+    for (cut, seed) in (begin..=recorder.len()).zip(0..) {
+        let what = format!("cut {cut} of {begin} to {removed}, seed {seed}");
+        let images: Vec<Arc<dyn Device>> =
+            recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter().map(|image| Arc::new(image) as _).collect();
+        let there: Vec<Arc<dyn Device>> =
+            images.iter().filter(|image| labels::read_label(&***image).unwrap().is_some()).cloned().collect();
+        for state in states(&there, &writing()).unwrap().into_iter().take(SAFE_STATES) {
+            let state = state.txg;
+            let found =
+                opened_with(&there, &reading(Some(state)), 5).unwrap_or_else(|e| panic!("{what}, {state}: {e}"));
+            assert_eq!(shown(found.engine()), state, "{what}");
+        }
+        let pool = opened(&there, 7);
+        let state = shown(pool.engine());
+        assert!((first..=last).contains(&state), "{what}: {state}");
+        let is_gone = vdevs(&pool) == [0];
+        assert!(is_gone || vdevs(&pool) == [0, 1] && cut < removed, "{what}");
+        outcomes[usize::from(is_gone)] += 1;
+        // What was begun can be ended.
+        if !is_gone {
+            remove(&pool);
+        }
+        let state = commit(&pool, 1);
+        drop(pool);
+        assert_eq!(shown(opened(&images[..1], 8).engine()), state, "{what}");
+    }
+    assert!(outcomes.iter().all(|count| *count > 3), "{outcomes:?}");
+}
+
+#[test]
+fn going_back_works_as_far_as_the_disk_is_there_and_is_refused_beyond() {
+    let devices = [disk("a"), disk("b")];
+    let pool = made(&devices.clone().map(NewVdev::Disk));
+    let before = pool.engine().committed();
+    remove(&pool);
+    drop(pool);
+    let there = &devices[..1];
+    let kept = states(there, &writing()).unwrap();
+    assert!(kept.iter().any(|state| state.txg == before), "its uberblock is still in the ring");
+    for state in kept.iter().take(SAFE_STATES) {
+        assert_eq!(shown(opened_with(there, &reading(Some(state.txg)), 3).unwrap().engine()), state.txg);
+    }
+    let refused = opened_with(there, &reading(Some(before)), 3).err().unwrap().to_string();
+    assert!(refused.contains("vdev 1, which was removed from the pool since"), "{refused}");
+    let refused = rewind(there, before, &writing(), &SeededEnv::new(4)).unwrap_err().to_string();
+    assert!(refused.contains("was removed"), "{refused}");
+    let oldest = kept[SAFE_STATES - 1].txg;
+    rewind(there, oldest, &writing(), &SeededEnv::new(4)).unwrap();
+    assert_eq!(shown(opened(there, 5).engine()), oldest);
+}
+
+#[test]
+fn a_removal_that_is_given_up_leaves_everything_as_it_was() {
+    let devices = [disk("a"), disk("b")];
+    let pool = made(&devices.clone().map(NewVdev::Disk));
+    let engine = pool.engine();
+    let size = engine.space_totals().size;
+    engine.close_vdev(GOES);
+    while engine.vacate(GOES).unwrap() != Vacating::Copying {}
+    assert!(engine.space_totals().size < size);
+    assert!(engine.open_vdev_again(GOES));
+    commit(&pool, 3);
+    let totals = engine.space_totals();
+    assert_eq!((totals.size, totals.allocated + totals.deferred + totals.free), (size, size));
+    assert_eq!(shown(engine), engine.committed());
+    // All of it can be used.
+    let used: Vec<VdevId> = engine.with_open_txg(|txg| {
+        let storage = engine.storage();
+        let take = || storage.space.allocate(txg, Class::Data, MIB as u32, 1, &storage.vdevs).ok();
+        let taken: Vec<_> = std::iter::from_fn(take).map(|allocation| allocation.addresses[0]).collect();
+        let place = |address| storage.space.resolve(address, MIB as u32).unwrap().0;
+        let used = taken.iter().map(|address| place(*address)).collect();
+        taken.iter().for_each(|address| storage.space.free(txg, *address, MIB as u32).unwrap());
+        used
+    });
+    assert!(used.iter().filter(|vdev| **vdev == GOES).count() > 50, "{used:?}");
+}
+
+#[test]
+fn without_enough_empty_chunks_there_are_no_twins() {
+    let devices = [disk("a"), disk("b")];
+    let pool = made(&devices.clone().map(NewVdev::Disk));
+    let engine = pool.engine();
+    let storage = engine.storage();
+    let policy = Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1 };
+    let payload = Payload::new(Arc::new(vec![7; MIB as usize]), policy);
+    let pointers: Vec<_> = engine.with_open_txg(|txg| {
+        (0..80).map(|_| storage.write_blocks(txg, Class::Data, std::slice::from_ref(&payload)).unwrap()[0]).collect()
+    });
+    commit(&pool, 1);
+    let plan = pool.plan_removal(GOES).unwrap();
+    assert!(!plan.fits() && plan.needed >= 35, "{plan:?}");
+    engine.close_vdev(GOES);
+    let refused = loop {
+        match engine.vacate(GOES) {
+            Ok(Vacating::Working) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(refused, Err(crate::error::Error::OutOfSpace)), "{refused:?}");
+    assert!(engine.open_vdev_again(GOES));
+    engine.with_open_txg(|txg| pointers.iter().for_each(|pointer| storage.free(txg, pointer).unwrap()));
+    commit(&pool, SAFE_STATES + 1);
+    remove(&pool);
+    assert_eq!(shown(pool.engine()), pool.engine().committed());
+}
+
+#[test]
+fn the_only_vdev_stays() {
+    let pool = made(&[NewVdev::Disk(disk("a"))]);
+    assert!(pool.plan_removal(VdevId(0)).unwrap_err().to_string().contains("only vdev"));
+    assert!(pool.remove_vdev(VdevId(0)).is_err());
+}

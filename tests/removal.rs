@@ -1,0 +1,183 @@
+//! A vdev leaves a pool that is in use, through the programs, with what `pool status` says at each stage.
+
+mod lab;
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+use insta::{Settings, assert_snapshot};
+use lab::{Lab, can_mount, noise, wait_until};
+
+/// Replaces what differs from run to run.
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
+    settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
+    settings.add_filter(r"(?m)^[\d.]+[BKM]? would be moved", "[SIZE] would be moved");
+    settings.add_filter(r"takes \d+ empty", "takes [COUNT] empty");
+    settings.add_filter(r"there are \d+", "there are [COUNT]");
+    // Which it is depends on the machine.
+    settings.add_filter(r"mounts: \d+ through \S+\n", "");
+    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
+    settings
+}
+
+fn content(seed: u64) -> Vec<u8> {
+    noise(3_000_000, seed)
+}
+
+/// A pool `tank` of vdevs, with files in it.
+fn furnished(vdevs: &[&str]) -> Lab {
+    let lab = Lab::new();
+    lab.pool(&[&["create", "-m", "none", "tank"], vdevs].concat());
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    for seed in 0..6 {
+        fs::write(lab.path("file"), content(seed)).unwrap();
+        lab.fs(&["cp", "file", &format!("tank/home:/{seed}")]);
+    }
+    lab.pool(&["sync", "tank"]);
+    lab
+}
+
+/// Whether all files are in the pool, as they were put there.
+fn holds_all(lab: &Lab) {
+    for seed in 0..6 {
+        assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == content(seed), "file {seed}");
+    }
+}
+
+#[test]
+fn a_disk_leaves_and_is_free_for_another_pool() {
+    let (lab, _filters) = (furnished(&["100M:a.img", "100M:b.img"]), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&["pool remove -n tank b.img", "pool remove -w tank b.img", "pool status tank"]), @r"
+    $ pool remove -n tank b.img
+    [SIZE] would be moved off [LAB]/b.img
+    it takes [COUNT] empty regions of 1M elsewhere, and there are [COUNT]
+    [exit 0]
+    $ pool remove -w tank b.img
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    remove: Removal of vdev 1 copied [SIZE] in [TIME], completed on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    holds_all(&lab);
+    lab.pool(&["create", "-m", "none", "other", "b.img"]);
+    lab.pool(&["export", "other"]);
+    lab.pool(&["export", "tank"]);
+    fs::remove_file(lab.path("b.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds_all(&lab);
+    lab.check("tank");
+}
+
+#[test]
+fn what_cannot_be_removed_is_refused_with_the_reason() {
+    let lab = furnished(&["mirror", "100M:a.img", "100M:b.img", "mirror", "100M:c.img", "100M:d.img"]);
+    let _filters = filters().bind_to_scope();
+    assert_snapshot!(
+        lab.session(&[
+            "pool remove tank c.img",
+            "pool remove tank mirror-7",
+            "pool remove -s tank",
+            "pool remove -w tank mirror-0",
+            "pool remove tank mirror-1",
+            "pool list -H -o name,health",
+        ]),
+        @r"
+        $ pool remove tank c.img
+        pool: cannot remove '[LAB]/c.img': [LAB]/c.img is a device of mirror-1: a whole vdev can be removed, 'mirror-1'; pool detach takes a device out of its mirror
+        [exit 1]
+        $ pool remove tank mirror-7
+        pool: cannot remove 'mirror-7': no such device in pool: mirror-7
+        [exit 1]
+        $ pool remove -s tank
+        pool: cannot stop the removal of a vdev from 'tank': no removal is under way
+        [exit 1]
+        $ pool remove -w tank mirror-0
+        [exit 0]
+        $ pool remove tank mirror-1
+        pool: cannot remove 'mirror-1': it is the only vdev of the pool
+        [exit 1]
+        $ pool list -H -o name,health
+        tank	ONLINE
+        [exit 0]
+        "
+    );
+    holds_all(&lab);
+    lab.check("tank");
+}
+
+#[test]
+fn without_enough_room_nothing_is_moved() {
+    let lab = furnished(&["80M:a.img", "200M:b.img"]);
+    let _filters = filters().bind_to_scope();
+    for seed in 6..50 {
+        fs::write(lab.path("file"), content(seed)).unwrap();
+        lab.fs(&["cp", "file", &format!("tank/home:/{seed}")]);
+    }
+    assert_snapshot!(lab.session(&["pool remove tank b.img", "pool list -H -o name,health"]), @r"
+    $ pool remove tank b.img
+    pool: cannot remove '[LAB]/b.img': what lies on it takes [COUNT] empty regions of 1048576 bytes elsewhere, and there are [COUNT]
+      delete something, or add a device: pool add
+    [exit 1]
+    $ pool list -H -o name,health
+    tank	ONLINE
+    [exit 0]
+    ");
+    holds_all(&lab);
+}
+
+/// Writes file after file into a folder and reads old ones, until `done` is set.
+fn use_folder(folder: &Path, done: &AtomicBool, count: &AtomicU64) {
+    for number in 0.. {
+        let file = |number: u64| folder.join(format!("file-{number}"));
+        let content = |number: u64| noise(40_000 + number as usize % 7 * 30_000, number);
+        fs::write(file(number), content(number)).unwrap();
+        count.store(number + 1, Ordering::Release);
+        assert!(fs::read(file(number / 2)).unwrap() == content(number / 2), "file {}", number / 2);
+        if done.load(Ordering::Acquire) || number > 400 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn files_are_used_while_a_disk_leaves() {
+    if !can_mount() {
+        return;
+    }
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    let mountpoint = lab.at("mnt/tank");
+    lab.pool(&["create", "-m", &mountpoint, "tank", "300M:a.img", "300M:b.img"]);
+    let (folder, done, count) = (lab.mount("tank"), AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let user = scope.spawn(|| use_folder(&folder, &done, &count));
+        wait_until("there is something", || count.load(Ordering::Acquire) > 20);
+        lab.fs(&["snapshot", "tank@before"]);
+        lab.pool(&["remove", "tank", "b.img"]);
+        lab.fs(&["snapshot", "tank@after"]);
+        wait_until("it has left", || lab.pool(&["status", "tank"]).contains("remove: Removal of vdev 1 copied"));
+        done.store(true, Ordering::Release);
+        user.join().unwrap();
+    });
+    for number in 0..count.load(Ordering::Acquire) {
+        let found = fs::read(folder.join(format!("file-{number}"))).unwrap();
+        assert!(found == noise(40_000 + number as usize % 7 * 30_000, number), "file {number}");
+    }
+    lab.pool(&["scrub", "-w", "tank"]);
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("with 0 errors") && !status.contains("b.img"), "{status}");
+    lab.check("tank");
+}
