@@ -15,7 +15,7 @@ const POOL: &[(&[&str], &str)] = &[
     (&["remove"], "this version takes no devices out of a pool; copy it to another one: fs send -R | fs receive"),
     (&["split"], "copy a pool to another one: fs send -R | fs receive"),
     (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
-    (&["trim", "initialize"], "free space is left as it is"),
+    (&["initialize"], "free space is left as it is; it is given back by: pool trim"),
     (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
     (
         &["reguid"],

@@ -14,6 +14,7 @@
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
 //! rewind    going back to an older state
+//! trim      telling the devices which space nobody needs
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
 
@@ -28,6 +29,7 @@ mod open;
 mod pool;
 pub mod probe;
 mod rewind;
+mod trim;
 
 #[cfg(test)]
 mod members_tests;

@@ -46,6 +46,7 @@ mod mend;
 mod open;
 mod span_set;
 mod sync;
+mod trim;
 mod wheel;
 
 #[cfg(test)]
@@ -63,6 +64,7 @@ pub use self::{
     io::SpaceIo,
     layout::region_size,
     mend::{OwnCursor, OwnExamined},
+    trim::{TrimCursor, Trimmed},
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{

@@ -23,7 +23,8 @@ const NANOS: i64 = 1_000_000_000;
 /// Activities that ZFS knows, and why nobody waits for them here.
 const ABSENT: &[(&[&str], &str)] = &[
     (&["discard"], "this version takes no checkpoints of pools"),
-    (&["initialize", "trim"], "free space is left as it is"),
+    (&["initialize"], "free space is left as it is"),
+    (&["trim"], "'pool trim' waits by itself"),
     (&["remove", "raidz_expand"], "this version does not change vdevs in that way"),
 ];
 
