@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::{
     filters,
-    lab::{Lab, told::filters_for_paths},
+    lab::{Lab, noise, told::filters_for_paths},
 };
 
 #[test]
@@ -172,6 +172,53 @@ fn a_pool_is_made_shown_and_destroyed() {
     no pools available
     [exit 0]
     ");
+}
+
+/// How many bytes of an image the host has stored.
+fn stored(lab: &Lab, image: &str) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&lab.path(image).metadata().unwrap()) * 512
+}
+
+#[test]
+fn free_space_is_given_back() {
+    let (lab, mut filters) = (Lab::mountless(), filters());
+    filters.add_filter(r"tank: [\d.]+M of", "tank: [SIZE] of");
+    let _filters = filters.bind_to_scope();
+    lab.pool(&["create", "-m", "none", "tank", "256M:tank.img"]);
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    for name in ["kept", "large"] {
+        std::fs::write(lab.path(name), noise(if name == "kept" { 3_000_000 } else { 60_000_000 }, 5)).unwrap();
+        lab.fs(&["cp", name, &format!("tank/home:/{name}")]);
+    }
+    lab.fs(&["snapshot", "tank/home@held"]);
+    lab.fs(&["create", "tank/gone"]);
+    lab.fs(&["cp", "large", "tank/gone:/other"]);
+    lab.fs(&["destroy", "tank/gone"]);
+    (0..8).for_each(|_| drop(lab.pool(&["sync", "tank"])));
+    let before = stored(&lab, "tank.img");
+    assert_snapshot!(lab.session(&[
+        "pool trim -r 500M tank",
+        "pool trim -r 0 tank",
+        "pool trim -r much tank",
+        "pool set autotrim=on tank",
+    ]), @r"
+    $ pool trim -r 500M tank
+    tank: [SIZE] of free space given back
+    [exit 0]
+    $ pool trim -r 0 tank
+    pool: a rate of 0 would never end
+    [exit 2]
+    $ pool trim -r much tank
+    pool: bad rate: 'much' is not a number
+    [exit 2]
+    $ pool set autotrim=on tank
+    pool: cannot set property for 'tank': property 'autotrim' is not supported: freed space is given back on demand: pool trim
+    [exit 1]
+    ");
+    let after = stored(&lab, "tank.img");
+    assert!(before > 120_000_000 && after < before - 40_000_000 && after > 60_000_000, "{before} {after}");
+    assert!(lab.fs_bytes(&["cat", "tank/home@held:/large"]) == noise(60_000_000, 5));
+    lab.check("tank");
 }
 
 #[test]

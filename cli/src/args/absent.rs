@@ -14,7 +14,7 @@ const NO_ZONES: &str = "file systems are not handed to containers; mount them an
 const POOL: &[(&[&str], &str)] = &[
     (&["split"], "copy a pool to another one: fs send -R | fs receive"),
     (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
-    (&["trim", "initialize"], "free space is left as it is"),
+    (&["initialize"], "free space is left as it is; it is given back by: pool trim"),
     (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
     (
         &["reguid"],

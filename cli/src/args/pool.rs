@@ -55,6 +55,8 @@ pub enum PoolCommand {
     Offline(offline::Arguments),
     /// Take devices of mirrors back
     Online(online::Arguments),
+    /// Tell the devices which space nobody needs
+    Trim(trim::Arguments),
     /// Say what the loss of devices would cost
     Simulate(simulate::Arguments),
     /// Show what has happened to pools since they were imported

@@ -29,6 +29,10 @@ impl OpenPool {
             Activity::Freeing => {
                 Some(self.datasets.freeing().or_refused(ACTION, self.name())?).filter(|bytes| *bytes > 0)
             }
+            Activity::Remove => {
+                let removal = self.removal().filter(|removal| removal.ended.is_none());
+                removal.map(|removal| removal.total.saturating_sub(removal.copied))
+            }
             Activity::Replace => self.is_replacing().then(|| self.to_resilver()),
             Activity::Resilver => (self.needs().filling && !self.is_stuck()).then(|| self.to_resilver()),
             Activity::Scrub => {

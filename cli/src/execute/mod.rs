@@ -10,7 +10,7 @@
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
 //! activity    what goes on in the background   events      what has happened
-//! losses      what would be lost with some devices
+//! losses      what would be lost with some devices          trim        giving free space back
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -44,6 +44,7 @@ mod stream;
 mod suspended;
 #[cfg(test)]
 mod tests;
+mod trim;
 
 pub use self::{
     job::{Cancel, Job, JobStream},
@@ -102,6 +103,7 @@ impl OpenPool {
             Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
+            Request::Trim { rate } => self.trim(rate, job).map(Response::Trimmed),
             Request::Losses { devices } => self.losses(&devices, job).map(Response::Losses),
             Request::Events { after } => Ok(Response::Events(self.events.after(after))),
             Request::ClearEvents => Ok(Response::Cleared(self.events.clear())),
@@ -215,6 +217,7 @@ fn is_recorded(request: &Request) -> bool {
         | Request::ScrubPart(_)
         | Request::Clear { .. }
         | Request::Reopen
+        | Request::Trim { .. }
         | Request::Resilver
         | Request::Set { .. }
         | Request::Inherit { .. }

@@ -67,6 +67,11 @@ pub enum Request {
         /// The path or the number of one; `None` for all.
         device: Option<String>,
     },
+    /// Tell the devices which space nobody needs. `Trimmed`
+    Trim {
+        /// At most so many bytes a second.
+        rate: Option<u64>,
+    },
     /// What would be lost with some devices. `Losses`
     Losses {
         /// Their paths or numbers.
@@ -551,6 +556,8 @@ pub enum Response {
     History(Vec<HistoryRecord>),
     /// What a verification found.
     Checked(CheckReport),
+    /// Of how many bytes the devices were told.
+    Trimmed(u64),
     /// What would be lost.
     Losses(LossReport),
     /// What has happened, oldest first.

@@ -15,6 +15,7 @@
 //! pool      an opened pool: rename, export, destroy
 //! removal   vdevs leave a pool
 //! rewind    going back to an older state
+//! trim      telling the devices which space nobody needs
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
 
@@ -30,6 +31,7 @@ mod pool;
 pub mod probe;
 mod removal;
 mod rewind;
+mod trim;
 
 #[cfg(test)]
 mod members_tests;

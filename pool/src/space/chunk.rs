@@ -371,6 +371,33 @@ impl Chunk {
         }
     }
 
+    /// Hands the free spans from `from` on to `visit`, in order and with the chunk locked, until it says to stop; then where
+    /// to go on. A map that is not loaded stays so, and nothing is handed out of a chunk that somebody allocates in or that is
+    /// set aside.
+    pub(super) fn for_each_free(
+        &self,
+        from: u32,
+        disk: &Disk<'_>,
+        visit: &mut dyn FnMut(Span) -> Result<bool>,
+    ) -> Result<Option<u32>> {
+        let state = self.state.lock();
+        if state.active || state.held {
+            return Ok(None);
+        }
+        let mut spans: Vec<Span> = match &state.map {
+            Map::Loaded(map) => map.spans().collect(),
+            Map::Unloaded(replay) => self.read_map(&state, replay, disk)?.spans().collect(),
+        };
+        spans.retain(|span| span.start >= from);
+        spans.sort_unstable_by_key(|span| span.start);
+        for span in spans {
+            if !visit(span)? {
+                return Ok(Some(span.end()));
+            }
+        }
+        Ok(None)
+    }
+
     /// An error about this chunk's map.
     fn damaged(&self, problem: impl ToString) -> Error {
         Error::damaged(format!("space map of chunk {}", self.id), problem)

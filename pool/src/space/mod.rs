@@ -50,6 +50,7 @@ mod moving;
 mod open;
 mod span_set;
 mod sync;
+mod trim;
 mod wheel;
 
 #[cfg(test)]
@@ -71,6 +72,7 @@ pub use self::{
     layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
     moving::RemovalPlan,
+    trim::{TrimCursor, Trimmed},
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{

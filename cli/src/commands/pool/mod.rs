@@ -33,6 +33,7 @@ pub mod simulate;
 pub mod status;
 pub mod sync;
 pub mod tour;
+pub mod trim;
 pub mod wait;
 
 use crate::args::pool::PoolCommand;
@@ -61,6 +62,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Replace(arguments) => replace::run(arguments, context),
         PoolCommand::Offline(arguments) => offline::run(arguments, context),
         PoolCommand::Online(arguments) => online::run(arguments, context),
+        PoolCommand::Trim(arguments) => trim::run(arguments, context),
         PoolCommand::Simulate(arguments) => simulate::run(arguments, context),
         PoolCommand::Events(arguments) => events::run(arguments, context),
         PoolCommand::Wait(arguments) => wait::run(arguments, context),

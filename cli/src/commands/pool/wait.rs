@@ -23,14 +23,16 @@ const NANOS: i64 = 1_000_000_000;
 /// Activities that ZFS knows, and why nobody waits for them here.
 const ABSENT: &[(&[&str], &str)] = &[
     (&["discard"], "this version takes no checkpoints of pools"),
-    (&["initialize", "trim"], "free space is left as it is"),
-    (&["remove", "raidz_expand"], "this version does not change vdevs in that way"),
+    (&["initialize"], "free space is left as it is"),
+    (&["trim"], "'pool trim' waits by itself"),
+    (&["raidz_expand"], "a raidz does not get wider in this version"),
 ];
 
 /// Arguments of `pool wait`.
 #[derive(Args, Debug)]
 #[command(after_help = "Activities:
   freeing   what was destroyed is freed
+  remove    a vdev is being removed
   replace   devices are being replaced
   resilver  devices are being filled
   scrub     everything is being verified; one that is paused has ceased
@@ -182,7 +184,7 @@ mod tests {
         insta::assert_snapshot!(failure.render(""), @"the activity 'initialize' is not supported: free space is left as it is");
         insta::assert_snapshot!(wanted("sleep").unwrap_err().render(""), @r"
         there is no activity 'sleep'
-          activities: freeing, replace, resilver, scrub
+          activities: freeing, remove, replace, resilver, scrub
         ");
         assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
     }

@@ -250,6 +250,8 @@ pub struct ExaminedRecord {
 pub enum Activity {
     /// It frees what was destroyed.
     Freeing,
+    /// It has a vdev leave.
+    Remove,
     /// It replaces devices.
     Replace,
     /// It fills devices with what they lack.
@@ -260,12 +262,14 @@ pub enum Activity {
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 4] = [Activity::Freeing, Activity::Replace, Activity::Resilver, Activity::Scrub];
+    pub const ALL: [Activity; 5] =
+        [Activity::Freeing, Activity::Remove, Activity::Replace, Activity::Resilver, Activity::Scrub];
 
     /// As ZFS calls it.
     pub fn as_str(self) -> &'static str {
         match self {
             Activity::Freeing => "freeing",
+            Activity::Remove => "remove",
             Activity::Replace => "replace",
             Activity::Resilver => "resilver",
             Activity::Scrub => "scrub",

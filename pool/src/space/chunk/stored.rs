@@ -127,7 +127,7 @@ impl Chunk {
         }
     }
 
-    fn read_map(&self, state: &State, replay: &[Replay], disk: &Disk<'_>) -> Result<FreeMap> {
+    pub(super) fn read_map(&self, state: &State, replay: &[Replay], disk: &Disk<'_>) -> Result<FreeMap> {
         let mut free = SpanSet::from_spans(self.read_checkpoint(state, disk)?);
         for change in replay {
             match *change {
