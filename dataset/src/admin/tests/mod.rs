@@ -11,6 +11,7 @@ mod full;
 mod limits;
 mod model;
 mod properties;
+mod raidz;
 mod replicas;
 mod requests;
 mod resilver;
