@@ -59,14 +59,14 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
         match &config.tree {
             VdevTree::Mirror(mirror) => {
                 let parts =
-                    Parts { name: format!("mirror-{}", config.id), needed: 1, members: in_columns(&config.tree) };
+                    Parts { name: format!("mirror-{}", config.id), needed: 1, members: config.tree.in_columns() };
                 let (least, members) = parts.put_together(label, by_guid, &rings)?;
                 Ok(Arc::new(Mirror::new(config.id, mirror.guid, least, members)))
             }
             VdevTree::RaidZ(raidz) => {
                 let geometry = geometry(label, raidz)?;
                 let name = format!("raidz{}-{}", raidz.parity, config.id);
-                let parts = Parts { name, needed: geometry.data(), members: in_columns(&config.tree) };
+                let parts = Parts { name, needed: geometry.data(), members: config.tree.in_columns() };
                 let (least, members) = parts.put_together(label, by_guid, &rings)?;
                 Ok(Arc::new(RaidZ::new(config.id, raidz.guid, geometry, least, members)))
             }
@@ -167,14 +167,6 @@ impl Rings {
         let leaf = Leaf::new(config.guid, device.clone());
         leaf.found_marks(Behind::at(self.of(config.guid).0));
         Ok(Arc::new(leaf))
-    }
-}
-
-/// The members of a vdev with the columns that they have: all have the only one of a mirror.
-pub(super) fn in_columns(tree: &VdevTree) -> Vec<(usize, &MemberConfig)> {
-    match tree {
-        VdevTree::RaidZ(raidz) => raidz.members.iter().map(|one| (one.column as usize, &one.member)).collect(),
-        tree => tree.members().map(|member| (0, member)).collect(),
     }
 }
 

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{
-    add::Addition,
-    assemble::{geometry, in_columns},
-};
+use super::{add::Addition, assemble::geometry};
 use crate::{
     device::Device,
     error::{Error, Result},
@@ -301,7 +298,7 @@ impl NewVdev {
         let member = |((column, config), device): ((usize, &MemberConfig), &Arc<dyn Device>)| {
             Arc::new(Member::new(leaf(&config.leaf, device), State::Complete, config).at_column(column))
         };
-        let members = in_columns(&config.tree).into_iter().zip(self.devices()).map(member).collect();
+        let members = config.tree.in_columns().into_iter().zip(self.devices()).map(member).collect();
         let least = config.tree.device_size();
         match &config.tree {
             VdevTree::Mirror(mirror) => Arc::new(Mirror::new(config.id, mirror.guid, least, members)),

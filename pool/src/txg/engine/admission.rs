@@ -14,6 +14,9 @@ use crate::{
 /// wait for, and one for what the first of them still had to do.
 pub const SETTLING_COMMITS: usize = DEFERRED_GROUPS + 2;
 
+/// Data is stored in records of so many bytes at least, but for the ends of files.
+const LEAST_RECORD: u64 = 4096;
+
 impl Engine {
     /// See [`Head::take_turn`](crate::txg::Head::take_turn).
     pub(in crate::txg) fn take_turn(&self, bytes: u64) -> Result<()> {
@@ -27,7 +30,9 @@ impl Engine {
         self.writable()?;
         // What the bytes may take: they may not compress, and whole sectors and nodes come on top.
         let bytes = bytes.next_multiple_of(self.sector().into()) + bytes / 64;
-        self.wait_for_room(bytes)?;
+        // They may be cut into the smallest records that there are, of which each is rounded up on its own. How they are is
+        // counted with each record.
+        self.wait_for_room(bytes + bytes.div_ceil(LEAST_RECORD) * self.rounding())?;
         self.relieve(|| self.throttle.data.is_full(bytes))?;
         self.throttle.data.add(*self.enter(), bytes);
         Ok(())

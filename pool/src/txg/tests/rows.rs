@@ -334,3 +334,21 @@ fn records_are_stored_in_lonely_rows() {
     world.commit();
     world.check();
 }
+
+/// A megabyte may become 256 records, of which each takes a row. It is let in only if all of these have room.
+#[test]
+fn much_is_let_in_only_where_it_fits_in_the_smallest_records() {
+    let world = World::new(1, 7);
+    let has_room = || {
+        // What is dirty takes less than is set aside for it.
+        (0..5).take_while(|_| world.engine.available() <= 5 * MIB).for_each(|_| world.commit());
+        world.engine.available() > 5 * MIB
+    };
+    for offset in (0..).take_while(|_| has_room()) {
+        put_noise(&world.head, offset, 96 << 10).unwrap();
+    }
+    assert!(world.engine.available() > 2 * MIB);
+    assert!(matches!(world.head.admit(MIB), Err(Error::OutOfSpace)));
+    let cut = (0..20).map(|_| world.head.admit(MIB / 20)).collect::<Result<Vec<_>>>();
+    assert!(cut.is_ok(), "what is brought in pieces has room");
+}
