@@ -21,10 +21,10 @@ const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;
 
 /// Devices in memory.
-struct Memory(BTreeMap<VdevId, Mutex<Vec<u8>>>);
+pub(super) struct Memory(BTreeMap<VdevId, Mutex<Vec<u8>>>);
 
 impl Memory {
-    fn new(vdevs: &[(VdevId, u64)]) -> Memory {
+    pub(super) fn new(vdevs: &[(VdevId, u64)]) -> Memory {
         Memory(vdevs.iter().map(|&(id, size)| (id, Mutex::new(vec![0; size as usize]))).collect())
     }
 }
