@@ -93,6 +93,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	cache_size	256M	default
     tank	dirty_limit	128M	default
     tank	feature@block_cloning	enabled	local
+    tank	feature@device_removal	enabled	local
     tank	feature@file_attributes	enabled	local
     tank	feature@project_quota	enabled	local
     tank	feature@raidz	enabled	local
@@ -317,6 +318,7 @@ fn pools_in_json() {
           "activity": null,
           "transports": {},
           "scan_stats": null,
+          "removal_stats": null,
           "vdevs": {
             "tank": {
               "name": "tank",

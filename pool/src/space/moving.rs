@@ -329,3 +329,116 @@ impl Layout {
         twin.release(self.counted(vdev));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, collections::BTreeSet};
+
+    use super::*;
+    use crate::{
+        space::{
+            Class, SpaceIo, TrimCursor,
+            tests::{Memory, plain},
+        },
+        units::KIB,
+    };
+
+    const SECTOR: u32 = 512;
+    const REGION: u64 = 64 * KIB;
+    const GOES: VdevId = VdevId(1);
+    const LEN: u32 = 3000;
+
+    fn stamp(number: u32) -> Vec<u8> {
+        vec![number as u8; LEN.next_multiple_of(SECTOR) as usize]
+    }
+
+    #[test]
+    fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
+        let vdevs = [plain(0, 64 * REGION), plain(GOES.0, 32 * REGION)];
+        let memory = Memory::new(&vdevs);
+        let space = Space::create(SECTOR, REGION, &vdevs);
+        let mut txg = Txg(1);
+        let mut commit = || {
+            let root = space.sync(txg, &memory).unwrap();
+            space.committed(txg);
+            txg = txg.next();
+            (root, txg)
+        };
+        let allocate = |txg| space.allocate(txg, Class::Data, LEN, 1, &memory).map(|allocated| allocated.addresses[0]);
+        let blocks: Vec<Address> = (0..600).map(|_| allocate(Txg(1)).unwrap()).collect();
+        for (number, address) in (0..).zip(&blocks) {
+            let (vdev, offset) = space.resolve(*address, LEN).unwrap();
+            memory.write(vdev, offset, &stamp(number)).unwrap();
+        }
+        commit();
+        let on_it = |address: &Address| space.resolve(*address, LEN).unwrap().0 == GOES;
+        let moving: BTreeSet<ChunkId> = blocks.iter().filter(|address| on_it(address)).map(|a| a.chunk).collect();
+        assert!(!moving.is_empty() && !space.has_left(GOES));
+        space.close_vdev(GOES);
+        assert!((0..20).any(|_| {
+            commit();
+            space.has_left(GOES)
+        }));
+        assert_eq!(space.removal_plan(GOES).needed as usize, moving.len());
+        space.pair(GOES).unwrap();
+        for (number, address) in (0..).zip(&blocks).filter(|(_, address)| on_it(address)) {
+            let (vdev, offset) = space.twin(*address, LEN).unwrap().unwrap();
+            assert_eq!(vdev, VdevId(0));
+            memory.write(vdev, offset, &stamp(number)).unwrap();
+        }
+        let twins = blocks.iter().filter_map(|address| space.twin(*address, LEN).unwrap());
+        let copies: BTreeSet<u64> = twins.map(|(_, offset)| offset / REGION).collect();
+        let trim = || {
+            let discarded = RefCell::new(BTreeSet::new());
+            let note = |vdev: VdevId, offset: u64, _: u64| {
+                discarded.borrow_mut().insert((vdev, offset / REGION));
+                Ok(())
+            };
+            space.trim(&memory, TrimCursor::default(), (1, u64::MAX), &note).unwrap();
+            discarded.into_inner()
+        };
+        let is_needed = |(vdev, region): &(VdevId, u64)| *vdev == GOES || copies.contains(region);
+        let discarded = trim();
+        assert!(!discarded.is_empty() && !discarded.iter().any(is_needed), "copies, or what older states have");
+        let (before, open) = commit();
+        assert!(space.switch(GOES, open));
+        assert!(!trim().iter().any(is_needed), "what one of the two tables says");
+        assert!(!blocks.iter().any(on_it) && space.is_switching());
+        // The group before knows nothing of it, and until it is told nothing is allocated there.
+        space.settle_moves(&space.layout.load(), open.back(1));
+        assert!(space.is_switching());
+        let taken: Vec<Address> = std::iter::from_fn(|| allocate(open).ok()).collect();
+        assert!(taken.len() > 100 && taken.iter().all(|address| !moving.contains(&address.chunk)));
+        taken.iter().for_each(|address| space.free(open, *address, LEN).unwrap());
+        let (after, open) = commit();
+        assert!(!space.is_switching());
+        let taken: Vec<Address> = std::iter::from_fn(|| allocate(open).ok()).collect();
+        assert!(taken.iter().any(|address| moving.contains(&address.chunk)), "their free sectors are used again");
+        assert_eq!(space.last_arrival(VdevId(0)), open.back(1));
+        // What was freed there waits for a while; then the device is needed no more.
+        let mut last = (before.clone(), open);
+        assert!((0..5).any(|_| {
+            last = commit();
+            space.is_vacated(GOES)
+        }));
+        let (last, newest) = (last.0, last.1.back(1));
+        let (moved, unmoved) = (open.back(1), open.back(2));
+        let both = &vdevs[..];
+        for (root, txg, vdevs, is_whole) in
+            [(&after, moved, both, true), (&last, newest, &both[..1], true), (&before, unmoved, &both[..1], false)]
+        {
+            let found = Space::open(root, SECTOR, REGION, vdevs, txg, &memory);
+            assert_eq!(found.is_ok(), is_whole, "{txg}");
+            let Ok(found) = found else { continue };
+            for (number, address) in (0..).zip(&blocks) {
+                let (vdev, offset) = found.resolve(*address, LEN).unwrap();
+                let mut bytes = stamp(255);
+                memory.read(vdev, offset, &mut bytes, &|_| true).unwrap();
+                assert!(bytes == stamp(number), "block {number}");
+            }
+            assert_eq!(found.highest_vdev(), Some(GOES));
+        }
+        space.forget_vdev(GOES);
+        assert_eq!((space.totals().vdevs.len(), space.highest_vdev()), (1, Some(GOES)));
+    }
+}

@@ -24,12 +24,12 @@ const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;
 
 /// A device that writes sector by sector.
-fn plain(vdev: u32, size: u64) -> VdevShape {
+pub(super) fn plain(vdev: u32, size: u64) -> VdevShape {
     VdevShape { vdev: VdevId(vdev), size, unit: 1 }
 }
 
 /// Devices in memory.
-struct Memory(BTreeMap<VdevId, Rows>);
+pub(super) struct Memory(BTreeMap<VdevId, Rows>);
 
 /// A device in memory that writes whole units.
 struct Rows {
@@ -62,7 +62,7 @@ impl Rows {
 }
 
 impl Memory {
-    fn new(vdevs: &[VdevShape]) -> Memory {
+    pub(super) fn new(vdevs: &[VdevShape]) -> Memory {
         Memory(vdevs.iter().map(|shape| (shape.vdev, Rows::new(shape))).collect())
     }
 
