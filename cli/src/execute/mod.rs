@@ -4,13 +4,14 @@
 //! open_pool   the pool: engine, data sets, mounts; opening and closing    devices     this machine's devices
 //! pool, dataset, property, accounts, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where, and keeping mounts in step with changes
-//! background  freeing what was destroyed           scrub       verifying and mending
+//! background  freeing what was destroyed           scrub       verifying and mending, in strides
 //! job         progress, cancelling, the stream beside a request
 //! suspended   going on after a device has failed, or giving up
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
 //! activity    what goes on in the background   events      what has happened
 //! losses      what would be lost with some devices          trim        giving free space back
+//! removal     taking a vdev out of the pool
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -41,6 +42,7 @@ pub(crate) mod rewind;
 mod scrub;
 mod snapshot;
 mod stream;
+mod stride;
 mod suspended;
 #[cfg(test)]
 mod tests;

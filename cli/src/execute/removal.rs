@@ -14,17 +14,15 @@ use crate::{
     protocol::{Layout, RemovalEnd, RemovalPlan, RemovalRecord},
 };
 
-/// About how many bytes one step copies, while commits wait.
-const STEP: u64 = 2 << 20;
 /// How often who waits for a removal looks at it.
 const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "remove";
 
-/// Does a step of the removal that is under way.
-pub(super) fn work(datasets: &dataset::admin::Datasets, pool: &Pool) -> dataset::admin::Result<Progress> {
-    match datasets.removal_step(STEP)? {
+/// Does a step of the removal that is under way: copies about so many bytes.
+pub(super) fn work(datasets: &dataset::admin::Datasets, pool: &Pool, bytes: u64) -> dataset::admin::Result<Progress> {
+    match datasets.removal_step(bytes)? {
         Removing::Went(progress) => Ok(progress),
         Removing::Leaves(vdev) => {
             pool.remove_vdev(vdev)?;

@@ -20,16 +20,20 @@ use dataset::{
 };
 use pool::admin::Pool;
 
-use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused, removal};
+use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused, removal, stride::Stride};
 use crate::{
     failure::Failure,
     protocol::{ExaminedRecord, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart},
 };
 
-/// About how many bytes one step reads.
-const STEP: u64 = 4 << 20;
-/// About how many bytes one step of a resilver copies, while commits wait.
-const RESILVER_STEP: u64 = 2 << 20;
+/// The most bytes that one step of a scrub reads, and about how long it takes.
+const STEP: u64 = 32 << 20;
+const STEP_TIME: Duration = Duration::from_millis(100);
+/// The most bytes that one step of a resilver or a removal copies, and about how long it takes: commits wait meanwhile.
+const COPY_STEP: u64 = 16 << 20;
+const COPY_STEP_TIME: Duration = Duration::from_millis(50);
+/// About how many bytes one step of the scrub of a part reads.
+const PART_STEP: u64 = 4 << 20;
 /// How often it is looked for something to do.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long it looks away after a step, to see whether somebody else is at work.
@@ -77,6 +81,7 @@ impl Drop for Scrubbing {
 fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
     let mut saved = Instant::now();
     let mut patience = GLANCE;
+    let mut strides = Strides { scrub: Stride::new(STEP, STEP_TIME), copying: Stride::new(COPY_STEP, COPY_STEP_TIME) };
     loop {
         let before = operations(datasets);
         if let Err(RecvTimeoutError::Disconnected) = orders.recv_timeout(patience) {
@@ -84,7 +89,7 @@ fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
         }
         let is_busy = operations(datasets) != before;
         let begun = Instant::now();
-        let worked = work(datasets, pool).unwrap_or_else(|error| {
+        let worked = work(datasets, pool, &mut strides).unwrap_or_else(|error| {
             tracing::warn!("cannot scrub: {error}");
             false
         });
@@ -103,11 +108,31 @@ fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
     save(datasets);
 }
 
+/// How much each kind of work takes on in a step.
+struct Strides {
+    scrub: Stride,
+    /// Of resilvers and removals.
+    copying: Stride,
+}
+
+/// Does a step of some work.
+fn stride(
+    stride: &mut Stride,
+    step: impl FnOnce(u64) -> dataset::admin::Result<Progress>,
+) -> dataset::admin::Result<Progress> {
+    let begun = Instant::now();
+    let progress = step(stride.bytes())?;
+    if progress == Progress::Worked {
+        stride.took(begun.elapsed());
+    }
+    Ok(progress)
+}
+
 /// Does a step; whether there may be more to do. A removal waits for a resilver: what lacks something is more urgent; and a
 /// scrub waits for both.
-fn work(datasets: &Datasets, pool: &Pool) -> dataset::admin::Result<bool> {
+fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
     let mended = datasets.mend_step()?;
-    if datasets.resilver_step(RESILVER_STEP)? == Progress::Worked {
+    if stride(&mut strides.copying, |bytes| datasets.resilver_step(bytes))? == Progress::Worked {
         return Ok(true);
     }
     if datasets.engine().writable().is_ok() {
@@ -117,13 +142,13 @@ fn work(datasets: &Datasets, pool: &Pool) -> dataset::admin::Result<bool> {
     if datasets.is_resilvering() {
         return Ok(mended == Progress::Worked);
     }
-    if removal::work(datasets, pool)? == Progress::Worked {
+    if stride(&mut strides.copying, |bytes| removal::work(datasets, pool, bytes))? == Progress::Worked {
         return Ok(true);
     }
     if datasets.is_removing() {
         return Ok(mended == Progress::Worked);
     }
-    let scrubbed = datasets.scrub_step(STEP)?;
+    let scrubbed = stride(&mut strides.scrub, |bytes| datasets.scrub_step(bytes))?;
     Ok([mended, scrubbed].contains(&Progress::Worked))
 }
 
@@ -163,7 +188,9 @@ impl OpenPool {
         };
         let mut examination = self.datasets.begin_examination(&scope).or_refused("scrub", &shown)?;
         let what = format!("scrubbing {shown}");
-        while self.datasets.examination_step(&mut examination, STEP).or_refused("scrub", &shown)? == Progress::Worked {
+        while self.datasets.examination_step(&mut examination, PART_STEP).or_refused("scrub", &shown)?
+            == Progress::Worked
+        {
             job.check()?;
             job.tell(&what, examination.found().examined, None);
         }

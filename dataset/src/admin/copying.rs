@@ -79,6 +79,9 @@ enum Position {
     Through,
 }
 
+/// Copies blocks, and says of each how many bytes that were.
+pub(super) type Copy<'a> = &'a dyn Fn(&[BlockPointer]) -> Vec<PoolResult<u64>>;
+
 /// What a step has come to.
 #[derive(Default)]
 pub(super) struct Stepped {
@@ -120,7 +123,7 @@ impl Walk {
         datasets: &Datasets,
         still: &Still<'_>,
         budget: u64,
-        copy: &dyn Fn(&BlockPointer) -> PoolResult<u64>,
+        copy: Copy<'_>,
     ) -> Result<Stepped> {
         self.look_back(datasets)?;
         let mut stepped = Stepped::default();
@@ -147,14 +150,7 @@ impl Walk {
         Ok(())
     }
 
-    fn catalogue(
-        &mut self,
-        still: &Still<'_>,
-        from: Key,
-        budget: u64,
-        copy: &dyn Fn(&BlockPointer) -> PoolResult<u64>,
-        stepped: &mut Stepped,
-    ) {
+    fn catalogue(&mut self, still: &Still<'_>, from: Key, budget: u64, copy: Copy<'_>, stepped: &mut Stepped) {
         // One that is being changed was not committed: that is tried again.
         let Some((root, level)) = still.engine().catalogue().clean_root() else { return };
         let (since, limit) = (self.since, self.limit);
@@ -171,7 +167,7 @@ impl Walk {
         datasets: &Datasets,
         still: &Still<'_>,
         budget: u64,
-        copy: &dyn Fn(&BlockPointer) -> PoolResult<u64>,
+        copy: Copy<'_>,
         stepped: &mut Stepped,
     ) -> Result<()> {
         let Position::Datasets { dataset, done, member: before, at } = self.position else { return Ok(()) };
@@ -215,13 +211,14 @@ fn part_of(
     part: &Part,
     budget: u64,
     is_meant: impl Fn(Key) -> bool,
-    copy: &dyn Fn(&BlockPointer) -> PoolResult<u64>,
+    copy: Copy<'_>,
     stepped: &mut Stepped,
 ) -> Key {
     let found = pass::collect(still.engine(), part, budget, is_meant);
-    for block in &found.suspects {
+    let pointers: Vec<BlockPointer> = found.suspects.iter().map(|block| block.pointer).collect();
+    for (block, copied) in found.suspects.iter().zip(copy(&pointers)) {
         let is_unread = found.unread.contains(&block.place);
-        match copy(&block.pointer) {
+        match copied {
             // What is below a node that could not be read was passed over, though it can be read by now.
             Ok(_) if is_unread => stepped.failed.push((*block, true)),
             Ok(bytes) => stepped.copied += bytes,

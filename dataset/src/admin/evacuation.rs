@@ -195,7 +195,7 @@ impl Datasets {
             };
         }
         let Stepped { copied, failed, .. } =
-            copying.walk.step(self, &still, budget, &|pointer| still.evacuate(pointer))?;
+            copying.walk.step(self, &still, budget, &|blocks| still.evacuate(blocks))?;
         for (block, is_unread) in &failed {
             let as_it_is = still.evacuate_as_it_is(&block.pointer);
             copying.is_unreadable |= *is_unread || as_it_is.is_err();

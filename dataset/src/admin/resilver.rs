@@ -125,7 +125,7 @@ impl Datasets {
             };
         }
         let Stepped { examined, copied, failed } =
-            running.walk.step(self, &still, budget, &|pointer| still.fill(pointer))?;
+            running.walk.step(self, &still, budget, &|blocks| still.fill(blocks))?;
         drop(still);
         let births = failed.iter().map(|(block, _)| block.pointer.birth);
         running.failed = births.fold(running.failed, Txg::max);

@@ -88,10 +88,10 @@ fn fill(pool: &Pool) -> bool {
         let mut walker = Walker::new(root, Key::MIN, filling.since);
         while let Some(event) = walker.next(|place| engine.load_node(place)).unwrap() {
             if let Event::Enter(place, _) = event {
-                still.fill(&place.pointer).unwrap();
+                still.fill(&[place.pointer]).remove(0).unwrap();
             }
         }
-        still.fill(&stamp(engine).1).unwrap();
+        still.fill(&[stamp(engine).1]).remove(0).unwrap();
     }
     assert!(engine.hold_still().filled(&filling, Txg::ZERO).unwrap());
     pool.finish_replacing().unwrap();

@@ -121,8 +121,8 @@ fn copy_all(engine: &Arc<Engine>) {
     let evacuation = engine.evacuation(GOES);
     {
         let still = engine.hold_still();
-        each_node(engine, |pointer, _| assert!(still.evacuate(pointer).is_ok()));
-        kept(engine).iter().for_each(|pointer| assert!(still.evacuate(pointer).is_ok()));
+        each_node(engine, |pointer, _| assert!(still.evacuate(&[*pointer])[0].is_ok()));
+        kept(engine).iter().for_each(|pointer| assert!(still.evacuate(&[*pointer])[0].is_ok()));
     }
     assert!(engine.hold_still().change_places(&evacuation).unwrap());
 }

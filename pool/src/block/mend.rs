@@ -193,6 +193,18 @@ impl Storage {
         Ok(())
     }
 
+    /// Whether a copy at this address is to be copied.
+    pub(super) fn is_copied(&self, pointer: &BlockPointer, address: Address, to: Copying) -> bool {
+        match to {
+            Copying::Members => {
+                let vdev = self.space.resolve(address, pointer.stored).and_then(|(id, _)| self.vdevs.get(id));
+                let since = vdev.ok().and_then(|vdev| vdev.filling());
+                since.is_some_and(|since| pointer.birth.max(self.space.arrived(address)) > since)
+            }
+            Copying::Twins => !matches!(self.space.twin(address, pointer.stored), Ok(None)),
+        }
+    }
+
     /// Whether a block may be missing there. The pieces of a gang may lie anywhere.
     fn is_missing(&self, pointer: &BlockPointer, to: Copying) -> bool {
         if to == Copying::Twins {

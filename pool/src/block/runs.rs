@@ -2,15 +2,23 @@
 //! places are under way together.
 //!
 //! A run is judged as a whole: if a source of it gives bytes in which every block is good, all of these copies are. If
-//! not, its blocks are examined one by one, as if there were no runs. So reading in runs is about speed and nothing else.
+//! not, its blocks are seen to one by one, as if there were no runs. So runs are about speed and nothing else.
+//!
+//! What is copied in runs is written, too, so such a run has no gaps: what lies between two blocks may be another's, who
+//! writes it just now. What is left over of a block's last sectors is written as the zeros that it is.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 
 use crate::{
-    block::{checksum::verify, compression::decompress, storage::Storage},
-    format::pointer::BlockPointer,
+    block::{checksum::verify, compression::decompress, mend::Copying, storage::Storage},
+    error::Result,
+    format::pointer::{Address, BlockPointer},
     units::{KIB, MIB, VdevId},
     vdev::{self, Found},
 };
@@ -25,7 +33,10 @@ const MAX_GAP: u64 = 64 * KIB;
 struct Copy {
     vdev: VdevId,
     offset: u64,
+    /// What it takes there, in bytes.
+    takes: u64,
     block: usize,
+    address: Address,
 }
 
 /// Copies that are read together, in order.
@@ -42,15 +53,13 @@ impl Storage {
         let (mut copies, mut alone) = (Vec::new(), Vec::new());
         for (block, pointer) in blocks.iter().enumerate() {
             for address in pointer.addresses() {
-                match self.space.resolve(*address, pointer.stored) {
-                    Ok((vdev, offset)) if !pointer.gang => copies.push(Copy { vdev, offset, block }),
-                    _ => alone.push(block),
+                match self.place(block, pointer, *address) {
+                    Some(copy) => copies.push(copy),
+                    None => alone.push(block),
                 }
             }
         }
-        alone.dedup();
-        let runs = runs(copies, blocks).into_iter().map(|run| Piece(Part::Run(run)));
-        let pieces = runs.chain(alone.into_iter().map(|block| Piece(Part::Block(block)))).collect();
+        let pieces = pieces(self.runs(copies, blocks, MAX_GAP), alone);
         let suspects = Mutex::new(BTreeSet::new());
         let examine = |piece: Piece| {
             let doubtful = match piece.0 {
@@ -74,15 +83,83 @@ impl Storage {
         good.is_some() && bad.is_empty()
     }
 
+    /// Copies blocks as [`Storage::copy`] does, and returns what became of each, in order.
+    pub(crate) fn copy_together(
+        &self,
+        blocks: &[BlockPointer],
+        to: Copying,
+        each: impl FnOnce(Vec<Piece>, &(dyn Fn(Piece) + Sync)),
+    ) -> Vec<Result<u64>> {
+        let (mut copies, mut alone) = (Vec::new(), Vec::new());
+        for (block, pointer) in blocks.iter().enumerate() {
+            for address in pointer.addresses() {
+                match self.place(block, pointer, *address) {
+                    Some(copy) => copies.extend(self.is_copied(pointer, *address, to).then_some(copy)),
+                    None => alone.push(block),
+                }
+            }
+        }
+        let pieces = pieces(self.runs(copies, blocks, 0), alone);
+        let outcomes = Mutex::new(BTreeMap::new());
+        let copy = |piece: Piece| {
+            let left = match piece.0 {
+                Part::Run(run) if self.copy_run(&run, blocks, to) => {
+                    let mut outcomes = outcomes.lock();
+                    for copy in run {
+                        outcomes.entry(copy.block).or_insert(Ok(blocks[copy.block].stored.into()));
+                    }
+                    return;
+                }
+                Part::Run(run) => run.into_iter().map(|copy| copy.block).collect(),
+                Part::Block(block) => vec![block],
+            };
+            for block in left {
+                let outcome = self.copy(&blocks[block], to);
+                // That it has failed once counts, whatever became of the block's other copy.
+                let mut outcomes = outcomes.lock();
+                if outcome.is_err() || !outcomes.contains_key(&block) {
+                    outcomes.insert(block, outcome);
+                }
+            }
+        };
+        each(pieces, &copy);
+        let mut outcomes = outcomes.into_inner();
+        (0..blocks.len()).map(|block| outcomes.remove(&block).unwrap_or(Ok(0))).collect()
+    }
+
+    /// Copies a run, if all of it is found good at once.
+    fn copy_run(&self, run: &[Copy], blocks: &[BlockPointer], to: Copying) -> bool {
+        let first = &run[0];
+        let Ok(vdev) = self.vdevs.get(first.vdev) else { return false };
+        let mut bytes = vec![0; len(run, blocks)];
+        let read = vdev.read_checked(first.offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
+        if !matches!(read, Ok(Found::Good | Found::Elsewhere)) {
+            return false;
+        }
+        for pair in run.windows(2) {
+            bytes[range(&pair[0], run, blocks).end..range(&pair[1], run, blocks).start].fill(0);
+        }
+        self.copy_part(first.address, &Arc::new(bytes), to).is_ok()
+    }
+
+    /// Where a copy of a block lies, if it lies in one piece.
+    fn place(&self, block: usize, pointer: &BlockPointer, address: Address) -> Option<Copy> {
+        let (vdev, offset) = self.space.resolve(address, pointer.stored).ok().filter(|_| !pointer.gang)?;
+        let takes = u64::from(self.space.extent(address, pointer.stored).sectors) * u64::from(self.sector);
+        Some(Copy { vdev, offset, takes, block, address })
+    }
+
+    /// Joins copies to runs within a region, where no more than `gap` bytes lie between two of them.
+    fn runs(&self, copies: Vec<Copy>, blocks: &[BlockPointer], gap: u64) -> Vec<Run> {
+        runs(copies, blocks, self.space.region(), gap)
+    }
+
     /// The contents of those of these blocks that lie near others of them, verified and decompressed, by their places in
     /// the list. What is not found good at once is left out, like what lies alone: who needs it reads it.
     pub(crate) fn read_together(&self, blocks: &[BlockPointer]) -> Vec<(usize, Vec<u8>)> {
-        let place = |(block, pointer): (usize, &BlockPointer)| {
-            let (vdev, offset) = self.space.resolve(pointer.addresses[0], pointer.stored).ok()?;
-            Some(Copy { vdev, offset, block })
-        };
-        let whole = blocks.iter().enumerate().filter(|(_, pointer)| !pointer.gang && pointer.copies > 0);
-        let runs = runs(whole.filter_map(place).collect(), blocks);
+        let first =
+            |(block, pointer): (usize, &BlockPointer)| self.place(block, pointer, *pointer.addresses().first()?);
+        let runs = self.runs(blocks.iter().enumerate().filter_map(first).collect(), blocks, MAX_GAP);
         runs.iter().filter(|run| run.len() > 1).filter_map(|run| self.read_run(run, blocks)).flatten().collect()
     }
 
@@ -130,17 +207,25 @@ enum Part {
     Block(usize),
 }
 
-/// Joins copies to runs.
-fn runs(mut copies: Vec<Copy>, blocks: &[BlockPointer]) -> Vec<Run> {
+/// The pieces of the work: runs, and blocks that are in none.
+fn pieces(runs: Vec<Run>, mut alone: Vec<usize>) -> Vec<Piece> {
+    alone.dedup();
+    let runs = runs.into_iter().map(|run| Piece(Part::Run(run)));
+    runs.chain(alone.into_iter().map(|block| Piece(Part::Block(block)))).collect()
+}
+
+/// Joins copies to runs within regions of a size, where no more than `gap` bytes lie between two of them.
+fn runs(mut copies: Vec<Copy>, blocks: &[BlockPointer], region: u64, gap: u64) -> Vec<Run> {
     copies.sort_unstable_by_key(|copy| (copy.vdev, copy.offset));
-    let end = |copy: &Copy| copy.offset + u64::from(blocks[copy.block].stored);
     let mut runs: Vec<Run> = Vec::new();
     for copy in copies {
         let joins = |run: &Run| {
             let (first, last) = (&run[0], &run[run.len() - 1]);
             // A pointer that lies may overlap another one: that is no run.
-            let gap = copy.offset.checked_sub(end(last));
-            first.vdev == copy.vdev && gap.is_some_and(|gap| gap <= MAX_GAP) && end(&copy) - first.offset <= MAX_RUN
+            let between = copy.offset.checked_sub(last.offset + last.takes);
+            let is_near = between.is_some_and(|between| between <= gap);
+            let is_there = first.vdev == copy.vdev && first.offset / region == copy.offset / region;
+            is_there && is_near && copy.offset + u64::from(blocks[copy.block].stored) - first.offset <= MAX_RUN
         };
         match runs.last_mut().filter(|run| joins(run)) {
             Some(run) => run.push(copy),
@@ -158,16 +243,21 @@ mod tests {
     fn joined(copies: &[(u32, u64, u32)]) -> Vec<Vec<usize>> {
         let block = |&(_, _, stored): &(u32, u64, u32)| BlockPointer { stored, ..BlockPointer::default() };
         let blocks: Vec<BlockPointer> = copies.iter().map(block).collect();
-        let copy = |(block, &(vdev, offset, _))| Copy { vdev: VdevId(vdev), offset, block };
-        let runs = runs(copies.iter().enumerate().map(copy).collect(), &blocks);
+        let copy = |(block, &(vdev, offset, stored)): (usize, &(u32, u64, u32))| {
+            let takes = stored.next_multiple_of(4096).into();
+            Copy { vdev: VdevId(vdev), offset, takes, block, address: Address::default() }
+        };
+        let runs = runs(copies.iter().enumerate().map(copy).collect(), &blocks, 4 * MAX_RUN, MAX_GAP);
         runs.into_iter().map(|run| run.into_iter().map(|copy| copy.block).collect()).collect()
     }
 
     #[test]
     fn neighbours_are_a_run_and_others_are_not() {
-        let near = 8192 + 1 + MAX_GAP;
-        let found = joined(&[(0, near, 10), (0, 0, 4096), (0, 4096, 4097), (1, 8192, 10), (0, near + 11 + MAX_GAP, 9)]);
+        let near = 12288 + MAX_GAP;
+        let far = near + 4096 + MAX_GAP + 1;
+        let found = joined(&[(0, near, 10), (0, 0, 4096), (0, 4096, 4097), (1, 8192, 10), (0, far, 9)]);
         assert_eq!(found, [vec![1, 2, 0], vec![4], vec![3]]);
+        assert_eq!(joined(&[(0, 4 * MAX_RUN - 4096, 9), (0, 4 * MAX_RUN, 9)]), [[0], [1]], "another region");
     }
 
     #[test]

@@ -116,6 +116,13 @@ impl DeadlineDevice {
     }
 }
 
+impl DeadlineDevice {
+    /// Has a thread fill `bytes` from `offset` on.
+    fn have_read(&self, offset: u64, mut bytes: Vec<u8>) -> Pending<Vec<u8>> {
+        self.begin(move |device| device.read_at(offset, &mut bytes).map(|()| bytes))
+    }
+}
+
 impl Patience {
     /// Notes how long an answer took.
     fn note_answer(&self, asked: Instant) {
@@ -186,15 +193,20 @@ impl Device for DeadlineDevice {
         if self.outstanding() == 0 && self.inner.read_at_once(offset, buf)? {
             return Ok(());
         }
-        buf.copy_from_slice(&self.begin_read(offset, buf.len()).wait()?);
+        buf.copy_from_slice(&self.have_read(offset, vec![0; buf.len()]).wait()?);
         Ok(())
     }
 
     fn begin_read(&self, offset: u64, len: usize) -> Pending<Vec<u8>> {
-        self.begin(move |device| {
-            let mut bytes = vec![0; len];
-            device.read_at(offset, &mut bytes).map(|()| bytes)
-        })
+        let mut bytes = vec![0; len];
+        if self.outstanding() == 0 {
+            match self.inner.read_at_once(offset, &mut bytes) {
+                Ok(true) => return Pending::Done(Ok(bytes)),
+                Ok(false) => {}
+                Err(error) => return Pending::Done(Err(error)),
+            }
+        }
+        self.have_read(offset, bytes)
     }
 
     fn read_trusting(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

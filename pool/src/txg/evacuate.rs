@@ -103,13 +103,13 @@ impl Engine {
 }
 
 impl Still<'_> {
-    /// Copies a block that the committed state refers to, as far as it lies on the vdev that is vacated. Returns how many
-    /// bytes were copied.
+    /// Copies blocks that the committed state refers to, as far as they lie on the vdev that is vacated. Returns of each how
+    /// many bytes were copied.
     ///
     /// # Errors
     /// If no copy of it can be read, or a device refuses a write.
-    pub fn evacuate(&self, pointer: &BlockPointer) -> Result<u64> {
-        self.engine().storage().copy(pointer, Copying::Twins)
+    pub fn evacuate(&self, blocks: &[BlockPointer]) -> Vec<Result<u64>> {
+        self.engine().copy(blocks, Copying::Twins)
     }
 
     /// Copies what lies where a block should that has no good copy.

@@ -63,13 +63,13 @@ impl Still<'_> {
         storage.space.fill_own(&storage.vdevs, from, budget)
     }
 
-    /// Writes a block that the committed state refers to to the devices that are being filled, if it was born after what
-    /// they have. Returns how many bytes were copied.
+    /// Writes blocks that the committed state refers to to the devices that are being filled, if they were born after what
+    /// these have. Returns of each how many bytes were copied.
     ///
     /// # Errors
     /// If no copy of it can be read, or a device refuses it, which is done without then.
-    pub fn fill(&self, pointer: &BlockPointer) -> Result<u64> {
-        self.engine().storage().copy(pointer, Copying::Members)
+    pub fn fill(&self, blocks: &[BlockPointer]) -> Vec<Result<u64>> {
+        self.engine().copy(blocks, Copying::Members)
     }
 
     /// Notes that these devices have everything but blocks born up to `failed`, which could not be copied; those that had

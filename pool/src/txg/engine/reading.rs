@@ -6,6 +6,7 @@ use super::Engine;
 use parking_lot::Mutex;
 
 use crate::{
+    block::Copying,
     error::{Error, Result},
     format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
     tree::{Miss, Node, verify_place},
@@ -63,18 +64,25 @@ impl Engine {
 
     /// The blocks among these of which a copy is not good in all its sources, in order. Nobody is told, and nothing counted.
     pub fn suspicious(&self, blocks: &[BlockPointer]) -> Vec<usize> {
-        let each = |pieces: Vec<_>, examine: &(dyn Fn(_) + Sync)| {
-            // Taken in order by whoever is free, so that a device reads on where it is.
-            let pieces = Mutex::new(pieces.into_iter());
-            let work = |_| {
-                while let Some(piece) = next(&pieces) {
-                    examine(piece);
-                }
-                Ok::<(), Infallible>(())
-            };
-            let Ok(()) = self.workers.try_each((0..self.workers.count().max(1)).collect(), work);
-        };
+        let each = |pieces, examine: &(dyn Fn(_) + Sync)| self.in_turn(pieces, examine);
         self.storage.suspects(blocks, each).into_iter().collect()
+    }
+
+    /// Copies blocks that the committed state refers to, and returns what became of each.
+    pub(in crate::txg) fn copy(&self, blocks: &[BlockPointer], to: Copying) -> Vec<Result<u64>> {
+        self.storage.copy_together(blocks, to, |pieces, copy| self.in_turn(pieces, copy))
+    }
+
+    /// Has each piece seen to. They are taken in order by whoever is free, so that a device goes on where it is.
+    fn in_turn<T: Send>(&self, pieces: Vec<T>, see_to: &(dyn Fn(T) + Sync)) {
+        let pieces = Mutex::new(pieces.into_iter());
+        let work = |_| {
+            while let Some(piece) = next(&pieces) {
+                see_to(piece);
+            }
+            Ok::<(), Infallible>(())
+        };
+        let Ok(()) = self.workers.try_each((0..self.workers.count().max(1)).collect(), work);
     }
 
     /// Reads a node that is not in memory.

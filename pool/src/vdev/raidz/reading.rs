@@ -5,7 +5,7 @@
 //! parity for, until what is computed without them passes. Nothing is tried if data and parity agree: then they were
 //! written so, and every way to compute the bytes gives the same.
 
-use std::{io, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use super::{
     RaidZ,
@@ -13,6 +13,7 @@ use super::{
     parity::{self, bit},
 };
 use crate::{
+    device::Pending,
     error::{Error, Result},
     vdev::{Check, Examined, Found, Health, Member, State, Suspension},
 };
@@ -100,8 +101,9 @@ impl RaidZ {
         };
         let members = self.group.members();
         let complete = members.iter().filter(|member| member.state() == State::Complete);
+        let begun: Vec<_> = complete.map(|member| (member, self.begin_column(member, &rows))).collect();
         let read: Vec<(&Arc<Member>, io::Result<Vec<u8>>)> =
-            complete.map(|member| (member, self.read_column(member, &rows))).collect();
+            begun.into_iter().map(|(member, begun)| (member, self.end_column(member, &rows, begun))).collect();
         let mut columns: Columns = vec![None; self.geometry.columns()];
         for (member, bytes) in read.iter().filter_map(|(member, bytes)| Some((member, bytes.as_ref().ok()?))) {
             columns[member.column()].get_or_insert_with(|| bytes.clone());
@@ -139,6 +141,7 @@ impl RaidZ {
     fn read_data(&self, members: &[Arc<Member>], rows: &Rows, buf: &mut [u8]) -> Result<bool, Refusal> {
         let (sector, data) = (self.geometry.sector(), self.geometry.data() as u64);
         let place = self.geometry.place(rows);
+        let mut asked = Vec::new();
         let first = rows.skip as u64 / sector;
         let last = (rows.skip as u64 + buf.len() as u64).div_ceil(sector);
         for stretch in self.geometry.stretches(rows) {
@@ -152,13 +155,23 @@ impl RaidZ {
                 }
                 let column = self.geometry.column(&stretch, role as usize);
                 let Some(member) = members.iter().find(|member| is_complete(member, column)) else { return Ok(false) };
-                let mut bytes = vec![0; ((to - from) * sector) as usize];
-                if let Err(source) = member.leaf.read(place + from * sector, &mut bytes) {
-                    return Err(Refusal { member: member.clone(), source });
+                asked.push((member, from..to, role));
+            }
+        }
+        let len = |rows: &Range<u64>| ((rows.end - rows.start) * sector) as usize;
+        let begin = |(member, rows, role): (&'_ Arc<Member>, Range<u64>, u64)| {
+            let begun = member.leaf.begin_read(place + rows.start * sector, len(&rows));
+            (member.clone(), rows, role, begun)
+        };
+        let begun: Vec<_> = asked.into_iter().map(begin).collect();
+        for (member, held, role, begun) in begun {
+            match member.leaf.end_read(len(&held), begun) {
+                Ok(bytes) => {
+                    for (row, bytes) in held.zip(bytes.chunks(sector as usize)) {
+                        put(buf, (row * data + role) * sector, rows.skip, bytes);
+                    }
                 }
-                for (row, held) in (from..to).zip(bytes.chunks(sector as usize)) {
-                    put(buf, (row * data + role) * sector, rows.skip, held);
-                }
+                Err(source) => return Err(Refusal { member, source }),
             }
         }
         Ok(true)
@@ -167,23 +180,44 @@ impl RaidZ {
     /// Reads whole columns, of each from the first member that gives it. Nobody who has refused already is asked.
     fn read_columns(&self, members: &[Arc<Member>], rows: &Rows, refusals: &mut Vec<Refusal>) -> Columns {
         let mut columns: Columns = vec![None; self.geometry.columns()];
-        for (column, read) in columns.iter_mut().enumerate() {
-            for member in members.iter().filter(|member| is_complete(member, column)) {
-                if read.is_some() || refusals.iter().any(|refusal| Arc::ptr_eq(&refusal.member, member)) {
-                    continue;
-                }
-                match self.read_column(member, rows) {
-                    Ok(bytes) => *read = Some(bytes),
-                    Err(source) => refusals.push(Refusal { member: member.clone(), source }),
+        loop {
+            let next = |column: usize| {
+                let may_give = |member: &&Arc<Member>| {
+                    let has_refused = refusals.iter().any(|refusal| Arc::ptr_eq(&refusal.member, member));
+                    is_complete(member, column) && !has_refused
+                };
+                members.iter().find(may_give)
+            };
+            let open = (0..columns.len()).filter(|column| columns[*column].is_none());
+            let asked: Vec<_> = open.filter_map(|column| Some((column, next(column)?))).collect();
+            if asked.is_empty() {
+                return columns;
+            }
+            let begin = |(column, member): (usize, &Arc<Member>)| {
+                let begun = self.begin_column(member, rows);
+                (column, member.clone(), begun)
+            };
+            let begun: Vec<_> = asked.into_iter().map(begin).collect();
+            for (column, member, begun) in begun {
+                match self.end_column(&member, rows, begun) {
+                    Ok(bytes) => columns[column] = Some(bytes),
+                    Err(source) => refusals.push(Refusal { member, source }),
                 }
             }
         }
-        columns
     }
 
-    fn read_column(&self, member: &Member, rows: &Rows) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; (rows.count * self.geometry.sector()) as usize];
-        member.leaf.read(self.geometry.place(rows), &mut bytes).map(|()| bytes)
+    fn begin_column(&self, member: &Member, rows: &Rows) -> io::Result<Pending<Vec<u8>>> {
+        member.leaf.begin_read(self.geometry.place(rows), self.column_len(rows))
+    }
+
+    fn end_column(&self, member: &Member, rows: &Rows, begun: io::Result<Pending<Vec<u8>>>) -> io::Result<Vec<u8>> {
+        member.leaf.end_read(self.column_len(rows), begun)
+    }
+
+    /// How many bytes of each column rows are.
+    fn column_len(&self, rows: &Rows) -> usize {
+        (rows.count * self.geometry.sector()) as usize
     }
 
     /// Fills `buf` with what passes, and counts who held something else.
