@@ -83,6 +83,8 @@ impl Datasets {
             tracing::warn!("whether a removal is under way cannot be read: {error}");
             None
         });
+        // One of a vdev that cannot be has never begun.
+        let row = row.filter(|row| row.state != RemovalState::Running || under_way(row).is_some());
         if let Some(vdev) = row.as_ref().and_then(under_way)
             && !self.engine().read_only()
         {
@@ -227,7 +229,7 @@ impl Datasets {
         Ok(Removing::Went(Progress::Worked))
     }
 
-    /// Gives a removal up; `false` if it has come too far.
+    /// Gives a removal up; `false` if it has come too far. Nobody holds the pool still.
     fn give_up(
         &self,
         steps: &mut MutexGuard<'_, Option<Copying>>,
@@ -235,7 +237,12 @@ impl Datasets {
         state: RemovalState,
     ) -> Result<bool> {
         let Some(vdev) = under_way(&row) else { return Ok(false) };
-        if !self.engine().storage().space.unpair() || self.engine().has_changed_places(vdev) {
+        let is_unpaired = {
+            // A commit may be copying what files have taken references to.
+            let _still = self.engine().hold_still();
+            self.engine().storage().space.unpair()
+        };
+        if !is_unpaired || self.engine().has_changed_places(vdev) {
             return Ok(false);
         }
         **steps = None;

@@ -96,15 +96,25 @@ fn describe_new(
             small.devices().iter().min_by_key(|device| device.size()).map_or("a vdev", |device| device.name());
         return Err(Error::Request(format!("{smallest} is smaller than one region of this pool, {region} bytes")));
     }
-    let rows =
-        |vdev: &NewVdev| (region >> label.ashift) / u64::from(vdev.describe(VdevId(0), &Guid::default).tree.unit());
-    if vdevs.iter().any(|vdev| rows(vdev) < LEAST_ROWS) {
-        let problem = format!("the regions of this pool, {region} bytes, are too small for a raidz of so many devices");
-        return Err(Error::Request(problem));
-    }
+    check_regions(label, vdevs)?;
     let highest = label.vdevs.last().map(|vdev| vdev.id).max(highest_yet);
     let first = highest.map_or(Some(0), |highest| highest.0.checked_add(1));
     let range = first.and_then(|first| Some(first..first.checked_add(u32::try_from(vdevs.len()).ok()?)?));
     let ids = range.ok_or_else(|| Error::Request("the pool has no numbers left for devices".into()))?;
     Ok(ids.zip(vdevs).map(|(id, vdev)| vdev.describe(VdevId(id), guid)).collect())
+}
+
+/// Refuses vdevs that write so much together that the pool's regions have room for hardly any of it.
+pub(super) fn check_regions(label: &Label, vdevs: &[NewVdev]) -> Result<()> {
+    let sectors = label.region_size >> label.ashift;
+    let rows = |vdev: &NewVdev| sectors / u64::from(vdev.describe(VdevId(0), &Guid::default).tree.unit());
+    match vdevs.iter().any(|vdev| rows(vdev) < LEAST_ROWS) {
+        true => {
+            let region = label.region_size;
+            let problem =
+                format!("the regions of this pool, {region} bytes, are too small for a raidz of so many devices");
+            Err(Error::Request(problem))
+        }
+        false => Ok(()),
+    }
 }

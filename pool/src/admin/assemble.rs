@@ -142,7 +142,10 @@ impl Rings {
         }
         let ring = by_guid.get(&member.leaf.guid).map(|device| uberblocks::read_uberblocks(&**device, label.pool));
         let ring = ring.and_then(Result::ok).unwrap_or_default();
-        repeats.any(|state| ring.iter().any(|own| (own.epoch, own.txg) == (state.parent, state.forked_at)))
+        let has = |state: &Uberblock| ring.iter().any(|own| (own.epoch, own.txg) == (state.parent, state.forked_at));
+        // The vdev may be younger than the state.
+        let is_younger = |state: &Uberblock| !ring.is_empty() && ring.iter().all(|own| own.txg > state.forked_at);
+        repeats.any(|state| has(state) || is_younger(state))
     }
 
     /// Whether a device that by the label lacks nothing has the newest state.
@@ -217,7 +220,15 @@ impl Parts<'_> {
         // What it lacks of a state that repeats one that it has is nothing, nor of the one after, if that was to come to all.
         let newest_states = &rings.line[..rings.line.len().min(if self.needed > 1 { 2 } else { 1 })];
         let has_it = |at: usize| goes_back(configs[at], newest_states);
-        let is_current = |at: usize| own(at).txg == newest.txg || lacks_one(at) || has_it(at);
+        // With its first commit a vdev that was added has nothing else in its rings, on those devices that got it.
+        let has_only_newest = |at: usize| {
+            let device = by_guid.get(&configs[at].leaf.guid).expect("it is usable");
+            let ring = uberblocks::read_uberblocks(&**device, label.pool);
+            let is_it = |own: &Uberblock| (own.epoch, own.txg) == (newest.epoch, newest.txg);
+            ring.is_ok_and(|ring| ring.iter().all(is_it))
+        };
+        let is_first = self.needed > 1 && (0..leaves.len()).filter(whole).all(has_only_newest);
+        let is_current = |at: usize| own(at).txg == newest.txg || lacks_one(at) || has_it(at) || is_first;
         let is_complete = |at: &usize| whole(at) && is_current(*at);
         let complete: BTreeSet<usize> = (0..leaves.len()).filter(is_complete).map(|at| self.members[at].0).collect();
         if complete.len() < self.needed {

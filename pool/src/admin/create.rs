@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
+    add::check_regions,
     open::shape_of,
     pool::{NewVdev, Pool, name_features, write_new_label},
 };
@@ -59,6 +60,7 @@ pub fn create_of(vdevs: &[NewVdev], options: &CreateOptions, env: Arc<dyn Env>) 
         return Err(Error::Request(format!("ashift is 9 to 16, not {}", options.ashift)));
     }
     let label = first_label(vdevs, smallest, options, &*env);
+    check_regions(&label, vdevs)?;
     for (vdev, config) in vdevs.iter().zip(&label.vdevs) {
         for (device, leaf) in vdev.devices().iter().zip(config.tree.leaves()) {
             write_new_label(&**device, leaf.guid, config.id, &label)?;

@@ -128,7 +128,7 @@ impl Pool {
             return Err(Error::Request(problem));
         }
         let was_in_use = member.state() != State::Out;
-        if !mirror.put_offline(leaf.guid(), true) {
+        if !mirror.put_out_to_leave(leaf.guid()) {
             return Err(only_complete(Some(mirror), &leaf));
         }
         let mut label = self.label();
@@ -218,7 +218,14 @@ impl Pool {
             complete.filter_map(|member| member.replaces()).collect::<Vec<Guid>>()
         };
         let replaced: Vec<Guid> = self.engine().storage().vdevs.all().iter().flat_map(replaced).collect();
-        replaced.iter().try_for_each(|device| self.detach(&device.to_string()))
+        replaced.iter().try_for_each(|device| match self.detach(&device.to_string()) {
+            // The one that was to take its place has failed meanwhile: both stay.
+            Err(Error::Request(problem)) => {
+                tracing::warn!("{problem}");
+                Ok(())
+            }
+            detached => detached,
+        })
     }
 
     /// Refuses a device that is not the one it was; how far it has come.

@@ -296,3 +296,43 @@ fn the_only_vdev_stays() {
     assert!(pool.plan_removal(VdevId(0)).unwrap_err().to_string().contains("only vdev"));
     assert!(pool.remove_vdev(VdevId(0)).is_err());
 }
+
+#[test]
+fn what_is_kept_for_metadata_is_not_taken_for_twins() {
+    let devices = [disk("a"), disk("b")];
+    let pool = made(&devices.clone().map(NewVdev::Disk));
+    let engine = pool.engine();
+    assert!(pool.plan_removal(GOES).unwrap().fits());
+    engine.close_vdev(GOES);
+    // Somebody else is faster.
+    let storage = engine.storage();
+    let policy = Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1 };
+    let payload = Payload::new(Arc::new(vec![7; MIB as usize]), policy);
+    let write = |txg| storage.write_blocks(txg, Class::Data, std::slice::from_ref(&payload));
+    engine.with_open_txg(|txg| while storage.space.free_for(Class::Data) >= 2 * MIB && write(txg).is_ok() {});
+    let spare = || storage.space.totals().free;
+    let refused = loop {
+        match engine.vacate(GOES) {
+            Ok(Vacating::Working) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(refused, Err(crate::error::Error::OutOfSpace)), "{refused:?}");
+    assert!(spare() > storage.space.totals().last_resort, "what metadata needs is left");
+    commit(&pool, 3);
+}
+
+#[test]
+fn a_raidz_leaves_for_another_one_of_its_shape_and_for_no_other() {
+    let devices = ["a", "b", "c", "d", "e", "f"].map(disk);
+    let raidz = |devices: &[Arc<dyn Device>]| NewVdev::RaidZ { parity: 1, devices: devices.to_vec() };
+    let pool = made(&[raidz(&devices[..3]), raidz(&devices[3..])]);
+    remove(&pool);
+    let newest = commit(&pool, 3);
+    drop(pool);
+    // Any two of the others have everything.
+    assert_eq!(shown(opened(&devices[1..3], 2).engine()), newest);
+    let pool = made(&[raidz(&["g", "h", "i"].map(disk)), NewVdev::Disk(disk("j"))]);
+    let plan = pool.plan_removal(GOES).unwrap();
+    assert!(plan.needed > 0 && plan.available == 0 && !plan.fits(), "{plan:?}");
+}

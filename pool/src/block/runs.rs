@@ -20,7 +20,7 @@ use crate::{
     error::Result,
     format::pointer::{Address, BlockPointer},
     units::{KIB, MIB, VdevId},
-    vdev::{self, Found},
+    vdev::Found,
 };
 
 /// The longest run, in bytes, unless one block is longer.
@@ -37,6 +37,8 @@ struct Copy {
     takes: u64,
     block: usize,
     address: Address,
+    /// What may lie between it and the one before it in a run, in bytes.
+    gap: u64,
 }
 
 /// Copies that are read together, in order.
@@ -78,9 +80,7 @@ impl Storage {
     /// Whether all sources of a run are good.
     fn is_whole_run(&self, run: &[Copy], blocks: &[BlockPointer]) -> bool {
         let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return false };
-        let is_good = |bytes: &[u8]| is_good(bytes, run, blocks);
-        let vdev::Examined { good, bad } = vdev.examine(run[0].offset, len(run, blocks), &is_good);
-        good.is_some() && bad.is_empty()
+        vdev.is_whole(run[0].offset, len(run, blocks), &|bytes| is_good(bytes, run, blocks))
     }
 
     /// Copies blocks as [`Storage::copy`] does, and returns what became of each, in order.
@@ -132,7 +132,7 @@ impl Storage {
         let first = &run[0];
         let Ok(vdev) = self.vdevs.get(first.vdev) else { return false };
         let mut bytes = vec![0; len(run, blocks)];
-        let read = vdev.read_checked(first.offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
+        let read = vdev.read_simply(first.offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
         if !matches!(read, Ok(Found::Good | Found::Elsewhere)) {
             return false;
         }
@@ -146,7 +146,9 @@ impl Storage {
     fn place(&self, block: usize, pointer: &BlockPointer, address: Address) -> Option<Copy> {
         let (vdev, offset) = self.space.resolve(address, pointer.stored).ok().filter(|_| !pointer.gang)?;
         let takes = u64::from(self.space.extent(address, pointer.stored).sectors) * u64::from(self.sector);
-        Some(Copy { vdev, offset, takes, block, address })
+        // The parity of rows that nobody has written need not be right.
+        let gap = if self.space.unit_at(address) > 1 { 0 } else { MAX_GAP };
+        Some(Copy { vdev, offset, takes, block, address, gap })
     }
 
     /// Joins copies to runs within a region, where no more than `gap` bytes lie between two of them.
@@ -166,7 +168,7 @@ impl Storage {
     fn read_run(&self, run: &[Copy], blocks: &[BlockPointer]) -> Option<Vec<(usize, Vec<u8>)>> {
         let mut bytes = vec![0; len(run, blocks)];
         let vdev = self.vdevs.get(run[0].vdev).ok()?;
-        let found = vdev.read_checked(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
+        let found = vdev.read_simply(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
         let content = |copy: &Copy| {
             let (pointer, stored) = (&blocks[copy.block], &bytes[range(copy, run, blocks)]);
             let content = match pointer.stored == pointer.logical {
@@ -223,7 +225,7 @@ fn runs(mut copies: Vec<Copy>, blocks: &[BlockPointer], region: u64, gap: u64) -
             let (first, last) = (&run[0], &run[run.len() - 1]);
             // A pointer that lies may overlap another one: that is no run.
             let between = copy.offset.checked_sub(last.offset + last.takes);
-            let is_near = between.is_some_and(|between| between <= gap);
+            let is_near = between.is_some_and(|between| between <= gap.min(copy.gap));
             let is_there = first.vdev == copy.vdev && first.offset / region == copy.offset / region;
             is_there && is_near && copy.offset + u64::from(blocks[copy.block].stored) - first.offset <= MAX_RUN
         };
@@ -245,7 +247,7 @@ mod tests {
         let blocks: Vec<BlockPointer> = copies.iter().map(block).collect();
         let copy = |(block, &(vdev, offset, stored)): (usize, &(u32, u64, u32))| {
             let takes = stored.next_multiple_of(4096).into();
-            Copy { vdev: VdevId(vdev), offset, takes, block, address: Address::default() }
+            Copy { vdev: VdevId(vdev), offset, takes, block, address: Address::default(), gap: MAX_GAP }
         };
         let runs = runs(copies.iter().enumerate().map(copy).collect(), &blocks, 4 * MAX_RUN, MAX_GAP);
         runs.into_iter().map(|run| run.into_iter().map(|copy| copy.block).collect()).collect()

@@ -160,7 +160,8 @@ impl Space {
         Ok(())
     }
 
-    /// Takes the twins away again. False if chunks have changed places.
+    /// Takes the twins away again, while no group is synced: whoever copies to them has found them before. False if chunks
+    /// have changed places.
     pub fn unpair(&self) -> bool {
         let _stored = self.stored.lock();
         self.part(&self.layout.load())

@@ -241,9 +241,10 @@ impl Engine {
         Ok(true)
     }
 
+    /// A place for a frame, in a ring that the last uberblock names: another one may have come meanwhile.
     fn reserve_frame(&self, len: usize) -> Option<Place> {
         let mut state = self.log.state.lock();
-        let ring = state.ring.as_mut()?;
+        let ring = state.ring.as_mut().filter(|ring| ring.is_named())?;
         let place = ring.reserve((len as u64).div_ceil(self.sector().into()));
         if ring.is_half_full() {
             self.kick();
@@ -392,4 +393,26 @@ pub(super) enum Touched<T> {
     TooMuch,
     /// This.
     Items(T),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        admin::{self, CreateOptions},
+        device::MemoryDevice,
+        env::SeededEnv,
+        format::pointer::Address,
+        units::MIB,
+    };
+
+    #[test]
+    fn no_frame_is_written_where_nobody_would_find_it() {
+        let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));
+        let pool = admin::create(vec![device], &CreateOptions::new("tank"), Arc::new(SeededEnv::new(1))).unwrap();
+        let engine = pool.engine();
+        // Another ring has come, and no uberblock names it yet.
+        engine.log.state.lock().ring = Some(Ring::new(Address::default(), 64, 1));
+        assert_eq!(engine.reserve_frame(100), None);
+    }
 }

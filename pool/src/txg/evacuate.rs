@@ -16,7 +16,7 @@
 
 use crate::{
     block::Copying,
-    error::Result,
+    error::{Error, Result},
     format::pointer::BlockPointer,
     space::SAFE_STATES,
     txg::{Engine, Still},
@@ -78,6 +78,10 @@ impl Engine {
         self.commit_anyway()?;
         let plan = space.removal_plan(vdev);
         if space.has_left(vdev) && !space.is_switching() && plan.needed > 0 {
+            // Others may have taken what there was room for, and what is kept for metadata is kept.
+            if !plan.fits() {
+                return Err(Error::OutOfSpace);
+            }
             space.pair(vdev)?;
             return Ok(Vacating::Copying);
         }

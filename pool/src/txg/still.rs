@@ -208,8 +208,12 @@ impl<'a> Still<'a> {
             return Verdict::Whole;
         }
         let mended = self.engine.writable().and_then(|()| {
-            bad.iter().try_for_each(|bad| storage.rewrite(pointer, bad, &good))?;
-            storage.vdevs.flush()
+            let rewritten: Vec<Result<()>> = bad.iter().map(|bad| storage.rewrite(pointer, bad, &good)).collect();
+            // As long as too many devices of a RAID-Z are wrong, all of them may be: the last one tells.
+            match rewritten.into_iter().find_map(Result::err).filter(|_| !storage.examine(pointer).is_whole()) {
+                Some(error) => Err(error),
+                None => storage.vdevs.flush(),
+            }
         });
         match mended {
             Ok(()) => Verdict::Mended { copies: bad.len() },

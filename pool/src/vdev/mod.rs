@@ -79,6 +79,11 @@ impl Examined {
         examined
     }
 
+    /// Whether all sources are good.
+    pub fn is_whole(&self) -> bool {
+        self.good.is_some() && self.bad.is_empty()
+    }
+
     fn add(&mut self, source: Guid, read: Result<Vec<u8>>, is_good: Check<'_>) {
         match read {
             Ok(bytes) if is_good(&bytes) => drop(self.good.get_or_insert(bytes)),
@@ -124,6 +129,17 @@ pub trait Vdev: Send + Sync {
     /// # Errors
     /// If no source can be read.
     fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found>;
+
+    /// The same, but that of bytes that do not pass nobody asks which device is to blame: they are bad, and read again in
+    /// smaller parts.
+    fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.read_checked(offset, buf, is_good)
+    }
+
+    /// Whether every source can be read and passes, as far as that can be told without trying which device is to blame.
+    fn is_whole(&self, offset: u64, len: usize, is_good: Check<'_>) -> bool {
+        self.examine(offset, len, is_good).is_whole()
+    }
 
     /// Reads `len` bytes from every source, and counts nothing but what a device refuses.
     fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined;

@@ -6,7 +6,7 @@ use dataset::property::size::format_bytes;
 use crate::args::common::{device_name, pool_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::protocol::{RemovalPlan, Request, Response};
+use crate::protocol::{RemovalPlan, Request, Response, VdevKind};
 
 /// Arguments of `pool remove`.
 #[derive(Args, Debug)]
@@ -34,7 +34,7 @@ pub struct Arguments {
     wait: bool,
     /// The pool
     pool: String,
-    /// The vdevs: a device by its path or number, or the name of a mirror, such as mirror-1
+    /// The vdevs: a device by its path or number, or the name of several, such as mirror-1
     #[arg(value_name = "VDEV", required_unless_present = "stop")]
     vdevs: Vec<String>,
 }
@@ -61,10 +61,12 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// A mirror's name, or a device's.
+/// The name of a mirror or a raidz, or a device's.
 fn vdev_name(text: &str) -> Result<String, Failure> {
-    let is_mirror = text.strip_prefix("mirror-").is_some_and(|number| number.parse::<u32>().is_ok());
-    if is_mirror { Ok(text.to_owned()) } else { device_name(text) }
+    let is_group = text.rsplit_once('-').is_some_and(|(kind, number)| {
+        VdevKind::of_word(kind).is_some_and(|known| known.as_str() == kind) && number.parse::<u32>().is_ok()
+    });
+    if is_group { Ok(text.to_owned()) } else { device_name(text) }
 }
 
 fn render(plan: &RemovalPlan, exact: bool) -> String {
@@ -80,6 +82,16 @@ fn render(plan: &RemovalPlan, exact: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vdevs_are_named_as_status_shows_them() {
+        for name in ["mirror-1", "raidz1-0", "raidz3-12"] {
+            assert_eq!(vdev_name(name).unwrap(), name);
+        }
+        for path in ["raidz-1", "disk-1", "mirror-x"] {
+            assert!(vdev_name(path).unwrap().ends_with(&format!("/{path}")), "{path}");
+        }
+    }
 
     #[test]
     fn a_plan_says_what_it_takes() {

@@ -376,3 +376,73 @@ fn wherever_power_fails_while_a_raidz_goes_back_the_pool_is_whole() {
         survives(images, &[], newest.back(2)..=newest, &format!("cut {cut}, seed {seed}"));
     }
 }
+
+/// What power failures leave of these devices at every write from the `from`-th on, each with several fates of what was not
+/// flushed. Those that are of no pool yet are left out.
+fn leavings(recorder: &Recorder, from: usize) -> impl Iterator<Item = (String, Vec<Disk>)> + '_ {
+    (from..=recorder.len()).flat_map(|cut| (0..6).map(move |seed| (cut, seed))).map(|(cut, seed)| {
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        let disks: Vec<Disk> = images.into_iter().map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
+        let is_labelled = |disk: &Disk| matches!(labels::read_label(&**disk), Ok(Some(_)));
+        (format!("cut {cut}, seed {seed}"), disks.into_iter().filter(is_labelled).collect())
+    })
+}
+
+#[test]
+fn wherever_power_fails_while_a_raidz_is_added_the_pool_is_whole() {
+    let recorder = Recorder::new();
+    let wrap = |name: &&str| Arc::new(recorder.wrap(MemoryDevice::new(*name, 64 * MIB))) as Arc<dyn Device>;
+    let devices: Vec<Arc<dyn Device>> = ["a", "b", "c", "d", "e"].iter().map(wrap).collect();
+    let pool = made(devices[..2].to_vec());
+    let first = commit(&pool, 2);
+    let begin = recorder.len();
+    pool.begin_add(vec![NewVdev::RaidZ { parity: 1, devices: devices[2..].to_vec() }]).unwrap().finish().unwrap();
+    let last = commit(&pool, 2);
+    drop(pool);
+    for (what, disks) in leavings(&recorder, begin) {
+        let pool = opened(&disks.iter().collect::<Vec<_>>(), 7).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let state = shown(pool.engine());
+        assert!((first..=last).contains(&state), "{what}: {state}");
+        assert_eq!(commit(&pool, 1), shown(pool.engine()), "{what}");
+    }
+}
+
+#[test]
+fn wherever_power_fails_while_a_pool_goes_back_to_before_it_got_a_raidz_it_is_whole() {
+    let made_of: Vec<Disk> = ["a", "b", "c", "d", "e"].iter().map(|name| disk(name)).collect();
+    let as_devices = |disks: &[Disk]| disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect::<Vec<_>>();
+    let pool = made(as_devices(&made_of[..2]));
+    let before = commit(&pool, 2);
+    let raidz = NewVdev::RaidZ { parity: 1, devices: as_devices(&made_of[2..]) };
+    pool.begin_add(vec![raidz]).unwrap().finish().unwrap();
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let recorder = Recorder::new();
+    let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
+    let devices: Vec<Arc<dyn Device>> = made_of.iter().map(wrap).collect();
+    rewind(&devices, before, &writing(), &SeededEnv::new(9)).unwrap();
+    for (what, disks) in leavings(&recorder, 0) {
+        let pool = opened(&disks.iter().collect::<Vec<_>>(), 7).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let state = shown(pool.engine());
+        assert!([before, newest].contains(&state), "{what}: {state}");
+    }
+}
+
+#[test]
+fn who_is_replaced_stays_as_long_as_nobody_else_has_its_column() {
+    let disks = names(3);
+    let pool = raidz(1, &disks);
+    let new = disk("n");
+    pool.attach("b", new.clone(), true).unwrap();
+    assert!(pool.detach("b").is_err(), "the other one is being filled");
+    new.vanish();
+    commit(&pool, 2);
+    assert!(pool.detach("b").is_err(), "the other one has failed");
+    pool.finish_replacing().unwrap();
+    let newest = commit(&pool, 1);
+    drop(pool);
+    for missing in [vec![0], vec![1], vec![2]] {
+        let pool = opened_with(&without(&disks, &missing), &reading(None), 7).unwrap();
+        assert_eq!(shown(pool.engine()), newest, "{missing:?}");
+    }
+}

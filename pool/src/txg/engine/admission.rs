@@ -49,9 +49,11 @@ impl Engine {
         self.throttle.add_rounding(txg, self.rounding() * u64::from(policy.copies));
     }
 
-    /// How many bytes a block may take beyond its sectors, where several are allocated together.
+    /// How many bytes a block may take beyond its sectors, where several are allocated together: its last unit, and that of
+    /// a gang's header.
     fn rounding(&self) -> u64 {
-        u64::from(self.storage.space.unit() - 1) * u64::from(self.sector())
+        let unit = self.storage.space.unit();
+        u64::from(if unit > 1 { 2 * unit - 1 } else { 0 }) * u64::from(self.sector())
     }
 
     /// Slows who changes nodes when many are dirty, and commits first when too many are: also what frees space changes

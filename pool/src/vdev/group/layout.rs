@@ -26,6 +26,16 @@ pub(in crate::vdev) trait Layout: Send + Sync {
     /// See [`Vdev::read_checked`].
     fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found>;
 
+    /// See [`Vdev::read_simply`].
+    fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.read_any(offset, buf, is_good)
+    }
+
+    /// See [`Vdev::is_whole`].
+    fn is_whole(&self, offset: u64, len: usize, is_good: Check<'_>) -> bool {
+        self.examine_all(offset, len, is_good).is_whole()
+    }
+
     /// See [`Vdev::examine`].
     fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined;
 
@@ -79,6 +89,15 @@ impl<L: Layout> Vdev for L {
     fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         self.check_range("read", offset, buf.len() as u64)?;
         self.read_any(offset, buf, is_good)
+    }
+
+    fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.check_range("read", offset, buf.len() as u64)?;
+        Layout::read_simply(self, offset, buf, is_good)
+    }
+
+    fn is_whole(&self, offset: u64, len: usize, is_good: Check<'_>) -> bool {
+        self.check_range("read", offset, len as u64).is_ok() && Layout::is_whole(self, offset, len, is_good)
     }
 
     fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {

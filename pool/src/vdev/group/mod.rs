@@ -187,7 +187,12 @@ impl Group {
     /// Puts a member out of use because the operator says so; `false` if it cannot be done without. With `lasting` it
     /// stays so after the next import.
     pub(crate) fn put_offline(&self, device: Guid, lasting: bool) -> bool {
-        self.put_out(device, Health::Offline, Some(lasting))
+        self.put_out(device, Health::Offline, Some(lasting), false)
+    }
+
+    /// Puts a member out of use that is about to leave; `false` if nobody else has its column.
+    pub(crate) fn put_out_to_leave(&self, device: Guid) -> bool {
+        self.put_out(device, Health::Offline, Some(true), true)
     }
 
     /// A member that others were to take the place of is gone.
@@ -248,14 +253,21 @@ impl Group {
     }
 
     /// Puts a member out of use; `false` if it cannot be done without. If the operator wants it, it is said whether that
-    /// is to last; then it is noted also of one that is out of use already.
+    /// is to last; then it is noted also of one that is out of use already. If it leaves for good, somebody else has to
+    /// have its column.
     ///
     /// The order matters. Whoever flushes either finds the member in use, and it has what the flush promises, or finds that
     /// there are news; and what the labels say is not taken for all before the member is out of use.
-    fn put_out(&self, device: Guid, health: Health, offline: Option<bool>) -> bool {
+    fn put_out(&self, device: Guid, health: Health, offline: Option<bool>, leaves: bool) -> bool {
         let _changing = self.changing.lock();
         let members = self.members();
         let Some(member) = members.iter().find(|member| member.leaf.guid() == device) else { return true };
+        let has_it_too = |other: &&Arc<Member>| {
+            other.column() == member.column() && other.leaf.guid() != device && other.state() == State::Complete
+        };
+        if leaves && member.state() == State::Complete && !members.iter().any(|other| has_it_too(&other)) {
+            return false;
+        }
         if complete_columns(&members, Some(device)) < self.needed {
             return false;
         }
@@ -315,7 +327,7 @@ impl Group {
 
     fn do_without(&self, device: Guid, health: Health) -> bool {
         let was_in_use = self.member_in_use(device).is_some();
-        let is_without = self.put_out(device, health, None);
+        let is_without = self.put_out(device, health, None, false);
         if was_in_use && is_without {
             tracing::error!("{} goes on without device {device}, which is {}", self.name, health.as_str());
         }

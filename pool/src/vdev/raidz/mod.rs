@@ -20,7 +20,10 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::geometry::{Geometry, Rows};
+use self::{
+    geometry::{Geometry, Rows},
+    reading::Suspects,
+};
 use super::{
     Check, Examined, Found,
     group::{Group, Layout, Member, State},
@@ -108,11 +111,19 @@ impl Layout for RaidZ {
     }
 
     fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
-        self.read_or_compute(offset, buf, is_good)
+        self.read_or_compute(offset, buf, is_good, Suspects::All)
+    }
+
+    fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.read_or_compute(offset, buf, is_good, Suspects::None)
     }
 
     fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
-        self.examine_columns(offset, len, is_good)
+        self.examine_columns(offset, len, is_good, Suspects::All)
+    }
+
+    fn is_whole(&self, offset: u64, len: usize, is_good: Check<'_>) -> bool {
+        self.examine_columns(offset, len, is_good, Suspects::None).is_whole()
     }
 
     fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {

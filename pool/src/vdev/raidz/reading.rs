@@ -27,6 +27,15 @@ struct Refusal {
 /// What was read of some rows: each column's sectors, none if nobody gave them.
 type Columns = Vec<Option<Vec<u8>>>;
 
+/// Who may lie, if bytes do not pass though all devices answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Suspects {
+    /// Anybody: everything is tried that parity allows.
+    All,
+    /// Nobody is looked for, nor counted.
+    None,
+}
+
 /// Rows that pass.
 struct Computed {
     /// All columns as they should be.
@@ -37,7 +46,13 @@ struct Computed {
 
 impl RaidZ {
     /// Reads from the devices that hold the bytes, and if they do not pass, from all.
-    pub(super) fn read_or_compute(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+    pub(super) fn read_or_compute(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        is_good: Check<'_>,
+        suspects: Suspects,
+    ) -> Result<Found> {
         if buf.is_empty() {
             return Ok(if is_good(buf) { Found::Good } else { Found::Bad });
         }
@@ -72,7 +87,7 @@ impl RaidZ {
                 }
             }
             if columns.iter().flatten().count() >= self.geometry.data() {
-                return Ok(self.compute_into(&members, &rows, columns, buf, is_good, is_doubtful));
+                return Ok(self.compute_into(&members, &rows, columns, buf, (is_good, suspects), is_doubtful));
             }
             let Some((leaf, error, health, is_held)) = failure else {
                 match self.group.round() == round {
@@ -94,7 +109,7 @@ impl RaidZ {
     }
 
     /// Reads every column of the rows, and finds out who does not hold what it should.
-    pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+    pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>, suspects: Suspects) -> Examined {
         let rows = match self.whole_rows(offset, len) {
             Ok(rows) => rows,
             Err(error) => return Examined { good: None, bad: vec![(self.group.guid(), Some(error))] },
@@ -109,7 +124,7 @@ impl RaidZ {
             columns[member.column()].get_or_insert_with(|| bytes.clone());
         }
         let are_enough = columns.iter().flatten().count() >= self.geometry.data();
-        let computed = if are_enough { self.compute(&rows, columns, len, is_good) } else { None };
+        let computed = if are_enough { self.compute(&rows, columns, len, is_good, suspects) } else { None };
         let Some(computed) = computed else {
             // Who of those that answered is wrong nobody knows; who did not matters only if it was needed.
             let bad = read.into_iter().filter_map(|(member, read)| match read {
@@ -227,15 +242,16 @@ impl RaidZ {
         rows: &Rows,
         read: Columns,
         buf: &mut [u8],
-        is_good: Check<'_>,
+        (is_good, suspects): (Check<'_>, Suspects),
         is_doubtful: bool,
     ) -> Found {
         let count = |column: usize| {
             let liar = members.iter().find(|member| is_complete(member, column));
             liar.into_iter().for_each(|member| member.leaf.counters().count_checksum_error());
         };
-        let Some(computed) = self.compute(rows, read.clone(), buf.len(), is_good) else {
-            (0..read.len()).filter(|column| read[*column].is_some()).for_each(count);
+        let Some(computed) = self.compute(rows, read.clone(), buf.len(), is_good, suspects) else {
+            let read = (0..read.len()).filter(|column| read[*column].is_some() && suspects == Suspects::All);
+            read.for_each(count);
             return Found::Bad;
         };
         let suspects = (0..read.len()).filter(|column| computed.suspects & bit(*column) != 0);
@@ -245,7 +261,14 @@ impl RaidZ {
     }
 
     /// Computes the columns that were not read, and others that are suspected, until `len` bytes of these rows pass.
-    fn compute(&self, rows: &Rows, read: Columns, len: usize, is_good: Check<'_>) -> Option<Computed> {
+    fn compute(
+        &self,
+        rows: &Rows,
+        read: Columns,
+        len: usize,
+        is_good: Check<'_>,
+        suspects: Suspects,
+    ) -> Option<Computed> {
         let absent = (0..read.len()).filter(|column| read[*column].is_none()).fold(0, |set, column| set | bit(column));
         let spare = self.geometry.parity().checked_sub(absent.count_ones() as usize)?;
         let empty = || vec![0; (rows.count * self.geometry.sector()) as usize];
@@ -260,6 +283,9 @@ impl RaidZ {
         let (passes, columns) = attempt(0);
         if passes {
             return Some(Computed { columns, suspects: 0 });
+        }
+        if suspects == Suspects::None {
+            return None;
         }
         let mut again = columns.clone();
         self.by_roles(rows, &mut again, |roles, data, _| parity::encode(roles, data), 0);
