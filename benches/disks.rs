@@ -11,6 +11,7 @@ mod common;
 mod disk;
 
 use std::{
+    hint::black_box,
     io::{self, Write as _},
     sync::Arc,
     thread,
@@ -28,6 +29,7 @@ use pool::{
     device::Device,
     env::SystemEnv,
     units::{GIB, KIB, MIB},
+    vdev::raidz::parity,
 };
 
 const DATA: &str = "tank/data";
@@ -65,21 +67,81 @@ fn main() -> Result<()> {
         writeln!(out, "{title:24}{write:>12.2}{one:>12.2}{two:>12.2}{seeks:>12.0}")?;
     }
     writeln!(out, "\n{:24}{:>12}{:>12}{:>12}{:>12}", "share of a disk's rate", "scrub", "seeks", "resilver", "seeks")?;
-    for (title, size) in [("large files", amount.bytes / 2), ("files of 10 KB", SMALL)] {
-        let mut runs: Vec<Walks> = (0..amount.runs).map(|_| walks(&amount, size)).collect::<Result<_>>()?;
+    for (title, kind, size) in [
+        ("mirror, large files", &MIRROR, amount.bytes / 2),
+        ("mirror, files of 10 KB", &MIRROR, SMALL),
+        ("raidz2, large files", &RAIDZ2, amount.bytes / 2),
+        ("raidz2, files of 10 KB", &RAIDZ2, SMALL),
+    ] {
+        let mut runs: Vec<Walks> = (0..amount.runs).map(|_| walks(&amount, kind, size)).collect::<Result<_>>()?;
         let mut middle = |of: fn(&Walks) -> f64| median(&mut runs.iter_mut().map(|run| of(run)).collect::<Vec<_>>());
         let (scrub, resilver) = (middle(|run| run.scrub), middle(|run| run.resilver));
         let (scrubbing, resilvering) = (middle(|run| run.scrub_seeks as f64), middle(|run| run.resilver_seeks as f64));
         writeln!(out, "{title:24}{scrub:>12.2}{scrubbing:>12.0}{resilver:>12.2}{resilvering:>12.0}")?;
     }
+    writeln!(out, "\n{:24}{:>12}{:>12}{:>12}{:>12}", "share of memcpy", "encode", "lose 1", "lose 2", "lose 3")?;
+    for (data, parity) in [(2, 1), (4, 2), (8, 3)] {
+        write!(out, "{:24}", format!("{data} data, {parity} parity"))?;
+        for lost in 0..=parity {
+            let mut runs: Vec<f64> = (0..amount.runs).map(|_| parity_share(data, parity, lost)).collect();
+            write!(out, "{:>12.2}", median(&mut runs))?;
+        }
+        writeln!(out)?;
+    }
     Ok(())
+}
+
+/// How fast parity is computed, or so many lost data columns, as a share of copying the data of the same rows.
+fn parity_share(data: usize, parity: usize, lost: usize) -> f64 {
+    const COLUMN: usize = 32 << 10;
+    const TIMES: u32 = 1000;
+    let mut columns: Vec<Vec<u8>> = (0..data + parity).map(|column| noise(column as u64, COLUMN as u64)).collect();
+    let mut copies = columns[..data].to_vec();
+    let (mut computing, mut copying) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..TIMES {
+        let start = Instant::now();
+        let mut rows: Vec<&mut [u8]> = black_box(&mut columns).iter_mut().map(|column| &mut column[..]).collect();
+        match lost {
+            0 => parity::encode(&mut rows, data),
+            lost => parity::recover(&mut rows, data, (0..lost).fold(0, |set, column| set | parity::bit(column))),
+        }
+        computing += start.elapsed();
+        let start = Instant::now();
+        black_box(&mut copies)
+            .iter_mut()
+            .zip(black_box(&columns))
+            .for_each(|(copy, column)| copy.copy_from_slice(column));
+        copying += start.elapsed();
+    }
+    copying.as_secs_f64() / computing.as_secs_f64()
 }
 
 /// How many disks there are, and what they make.
 type Shape = (usize, fn(Vec<Arc<dyn Device>>) -> Vec<NewVdev>);
 
-const SHAPES: [(&str, Shape); 3] =
-    [("one disk", (1, stripe)), ("mirror of two", (2, mirror)), ("two striped", (2, stripe))];
+const SHAPES: [(&str, Shape); 5] = [
+    ("one disk", (1, stripe)),
+    ("mirror of two", (2, mirror)),
+    ("two striped", (2, stripe)),
+    ("raidz1 of three", (3, |devices| vec![NewVdev::RaidZ { parity: 1, devices }])),
+    ("raidz2 of six", (6, raidz2)),
+];
+
+/// A pool that is scrubbed, and one disk of which is filled.
+struct Kind {
+    shape: Shape,
+    /// So many disks hold the data of a row.
+    data: u64,
+    /// Whether the new disk takes another's place.
+    replaces: bool,
+}
+
+const MIRROR: Kind = Kind { shape: (2, mirror), data: 1, replaces: false };
+const RAIDZ2: Kind = Kind { shape: (6, raidz2), data: 4, replaces: true };
+
+fn raidz2(devices: Vec<Arc<dyn Device>>) -> Vec<NewVdev> {
+    vec![NewVdev::RaidZ { parity: 2, devices }]
+}
 
 fn stripe(devices: Vec<Arc<dyn Device>>) -> Vec<NewVdev> {
     devices.into_iter().map(NewVdev::Disk).collect()
@@ -199,10 +261,11 @@ struct Walks {
     resilver_seeks: u64,
 }
 
-/// Scrubs a mirror of two, and fills a third device, whose files have `size` bytes each.
-fn walks(amount: &Amount, size: u64) -> Result<Walks> {
-    let lab = Lab::new(amount, 3);
-    let opened = lab.make(mirror, 2)?;
+/// Scrubs a pool whose files have `size` bytes each, and fills one disk more. What each disk has to do is what counts.
+fn walks(amount: &Amount, kind: &Kind, size: u64) -> Result<Walks> {
+    let Kind { shape: (count, shape), data, replaces } = *kind;
+    let lab = Lab::new(amount, count + 1);
+    let opened = lab.make(shape, count)?;
     let fs = opened.fs()?;
     for index in 0..amount.bytes / size {
         let file = create(&fs, index)?;
@@ -211,8 +274,8 @@ fn walks(amount: &Amount, size: u64) -> Result<Walks> {
     fs.head().engine().commit()?;
     drop(fs);
     opened.close()?;
-    let opened = lab.open(2)?;
-    let bytes = opened.datasets.engine().space_totals().allocated;
+    let opened = lab.open(count)?;
+    let bytes = opened.datasets.engine().space_totals().allocated / data;
     let (scrub, scrub_seeks) = lab.timed(amount, bytes, || {
         opened.datasets.start_scrub()?;
         while opened.datasets.scrub_step(SCRUB_STEP)? == Progress::Worked {}
@@ -221,15 +284,14 @@ fn walks(amount: &Amount, size: u64) -> Result<Walks> {
     let status = opened.datasets.scrub_status()?.ok_or("there was no scrub")?;
     assert!(status.errors == 0 && status.examined >= amount.bytes, "the scrub has seen everything");
     opened.close()?;
-    let opened = lab.open(2)?;
-    opened.pool.attach("disk0", lab.disks[2].clone(), false)?;
+    let opened = lab.open(count)?;
+    opened.pool.attach("disk0", lab.disks[count].clone(), replaces)?;
     let (resilver, resilver_seeks) = lab.timed(amount, bytes, || {
         while opened.datasets.resilver_step(RESILVER_STEP)? == Progress::Worked {}
         Ok(())
     })?;
     let status = opened.datasets.resilver_status().ok_or("there was no resilver")?;
     assert!(status.state == ResilverState::Finished && status.copied >= amount.bytes, "everything was copied");
-    opened.close()?;
     Ok(Walks { scrub, scrub_seeks, resilver, resilver_seeks })
 }
 

@@ -13,7 +13,7 @@
 //! and says exactly how many bytes were written there, for the parity of the last row counts with the zeros behind them.
 
 pub mod geometry;
-mod parity;
+pub mod parity;
 mod reading;
 #[cfg(test)]
 mod tests;

@@ -20,12 +20,12 @@
 const POLYNOMIAL: u8 = 0x1d;
 
 /// A column's bit in a set of columns.
-pub(super) const fn bit(column: usize) -> u64 {
+pub const fn bit(column: usize) -> u64 {
     1 << column
 }
 
 /// Computes the parities, which are the columns behind the `data` ones. All columns are equally long.
-pub(super) fn encode(columns: &mut [&mut [u8]], data: usize) {
+pub fn encode(columns: &mut [&mut [u8]], data: usize) {
     let (known, parities) = columns.split_at_mut(data);
     for (power, parity) in parities.iter_mut().enumerate() {
         parity.fill(0);
@@ -33,8 +33,11 @@ pub(super) fn encode(columns: &mut [&mut [u8]], data: usize) {
     }
 }
 
-/// Computes the `lost` columns from the others: not more than there are parities.
-pub(super) fn recover(columns: &mut [&mut [u8]], data: usize, lost: u64) {
+/// Computes the `lost` columns, by their [`bit`]s, from the others: not more than there are parities.
+///
+/// # Panics
+/// If more are lost.
+pub fn recover(columns: &mut [&mut [u8]], data: usize, lost: u64) {
     let missing: Vec<usize> = (0..data).filter(|at| lost & bit(*at) != 0).collect();
     let present: Vec<usize> = (0..columns.len() - data).filter(|power| lost & bit(data + power) == 0).collect();
     assert!(missing.len() <= present.len(), "more columns are lost than there are parities left");
