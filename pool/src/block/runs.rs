@@ -133,7 +133,8 @@ impl Storage {
         let Ok(vdev) = self.vdevs.get(first.vdev) else { return false };
         let mut bytes = vec![0; len(run, blocks)];
         let read = vdev.read_simply(first.offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
-        if !matches!(read, Ok(Found::Good | Found::Elsewhere)) {
+        // Whoever reads a block alone counts what is not good.
+        if !matches!(read, Ok(Found::Good)) {
             return false;
         }
         for pair in run.windows(2) {

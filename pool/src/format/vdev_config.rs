@@ -1,7 +1,7 @@
 //! The description of a pool's virtual devices, as each label holds it.
 //!
 //! A pool has top-level vdevs, over which space is spread. Each is a tree: a single device (a leaf), several devices
-//! that hold the same (a mirror), or several that share data and parity (a [RAID-Z](raidz)). Trees of the other kinds have
+//! that hold the same (a mirror), or several that share data and parity (a RAID-Z). Trees of the other kinds have
 //! their numbers already, and a length, so that this version can step over them and refuse the pool by the kind's name
 //! instead of calling the label damaged.
 //!

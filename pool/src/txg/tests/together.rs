@@ -85,4 +85,5 @@ fn a_bad_block_keeps_nobody_from_its_neighbours() {
         let read = head.bytes(block).map(|bytes| *bytes == noise(index as u64 * RECORD as u64, RECORD));
         assert_eq!(read.ok(), (index != 3).then_some(true), "block {index}");
     }
+    assert_eq!(counts(&engine).checksum_errors, 1, "it is counted when it is read alone");
 }

@@ -47,7 +47,11 @@ impl Layout for Mirror {
     }
 
     fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
-        self.read_one(offset, buf, is_good)
+        self.read_one(offset, buf, is_good, true)
+    }
+
+    fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.read_one(offset, buf, is_good, false)
     }
 
     fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {

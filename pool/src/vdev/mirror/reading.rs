@@ -29,8 +29,8 @@ impl Mirror {
         eligible.min_by_key(cost)
     }
 
-    /// Reads from one member after the other until one passes.
-    pub(super) fn read_one(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+    /// Reads from one member after the other until one passes. With `counts` those that do not are counted.
+    pub(super) fn read_one(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>, counts: bool) -> Result<Found> {
         'again: loop {
             let (era, round) = (self.group.era(), self.group.round());
             let members = self.group.members();
@@ -51,7 +51,9 @@ impl Mirror {
                         return Ok(if is_bad || failure.is_some() { Found::Elsewhere } else { Found::Good });
                     }
                     Ok(()) => {
-                        leaf.counters().count_checksum_error();
+                        if counts {
+                            leaf.counters().count_checksum_error();
+                        }
                         is_bad = true;
                     }
                     Err(source) => {

@@ -9,7 +9,7 @@
 //! to. That is the write hole of other RAIDs, and there is none here.
 //!
 //! Who reads asks for any bytes, and gets them from the devices that hold them as data, if the bytes pass. Only if not, or
-//! if a device is not there, whole rows are read and computed: see [`reading`]. Who examines, mends or fills begins at a row
+//! if a device is not there, whole rows are read and computed: see `reading`. Who examines, mends or fills begins at a row
 //! and says exactly how many bytes were written there, for the parity of the last row counts with the zeros behind them.
 
 pub mod geometry;
