@@ -79,6 +79,10 @@ struct Copying {
 impl Datasets {
     /// Goes on with a removal that was under way when the pool was closed. To be called before anything is allocated.
     pub(super) fn resume_removal(&self) {
+        // It is named before the row is written.
+        if !self.engine().is_active(DEVICE_REMOVAL) {
+            return;
+        }
         let row = self.read(|tx| Ok(tx.find::<RemovalRow>(REMOVAL)?.map(|(row, _)| row))).unwrap_or_else(|error| {
             tracing::warn!("whether a removal is under way cannot be read: {error}");
             None
