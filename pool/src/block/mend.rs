@@ -201,25 +201,18 @@ impl Storage {
                 let since = vdev.ok().and_then(|vdev| vdev.filling());
                 since.is_some_and(|since| pointer.birth.max(self.space.arrived(address)) > since)
             }
-            Copying::Twins => !matches!(self.space.twin(address, pointer.stored), Ok(None)),
+            Copying::Twins => self.space.twin(address, pointer.stored).is_ok_and(|twin| twin.is_some()),
         }
     }
 
     /// Whether a block may be missing there. The pieces of a gang may lie anywhere.
     fn is_missing(&self, pointer: &BlockPointer, to: Copying) -> bool {
-        if to == Copying::Twins {
-            let has_twin = |address| self.space.twin(address, pointer.stored).is_ok_and(|twin| twin.is_some());
-            return pointer.gang || pointer.addresses().iter().any(|address| has_twin(*address));
-        }
         if pointer.gang {
             let has_all = |since| pointer.birth <= since;
-            return self.vdevs.all().iter().any(|vdev| self.filling(&**vdev).is_some_and(|since| !has_all(since)));
+            let lacks = |vdev: &dyn vdev::Vdev| self.filling(vdev).is_some_and(|since| !has_all(since));
+            return to == Copying::Twins || self.vdevs.all().iter().any(|vdev| lacks(&**vdev));
         }
-        pointer.addresses().iter().any(|address| {
-            let vdev = self.space.resolve(*address, pointer.stored).and_then(|(id, _)| self.vdevs.get(id));
-            let since = vdev.ok().and_then(|vdev| vdev.filling());
-            since.is_some_and(|since| pointer.birth.max(self.space.arrived(*address)) > since)
-        })
+        pointer.addresses().iter().any(|address| self.is_copied(pointer, *address, to))
     }
 
     /// The transaction group after which something is missing on a device of a vdev that is being filled. A chunk that came

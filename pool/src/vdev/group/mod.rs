@@ -58,7 +58,7 @@ pub use self::member::{Member, State};
 use super::{Health, Leaf, Suspension, suspension::Era};
 use crate::{
     device::Device,
-    error::Error,
+    error::{Error, Result},
     format::vdev_config::{Behind, Mark, MemberConfig, VdevTree},
     units::{Guid, Txg, VdevId},
 };
@@ -296,6 +296,18 @@ impl Group {
     fn leaves_from(&self, least: State) -> Vec<Arc<Leaf>> {
         let members = self.members();
         members.iter().filter(|member| member.state() >= least).map(|member| member.leaf.clone()).collect()
+    }
+
+    /// Holds a reader until a device is back that has failed since `era` and cannot be done without, where readers are held
+    /// and somebody can see to it; else, or without an era, the error is the reader's.
+    pub(super) fn hold_reader(&self, era: Option<Era>, leaf: &Leaf, health: Health, error: Error) -> Result<()> {
+        let (Some(era), Some(suspension)) = (era, self.suspension()) else { return Err(error) };
+        leaf.note_health(health);
+        if !suspension.holds_readers() {
+            suspension.suspend(era, &error);
+            return Err(error);
+        }
+        suspension.hold(era, error)
     }
 
     /// The pool's suspension, if errors of the last device suspend it.

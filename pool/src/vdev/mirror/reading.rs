@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use super::{Member, Mirror, State};
 use crate::{
     error::Result,
-    vdev::{Check, Examined, Found, Health, Suspension, Vdev},
+    vdev::{Check, Examined, Found, Health, Vdev},
 };
 
 /// A read that begins at most so many bytes behind the end of another one, or before it, goes on with its stream.
@@ -74,15 +74,7 @@ impl Mirror {
                     false => continue,
                 }
             };
-            let (Some(era), Some(suspension), true) = (era, self.group.suspension(), is_held) else {
-                return Err(error);
-            };
-            leaf.note_health(health);
-            if !suspension.holds_readers() {
-                suspension.suspend(era, &error);
-                return Err(error);
-            }
-            Suspension::hold(suspension, era, error)?;
+            self.group.hold_reader(era.filter(|_| is_held), &leaf, health, error)?;
         }
     }
 

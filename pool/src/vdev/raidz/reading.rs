@@ -15,7 +15,7 @@ use super::{
 use crate::{
     device::Pending,
     error::{Error, Result},
-    vdev::{Check, Examined, Found, Health, Member, State, Suspension},
+    vdev::{Check, Examined, Found, Health, Member, State},
 };
 
 /// A device that refused to be read.
@@ -96,15 +96,7 @@ impl RaidZ {
                     false => continue,
                 }
             };
-            let (Some(era), Some(suspension), true) = (era, self.group.suspension(), is_held) else {
-                return Err(error);
-            };
-            leaf.note_health(health);
-            if !suspension.holds_readers() {
-                suspension.suspend(era, &error);
-                return Err(error);
-            }
-            Suspension::hold(suspension, era, error)?;
+            self.group.hold_reader(era.filter(|_| is_held), &leaf, health, error)?;
         }
     }
 
