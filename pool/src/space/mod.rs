@@ -34,7 +34,7 @@
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole
-//! moving     a device is vacated: its chunks come to lie elsewhere
+//! moving     regions are emptied: their chunks come to lie elsewhere
 //! history    how long what was freed stays as it is
 //! ```
 
@@ -71,7 +71,7 @@ pub use self::{
     io::SpaceIo,
     layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
-    moving::RemovalPlan,
+    moving::{MovingPlan, Regions, Targets},
     trim::{TrimCursor, Trimmed},
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
@@ -245,7 +245,8 @@ impl Space {
             let spans = normalize(chunk.commit(txg, release));
             released.extend(spans.into_iter().map(|span| extent(chunk.id, span)));
         }
-        self.settle_moves(&layout, txg);
+        self.settle_moves(txg);
+        self.wake_rested();
         released
     }
 
@@ -354,19 +355,15 @@ impl Space {
 
     /// The space layer's own blocks at the end of the last transaction group that was synced.
     pub fn own_blocks(&self) -> OwnBlocks {
-        let stored = self.stored.lock();
-        let layout = self.layout.load();
-        OwnBlocks {
-            table: stored.table_pointers().collect(),
-            checkpoints: layout.chunks.iter().filter_map(|chunk| chunk.checkpoint()).collect(),
-            log: stored.log_pointers().collect(),
-        }
+        own_blocks(&self.stored.lock(), &self.layout.load())
     }
 
     /// The extents of all copies of its own blocks, sorted.
     pub fn own_extents(&self) -> Result<Vec<Extent>> {
-        let OwnBlocks { table, checkpoints, log } = self.own_blocks();
+        // While it is held no chunk changes its place.
+        let stored = self.stored.lock();
         let layout = self.layout.load();
+        let OwnBlocks { table, checkpoints, log } = own_blocks(&stored, &layout);
         let mut extents = Vec::new();
         for pointer in table.into_iter().chain(checkpoints).chain(log) {
             for &place in pointer.places() {
@@ -387,6 +384,14 @@ pub struct OwnBlocks {
     pub checkpoints: Vec<PhysicalPointer>,
     /// The space log.
     pub log: Vec<PhysicalPointer>,
+}
+
+fn own_blocks(stored: &Stored, layout: &Layout) -> OwnBlocks {
+    OwnBlocks {
+        table: stored.table_pointers().collect(),
+        checkpoints: layout.chunks.iter().filter_map(|chunk| chunk.checkpoint()).collect(),
+        log: stored.log_pointers().collect(),
+    }
 }
 
 fn extent(chunk: ChunkId, span: Span) -> Extent {
