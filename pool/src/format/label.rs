@@ -67,7 +67,12 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ];
+pub const KNOWN_FEATURES: &[&str] =
+    &[ALLOCATION_CLASSES, BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ];
+
+/// The feature of pools with [classes](classes::VdevClass) of vdevs. Who does not know it finds everything where its address
+/// says, and would put anything anywhere.
+pub const ALLOCATION_CLASSES: &str = "allocation_classes";
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.

@@ -39,7 +39,7 @@ use std::{
 use super::{
     Space,
     chunk::Chunk,
-    layout::{Layout, Vdev},
+    layout::{Ground, Layout, Vdev},
     sync::Stored,
 };
 use crate::{
@@ -124,7 +124,7 @@ impl Space {
         let layout = self.layout.load();
         let used: Vec<u32> =
             layout.chunks_on(vdev).map(|chunk| chunk.allocated()).filter(|allocated| *allocated > 0).collect();
-        let others = layout.vdevs.iter().filter(|other| other.id != vdev && !other.closed);
+        let others = layout.vdevs.iter().filter(|other| other.id != vdev && other.is_open());
         let chunks: Vec<&Arc<Chunk>> = others.flat_map(|other| &other.chunks).collect();
         let spare: Vec<&&Arc<Chunk>> = chunks.iter().filter(|chunk| chunk.is_spare()).collect();
         // What is allocated by units has room only where it is by the same ones.
@@ -149,7 +149,7 @@ impl Space {
         assert!(self.moves.load().is_none() && layout.is_closed(vdev), "one device is vacated at a time");
         let mut twins = HashMap::new();
         for chunk in layout.chunks_on(vdev).filter(|chunk| chunk.allocated() > 0) {
-            let Some(twin) = layout.take_spare(chunk.unit) else {
+            let Some(twin) = layout.take_spare(chunk.unit, layout.ground_of(vdev)) else {
                 twins.values().for_each(|twin: &Arc<Chunk>| layout.give_back(twin));
                 return Err(Error::OutOfSpace);
             };
@@ -317,10 +317,16 @@ impl Layout {
         layout
     }
 
-    /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space.
-    fn take_spare(&self, unit: u32) -> Option<Arc<Chunk>> {
-        let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| !vdev.closed && vdev.unit == unit).collect();
-        open.sort_by_cached_key(|vdev| std::cmp::Reverse(vdev.free()));
+    /// What a device is for.
+    fn ground_of(&self, id: VdevId) -> Ground {
+        self.vdevs.iter().find(|vdev| vdev.id == id).map_or(Ground::Normal, |vdev| vdev.ground)
+    }
+
+    /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space: of one that is
+    /// for the same, if there is one.
+    fn take_spare(&self, unit: u32, ground: Ground) -> Option<Arc<Chunk>> {
+        let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| vdev.is_open() && vdev.unit == unit).collect();
+        open.sort_by_cached_key(|vdev| (vdev.ground != ground, std::cmp::Reverse(vdev.free())));
         open.iter().flat_map(|vdev| &vdev.chunks).find(|chunk| chunk.hold()).cloned()
     }
 
