@@ -140,6 +140,13 @@ impl Failure {
             Error::Incomplete { pool, .. } => {
                 return Failure::cannot(action, what, error).hint(format!("look there too: pool import -d DIR {pool}"));
             }
+            Error::LostLog { pool, .. } => {
+                let hint = format!(
+                    "look there too: pool import -d DIR {pool}\n\
+                     if it is gone for good: pool import -m {pool}; what was promised since the last commit is lost then"
+                );
+                return Failure::cannot(action, what, error).hint(hint);
+            }
             Error::Suspended(why) => return Failure::suspended(action, &what.to_string(), why),
             _ => {}
         }

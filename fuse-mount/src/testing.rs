@@ -26,7 +26,7 @@ const OPTIONS: Options = Options {
     atime: true,
     relatime: true,
     recordsize: 128 << 10,
-    policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 },
+    policy: Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 },
     sync: Durability::Standard,
     sharing: false,
     acl: false,

@@ -87,6 +87,14 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
+    /// What the intent log holds cannot be read, for its devices are not there.
+    #[error("the intent log of pool {pool} lies on {path}, which is missing")]
+    LostLog {
+        /// The pool's name.
+        pool: String,
+        /// Where its devices were last seen.
+        path: String,
+    },
     /// Too few of the devices of a mirror or a RAID-Z that are there hold all that they should.
     #[error("{vdev} of pool {pool} has {}: {missing} missing", lack(*needed))]
     Incomplete {
@@ -150,6 +158,7 @@ impl Error {
         match self {
             Error::Device { .. }
             | Error::Missing { .. }
+            | Error::LostLog { .. }
             | Error::Incomplete { .. }
             | Error::Shrunk { .. }
             | Error::Suspended(_) => ErrorKind::Device,

@@ -8,7 +8,7 @@ use cli::{
     failure::Failure,
     protocol::{
         Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, ScrubAction, VdevKind,
-        VdevSpec, VdevTreeSpec,
+        VdevRole, VdevSpec, VdevTreeSpec,
     },
     service::frame::{self, MAX_CALL},
 };
@@ -239,6 +239,7 @@ fn messages(seeds: &mut Seeds) {
             "add",
             Request::AddVdevs {
                 vdevs: vec![VdevTreeSpec {
+                    role: VdevRole::Special,
                     kind: VdevKind::Disk,
                     devices: vec![VdevSpec { path: "/disks/1".into(), create: Some(1 << 30) }],
                 }],

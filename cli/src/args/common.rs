@@ -5,7 +5,7 @@ use dataset::name::{DatasetName, Name, NameError};
 use dataset::property::{Kinds, Precision, Property, PropertyError, reason_for_absence};
 
 use crate::failure::Failure;
-use crate::protocol::{Assignment, Location, PathBytes, VdevKind, VdevSpec, VdevTreeSpec};
+use crate::protocol::{Assignment, Location, PathBytes, VdevKind, VdevRole, VdevSpec, VdevTreeSpec};
 
 /// How a table is printed.
 #[derive(Args, Clone, Debug, Default)]
@@ -136,19 +136,39 @@ pub fn pool_name(action: &str, text: &str) -> Result<String, Failure> {
 }
 
 /// The words of the vdev language of ZFS that this version refuses by name.
-const VDEV_WORDS: &[&str] = &["draid", "spare", "log", "cache", "special", "dedup"];
+const VDEV_WORDS: &[&str] = &["draid", "spare", "cache", "dedup"];
 
-/// Reads vdevs: devices that stand alone, and after a word such as `mirror` or `raidz2` those of one vdev of that kind.
+/// Reads vdevs: devices that stand alone, and after a word such as `mirror` or `raidz2` those of one vdev of that kind. What
+/// comes after `special` or `log` is there for that.
 pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeSpec>, Failure> {
     let mut vdevs: Vec<VdevTreeSpec> = Vec::new();
+    let mut role = VdevRole::Normal;
+    let mut is_new = true;
     for text in texts {
-        match (VdevKind::of_word(text), vdevs.last_mut()) {
-            (Some(kind), _) => vdevs.push(VdevTreeSpec { kind, devices: Vec::new() }),
+        if let Some(named) = VdevRole::of_word(text) {
+            if is_new && role != VdevRole::Normal {
+                return Err(no_devices(action, pool, role));
+            }
+            (role, is_new) = (named, true);
+            continue;
+        }
+        let last = if is_new { None } else { vdevs.last_mut() };
+        is_new = false;
+        match (VdevKind::of_word(text), last) {
+            (Some(kind), _) => vdevs.push(VdevTreeSpec { role, kind, devices: Vec::new() }),
             (None, Some(group)) if group.kind != VdevKind::Disk => group.devices.push(vdev(action, pool, text)?),
             (None, _) => {
-                vdevs.push(VdevTreeSpec { kind: VdevKind::Disk, devices: vec![vdev(action, pool, text)?] });
+                let devices = vec![vdev(action, pool, text)?];
+                vdevs.push(VdevTreeSpec { role, kind: VdevKind::Disk, devices });
             }
         }
+    }
+    if is_new && role != VdevRole::Normal {
+        return Err(no_devices(action, pool, role));
+    }
+    if vdevs.iter().any(|vdev| vdev.role == VdevRole::Log && vdev.kind.parity().is_some()) {
+        let why = "a log is a single device or a mirror, not a raidz";
+        return Err(Failure::cannot(action, pool, why));
     }
     let is_wrong = |vdev: &&VdevTreeSpec| !vdev.kind.devices().contains(&vdev.devices.len());
     if let Some(VdevTreeSpec { kind, .. }) = vdevs.iter().find(is_wrong) {
@@ -158,6 +178,12 @@ pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeS
         return Err(Failure::cannot(action, pool, why).hint(format!("name them after the word: {word} {devices}")));
     }
     Ok(vdevs)
+}
+
+fn no_devices(action: &str, pool: &str, role: VdevRole) -> Failure {
+    let word = role.as_str();
+    let why = format!("'{word}' is followed by no device");
+    Failure::cannot(action, pool, why).hint(format!("name the devices after the word: {word} DEVICE"))
 }
 
 /// Reads which device of a pool is meant: its number, or its path, which is known as seen from any directory.
@@ -271,6 +297,31 @@ mod tests {
         for line in ["mirror", "mirror /a", "mirror mirror /a /b"] {
             assert_eq!(read(line).unwrap_err().message, "cannot create 'tank': a mirror has 2 to 16 devices");
         }
+    }
+
+    #[test]
+    fn what_vdevs_are_for_is_said_before_them() {
+        let read = |line: &str| vdevs("create", "tank", &line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let roles = |line: &str| -> Vec<_> {
+            read(line)
+                .unwrap()
+                .iter()
+                .map(|vdev| (vdev.role.as_str(), vdev.kind.as_str(), vdev.devices.len()))
+                .collect()
+        };
+        assert_eq!(
+            roles("mirror /a /b special mirror /c /d /e log /f /g"),
+            [("normal", "mirror", 2), ("special", "mirror", 3), ("log", "disk", 1), ("log", "disk", 1)]
+        );
+        // A device after a role is not one of the mirror before it.
+        assert_eq!(roles("mirror /a /b special /c"), [("normal", "mirror", 2), ("special", "disk", 1)]);
+        assert_eq!(roles("special /c log mirror /d /e"), [("special", "disk", 1), ("log", "mirror", 2)]);
+        for (line, word) in [("/a log", "log"), ("special log /a", "special"), ("/a special", "special")] {
+            let message = read(line).unwrap_err().message;
+            assert_eq!(message, format!("cannot create 'tank': '{word}' is followed by no device"), "{line}");
+        }
+        assert!(read("/a log raidz1 /b /c").unwrap_err().message.ends_with("not a raidz"));
+        assert!(read("/a special raidz1 /b /c").is_ok());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use pool::{
     device::{Access, DeadlineDevice, Device, FileDevice},
     error::{Error, ErrorKind, Result},
     format::{
-        label::{Label, PoolState, usable_size},
+        label::{Label, PoolState, classes::VdevClass, usable_size},
         vdev_config::{LeafConfig, MemberConfig, VdevConfig, VdevTree},
     },
     units::Guid,
@@ -67,9 +67,10 @@ pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<d
         }
     }
     let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
+    let may_do_without = |label: Label| label.vdevs.iter().any(is_group) || !label.sections.classes.is_empty();
     let mut labels = present.iter().filter_map(|device| read_label(&**device).ok().flatten());
     match absent {
-        Some(absent) if !labels.any(|label| label.vdevs.iter().any(is_group)) => Err(absent),
+        Some(absent) if !labels.any(may_do_without) => Err(absent),
         _ => Ok(present),
     }
 }
@@ -324,7 +325,9 @@ impl Found {
             }
             None => paths(vdev.tree.leaves().collect()),
         };
-        self.label.vdevs.iter().flat_map(needed).collect()
+        // Whether it can be opened without its log depends on what was last written to it.
+        let is_log = |vdev: &&VdevConfig| self.label.sections.classes.get(&vdev.id) == Some(&VdevClass::Log);
+        self.label.vdevs.iter().filter(|vdev| !is_log(vdev)).flat_map(needed).collect()
     }
 
     /// Refuses a pool that is not all there.

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use pool::{
-    admin::NewVdev,
+    admin::{ClassedVdev, NewVdev, suitable_region},
     device::Device,
-    format::label::usable_size,
-    space::region_size,
+    format::label::{
+        classes::{VdevClass, VdevClasses},
+        usable_size,
+    },
+    units::VdevId,
     vdev::{Leaf, Vdev, raidz::geometry::Geometry},
 };
 
 use crate::{
     failure::Failure,
-    protocol::{LayoutVdev, VdevKind, VdevSpec, VdevTreeSpec},
+    protocol::{LayoutVdev, VdevKind, VdevRole, VdevSpec, VdevTreeSpec},
 };
 
 /// The devices of all vdevs, in order.
@@ -21,19 +24,34 @@ pub(crate) fn devices_of(vdevs: &[VdevTreeSpec]) -> Vec<VdevSpec> {
 }
 
 /// The vdevs, of the devices that [`devices_of`] named.
-pub(crate) fn grouped(vdevs: &[VdevTreeSpec], devices: Vec<Arc<dyn Device>>) -> Vec<NewVdev> {
+pub(crate) fn grouped(vdevs: &[VdevTreeSpec], devices: Vec<Arc<dyn Device>>) -> Vec<ClassedVdev> {
     let mut devices = devices.into_iter();
     let group = |vdev: &VdevTreeSpec| {
         let mut own: Vec<_> = devices.by_ref().take(vdev.devices.len()).collect();
-        match vdev.kind {
+        let made = match vdev.kind {
             VdevKind::Disk => NewVdev::Disk(own.remove(0)),
             VdevKind::Mirror => NewVdev::Mirror(own),
             VdevKind::RaidZ1 => NewVdev::RaidZ { parity: 1, devices: own },
             VdevKind::RaidZ2 => NewVdev::RaidZ { parity: 2, devices: own },
             VdevKind::RaidZ3 => NewVdev::RaidZ { parity: 3, devices: own },
-        }
+        };
+        let class = match vdev.role {
+            VdevRole::Normal => None,
+            VdevRole::Special => Some(VdevClass::Special),
+            VdevRole::Log => Some(VdevClass::Log),
+        };
+        ClassedVdev { vdev: made, class }
     };
     vdevs.iter().map(group).collect()
+}
+
+/// What a vdev of an open pool is there for, by its label.
+pub(crate) fn role_of(vdev: VdevId, classes: &VdevClasses) -> VdevRole {
+    match classes.get(&vdev) {
+        Some(VdevClass::Special) => VdevRole::Special,
+        Some(VdevClass::Log) => VdevRole::Log,
+        Some(VdevClass::Other(_)) | None => VdevRole::Normal,
+    }
 }
 
 /// What a vdev can stand: how it keeps its data, and how many of its devices may be lost.
@@ -66,13 +84,41 @@ impl Level {
     }
 }
 
-/// Refuses vdevs that keep unequally much if devices fail: among each other, or beside those that the pool has.
+/// Refuses vdevs that keep unequally much if devices fail: among each other, or beside those that the pool has. Of those for
+/// metadata as many devices may be lost at least as of the others, for the pool is lost with either; with a log it is not.
 pub(crate) fn check_replication(
     vdevs: &[VdevTreeSpec],
     present: &[Arc<dyn Vdev>],
+    classes: &VdevClasses,
     action: &str,
     pool: &str,
 ) -> Result<(), Failure> {
+    let with_role = |role| -> Vec<VdevTreeSpec> { vdevs.iter().filter(|vdev| vdev.role == role).cloned().collect() };
+    let normal: Vec<Arc<dyn Vdev>> = present.iter().filter(|vdev| !classes.contains_key(&vdev.id())).cloned().collect();
+    check_alike(&with_role(VdevRole::Normal), &normal, action, pool)?;
+    let may_lose = |vdev: &VdevTreeSpec| vdev.kind.may_lose(vdev.devices.len());
+    let asked = vdevs.iter().filter(|vdev| vdev.role == VdevRole::Normal).map(may_lose);
+    let had = normal.iter().map(|vdev| vdev.as_group().map_or(0, |group| group.may_lose()));
+    let Some(needed) = asked.chain(had).max() else { return Ok(()) };
+    match with_role(VdevRole::Special).iter().find(|vdev| may_lose(vdev) < needed) {
+        Some(weak) => {
+            let devices = if needed == 1 { "device" } else { "devices" };
+            let than = if may_lose(weak) == 0 { "none".to_owned() } else { format!("only {}", may_lose(weak)) };
+            let why = format!(
+                "mismatched replication level: {needed} {devices} may be lost of other vdevs, and {than} of the special {}",
+                Level::asked(weak).words()
+            );
+            let hint = "use -f to have it so: the pool is lost with a special vdev as with any other";
+            Err(Failure::cannot(action, pool, why).hint(hint))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_alike(vdevs: &[VdevTreeSpec], present: &[Arc<dyn Vdev>], action: &str, pool: &str) -> Result<(), Failure> {
+    if vdevs.is_empty() {
+        return Ok(());
+    }
     let refused = |why: String| {
         let hint = "use -f to have it so: data is spread over all vdevs, and lost with any of them";
         Err(Failure::cannot(action, pool, format!("mismatched replication level: {why}")).hint(hint))
@@ -99,41 +145,47 @@ pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], sector: u64, regi
     // Of each vdev what its smallest device gives, how many devices it has, and how many of these are parity.
     let shape = |vdev: &VdevTreeSpec| {
         let width = vdev.devices.len();
-        (devices.by_ref().take(width).min().unwrap_or(0), width, vdev.kind.parity().map(usize::from))
+        (vdev.role, (devices.by_ref().take(width).min().unwrap_or(0), width, vdev.kind.parity().map(usize::from)))
     };
-    let shapes: Vec<(u64, usize, Option<usize>)> = vdevs.iter().map(shape).collect();
+    let shapes: Vec<(VdevRole, (u64, usize, Option<usize>))> = vdevs.iter().map(shape).collect();
     let capacity = |&(least, width, parity): &(u64, usize, Option<usize>)| {
         least.saturating_mul(parity.map_or(1, |parity| width.saturating_sub(parity)) as u64)
     };
-    let region = region.unwrap_or_else(|| region_size(shapes.iter().map(capacity).min().unwrap_or(0)));
+    let smallest = |is_normal: bool| {
+        let alike = shapes.iter().filter(|(role, _)| (*role == VdevRole::Normal) == is_normal);
+        alike.map(|(_, shape)| capacity(shape)).min()
+    };
+    let region = region.unwrap_or_else(|| suitable_region(smallest(true).unwrap_or(0), smallest(false)));
     let space = |(least, width, parity): (u64, usize, Option<usize>)| match parity
         .and_then(|parity| Geometry::new(width, parity, sector, region))
     {
         Some(geometry) => geometry.space(least),
         None => least / region * region,
     };
-    shapes.into_iter().map(space).sum()
+    // What is for the intent log is none of the pool's.
+    shapes.into_iter().filter(|(role, _)| *role != VdevRole::Log).map(|(_, shape)| space(shape)).sum()
 }
 
 /// How the vdevs would be shown that are asked for; the first gets the number `first`.
 pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
     let show = |(number, vdev): (usize, &VdevTreeSpec)| {
-        let may_lose = vdev.kind.may_lose(vdev.devices.len());
+        let (role, may_lose) = (vdev.role, vdev.kind.may_lose(vdev.devices.len()));
         let paths: Vec<String> = vdev.devices.iter().map(|device| device.path.to_text()).collect();
         match vdev.kind {
-            VdevKind::Disk => LayoutVdev { name: paths.join(" "), devices: Vec::new(), may_lose },
-            kind => LayoutVdev { name: format!("{}-{number}", kind.as_str()), devices: paths, may_lose },
+            VdevKind::Disk => LayoutVdev { role, name: paths.join(" "), devices: Vec::new(), may_lose },
+            kind => LayoutVdev { role, name: format!("{}-{number}", kind.as_str()), devices: paths, may_lose },
         }
     };
     (first..).zip(vdevs).map(show).collect()
 }
 
 /// How a vdev of an open pool is shown.
-pub(crate) fn shown(vdev: &dyn Vdev) -> LayoutVdev {
+pub(crate) fn shown(vdev: &dyn Vdev, classes: &VdevClasses) -> LayoutVdev {
+    let role = role_of(vdev.id(), classes);
     let paths = vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect();
     match vdev.as_group() {
-        Some(group) => LayoutVdev { name: name_of(vdev), devices: paths, may_lose: group.may_lose() },
-        None => LayoutVdev { name: name_of(vdev), devices: Vec::new(), may_lose: 0 },
+        Some(group) => LayoutVdev { role, name: name_of(vdev), devices: paths, may_lose: group.may_lose() },
+        None => LayoutVdev { role, name: name_of(vdev), devices: Vec::new(), may_lose: 0 },
     }
 }
 

@@ -14,7 +14,7 @@ use pool::{
 use super::{Cancel, job::Job, layout, open_pool::OpenPool, refusal::OrRefused};
 use crate::{
     failure::Failure,
-    protocol::{DatasetLoss, LossReport, VdevLoss},
+    protocol::{DatasetLoss, LossReport, VdevLoss, VdevRole},
 };
 
 const ACTION: &str = "simulate a loss in";
@@ -30,8 +30,12 @@ impl OpenPool {
         let all = self.engine().storage().vdevs.all();
         let is_lost = |leaf: &Arc<Leaf>| lost.contains(&leaf.guid());
         let concerned = all.iter().filter(|vdev| vdev.leaves().iter().any(is_lost));
-        let told: Vec<(VdevId, VdevLoss)> = concerned.map(|vdev| (vdev.id(), vdev_loss(&**vdev, &is_lost))).collect();
-        let gone: Vec<VdevId> = told.iter().filter(|(_, loss)| !loss.survives).map(|(id, _)| *id).collect();
+        let classes = self.pool.label().sections.classes;
+        let role = |vdev: &dyn Vdev| layout::role_of(vdev.id(), &classes);
+        let told: Vec<(VdevId, VdevLoss)> =
+            concerned.map(|vdev| (vdev.id(), vdev_loss(&**vdev, role(&**vdev), &is_lost))).collect();
+        let is_fatal = |loss: &VdevLoss| !loss.survives && loss.role != VdevRole::Log;
+        let gone: Vec<VdevId> = told.iter().filter(|(_, loss)| is_fatal(loss)).map(|(id, _)| *id).collect();
         let datasets = if gone.is_empty() { self.unharmed()? } else { self.harmed(&gone, job)? };
         Ok(LossReport { vdevs: told.into_iter().map(|(_, loss)| loss).collect(), datasets })
     }
@@ -71,13 +75,14 @@ impl OpenPool {
     }
 }
 
-fn vdev_loss(vdev: &dyn Vdev, is_lost: &dyn Fn(&Arc<Leaf>) -> bool) -> VdevLoss {
+fn vdev_loss(vdev: &dyn Vdev, role: VdevRole, is_lost: &dyn Fn(&Arc<Leaf>) -> bool) -> VdevLoss {
     // One that lacks something has never been counted on.
     let whole = vdev.committing();
     let named = vdev.leaves().iter().filter(|leaf| is_lost(leaf)).map(|leaf| leaf.name().to_owned()).collect();
     let left: Vec<Guid> = whole.iter().filter(|leaf| !is_lost(leaf)).map(|leaf| leaf.guid()).collect();
     VdevLoss {
         name: layout::name_of(vdev),
+        role,
         lost: named,
         left: left.len(),
         survives: vdev.as_group().map_or(left.len() == whole.len(), |group| group.are_enough(&left)),

@@ -33,12 +33,14 @@ pub(super) struct Needs {
     pub(super) faulted: bool,
     pub(super) filling: bool,
     pub(super) stuck: bool,
+    /// A vdev for the intent log is missing.
+    pub(super) log_lost: bool,
 }
 
 impl Needs {
     /// Whether devices of mirrors are out of use, or lack what nobody has.
     pub(super) fn is_degraded(self) -> bool {
-        self.offline || self.unavailable || self.faulted || self.stuck
+        self.offline || self.unavailable || self.faulted || self.stuck || self.log_lost
     }
 }
 
@@ -155,12 +157,15 @@ impl OpenPool {
     pub(super) fn layout(&self) -> Layout {
         let vdevs = self.engine().storage().vdevs.all();
         let size = self.engine().space_totals().size;
-        Layout { pool: self.name().to_string(), vdevs: vdevs.iter().map(|vdev| layout::shown(&**vdev)).collect(), size }
+        let classes = self.pool.label().sections.classes;
+        let vdevs = vdevs.iter().map(|vdev| layout::shown(&**vdev, &classes)).collect();
+        Layout { pool: self.name().to_string(), vdevs, size }
     }
 
     pub(super) fn needs(&self) -> Needs {
         let mut needs = Needs { stuck: self.is_stuck(), ..Needs::default() };
         for vdev in self.engine().storage().vdevs.all() {
+            needs.log_lost |= vdev.is_lost();
             let members = vdev.as_group().map(|mirror| mirror.members()).unwrap_or_default();
             for member in members.iter() {
                 match (member.state(), member.leaf.health()) {
@@ -202,6 +207,15 @@ pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
             format!("One or more devices could not be used: they are missing or do not answer.\n{ENOUGH}"),
             format!(
                 "Attach the device and use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
+            ),
+        );
+    }
+    if needs.log_lost {
+        return text(
+            "A log device is missing. The pool goes on without it, and its log lies on other devices.".to_owned(),
+            format!(
+                "If it is there again: pool export {pool}; pool import {pool}\n\
+                 If it is gone for good: pool remove {pool} DEVICE"
             ),
         );
     }

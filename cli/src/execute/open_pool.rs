@@ -15,7 +15,7 @@ use dataset::{
 };
 use parking_lot::Mutex;
 use pool::{
-    admin::{CreateOptions, NewVdev, OpenOptions, Pool},
+    admin::{ClassedVdev, CreateOptions, OpenOptions, Pool},
     device::Access,
     env::SystemEnv,
     error::Error,
@@ -45,6 +45,8 @@ pub struct Opening {
     pub mounting: bool,
     /// Although another host seems to have it.
     pub force: bool,
+    /// Although its intent log is on devices that are missing.
+    pub without_log: bool,
     /// Under a new name, which it keeps.
     pub rename: bool,
 }
@@ -86,6 +88,7 @@ impl OpenPool {
         let options = OpenOptions {
             read_only: known.read_only,
             force: opening.force,
+            without_log: opening.without_log,
             rename: opening.rename.then(|| known.name.to_string()),
             host: devices::host(),
             settings: memory::default_settings(),
@@ -112,7 +115,7 @@ impl OpenPool {
     /// Makes a pool of devices that were taken for it.
     pub fn create(
         name: &DatasetName,
-        vdevs: &[NewVdev],
+        vdevs: &[ClassedVdev],
         pool_assignments: &[Assignment],
         root_assignments: &[Assignment],
     ) -> Result<OpenPool, Failure> {

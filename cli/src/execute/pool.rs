@@ -18,7 +18,7 @@ use pool::{
 
 use super::{
     devices::{NewDevices, check_new},
-    layout::{asked, check_replication, devices_of, grouped, kind_of, name_of, size_of},
+    layout::{asked, check_replication, devices_of, grouped, kind_of, name_of, role_of, size_of},
     members,
     open_pool::OpenPool,
     refusal::OrRefused,
@@ -27,7 +27,7 @@ use crate::{
     failure::Failure,
     protocol::{
         Assignment, HistoryRecord, IoCounts, IoSample, Layout, PoolRecord, PoolStatus, PropertyRecord, VdevKind,
-        VdevRecord, VdevTreeSpec,
+        VdevRecord, VdevRole, VdevTreeSpec,
     },
 };
 
@@ -213,13 +213,17 @@ impl OpenPool {
         let fragmentation = self.engine().storage().space.fragmentation().into();
         let is_stuck = self.is_stuck();
         let space_layer = &self.engine().storage().space;
-        let note = |vdev: &dyn Vdev| space_layer.is_closed(vdev.id()).then(|| "(removing)".to_owned());
+        let classes = self.pool.label().sections.classes;
+        let is_leaving = |vdev: &dyn Vdev| space_layer.is_closed(vdev.id()) && !vdev.is_lost();
+        let note = |vdev: &dyn Vdev| is_leaving(vdev).then(|| "(removing)".to_owned());
         let record = |vdev: &dyn Vdev| {
+            let role = role_of(vdev.id(), &classes);
             let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
             let leaf_record = |leaf: &Leaf| {
                 let counts = leaf.counters().snapshot();
                 VdevRecord {
                     kind: VdevKind::Disk,
+                    role,
                     path: leaf.name().to_owned(),
                     members: Vec::new(),
                     note: None,
@@ -255,6 +259,7 @@ impl OpenPool {
             };
             VdevRecord {
                 kind: kind_of(vdev),
+                role,
                 path: name_of(vdev),
                 members,
                 note: note(vdev),
@@ -277,11 +282,13 @@ impl OpenPool {
 
     pub(super) fn io_counters(&self) -> IoSample {
         let totals = self.engine().space_totals();
+        let classes = self.pool.label().sections.classes;
         let counts = |vdev: &dyn Vdev| {
             let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
             let allocated = space.map_or(0, |space| space.allocated);
             let mut sum = IoCounts {
                 name: name_of(vdev),
+                role: role_of(vdev.id(), &classes),
                 allocated,
                 free: space.map_or(0, |space| space.size.saturating_sub(allocated)),
                 ..IoCounts::default()
@@ -313,6 +320,7 @@ impl OpenPool {
         let total = |of: fn(&IoCounts) -> u64| vdevs.iter().map(of).sum();
         let pool = IoCounts {
             name: self.name().to_string(),
+            role: VdevRole::Normal,
             allocated: allocated(&totals),
             free: totals.free,
             reads: total(|counts| counts.reads),
@@ -345,7 +353,7 @@ impl OpenPool {
         let name = self.name().to_string();
         let (present, specs) = (self.vdevs().all(), devices_of(vdevs));
         if !force {
-            check_replication(vdevs, &present, ACTION, &name)?;
+            check_replication(vdevs, &present, &self.pool.label().sections.classes, ACTION, &name)?;
         }
         if dry_run {
             let devices = check_new(&specs, ACTION, &name, force)?;

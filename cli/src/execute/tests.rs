@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use pool::admin::NewVdev;
+use pool::admin::{ClassedVdev, NewVdev};
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr, mknodat};
 
 use super::{
@@ -23,8 +23,8 @@ use crate::{
     service::registry::KnownPool,
 };
 
-fn disks(taken: &NewDevices) -> Vec<NewVdev> {
-    taken.devices().into_iter().map(NewVdev::Disk).collect()
+fn disks(taken: &NewDevices) -> Vec<ClassedVdev> {
+    taken.devices().into_iter().map(|device| NewVdev::Disk(device).into()).collect()
 }
 
 /// A pool in a folder of its own.

@@ -126,6 +126,8 @@ pub struct ImportPool {
     pub search: Vec<PathBytes>,
     /// Although another host seems to have it.
     pub force: bool,
+    /// Although its log devices are missing.
+    pub without_log: bool,
     /// Do not mount its file systems.
     pub no_mount: bool,
     /// Properties of the pool for as long as it is imported, `readonly` among them.

@@ -268,6 +268,7 @@ fn options_of(effective: &Effective) -> Options {
         compression: CompressionChoice::parse(text("compression")).unwrap_or_default(),
         checksum,
         copies: text("copies").parse().unwrap_or(1).clamp(1, 3),
+        small_blocks: text("special_small_blocks").parse().unwrap_or(0),
     };
     Options {
         readonly: text("readonly") == "on",

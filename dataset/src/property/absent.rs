@@ -6,7 +6,7 @@ const VOLUMES: &str = "this version of Cenote has file systems, and no block vol
 const SHARING: &str = "share the mounted directory with the tools of your NFS or SMB server";
 const ONE_LOG: &str = "writes that must be durable are committed with their transaction group";
 const CACHING: &str = "the cache is one for the pool; its bound is the pool property 'cache_size'";
-const CLASSES: &str = "all devices of a pool are of one class in this version";
+const METADATA: &str = "metadata always has two copies, if there is room";
 const ACL: &str =
     "it is about NFSv4 ACLs; those of POSIX (acltype=posix) are inherited and follow the mode by POSIX's rules";
 const LIMITS: &str = "counts of data sets are not limited in this version; 'quota' limits their space";
@@ -21,7 +21,7 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["sharenfs", "sharesmb"], SHARING),
     (&["logbias"], ONE_LOG),
     (&["primarycache", "secondarycache", "prefetch", "direct"], CACHING),
-    (&["special_small_blocks", "redundant_metadata"], CLASSES),
+    (&["redundant_metadata"], METADATA),
     (&["aclinherit", "aclmode"], ACL),
     (&["filesystem_limit", "snapshot_limit", "filesystem_count", "snapshot_count"], LIMITS),
     (&["dnodesize", "nbmand", "vscan", "zoned", "mlslabel", "longname", "defaultuserquota"], ALWAYS),

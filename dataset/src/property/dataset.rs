@@ -90,6 +90,13 @@ pub static DATASET: &[Definition] = &[
     ),
     inherited("xattr", "XATTR", Syntax::Xattr, "on", "Whether extended attributes can be used; ACLs need them."),
     inherited("copies", "COPIES", Syntax::Integer { least: 1, most: 3 }, "1", "How many copies of data are stored."),
+    inherited(
+        "special_small_blocks",
+        "SPECIAL_SMALL_BLOCKS",
+        Syntax::PowerOfTwoOrZero { least: 512, most: 16 << 20 },
+        "0",
+        "Records up to this size, as stored, go to special vdevs, where there are any; 0 for none.",
+    ),
     own("refquota", "REFQUOTA", Syntax::Limit, "0", "The most space that it may reference, those below not counted."),
     own(
         "refreservation",

@@ -311,6 +311,8 @@ mod tests {
             ("mountpoint", "/srv/data/", "/srv/data"),
             ("mountpoint", "none", "none"),
             ("copies", "2", "2"),
+            ("special_small_blocks", "32K", "32768"),
+            ("special_small_blocks", "0", "0"),
             ("me:note", "anything at all", "anything at all"),
         ];
         for (name, text, expected) in cases {
@@ -331,6 +333,9 @@ mod tests {
             ("mountpoint", "relative/path"),
             ("mountpoint", "/a/../b"),
             ("copies", "4"),
+            ("special_small_blocks", "256"),
+            ("special_small_blocks", "100K"),
+            ("special_small_blocks", "none"),
             ("readonly", "yes"),
             ("xattr", "dir"),
             ("acltype", "nfsv4"),

@@ -28,6 +28,13 @@ pub enum Syntax {
         /// The largest.
         most: u64,
     },
+    /// `0`, or a size that is a power of two within bounds, both included.
+    PowerOfTwoOrZero {
+        /// The smallest.
+        least: u64,
+        /// The largest.
+        most: u64,
+    },
     /// A whole number within bounds, both included.
     Integer {
         /// The smallest.
@@ -103,6 +110,11 @@ impl Syntax {
                 let fits = bytes.is_power_of_two() && (least..=most).contains(&bytes);
                 fits.then(|| bytes.to_string()).ok_or_else(|| format!("must be {self}"))
             }
+            Syntax::PowerOfTwoOrZero { least, most } => {
+                let bytes = size(text)?;
+                let fits = bytes == 0 || bytes.is_power_of_two() && (least..=most).contains(&bytes);
+                fits.then(|| bytes.to_string()).ok_or_else(|| format!("must be {self}"))
+            }
             Syntax::Integer { least, most } => {
                 let value = text.parse::<u64>().map_err(|_| "is not a whole number".to_owned())?;
                 (least..=most).contains(&value).then(|| value.to_string()).ok_or_else(|| format!("must be {self}"))
@@ -133,9 +145,12 @@ impl Syntax {
         }
         let shown = match self {
             Syntax::Limit | Syntax::CountLimit if canonical == "0" => Some("none".to_owned()),
-            Syntax::Bytes | Syntax::Limit | Syntax::PowerOfTwo { .. } | Syntax::AtLeast(_) => {
-                canonical.parse().ok().map(format_bytes)
-            }
+            Syntax::PowerOfTwoOrZero { .. } if canonical == "0" => None,
+            Syntax::Bytes
+            | Syntax::Limit
+            | Syntax::PowerOfTwo { .. }
+            | Syntax::PowerOfTwoOrZero { .. }
+            | Syntax::AtLeast(_) => canonical.parse().ok().map(format_bytes),
             Syntax::Count | Syntax::CountLimit => canonical.parse().ok().map(format_count),
             Syntax::Percent => canonical.parse::<u64>().ok().map(|part| format!("{part}%")),
             Syntax::Ratio => canonical.parse::<f64>().ok().map(|_| format!("{canonical}x")),
@@ -152,6 +167,7 @@ impl Syntax {
                 | Syntax::Limit
                 | Syntax::CountLimit
                 | Syntax::PowerOfTwo { .. }
+                | Syntax::PowerOfTwoOrZero { .. }
                 | Syntax::AtLeast(_)
                 | Syntax::Integer { .. }
                 | Syntax::Count
@@ -180,6 +196,9 @@ impl fmt::Display for Syntax {
             Syntax::Checksum => f.write_str(Checksum::VALUES),
             Syntax::PowerOfTwo { least, most } => {
                 write!(f, "a power of two from {} to {}", format_bytes(*least), format_bytes(*most))
+            }
+            Syntax::PowerOfTwoOrZero { least, most } => {
+                write!(f, "0, or a power of two from {} to {}", format_bytes(*least), format_bytes(*most))
             }
             Syntax::Integer { least, most } => write!(f, "a number from {least} to {most}"),
             Syntax::AtLeast(least) => write!(f, "a size of {} or more", format_bytes(*least)),

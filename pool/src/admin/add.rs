@@ -14,7 +14,7 @@ use parking_lot::MutexGuard;
 
 use super::{
     open::shape_of,
-    pool::{NewVdev, Pool, name_features, write_new_label},
+    pool::{ClassedVdev, NewVdev, Pool, name_features, write_new_label},
 };
 use crate::{
     error::{Error, Result},
@@ -39,12 +39,19 @@ pub struct Addition<'a> {
 
 impl<'a> Addition<'a> {
     /// Gives the new devices labels that count less than any other.
-    pub(super) fn begin(pool: &'a Pool, highest: MutexGuard<'a, Txg>, vdevs: Vec<NewVdev>) -> Result<Addition<'a>> {
+    pub(super) fn begin(
+        pool: &'a Pool,
+        highest: MutexGuard<'a, Txg>,
+        classed: Vec<ClassedVdev>,
+    ) -> Result<Addition<'a>> {
         let mut label = pool.label();
+        classed.iter().try_for_each(ClassedVdev::check)?;
+        let vdevs: Vec<NewVdev> = classed.iter().map(|classed| classed.vdev.clone()).collect();
         // A number that a vdev has had is never another's: chunks that lay on it still have it.
         let highest_yet = pool.engine().storage().space.highest_vdev();
         let added = describe_new(&label, &vdevs, highest_yet, &|| Guid(pool.engine().env().random()))?;
         label.vdevs.extend(added.iter().cloned());
+        classed.iter().zip(&added).for_each(|(classed, config)| classed.note_class(config.id, &mut label));
         name_features(&mut label);
         let draft = Label { txg: Txg::ZERO, ..label.clone() };
         for (vdev, config) in vdevs.iter().zip(&added) {
@@ -77,6 +84,7 @@ impl<'a> Addition<'a> {
         });
         // A commit may have to change labels.
         drop(highest);
+        pool.engine().settle_log();
         pool.engine().commit()?;
         Ok(())
     }
@@ -88,7 +96,6 @@ fn describe_new(
     highest_yet: Option<VdevId>,
     guid: &dyn Fn() -> Guid,
 ) -> Result<Vec<VdevConfig>> {
-    vdevs.iter().try_for_each(NewVdev::check)?;
     let region = label.region_size;
     let is_small = |vdev: &&NewVdev| label.size_of(&vdev.describe(VdevId(0), &Guid::default)) < region;
     if let Some(small) = vdevs.iter().find(is_small) {

@@ -31,14 +31,14 @@ use crate::{
     device::Device,
     error::{Error, Result},
     format::{
-        label::{Label, usable_size},
+        label::{Label, classes::VdevClass, usable_size},
         uberblock::Uberblock,
         vdev_config::{Behind, LeafConfig, Mark, MemberConfig, RaidZConfig, VdevConfig, VdevTree},
     },
     txg::state_of,
     units::Guid,
     vdev::{
-        Leaf, Member, Mirror, RaidZ, Single, State, Vdev,
+        Leaf, Lost, Member, Mirror, RaidZ, Single, State, Vdev,
         raidz::geometry::Geometry,
         uberblocks::{self, Standing},
     },
@@ -52,10 +52,10 @@ pub(super) struct Assembly {
 
 /// Puts the devices together that a label names. Every single device must be there, and be as large as the label says:
 /// what lies behind the end of one that was cut short is lost, and its last labels are not where they were. A mirror needs
-/// one that is complete, a RAID-Z as many as hold data.
+/// one that is complete, a RAID-Z as many as hold data. Only a vdev for the intent log may be lost.
 pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     let rings = Rings::read(label, by_guid)?;
-    let vdev = |config: &VdevConfig| -> Result<Arc<dyn Vdev>> {
+    let found = |config: &VdevConfig| -> Result<Arc<dyn Vdev>> {
         match &config.tree {
             VdevTree::Mirror(mirror) => {
                 let parts =
@@ -79,11 +79,26 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
             }
         }
     };
+    let is_log = |config: &VdevConfig| label.sections.classes.get(&config.id) == Some(&VdevClass::Log);
+    let vdev = |config: &VdevConfig| match found(config) {
+        Err(error @ (Error::Missing { .. } | Error::Incomplete { .. })) if is_log(config) => {
+            tracing::warn!("the pool is without a vdev for its intent log: {error}");
+            Ok(lost(label, config))
+        }
+        found => found,
+    };
     let vdevs = label.vdevs.iter().map(vdev).collect::<Result<_>>()?;
     match rings.line.is_empty() {
         true => Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock")),
         false => Ok(Assembly { vdevs, line: rings.line }),
     }
+}
+
+/// A vdev of which too few devices are there, and without which the pool can be.
+fn lost(label: &Label, config: &VdevConfig) -> Arc<dyn Vdev> {
+    let leaves: Vec<_> = config.tree.leaves().map(|leaf| Arc::new(Leaf::absent(leaf))).collect();
+    let guid = config.tree.guid().unwrap_or_else(|| leaves[0].guid());
+    Arc::new(Lost::new(config.id, guid, label.size_of(config), leaves))
 }
 
 /// What the rings of the devices say.

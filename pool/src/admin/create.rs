@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     add::check_regions,
     open::shape_of,
-    pool::{NewVdev, Pool, name_features, write_new_label},
+    pool::{ClassedVdev, NewVdev, Pool, name_features, write_new_label},
 };
 use crate::{
     block::storage::{Storage, Vdevs},
@@ -13,7 +13,7 @@ use crate::{
     env::Env,
     error::{Error, Result},
     format::{
-        label::{Label, PoolState},
+        label::{Label, PoolState, sections::Sections},
         uberblock::Epoch,
         vdev_config::VdevConfig,
     },
@@ -21,6 +21,10 @@ use crate::{
     txg::{Ancestry, Engine, Opening, Settings},
     units::{Guid, MIB, Txg, VdevId},
 };
+
+/// A vdev for one purpose has so many regions at least, unless its pool's are the smallest that there are: a small device for
+/// the intent log makes the regions of large disks no smaller than that takes.
+const LEAST_REGIONS: u64 = 8;
 
 /// The smallest device that a pool takes, in bytes.
 pub const MIN_DEVICE: u64 = 64 * MIB;
@@ -54,12 +58,21 @@ pub fn create(devices: Vec<Arc<dyn Device>>, options: &CreateOptions, env: Arc<d
 /// its own first things in and commits again.
 ///
 /// A failure on the way leaves labels without an uberblock: such devices are no pool, and making one again is allowed.
-pub fn create_of(vdevs: &[NewVdev], options: &CreateOptions, env: Arc<dyn Env>) -> Result<Pool> {
-    let smallest = check_devices(vdevs)?;
+pub fn create_of<V: Clone + Into<ClassedVdev>>(
+    vdevs: &[V],
+    options: &CreateOptions,
+    env: Arc<dyn Env>,
+) -> Result<Pool> {
+    create_classed(vdevs.iter().cloned().map(Into::into).collect(), options, env)
+}
+
+fn create_classed(classed: Vec<ClassedVdev>, options: &CreateOptions, env: Arc<dyn Env>) -> Result<Pool> {
+    let region = check_devices(&classed)?;
     if !(9..=16).contains(&options.ashift) {
         return Err(Error::Request(format!("ashift is 9 to 16, not {}", options.ashift)));
     }
-    let label = first_label(vdevs, smallest, options, &*env);
+    let label = first_label(&classed, region, options, &*env);
+    let vdevs: &[NewVdev] = &classed.into_iter().map(|classed| classed.vdev).collect::<Vec<_>>();
     check_regions(&label, vdevs)?;
     for (vdev, config) in vdevs.iter().zip(&label.vdevs) {
         for (device, leaf) in vdev.devices().iter().zip(config.tree.leaves()) {
@@ -72,22 +85,36 @@ pub fn create_of(vdevs: &[NewVdev], options: &CreateOptions, env: Arc<dyn Env>) 
     Ok(pool)
 }
 
-/// What the smallest vdev gives to the pool, in bytes, or about that.
-fn check_devices(vdevs: &[NewVdev]) -> Result<u64> {
-    vdevs.iter().try_for_each(NewVdev::check)?;
-    for device in vdevs.iter().flat_map(NewVdev::devices) {
+/// The size of the pool's regions, in bytes: that which suits its smallest vdev.
+fn check_devices(vdevs: &[ClassedVdev]) -> Result<u64> {
+    vdevs.iter().try_for_each(ClassedVdev::check)?;
+    for device in vdevs.iter().flat_map(|classed| classed.vdev.devices()) {
         if device.size() < MIN_DEVICE {
             let problem = format!("{} has {} bytes; the smallest device is 64 MiB", device.name(), device.size());
             return Err(Error::Request(problem));
         }
     }
-    let smallest = vdevs.iter().map(NewVdev::capacity).min();
-    smallest.ok_or_else(|| Error::Request("a pool needs at least one device".into()))
+    let smallest = |is_classed| {
+        let alike = vdevs.iter().filter(move |classed| classed.class.is_some() == is_classed);
+        alike.map(|classed| classed.vdev.capacity()).min()
+    };
+    let regular = smallest(false).ok_or_else(|| {
+        let problem = if vdevs.is_empty() { "device" } else { "vdev that is neither log nor special" };
+        Error::Request(format!("a pool needs at least one {problem}"))
+    })?;
+    Ok(suitable_region(regular, smallest(true)))
 }
 
-fn first_label(vdevs: &[NewVdev], smallest: u64, options: &CreateOptions, env: &dyn Env) -> Label {
-    let describe = |(id, vdev): (u32, &NewVdev)| vdev.describe(VdevId(id), &|| Guid(env.random()));
-    let vdevs: Vec<VdevConfig> = (0..).zip(vdevs).map(describe).collect();
+/// The size of the regions of a pool, in bytes, whose smallest vdev that takes everything gives `regular` bytes, and whose
+/// smallest of the others, if there are such, gives `apart`.
+pub fn suitable_region(regular: u64, apart: Option<u64>) -> u64 {
+    let apart = apart.map(|smallest| (smallest / LEAST_REGIONS).max(1).saturating_mul(64));
+    region_size(apart.map_or(regular, |apart| regular.min(apart)))
+}
+
+fn first_label(classed: &[ClassedVdev], region_size: u64, options: &CreateOptions, env: &dyn Env) -> Label {
+    let describe = |(id, classed): (u32, &ClassedVdev)| classed.vdev.describe(VdevId(id), &|| Guid(env.random()));
+    let vdevs: Vec<VdevConfig> = (0..).zip(classed).map(describe).collect();
     let mut label = Label {
         pool_name: options.name.clone(),
         pool: Guid(env.random()),
@@ -97,14 +124,16 @@ fn first_label(vdevs: &[NewVdev], smallest: u64, options: &CreateOptions, env: &
         host_id: options.host.0,
         host_name: options.host.1.clone(),
         ashift: options.ashift,
-        region_size: region_size(smallest),
+        region_size,
         created: env.now(),
         features: BTreeMap::new(),
         // Whoever writes it says whose it is.
         device: Guid::default(),
         vdev: VdevId(0),
         vdevs,
+        sections: Sections::default(),
     };
+    (0..).zip(classed).for_each(|(id, classed)| classed.note_class(VdevId(id), &mut label));
     name_features(&mut label);
     label
 }

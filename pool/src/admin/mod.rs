@@ -46,9 +46,9 @@ pub(crate) use self::open::{State, open_unread, read_state};
 pub use self::{
     add::Addition,
     committed::CommittedState,
-    create::{CreateOptions, MIN_DEVICE, create, create_of},
+    create::{CreateOptions, MIN_DEVICE, create, create_of, suitable_region},
     members::Reopen,
     open::{OpenOptions, open},
-    pool::{NewVdev, Pool},
+    pool::{ClassedVdev, NewVdev, Pool},
     rewind::{KeptState, SAFE_STATES, rewind, states},
 };

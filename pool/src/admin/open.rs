@@ -20,7 +20,7 @@ use crate::{
         vdev_config::VdevConfig,
     },
     log,
-    space::{Space, SpaceRoot, VdevShape},
+    space::{Regions, Space, SpaceRoot, VdevShape},
     txg::{Ancestry, Engine, Opening, Plain, Settings, state_of},
     units::{Guid, Txg, VdevId},
     vdev::{Vdev, labels, uberblocks},
@@ -33,6 +33,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Open it although by its labels another host has it open, or it was destroyed.
     pub force: bool,
+    /// Open it although its intent log is on devices that are not there: what was promised since the last commit is lost.
+    pub without_log: bool,
     /// Give it another name.
     pub rename: Option<String>,
     /// This machine: a number for it, and its name.
@@ -59,7 +61,14 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     if !options.read_only {
         let label = settle_labels(&engine, &mut label.txg.clone(), label, &[])?;
         complete_vdevs(&engine, &label);
-        return Ok(Pool::new(engine, label));
+        let pool = Pool::new(engine, label);
+        if pool.engine().has_lost_log() {
+            // From here on the log lies elsewhere, and nobody has to be asked again.
+            pool.engine().leave_lost_log()?;
+            pool.engine().commit_anyway()?;
+        }
+        pool.engine().settle_log();
+        return Ok(pool);
     }
     Ok(Pool::new(engine, label))
 }
@@ -81,8 +90,13 @@ pub(crate) fn open_unread(
         None => &line[0],
     };
     let storage = open_storage(&label, Vdevs::new(vdevs), newest)?;
+    let lost_log = lost_log(&storage, newest)?;
+    if let Some(path) = lost_log.as_ref().filter(|_| !options.read_only && !options.without_log) {
+        return Err(Error::LostLog { pool: label.pool_name.clone(), path: path.clone() });
+    }
     // What is only read shows the committed state: applying the log would be a change.
-    let log = if options.read_only { Vec::new() } else { log::read(&storage, newest)? };
+    let has_log = lost_log.is_none() && !options.read_only;
+    let log = if has_log { log::read(&storage, newest)? } else { Vec::new() };
     let first = first_txg(&label, &line[0], newest, &log)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
     let opening = Opening {
@@ -105,6 +119,14 @@ pub(crate) fn open_unread(
         }
     }
     Ok((engine, label))
+}
+
+/// If the intent log is on a vdev that is lost, where its devices were.
+fn lost_log(storage: &Storage, uberblock: &Uberblock) -> Result<Option<String>> {
+    let Some(head) = uberblock.log else { return Ok(None) };
+    let vdev = storage.vdevs.get(storage.space.resolve(head.area, storage.sector)?.0)?;
+    let paths = || vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect::<Vec<_>>().join(" and ");
+    Ok(vdev.is_lost().then(paths))
 }
 
 /// One state of a pool as its uberblock names it, and where to read on.
@@ -243,7 +265,8 @@ pub(super) fn growth(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> u64 {
 
 /// A vdev as the space layer is told of it.
 pub(super) fn shape_of(label: &Label, config: &VdevConfig) -> VdevShape {
-    VdevShape { vdev: config.id, size: label.size_of(config), unit: config.tree.unit() }
+    let class = label.sections.classes.get(&config.id).copied();
+    VdevShape { vdev: config.id, size: label.size_of(config), unit: config.tree.unit(), class }
 }
 
 pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
@@ -260,5 +283,6 @@ pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -
         SpaceRoot::decode(&mut Reader::new(&uberblock.space)).map_err(|error| unreadable(label, uberblock, &error))?;
     let space = Space::open(&root, sector, label.region_size, &shapes, state_of(uberblock), &vdevs)
         .map_err(|error| unreadable(label, uberblock, &error))?;
+    vdevs.all().iter().filter(|vdev| vdev.is_lost()).for_each(|lost| space.close(&Regions::Vdev(lost.id())));
     Ok(Storage { vdevs, space, sector })
 }

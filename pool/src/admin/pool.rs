@@ -9,7 +9,7 @@ use crate::{
     device::Device,
     error::{Error, Result},
     format::{
-        label::{Compatibility, Label, PoolState, RAIDZ, usable_size},
+        label::{ALLOCATION_CLASSES, Compatibility, Label, PoolState, RAIDZ, classes::VdevClass, usable_size},
         vdev_config::{
             LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, RAIDZ_COLUMNS, RAIDZ_PARITY, RaidZConfig,
             RaidZMember, VdevConfig, VdevTree,
@@ -126,9 +126,9 @@ impl Pool {
 
     /// The first half of adding vdevs: until [`Addition::finish`] is called, the devices are no part of the pool, and
     /// whoever made them may take them away again. No label can be changed meanwhile.
-    pub fn begin_add(&self, vdevs: Vec<NewVdev>) -> Result<Addition<'_>> {
+    pub fn begin_add(&self, vdevs: Vec<impl Into<ClassedVdev>>) -> Result<Addition<'_>> {
         self.engine.writable()?;
-        Addition::begin(self, self.labelling(), vdevs)
+        Addition::begin(self, self.labelling(), vdevs.into_iter().map(Into::into).collect())
     }
 
     /// Held by whoever changes labels: the highest number that any was given.
@@ -203,6 +203,43 @@ pub(super) fn write_new_label(device: &dyn Device, guid: Guid, vdev: VdevId, lab
 pub(super) fn name_features(label: &mut Label) {
     if label.vdevs.iter().any(|vdev| matches!(vdev.tree, VdevTree::RaidZ(_))) {
         label.features.insert(RAIDZ.to_owned(), Compatibility::None);
+    }
+    if !label.sections.classes.is_empty() {
+        // What is there lies where its address says.
+        label.features.entry(ALLOCATION_CLASSES.to_owned()).or_insert(Compatibility::Read);
+    }
+}
+
+/// A vdev that is to be made, and what it is there for if not for everything.
+#[derive(Clone)]
+pub struct ClassedVdev {
+    /// The vdev.
+    pub vdev: NewVdev,
+    /// Its class.
+    pub class: Option<VdevClass>,
+}
+
+impl From<NewVdev> for ClassedVdev {
+    fn from(vdev: NewVdev) -> ClassedVdev {
+        ClassedVdev { vdev, class: None }
+    }
+}
+
+impl ClassedVdev {
+    /// Refuses a vdev that cannot be, or cannot be there for this.
+    pub(super) fn check(&self) -> Result<()> {
+        match (&self.vdev, self.class) {
+            (NewVdev::RaidZ { .. }, Some(VdevClass::Log)) => {
+                Err(Error::Request("the intent log lies on a single device or on a mirror, not on a raidz".into()))
+            }
+            (_, Some(VdevClass::Other(code))) => Err(Error::Request(format!("no vdev can be of class {code}"))),
+            _ => self.vdev.check(),
+        }
+    }
+
+    /// Notes in a label that has this vdev what it is there for.
+    pub(super) fn note_class(&self, id: VdevId, label: &mut Label) {
+        label.sections.classes.extend(self.class.map(|class| (id, class)));
     }
 }
 

@@ -47,11 +47,13 @@ impl Pool {
     /// What it takes to remove a vdev.
     ///
     /// # Errors
-    /// [`Error::Request`] if it is the last one, or a device is being filled.
+    /// [`Error::Request`] if it is the last one that takes everything, or a device is being filled.
     pub fn plan_removal(&self, id: VdevId) -> Result<MovingPlan> {
         let vdevs = self.engine().storage().vdevs.all();
-        if vdevs.iter().all(|vdev| vdev.id() == id) {
-            return Err(Error::Request("it is the only vdev of the pool".into()));
+        let classes = self.label().sections.classes;
+        if !classes.contains_key(&id) && vdevs.iter().all(|vdev| vdev.id() == id || classes.contains_key(&vdev.id())) {
+            let but = if vdevs.len() > 1 { " that is neither log nor special" } else { "" };
+            return Err(Error::Request(format!("it is the only vdev of the pool{but}")));
         }
         if vdevs.iter().any(|vdev| vdev.filling().is_some()) {
             return Err(Error::Request("a resilver is in progress; wait for its end".into()));
@@ -75,6 +77,7 @@ impl Pool {
         }
         let mut label = self.label();
         label.vdevs.retain(|config| config.id != id);
+        label.sections.classes.remove(&id);
         storage.vdevs.remove(id);
         if let Err(error) = self.replace_labels(&mut highest, label, &[]) {
             storage.vdevs.add(vdev);

@@ -1,7 +1,7 @@
 //! The devices and their space as one: what turns addresses into bytes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
 
@@ -85,7 +85,16 @@ impl Vdevs {
     /// Waits until everything written is on stable storage, on every device that by the labels holds everything. One that
     /// was done without is none of these when this returns.
     pub fn flush(&self) -> Result<()> {
+        self.flush_all(&self.all())
+    }
+
+    /// The same for what was written to some vdevs: the others are not asked.
+    pub fn flush_only(&self, ids: &BTreeSet<VdevId>) -> Result<()> {
         let vdevs = self.all();
+        self.flush_all(&vdevs.into_iter().filter(|vdev| ids.contains(&vdev.id())).collect::<Vec<_>>())
+    }
+
+    fn flush_all(&self, vdevs: &[Arc<dyn Vdev>]) -> Result<()> {
         vdevs.iter().try_for_each(|vdev| vdev.flush())?;
         match vdevs.iter().any(|vdev| vdev.news().is_some()) {
             true => self.tell(),

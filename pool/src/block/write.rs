@@ -10,7 +10,7 @@ use crate::{
     },
     error::{Error, Result},
     format::pointer::{Address, BlockPointer, Compression},
-    space::Class,
+    space::{Class, Purpose},
     tree::Policy,
     units::Txg,
 };
@@ -73,14 +73,32 @@ fn prepare(payload: &Payload, txg: Txg, least: u32) -> Prepared {
 
 impl Storage {
     /// Writes blocks of one number of copies, next to each other where there is room, and in pieces where there is no
-    /// room for one whole. The pointers come in the order of the payloads.
+    /// room for one whole; those that are small enough to lie with metadata apart from the others. The pointers come in the
+    /// order of the payloads.
     pub fn write_blocks(&self, txg: Txg, class: Class, payloads: &[Payload]) -> Result<Vec<BlockPointer>> {
-        let Some(copies) = payloads.first().map(|payload| payload.policy.copies) else { return Ok(Vec::new()) };
         let least = self.sector * self.space.unit();
-        let mut blocks: Vec<Prepared> = payloads.iter().map(|payload| prepare(payload, txg, least)).collect();
+        let blocks: Vec<Prepared> = payloads.iter().map(|payload| prepare(payload, txg, least)).collect();
+        let is_small =
+            |at: usize| class == Class::Data && blocks[at].pointer.stored <= payloads[at].policy.small_blocks;
+        let small: Vec<bool> = (0..blocks.len()).map(is_small).collect();
+        let (apart, together): (Vec<_>, Vec<_>) = blocks.into_iter().zip(&small).partition(|(_, small)| **small);
+        let write = |purpose, blocks: Vec<(Prepared, &bool)>| {
+            let blocks = blocks.into_iter().map(|(block, _)| block).collect();
+            self.write_prepared(txg, purpose, blocks).map(Vec::into_iter)
+        };
+        let (mut together, mut apart) = (write(class.into(), together)?, write(Purpose::SmallData, apart)?);
+        let next = |small: &bool| if *small { apart.next() } else { together.next() };
+        Ok(small.iter().map(next).map(|pointer| pointer.expect("each block was written")).collect())
+    }
+
+    /// Writes blocks of one number of copies and one purpose.
+    fn write_prepared(&self, txg: Txg, purpose: Purpose, mut blocks: Vec<Prepared>) -> Result<Vec<BlockPointer>> {
+        let Some(copies) = blocks.first().map(|block| block.pointer.copies) else { return Ok(Vec::new()) };
         let sizes: Vec<u32> = blocks.iter().map(|block| block.pointer.stored).collect();
-        let places = match self.space.allocate_run(txg, class, &sizes, copies, &self.vdevs) {
-            Err(Error::OutOfSpace) => return blocks.iter().map(|block| self.write_single(txg, class, block)).collect(),
+        let places = match self.space.allocate_run(txg, purpose, &sizes, copies, &self.vdevs) {
+            Err(Error::OutOfSpace) => {
+                return blocks.iter().map(|block| self.write_single(txg, purpose, block)).collect();
+            }
             places => places?,
         };
         for (block, place) in blocks.iter_mut().zip(&places) {
@@ -92,10 +110,10 @@ impl Storage {
         Ok(blocks.into_iter().map(|block| block.pointer).collect())
     }
 
-    fn write_single(&self, txg: Txg, class: Class, block: &Prepared) -> Result<BlockPointer> {
+    fn write_single(&self, txg: Txg, purpose: Purpose, block: &Prepared) -> Result<BlockPointer> {
         let (mut pointer, stored) = (block.pointer, &block.stored);
-        match self.space.allocate(txg, class, pointer.stored, pointer.copies, &self.vdevs) {
-            Err(Error::OutOfSpace) => return self.write_gang(txg, class, pointer, stored),
+        match self.space.allocate(txg, purpose, pointer.stored, pointer.copies, &self.vdevs) {
+            Err(Error::OutOfSpace) => return self.write_gang(txg, purpose.class(), pointer, stored),
             place => pointer.addresses = place?.addresses,
         }
         for address in pointer.addresses() {

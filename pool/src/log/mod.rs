@@ -9,6 +9,10 @@
 //! read     after a crash: the frames behind the uberblock
 //! ```
 //!
+//! The area lies on a vdev for it, if there is one with room, and else where metadata does. It moves when a vdev for it comes
+//! or leaves: the commit that names the new area frees the old one ([`crate::txg`], `durable`). Where that vdev is lost, so is
+//! what it held, and whoever opens the pool must say that this may be; the first commit then names another area.
+//!
 //! What goes into a frame is collected by [`crate::txg`], and applied after a crash by the owner of the trees: see
 //! [`crate::txg::Engine::take_log`].
 //!
@@ -26,6 +30,8 @@
 //!   uberblock stands, and from its place on all frames are there, in order.
 //! * An import writes its first frame after its first commit, which holds what it found in the log. If power fails
 //!   before, the log is as it was found, and is applied again to the same state. Frames of two imports differ by epoch.
+//! * A frame is flushed on the vdev where it lies, and on those where the blocks lie that it refers to, and on no others:
+//!   what else was written to these nobody was promised. So where there is a vdev for the log, an fsync touches no other.
 //! * Blocks that a frame refers to are written before it and flushed with it, so the last frame may have survived where
 //!   one of its blocks has not. Nobody was promised that frame: it is found by reading these blocks, and left out. Blocks
 //!   that cannot be verified (without a checksum, or in pieces) are flushed before the frame is written.

@@ -14,16 +14,21 @@
 //! Copies of a block go to devices that have none yet, else to a chunk of another slot, else anywhere. Data is refused
 //! when it would eat into the slop; the reserve of empty chunks keeps that slop in large pieces. The space layer itself
 //! has a last resort of its own in it, that other metadata is refused.
+//!
+//! Devices may be *for* something: metadata looks for room on those for it first, data on the others, each through all of
+//! the steps above, and then on the rest. That is a preference and never a wall: what is counted and what is kept is the
+//! whole pool's, so a block finds room exactly if it would were all devices for everything. Only devices for the intent
+//! log are apart: they take nothing else, and what they have is not the pool's.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
 use super::{
-    Allocation, Space,
+    Allocation, Purpose, Space,
     chunk::{Chunk, Standing},
     io::{Disk, SpaceIo},
-    layout::{Layout, Vdev, whole_units},
+    layout::{Ground, Layout, Vdev, whole_units},
 };
 use crate::{
     error::{Error, Result},
@@ -39,18 +44,42 @@ use crate::{
 struct Request<'a> {
     txg: Txg,
     class: Class,
+    /// It is a record that may lie with metadata.
+    small: bool,
     /// The sectors of each of the blocks that shall follow each other.
     each: &'a [u32],
     /// Their sum; the most there is if it is too large.
     sectors: u32,
-    /// For the space layer itself.
-    own: bool,
+    /// Who asks for it.
+    by: Asker,
+}
+
+/// Who asks for room, and so what it may use up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    /// Whoever stores blocks.
+    Anybody,
+    /// The space layer itself.
+    Own,
+    /// The intent log, for devices that nobody else uses.
+    Log,
 }
 
 impl<'a> Request<'a> {
-    fn new(txg: Txg, class: Class, each: &'a [u32]) -> Request<'a> {
+    fn new(txg: Txg, purpose: Purpose, each: &'a [u32]) -> Request<'a> {
         let sectors = each.iter().fold(0, |sum: u32, &each| sum.saturating_add(each));
-        Request { txg, class, each, sectors, own: false }
+        let small = purpose == Purpose::SmallData;
+        Request { txg, class: purpose.class(), small, each, sectors, by: Asker::Anybody }
+    }
+
+    /// Where to look for room, and in which order.
+    fn grounds(&self, layout: &Layout) -> &'static [Ground] {
+        let goes_with_metadata = || self.class == Class::Metadata || self.small && layout.takes_small();
+        match self.by {
+            Asker::Log => &[Ground::Log],
+            _ if goes_with_metadata() => &[Ground::Special, Ground::Normal],
+            _ => &[Ground::Normal, Ground::Special],
+        }
     }
 
     /// How many sectors that is where they are allocated in such units: each block is rounded up.
@@ -63,11 +92,17 @@ impl<'a> Request<'a> {
 
     /// How many empty chunks it has to leave to others in any case.
     fn keeps(&self, layout: &Layout) -> u32 {
-        match self.class {
-            Class::Data => layout.reserve(),
-            Class::Metadata if self.own => 0,
-            Class::Metadata => layout.last_resort(),
+        match (self.class, self.by) {
+            (_, Asker::Log) => 0,
+            (Class::Data, _) => layout.reserve(),
+            (Class::Metadata, Asker::Own) => 0,
+            (Class::Metadata, Asker::Anybody) => layout.last_resort(),
         }
+    }
+
+    /// How many it leaves as long as there is room in others.
+    fn spares(&self, layout: &Layout) -> u32 {
+        if self.by == Asker::Log { 0 } else { layout.reserve() }
     }
 }
 
@@ -91,15 +126,37 @@ impl Space {
     ///
     /// [`Error::OutOfSpace`] means that no free piece is as long, or that data has to leave the rest to metadata; then
     /// [`Space::largest_piece`] tells what would fit. No block may be larger than a region.
-    pub fn allocate(&self, txg: Txg, class: Class, bytes: u32, copies: u8, io: &dyn SpaceIo) -> Result<Allocation> {
+    pub fn allocate(
+        &self,
+        txg: Txg,
+        purpose: impl Into<Purpose>,
+        bytes: u32,
+        copies: u8,
+        io: &dyn SpaceIo,
+    ) -> Result<Allocation> {
         let sectors = self.layout.load().sectors_for(bytes);
-        self.allocate_sectors(Request::new(txg, class, &[sectors]), copies, io)
+        self.allocate_sectors(Request::new(txg, purpose.into(), &[sectors]), copies, io)
+    }
+
+    /// Allocates `bytes` bytes in one piece for the intent log: on a device for it if there is one with room, and else as
+    /// metadata, if the pool has room for four times as much.
+    pub fn allocate_log(&self, txg: Txg, bytes: u32, io: &dyn SpaceIo) -> Result<Allocation> {
+        let sectors = [self.layout.load().sectors_for(bytes)];
+        let request = Request::new(txg, Purpose::Metadata, &sectors);
+        match self.allocate_sectors(Request { by: Asker::Log, ..request }, 1, io) {
+            Err(Error::OutOfSpace) if self.free_for(Class::Data) >= u64::from(bytes) * 4 => {
+                self.allocate_sectors(request, 1, io)
+            }
+            outcome => outcome,
+        }
     }
 
     /// As [`Space::allocate`], for a block of the space layer itself: out of everything there is.
     pub(super) fn allocate_own(&self, txg: Txg, bytes: u32, copies: u8, io: &dyn SpaceIo) -> Result<Allocation> {
         let sectors = self.layout.load().sectors_for(bytes);
-        self.allocate_sectors(Request { own: true, ..Request::new(txg, Class::Metadata, &[sectors]) }, copies, io)
+        let each = [sectors];
+        let request = Request { by: Asker::Own, ..Request::new(txg, Purpose::Metadata, &each) };
+        self.allocate_sectors(request, copies, io)
     }
 
     /// Allocates many blocks, in one contiguous run if there is room for one and else in as few as can be found by
@@ -107,17 +164,18 @@ impl Space {
     pub fn allocate_run(
         &self,
         txg: Txg,
-        class: Class,
+        purpose: impl Into<Purpose>,
         bytes_each: &[u32],
         copies: u8,
         io: &dyn SpaceIo,
     ) -> Result<Vec<Allocation>> {
+        let purpose = purpose.into();
         let layout = self.layout.load();
         let sectors: Vec<u32> = bytes_each.iter().map(|&bytes| layout.sectors_for(bytes)).collect();
         let mut run = Vec::with_capacity(sectors.len());
-        if let Err(error) = self.allocate_pieces(txg, class, &sectors, copies, io, &mut run) {
+        if let Err(error) = self.allocate_pieces(txg, purpose, &sectors, copies, io, &mut run) {
             for (allocation, &sectors) in run.iter().zip(&sectors) {
-                self.take_back(&Request::new(txg, class, &[sectors]), allocation);
+                self.take_back(&Request::new(txg, purpose, &[sectors]), allocation);
             }
             return Err(error);
         }
@@ -127,7 +185,7 @@ impl Space {
     fn allocate_pieces(
         &self,
         txg: Txg,
-        class: Class,
+        purpose: Purpose,
         sectors: &[u32],
         copies: u8,
         io: &dyn SpaceIo,
@@ -136,12 +194,12 @@ impl Space {
         if sectors.is_empty() {
             return Ok(());
         }
-        match self.allocate_sectors(Request::new(txg, class, sectors), copies, io) {
+        match self.allocate_sectors(Request::new(txg, purpose, sectors), copies, io) {
             Ok(allocation) => run.extend(cut(&self.layout.load(), allocation, sectors)),
             Err(Error::OutOfSpace) if sectors.len() > 1 => {
                 let (front, back) = sectors.split_at(sectors.len() / 2);
-                self.allocate_pieces(txg, class, front, copies, io, run)?;
-                self.allocate_pieces(txg, class, back, copies, io, run)?;
+                self.allocate_pieces(txg, purpose, front, copies, io, run)?;
+                self.allocate_pieces(txg, purpose, back, copies, io, run)?;
             }
             Err(error) => return Err(error),
         }
@@ -165,11 +223,11 @@ impl Space {
     /// into. Zero when there is nothing left.
     pub fn largest_piece(&self, class: Class) -> u32 {
         let layout = self.layout.load();
-        let keep = Request::new(Txg::ZERO, class, &[1]).keeps(&layout);
+        let keep = Request::new(Txg::ZERO, class.into(), &[1]).keeps(&layout);
         let room = layout.free().saturating_sub(u64::from(keep) * u64::from(layout.chunk_sectors()));
         let room = room - room % u64::from(layout.unit());
         let empties = layout.empty.load(Relaxed) > keep;
-        let open = layout.vdevs.iter().filter(|vdev| !vdev.closed).flat_map(|vdev| &vdev.chunks);
+        let open = layout.vdevs.iter().filter(|vdev| vdev.is_open()).flat_map(|vdev| &vdev.chunks);
         let usable =
             open.filter(|chunk| chunk.standing() == Standing::Open && (empties || chunk.class_hint().is_some()));
         let largest = usable.map(|chunk| u64::from(chunk.largest_hint())).max().unwrap_or(0);
@@ -181,7 +239,7 @@ impl Space {
         let layout = self.layout.load();
         let disk = Disk { layout: &layout, io };
         admit(&disk, &request, copies)?;
-        let first = self.first_vdev(&disk, &request);
+        let first = self.first_vdev(&disk, &request, request.grounds(&layout)[0]);
         let mut allocation = Allocation::default();
         let mut used: SmallVec<[usize; 3]> = SmallVec::new();
         for copy in 0..usize::from(copies) {
@@ -201,10 +259,13 @@ impl Space {
     }
 
     /// The device whose turn it is.
-    fn first_vdev(&self, disk: &Disk<'_>, request: &Request<'_>) -> usize {
+    fn first_vdev(&self, disk: &Disk<'_>, request: &Request<'_>, ground: Ground) -> usize {
         match disk.layout.vdevs.len() {
             1 => 0,
-            _ => self.wheels[request.class as usize - 1].lock().next(disk.layout, request.sectors),
+            _ => {
+                let wheel = &self.wheels[request.class as usize - 1][ground as usize];
+                wheel.lock().next(disk.layout, ground, request.sectors)
+            }
         }
     }
 
@@ -216,27 +277,24 @@ impl Space {
         first: usize,
         used: &[usize],
     ) -> Result<(usize, Address)> {
-        let order = order(&disk.layout.vdevs, first, used);
-        let &(index, copies) = order.first().ok_or(Error::OutOfSpace)?;
-        if let Some(address) = take_from_slot(disk, request, &disk.layout.vdevs[index], copies) {
-            return Ok((index, address));
+        let grounds = request.grounds(disk.layout);
+        let best = order(&disk.layout.vdevs, grounds[0], first, used);
+        if let Some(found) = take_from_first(disk, request, &best) {
+            return Ok(found);
         }
         let _choosing = self.choosing[request.class as usize - 1].lock();
         // Another thread may have chosen meanwhile.
-        if let Some(address) = take_from_slot(disk, request, &disk.layout.vdevs[index], copies) {
-            return Ok((index, address));
+        if let Some(found) = take_from_first(disk, request, &best).or_else(|| take_anywhere(disk, request, &best)) {
+            return Ok(found);
         }
-        for step in STEPS {
-            for &(index, copies) in &order {
-                if let Some(address) = open_chunk(disk, request, step, &disk.layout.vdevs[index], copies) {
-                    return Ok((index, address));
-                }
+        for &ground in &grounds[1..] {
+            let others = order(&disk.layout.vdevs, ground, self.first_vdev(disk, request, ground), used);
+            let found = take_from_first(disk, request, &others).or_else(|| take_anywhere(disk, request, &others));
+            if let Some(found) = found {
+                return Ok(found);
             }
         }
-        let guest = order.iter().find_map(|&(index, _)| {
-            take_as_guest(disk, request, &disk.layout.vdevs[index]).map(|address| (index, address))
-        });
-        guest.ok_or(Error::OutOfSpace)
+        Err(Error::OutOfSpace)
     }
 
     /// Undoes an allocation that nobody has seen.
@@ -252,6 +310,9 @@ impl Space {
 /// Refuses what would eat into the space that is kept from it.
 fn admit(disk: &Disk<'_>, request: &Request<'_>, copies: u8) -> Result<()> {
     let layout = disk.layout;
+    if request.by == Asker::Log {
+        return Ok(());
+    }
     let slop = u64::from(request.keeps(layout)) * u64::from(layout.chunk_sectors());
     let wanted = u64::from(request.sectors_in(layout.unit())) * u64::from(copies);
     if request.sectors > layout.chunk_sectors() || layout.free() < slop + wanted {
@@ -260,11 +321,11 @@ fn admit(disk: &Disk<'_>, request: &Request<'_>, copies: u8) -> Result<()> {
     Ok(())
 }
 
-/// The devices from `first` on, those with fewer copies in front.
-fn order(vdevs: &[Arc<Vdev>], first: usize, used: &[usize]) -> Order {
+/// The devices for `ground` from `first` on, those with fewer copies in front.
+fn order(vdevs: &[Arc<Vdev>], ground: Ground, first: usize, used: &[usize]) -> Order {
     let mut order: Order = (0..vdevs.len())
         .map(|step| (first + step) % vdevs.len())
-        .filter(|&index| !vdevs[index].closed)
+        .filter(|&index| !vdevs[index].closed && vdevs[index].ground == ground)
         .map(|index| (index, used.iter().filter(|&&used| used == index).count()))
         .collect();
     if !used.is_empty() {
@@ -284,6 +345,25 @@ fn take(disk: &Disk<'_>, request: &Request<'_>, chunk: &Chunk) -> Option<Address
     }
 }
 
+/// Allocates in the chunk that is worked on at the first device.
+fn take_from_first(disk: &Disk<'_>, request: &Request<'_>, order: &Order) -> Option<(usize, Address)> {
+    let &(index, copies) = order.first()?;
+    take_from_slot(disk, request, &disk.layout.vdevs[index], copies).map(|address| (index, address))
+}
+
+/// Allocates in another chunk of any of these devices.
+fn take_anywhere(disk: &Disk<'_>, request: &Request<'_>, order: &Order) -> Option<(usize, Address)> {
+    let vdevs = &disk.layout.vdevs;
+    for step in STEPS {
+        for &(index, copies) in order {
+            if let Some(address) = open_chunk(disk, request, step, &vdevs[index], copies) {
+                return Some((index, address));
+            }
+        }
+    }
+    order.iter().find_map(|&(index, _)| Some((index, take_as_guest(disk, request, &vdevs[index])?)))
+}
+
 fn take_from_slot(disk: &Disk<'_>, request: &Request<'_>, vdev: &Vdev, copies: usize) -> Option<Address> {
     let active = vdev.slot(request.class, copies).load();
     // Whoever was putting it there when it was closed has left it there, and it may lie elsewhere by now.
@@ -295,7 +375,7 @@ fn open_chunk(disk: &Disk<'_>, request: &Request<'_>, step: Step, vdev: &Vdev, c
     let keep = match step {
         Step::Reserve if request.class == Class::Data => return None,
         Step::Reserve => request.keeps(disk.layout),
-        _ => disk.layout.reserve(),
+        _ => request.spares(disk.layout),
     };
     let suits = |chunk: &Chunk| !chunk.active_hint() && matches_step(chunk, step, request.class);
     for chunk in candidates(vdev, request, suits) {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Space,
     chunk::Standing,
-    layout::Layout,
+    layout::{Ground, Layout},
     moving::{Regions, Targets},
 };
 use crate::units::VdevId;
@@ -117,15 +117,15 @@ impl Space {
 
 /// How many empty chunks there are beside those that are kept for metadata.
 fn room(layout: &Layout) -> u32 {
-    let open = layout.vdevs.iter().filter(|vdev| !vdev.closed).flat_map(|vdev| &vdev.chunks);
+    let open = layout.vdevs.iter().filter(|vdev| vdev.is_open()).flat_map(|vdev| &vdev.chunks);
     let spare = open.filter(|chunk| chunk.is_spare()).count() as u32;
     spare.saturating_sub(layout.reserve())
 }
 
-/// The vdevs that may exchange chunks, by their unit.
-fn shelves(layout: &Layout) -> BTreeMap<u32, Vec<Shelf>> {
-    let mut shelves: BTreeMap<u32, Vec<Shelf>> = BTreeMap::new();
-    for vdev in layout.vdevs.iter().filter(|vdev| !vdev.closed) {
+/// The vdevs that may exchange chunks, by what they are for and their unit.
+fn shelves(layout: &Layout) -> BTreeMap<(Ground, u32), Vec<Shelf>> {
+    let mut shelves: BTreeMap<(Ground, u32), Vec<Shelf>> = BTreeMap::new();
+    for vdev in layout.vdevs.iter().filter(|vdev| vdev.is_open()) {
         let mut shelf = Shelf { vdev: vdev.id, size: 0, used: 0, chunks: Vec::new(), spare: 0 };
         for chunk in vdev.chunks.iter().filter(|chunk| chunk.standing() == Standing::Open) {
             let allocated = chunk.allocated();
@@ -134,7 +134,7 @@ fn shelves(layout: &Layout) -> BTreeMap<u32, Vec<Shelf>> {
             shelf.chunks.push((chunk.region(), allocated));
             shelf.spare += u32::from(chunk.is_spare());
         }
-        shelves.entry(vdev.unit).or_default().push(shelf);
+        shelves.entry((vdev.ground, vdev.unit)).or_default().push(shelf);
     }
     shelves
 }

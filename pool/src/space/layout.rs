@@ -17,6 +17,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
+        label::classes::VdevClass,
         pointer::Address,
         space::{Class, Place, Span, table::MAX_UNIT},
     },
@@ -43,6 +44,30 @@ pub struct VdevShape {
     pub size: u64,
     /// How many sectors it writes together, and are allocated together there: from 1 to [`MAX_UNIT`].
     pub unit: u32,
+    /// What it is there for, if not for everything.
+    pub class: Option<VdevClass>,
+}
+
+/// The devices that blocks of one purpose go to, as long as there is room on one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ground {
+    /// Those that take everything.
+    Normal,
+    /// Those for metadata.
+    Special,
+    /// Those for the intent log, whose space is not the pool's.
+    Log,
+}
+
+impl Ground {
+    fn of(class: Option<VdevClass>) -> Ground {
+        match class {
+            Some(VdevClass::Log) => Ground::Log,
+            Some(VdevClass::Special) => Ground::Special,
+            // A pool with one of another class is not opened.
+            Some(VdevClass::Other(_)) | None => Ground::Normal,
+        }
+    }
 }
 
 /// `sectors` rounded up to whole units; the most there is if that is too many.
@@ -62,6 +87,7 @@ pub(super) struct Vdev {
     pub(super) id: VdevId,
     /// How many sectors are allocated together.
     pub(super) unit: u32,
+    pub(super) ground: Ground,
     pub(super) regions: u32,
     /// Nothing is allocated on it any more: it is about to leave. Its space is not the pool's.
     pub(super) closed: bool,
@@ -77,10 +103,12 @@ pub(super) struct Vdev {
 
 impl Vdev {
     /// A device without chunks yet.
-    pub(super) fn new(id: VdevId, unit: u32, regions: u32) -> Vdev {
+    pub(super) fn new(shape: VdevShape, regions: u32) -> Vdev {
+        let VdevShape { vdev: id, unit, class, .. } = shape;
         Vdev {
             id,
             unit,
+            ground: Ground::of(class),
             regions,
             closed: false,
             closed_regions: Arc::default(),
@@ -89,6 +117,11 @@ impl Vdev {
             chunks: Vec::new(),
             slots: Arc::default(),
         }
+    }
+
+    /// Whether its space is the pool's: it is not about to leave, and not for the intent log alone.
+    pub(super) fn is_open(&self) -> bool {
+        !self.closed && self.ground != Ground::Log
     }
 
     /// This device open or closed.
@@ -112,6 +145,7 @@ impl Vdev {
         Vdev {
             id: self.id,
             unit: self.unit,
+            ground: self.ground,
             regions: self.regions.max(regions),
             closed: self.closed,
             closed_regions: self.closed_regions.clone(),
@@ -137,9 +171,19 @@ impl Vdev {
         self.closed || self.closed_regions.contains(&region)
     }
 
-    /// About how many sectors are free for use.
+    /// About how many sectors are free for use by the pool.
     pub(super) fn free(&self) -> u64 {
+        if self.is_open() { self.counters.free.load(Relaxed) } else { 0 }
+    }
+
+    /// About how many sectors are free, also of a device for the intent log.
+    pub(super) fn unused(&self) -> u64 {
         self.counters.free.load(Relaxed)
+    }
+
+    /// Whether less than a quarter is free.
+    fn is_short(&self) -> bool {
+        self.free() < self.sectors() / 4
     }
 
     /// About how many sectors were freed and wait until they are free for use.
@@ -195,13 +239,13 @@ impl Layout {
     /// This layout with a chunk on each region of a device. The device is a new one, or one that has chunks on some of its
     /// regions or on none; those stay as they are, and so does what the allocator works on.
     pub(super) fn with_vdev(&self, shape: VdevShape) -> Layout {
-        let VdevShape { vdev: id, size, unit } = shape;
+        let VdevShape { vdev: id, size, unit, .. } = shape;
         assert!(self.suits(unit), "sectors are allocated {unit} at a time");
         let before = self.vdevs.iter().position(|vdev| vdev.id == id);
         let regions = self.regions_of(size);
         let mut vdev = match before {
             Some(at) => self.vdevs[at].grown(regions),
-            None => Vdev::new(id, unit, regions),
+            None => Vdev::new(shape, regions),
         };
         assert_eq!(vdev.unit, unit, "the unit of a device never changes");
         let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region()).collect();
@@ -232,10 +276,20 @@ impl Layout {
     /// Where the chunks of a device are counted that stand so.
     pub(super) fn counted(&self, vdev: &Vdev, standing: Standing) -> CountedIn {
         match standing {
-            Standing::Open => CountedIn { counters: vdev.counters.clone(), empty: self.empty.clone() },
+            Standing::Open => {
+                // What is for the intent log alone is nobody else's.
+                let empty = if vdev.ground == Ground::Log { Arc::default() } else { self.empty.clone() };
+                CountedIn { counters: vdev.counters.clone(), empty }
+            }
             Standing::Closed => CountedIn { counters: vdev.closed_counters.clone(), empty: Arc::default() },
             Standing::Target | Standing::Resting => CountedIn::default(),
         }
+    }
+
+    /// Whether records that are to lie with metadata do so: there are devices for it, of which one has more free than what is
+    /// left to metadata.
+    pub(super) fn takes_small(&self) -> bool {
+        self.vdevs.iter().any(|vdev| vdev.is_open() && vdev.ground == Ground::Special && !vdev.is_short())
     }
 
     /// Whether nothing is allocated on a device any more.
@@ -309,7 +363,7 @@ impl Layout {
     /// a quarter of the pool. Where the least block takes several sectors, so do the few blocks that every commit writes:
     /// there is room for [`RESERVED_UNITS`] of these.
     pub(super) fn reserve(&self) -> u32 {
-        self.reserve_of(self.vdevs.iter().map(|vdev| vdev.open_chunks()).sum())
+        self.reserve_of(self.vdevs.iter().filter(|vdev| vdev.is_open()).map(|vdev| vdev.open_chunks()).sum())
     }
 
     /// The same if there were so many chunks.
@@ -374,7 +428,7 @@ mod tests {
     use super::*;
 
     fn plain(vdev: u32, size: u64) -> VdevShape {
-        VdevShape { vdev: VdevId(vdev), size, unit: 1 }
+        VdevShape { vdev: VdevId(vdev), size, unit: 1, class: None }
     }
 
     #[test]

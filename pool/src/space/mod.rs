@@ -16,7 +16,9 @@
 //!    the space layer itself, so that a commit that frees can always be stored.
 //! 4. Where a device writes several sectors together, its *unit*, they are allocated together: nothing that is freed or
 //!    written shares a unit with anything else.
-//! 5. Opening reads the chunk table and the log, never a checkpoint, and nothing that grows with what is stored.
+//! 5. That a device is for metadata is a preference and never a wall: no block is refused that would find room were all
+//!    devices for everything. What a device for the intent log has is not the pool's, and nothing else lies there.
+//! 6. Opening reads the chunk table and the log, never a checkpoint, and nothing that grows with what is stored.
 //!
 //! # How it is stored
 //!
@@ -56,6 +58,8 @@ mod trim;
 mod wheel;
 
 #[cfg(test)]
+mod class_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
@@ -74,8 +78,8 @@ pub use self::{
     trim::{TrimCursor, Trimmed},
 };
 use self::{
-    history::History, hold::Holds, io::Disk, layout::Layout, moving::Moves, span_set::normalize, sync::Stored,
-    wheel::Wheel,
+    history::History, hold::Holds, io::Disk, layout::Ground, layout::Layout, moving::Moves, span_set::normalize,
+    sync::Stored, wheel::Wheel,
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
@@ -114,6 +118,36 @@ impl Allocation {
     }
 }
 
+/// What a block is for, which says on which devices it lies if there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A record.
+    Data,
+    /// A record that is small enough to lie with metadata, where there are devices for it.
+    SmallData,
+    /// Everything else.
+    Metadata,
+}
+
+impl Purpose {
+    /// The class of the chunk that it lies in.
+    pub fn class(self) -> Class {
+        match self {
+            Purpose::Data | Purpose::SmallData => Class::Data,
+            Purpose::Metadata => Class::Metadata,
+        }
+    }
+}
+
+impl From<Class> for Purpose {
+    fn from(class: Class) -> Purpose {
+        match class {
+            Class::Data => Purpose::Data,
+            Class::Metadata => Purpose::Metadata,
+        }
+    }
+}
+
 /// Space of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VdevTotals {
@@ -125,7 +159,7 @@ pub struct VdevTotals {
     pub allocated: u64,
 }
 
-/// Space of the pool, in bytes. `size == allocated + deferred + free`.
+/// Space of the pool, in bytes. `size == allocated + deferred + free`. What devices for the intent log have is none of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceTotals {
     /// All that can be allocated.
@@ -158,8 +192,8 @@ impl SpaceTotals {
 #[derive(Debug)]
 pub struct Space {
     layout: ArcSwap<Layout>,
-    /// By class.
-    wheels: [Mutex<Wheel>; 2],
+    /// By class, and by what the devices are for.
+    wheels: [[Mutex<Wheel>; 3]; 2],
     /// Held while a chunk for a class is looked for.
     choosing: [Mutex<()>; 2],
     history: Mutex<History>,
@@ -206,6 +240,19 @@ impl Space {
     pub fn chunks_of(&self, vdev: VdevId) -> usize {
         let layout = self.layout.load();
         layout.vdevs.iter().find(|known| known.id == vdev).map_or(0, |vdev| vdev.chunks.len())
+    }
+
+    /// On how many devices something can lie that is not of the intent log.
+    pub fn spread(&self) -> usize {
+        self.layout.load().vdevs.iter().filter(|vdev| vdev.ground != Ground::Log).count()
+    }
+
+    /// Whether the intent log could lie on a device for it, and does not at this address.
+    pub fn is_log_astray(&self, area: Address) -> bool {
+        let layout = self.layout.load();
+        let mut for_it = layout.vdevs.iter().filter(|vdev| vdev.ground == Ground::Log && !vdev.closed).peekable();
+        let there = layout.chunks.get(area.chunk.0 as usize).map(|chunk| chunk.vdev());
+        for_it.peek().is_some() && for_it.all(|vdev| Some(vdev.id) != there)
     }
 
     /// How many sectors are allocated together at an address; 1 if there is no such chunk.
@@ -288,19 +335,23 @@ impl Space {
     pub fn totals(&self) -> SpaceTotals {
         let layout = self.layout.load();
         let bytes = |sectors: u64| sectors * u64::from(layout.sector);
-        let (mut free, mut deferred) = (0, 0);
+        let (mut all, mut taken, mut free, mut deferred) = (0, 0, 0, 0);
         let mut vdevs = Vec::new();
         for vdev in &layout.vdevs {
             // Between two loads sectors may move, so the difference is not trusted to be one.
-            let (size, unused, waiting) = (vdev.sectors(), vdev.free(), vdev.deferred());
+            let (size, unused, waiting) = (vdev.sectors(), vdev.unused(), vdev.deferred());
             let allocated = size.saturating_sub(unused).saturating_sub(waiting);
-            free += unused;
-            deferred += waiting;
             vdevs.push(VdevTotals { vdev: vdev.id, size: bytes(size), allocated: bytes(allocated) });
+            if vdev.ground != Ground::Log {
+                all += size;
+                taken += allocated;
+                free += unused;
+                deferred += waiting;
+            }
         }
         SpaceTotals {
-            size: vdevs.iter().map(|vdev| vdev.size).sum(),
-            allocated: vdevs.iter().map(|vdev| vdev.allocated).sum(),
+            size: bytes(all),
+            allocated: bytes(taken),
             deferred: bytes(deferred),
             free: bytes(free),
             slop: u64::from(layout.reserve()) * layout.region,

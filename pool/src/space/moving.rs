@@ -51,7 +51,7 @@ use std::{
 use super::{
     Space,
     chunk::{Chunk, Standing},
-    layout::{Layout, Vdev},
+    layout::{Ground, Layout, Vdev},
     sync::Stored,
 };
 use crate::{
@@ -233,7 +233,7 @@ impl Space {
             *slack.entry(chunk.unit).or_default() -= i64::from(allocated > 0);
         }
         let (mut spare, mut others) = (0, 0);
-        for vdev in &layout.vdevs {
+        for vdev in layout.vdevs.iter().filter(|vdev| vdev.ground != Ground::Log) {
             let is_other = |chunk: &&Arc<Chunk>| !vdev.is_closed(chunk.region()) && !regions.has(chunk);
             for chunk in vdev.chunks.iter().filter(is_other) {
                 others += 1;
@@ -260,7 +260,7 @@ impl Space {
         let mut targets: HashMap<ChunkId, Target> = HashMap::new();
         for chunk in layout.chunks_in(regions).filter(|chunk| chunk.allocated() > 0) {
             assert!(chunk.standing() == Standing::Closed, "a chunk is moved that is in use");
-            let Some(twin) = layout.take_spare(chunk.unit, to) else {
+            let Some(twin) = layout.take_spare(chunk.unit, layout.ground_of(chunk.vdev()), to) else {
                 targets.values().for_each(|target| layout.let_stand(target.chunk()));
                 return Err(Error::OutOfSpace);
             };
@@ -465,11 +465,17 @@ impl Layout {
         layout
     }
 
-    /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space.
-    fn take_spare(&self, unit: u32, to: &Targets) -> Option<Arc<Chunk>> {
-        let suits = |vdev: &&Arc<Vdev>| !vdev.closed && vdev.unit == unit && to.contains(vdev.id);
+    /// What a device is for.
+    fn ground_of(&self, id: VdevId) -> Ground {
+        self.vdevs.iter().find(|vdev| vdev.id == id).map_or(Ground::Normal, |vdev| vdev.ground)
+    }
+
+    /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space: of one that is
+    /// for the same, if there is one.
+    fn take_spare(&self, unit: u32, ground: Ground, to: &Targets) -> Option<Arc<Chunk>> {
+        let suits = |vdev: &&Arc<Vdev>| vdev.is_open() && vdev.unit == unit && to.contains(vdev.id);
         let mut open: Vec<_> = self.vdevs.iter().filter(suits).collect();
-        open.sort_by_cached_key(|vdev| std::cmp::Reverse(vdev.free()));
+        open.sort_by_cached_key(|vdev| (vdev.ground != ground, std::cmp::Reverse(vdev.free())));
         open.iter().flat_map(|vdev| &vdev.chunks).find(|chunk| chunk.hold()).cloned()
     }
 }

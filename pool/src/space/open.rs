@@ -65,12 +65,13 @@ impl Space {
 /// The devices without their chunks: enough to read physical pointers.
 fn bare_layout(sector: u32, region: u64, vdevs: &[VdevShape]) -> Result<Layout> {
     let mut layout = Layout::new(sector, region);
-    for &VdevShape { vdev, size, unit } in vdevs {
+    for &shape in vdevs {
+        let VdevShape { vdev, size, unit, .. } = shape;
         if !layout.suits(unit) {
             let problem = format!("a region has no room for the {unit} sectors that it writes together");
             return Err(Error::damaged(format!("vdev {vdev}"), problem));
         }
-        layout.vdevs.push(Arc::new(Vdev::new(vdev, unit, layout.regions_of(size))));
+        layout.vdevs.push(Arc::new(Vdev::new(shape, layout.regions_of(size))));
     }
     Ok(layout)
 }

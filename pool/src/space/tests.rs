@@ -18,14 +18,18 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::*;
-use crate::{error::Error, format::codec::Reader, vdev::Check};
+use crate::{
+    error::Error,
+    format::{codec::Reader, label::classes::VdevClass},
+    vdev::Check,
+};
 
 const SECTOR: u32 = 512;
 const REGION: u64 = 64 * KIB;
 
 /// A device that writes sector by sector.
 pub(super) fn plain(vdev: u32, size: u64) -> VdevShape {
-    VdevShape { vdev: VdevId(vdev), size, unit: 1 }
+    VdevShape { vdev: VdevId(vdev), size, unit: 1, class: None }
 }
 
 /// Devices in memory.
@@ -148,7 +152,10 @@ impl Simulation {
             let regions = (12 + 4 * u64::from(id)) * u64::from(unit.isqrt());
             VdevShape { unit, ..plain(id, regions * REGION + 1000) }
         };
-        let vdevs: Vec<_> = (0..).zip(units).map(shape).collect();
+        Simulation::of(seed, (0..).zip(units).map(shape).collect())
+    }
+
+    fn of(seed: u64, vdevs: Vec<VdevShape>) -> Simulation {
         Simulation {
             random: StdRng::seed_from_u64(seed),
             memory: Memory::new(&vdevs),
@@ -333,6 +340,22 @@ proptest! {
         pressure in 45u32..80,
     ) {
         let mut simulation = Simulation::new(seed, &units);
+        for _ in 0..60 {
+            simulation.step(pressure);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #[test]
+    fn keeps_them_where_devices_are_for_something(
+        seed: u64,
+        classes in prop::collection::vec(0u8..3, 0..3),
+        pressure in 45u32..80,
+    ) {
+        let shape = |(id, code): (u32, u8)| VdevShape { class: VdevClass::from_code(code), ..plain(id, 12 * REGION) };
+        let mut simulation = Simulation::of(seed, (0..).zip([0].into_iter().chain(classes)).map(shape).collect());
         for _ in 0..60 {
             simulation.step(pressure);
         }

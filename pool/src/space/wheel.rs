@@ -1,9 +1,9 @@
-//! Whose turn it is among the devices.
+//! Whose turn it is among the devices that are for the same.
 //!
 //! A device gets [`TURN`] bytes in a row, so that its writes are large, and turns in proportion to its free space, so
 //! that all devices fill up together. The turns are spread evenly (smooth weighted round robin).
 
-use super::layout::Layout;
+use super::layout::{Ground, Layout};
 use crate::units::MIB;
 
 /// How much goes to one device before the next has its turn, in bytes.
@@ -20,25 +20,29 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
-    /// The device that the next `sectors` sectors go to.
-    pub(super) fn next(&mut self, layout: &Layout, sectors: u32) -> usize {
+    /// The device that the next `sectors` sectors go to, of those for `ground`. One wheel is for one of them.
+    pub(super) fn next(&mut self, layout: &Layout, ground: Ground, sectors: u32) -> usize {
         if self.left == 0 {
-            self.turn(layout);
+            self.turn(layout, ground);
             self.left = (TURN / u64::from(layout.sector)).max(1);
         }
         self.left = self.left.saturating_sub(u64::from(sectors));
         self.current
     }
 
-    fn turn(&mut self, layout: &Layout) {
+    fn turn(&mut self, layout: &Layout, ground: Ground) {
         self.credits.resize(layout.vdevs.len(), 0);
         let mut all = 0;
-        for (credit, vdev) in self.credits.iter_mut().zip(&layout.vdevs) {
+        let is_one = |index: usize| layout.vdevs[index].ground == ground;
+        for (_, (credit, vdev)) in
+            self.credits.iter_mut().zip(&layout.vdevs).enumerate().filter(|(index, _)| is_one(*index))
+        {
             let free = i128::from(vdev.free());
             *credit += free;
             all += free;
         }
-        let owed = self.credits.iter().enumerate().max_by_key(|&(index, credit)| (credit, std::cmp::Reverse(index)));
+        let owed = self.credits.iter().enumerate().filter(|(index, _)| is_one(*index));
+        let owed = owed.max_by_key(|&(index, credit)| (credit, std::cmp::Reverse(index)));
         self.current = owed.map_or(0, |(index, _)| index);
         if let Some(credit) = self.credits.get_mut(self.current) {
             *credit -= all;
@@ -52,14 +56,14 @@ mod tests {
     use crate::{space::VdevShape, units::VdevId};
 
     fn vdev(id: u32, size: u64) -> VdevShape {
-        VdevShape { vdev: VdevId(id), size, unit: 1 }
+        VdevShape { vdev: VdevId(id), size, unit: 1, class: None }
     }
 
     #[test]
     fn turns_follow_free_space() {
         let layout = Layout::new(4096, MIB).with_vdev(vdev(0, 10 * MIB)).with_vdev(vdev(1, 30 * MIB));
         let mut wheel = Wheel::default();
-        let turns: Vec<usize> = (0..8).map(|_| wheel.next(&layout, 256)).collect();
+        let turns: Vec<usize> = (0..8).map(|_| wheel.next(&layout, Ground::Normal, 256)).collect();
         assert_eq!(turns.iter().filter(|&&turn| turn == 1).count(), 6);
         assert_ne!(turns[..4], [1, 1, 1, 0]);
     }
@@ -68,7 +72,7 @@ mod tests {
     fn small_blocks_share_a_turn() {
         let layout = Layout::new(4096, MIB).with_vdev(vdev(0, 10 * MIB)).with_vdev(vdev(1, 10 * MIB));
         let mut wheel = Wheel::default();
-        let turns: Vec<usize> = (0..512).map(|_| wheel.next(&layout, 1)).collect();
+        let turns: Vec<usize> = (0..512).map(|_| wheel.next(&layout, Ground::Normal, 1)).collect();
         assert!(turns[..256].iter().all(|turn| *turn == turns[0]));
         assert!(turns[256..].iter().all(|turn| *turn != turns[0]));
     }

@@ -34,6 +34,8 @@ pub struct Policy {
     pub checksum: Checksum,
     /// How many copies to write, 1 to 3.
     pub copies: u8,
+    /// A record that takes no more bytes than this when it is stored lies with metadata, where there are vdevs for it.
+    pub small_blocks: u32,
 }
 
 /// The content of a block that is not stored yet, or was just now.
@@ -92,8 +94,12 @@ impl Record {
     /// A record of a block that comes as it was stored elsewhere. It is never edited.
     pub(crate) fn as_stored(txg: Txg, pointer: BlockPointer, stored: Arc<Vec<u8>>, births: Arc<Births>) -> Arc<Record> {
         assert_eq!(stored.len(), pointer.stored as usize);
-        let policy =
-            Policy { compression: CompressionChoice::Off, checksum: pointer.checksum_kind, copies: pointer.copies };
+        let policy = Policy {
+            compression: CompressionChoice::Off,
+            checksum: pointer.checksum_kind,
+            copies: pointer.copies,
+            small_blocks: 0,
+        };
         let state = Mutex::new(State { bytes: Some(stored), sealed: false, logged: None });
         Arc::new(Record { txg, policy, as_stored: Some(pointer), births, state, pointer: OnceLock::new() })
     }
@@ -228,7 +234,8 @@ mod tests {
 
     #[test]
     fn the_log_is_told_what_has_changed_since() {
-        let policy = Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1 };
+        let policy =
+            Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
         let record = Record::new(Txg(5), policy, vec![1; 100], Arc::default());
         let part = |limit| match record.log_part(Txg(5), limit, || 77) {
             LogPart::Known(block) => (block, 0..0),

@@ -7,7 +7,7 @@
 //! No lock is held that a commit needs: a commit goes on while frames are written, and frames while a commit is.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -25,11 +25,11 @@ use crate::{
         pointer::{Address, BlockPointer},
     },
     log::{self, Place, Ring, Standing},
-    space::{Class, Extent, Regions, SpaceIo},
+    space::{Extent, Regions, SpaceIo},
     tree::{Block, Entry as Found, LogPart, Record},
     txg::{births::Usage, engine::Engine, head::Head},
-    units::Txg,
-    vdev::Suspension,
+    units::{Txg, VdevId},
+    vdev::{Suspension, Vdev},
 };
 
 /// Up to so many bytes of a block travel in the log itself, and are written again by the commit. More are stored where
@@ -231,14 +231,22 @@ impl Engine {
         let mut frame = encode_frame(id, &payload);
         frame.resize(len.next_multiple_of(self.sector() as usize), 0);
         let (vdev, offset) = self.storage.space.resolve(address, frame.len() as u32)?;
+        let mut concerned = self.vdevs_of(log::stored_since(&entries, self.committed()))?;
+        concerned.insert(vdev);
         Suspension::hastily(|| {
             self.storage.vdevs.write(vdev, offset, &frame)?;
-            self.storage.vdevs.flush()
+            self.storage.vdevs.flush_only(&concerned)
         })?;
         let mut state = self.log.state.lock();
         state.stats.frames += 1;
         state.stats.bytes += frame.len() as u64;
         Ok(true)
+    }
+
+    /// Where these blocks lie, but for what is in pieces.
+    fn vdevs_of<'a>(&self, blocks: impl Iterator<Item = &'a BlockPointer>) -> Result<BTreeSet<VdevId>> {
+        let copies = blocks.flat_map(|block| block.addresses().iter().map(|address| (*address, block.stored)));
+        copies.map(|(address, stored)| Ok(self.storage.space.resolve(address, stored)?.0)).collect()
     }
 
     /// A place for a frame, in a ring that the last uberblock names: another one may have come meanwhile.
@@ -368,12 +376,38 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the log lies on a vdev that is lost.
+    pub(crate) fn has_lost_log(&self) -> bool {
+        let area = self.log.state.lock().ring.as_ref().map(Ring::area);
+        area.is_some_and(|(area, _)| self.vdev_of(area).is_ok_and(|vdev| vdev.is_lost()))
+    }
+
+    /// Gives up the area of a log that lies on a vdev that is lost, as [`Engine::retire_log`] does.
+    pub(crate) fn leave_lost_log(&self) -> Result<()> {
+        let area = self.log.state.lock().ring.as_ref().map(Ring::area);
+        area.map_or(Ok(()), |(area, _)| self.retire_log(&Regions::Vdev(self.vdev_of(area)?.id())))
+    }
+
+    fn vdev_of(&self, area: Address) -> Result<Arc<dyn Vdev>> {
+        self.storage.vdevs.get(self.storage.space.resolve(area, self.sector())?.0)
+    }
+
+    /// Gives the log's area up if it lies elsewhere although there is a vdev for it, as [`Engine::retire_log`] does.
+    pub(crate) fn settle_log(&self) {
+        let _turn = self.log.turn.lock();
+        let _syncing = self.syncing.lock();
+        let mut state = self.log.state.lock();
+        if let Some((area, sectors)) = state.ring.as_ref().map(Ring::area)
+            && self.storage.space.is_log_astray(area)
+        {
+            state.sequence = state.ring.take().map_or(1, |ring| ring.next_sequence());
+            state.retired = Some((area, sectors));
+        }
+    }
+
     fn make_ring(&self, txg: Txg, sequence: u64) -> Result<Option<Ring>> {
         let bytes = (self.storage.space.region() / 2).clamp(*AREA.start(), *AREA.end());
-        if self.storage.space.free_for(Class::Data) < bytes * 4 {
-            return Ok(None);
-        }
-        match self.storage.space.allocate(txg, Class::Metadata, bytes as u32, 1, &self.storage.vdevs) {
+        match self.storage.space.allocate_log(txg, bytes as u32, &self.storage.vdevs) {
             Ok(place) => {
                 let Extent { sectors, .. } = self.storage.space.extent(place.addresses[0], bytes as u32);
                 let unit = self.storage.space.unit_at(place.addresses[0]);

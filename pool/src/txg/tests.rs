@@ -19,7 +19,8 @@ mod rows;
 mod suspension;
 mod together;
 
-const POLICY: Policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 };
+const POLICY: Policy =
+    Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
 /// Where the test's one tree stands in the catalogue.
 const TREE: Key = Key::new(1, 1, 0);
 

@@ -33,6 +33,7 @@ mod counters;
 mod group;
 pub mod labels;
 mod leaf;
+mod lost;
 pub mod mend;
 mod mirror;
 pub mod raidz;
@@ -44,6 +45,7 @@ mod unflushed;
 pub use counters::{Counters, Counts};
 pub use group::{Group, Member, State};
 pub use leaf::{Health, Leaf};
+pub use lost::Lost;
 pub use mirror::Mirror;
 pub use raidz::RaidZ;
 pub use single::Single;
@@ -170,6 +172,11 @@ pub trait Vdev: Send + Sync {
     /// Those that are in use, and get labels.
     fn labelled(&self) -> Vec<Arc<Leaf>> {
         self.leaves()
+    }
+
+    /// Whether too few devices are there, and the pool is without it.
+    fn is_lost(&self) -> bool {
+        false
     }
 
     /// Those that hold everything, and get uberblocks.

@@ -14,6 +14,8 @@ use crate::protocol::{Request, Response};
   pool add tank /dev/sdd
   pool add tank mirror /dev/sdd /dev/sde
   pool add tank raidz1 /dev/sdd /dev/sde /dev/sdf
+  pool add tank special mirror /dev/nvme0n1 /dev/nvme1n1
+  pool add tank log /dev/pmem0               an fsync then touches no other device
   pool add tank 10G:/var/lib/tank2.img
   pool add -n tank /dev/sdd                  say what would be, and what a loss would cost")]
 pub struct Arguments {
@@ -25,7 +27,7 @@ pub struct Arguments {
     dry_run: bool,
     /// The pool
     pool: String,
-    /// The devices, and mirror, raidz1, raidz2 or raidz3 before those that are one vdev
+    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special or log before what is for that
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

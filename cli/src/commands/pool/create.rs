@@ -18,12 +18,17 @@ devices, and each byte is on one of them. Devices named after the word 'mirror' 
 is lost. Of those after 'raidz1' (or 'raidz'), 'raidz2' or 'raidz3', any one, two or three may be lost; that much of their
 space is parity. A block there takes whole rows, of a sector of each device that is left: small blocks take more.
 
+What is named after 'special' takes metadata first of all, and records of data sets that are small enough for their property
+special_small_blocks; it is lost with everything, so let it stand as much as the rest. What is named after 'log' takes
+the intent log and nothing else: an fsync then touches no other device.
+
 Examples:
   pool create tank 10G:/var/lib/tank.img
   pool create -O compression=zstd -m /srv tank /dev/sdb /dev/sdc
   pool create tank mirror /dev/sdb /dev/sdc
   pool create tank mirror /dev/sdb /dev/sdc mirror /dev/sdd /dev/sde
   pool create tank raidz2 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
+  pool create tank mirror /dev/sdb /dev/sdc special mirror /dev/nvme0n1 /dev/nvme1n1 log /dev/pmem0
   pool create -n tank /dev/sdb               say what would be, and what a loss would cost"
 )]
 pub struct Arguments {
@@ -44,7 +49,7 @@ pub struct Arguments {
     mountpoint: Option<String>,
     /// The pool
     name: String,
-    /// The devices, and mirror, raidz1, raidz2 or raidz3 before those that are one vdev
+    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special or log before what is for that
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

@@ -23,6 +23,7 @@ Examples:
   pool import -d /backup tank oldtank        under another name
   pool import -o readonly=on -N tank
   pool import -F -n tank                     the newest state is damaged: what would going back lose?
+  pool import -m tank                        its log device is gone
   pool import -F tank                        back to the newest state that can be read
   pool import -F -T 1234 -o readonly=on tank  look at an older state; nothing is written
   pool import -a                             all, after a reboot too")]
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// Although another host seems to have it
     #[arg(short = 'f')]
     force: bool,
+    /// Although its log devices are missing: what was promised since the last commit is lost
+    #[arg(short = 'm')]
+    without_log: bool,
     /// Do not mount file systems
     #[arg(short = 'N')]
     no_mount: bool,
@@ -97,6 +101,7 @@ fn import(
         new_name: arguments.new_name.as_ref().map(new_name).transpose()?,
         search,
         force: arguments.force,
+        without_log: arguments.without_log,
         no_mount: arguments.no_mount,
         assignments: assignments(&arguments.properties, Property::of_pool, true, action, pool.unwrap_or("all"))?,
         rewind: arguments.rewind.then_some(Rewind { to: arguments.txg, dry_run: arguments.dry_run }),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::protocol::{IoCounts, IoSample, Request, Response};
+use crate::protocol::{IoCounts, IoSample, Request, Response, VdevRole};
 
 /// Arguments of `pool iostat`.
 #[derive(Args, Debug)]
@@ -138,6 +138,7 @@ fn per_second(now: &IoCounts, before: Option<&IoCounts>, nanoseconds: u64) -> Io
     };
     IoCounts {
         name: now.name.clone(),
+        role: now.role,
         allocated: now.allocated,
         free: now.free,
         reads: rate(now.reads, before.map(|before| before.reads)),
@@ -195,9 +196,15 @@ fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool, page: &mu
         rows.push(cells(&pool.pool, "", exact));
         if verbose {
             let indent = if scripted { "" } else { "  " };
-            for vdev in &pool.vdevs {
-                rows.push(cells(vdev, indent, exact));
-                rows.extend(vdev.members.iter().map(|member| member_cells(member, &indent.repeat(2), exact)));
+            for (role, vdevs) in VdevRole::groups(&pool.vdevs, |vdev| vdev.role) {
+                let none = || "-".to_owned();
+                rows.extend(
+                    role.heading().map(|name| [name.to_owned(), none(), none(), none(), none(), none(), none()]),
+                );
+                for vdev in vdevs {
+                    rows.push(cells(vdev, indent, exact));
+                    rows.extend(vdev.members.iter().map(|member| member_cells(member, &indent.repeat(2), exact)));
+                }
             }
         }
     }
@@ -286,6 +293,7 @@ mod tests {
 
     fn sample(elapsed: u64, reads: u64) -> IoSample {
         let counts = |name: &str| IoCounts {
+            role: VdevRole::Normal,
             name: name.into(),
             allocated: 3 << 29,
             free: 10 << 30,

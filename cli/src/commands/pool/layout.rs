@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dataset::property::size::format_bytes;
 
-use crate::protocol::{Layout, LayoutVdev};
+use crate::protocol::{Layout, LayoutVdev, VdevRole};
 
 pub(super) fn render(layout: &Layout, verb: &str) -> String {
     let Layout { pool, vdevs, size } = layout;
@@ -12,7 +12,11 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
         let devices: String = devices.iter().map(|device| format!("\t    {device}\n")).collect();
         format!("\t  {name}\n{devices}")
     };
-    let devices: String = vdevs.iter().map(vdev).collect();
+    let group = |(role, vdevs): (VdevRole, Vec<&LayoutVdev>)| {
+        let heading = role.heading().map(|heading| format!("\t{heading}\n")).unwrap_or_default();
+        heading + &vdevs.into_iter().map(vdev).collect::<String>()
+    };
+    let devices: String = VdevRole::groups(vdevs, |vdev| vdev.role).into_iter().map(group).collect();
     let head = match verb {
         "create" => format!("would create '{pool}' with the following layout:"),
         _ => format!("would update '{pool}' to the following configuration:"),
@@ -22,16 +26,20 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
 
 /// What the loss of devices costs; vdevs of which equally many may be lost are told of together.
 fn losses(vdevs: &[LayoutVdev]) -> String {
-    let mut groups: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
-    for LayoutVdev { name, may_lose, .. } in vdevs {
-        groups.entry(*may_lose).or_default().push(name);
+    let mut groups: BTreeMap<(bool, usize), Vec<&str>> = BTreeMap::new();
+    for LayoutVdev { role, name, may_lose, .. } in vdevs {
+        groups.entry((*role == VdevRole::Log, *may_lose)).or_default().push(name);
     }
-    let line = |(may_lose, names): (&usize, &Vec<&str>)| {
+    let line = |(&(is_log, may_lose), names): (&(bool, usize), &Vec<&str>)| {
         let of_each = if names.len() > 1 { " of each" } else { "" };
+        let what = match is_log {
+            true => "what was promised since the last commit is lost if power fails as well",
+            false => "the pool is lost",
+        };
         let cost = match may_lose {
-            0 => "with any device of these, the pool is lost".to_owned(),
-            1 => format!("any one device{of_each} may be lost; with a second one of the same vdev, the pool is lost"),
-            n => format!("any {n} devices{of_each} may be lost; with one more of the same vdev, the pool is lost"),
+            0 => format!("with any device of these, {what}"),
+            1 => format!("any one device{of_each} may be lost; with a second one of the same vdev, {what}"),
+            n => format!("any {n} devices{of_each} may be lost; with one more of the same vdev, {what}"),
         };
         format!("{}: {cost}\n", names.join(", "))
     };
@@ -43,7 +51,34 @@ mod tests {
     use super::*;
 
     fn vdev(name: &str, devices: &[&str], may_lose: usize) -> LayoutVdev {
-        LayoutVdev { name: name.into(), devices: devices.iter().map(|device| (*device).to_owned()).collect(), may_lose }
+        let devices = devices.iter().map(|device| (*device).to_owned()).collect();
+        LayoutVdev { role: VdevRole::Normal, name: name.into(), devices, may_lose }
+    }
+
+    #[test]
+    fn vdevs_for_something_stand_below_what_they_are_for() {
+        let log = LayoutVdev { role: VdevRole::Log, ..vdev("/e.img", &[], 0) };
+        let special = LayoutVdev { role: VdevRole::Special, ..vdev("mirror-1", &["/c.img", "/d.img"], 1) };
+        let vdevs = vec![vdev("mirror-0", &["/a.img", "/b.img"], 1), log, special];
+        let layout = Layout { pool: "tank".into(), vdevs, size: 3 << 29 };
+        insta::assert_snapshot!(render(&layout, "create"), @r"
+        would create 'tank' with the following layout:
+
+        	tank
+        	  mirror-0
+        	    /a.img
+        	    /b.img
+        	special
+        	  mirror-1
+        	    /c.img
+        	    /d.img
+        	logs
+        	  /e.img
+
+        space: 1.50G
+        mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
+        /e.img: with any device of these, what was promised since the last commit is lost if power fails as well
+        ");
     }
 
     #[test]

@@ -4,14 +4,14 @@ use clap::Args;
 use dataset::property::{Precision, Property};
 use serde_json::{Map, Value};
 
-use super::status::{lines, vdev_json};
+use super::status::{lines, vdevs_json};
 use crate::args::common::{Format, property_list};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::json::Encoder;
 use crate::output::table::{Column, Table};
 use crate::output::value::Style;
-use crate::protocol::{PoolRecord, Request, Response, VdevRecord};
+use crate::protocol::{PoolRecord, Request, Response, VdevRecord, VdevRole};
 use crate::records::{names_of, select};
 
 /// The columns without `-o`.
@@ -86,8 +86,14 @@ fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted:
     for record in records {
         let cells = select(&record.name, &record.properties, columns);
         table.push(cells.iter().map(|(property, cell)| style.show(property, &cell.value)).collect());
-        for (depth, vdev) in record.vdevs.iter().flat_map(lines) {
-            table.push(columns.iter().map(|property| vdev_cell(depth, vdev, property, style, scripted)).collect());
+        for (role, vdevs) in VdevRole::groups(&record.vdevs, |vdev| vdev.role) {
+            if let Some(heading) = role.heading() {
+                let cell = |property: &&Property| if property.name() == "name" { heading } else { "-" }.to_owned();
+                table.push(columns.iter().map(|property| cell(&property)).collect());
+            }
+            for (depth, vdev) in vdevs.into_iter().flat_map(lines) {
+                table.push(columns.iter().map(|property| vdev_cell(depth, vdev, property, style, scripted)).collect());
+            }
         }
     }
     table.render(scripted)
@@ -117,8 +123,9 @@ fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder) -> Va
     let entry = |record: &PoolRecord| {
         let mut pool = encoder.pool(record, &select(&record.name, &record.properties, &columns));
         if !record.vdevs.is_empty() {
-            let vdevs = record.vdevs.iter().map(|vdev| (vdev.path.clone(), vdev_json(vdev)));
-            pool["vdevs"] = Value::Object(vdevs.collect());
+            let (vdevs, others) = vdevs_json(&record.vdevs);
+            pool["vdevs"] = Value::Object(vdevs);
+            pool.as_object_mut().expect("it is one").extend(others);
         }
         (record.name.clone(), pool)
     };
@@ -151,6 +158,7 @@ mod tests {
         };
         let vdev = VdevRecord {
             kind: VdevKind::Disk,
+            role: VdevRole::Normal,
             members: Vec::new(),
             note: None,
             path: "/srv/tank.img".into(),

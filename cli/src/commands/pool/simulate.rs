@@ -7,7 +7,7 @@ use crate::args::common::{device_name, pool_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
-use crate::protocol::{DatasetLoss, LossReport, Request, Response};
+use crate::protocol::{DatasetLoss, LossReport, Request, Response, VdevRole};
 
 /// Arguments of `pool simulate`.
 #[derive(Args, Debug)]
@@ -64,6 +64,11 @@ fn render(report: &LossReport) -> String {
         match (vdev.survives, vdev.left) {
             (true, 1) => format!("{name} without {lost}: one device is left, and holds everything\n"),
             (true, left) => format!("{name} without {lost}: {left} devices are left, and hold everything\n"),
+            (false, _) if vdev.role == VdevRole::Log => {
+                format!(
+                    "{name} without {lost}: lost, with what was promised since the last commit if power fails as well\n"
+                )
+            }
             (false, _) => format!("{name} without {lost}: lost\n"),
         }
     };

@@ -8,7 +8,7 @@ use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
 use crate::output::time::Zone;
-use crate::protocol::{PoolStatus, Request, Response, VdevKind, VdevRecord};
+use crate::protocol::{PoolStatus, Request, Response, VdevKind, VdevRecord, VdevRole};
 
 /// Arguments of `pool status`.
 #[derive(Args, Debug)]
@@ -117,14 +117,18 @@ fn config(status: &PoolStatus, exact: bool) -> String {
     let columns = [Column::left("NAME"), Column::left("STATE")].into_iter().chain(titles);
     // What else is to be known of a device stands behind its numbers.
     let mut table = Table::new(columns.chain([Column::left("")]).collect());
-    let mut push = |name: String, state: &str, errors: [u64; 3], note: Option<&str>| {
-        let note = note.unwrap_or_default().to_owned();
-        table.push([name, state.to_owned()].into_iter().chain(errors.map(number)).chain([note]).collect());
-    };
-    push(status.name.clone(), &status.state, [0, 0, 0], None);
-    for (depth, vdev) in status.vdevs.iter().flat_map(lines) {
-        let errors = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors];
-        push(format!("{}{}", "  ".repeat(depth), vdev.path), &vdev.state, errors, vdev.note.as_deref());
+    let root = [status.name.clone(), status.state.clone()].into_iter().chain([0; 3].map(number));
+    table.push(root.chain([String::new()]).collect());
+    for (role, vdevs) in VdevRole::groups(&status.vdevs, |vdev| vdev.role) {
+        if let Some(heading) = role.heading() {
+            table.push([heading, "", "", "", "", ""].map(str::to_owned).to_vec());
+        }
+        for (depth, vdev) in vdevs.into_iter().flat_map(lines) {
+            let errors = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors].map(number);
+            let name = format!("{}{}", "  ".repeat(depth), vdev.path);
+            let note = vdev.note.clone().unwrap_or_default();
+            table.push([name, vdev.state.clone()].into_iter().chain(errors).chain([note]).collect());
+        }
     }
     table.render(false)
 }
@@ -163,16 +167,32 @@ pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
         let members = vdev.members.iter().map(|member| (member.path.clone(), vdev_json(member)));
         object["vdevs"] = Value::Object(members.collect());
     }
+    if vdev.role != VdevRole::Normal {
+        object["class"] = json!(vdev.role.as_str());
+    }
     if let Some(note) = &vdev.note {
         object["note"] = json!(note);
     }
     object
 }
 
+/// The vdevs that are there for something, each kind below its heading as in ZFS, and before them those that are not.
+pub(super) fn vdevs_json(vdevs: &[VdevRecord]) -> (Map<String, Value>, Map<String, Value>) {
+    let object = |vdevs: Vec<&VdevRecord>| vdevs.iter().map(|vdev| (vdev.path.clone(), vdev_json(vdev))).collect();
+    let (mut normal, mut others) = (Map::new(), Map::new());
+    for (role, vdevs) in VdevRole::groups(vdevs, |vdev| vdev.role) {
+        match role.heading() {
+            None => normal = object(vdevs),
+            Some(heading) => drop(others.insert(heading.to_owned(), Value::Object(object(vdevs)))),
+        }
+    }
+    (normal, others)
+}
+
 fn encode(all: &[PoolStatus]) -> Value {
     let entry = |status: &PoolStatus| {
-        let vdevs: Map<_, _> = status.vdevs.iter().map(|vdev| (vdev.path.clone(), vdev_json(vdev))).collect();
-        let object = json!({
+        let (vdevs, others) = vdevs_json(&status.vdevs);
+        let mut object = json!({
             "name": status.name,
             "state": status.state,
             "pool_guid": status.guid.to_string(),
@@ -187,6 +207,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "error_count": status.damaged.len().to_string(),
             "errlist": status.damaged,
         });
+        object.as_object_mut().expect("it is one").extend(others);
         (status.name.clone(), object)
     };
     Value::Object(all.iter().map(entry).collect())
@@ -202,6 +223,7 @@ mod tests {
     fn status() -> PoolStatus {
         let vdev = VdevRecord {
             kind: VdevKind::Disk,
+            role: VdevRole::Normal,
             members: Vec::new(),
             note: None,
             path: "/srv/tank.img".into(),

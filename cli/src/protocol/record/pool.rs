@@ -84,9 +84,59 @@ impl VdevKind {
     }
 }
 
+/// What a vdev is there for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum VdevRole {
+    /// Everything.
+    #[default]
+    Normal,
+    /// Metadata first of all, and small records.
+    Special,
+    /// The intent log, and nothing else.
+    Log,
+}
+
+impl VdevRole {
+    /// The role of the vdevs behind a word of ZFS's vdev language.
+    pub fn of_word(word: &str) -> Option<VdevRole> {
+        match word {
+            "special" => Some(VdevRole::Special),
+            "log" | "logs" => Some(VdevRole::Log),
+            _ => None,
+        }
+    }
+
+    /// What stands above such vdevs in a table, as in ZFS.
+    pub fn heading(self) -> Option<&'static str> {
+        match self {
+            VdevRole::Normal => None,
+            VdevRole::Special => Some("special"),
+            VdevRole::Log => Some("logs"),
+        }
+    }
+
+    /// The word for it in JSON, as in ZFS.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            VdevRole::Normal => "normal",
+            VdevRole::Special => "special",
+            VdevRole::Log => "log",
+        }
+    }
+
+    /// Vdevs by what they are there for, in the order of the tables; roles that none has are left out.
+    pub fn groups<T>(all: &[T], role: impl Fn(&T) -> VdevRole) -> Vec<(VdevRole, Vec<&T>)> {
+        let of = |wanted| (wanted, all.iter().filter(|one| role(one) == wanted).collect::<Vec<_>>());
+        let groups = [VdevRole::Normal, VdevRole::Special, VdevRole::Log].map(of);
+        groups.into_iter().filter(|(_, vdevs)| !vdevs.is_empty()).collect()
+    }
+}
+
 /// A vdev to be given to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevTreeSpec {
+    /// What it is there for.
+    pub role: VdevRole,
     /// What it is.
     pub kind: VdevKind,
     /// Its devices: one of a disk.
@@ -115,6 +165,8 @@ pub struct PoolRecord {
 pub struct VdevRecord {
     /// What it is.
     pub kind: VdevKind,
+    /// What it is there for.
+    pub role: VdevRole,
     /// A device's path, or what a mirror or a RAID-Z is called.
     pub path: String,
     /// The devices of a mirror or a RAID-Z.
@@ -351,6 +403,8 @@ pub struct Layout {
 /// A vdev in a layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutVdev {
+    /// What it is there for.
+    pub role: VdevRole,
     /// A device's path, or what a mirror is called.
     pub name: String,
     /// The paths of a mirror's devices.
@@ -408,9 +462,9 @@ pub struct LossReport {
 }
 
 impl LossReport {
-    /// Whether nothing would be lost.
+    /// Whether nothing would be lost but what the intent log holds.
     pub fn survives(&self) -> bool {
-        self.vdevs.iter().all(|vdev| vdev.survives)
+        self.vdevs.iter().all(|vdev| vdev.survives || vdev.role == VdevRole::Log)
     }
 }
 
@@ -419,6 +473,8 @@ impl LossReport {
 pub struct VdevLoss {
     /// Its name.
     pub name: String,
+    /// What it is there for.
+    pub role: VdevRole,
     /// The devices that it would lose.
     pub lost: Vec<String>,
     /// How many devices that lack nothing would be left.
@@ -458,6 +514,8 @@ pub struct IoSample {
 pub struct IoCounts {
     /// The pool or the device.
     pub name: String,
+    /// What a vdev is there for.
+    pub role: VdevRole,
     /// Space allocated now.
     pub allocated: u64,
     /// Space free now.

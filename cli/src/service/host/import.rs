@@ -89,10 +89,11 @@ impl Client {
             ..known.clone()
         };
         self.registry.put(&known)?;
-        if import.force || to_keep(import).next().is_some() {
+        if import.force || import.without_log || to_keep(import).next().is_some() {
             // The service that is started then finds it to be this host's.
             let _lock = self.lock(known.name.as_str())?;
-            let pool = OpenPool::open(&known, &Opening { force: import.force, ..Opening::default() })?;
+            let (force, without_log) = (import.force, import.without_log);
+            let pool = OpenPool::open(&known, &Opening { force, without_log, ..Opening::default() })?;
             let kept = keep(&pool, import);
             pool.close()?;
             kept?;
@@ -126,7 +127,12 @@ impl Client {
             name,
         };
         let lock = self.lock(known.name.as_str())?;
-        let opening = Opening { force: import.force, rename: import.new_name.is_some(), mounting: false };
+        let opening = Opening {
+            force: import.force,
+            without_log: import.without_log,
+            rename: import.new_name.is_some(),
+            mounting: false,
+        };
         let pool = OpenPool::open(&known, &opening)?;
         pool.record(&self.command);
         let kept = keep(&pool, import);

@@ -15,6 +15,8 @@ mod leave;
 
 use std::io::{self, Write};
 
+use pool::format::label::classes::VdevClasses;
+
 use super::{
     client::Client,
     registry::{DevicePath, KnownPool},
@@ -67,7 +69,7 @@ impl Client {
             places.check_root(&create.name, &create.root_assignments)?;
         }
         if !create.force {
-            check_replication(&create.vdevs, &[], ACTION, name)?;
+            check_replication(&create.vdevs, &[], &VdevClasses::new(), ACTION, name)?;
         }
         let layout = |size| Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0), size };
         let specs = devices_of(&create.vdevs);

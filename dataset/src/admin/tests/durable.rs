@@ -9,8 +9,10 @@ use std::sync::{
 };
 
 use pool::{
-    device::{Fate, MemoryDevice, Recorder},
+    admin::{ClassedVdev, NewVdev},
+    device::{Device, Fate, MemoryDevice, Recorder},
     env::{Env, SeededEnv},
+    format::label::classes::VdevClass,
     txg::Settings,
     units::MIB,
 };
@@ -91,9 +93,13 @@ struct Run {
     durable: Vec<(usize, usize)>,
 }
 
-fn run(seed: u64, steps: usize) -> Run {
+fn run(seed: u64, steps: usize, classes: &[Option<VdevClass>]) -> Run {
     let recorder = Recorder::new();
-    let world = World::on(Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB))), seed);
+    let vdev = |class: &Option<VdevClass>| {
+        let device = Arc::new(recorder.wrap(MemoryDevice::new("disk", 64 * MIB)));
+        ClassedVdev { vdev: NewVdev::Disk(device), class: *class }
+    };
+    let world = World::of(&classes.iter().map(vdev).collect::<Vec<_>>(), seed);
     world.create("tank/a").unwrap();
     world.create("tank/b").unwrap();
     if seed.is_multiple_of(2) {
@@ -130,22 +136,36 @@ fn check(run: &Run, cut: usize, world: &World, line: &str) {
     world.judge();
 }
 
+/// The pool on these devices, whose operations are recorded, too.
+fn came_up(images: Vec<MemoryDevice>, recorder: &Arc<Recorder>, seed: u64) -> World {
+    let devices = images.into_iter().map(|image| Arc::new(recorder.wrap(image)) as Arc<dyn Device>).collect();
+    World::open_all(devices, seed).expect("the pool was made before")
+}
+
 #[test]
 fn every_cut_keeps_what_fsync_promised() {
-    for seed in 0..4 {
-        let run = run(seed, 60);
+    cut_everywhere(0..4, &[None]);
+}
+
+#[test]
+fn so_does_every_cut_with_the_log_on_a_device_of_its_own() {
+    cut_everywhere(0..2, &[None, Some(VdevClass::Log)]);
+    cut_everywhere(2..3, &[None, Some(VdevClass::Special), Some(VdevClass::Log)]);
+}
+
+fn cut_everywhere(seeds: std::ops::Range<u64>, classes: &[Option<VdevClass>]) {
+    for seed in seeds {
+        let run = run(seed, 60, classes);
         let first = run.states[0].0;
         for cut in first..=run.recorder.len() {
             let mut fate = Fate::seeded(seed ^ cut as u64);
-            let image = run.recorder.images_at(cut, &mut fate).remove(0);
             let again = Recorder::new();
-            let world = World::open(Arc::new(again.wrap(image)), cut as u64).expect("the pool was made before");
+            let world = came_up(run.recorder.images_at(cut, &mut fate), &again, cut as u64);
             check(&run, cut, &world, &format!("seed {seed}, cut {cut}"));
             // Power fails while it comes up, too.
             if cut % 7 == 0 {
                 for second in 0..again.len() {
-                    let image = again.images_at(second, &mut fate).remove(0);
-                    let world = World::open(Arc::new(image), second as u64).expect("the pool was made before");
+                    let world = came_up(again.images_at(second, &mut fate), &Recorder::new(), second as u64);
                     check(&run, cut, &world, &format!("seed {seed}, cut {cut}, then {second}"));
                 }
             }

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod attributes;
+mod classes;
 mod codes;
 mod concurrency;
 mod crash;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use pool::{
-    admin::{self, CreateOptions, OpenOptions},
+    admin::{self, ClassedVdev, CreateOptions, OpenOptions},
     check::{self, Ledger},
     device::{Device, MemoryDevice},
     env::SeededEnv,
@@ -76,6 +76,16 @@ impl World {
         *self = World::open_all(self.devices.clone(), seed).unwrap();
     }
 
+    /// A new pool of these vdevs.
+    pub(super) fn of(vdevs: &[ClassedVdev], seed: u64) -> World {
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let pool = admin::create_of(vdevs, &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
+        let devices = vdevs.iter().flat_map(|classed| classed.vdev.devices().to_vec()).collect();
+        World { devices, engine, datasets }
+    }
+
     /// The pool on this device. `None` before its first data set was committed.
     pub(super) fn open(device: Arc<dyn Device>, seed: u64) -> Option<World> {
         World::open_all(vec![device], seed)
@@ -83,12 +93,21 @@ impl World {
 
     /// The pool on these devices.
     pub(super) fn open_all(devices: Vec<Arc<dyn Device>>, seed: u64) -> Option<World> {
-        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
-        let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        World::open_as(devices, &OpenOptions::default(), seed).unwrap()
+    }
+
+    /// The same, as these options say.
+    pub(super) fn open_as(
+        devices: Vec<Arc<dyn Device>>,
+        options: &OpenOptions,
+        seed: u64,
+    ) -> pool::error::Result<Option<World>> {
+        let options = OpenOptions { settings: settings(), ..options.clone() };
+        let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed)))?;
         let engine = pool.engine().clone();
         let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
         let is_made = datasets.read(|tx| tx.contains(crate::catalogue::MASTER)).unwrap();
-        is_made.then_some(World { devices, engine, datasets })
+        Ok(is_made.then_some(World { devices, engine, datasets }))
     }
 
     pub(super) fn fs(&self, dataset: &str) -> Arc<FileSystem> {

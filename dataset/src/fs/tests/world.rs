@@ -49,7 +49,7 @@ impl SyncClient for OneTree {
 }
 
 fn options() -> Options {
-    let policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1 };
+    let policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
     Options {
         readonly: false,
         atime: true,

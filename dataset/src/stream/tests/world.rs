@@ -115,6 +115,7 @@ impl World {
             compression: compression[self.below(3) as usize],
             checksum: checksum[self.below(4) as usize],
             copies: 1,
+            small_blocks: 0,
         }
     }
 

@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_written_together_ends_with_its_unit_and_its_region() {
-        let shape = VdevShape { vdev: VdevId(0), size: 128 * KIB, unit: 4 };
+        let shape = VdevShape { vdev: VdevId(0), size: 128 * KIB, unit: 4, class: None };
         let layout = Layout::new(SECTOR, 64 * KIB).with_vdev(shape);
         let (notes, mut outbox) = (Notes::default(), Outbox::default());
         let disk = Disk { layout: &layout, io: &notes };

@@ -168,7 +168,7 @@ impl Engine {
 
     /// How many copies a data set's nodes have: two if they can lie on different devices.
     pub fn metadata_copies(&self) -> u8 {
-        if self.storage.vdevs.count() > 1 { 2 } else { 1 }
+        if self.storage.space.spread() > 1 { 2 } else { 1 }
     }
 
     /// Whether the pool was opened to be read only.
