@@ -60,7 +60,8 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ];
+pub const KNOWN_FEATURES: &[&str] =
+    &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ, RAIDZ_EXPANSION];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
@@ -80,6 +81,10 @@ pub const PROJECT_QUOTA: &str = "project_quota";
 
 /// The feature of pools with a [RAID-Z](vdev_config::RaidZConfig). Who does not know it finds nothing there.
 pub const RAIDZ: &str = "raidz";
+
+/// The feature of pools with a RAID-Z that got a device more than it was made of. Who does not know it finds rows of two
+/// widths, and numbers of regions that no row has.
+pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;

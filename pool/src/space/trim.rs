@@ -54,7 +54,7 @@ impl Space {
                     return Ok(true);
                 }
                 let place = layout.place(chunk, span.start);
-                if self.is_closed(place.vdev) || layout.is_gone(place.vdev) {
+                if self.is_closed(place.vdev) || layout.is_gone(place.vdev, chunk.region()) {
                     return Ok(true);
                 }
                 discard(place.vdev, place.offset, len)?;

@@ -42,7 +42,7 @@ pub mod uberblocks;
 mod unflushed;
 
 pub use counters::{Counters, Counts};
-pub use group::{Group, Member, State};
+pub use group::{Group, Member, Quorum, State};
 pub use leaf::{Health, Leaf};
 pub use mirror::Mirror;
 pub use raidz::RaidZ;
@@ -213,6 +213,11 @@ pub trait Vdev: Send + Sync {
 
     /// Its devices, if they are several.
     fn as_group(&self) -> Option<&Group> {
+        None
+    }
+
+    /// The RaidZ that it is, if it is one.
+    fn as_raidz(&self) -> Option<&RaidZ> {
         None
     }
 }
