@@ -26,6 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pool::{
     error::Error as PoolError,
     format::{key::Key, label::DEVICE_REMOVAL},
+    space::{Regions, Targets},
     txg::{Evacuation, Still, Vacating},
     units::{Txg, VdevId},
 };
@@ -92,7 +93,7 @@ impl Datasets {
         if let Some(vdev) = row.as_ref().and_then(under_way)
             && !self.engine().read_only()
         {
-            self.engine().storage().space.close_vdev(vdev);
+            self.engine().storage().space.close(&Regions::Vdev(vdev));
         }
         *self.evacuator.row.lock() = row;
     }
@@ -112,7 +113,7 @@ impl Datasets {
             RemovalRow { vdev: vdev.0.into(), name: name.to_owned(), start: self.now(), total, ..Default::default() };
         self.evacuator.tries.store(0, Ordering::Relaxed);
         self.put_removal(row)?;
-        self.engine().close_vdev(vdev);
+        self.engine().close(&Regions::Vdev(vdev));
         Ok(())
     }
 
@@ -153,7 +154,7 @@ impl Datasets {
         if steps.is_some() {
             return self.copy_step(&mut steps, row, budget);
         }
-        match self.engine().vacate(vdev) {
+        match self.engine().vacate(&Regions::Vdev(vdev), &Targets::Anywhere) {
             Ok(Vacating::Working) => {
                 if self.evacuator.tries.fetch_add(1, Ordering::Relaxed) > TRIES {
                     self.give_up(&mut steps, row, RemovalState::NoRoom)?;
@@ -162,7 +163,7 @@ impl Datasets {
             Ok(Vacating::Waiting) => return idle,
             Ok(Vacating::Copying) => {
                 self.evacuator.tries.store(0, Ordering::Relaxed);
-                let evacuation = self.engine().evacuation(vdev);
+                let evacuation = self.engine().evacuation();
                 let walk = Walk::begin(self, Txg::ZERO)?;
                 *steps = Some(Copying { evacuation, walk, copied: 0, errors: 0, is_unreadable: false });
             }
@@ -246,12 +247,12 @@ impl Datasets {
             let _still = self.engine().hold_still();
             self.engine().storage().space.unpair()
         };
-        if !is_unpaired || self.engine().has_changed_places(vdev) {
+        if !is_unpaired || self.engine().has_changed_places(&Regions::Vdev(vdev)) {
             return Ok(false);
         }
         **steps = None;
         self.put_removal(RemovalRow { state, end: self.now(), ..row })?;
-        self.engine().open_vdev_again(vdev);
+        self.engine().reopen(&Regions::Vdev(vdev));
         Ok(true)
     }
 

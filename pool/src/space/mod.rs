@@ -34,7 +34,7 @@
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole
-//! moving     a device is vacated: its chunks come to lie elsewhere
+//! moving     regions are emptied: their chunks come to lie elsewhere
 //! history    how long what was freed stays as it is
 //! ```
 
@@ -62,8 +62,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 
 use self::{
-    history::History, hold::Holds, io::Disk, layout::Layout, moving::Moves, span_set::normalize, sync::Stored,
-    wheel::Wheel,
+    chunk::Standing, history::History, hold::Holds, io::Disk, layout::Layout, moving::Moves, span_set::normalize,
+    sync::Stored, wheel::Wheel,
 };
 pub use self::{
     history::{DEFERRED_GROUPS, SAFE_STATES},
@@ -71,7 +71,7 @@ pub use self::{
     io::SpaceIo,
     layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
-    moving::RemovalPlan,
+    moving::{MovingPlan, Regions, Targets},
     trim::{TrimCursor, Trimmed},
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
@@ -204,7 +204,7 @@ impl Space {
         let layout = self.layout.load();
         let Some(vdev) = layout.vdevs.iter().find(|vdev| vdev.id == id) else { return false };
         let chunks = vdev.chunks.iter().filter(|chunk| regions.contains(&chunk.region()));
-        vdev.closed && chunks.into_iter().all(|chunk| chunk.is_free())
+        regions.clone().all(|region| vdev.is_closed(region)) && chunks.into_iter().all(|chunk| chunk.is_free())
     }
 
     /// Gives a device these regions and no others: the labels say it. Those that it has not any more are empty, and their
@@ -220,9 +220,11 @@ impl Space {
         let (chunks, gone): (Vec<_>, Vec<_>) = vdev.chunks.iter().cloned().partition(|chunk| vdev.has(chunk));
         for chunk in &gone {
             assert!(chunk.is_free(), "a region that is given up holds something");
-            chunk.recount(Default::default());
+            chunk.set_standing(Standing::Resting, Default::default());
         }
-        layout.vdevs[at] = Arc::new(vdev.with_chunks(chunks));
+        let mut closed = std::collections::BTreeSet::clone(&vdev.closed_regions);
+        closed.retain(|region| vdev.unit_of(*region).is_some());
+        layout.vdevs[at] = Arc::new(vdev.with_chunks(chunks).with_closed(closed));
         let layout = shapes.iter().fold(layout, |layout, &shape| layout.with_vdev(shape));
         self.layout.store(Arc::new(layout));
     }
@@ -273,7 +275,8 @@ impl Space {
             let spans = normalize(chunk.commit(txg, release));
             released.extend(spans.into_iter().map(|span| extent(chunk.id, span)));
         }
-        self.settle_moves(&layout, txg);
+        self.settle_moves(txg);
+        self.wake_rested();
         released
     }
 
@@ -382,19 +385,15 @@ impl Space {
 
     /// The space layer's own blocks at the end of the last transaction group that was synced.
     pub fn own_blocks(&self) -> OwnBlocks {
-        let stored = self.stored.lock();
-        let layout = self.layout.load();
-        OwnBlocks {
-            table: stored.table_pointers().collect(),
-            checkpoints: layout.chunks.iter().filter_map(|chunk| chunk.checkpoint()).collect(),
-            log: stored.log_pointers().collect(),
-        }
+        own_blocks(&self.stored.lock(), &self.layout.load())
     }
 
     /// The extents of all copies of its own blocks, sorted.
     pub fn own_extents(&self) -> Result<Vec<Extent>> {
-        let OwnBlocks { table, checkpoints, log } = self.own_blocks();
+        // While it is held no chunk changes its place.
+        let stored = self.stored.lock();
         let layout = self.layout.load();
+        let OwnBlocks { table, checkpoints, log } = own_blocks(&stored, &layout);
         let mut extents = Vec::new();
         for pointer in table.into_iter().chain(checkpoints).chain(log) {
             for &place in pointer.places() {
@@ -415,6 +414,14 @@ pub struct OwnBlocks {
     pub checkpoints: Vec<PhysicalPointer>,
     /// The space log.
     pub log: Vec<PhysicalPointer>,
+}
+
+fn own_blocks(stored: &Stored, layout: &Layout) -> OwnBlocks {
+    OwnBlocks {
+        table: stored.table_pointers().collect(),
+        checkpoints: layout.chunks.iter().filter_map(|chunk| chunk.checkpoint()).collect(),
+        log: stored.log_pointers().collect(),
+    }
 }
 
 fn extent(chunk: ChunkId, span: Span) -> Extent {

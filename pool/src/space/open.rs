@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     DEFERRED_GROUPS, Space,
-    chunk::{Chunk, CountedIn, Loaded, Replay},
+    chunk::{Chunk, CountedIn, Loaded, Replay, Standing},
     history::History,
     io::{Disk, SpaceIo},
     layout::{Layout, Vdev, VdevShape},
@@ -51,11 +51,13 @@ impl Space {
         }
         add_chunks(&mut layout, chunks);
         let history = log.iter().rev().take(DEFERRED_GROUPS).rev().map(|(group, _)| group.txg).collect();
+        let history = History::after(history);
+        layout.rest_after(history.reusable());
         let log: VecDeque<_> = log.into_iter().map(|(group, _)| group).collect();
         Ok(Space::assemble(
             layout,
             Stored { txg, table: Some(root.table), pages, rows: count, is_misplaced: false, log },
-            History::after(history),
+            history,
         ))
     }
 }
@@ -246,7 +248,7 @@ fn check_gone(chunks: &[Loaded], layout: &Layout) -> Result<()> {
 
 fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
     let tallies: BTreeMap<VdevId, CountedIn> =
-        layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev))).collect();
+        layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev, Standing::Open))).collect();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
         // What lies in a region that is no more counts nowhere.
         let is_there = !layout.is_gone(chunk.row.vdev, chunk.row.region);

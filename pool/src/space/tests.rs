@@ -66,6 +66,12 @@ impl Memory {
         Memory(vdevs.iter().map(|shape| (shape.vdev, Rows::new(shape))).collect())
     }
 
+    /// Other devices with the same content, of units of one sector.
+    pub(super) fn duplicate(&self) -> Memory {
+        let copy = |rows: &Rows| Rows { bytes: Mutex::new(rows.lock().clone()), unit: 1, written: Mutex::default() };
+        Memory(self.0.iter().map(|(vdev, rows)| (*vdev, copy(rows))).collect())
+    }
+
     /// Says that some sectors are free, or with `written` that they are not.
     fn mark(&self, space: &Space, extent: &Extent, written: bool) {
         let address = Address { chunk: extent.chunk, sector: extent.sector };

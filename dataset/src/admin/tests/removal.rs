@@ -11,6 +11,7 @@ use pool::{
         label::DATA_START,
         pointer::{Address, BlockPointer},
     },
+    space::{Regions, Targets},
     tree::{Event, Walker},
     units::{MIB, Txg, VdevId},
     vdev::labels,
@@ -63,7 +64,10 @@ impl Bench {
             bench.world.write("tank/b", &number.to_string(), &noise(number, LEN));
         }
         bench.world.engine.commit().unwrap();
-        assert!(bench.world.engine.storage().space.removal_plan(GOES).bytes > 2 * LEN as u64);
+        assert!(
+            bench.world.engine.storage().space.moving_plan(&Regions::Vdev(GOES), &Targets::Anywhere).bytes
+                > 2 * LEN as u64
+        );
         bench
     }
 
