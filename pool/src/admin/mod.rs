@@ -36,6 +36,8 @@ mod rewind;
 mod trim;
 
 #[cfg(test)]
+mod columns_tests;
+#[cfg(test)]
 mod members_tests;
 #[cfg(test)]
 mod removal_tests;

@@ -214,6 +214,7 @@ fn rows_of_two_widths_are_read_and_mended_whichever_devices_are_lost_or_lie() {
                     .for_each(|(at, block)| world.spoil(*device, *at, block.len()));
             });
             some.iter().filter(|device| *device % 2 == 0).for_each(|device| world.devices[*device].vanish());
+            world.raidz.flush().unwrap();
             for (at, block) in &blocks {
                 let mut read = vec![0; block.len()];
                 let found = world.raidz.read_checked(*at, &mut read, &|read| read == *block).unwrap();
