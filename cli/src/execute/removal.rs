@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use dataset::{
     admin::{Progress, Removing},
-    catalogue::RemovalState,
+    catalogue::MoveState,
 };
 use pool::admin::Pool;
 
@@ -54,7 +54,7 @@ impl OpenPool {
             );
             return Err(Failure::cannot(ACTION, name, why).hint("delete something, or add a device: pool add"));
         }
-        self.datasets.start_removal(vdev.id(), &shown.vdev, plan.bytes).or_refused(ACTION, name)?;
+        self.datasets.start_removal(vdev.id(), &shown.vdev, plan.bytes, None).or_refused(ACTION, name)?;
         self.scrubbing.wake();
         if self.mounts.is_none() {
             // Nobody else would do it.
@@ -91,11 +91,11 @@ impl OpenPool {
     pub(super) fn removal(&self) -> Option<RemovalRecord> {
         let status = self.datasets.removal_status()?;
         let ended = match status.state {
-            RemovalState::Running => None,
-            RemovalState::Finished => Some(RemovalEnd::Finished),
-            RemovalState::Canceled => Some(RemovalEnd::Canceled),
-            RemovalState::Unreadable => Some(RemovalEnd::Unreadable),
-            RemovalState::NoRoom => Some(RemovalEnd::NoRoom),
+            MoveState::Running => None,
+            MoveState::Finished => Some(RemovalEnd::Finished),
+            MoveState::Canceled => Some(RemovalEnd::Canceled),
+            MoveState::Unreadable => Some(RemovalEnd::Unreadable),
+            MoveState::NoRoom => Some(RemovalEnd::NoRoom),
         };
         let until = if ended.is_none() { self.engine().env().now() } else { status.end };
         Some(RemovalRecord {

@@ -61,7 +61,7 @@ pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
 pub const KNOWN_FEATURES: &[&str] =
-    &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ, RAIDZ_EXPANSION];
+    &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ, RAIDZ_EXPANSION, REBALANCE];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
@@ -85,6 +85,10 @@ pub const RAIDZ: &str = "raidz";
 /// The feature of pools with a RAID-Z that got a device more than it was made of. Who does not know it finds rows of two
 /// widths, and numbers of regions that no row has.
 pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
+
+/// The feature of pools that were rebalanced, or of which a removal was paused or slowed down. Who does not know it takes the
+/// rows of the catalogue that say so for damage.
+pub const REBALANCE: &str = "rebalance";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;

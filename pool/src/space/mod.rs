@@ -35,10 +35,12 @@
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole
 //! moving     regions are emptied: their chunks come to lie elsewhere
+//! balance    which chunks to move so that vdevs are equally full
 //! history    how long what was freed stays as it is
 //! ```
 
 mod allocator;
+mod balance;
 mod chunk;
 mod free_map;
 mod history;
@@ -61,11 +63,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 
-use self::{
-    chunk::Standing, history::History, hold::Holds, io::Disk, layout::Layout, moving::Moves, span_set::normalize,
-    sync::Stored, wheel::Wheel,
-};
 pub use self::{
+    balance::{Balanced, Batch, Imbalance},
     history::{DEFERRED_GROUPS, SAFE_STATES},
     hold::Hold,
     io::SpaceIo,
@@ -73,6 +72,10 @@ pub use self::{
     mend::{OwnCursor, OwnExamined},
     moving::{MovingPlan, Regions, Targets},
     trim::{TrimCursor, Trimmed},
+};
+use self::{
+    chunk::Standing, history::History, hold::Holds, io::Disk, layout::Layout, moving::Moves, span_set::normalize,
+    sync::Stored, wheel::Wheel,
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
