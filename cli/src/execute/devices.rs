@@ -1,7 +1,7 @@
 //! Devices on this machine: opening those of a pool, taking new ones, and finding pools that are not imported.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
@@ -318,9 +318,9 @@ impl Found {
                 let members = vdev.tree.in_columns();
                 let whole: Vec<_> = members.into_iter().filter(|(_, m)| m.behind.is_none() && !m.is_offline).collect();
                 let there = whole.iter().filter(|(_, member)| !is_missing(&&member.leaf)).map(|(column, _)| *column);
-                match there.collect::<BTreeSet<_>>().len() < vdev.tree.needed() {
-                    true => paths(whole.iter().map(|(_, member)| &member.leaf).collect()),
-                    false => Vec::new(),
+                match vdev.tree.suffice(there) {
+                    true => Vec::new(),
+                    false => paths(whole.iter().map(|(_, member)| &member.leaf).collect()),
                 }
             }
             None => paths(vdev.tree.leaves().collect()),
@@ -378,8 +378,7 @@ impl Found {
                 member.behind.is_none() && !member.is_offline && state == "ONLINE"
             };
             let usable = vdev.tree.in_columns().into_iter().zip(&devices).filter(is_usable);
-            let usable: BTreeSet<usize> = usable.map(|((column, _), _)| column).collect();
-            let is_enough = usable.len() >= vdev.tree.needed();
+            let is_enough = vdev.tree.suffice(usable.map(|((column, _), _)| column));
             let state = match (is_enough, devices.iter().all(|(_, state)| state == "ONLINE")) {
                 (false, _) => "UNAVAIL",
                 (true, false) => "DEGRADED",

@@ -1,9 +1,6 @@
 //! Requests about the pool itself: properties, state, devices, counters, history.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use dataset::{
     admin::Sharing,
@@ -201,6 +198,7 @@ impl OpenPool {
             action,
             scan,
             removal: self.removal(),
+            expansion: self.expansion(),
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,
@@ -251,7 +249,7 @@ impl OpenPool {
                 member.state() == State::Complete && record.state == "ONLINE"
             };
             let usable = members.iter().zip(all.iter()).filter(is_usable).map(|(_, member)| member.column());
-            let too_few = usable.collect::<BTreeSet<_>>().len() < mirror.needed();
+            let too_few = !mirror.quorum().suffice(usable);
             let state = match (too_few, all.iter().any(|member| member.state() == State::Out)) {
                 (true, _) => Health::Unavailable.as_str(),
                 (false, true) => "DEGRADED",

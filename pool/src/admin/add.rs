@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use super::{
-    open::shape_of,
+    open::shapes_of,
     pool::{ClassedVdev, NewVdev, Pool, name_features, write_new_label},
 };
 use crate::{
@@ -67,7 +67,7 @@ impl<'a> Addition<'a> {
     /// that could be written.
     pub fn finish(self) -> Result<()> {
         let Addition { pool, mut highest, label, joining } = self;
-        let shapes: Vec<VdevShape> = label.vdevs.iter().map(|config| shape_of(&label, config)).collect();
+        let shapes: Vec<VdevShape> = label.vdevs.iter().flat_map(|config| shapes_of(&label, config)).collect();
         if let Err(error) = pool.replace_labels(&mut highest, label, &joining) {
             // Some labels may name devices now that are not used. If they cannot be put right, the next change of the
             // labels does it, and until then an import takes the devices as added.
@@ -114,10 +114,14 @@ fn describe_new(
 /// Refuses vdevs that write so much together that the pool's regions have room for hardly any of it.
 pub(super) fn check_regions(label: &Label, vdevs: &[NewVdev]) -> Result<()> {
     let sectors = label.region_size >> label.ashift;
-    let rows = |vdev: &NewVdev| sectors / u64::from(vdev.describe(VdevId(0), &Guid::default).tree.unit());
-    match vdevs.iter().any(|vdev| rows(vdev) < LEAST_ROWS) {
+    let unit = |vdev: &NewVdev| u64::from(vdev.describe(VdevId(0), &Guid::default).tree.unit());
+    vdevs.iter().try_for_each(|vdev| check_rows(sectors, unit(vdev), label.region_size))
+}
+
+/// Refuses rows of so many data sectors where regions have `sectors` of them, and `region` bytes.
+pub(super) fn check_rows(sectors: u64, unit: u64, region: u64) -> Result<()> {
+    match sectors / unit < LEAST_ROWS {
         true => {
-            let region = label.region_size;
             let problem =
                 format!("the regions of this pool, {region} bytes, are too small for a raidz of so many devices");
             Err(Error::Request(problem))

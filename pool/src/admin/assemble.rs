@@ -21,10 +21,7 @@
 //! nothing as late as the uberblock that repeats it, so it goes along. Nobody can have used it alone: its own labels would
 //! then be the newest and say that the others lack something, or those of the others say so of it, and either is refused.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::open::{ByGuid, shrunk};
 use crate::{
@@ -39,7 +36,7 @@ use crate::{
     units::Guid,
     vdev::{
         Leaf, Lost, Member, Mirror, RaidZ, Single, State, Vdev,
-        raidz::geometry::Geometry,
+        raidz::zones::Zones,
         uberblocks::{self, Standing},
     },
 };
@@ -58,17 +55,20 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     let found = |config: &VdevConfig| -> Result<Arc<dyn Vdev>> {
         match &config.tree {
             VdevTree::Mirror(mirror) => {
-                let parts =
-                    Parts { name: format!("mirror-{}", config.id), needed: 1, members: config.tree.in_columns() };
+                let parts = Parts {
+                    name: format!("mirror-{}", config.id),
+                    tree: &config.tree,
+                    members: config.tree.in_columns(),
+                };
                 let (least, members) = parts.put_together(label, by_guid, &rings)?;
                 Ok(Arc::new(Mirror::new(config.id, mirror.guid, least, members)))
             }
             VdevTree::RaidZ(raidz) => {
-                let geometry = geometry(label, raidz)?;
+                let zones = zones(label, raidz)?;
                 let name = format!("raidz{}-{}", raidz.parity, config.id);
-                let parts = Parts { name, needed: geometry.data(), members: config.tree.in_columns() };
+                let parts = Parts { name, tree: &config.tree, members: config.tree.in_columns() };
                 let (least, members) = parts.put_together(label, by_guid, &rings)?;
-                Ok(Arc::new(RaidZ::new(config.id, raidz.guid, geometry, least, members)))
+                Ok(Arc::new(RaidZ::new(config.id, raidz.guid, zones, least, members)))
             }
             tree => {
                 let leaf = tree.leaves().next().expect("a kind that is not known was refused");
@@ -188,19 +188,18 @@ impl Rings {
     }
 }
 
-/// The shape of a RAID-Z that a label describes.
-pub(super) fn geometry(label: &Label, raidz: &RaidZConfig) -> Result<Geometry> {
-    let (sector, parity) = (1 << label.ashift, usize::from(raidz.parity));
-    let geometry = Geometry::new(raidz.columns(), parity, sector, label.region_size);
-    geometry.ok_or_else(|| Error::damaged(format!("pool {}", label.pool_name), "it describes no raidz that can be"))
+/// How the rows of a RAID-Z lie that a label describes.
+pub(super) fn zones(label: &Label, raidz: &RaidZConfig) -> Result<Zones> {
+    let zones = Zones::of(raidz, 1 << label.ashift, label.region_size);
+    zones.ok_or_else(|| Error::damaged(format!("pool {}", label.pool_name), "it describes no raidz that can be"))
 }
 
 /// The members of a mirror or a RAID-Z, as a label describes them.
 struct Parts<'a> {
     /// What it is called in messages.
     name: String,
-    /// So many columns have to be complete.
-    needed: usize,
+    /// What the label says of it: which columns have to be complete.
+    tree: &'a VdevTree,
     /// The members, each with its column.
     members: Vec<(usize, &'a MemberConfig)>,
 }
@@ -231,9 +230,10 @@ impl Parts<'_> {
         if let Some(alone) = configs.iter().filter(is_there).find(is_ahead) {
             return Err(split(alone));
         }
-        let lacks_one = |at: usize| self.needed > 1 && rings.precedes(own(at), newest);
+        let needed = self.tree.needed();
+        let lacks_one = |at: usize| needed > 1 && rings.precedes(own(at), newest);
         // What it lacks of a state that repeats one that it has is nothing, nor of the one after, if that was to come to all.
-        let newest_states = &rings.line[..rings.line.len().min(if self.needed > 1 { 2 } else { 1 })];
+        let newest_states = &rings.line[..rings.line.len().min(if needed > 1 { 2 } else { 1 })];
         let has_it = |at: usize| goes_back(configs[at], newest_states);
         // With its first commit a vdev that was added has nothing else in its rings, on those devices that got it.
         let has_only_newest = |at: usize| {
@@ -242,24 +242,26 @@ impl Parts<'_> {
             let is_it = |own: &Uberblock| (own.epoch, own.txg) == (newest.epoch, newest.txg);
             ring.is_ok_and(|ring| ring.iter().all(is_it))
         };
-        let is_first = self.needed > 1 && (0..leaves.len()).filter(whole).all(has_only_newest);
+        let is_first = needed > 1 && (0..leaves.len()).filter(whole).all(has_only_newest);
         let is_current = |at: usize| own(at).txg == newest.txg || lacks_one(at) || has_it(at) || is_first;
         let is_complete = |at: &usize| whole(at) && is_current(*at);
-        let complete: BTreeSet<usize> = (0..leaves.len()).filter(is_complete).map(|at| self.members[at].0).collect();
-        if complete.len() < self.needed {
+        if !self.tree.suffice((0..leaves.len()).filter(is_complete).map(|at| self.members[at].0)) {
             return Err(self.incomplete(label, leaves));
         }
         let mut members = Vec::with_capacity(leaves.len());
         for (at, leaf) in leaves.iter().enumerate() {
+            // A column that has just joined, in which there is nothing yet.
+            let is_empty = self.members[at].0 >= self.tree.counted();
             let state = match (usable(at), is_complete(&at)) {
                 (_, true) => State::Complete,
+                (true, false) if is_empty => State::Filled,
                 (true, false) => State::Filling,
                 (false, false) => State::Out,
             };
             let config = configs[at];
             let behind = match (state, config.behind) {
                 (State::Complete, _) => None,
-                (State::Filling, _) => Some(rings.behind(config)),
+                (State::Filling | State::Filled, _) => Some(rings.behind(config)),
                 (_, behind) => Some(behind.unwrap_or_else(|| rings.of_absent())),
             };
             let leaf = match leaf {
@@ -300,7 +302,7 @@ impl Parts<'_> {
             _ => format!("{} are", missing.join(" and ")),
         };
         let (vdev, pool) = (self.name.clone(), label.pool_name.clone());
-        Error::Incomplete { vdev, pool, needed: self.needed, missing }
+        Error::Incomplete { vdev, pool, needed: self.tree.needed(), missing }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     add::check_regions,
-    open::shape_of,
+    open::shapes_of,
     pool::{ClassedVdev, NewVdev, Pool, name_features, write_new_label},
 };
 use crate::{
@@ -140,7 +140,7 @@ fn first_label(classed: &[ClassedVdev], region_size: u64, options: &CreateOption
 
 fn opening(label: &Label, vdevs: &[NewVdev]) -> Opening {
     let vdevs = vdevs.iter().zip(&label.vdevs).map(|(vdev, config)| vdev.vdev(label, config));
-    let shapes: Vec<VdevShape> = label.vdevs.iter().map(|vdev| shape_of(label, vdev)).collect();
+    let shapes: Vec<VdevShape> = label.vdevs.iter().flat_map(|vdev| shapes_of(label, vdev)).collect();
     let sector = 1 << label.ashift;
     let space = Space::create(sector, label.region_size, &shapes);
     Opening {

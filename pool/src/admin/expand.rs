@@ -17,7 +17,7 @@
 //! size afterwards is refused: see [`open`](super::open::open).
 
 use super::{
-    open::{growth, shape_of},
+    open::{growth, shapes_of},
     pool::Pool,
 };
 use crate::{error::Result, format::vdev_config::VdevConfig, space::VdevShape};
@@ -54,7 +54,7 @@ impl Pool {
         }
         let is_grown = |config: &&VdevConfig| grown.iter().any(|(id, _)| *id == config.id);
         let shapes: Vec<VdevShape> =
-            label.vdevs.iter().filter(is_grown).map(|config| shape_of(&label, config)).collect();
+            label.vdevs.iter().filter(is_grown).flat_map(|config| shapes_of(&label, config)).collect();
         self.replace_labels(&mut highest, label, &[])?;
         self.engine().with_open_txg(|_| shapes.iter().for_each(|&shape| storage.space.add_vdev(shape)));
         // A commit may have to change labels.

@@ -256,7 +256,7 @@ impl Pool {
     }
 }
 
-fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig> {
+pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig> {
     let found = label.vdevs.iter_mut().find(|config| config.id == id);
     found.ok_or_else(|| Error::Request(format!("the pool has no vdev {id}")))
 }
@@ -276,8 +276,10 @@ fn check_replaceable(tree: &VdevTree, old: &Leaf) -> Result<()> {
 fn joined(tree: VdevTree, old: &Leaf, joining: &MemberConfig, random: impl Fn() -> Guid) -> Result<VdevTree> {
     let mut mirror = match tree {
         VdevTree::RaidZ(_) if joining.replaces.is_none() => {
-            let problem =
-                format!("{} is of a raidz, to which no device can be attached: it can be replaced", old.name());
+            let problem = format!(
+                "{} is of a raidz, and nothing is attached to it alone: name the raidz, such as raidz1-0, to expand it",
+                old.name()
+            );
             return Err(Error::Request(problem));
         }
         VdevTree::RaidZ(mut raidz) => {

@@ -24,6 +24,7 @@ use crate::{
     vdev::{Health, State, labels},
 };
 
+mod columns;
 mod going_back;
 mod raidz;
 

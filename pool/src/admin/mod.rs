@@ -7,6 +7,7 @@
 //! add       new devices for an opened pool
 //! assemble  devices put together to vdevs: which of a mirror's are complete
 //! clear     going on after a device has failed
+//! columns   a RAID-Z gets a device more, and wider rows
 //! committed the last committed state of an opened pool, beside it
 //! create    labels on every device, then the first commit
 //! expand    taking over what devices have grown
@@ -22,6 +23,7 @@
 mod add;
 mod assemble;
 mod clear;
+mod columns;
 mod committed;
 mod create;
 mod expand;
@@ -34,6 +36,8 @@ mod rewind;
 mod trim;
 
 #[cfg(test)]
+mod columns_tests;
+#[cfg(test)]
 mod members_tests;
 #[cfg(test)]
 mod removal_tests;
@@ -45,6 +49,7 @@ mod tests;
 pub(crate) use self::open::{State, open_unread, read_state};
 pub use self::{
     add::Addition,
+    columns::Widening,
     committed::CommittedState,
     create::{CreateOptions, MIN_DEVICE, create, create_of, suitable_region},
     members::Reopen,

@@ -17,7 +17,7 @@ use crate::{
         key::Key,
         label::{Label, PoolState, device_size},
         uberblock::{Epoch, Uberblock, slot},
-        vdev_config::VdevConfig,
+        vdev_config::{VdevConfig, VdevTree, Zone},
     },
     log,
     space::{Regions, Space, SpaceRoot, VdevShape},
@@ -208,9 +208,10 @@ fn unreadable(label: &Label, uberblock: &Uberblock, problem: &impl ToString) -> 
 fn complete_vdevs(engine: &Engine, label: &Label) {
     let space = &engine.storage().space;
     for config in &label.vdevs {
-        let shape = shape_of(label, config);
-        if shape.size / label.region_size > space.chunks_of(config.id) as u64 {
-            engine.with_open_txg(|_| space.add_vdev(shape));
+        let shapes = shapes_of(label, config);
+        let regions: u64 = shapes.iter().map(|shape| shape.size / label.region_size).sum();
+        if regions > space.chunks_of(config.id) as u64 {
+            engine.with_open_txg(|_| shapes.iter().for_each(|&shape| space.add_vdev(shape)));
         }
     }
 }
@@ -259,14 +260,30 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
 /// How many bytes of whole regions a device has beyond those that its label says.
 pub(super) fn growth(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> u64 {
     let regions = |size: u64| size / label.region_size;
+    if matches!(&config.tree, VdevTree::RaidZ(raidz) if !raidz.zones.is_empty()) {
+        return 0;
+    }
     let there = vdevs.get(config.id).map_or(0, |vdev| vdev.size());
     regions(there).saturating_sub(regions(label.size_of(config))) * label.region_size
 }
 
-/// A vdev as the space layer is told of it.
-pub(super) fn shape_of(label: &Label, config: &VdevConfig) -> VdevShape {
-    let class = label.sections.classes.get(&config.id).copied();
-    VdevShape { vdev: config.id, size: label.size_of(config), unit: config.tree.unit(), class }
+/// A vdev as the space layer is told of it: one shape, or of a RAID-Z that was expanded, one of each zone.
+pub(super) fn shapes_of(label: &Label, config: &VdevConfig) -> Vec<VdevShape> {
+    let vdev = config.id;
+    let class = label.sections.classes.get(&vdev).copied();
+    match &config.tree {
+        VdevTree::RaidZ(raidz) if !raidz.zones.is_empty() => {
+            let shape = |zone: &Zone| VdevShape {
+                vdev,
+                first_region: zone.first_region,
+                size: u64::from(zone.regions) * label.region_size,
+                unit: u32::from(zone.columns.saturating_sub(raidz.parity)),
+                class,
+            };
+            raidz.zones.iter().map(shape).collect()
+        }
+        tree => vec![VdevShape { vdev, first_region: 0, size: label.size_of(config), unit: tree.unit(), class }],
+    }
 }
 
 pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
@@ -274,7 +291,7 @@ pub(super) fn shrunk(device: &dyn Device, usable: u64) -> Error {
 }
 
 pub(super) fn open_storage(label: &Label, vdevs: Vdevs, uberblock: &Uberblock) -> Result<Storage> {
-    let shapes: Vec<VdevShape> = label.vdevs.iter().map(|vdev| shape_of(label, vdev)).collect();
+    let shapes: Vec<VdevShape> = label.vdevs.iter().flat_map(|vdev| shapes_of(label, vdev)).collect();
     let sector = 1u32 << label.ashift;
     if state_of(uberblock) > uberblock.txg {
         return Err(unreadable(label, uberblock, &"it claims to repeat a later state"));

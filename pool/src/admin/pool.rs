@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{add::Addition, assemble::geometry};
+use super::{add::Addition, assemble::zones};
 use crate::{
     device::Device,
     error::{Error, Result},
     format::{
-        label::{ALLOCATION_CLASSES, Compatibility, Label, PoolState, RAIDZ, classes::VdevClass, usable_size},
+        label::{
+            ALLOCATION_CLASSES, Compatibility, Label, PoolState, RAIDZ, RAIDZ_EXPANSION, classes::VdevClass,
+            usable_size,
+        },
         vdev_config::{
             LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, RAIDZ_COLUMNS, RAIDZ_PARITY, RaidZConfig,
             RaidZMember, VdevConfig, VdevTree,
@@ -201,8 +204,13 @@ pub(super) fn write_new_label(device: &dyn Device, guid: Guid, vdev: VdevId, lab
 
 /// Has a label name what its vdevs need others to know.
 pub(super) fn name_features(label: &mut Label) {
-    if label.vdevs.iter().any(|vdev| matches!(vdev.tree, VdevTree::RaidZ(_))) {
-        label.features.insert(RAIDZ.to_owned(), Compatibility::None);
+    for vdev in &label.vdevs {
+        if let VdevTree::RaidZ(raidz) = &vdev.tree {
+            label.features.insert(RAIDZ.to_owned(), Compatibility::None);
+            if !raidz.zones.is_empty() {
+                label.features.insert(RAIDZ_EXPANSION.to_owned(), Compatibility::None);
+            }
+        }
     }
     if !label.sections.classes.is_empty() {
         // What is there lies where its address says.
@@ -323,7 +331,7 @@ impl NewVdev {
                 let members = (0..).zip(devices);
                 let member = |(column, device)| RaidZMember { column, member: MemberConfig::whole(leaf(device)) };
                 let members = members.map(member).collect();
-                VdevTree::RaidZ(RaidZConfig { guid: guid(), parity: *parity, members })
+                VdevTree::RaidZ(RaidZConfig { guid: guid(), parity: *parity, members, zones: Vec::new() })
             }
         };
         VdevConfig { id, tree }
@@ -340,8 +348,8 @@ impl NewVdev {
         match &config.tree {
             VdevTree::Mirror(mirror) => Arc::new(Mirror::new(config.id, mirror.guid, least, members)),
             VdevTree::RaidZ(raidz) => {
-                let geometry = geometry(label, raidz).expect("its shape was checked");
-                Arc::new(RaidZ::new(config.id, raidz.guid, geometry, least, members))
+                let zones = zones(label, raidz).expect("its shape was checked");
+                Arc::new(RaidZ::new(config.id, raidz.guid, zones, least, members))
             }
             tree => {
                 let alone = tree.leaves().zip(self.devices()).next().expect("a disk is one device");

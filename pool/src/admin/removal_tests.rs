@@ -59,7 +59,7 @@ impl SyncClient for Keeper {
     }
 }
 
-fn made(vdevs: &[NewVdev]) -> Pool {
+pub(super) fn made(vdevs: &[NewVdev]) -> Pool {
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let pool = create_of(vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
     pool.engine().set_client(Arc::new(Keeper(Mutex::new(60))));
@@ -69,7 +69,7 @@ fn made(vdevs: &[NewVdev]) -> Pool {
 }
 
 /// All blocks that the catalogue's items name.
-fn kept(engine: &Arc<Engine>) -> Vec<BlockPointer> {
+pub(super) fn kept(engine: &Arc<Engine>) -> Vec<BlockPointer> {
     let mut pointers = Vec::new();
     each_node(engine, |_, node| {
         pointers
@@ -94,7 +94,7 @@ fn each_node(engine: &Arc<Engine>, mut visit: impl FnMut(&BlockPointer, &Node)) 
 }
 
 /// Which group's state is shown, after all of it was read from the devices.
-fn shown(engine: &Arc<Engine>) -> Txg {
+pub(super) fn shown(engine: &Arc<Engine>) -> Txg {
     engine.cache().clear();
     let mut ledger = Ledger::default();
     check::enter_catalogue(engine, &mut ledger);
@@ -104,7 +104,7 @@ fn shown(engine: &Arc<Engine>) -> Txg {
     stamp(engine).0
 }
 
-fn opened_with(devices: &[Arc<dyn Device>], options: &OpenOptions, seed: u64) -> Result<Pool> {
+pub(super) fn opened_with(devices: &[Arc<dyn Device>], options: &OpenOptions, seed: u64) -> Result<Pool> {
     let pool = open(devices.to_vec(), options, Arc::new(SeededEnv::new(seed)))?;
     if !options.read_only {
         pool.engine().set_client(Arc::new(Stamp));
@@ -112,12 +112,12 @@ fn opened_with(devices: &[Arc<dyn Device>], options: &OpenOptions, seed: u64) ->
     Ok(pool)
 }
 
-fn opened(devices: &[Arc<dyn Device>], seed: u64) -> Pool {
+pub(super) fn opened(devices: &[Arc<dyn Device>], seed: u64) -> Pool {
     opened_with(devices, &writing(), seed).unwrap()
 }
 
 /// Copies all that the catalogue refers to, as somebody does who walks all trees.
-fn copy_all(engine: &Arc<Engine>) {
+pub(super) fn copy_all(engine: &Arc<Engine>) {
     engine.commit_anyway().unwrap();
     let evacuation = engine.evacuation();
     {

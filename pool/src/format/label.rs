@@ -67,8 +67,16 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] =
-    &[ALLOCATION_CLASSES, BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ, REBALANCE];
+pub const KNOWN_FEATURES: &[&str] = &[
+    ALLOCATION_CLASSES,
+    BLOCK_CLONING,
+    DEVICE_REMOVAL,
+    FILE_ATTRIBUTES,
+    PROJECT_QUOTA,
+    RAIDZ,
+    RAIDZ_EXPANSION,
+    REBALANCE,
+];
 
 /// The feature of pools with [classes](classes::VdevClass) of vdevs. Who does not know it finds everything where its address
 /// says, and would put anything anywhere.
@@ -92,6 +100,10 @@ pub const PROJECT_QUOTA: &str = "project_quota";
 
 /// The feature of pools with a [RAID-Z](vdev_config::RaidZConfig). Who does not know it finds nothing there.
 pub const RAIDZ: &str = "raidz";
+
+/// The feature of pools with a RAID-Z that got a device more than it was made of. Who does not know it finds rows of two
+/// widths, and numbers of regions that no row has.
+pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
 
 /// The feature of pools that were rebalanced, or of which a removal was paused or slowed down. Who does not know it takes the
 /// rows of the catalogue that say so for damage.

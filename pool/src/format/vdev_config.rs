@@ -13,11 +13,11 @@
 //! mark   := epoch u64, txg varint
 //! ```
 
-use std::ops::RangeInclusive;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 mod raidz;
 
-pub use raidz::{RAIDZ_COLUMNS, RAIDZ_PARITY, RaidZConfig, RaidZMember};
+pub use raidz::{MAX_ZONES, RAIDZ_COLUMNS, RAIDZ_PARITY, RaidZConfig, RaidZMember, Zone};
 
 use crate::{
     error::{Error, Result},
@@ -39,13 +39,14 @@ pub const MIRROR_MEMBERS: RangeInclusive<usize> = 2..=16;
 const LEAF: u8 = 1;
 const MIRROR: u8 = 2;
 const RAIDZ: u8 = 3;
+const ZONED_RAIDZ: u8 = 6;
 
 /// Flags of a member of a mirror or a RAID-Z.
 const OFFLINE: u8 = 1;
 const BEHIND: u8 = 2;
 const REPLACES: u8 = 4;
 /// The names of the kinds, by their number.
-const KINDS: [&str; 6] = ["none", "disk", "mirror", "raidz", "draid", "object store"];
+const KINDS: [&str; 7] = ["none", "disk", "mirror", "raidz", "draid", "object store", "expanded raidz"];
 
 /// A top-level vdev.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,7 +193,18 @@ impl VdevTree {
 
     /// How many columns have to have a device that holds everything.
     pub fn needed(&self) -> usize {
-        if let VdevTree::RaidZ(raidz) = self { raidz.data_columns() } else { 1 }
+        if let VdevTree::RaidZ(raidz) = self { raidz.widest().saturating_sub(raidz.parity.into()) } else { 1 }
+    }
+
+    /// How many columns count for that, of those there are: the ones behind hold nothing yet.
+    pub fn counted(&self) -> usize {
+        if let VdevTree::RaidZ(raidz) = self { raidz.widest() } else { 1 }
+    }
+
+    /// Whether devices of these columns are enough to read everything.
+    pub fn suffice(&self, columns: impl IntoIterator<Item = usize>) -> bool {
+        let counted: BTreeSet<usize> = columns.into_iter().filter(|column| *column < self.counted()).collect();
+        counted.len() >= self.needed()
     }
 
     /// What it is called if it is more than one device: its kind and its number, as in `raidz2-0`.
@@ -230,6 +242,7 @@ impl VdevTree {
     /// How many sectors are allocated and written together: a whole row of a RAID-Z.
     pub fn unit(&self) -> u32 {
         match self {
+            // Of one that is being expanded, those that all rows will have.
             VdevTree::RaidZ(raidz) => raidz.data_columns() as u32,
             _ => 1,
         }
@@ -272,7 +285,7 @@ impl VdevConfig {
                 out.put_prefixed(&mirror.encoded());
             }
             VdevTree::RaidZ(raidz) => {
-                out.put_u8(RAIDZ);
+                out.put_u8(if raidz.zones.is_empty() { RAIDZ } else { ZONED_RAIDZ });
                 out.put_prefixed(&raidz.encoded());
             }
             VdevTree::Other { kind, payload } => {
@@ -292,6 +305,7 @@ impl VdevConfig {
             LEAF => VdevTree::Leaf(LeafConfig::decode(payload)?),
             MIRROR => VdevTree::Mirror(MirrorConfig::decode(payload)?),
             RAIDZ => VdevTree::RaidZ(RaidZConfig::decode(payload)?),
+            ZONED_RAIDZ => VdevTree::RaidZ(RaidZConfig::decode_zoned(payload)?),
             kind => VdevTree::Other { kind, payload: payload.to_vec() },
         };
         Ok(VdevConfig { id, tree })

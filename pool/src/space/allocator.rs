@@ -415,9 +415,8 @@ fn matches_step(chunk: &Chunk, step: Step, class: Class) -> bool {
 ///
 /// Others allocate meanwhile: each hint is read once, or the order would change under the sort, which panics.
 fn candidates<'a>(vdev: &'a Vdev, request: &Request<'_>, suits: impl Fn(&Chunk) -> bool) -> Vec<&'a Arc<Chunk>> {
-    let sectors = request.sectors_in(vdev.unit);
-    let mut found: Vec<_> =
-        vdev.chunks.iter().filter(|chunk| chunk.largest_hint() >= sectors && suits(chunk)).collect();
+    let has_room = |chunk: &Chunk| chunk.largest_hint() >= request.sectors_in(chunk.unit);
+    let mut found: Vec<_> = vdev.chunks.iter().filter(|chunk| has_room(chunk) && suits(chunk)).collect();
     found.sort_by_cached_key(|chunk| std::cmp::Reverse(chunk.free_hint()));
     found
 }

@@ -122,21 +122,22 @@ fn room(layout: &Layout) -> u32 {
     spare.saturating_sub(layout.reserve())
 }
 
-/// The vdevs that may exchange chunks, by what they are for and their unit.
+/// The vdevs that may exchange chunks, by what they are for and the unit of the chunks.
 fn shelves(layout: &Layout) -> BTreeMap<(Ground, u32), Vec<Shelf>> {
-    let mut shelves: BTreeMap<(Ground, u32), Vec<Shelf>> = BTreeMap::new();
+    let mut shelves: BTreeMap<(Ground, u32), BTreeMap<VdevId, Shelf>> = BTreeMap::new();
     for vdev in layout.vdevs.iter().filter(|vdev| vdev.is_open()) {
-        let mut shelf = Shelf { vdev: vdev.id, size: 0, used: 0, chunks: Vec::new(), spare: 0 };
         for chunk in vdev.chunks.iter().filter(|chunk| chunk.standing() == Standing::Open) {
+            let peers = shelves.entry((vdev.ground, chunk.unit)).or_default();
+            let empty = || Shelf { vdev: vdev.id, size: 0, used: 0, chunks: Vec::new(), spare: 0 };
+            let shelf = peers.entry(vdev.id).or_insert_with(empty);
             let allocated = chunk.allocated();
             shelf.size += u64::from(chunk.sectors);
             shelf.used += u64::from(allocated);
             shelf.chunks.push((chunk.region(), allocated));
             shelf.spare += u32::from(chunk.is_spare());
         }
-        shelves.entry((vdev.ground, vdev.unit)).or_default().push(shelf);
     }
-    shelves
+    shelves.into_iter().map(|(kind, peers)| (kind, peers.into_values().collect())).collect()
 }
 
 /// Chooses at most so many chunks of vdevs that may exchange them.

@@ -167,7 +167,10 @@ fn what_leaves_goes_to_a_device_for_the_same_if_there_is_room() {
     let on = |address: &Address| space.resolve(*address, BYTES).unwrap().0.0;
     let there = block.take(1000).find(|address| on(address) == 1).expect("turns are taken");
     space.close(&Regions::Vdev(VdevId(1)));
-    assert_eq!(space.moving_plan(&Regions::Vdev(VdevId(1)), &Targets::Anywhere).available, 64 + 16 - space.layout.load().reserve());
+    assert_eq!(
+        space.moving_plan(&Regions::Vdev(VdevId(1)), &Targets::Anywhere).available,
+        64 + 16 - space.layout.load().reserve()
+    );
     space.pair(&Regions::Vdev(VdevId(1)), &Targets::Anywhere).unwrap();
     assert_eq!(space.twin(there, BYTES).unwrap().unwrap().0, VdevId(2));
 }

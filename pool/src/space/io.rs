@@ -70,11 +70,11 @@ impl Disk<'_> {
     /// Whether a copy lies on the devices: on whole units of one region, and so on nothing but what is allocated for it.
     pub(super) fn is_inside(&self, pointer: &PhysicalPointer, place: &Place) -> bool {
         let Layout { sector, region, .. } = *self.layout;
-        let unit = self.layout.unit_of(place.vdev);
-        let end = place.offset.checked_add(self.layout.padded_on(place.vdev, pointer.len) as u64);
+        let unit = self.layout.unit_at(place);
+        let end = place.offset.checked_add(self.layout.padded_at(place, pointer.len) as u64);
         let aligned = (place.offset % region).is_multiple_of(u64::from(unit) * u64::from(sector));
         let is_whole = |end: u64| unit == 1 || (end - 1) / region == place.offset / region;
-        aligned && end.is_some_and(|end| end <= self.layout.usable(place.vdev) && is_whole(end))
+        aligned && end.is_some_and(|end| end <= self.layout.end_at(place) && is_whole(end))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::Range,
     sync::{Arc, atomic::AtomicU32, atomic::Ordering::Relaxed},
 };
 
@@ -40,6 +41,9 @@ pub fn region_size(smallest: u64) -> u64 {
 pub struct VdevShape {
     /// The device.
     pub vdev: VdevId,
+    /// The number of its first region. One that has regions of several units is told by as many shapes; numbers that none of
+    /// them has were given up.
+    pub first_region: u32,
     /// What it gives to the pool, in bytes.
     pub size: u64,
     /// How many sectors it writes together, and are allocated together there: from 1 to [`MAX_UNIT`].
@@ -60,7 +64,7 @@ pub(super) enum Ground {
 }
 
 impl Ground {
-    fn of(class: Option<VdevClass>) -> Ground {
+    pub(super) fn of(class: Option<VdevClass>) -> Ground {
         match class {
             Some(VdevClass::Log) => Ground::Log,
             Some(VdevClass::Special) => Ground::Special,
@@ -81,14 +85,25 @@ pub(super) fn whole_units(sectors: u32, unit: u32) -> u32 {
 /// The chunks that the allocator works on at a device: by class, and by how many copies of the block lie there already.
 type Slots = [[ArcSwapOption<Chunk>; 3]; 2];
 
+/// Regions of a device of the same unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Zone {
+    pub(super) regions: Range<u32>,
+    /// How many sectors are allocated together.
+    pub(super) unit: u32,
+}
+
 /// A device.
 #[derive(Debug)]
 pub(super) struct Vdev {
     pub(super) id: VdevId,
-    /// How many sectors are allocated together.
+    /// The most sectors that are allocated together.
     pub(super) unit: u32,
     pub(super) ground: Ground,
+    /// The number behind that of its last region.
     pub(super) regions: u32,
+    /// Its regions.
+    pub(super) zones: Vec<Zone>,
     /// Nothing is allocated on it any more: it is about to leave. Its space is not the pool's.
     pub(super) closed: bool,
     /// Regions of which the same is true: what lies there is about to leave them.
@@ -102,14 +117,14 @@ pub(super) struct Vdev {
 }
 
 impl Vdev {
-    /// A device without chunks yet.
-    pub(super) fn new(shape: VdevShape, regions: u32) -> Vdev {
-        let VdevShape { vdev: id, unit, class, .. } = shape;
+    /// A device without regions yet.
+    pub(super) fn new(id: VdevId, ground: Ground) -> Vdev {
         Vdev {
             id,
-            unit,
-            ground: Ground::of(class),
-            regions,
+            unit: 1,
+            ground,
+            regions: 0,
+            zones: Vec::new(),
             closed: false,
             closed_regions: Arc::default(),
             counters: Arc::default(),
@@ -124,29 +139,74 @@ impl Vdev {
         !self.closed && self.ground != Ground::Log
     }
 
+    /// This device with these regions: more than it had, or others.
+    pub(super) fn with_zone(&self, zone: Zone) -> Vdev {
+        let mut zones = self.zones.clone();
+        match zones.iter_mut().find(|known| known.regions.start == zone.regions.start) {
+            Some(known) => {
+                assert_eq!(known.unit, zone.unit, "the unit of a region never changes");
+                known.regions.end = known.regions.end.max(zone.regions.end);
+            }
+            None => zones.push(zone),
+        }
+        self.with_zones(zones)
+    }
+
+    /// This device with these regions and no others.
+    pub(super) fn with_zones(&self, zones: Vec<Zone>) -> Vdev {
+        Vdev {
+            unit: zones.iter().map(|zone| zone.unit).max().unwrap_or(1),
+            regions: zones.iter().map(|zone| zone.regions.end).max().unwrap_or(0),
+            zones,
+            ..self.same()
+        }
+    }
+
+    /// Sets an empty chunk aside that is allocated by such units: the last one if what is emptied lies before all that is not,
+    /// as the next to be emptied will.
+    pub(super) fn take_spare(&self, unit: u32) -> Option<Arc<Chunk>> {
+        let mut suitable: Vec<&Arc<Chunk>> = self.chunks.iter().filter(|chunk| chunk.unit == unit).collect();
+        if suitable.first().is_some_and(|first| self.is_closed(first.region())) {
+            suitable.reverse();
+        }
+        suitable.into_iter().find(|chunk| chunk.hold()).cloned()
+    }
+
+    /// Whether a chunk lies in one of its regions.
+    pub(super) fn has(&self, chunk: &Chunk) -> bool {
+        let (vdev, region) = chunk.seat();
+        vdev == self.id && self.unit_of(region).is_some()
+    }
+
+    /// How many sectors are allocated together in a region; none if it does not have it.
+    pub(super) fn unit_of(&self, region: u32) -> Option<u32> {
+        self.zones.iter().find(|zone| zone.regions.contains(&region)).map(|zone| zone.unit)
+    }
+
     /// This device open or closed.
     pub(super) fn opened(&self, is_open: bool) -> Vdev {
-        Vdev { closed: !is_open, ..self.grown(self.regions) }
+        Vdev { closed: !is_open, ..self.same() }
     }
 
     /// This device with these regions closed, and no others.
     pub(super) fn with_closed(&self, regions: BTreeSet<u32>) -> Vdev {
-        Vdev { closed_regions: Arc::new(regions), ..self.grown(self.regions) }
+        Vdev { closed_regions: Arc::new(regions), ..self.same() }
     }
 
     /// This device with other chunks, whose counters are its own.
     pub(super) fn with_chunks(&self, mut chunks: Vec<Arc<Chunk>>) -> Vdev {
         chunks.sort_by_key(|chunk| chunk.region());
-        Vdev { chunks, ..self.grown(self.regions) }
+        Vdev { chunks, ..self.same() }
     }
 
-    /// This device with as many regions at least.
-    fn grown(&self, regions: u32) -> Vdev {
+    /// The same device.
+    fn same(&self) -> Vdev {
         Vdev {
             id: self.id,
             unit: self.unit,
             ground: self.ground,
-            regions: self.regions.max(regions),
+            regions: self.regions,
+            zones: self.zones.clone(),
             closed: self.closed,
             closed_regions: self.closed_regions.clone(),
             counters: self.counters.clone(),
@@ -239,17 +299,16 @@ impl Layout {
     /// This layout with a chunk on each region of a device. The device is a new one, or one that has chunks on some of its
     /// regions or on none; those stay as they are, and so does what the allocator works on.
     pub(super) fn with_vdev(&self, shape: VdevShape) -> Layout {
-        let VdevShape { vdev: id, size, unit, .. } = shape;
+        let VdevShape { vdev: id, unit, class, .. } = shape;
         assert!(self.suits(unit), "sectors are allocated {unit} at a time");
+        let zone = self.zone_of(&shape);
         let before = self.vdevs.iter().position(|vdev| vdev.id == id);
-        let regions = self.regions_of(size);
         let mut vdev = match before {
-            Some(at) => self.vdevs[at].grown(regions),
-            None => Vdev::new(shape, regions),
+            Some(at) => self.vdevs[at].with_zone(zone.clone()),
+            None => Vdev::new(id, Ground::of(class)).with_zone(zone.clone()),
         };
-        assert_eq!(vdev.unit, unit, "the unit of a device never changes");
         let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region()).collect();
-        let bare = (0..regions).filter(|region| !taken.contains(region));
+        let bare = zone.regions.filter(|region| !taken.contains(region));
         let first = self.chunks.len() as u32;
         let chunks: Vec<_> = (first..)
             .zip(bare)
@@ -297,15 +356,16 @@ impl Layout {
         self.vdevs.iter().any(|vdev| vdev.id == id && vdev.closed)
     }
 
+    /// The regions that a shape tells of.
+    pub(super) fn zone_of(&self, shape: &VdevShape) -> Zone {
+        let regions = u32::try_from(shape.size / self.region).unwrap_or(u32::MAX);
+        Zone { regions: shape.first_region..shape.first_region.saturating_add(regions), unit: shape.unit }
+    }
+
     /// Whether nothing is allocated in the region any more in which this lies.
     pub(super) fn is_closed_at(&self, place: &Place) -> bool {
         let region = u32::try_from(place.offset / self.region).unwrap_or(u32::MAX);
         self.vdevs.iter().any(|vdev| vdev.id == place.vdev && vdev.is_closed(region))
-    }
-
-    /// How many regions a device of `size` bytes has.
-    pub(super) fn regions_of(&self, size: u64) -> u32 {
-        u32::try_from(size / self.region).unwrap_or(u32::MAX)
     }
 
     /// How many sectors a region has.
@@ -324,11 +384,6 @@ impl Layout {
         self.vdevs.iter().map(|vdev| vdev.unit).max().unwrap_or(1)
     }
 
-    /// The unit of a device; 1 if there is no such device.
-    pub(super) fn unit_of(&self, id: VdevId) -> u32 {
-        self.vdevs.iter().find(|vdev| vdev.id == id).map_or(1, |vdev| vdev.unit)
-    }
-
     /// How many sectors `bytes` take.
     pub(super) fn sectors_for(&self, bytes: u32) -> u32 {
         bytes.div_ceil(self.sector)
@@ -339,19 +394,32 @@ impl Layout {
         self.sectors_for(bytes) as usize * self.sector as usize
     }
 
-    /// `bytes` rounded up to what is allocated for them on a device.
-    pub(super) fn padded_on(&self, id: VdevId, bytes: u32) -> usize {
-        whole_units(self.sectors_for(bytes), self.unit_of(id)) as usize * self.sector as usize
+    /// The regions that a place is one of.
+    fn zone_at(&self, place: &Place) -> Option<&Zone> {
+        let region = u32::try_from(place.offset / self.region).ok()?;
+        let vdev = self.vdevs.iter().find(|vdev| vdev.id == place.vdev)?;
+        vdev.zones.iter().find(|zone| zone.regions.contains(&region))
     }
 
-    /// The bytes of a device that regions cover; zero if there is no such device.
-    pub(super) fn usable(&self, id: VdevId) -> u64 {
-        self.vdevs.iter().find(|vdev| vdev.id == id).map_or(0, |vdev| u64::from(vdev.regions) * self.region)
+    /// How many sectors are allocated together at a place; 1 if there is no such place.
+    pub(super) fn unit_at(&self, place: &Place) -> u32 {
+        self.zone_at(place).map_or(1, |zone| zone.unit)
     }
 
-    /// Whether a device that a chunk names was removed.
-    pub(super) fn is_gone(&self, id: VdevId) -> bool {
-        self.vdevs.iter().all(|vdev| vdev.id != id)
+    /// `bytes` rounded up to what is allocated for them at a place.
+    pub(super) fn padded_at(&self, place: &Place, bytes: u32) -> usize {
+        whole_units(self.sectors_for(bytes), self.unit_at(place)) as usize * self.sector as usize
+    }
+
+    /// Where the regions end, in bytes, that a place is one of; zero if there is no such place.
+    pub(super) fn end_at(&self, place: &Place) -> u64 {
+        self.zone_at(place).map_or(0, |zone| u64::from(zone.regions.end) * self.region)
+    }
+
+    /// Whether the region that a chunk names is no more: its device was removed, or gave it up.
+    pub(super) fn is_gone(&self, id: VdevId, region: u32) -> bool {
+        let vdev = self.vdevs.iter().find(|vdev| vdev.id == id);
+        vdev.is_none_or(|vdev| region < vdev.regions && vdev.unit_of(region).is_none())
     }
 
     /// All free sectors.
@@ -428,7 +496,7 @@ mod tests {
     use super::*;
 
     fn plain(vdev: u32, size: u64) -> VdevShape {
-        VdevShape { vdev: VdevId(vdev), size, unit: 1, class: None }
+        VdevShape { vdev: VdevId(vdev), first_region: 0, size, unit: 1, class: None }
     }
 
     #[test]
@@ -465,7 +533,10 @@ mod tests {
         let layout = small.with_vdev(plain(0, 4 * MIB + 5)).with_vdev(plain(0, 3 * MIB));
         let chunks: Vec<_> = layout.vdevs[0].chunks.iter().map(|chunk| (chunk.id.0, chunk.region())).collect();
         assert_eq!(chunks, [(0, 0), (1, 1), (3, 2), (4, 3)]);
-        assert_eq!((layout.chunks.len(), layout.usable(VdevId(0)), layout.free()), (5, 4 * MIB, 5 * 256));
+        assert_eq!(
+            (layout.chunks.len(), layout.end_at(&Place { vdev: VdevId(0), offset: 0 }), layout.free()),
+            (5, 4 * MIB, 5 * 256)
+        );
         let slot = |layout: &Layout| std::ptr::from_ref(layout.vdevs[0].slot(Class::Data, 0));
         assert_eq!(slot(&small), slot(&layout));
     }
@@ -497,7 +568,8 @@ mod tests {
         let plain = Address { chunk: ChunkId(2), sector: 1 };
         assert_eq!(layout.locate(plain, 1).unwrap().1, Span::new(1, 1));
         assert_eq!((layout.extent(plain, 1).sectors, layout.extent(Address::default(), 1).sectors), (1, 3));
-        assert_eq!((layout.padded_on(VdevId(0), 1), layout.padded_on(VdevId(1), 1)), (3 * 4096, 4096));
+        let padded = |vdev| layout.padded_at(&Place { vdev: VdevId(vdev), offset: MIB / 2 }, 1);
+        assert_eq!((padded(0), padded(1), padded(2)), (3 * 4096, 4096, 4096));
     }
 
     #[test]

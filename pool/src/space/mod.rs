@@ -78,8 +78,8 @@ pub use self::{
     trim::{TrimCursor, Trimmed},
 };
 use self::{
-    history::History, hold::Holds, io::Disk, layout::Ground, layout::Layout, moving::Moves, span_set::normalize,
-    sync::Stored, wheel::Wheel,
+    chunk::Standing, history::History, hold::Holds, io::Disk, layout::Ground, layout::Layout, moving::Moves,
+    span_set::normalize, sync::Stored, wheel::Wheel,
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
@@ -233,6 +233,36 @@ impl Space {
     pub fn add_vdev(&self, vdev: VdevShape) {
         let _stored = self.stored.lock();
         let layout = self.layout.load().with_vdev(vdev);
+        self.layout.store(Arc::new(layout));
+    }
+
+    /// Whether regions of a device are closed, and nothing lies in them.
+    pub fn is_unused(&self, id: VdevId, regions: std::ops::Range<u32>) -> bool {
+        let layout = self.layout.load();
+        let Some(vdev) = layout.vdevs.iter().find(|vdev| vdev.id == id) else { return false };
+        let chunks = vdev.chunks.iter().filter(|chunk| regions.contains(&chunk.region()));
+        regions.clone().all(|region| vdev.is_closed(region)) && chunks.into_iter().all(|chunk| chunk.is_free())
+    }
+
+    /// Gives a device these regions and no others: the labels say it. Those that it has not any more are empty, and their
+    /// chunks are used no more; the others get chunks. Must be called in the transaction group that does so.
+    ///
+    /// # Panics
+    /// If something lies in a region that is given up.
+    pub fn rezone(&self, id: VdevId, shapes: &[VdevShape]) {
+        let _stored = self.stored.lock();
+        let mut layout = Layout::clone(&self.layout.load());
+        let at = layout.vdevs.iter().position(|vdev| vdev.id == id).expect("it has other regions from now on");
+        let vdev = layout.vdevs[at].with_zones(shapes.iter().map(|shape| layout.zone_of(shape)).collect());
+        let (chunks, gone): (Vec<_>, Vec<_>) = vdev.chunks.iter().cloned().partition(|chunk| vdev.has(chunk));
+        for chunk in &gone {
+            assert!(chunk.is_free(), "a region that is given up holds something");
+            chunk.set_standing(Standing::Resting, Default::default());
+        }
+        let mut closed = std::collections::BTreeSet::clone(&vdev.closed_regions);
+        closed.retain(|region| vdev.unit_of(*region).is_some());
+        layout.vdevs[at] = Arc::new(vdev.with_chunks(chunks).with_closed(closed));
+        let layout = shapes.iter().fold(layout, |layout, &shape| layout.with_vdev(shape));
         self.layout.store(Arc::new(layout));
     }
 

@@ -371,7 +371,10 @@ impl Space {
         }
         let _stored = self.stored.lock();
         let (layout, reusable) = (self.layout.load(), self.history.lock().reusable());
-        let has_rested = |chunk: &&Arc<Chunk>| chunk.standing() == Standing::Resting && chunk.arrived() <= reusable;
+        let is_there = |chunk: &Chunk| !layout.is_gone(chunk.vdev(), chunk.region());
+        let has_rested = |chunk: &&Arc<Chunk>| {
+            chunk.standing() == Standing::Resting && chunk.arrived() <= reusable && is_there(chunk)
+        };
         layout.chunks.iter().filter(has_rested).for_each(|chunk| layout.let_stand(chunk));
     }
 
@@ -439,7 +442,7 @@ impl Layout {
     /// Sets the chunks aside that came to lie where they do in groups after `reusable`, and are empty: older states have
     /// something there.
     pub(super) fn rest_after(&self, reusable: Txg) {
-        let arrived = |chunk: &&Arc<Chunk>| chunk.arrived() > reusable && !self.is_gone(chunk.vdev());
+        let arrived = |chunk: &&Arc<Chunk>| chunk.arrived() > reusable && !self.is_gone(chunk.vdev(), chunk.region());
         self.chunks.iter().filter(arrived).for_each(|chunk| _ = chunk.rest());
     }
 
@@ -459,7 +462,7 @@ impl Layout {
     fn seated(&self) -> Layout {
         let mut layout = self.clone();
         for vdev in &mut layout.vdevs {
-            let own = self.chunks.iter().filter(|chunk| chunk.vdev() == vdev.id).cloned().collect();
+            let own = self.chunks.iter().filter(|chunk| vdev.has(chunk)).cloned().collect();
             *vdev = Arc::new(vdev.with_chunks(own));
         }
         layout
@@ -473,10 +476,10 @@ impl Layout {
     /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space: of one that is
     /// for the same, if there is one.
     fn take_spare(&self, unit: u32, ground: Ground, to: &Targets) -> Option<Arc<Chunk>> {
-        let suits = |vdev: &&Arc<Vdev>| vdev.is_open() && vdev.unit == unit && to.contains(vdev.id);
+        let suits = |vdev: &&Arc<Vdev>| vdev.is_open() && to.contains(vdev.id);
         let mut open: Vec<_> = self.vdevs.iter().filter(suits).collect();
         open.sort_by_cached_key(|vdev| (vdev.ground != ground, std::cmp::Reverse(vdev.free())));
-        open.iter().flat_map(|vdev| &vdev.chunks).find(|chunk| chunk.hold()).cloned()
+        open.iter().find_map(|vdev| vdev.take_spare(unit))
     }
 }
 

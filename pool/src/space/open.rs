@@ -13,7 +13,7 @@ use super::{
     chunk::{Chunk, CountedIn, Loaded, Replay, Standing},
     history::History,
     io::{Disk, SpaceIo},
-    layout::{Layout, Vdev, VdevShape},
+    layout::{Ground, Layout, Vdev, VdevShape},
     span_set::{SpanSet, are_whole, total},
     sync::{LogGroup, Stored},
 };
@@ -65,13 +65,17 @@ impl Space {
 /// The devices without their chunks: enough to read physical pointers.
 fn bare_layout(sector: u32, region: u64, vdevs: &[VdevShape]) -> Result<Layout> {
     let mut layout = Layout::new(sector, region);
-    for &shape in vdevs {
-        let VdevShape { vdev, size, unit, .. } = shape;
+    for shape in vdevs {
+        let VdevShape { vdev, unit, class, .. } = *shape;
         if !layout.suits(unit) {
             let problem = format!("a region has no room for the {unit} sectors that it writes together");
             return Err(Error::damaged(format!("vdev {vdev}"), problem));
         }
-        layout.vdevs.push(Arc::new(Vdev::new(shape, layout.regions_of(size))));
+        let zone = layout.zone_of(shape);
+        match layout.vdevs.iter_mut().find(|known| known.id == vdev) {
+            Some(known) => *known = Arc::new(known.with_zone(zone)),
+            None => layout.vdevs.push(Arc::new(Vdev::new(vdev, Ground::of(class)).with_zone(zone))),
+        }
     }
     Ok(layout)
 }
@@ -206,17 +210,18 @@ impl Tally {
     }
 }
 
-/// Every chunk has a region of its own, and the unit of its device.
+/// Every chunk has a region of its own, and the unit of it.
 fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
     let mut taken = BTreeSet::new();
     for row in rows {
-        let is_gone = layout.is_gone(row.vdev);
-        let inside = is_gone || u64::from(row.region) < layout.usable(row.vdev) / layout.region;
+        let is_gone = layout.is_gone(row.vdev, row.region);
+        let unit = layout.vdevs.iter().find(|vdev| vdev.id == row.vdev).and_then(|vdev| vdev.unit_of(row.region));
+        let inside = is_gone || unit.is_some();
         if !inside || !taken.insert((row.vdev, row.region)) {
             let problem = format!("region {} of device {} cannot be a chunk's", row.region, row.vdev);
             return Err(Error::damaged("chunk table", problem));
         }
-        let suits = if is_gone { layout.suits(row.unit) } else { row.unit == layout.unit_of(row.vdev) };
+        let suits = if is_gone { layout.suits(row.unit) } else { Some(row.unit) == unit };
         if !suits {
             let problem = format!("a chunk on device {} allocates {} sectors together", row.vdev, row.unit);
             return Err(Error::damaged("chunk table", problem));
@@ -225,12 +230,16 @@ fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Chunks of a device that was removed are empty, or the state is from before.
+/// Chunks of regions that are no more are empty, or the state is from before.
 fn check_gone(chunks: &[Loaded], layout: &Layout) -> Result<()> {
     let is_needed = |chunk: &&Loaded| chunk.allocated > 0 || !chunk.deferred.is_empty();
-    match (0..).zip(chunks).filter(|(_, chunk)| layout.is_gone(chunk.row.vdev)).find(|(_, chunk)| is_needed(chunk)) {
+    let is_gone = |chunk: &Loaded| layout.is_gone(chunk.row.vdev, chunk.row.region);
+    match (0..).zip(chunks).filter(|(_, chunk)| is_gone(chunk)).find(|(_, chunk)| is_needed(chunk)) {
         Some((id, chunk)) => {
-            let problem = format!("chunk {id} lies on vdev {}, which was removed from the pool since", chunk.row.vdev);
+            let problem = match layout.vdevs.iter().any(|vdev| vdev.id == chunk.row.vdev) {
+                true => format!("chunk {id} lies in a region of vdev {} that was given up since", chunk.row.vdev),
+                false => format!("chunk {id} lies on vdev {}, which was removed from the pool since", chunk.row.vdev),
+            };
             Err(Error::damaged("chunk table", problem))
         }
         None => Ok(()),
@@ -241,13 +250,14 @@ fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
     let tallies: BTreeMap<VdevId, CountedIn> =
         layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev, Standing::Open))).collect();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
-        // What lies on a device that was removed counts nowhere.
-        let tally = tallies.get(&chunk.row.vdev).cloned().unwrap_or_default();
+        // What lies in a region that is no more counts nowhere.
+        let is_there = !layout.is_gone(chunk.row.vdev, chunk.row.region);
+        let tally = tallies.get(&chunk.row.vdev).filter(|_| is_there).cloned().unwrap_or_default();
         let sectors = layout.capacity(chunk.row.unit);
         layout.chunks.push(Arc::new(Chunk::open(id, sectors, chunk, tally)));
     }
     for vdev in &mut layout.vdevs {
-        let own = layout.chunks.iter().filter(|chunk| chunk.vdev() == vdev.id).cloned().collect();
+        let own = layout.chunks.iter().filter(|chunk| vdev.has(chunk)).cloned().collect();
         *vdev = Arc::new(vdev.with_chunks(own));
     }
 }

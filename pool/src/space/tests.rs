@@ -29,7 +29,7 @@ const REGION: u64 = 64 * KIB;
 
 /// A device that writes sector by sector.
 pub(super) fn plain(vdev: u32, size: u64) -> VdevShape {
-    VdevShape { vdev: VdevId(vdev), size, unit: 1, class: None }
+    VdevShape { vdev: VdevId(vdev), first_region: 0, size, unit: 1, class: None }
 }
 
 /// Devices in memory.

@@ -54,7 +54,7 @@ impl Space {
                     return Ok(true);
                 }
                 let place = layout.place(chunk, span.start);
-                if layout.is_gone(place.vdev) {
+                if layout.is_gone(place.vdev, chunk.region()) {
                     return Ok(true);
                 }
                 discard(place.vdev, place.offset, len)?;

@@ -56,7 +56,7 @@ mod tests {
     use crate::{space::VdevShape, units::VdevId};
 
     fn vdev(id: u32, size: u64) -> VdevShape {
-        VdevShape { vdev: VdevId(id), size, unit: 1, class: None }
+        VdevShape { vdev: VdevId(id), first_region: 0, size, unit: 1, class: None }
     }
 
     #[test]

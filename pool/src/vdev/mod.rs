@@ -43,7 +43,7 @@ pub mod uberblocks;
 mod unflushed;
 
 pub use counters::{Counters, Counts};
-pub use group::{Group, Member, State};
+pub use group::{Group, Member, Quorum, State};
 pub use leaf::{Health, Leaf};
 pub use lost::Lost;
 pub use mirror::Mirror;
@@ -220,6 +220,11 @@ pub trait Vdev: Send + Sync {
 
     /// Its devices, if they are several.
     fn as_group(&self) -> Option<&Group> {
+        None
+    }
+
+    /// The RaidZ that it is, if it is one.
+    fn as_raidz(&self) -> Option<&RaidZ> {
         None
     }
 }

@@ -55,6 +55,7 @@ fn constants() -> BTreeMap<&'static str, u64> {
         ("MAX_VDEVS", vdev_config::MAX_VDEVS as u64),
         ("MAX_PATH", vdev_config::MAX_PATH as u64),
         ("RAIDZ_COLUMNS", vdev_config::RAIDZ_COLUMNS as u64),
+        ("MAX_ZONES", vdev_config::MAX_ZONES as u64),
         ("BAND", pool::vdev::raidz::geometry::BAND),
         ("UBERBLOCK_SIZE", uberblock::UBERBLOCK_SIZE as u64),
         ("RING_SLOTS", uberblock::RING_SLOTS),
@@ -121,7 +122,7 @@ fn its_constants_are_those_of_the_code() {
 
 #[test]
 fn its_kinds_of_vdevs_are_those_of_the_code() {
-    for kind in 1..6 {
+    for kind in 1..7 {
         let name = VdevTree::Other { kind, payload: Vec::new() }.kind_name();
         assert!(DOCUMENT.contains(&format!("| {kind} | {name} |")), "kind {kind} is {name}");
     }

@@ -25,9 +25,11 @@ use pool::{
         uberblock::{Epoch, Uberblock},
         vdev_config::{
             self, Behind, LeafConfig, Mark, MemberConfig, MirrorConfig, RaidZConfig, RaidZMember, VdevConfig, VdevTree,
+            Zone,
         },
     },
     units::{ChunkId, GIB, Guid, MIB, Txg, VdevId},
+    vdev::raidz::zones::Zones,
 };
 
 use crate::golden;
@@ -170,11 +172,28 @@ fn a_raidz() {
     let whole = |id| MemberConfig::whole(leaf(id).tree.leaves().next().unwrap().clone());
     let new = MemberConfig { behind: Some(Behind::default()), replaces: Some(Guid(0x1d02)), ..whole(4) };
     let members = vec![member(0, whole(1)), member(1, whole(2)), member(1, new), member(2, whole(3))];
-    let tree = VdevTree::RaidZ(RaidZConfig { guid: Guid(0x3300), parity: 1, members });
+    let tree = VdevTree::RaidZ(RaidZConfig { guid: Guid(0x3300), parity: 1, members, zones: Vec::new() });
     let vdevs = vec![VdevConfig { id: VdevId(1), tree }];
     let mut coded = Vec::new();
     vdev_config::encode_all(&vdevs, &mut coded);
     let bytes = golden::compare("raidz", &coded);
+    assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
+}
+
+#[test]
+fn a_raidz_that_is_being_expanded() {
+    let whole = |id| MemberConfig::whole(leaf(id).tree.leaves().next().unwrap().clone());
+    let members = (0..4).map(|column| RaidZMember { column, member: whole(column + 1) }).collect();
+    let zones = vec![
+        Zone { columns: 4, first_row: 0, first_region: 128, regions: 47 },
+        Zone { columns: 3, first_row: 65_536, first_region: 32, regions: 96 },
+    ];
+    let config = RaidZConfig { guid: Guid(0x3300), parity: 1, members, zones };
+    assert!(Zones::of(&config, 4096, 16 * MIB).is_some(), "it is one that can be");
+    let vdevs = vec![VdevConfig { id: VdevId(1), tree: VdevTree::RaidZ(config) }];
+    let mut coded = Vec::new();
+    vdev_config::encode_all(&vdevs, &mut coded);
+    let bytes = golden::compare("raidz-zones", &coded);
     assert_eq!(vdev_config::decode_all(&mut Reader::new(&bytes)), Ok(vdevs));
 }
 

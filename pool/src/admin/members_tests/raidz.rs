@@ -4,7 +4,7 @@ use super::*;
 use crate::format::vdev_config::VdevConfig;
 
 /// A pool that is one RAID-Z.
-fn raidz_of(parity: u8, devices: Vec<Arc<dyn Device>>) -> Pool {
+pub(super) fn raidz_of(parity: u8, devices: Vec<Arc<dyn Device>>) -> Pool {
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let vdev = NewVdev::RaidZ { parity, devices };
     let pool = create_of(&[vdev], &options, Arc::new(SeededEnv::new(1))).unwrap();
@@ -13,21 +13,21 @@ fn raidz_of(parity: u8, devices: Vec<Arc<dyn Device>>) -> Pool {
     pool
 }
 
-fn raidz(parity: u8, of: &[Disk]) -> Pool {
+pub(super) fn raidz(parity: u8, of: &[Disk]) -> Pool {
     raidz_of(parity, of.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect())
 }
 
-fn names(count: usize) -> Vec<Disk> {
+pub(super) fn names(count: usize) -> Vec<Disk> {
     ["a", "b", "c", "d", "e", "f"][..count].iter().map(|name| disk(name)).collect()
 }
 
 /// All sets of at most so many of `count`.
-fn sets(count: usize, most: usize) -> Vec<Vec<usize>> {
+pub(super) fn sets(count: usize, most: usize) -> Vec<Vec<usize>> {
     let some = (0..1u32 << count).filter(|set| set.count_ones() as usize <= most);
     some.map(|set| (0..count).filter(|at| set & 1 << at != 0).collect()).collect()
 }
 
-fn without<'a>(disks: &'a [Disk], missing: &[usize]) -> Vec<&'a Disk> {
+pub(super) fn without<'a>(disks: &'a [Disk], missing: &[usize]) -> Vec<&'a Disk> {
     disks.iter().enumerate().filter(|(at, _)| !missing.contains(at)).map(|(_, disk)| disk).collect()
 }
 
@@ -135,7 +135,10 @@ fn what_the_operator_may_not_take_away_is_said() {
     let pool = raidz(2, &disks);
     let refusal = |result: Result<()>| result.unwrap_err().to_string();
     let attached = refusal(pool.attach("a", disk("new"), false));
-    assert_eq!(attached, "a is of a raidz, to which no device can be attached: it can be replaced");
+    assert_eq!(
+        attached,
+        "a is of a raidz, and nothing is attached to it alone: name the raidz, such as raidz1-0, to expand it"
+    );
     let detached = refusal(pool.detach("a"));
     assert_eq!(detached, "raidz2-0 cannot do with one device less: replace a instead");
     pool.put_offline("a", false).unwrap();
@@ -239,13 +242,18 @@ fn is_not_enough(all: &[Disk], there: &[&Disk]) -> bool {
         let VdevConfig { tree: VdevTree::RaidZ(raidz), .. } = &label.vdevs[0] else { return false };
         let complete = raidz.members.iter().filter(|m| m.member.behind.is_none() && is_there(&m.member.leaf.path));
         let columns: std::collections::BTreeSet<u32> = complete.map(|member| member.column).collect();
-        columns.len() < raidz.data_columns()
+        !label.vdevs[0].tree.suffice(columns.iter().map(|column| *column as usize))
     };
     [label(&all.iter().collect::<Vec<_>>()), label(there)].iter().flatten().any(too_few)
 }
 
 /// Opens what a crash has left without some devices, and requires a state between these, whole, which lasts.
-fn survives(images: Vec<MemoryDevice>, missing: &[usize], span: std::ops::RangeInclusive<Txg>, what: &str) -> bool {
+pub(super) fn survives(
+    images: Vec<MemoryDevice>,
+    missing: &[usize],
+    span: std::ops::RangeInclusive<Txg>,
+    what: &str,
+) -> bool {
     let images: Vec<Disk> = images.into_iter().map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
     let belongs = |disk: &&Disk| matches!(labels::read_label(&***disk), Ok(Some(_)));
     let there: Vec<&Disk> = without(&images, missing).into_iter().filter(belongs).collect();
@@ -269,7 +277,10 @@ fn survives(images: Vec<MemoryDevice>, missing: &[usize], span: std::ops::RangeI
     let mut whole: Vec<(Option<u32>, String)> =
         whole.map(|member| (column(&member.leaf.path), member.leaf.path.clone())).collect();
     whole.dedup_by_key(|(column, _)| *column);
-    let needed = pool.engine().storage().vdevs.all()[0].as_group().unwrap().needed();
+    let quorum = pool.engine().storage().vdevs.all()[0].as_group().unwrap().quorum();
+    // A column behind the widest rows counts for nothing.
+    whole.retain(|(column, _)| column.is_some_and(|column| (column as usize) < quorum.columns));
+    let needed = quorum.needed;
     drop(pool);
     // As many as are needed have it all, whichever they are: the first ones, and the last.
     let complete: Vec<&Disk> =

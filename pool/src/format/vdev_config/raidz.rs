@@ -6,9 +6,12 @@
 //!
 //! ```text
 //! raidz  := guid u64, parity u8, count varint, (column varint32, member) (payload of kind 3)
+//! zoned  := count varint, zones, raidz (payload of kind 6)
+//! zone   := columns u8, first row varint, first region varint32, regions varint32
 //! ```
 //!
-//! Members stand there in the order of their columns, and the one that replaces another right behind it.
+//! Members stand there in the order of their columns, and the one that replaces another right behind it. One that has ever
+//! got a column more is of kind 6, and says which rows have how many: see [`crate::vdev::raidz::zones`].
 
 use std::ops::RangeInclusive;
 
@@ -22,6 +25,8 @@ use crate::{
 pub const RAIDZ_PARITY: RangeInclusive<u8> = 1..=3;
 /// The most columns of a RAID-Z. There is at least one more than there are of parity.
 pub const RAIDZ_COLUMNS: usize = 32;
+/// The most zones of a RAID-Z that was expanded.
+pub const MAX_ZONES: usize = 64;
 
 const WHAT: &str = "member of a raidz";
 
@@ -34,6 +39,47 @@ pub struct RaidZConfig {
     pub parity: u8,
     /// Its devices, by column.
     pub members: Vec<RaidZMember>,
+    /// Which rows have how many columns, by row; none if it was never expanded: then all have all.
+    pub zones: Vec<Zone>,
+}
+
+/// Rows of a RAID-Z that follow each other and have as many columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// So many columns they have: the first ones.
+    pub columns: u8,
+    /// The first row, counted from the devices' first.
+    pub first_row: u64,
+    /// The number of the region that begins there.
+    pub first_region: u32,
+    /// How many regions there are: at least one.
+    pub regions: u32,
+}
+
+impl Zone {
+    /// The number behind that of the last region.
+    pub fn end_region(&self) -> u64 {
+        u64::from(self.first_region) + u64::from(self.regions)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.columns);
+        out.put_varint(self.first_row);
+        out.put_varint(u64::from(self.first_region));
+        out.put_varint(u64::from(self.regions));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Zone, Malformed> {
+        const WHAT: &str = "zone of a raidz";
+        let zone = Zone {
+            columns: reader.u8(WHAT)?,
+            first_row: reader.varint(WHAT)?,
+            first_region: reader.varint32(WHAT)?,
+            regions: reader.varint32(WHAT)?,
+        };
+        let is_one = zone.regions > 0 && u32::try_from(zone.end_region()).is_ok();
+        if is_one { Ok(zone) } else { malformed(WHAT) }
+    }
 }
 
 /// One device of a RAID-Z.
@@ -56,20 +102,37 @@ impl RaidZConfig {
         self.columns().saturating_sub(usize::from(self.parity))
     }
 
+    /// How many columns the widest of its rows have: those behind hold nothing yet.
+    pub fn widest(&self) -> usize {
+        self.zones.iter().map(|zone| usize::from(zone.columns)).max().unwrap_or(self.columns())
+    }
+
+    /// What its smallest device gives to it, in bytes.
+    pub fn device_size(&self) -> u64 {
+        self.leaves().map(|leaf| leaf.size).min().unwrap_or(0)
+    }
+
     /// What it gives to a pool with such sectors and regions, in bytes. Regions are whole, and one takes as many rows on
     /// each device as its sectors fill.
     pub fn size(&self, sector: u64, region: u64) -> u64 {
+        if !self.zones.is_empty() {
+            return self.zones.iter().map(|zone| u64::from(zone.regions)).sum::<u64>().saturating_mul(region);
+        }
         let rows = (region / sector).div_ceil(self.data_columns().max(1) as u64);
-        let smallest = self.leaves().map(|leaf| leaf.size).min().unwrap_or(0);
-        (smallest / sector / rows).saturating_mul(region)
+        (self.device_size() / sector / rows).saturating_mul(region)
     }
 
     fn leaves(&self) -> impl Iterator<Item = &LeafConfig> {
         self.members.iter().map(|member| &member.member.leaf)
     }
 
+    /// The payload: of kind 6 if it has zones, else of kind 3.
     pub(super) fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        if !self.zones.is_empty() {
+            out.put_varint(self.zones.len() as u64);
+            self.zones.iter().for_each(|zone| zone.encode(&mut out));
+        }
         out.put_u64(self.guid.0);
         out.put_u8(self.parity);
         out.put_varint(self.members.len() as u64);
@@ -80,8 +143,23 @@ impl RaidZConfig {
         out
     }
 
+    /// A payload of kind 3.
     pub(super) fn decode(payload: &[u8]) -> Result<RaidZConfig, Malformed> {
+        RaidZConfig::decode_behind(Vec::new(), Reader::new(payload))
+    }
+
+    /// A payload of kind 6. Whether zones do not overlap shows when sectors and regions are known.
+    pub(super) fn decode_zoned(payload: &[u8]) -> Result<RaidZConfig, Malformed> {
         let mut reader = Reader::new(payload);
+        let count = usize::try_from(reader.varint("number of zones")?).unwrap_or(usize::MAX);
+        if !(1..=MAX_ZONES).contains(&count) {
+            return malformed("number of zones");
+        }
+        let zones = (0..count).map(|_| Zone::decode(&mut reader)).collect::<Result<Vec<_>, _>>()?;
+        RaidZConfig::decode_behind(zones, reader)
+    }
+
+    fn decode_behind(zones: Vec<Zone>, mut reader: Reader<'_>) -> Result<RaidZConfig, Malformed> {
         let guid = Guid(reader.u64("raidz's guid")?);
         let parity = reader.u8("parity of a raidz")?;
         if !RAIDZ_PARITY.contains(&parity) {
@@ -93,12 +171,19 @@ impl RaidZConfig {
         }
         let members = (0..count).map(|_| RaidZMember::decode(&mut reader)).collect::<Result<Vec<_>, _>>()?;
         reader.finish("end of a raidz")?;
-        let raidz = RaidZConfig { guid, parity, members };
+        let raidz = RaidZConfig { guid, parity, members, zones };
         if !raidz.columns_are_whole() {
             return malformed(WHAT);
         }
         let is_bounded = (usize::from(parity) + 1..=RAIDZ_COLUMNS).contains(&raidz.columns());
-        if is_bounded { Ok(raidz) } else { malformed("number of members") }
+        if !is_bounded {
+            return malformed("number of members");
+        }
+        let widths = usize::from(parity) + 1..=raidz.columns();
+        match raidz.zones.iter().all(|zone| widths.contains(&usize::from(zone.columns))) {
+            true => Ok(raidz),
+            false => malformed("zone of a raidz"),
+        }
     }
 
     /// Whether each column in turn has one member that replaces nobody, and behind it none or one that replaces it.
@@ -137,7 +222,7 @@ mod tests {
 
     fn raidz(parity: u8, members: &[(u32, MemberConfig)]) -> RaidZConfig {
         let members = members.iter().cloned().map(|(column, member)| RaidZMember { column, member }).collect();
-        RaidZConfig { guid: Guid(99), parity, members }
+        RaidZConfig { guid: Guid(99), parity, members, zones: Vec::new() }
     }
 
     fn of(parity: u8, columns: u32) -> RaidZConfig {
@@ -201,6 +286,27 @@ mod tests {
             assert_eq!(decoded(raidz(1, &members)), malformed(WHAT), "{members:?}");
         }
         assert_eq!(decoded(raidz(1, &[(0, member(1)), (0, replaces(2, 1)), (1, member(3))])), Ok(()));
+    }
+
+    #[test]
+    fn zones_round_trip_and_are_bounded() {
+        let zone = |columns, first_row, first_region, regions| Zone { columns, first_row, first_region, regions };
+        let zoned = |zones: Vec<Zone>| RaidZConfig { zones, ..of(1, 4) };
+        let two = zoned(vec![zone(4, 0, 3048, 2), zone(3, 300, 2, 3046)]);
+        assert_eq!((two.columns(), two.widest(), two.size(4096, MIB)), (4, 4, 3048 * MIB));
+        let bytes = coded(two.clone());
+        let vdevs = decode_all(&mut Reader::new(&bytes)).unwrap();
+        assert_eq!((vdevs[0].tree.kind_name(), bytes[2]), ("raidz".to_owned(), 6));
+        assert_eq!(vdevs[0].tree, VdevTree::RaidZ(two));
+        for len in 0..bytes.len() {
+            assert!(decode_all(&mut Reader::new(&bytes[..len])).is_err(), "{len} bytes");
+        }
+        assert_eq!(zoned(vec![zone(3, 0, 0, 9)]).widest(), 3);
+        for wrong in [zone(1, 0, 0, 1), zone(5, 0, 0, 1), zone(4, 0, 0, 0), zone(4, 0, u32::MAX, 1)] {
+            assert_eq!(decoded(zoned(vec![wrong])), malformed("zone of a raidz"), "{wrong:?}");
+        }
+        assert_eq!(decoded(zoned(vec![zone(4, 0, 0, 1); MAX_ZONES])), Ok(()), "that they overlap is found later");
+        assert_eq!(decoded(zoned(vec![zone(4, 0, 0, 1); MAX_ZONES + 1])), malformed("number of zones"));
     }
 
     #[test]

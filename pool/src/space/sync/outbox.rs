@@ -70,7 +70,7 @@ impl Outbox {
         let mut blocks = std::mem::take(&mut self.blocks);
         self.bytes = 0;
         let places = |(block, waiting): (usize, &Waiting)| {
-            let len = |place: Place| disk.layout.padded_on(place.vdev, waiting.pointer.len);
+            let len = |place: Place| disk.layout.padded_at(&place, waiting.pointer.len);
             waiting.pointer.places().iter().map(|&place| Copy { place, block, len: len(place) }).collect::<Vec<_>>()
         };
         let mut copies: Vec<Copy> = blocks.iter().enumerate().flat_map(places).collect();
@@ -95,7 +95,7 @@ impl Outbox {
 /// anew with each region.
 fn run_length(copies: &[Copy], layout: &Layout) -> usize {
     let Place { vdev, offset } = copies[0].place;
-    let may_cross = layout.unit_of(vdev) == 1;
+    let may_cross = layout.unit_at(&copies[0].place) == 1;
     let is_near = |copy: &Copy| may_cross || copy.place.offset / layout.region == offset / layout.region;
     let mut len = 0;
     copies
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_written_together_ends_with_its_unit_and_its_region() {
-        let shape = VdevShape { vdev: VdevId(0), size: 128 * KIB, unit: 4, class: None };
+        let shape = VdevShape { vdev: VdevId(0), first_region: 0, size: 128 * KIB, unit: 4, class: None };
         let layout = Layout::new(SECTOR, 64 * KIB).with_vdev(shape);
         let (notes, mut outbox) = (Notes::default(), Outbox::default());
         let disk = Disk { layout: &layout, io: &notes };

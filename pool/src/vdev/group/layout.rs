@@ -9,7 +9,7 @@ use crate::{
     error::Result,
     format::vdev_config::{Mark, VdevTree},
     units::{Guid, Txg, VdevId},
-    vdev::{Check, Examined, Found, Health, Leaf, Suspension, Vdev},
+    vdev::{Check, Examined, Found, Health, Leaf, RaidZ, Suspension, Vdev},
 };
 
 /// Where bytes lie on the members of a group. Requests have been found to lie within what the vdev gives to the pool.
@@ -50,6 +50,11 @@ pub(in crate::vdev) trait Layout: Send + Sync {
 
     /// Says to all members that are in use that a range is not needed.
     fn discard_all(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// See [`Vdev::as_raidz`].
+    fn as_raidz(&self) -> Option<&RaidZ> {
+        None
+    }
 
     /// Fails if a range leaves what the vdev gives to the pool.
     fn check_range(&self, action: &'static str, offset: u64, len: u64) -> Result<()> {
@@ -179,5 +184,9 @@ impl<L: Layout> Vdev for L {
 
     fn as_group(&self) -> Option<&Group> {
         Some(self.group())
+    }
+
+    fn as_raidz(&self) -> Option<&RaidZ> {
+        Layout::as_raidz(self)
     }
 }

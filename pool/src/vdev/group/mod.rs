@@ -69,8 +69,7 @@ pub struct Group {
     guid: Guid,
     /// What it is called in messages and listings.
     name: String,
-    /// So many columns have to be complete.
-    needed: usize,
+    quorum: RwLock<Quorum>,
     /// As much as its smallest member has, but no more than is known of those that are not there.
     least: AtomicU64,
     members: RwLock<Arc<Vec<Arc<Member>>>>,
@@ -82,21 +81,30 @@ pub struct Group {
     told: AtomicU64,
 }
 
+/// What it takes to read everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quorum {
+    /// So many columns count: the first ones. Those behind hold nothing yet.
+    pub columns: usize,
+    /// So many of them have to be complete.
+    pub needed: usize,
+}
+
 impl Group {
     /// These devices, of which the smallest has `least` bytes, as vdev `id` of a `kind` that needs so many columns.
     pub(super) fn new(
         (id, guid): (VdevId, Guid),
         kind: &str,
-        needed: usize,
+        quorum: Quorum,
         least: u64,
         members: Vec<Arc<Member>>,
     ) -> Group {
-        assert!(complete_columns(&members, None) >= needed, "enough columns of a vdev are complete");
+        assert!(quorum.is_met(&members, None), "enough columns of a vdev are complete");
         Group {
             id,
             guid,
             name: format!("{kind}-{id}"),
-            needed,
+            quorum: RwLock::new(quorum),
             least: AtomicU64::new(least),
             members: RwLock::new(Arc::new(members)),
             suspension: OnceLock::new(),
@@ -123,7 +131,22 @@ impl Group {
 
     /// How many of its columns have to be complete.
     pub fn needed(&self) -> usize {
-        self.needed
+        self.quorum().needed
+    }
+
+    /// Which columns have to be.
+    pub fn quorum(&self) -> Quorum {
+        *self.quorum.read()
+    }
+
+    /// From now on, so many have to be complete. `false` if they are not.
+    pub(crate) fn set_quorum(&self, quorum: Quorum) -> bool {
+        let _changing = self.changing.lock();
+        let is_met = quorum.is_met(&self.members(), None);
+        if is_met {
+            *self.quorum.write() = quorum;
+        }
+        is_met
     }
 
     /// Those of its members that have a column, in order.
@@ -134,13 +157,15 @@ impl Group {
     /// How many of the members that are complete may be lost, whichever they are.
     pub fn may_lose(&self) -> usize {
         let mut columns: BTreeMap<usize, usize> = BTreeMap::new();
-        for member in self.members().iter().filter(|member| member.state() == State::Complete) {
+        let Quorum { columns: counted, needed } = self.quorum();
+        let counts = |member: &&Arc<Member>| member.state() == State::Complete && member.column() < counted;
+        for member in self.members().iter().filter(counts) {
             *columns.entry(member.column()).or_default() += 1;
         }
         let mut holders: Vec<usize> = columns.into_values().collect();
         holders.sort_unstable();
         // What it takes is to lose all members of one column more than can be done without.
-        let fatal = (holders.len() + 1).saturating_sub(self.needed);
+        let fatal = (holders.len() + 1).saturating_sub(needed);
         holders[..fatal.min(holders.len())].iter().sum::<usize>().saturating_sub(1)
     }
 
@@ -148,7 +173,7 @@ impl Group {
     pub fn are_enough(&self, devices: &[Guid]) -> bool {
         let members = self.members();
         let columns = members.iter().filter(|member| devices.contains(&member.leaf.guid()));
-        distinct(columns.map(|member| member.column())) >= self.needed
+        self.quorum().suffice(columns.map(|member| member.column()))
     }
 
     /// What the smallest of its members has, in bytes.
@@ -170,7 +195,7 @@ impl Group {
     /// in the group after the open one is sure to be on it.
     pub(crate) fn set_members(&self, members: Vec<Arc<Member>>) {
         let _changing = self.changing.lock();
-        assert!(complete_columns(&members, None) >= self.needed, "enough columns of a vdev are complete");
+        assert!(self.quorum().is_met(&members, None), "enough columns of a vdev are complete");
         self.note_change();
         let least = members.iter().map(|member| member.leaf.size()).min().unwrap_or(0);
         self.least.store(least, Ordering::Relaxed);
@@ -268,7 +293,7 @@ impl Group {
         if leaves && member.state() == State::Complete && !members.iter().any(|other| has_it_too(&other)) {
             return false;
         }
-        if complete_columns(&members, Some(device)) < self.needed {
+        if !self.quorum().is_met(&members, Some(device)) {
             return false;
         }
         let is_out = member.state() == State::Out;
@@ -396,12 +421,15 @@ impl Group {
     }
 }
 
-/// How many columns have a complete member, not counting one.
-fn complete_columns(members: &[Arc<Member>], without: Option<Guid>) -> usize {
-    let counts = |member: &&Arc<Member>| member.state() == State::Complete && Some(member.leaf.guid()) != without;
-    distinct(members.iter().filter(counts).map(|member| member.column()))
-}
+impl Quorum {
+    /// Whether as many of these columns count as are needed.
+    pub fn suffice(&self, columns: impl Iterator<Item = usize>) -> bool {
+        columns.filter(|column| *column < self.columns).collect::<BTreeSet<usize>>().len() >= self.needed
+    }
 
-fn distinct(columns: impl Iterator<Item = usize>) -> usize {
-    columns.collect::<BTreeSet<usize>>().len()
+    /// Whether as many columns have a complete member, not counting one.
+    fn is_met(&self, members: &[Arc<Member>], without: Option<Guid>) -> bool {
+        let counts = |member: &&Arc<Member>| member.state() == State::Complete && Some(member.leaf.guid()) != without;
+        self.suffice(members.iter().filter(counts).map(|member| member.column()))
+    }
 }

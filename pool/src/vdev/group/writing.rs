@@ -12,9 +12,10 @@ use crate::{
 };
 
 impl Group {
-    /// Writes at `offset` of all members that are in use, of each column its own bytes.
+    /// Writes at `offset` of all members that are in use, of each of these columns its own bytes.
     pub(in crate::vdev) fn write_columns(&self, offset: u64, columns: &[Arc<Vec<u8>>]) -> Result<()> {
-        let (era, members) = (self.era(), self.in_use());
+        let (era, mut members) = (self.era(), self.in_use());
+        members.retain(|member| member.column() < columns.len());
         let keeps = self.suspension().is_some();
         let begin = |member: &Arc<Member>| {
             let bytes = &columns[member.column()];

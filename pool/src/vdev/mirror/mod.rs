@@ -11,7 +11,7 @@ use std::sync::{Arc, atomic::AtomicUsize};
 
 use super::{
     Check, Examined, Found,
-    group::{Group, Layout, Member, State},
+    group::{Group, Layout, Member, Quorum, State},
 };
 use crate::{
     error::Result,
@@ -29,7 +29,10 @@ impl Mirror {
     /// These devices as vdev `id`, which gives `size` bytes to the pool.
     pub fn new(id: VdevId, guid: Guid, size: u64, members: Vec<Arc<Member>>) -> Mirror {
         assert!(members.iter().all(|member| member.column() == 0), "all members of a mirror hold the same");
-        Mirror { group: Group::new((id, guid), "mirror", 1, size, members), turn: AtomicUsize::new(0) }
+        Mirror {
+            group: Group::new((id, guid), "mirror", Quorum { columns: 1, needed: 1 }, size, members),
+            turn: AtomicUsize::new(0),
+        }
     }
 }
 

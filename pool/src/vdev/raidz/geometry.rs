@@ -20,6 +20,9 @@
 //! read or written most, and the rows of a block lie mostly in one band: contiguous, with the same roles.
 //!
 //! The last row of a region may stand for fewer sectors than it has room for. Nobody writes them; they count as zeros.
+//!
+//! A vdev that was expanded has several such tables, its [zones](super::zones): each begins at a row of its own, with a region
+//! of its own, and has the first of the columns, or all.
 
 use std::ops::Range;
 
@@ -28,18 +31,24 @@ use crate::format::vdev_config::{RAIDZ_COLUMNS, RAIDZ_PARITY};
 /// How many rows have their roles at the same columns.
 pub const BAND: u64 = 64;
 
-/// The shape of a RAID-Z vdev.
+/// The shape of a RAID-Z vdev, or of a zone of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     columns: usize,
     parity: usize,
     sector: u64,
     region: u64,
+    /// The row of the devices where the first region begins.
+    first_row: u64,
+    /// The number of that region.
+    first_region: u64,
 }
 
 /// The rows of one region that some bytes lie in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
+    /// How they lie on the columns.
+    pub shape: Geometry,
     /// The region.
     pub region: u64,
     /// The first row, counted from the region's.
@@ -68,7 +77,13 @@ impl Geometry {
         let is_one = u8::try_from(parity).is_ok_and(|parity| RAIDZ_PARITY.contains(&parity));
         let is_one = is_one && (parity + 1..=RAIDZ_COLUMNS).contains(&columns);
         let is_even = sector > 0 && region >= sector && region.is_multiple_of(sector);
-        (is_one && is_even).then_some(Geometry { columns, parity, sector, region })
+        (is_one && is_even).then_some(Geometry { columns, parity, sector, region, first_row: 0, first_region: 0 })
+    }
+
+    /// The same with other columns, of a zone that begins at this row with this region. `None` if there is no such one.
+    pub fn zone(&self, columns: usize, first_row: u64, first_region: u32) -> Option<Geometry> {
+        let shape = Geometry::new(columns, self.parity, self.sector, self.region)?;
+        Some(Geometry { first_row, first_region: first_region.into(), ..shape })
     }
 
     /// How many columns there are.
@@ -96,8 +111,13 @@ impl Geometry {
         self.sector * self.data() as u64
     }
 
+    /// The data bytes of a region.
+    pub fn region(&self) -> u64 {
+        self.region
+    }
+
     /// How many rows a region takes.
-    fn rows_per_region(&self) -> u64 {
+    pub fn rows_per_region(&self) -> u64 {
         self.region.div_ceil(self.row_size())
     }
 
@@ -106,15 +126,15 @@ impl Geometry {
         (least / (self.rows_per_region() * self.sector)).saturating_mul(self.region)
     }
 
-    /// The rows that bytes lie in. `None` if there are none, or they are of several regions.
+    /// The rows that bytes lie in. `None` if there are none, or they are of several regions, or of one before the first.
     pub fn rows(&self, offset: u64, len: u64) -> Option<Rows> {
         let (region, at) = (offset / self.region, offset % self.region);
-        if len == 0 || at.checked_add(len)? > self.region {
+        if len == 0 || at.checked_add(len)? > self.region || region < self.first_region {
             return None;
         }
         let first = at / self.row_size();
         let count = (at + len).div_ceil(self.row_size()) - first;
-        Some(Rows { region, first, count, skip: (at % self.row_size()) as usize })
+        Some(Rows { shape: *self, region, first, count, skip: (at % self.row_size()) as usize })
     }
 
     /// The rows that lie wholly in a range, region by region.
@@ -128,17 +148,18 @@ impl Geometry {
             // The last row ends with its region.
             let last = if to == self.region { self.rows_per_region() } else { to / self.row_size() };
             let count = last.checked_sub(first).filter(|count| *count > 0)?;
-            Some(Rows { region, first, count, skip: 0 })
+            Some(Rows { shape: *self, region, first, count, skip: 0 })
         })
     }
 
     /// Where rows lie on each of the devices, in bytes behind the labels.
     pub fn place(&self, rows: &Rows) -> u64 {
-        (rows.region * self.rows_per_region() + rows.first) * self.sector
+        let before = (rows.region - self.first_region) * self.rows_per_region();
+        (self.first_row + before + rows.first) * self.sector
     }
 
     /// The rows in stretches.
-    pub fn stretches(&self, rows: &Rows) -> impl Iterator<Item = Stretch> {
+    pub fn stretches(&self, rows: &Rows) -> impl Iterator<Item = Stretch> + use<> {
         let Rows { region, first, count, .. } = *rows;
         let (end, columns) = (first + count, self.columns as u64);
         (first / BAND..end.div_ceil(BAND)).map(move |band| {
@@ -151,6 +172,18 @@ impl Geometry {
     /// The column that has a role.
     pub fn column(&self, stretch: &Stretch, role: usize) -> usize {
         (role + stretch.shift) % self.columns
+    }
+}
+
+impl Rows {
+    /// Where they lie on each of the devices, in bytes behind the labels.
+    pub fn place(&self) -> u64 {
+        self.shape.place(self)
+    }
+
+    /// The same rows in stretches.
+    pub fn stretches(&self) -> impl Iterator<Item = Stretch> + use<> {
+        self.shape.stretches(self)
     }
 }
 
@@ -251,7 +284,7 @@ mod tests {
                 RaidZMember { column: n as u32, member: MemberConfig::whole(leaf) }
             };
             let members = (0..geometry.columns).map(member).collect();
-            let config = RaidZConfig { guid: Guid(99), parity: geometry.parity as u8, members };
+            let config = RaidZConfig { guid: Guid(99), parity: geometry.parity as u8, members, zones: Vec::new() };
             prop_assert_eq!(config.size(geometry.sector, geometry.region), space);
         }
 
@@ -278,7 +311,7 @@ mod tests {
     fn the_shift_goes_round_with_regions_and_bands() {
         let geometry = Geometry::new(5, 2, 4 * KIB, 4 * MIB).unwrap();
         let shifts = |region: u64, first: u64, count: u64| {
-            let rows = Rows { region, first, count, skip: 0 };
+            let rows = Rows { shape: geometry, region, first, count, skip: 0 };
             geometry.stretches(&rows).map(|stretch| (stretch.count, stretch.shift)).collect::<Vec<_>>()
         };
         assert_eq!(shifts(0, 0, 64), [(64, 0)]);

@@ -1,7 +1,8 @@
 //! A vdev that is several devices, of which any `p` can be lost.
 //!
 //! Its space lies in *rows* of one sector of each device, `d` of data and `p` of parity: [`geometry`] says where, [`parity`]
-//! how lost columns are computed back. How devices go and come back is the [`Group`]'s.
+//! how lost columns are computed back. A vdev that has got a device more has rows of two widths for a while: [`zones`] says
+//! which. How devices go and come back is the [`Group`]'s.
 //!
 //! **No row is ever shared.** Whoever writes has all rows that it touches ([`Vdev::unit`](super::Vdev::unit)), and what the
 //! last one has too much is filled with zeros here. So every row is written as a whole, and never again while anything
@@ -17,13 +18,13 @@ pub mod parity;
 mod reading;
 #[cfg(test)]
 mod tests;
+pub mod zones;
 
 use std::sync::Arc;
 
-use self::{
-    geometry::{Geometry, Rows},
-    reading::Suspects,
-};
+use arc_swap::ArcSwap;
+
+use self::{geometry::Rows, reading::Suspects, zones::Zones};
 use super::{
     Check, Examined, Found,
     group::{Group, Layout, Member, State},
@@ -36,36 +37,54 @@ use crate::{
 /// Several devices under a pool, which share data and parity.
 pub struct RaidZ {
     group: Group,
-    geometry: Geometry,
+    zones: ArcSwap<Zones>,
 }
 
 impl RaidZ {
     /// These devices as vdev `id`, the smallest of which has `least` bytes between its labels. As many columns as hold data
     /// are complete.
-    pub fn new(id: VdevId, guid: Guid, geometry: Geometry, least: u64, members: Vec<Arc<Member>>) -> RaidZ {
-        assert!(members.iter().all(|member| member.column() < geometry.columns()), "a member has one of the columns");
-        let kind = format!("raidz{}", geometry.parity());
-        RaidZ { group: Group::new((id, guid), &kind, geometry.data(), least, members), geometry }
+    pub fn new(id: VdevId, guid: Guid, zones: Zones, least: u64, members: Vec<Arc<Member>>) -> RaidZ {
+        assert!(members.iter().all(|member| member.column() < zones.columns()), "a member has one of the columns");
+        let kind = format!("raidz{}", zones.parity());
+        RaidZ {
+            group: Group::new((id, guid), &kind, zones.quorum(), least, members),
+            zones: ArcSwap::from_pointee(zones),
+        }
+    }
+
+    /// Its rows, as they lie now.
+    pub fn zones(&self) -> Arc<Zones> {
+        self.zones.load_full()
+    }
+
+    /// Its rows lie so from now on: the labels say it. What had other rows before is needed by nobody.
+    pub fn set_zones(&self, zones: Zones) {
+        self.zones.store(Arc::new(zones));
+    }
+
+    /// The rows of bytes. `None` if there are none, they are of several regions, or of one that the vdev does not have.
+    fn rows_of(&self, offset: u64, len: u64) -> Option<Rows> {
+        self.zones.load().rows(offset, len)
     }
 
     /// The rows of bytes that begin with a row, as all do that were written together.
     fn whole_rows(&self, offset: u64, len: usize) -> Result<Rows> {
-        let rows = self.geometry.rows(offset, len as u64).filter(|rows| rows.skip == 0);
+        let rows = self.rows_of(offset, len as u64).filter(|rows| rows.skip == 0);
         rows.ok_or_else(|| Error::damaged(self.group.name(), format!("no block lies at {offset}")))
     }
 
     /// What each column holds of these rows if `bytes` and then zeros are the data.
     fn columns_of(&self, rows: &Rows, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let (sector, row_size) = (self.geometry.sector() as usize, self.geometry.row_size() as usize);
-        let mut columns = vec![vec![0; rows.count as usize * sector]; self.geometry.columns()];
-        for stretch in self.geometry.stretches(rows) {
+        let (sector, row_size) = (rows.shape.sector() as usize, rows.shape.row_size() as usize);
+        let mut columns = vec![vec![0; rows.count as usize * sector]; rows.shape.columns()];
+        for stretch in rows.stretches() {
             let from = stretch.first as usize * row_size;
             let to = from + stretch.count as usize * row_size;
             let data = &bytes[from..to.min(bytes.len())];
             for (at, data) in data.chunks(sector).enumerate() {
-                let (row, role) = (at / self.geometry.data(), at % self.geometry.data());
+                let (row, role) = (at / rows.shape.data(), at % rows.shape.data());
                 let place = (stretch.first as usize + row) * sector;
-                columns[self.geometry.column(&stretch, role)][place..place + data.len()].copy_from_slice(data);
+                columns[rows.shape.column(&stretch, role)][place..place + data.len()].copy_from_slice(data);
             }
         }
         self.by_roles(rows, &mut columns, |roles, data, _| parity::encode(roles, data), 0);
@@ -75,8 +94,8 @@ impl RaidZ {
     /// Has `work` done on each stretch of rows, with the columns in the order of their roles, the number of those that are
     /// data, and a set of columns as one of roles.
     fn by_roles(&self, rows: &Rows, columns: &mut [Vec<u8>], work: impl Fn(&mut [&mut [u8]], usize, u64), set: u64) {
-        let geometry = &self.geometry;
-        for stretch in geometry.stretches(rows) {
+        let geometry = &rows.shape;
+        for stretch in rows.stretches() {
             let range = stretch.on_device(geometry.sector());
             let parts = columns.iter_mut().map(|column| &mut column[range.clone()]);
             let mut parts: Vec<Option<&mut [u8]>> = parts.map(Some).collect();
@@ -92,8 +111,11 @@ impl RaidZ {
     /// Writes to a member what it should hold of bytes that are known.
     fn write_one(&self, member: &Member, offset: u64, good: &[u8]) -> Result<()> {
         let rows = self.whole_rows(offset, good.len())?;
-        let own = self.columns_of(&rows, good).swap_remove(member.column());
-        self.group.write_to(member, self.geometry.place(&rows), &Arc::new(own))
+        // Of a column that has joined since, these rows have nothing.
+        match self.columns_of(&rows, good).into_iter().nth(member.column()) {
+            Some(own) => self.group.write_to(member, rows.place(), &Arc::new(own)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -102,12 +124,16 @@ impl Layout for RaidZ {
         &self.group
     }
 
+    fn as_raidz(&self) -> Option<&RaidZ> {
+        Some(self)
+    }
+
     fn space(&self, least: u64) -> u64 {
-        self.geometry.space(least)
+        self.zones.load().space(least)
     }
 
     fn sectors_together(&self) -> u32 {
-        self.geometry.data() as u32
+        self.zones.load().unit()
     }
 
     fn read_any(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
@@ -137,10 +163,10 @@ impl Layout for RaidZ {
         if bytes.is_empty() {
             return Ok(());
         }
-        let rows = self.geometry.rows(offset, bytes.len() as u64).filter(|rows| rows.skip == 0);
+        let rows = self.rows_of(offset, bytes.len() as u64).filter(|rows| rows.skip == 0);
         let rows = rows.expect("whoever writes has whole rows of one region");
         let columns: Vec<Arc<Vec<u8>>> = self.columns_of(&rows, bytes).into_iter().map(Arc::new).collect();
-        self.group.write_columns(self.geometry.place(&rows), &columns)
+        self.group.write_columns(rows.place(), &columns)
     }
 
     fn fill_some(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Result<()> {
@@ -152,9 +178,11 @@ impl Layout for RaidZ {
     /// Only whole rows: the others may hold something that is needed.
     fn discard_all(&self, offset: u64, len: u64) -> Result<()> {
         let mut outcome = Ok(());
-        for rows in self.geometry.whole_rows(offset, len) {
-            let (place, len) = (self.geometry.place(&rows), rows.count * self.geometry.sector());
-            let discarded = self.group.in_use().into_iter().map(|member| member.leaf.discard(place, len));
+        for rows in self.zones.load().whole_rows(offset, len) {
+            let (place, len) = (rows.place(), rows.count * rows.shape.sector());
+            let holds = |member: &Arc<Member>| member.column() < rows.shape.columns();
+            let members = self.group.in_use().into_iter().filter(holds);
+            let discarded = members.map(|member| member.leaf.discard(place, len));
             outcome = discarded.fold(outcome, Result::and);
         }
         outcome

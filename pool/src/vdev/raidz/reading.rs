@@ -86,7 +86,7 @@ impl RaidZ {
                     failure = Some((leaf.clone(), leaf.failed("read", source), health, is_held));
                 }
             }
-            if columns.iter().flatten().count() >= self.geometry.data() {
+            if columns.iter().flatten().count() >= rows.shape.data() {
                 return Ok(self.compute_into(&members, &rows, columns, buf, (is_good, suspects), is_doubtful));
             }
             let Some((leaf, error, health, is_held)) = failure else {
@@ -107,15 +107,16 @@ impl RaidZ {
             Err(error) => return Examined { good: None, bad: vec![(self.group.guid(), Some(error))] },
         };
         let members = self.group.members();
-        let complete = members.iter().filter(|member| member.state() == State::Complete);
+        let holds = |member: &&Arc<Member>| member.column() < rows.shape.columns() && member.state() == State::Complete;
+        let complete = members.iter().filter(holds);
         let begun: Vec<_> = complete.map(|member| (member, self.begin_column(member, &rows))).collect();
         let read: Vec<(&Arc<Member>, io::Result<Vec<u8>>)> =
             begun.into_iter().map(|(member, begun)| (member, self.end_column(member, &rows, begun))).collect();
-        let mut columns: Columns = vec![None; self.geometry.columns()];
+        let mut columns: Columns = vec![None; rows.shape.columns()];
         for (member, bytes) in read.iter().filter_map(|(member, bytes)| Some((member, bytes.as_ref().ok()?))) {
             columns[member.column()].get_or_insert_with(|| bytes.clone());
         }
-        let are_enough = columns.iter().flatten().count() >= self.geometry.data();
+        let are_enough = columns.iter().flatten().count() >= rows.shape.data();
         let computed = if are_enough { self.compute(&rows, columns, len, is_good, suspects) } else { None };
         let Some(computed) = computed else {
             // Who of those that answered is wrong nobody knows; who did not matters only if it was needed.
@@ -136,7 +137,7 @@ impl RaidZ {
     }
 
     fn rows(&self, offset: u64, len: usize) -> Result<Rows> {
-        let rows = self.geometry.rows(offset, len as u64);
+        let rows = self.rows_of(offset, len as u64);
         rows.ok_or_else(|| Error::damaged(self.group.name(), format!("no block of {len} bytes lies at {offset}")))
     }
 
@@ -146,12 +147,12 @@ impl RaidZ {
 
     /// Fills `buf` from the columns that hold it as data; `false` if one of them is not there.
     fn read_data(&self, members: &[Arc<Member>], rows: &Rows, buf: &mut [u8]) -> Result<bool, Refusal> {
-        let (sector, data) = (self.geometry.sector(), self.geometry.data() as u64);
-        let place = self.geometry.place(rows);
+        let (sector, data) = (rows.shape.sector(), rows.shape.data() as u64);
+        let place = rows.place();
         let mut asked = Vec::new();
         let first = rows.skip as u64 / sector;
         let last = (rows.skip as u64 + buf.len() as u64).div_ceil(sector);
-        for stretch in self.geometry.stretches(rows) {
+        for stretch in rows.stretches() {
             for role in 0..data {
                 // The rows of which this role's sector is asked for.
                 let row = |sector: u64| sector.saturating_sub(role).div_ceil(data);
@@ -160,7 +161,7 @@ impl RaidZ {
                 if from >= to {
                     continue;
                 }
-                let column = self.geometry.column(&stretch, role as usize);
+                let column = rows.shape.column(&stretch, role as usize);
                 let Some(member) = members.iter().find(|member| is_complete(member, column)) else { return Ok(false) };
                 asked.push((member, from..to, role));
             }
@@ -186,7 +187,7 @@ impl RaidZ {
 
     /// Reads whole columns, of each from the first member that gives it. Nobody who has refused already is asked.
     fn read_columns(&self, members: &[Arc<Member>], rows: &Rows, refusals: &mut Vec<Refusal>) -> Columns {
-        let mut columns: Columns = vec![None; self.geometry.columns()];
+        let mut columns: Columns = vec![None; rows.shape.columns()];
         loop {
             let next = |column: usize| {
                 let may_give = |member: &&Arc<Member>| {
@@ -215,7 +216,7 @@ impl RaidZ {
     }
 
     fn begin_column(&self, member: &Member, rows: &Rows) -> io::Result<Pending<Vec<u8>>> {
-        member.leaf.begin_read(self.geometry.place(rows), self.column_len(rows))
+        member.leaf.begin_read(rows.place(), self.column_len(rows))
     }
 
     fn end_column(&self, member: &Member, rows: &Rows, begun: io::Result<Pending<Vec<u8>>>) -> io::Result<Vec<u8>> {
@@ -224,7 +225,7 @@ impl RaidZ {
 
     /// How many bytes of each column rows are.
     fn column_len(&self, rows: &Rows) -> usize {
-        (rows.count * self.geometry.sector()) as usize
+        (rows.count * rows.shape.sector()) as usize
     }
 
     /// Fills `buf` with what passes, and counts who held something else.
@@ -262,8 +263,8 @@ impl RaidZ {
         suspects: Suspects,
     ) -> Option<Computed> {
         let absent = (0..read.len()).filter(|column| read[*column].is_none()).fold(0, |set, column| set | bit(column));
-        let spare = self.geometry.parity().checked_sub(absent.count_ones() as usize)?;
-        let empty = || vec![0; (rows.count * self.geometry.sector()) as usize];
+        let spare = rows.shape.parity().checked_sub(absent.count_ones() as usize)?;
+        let empty = || vec![0; (rows.count * rows.shape.sector()) as usize];
         let read: Vec<Vec<u8>> = read.into_iter().map(|column| column.unwrap_or_else(empty)).collect();
         let mut buf = vec![0; len];
         let mut attempt = |suspects: u64| {
@@ -295,10 +296,10 @@ impl RaidZ {
 
     /// Fills `buf` with the data of these rows.
     fn data_of(&self, rows: &Rows, columns: &[Vec<u8>], buf: &mut [u8]) {
-        let (sector, data) = (self.geometry.sector(), self.geometry.data() as u64);
-        for stretch in self.geometry.stretches(rows) {
+        let (sector, data) = (rows.shape.sector(), rows.shape.data() as u64);
+        for stretch in rows.stretches() {
             for role in 0..data {
-                let held = &columns[self.geometry.column(&stretch, role as usize)][stretch.on_device(sector)];
+                let held = &columns[rows.shape.column(&stretch, role as usize)][stretch.on_device(sector)];
                 for (row, held) in (stretch.first..).zip(held.chunks(sector as usize)) {
                     put(buf, (row * data + role) * sector, rows.skip, held);
                 }

@@ -5,12 +5,16 @@ use std::{io, sync::Arc, thread};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    geometry::Geometry,
+    zones::{widened, with_column},
+    *,
+};
 use crate::{
     device::{Device, Fault, FaultDevice, MemoryDevice, Operation},
     format::{
         label::{DATA_START, device_size},
-        vdev_config::{Behind, LeafConfig, MemberConfig},
+        vdev_config::{Behind, LeafConfig, MemberConfig, RaidZConfig, RaidZMember},
     },
     units::{KIB, MIB, Txg},
     vdev::{Health, Leaf, Suspension, Vdev},
@@ -52,17 +56,41 @@ impl World {
         let geometry = Geometry::new(columns, parity, SECTOR, REGION).unwrap();
         let devices: Vec<Arc<FaultDevice>> = (0..columns as u64).map(device).collect();
         let members = (0..).zip(&devices).map(|(n, device)| member(n, n as usize, device, State::Complete)).collect();
-        World { raidz: RaidZ::new(VdevId(0), Guid(99), geometry, MIB, members), devices }
+        World { raidz: RaidZ::new(VdevId(0), Guid(99), Zones::whole(geometry), MIB, members), devices }
+    }
+
+    /// One that has got a column more, of which the first rows are as wide as it is, and the others are not.
+    fn widened(columns: usize, parity: usize) -> World {
+        let devices: Vec<Arc<FaultDevice>> = (0..=columns as u64).map(device).collect();
+        let members = (0..).zip(&devices).map(|(n, device)| member(n, n as usize, device, State::Complete)).collect();
+        let config = |column: usize| {
+            let leaf = LeafConfig { guid: Guid(column as u64), size: MIB, path: String::new() };
+            RaidZMember { column: column as u32, member: MemberConfig::whole(leaf) }
+        };
+        let mut raidz = RaidZConfig {
+            guid: Guid(99),
+            parity: parity as u8,
+            members: (0..columns).map(config).collect(),
+            zones: Vec::new(),
+        };
+        raidz.zones = with_column(&raidz, SECTOR, REGION).unwrap();
+        raidz.members.push(config(columns));
+        raidz.zones = widened(&raidz, 2, SECTOR, REGION).unwrap();
+        let zones = Zones::of(&raidz, SECTOR, REGION).unwrap();
+        World { raidz: RaidZ::new(VdevId(0), Guid(99), zones, MIB, members), devices }
     }
 
     fn row(&self) -> u64 {
-        self.raidz.geometry.row_size()
+        self.raidz.rows_of(0, 1).unwrap().shape.row_size()
     }
 
     /// Writes noise over what a device holds of a block's rows.
     fn spoil(&self, device: usize, offset: u64, len: usize) {
-        let rows = self.raidz.geometry.rows(offset, len as u64).unwrap();
-        let at = DATA_START + self.raidz.geometry.place(&rows);
+        let rows = self.raidz.rows_of(offset, len as u64).unwrap();
+        if device >= rows.shape.columns() {
+            return;
+        }
+        let at = DATA_START + rows.place();
         let len = (rows.count * SECTOR) as usize;
         self.devices[device].write_at(at, &noise(1000 + device as u64, len)).unwrap();
     }
@@ -152,6 +180,51 @@ fn whichever_devices_lie_they_are_found_out_counted_and_mended() {
             }
             assert_eq!(world.examined(at, &block), (true, vec![]));
             assert_eq!(world.examined(beside, &block), (true, vec![]), "the neighbour is as it was");
+        }
+    }
+}
+
+#[test]
+fn rows_of_two_widths_are_read_and_mended_whichever_devices_are_lost_or_lie() {
+    for (columns, parity) in shapes().filter(|(columns, _)| *columns < 7) {
+        for some in sets(columns + 1, parity) {
+            let world = World::widened(columns, parity);
+            let zones = world.raidz.zones();
+            // The last region of each width: one row and a part of the next, and all of it.
+            let regions: Vec<u64> = (0..world.raidz.size() / REGION).collect();
+            let last = |width: usize| {
+                let has =
+                    |region: &&u64| zones.rows(*region * REGION, 1).is_some_and(|rows| rows.shape.columns() == width);
+                *regions.iter().rev().find(has).unwrap()
+            };
+            let lens = [61 * (columns - parity) * SECTOR as usize - 100, REGION as usize];
+            let blocks: Vec<(u64, Vec<u8>)> = [last(columns), last(columns + 1)]
+                .into_iter()
+                .zip(lens.iter().cycle().skip(some.len() % 2))
+                .map(|(region, len)| (region * REGION, noise(region, *len)))
+                .collect();
+            let what = format!("{some:?} of {columns} and one, parity {parity}");
+            for (at, block) in &blocks {
+                world.raidz.write(*at, block).unwrap();
+            }
+            some.iter().for_each(|device| {
+                blocks
+                    .iter()
+                    .filter(|_| device % 2 == 1)
+                    .for_each(|(at, block)| world.spoil(*device, *at, block.len()));
+            });
+            some.iter().filter(|device| *device % 2 == 0).for_each(|device| world.devices[*device].vanish());
+            world.raidz.flush().unwrap();
+            for (at, block) in &blocks {
+                let mut read = vec![0; block.len()];
+                let found = world.raidz.read_checked(*at, &mut read, &|read| read == *block).unwrap();
+                assert!(read == *block && found != Found::Bad, "{what}");
+                let (is_good, bad) = world.examined(*at, block);
+                assert!(is_good, "{what}");
+                bad.iter().for_each(|bad| world.raidz.mend(*bad, *at, &Arc::new(block.clone())).unwrap());
+                assert_eq!(world.examined(*at, block), (true, vec![]), "{what}");
+            }
+            assert!(world.raidz.read(0, &mut [0; 512]).is_err(), "a region that was given up");
         }
     }
 }
@@ -364,7 +437,7 @@ fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
         let first = Arc::new(Member::new(leaf, State::Complete, &MemberConfig::whole(config)));
         let (second, third) = (device(1), device(2));
         let members = vec![first, member(1, 1, &second, State::Complete), member(2, 2, &third, State::Complete)];
-        let raidz = Arc::new(RaidZ::new(VdevId(0), Guid(99), geometry, MIB, members));
+        let raidz = Arc::new(RaidZ::new(VdevId(0), Guid(99), Zones::whole(geometry), MIB, members));
         let (old, new) = (noise(1, 1024), noise(2, 1024));
         raidz.write(0, &old).unwrap();
         let act = {
