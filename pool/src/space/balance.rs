@@ -125,7 +125,8 @@ fn room(layout: &Layout) -> u32 {
 /// The vdevs that may exchange chunks, by their unit.
 fn shelves(layout: &Layout) -> BTreeMap<u32, Vec<Shelf>> {
     let mut shelves: BTreeMap<u32, Vec<Shelf>> = BTreeMap::new();
-    for vdev in layout.vdevs.iter().filter(|vdev| !vdev.closed) {
+    // One that is being expanded has regions of two units, and sees to them itself.
+    for vdev in layout.vdevs.iter().filter(|vdev| !vdev.closed && vdev.zones.len() < 2) {
         let mut shelf = Shelf { vdev: vdev.id, size: 0, used: 0, chunks: Vec::new(), spare: 0 };
         for chunk in vdev.chunks.iter().filter(|chunk| chunk.standing() == Standing::Open) {
             let allocated = chunk.allocated();
