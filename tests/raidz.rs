@@ -247,7 +247,7 @@ fn what_cannot_be_is_refused_in_words() {
         "pool replace tank a.img 64M:small.img",
     ]), @r"
     $ pool attach tank a.img 80M:x.img
-    pool: cannot attach to '[LAB]/a.img': [LAB]/a.img is of a raidz, to which no device can be attached: it can be replaced
+    pool: cannot attach to '[LAB]/a.img': [LAB]/a.img is of a raidz, and nothing is attached to it alone: name the raidz, such as raidz1-0, to expand it
     [exit 1]
     $ pool detach tank a.img
     pool: cannot detach '[LAB]/a.img': raidz2-0 cannot do with one device less: replace [LAB]/a.img instead

@@ -194,6 +194,14 @@ pub fn device_name(text: &str) -> Result<String, Failure> {
     Ok(absolute(text)?.to_text())
 }
 
+/// The name of a mirror or a raidz, or a device's.
+pub fn vdev_name(text: &str) -> Result<String, Failure> {
+    let is_group = text.rsplit_once('-').is_some_and(|(kind, number)| {
+        VdevKind::of_word(kind).is_some_and(|known| known.as_str() == kind) && number.parse::<u32>().is_ok()
+    });
+    if is_group { Ok(text.to_owned()) } else { device_name(text) }
+}
+
 /// Reads a device: a path, or `SIZE:PATH` for an image to be created.
 pub fn vdev(action: &str, pool: &str, text: &str) -> Result<VdevSpec, Failure> {
     if VDEV_WORDS.contains(&text) || text.starts_with("draid") && !text.contains('/') {

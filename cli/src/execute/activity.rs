@@ -29,6 +29,10 @@ impl OpenPool {
             Activity::Freeing => {
                 Some(self.datasets.freeing().or_refused(ACTION, self.name())?).filter(|bytes| *bytes > 0)
             }
+            Activity::Expand => {
+                let running = self.expansion().filter(|expansion| expansion.pause.is_none());
+                running.map(|expansion| expansion.total.saturating_sub(expansion.copied))
+            }
             Activity::Remove => {
                 let removal = self.removal().filter(|removal| removal.ended.is_none());
                 removal.map(|removal| removal.total.saturating_sub(removal.copied))

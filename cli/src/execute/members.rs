@@ -5,6 +5,7 @@ use std::{sync::Arc, thread, time::Duration};
 use dataset::admin::{ResilverState, ResilverStatus};
 use pool::{
     device::{Access, Device},
+    format::label::RAIDZ_EXPANSION,
     vdev::{Health, Member, State},
 };
 
@@ -50,13 +51,23 @@ impl OpenPool {
         Ok(devices::open_all(&[path.into()], access)?.remove(0))
     }
 
-    /// Makes a device part of a mirror beside another one, or instead of it.
+    /// Makes a device part of a mirror beside another one, or instead of it, or a column more of a RAID-Z.
     pub(super) fn attach(&self, beside: &str, new: &VdevSpec, replace: bool, force: bool) -> Result<Layout, Failure> {
         let action = if replace { "replace" } else { "attach to" };
-        self.pool.find_device(beside).or_refused(action, beside)?;
+        let raidz = self.pool.find_vdev(beside).ok().filter(|vdev| !replace && vdev.as_raidz().is_some());
+        if raidz.is_none() {
+            self.pool.find_device(beside).or_refused(action, beside)?;
+        }
         let taken = NewDevices::take(std::slice::from_ref(new), action, beside, force)?;
         let device = taken.devices().remove(0);
-        self.pool.attach(beside, device, replace).or_refused(action, beside)?;
+        match raidz {
+            Some(_) if self.datasets.feature_state(RAIDZ_EXPANSION).or_refused(action, beside)? == "disabled" => {
+                let why = format!("the pool's feature {RAIDZ_EXPANSION} is disabled; it is enabled by pool set");
+                return Err(Failure::cannot(action, beside, why));
+            }
+            Some(_) => self.pool.attach_column(beside, device).map(drop).or_refused(action, beside)?,
+            None => self.pool.attach(beside, device, replace).or_refused(action, beside)?,
+        }
         taken.keep();
         self.scrubbing.wake();
         Ok(self.layout())

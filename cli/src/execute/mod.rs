@@ -25,6 +25,7 @@ pub(crate) mod check;
 mod dataset;
 pub(crate) mod devices;
 mod events;
+mod expansion;
 mod files;
 pub(crate) mod inspect;
 mod job;
@@ -121,6 +122,7 @@ impl OpenPool {
             Request::Remove { vdev, dry_run } => self.remove(&vdev, dry_run, job).map(Response::Removal),
             Request::StopRemoval => self.stop_removal().map(done),
             Request::WaitForRemoval => self.wait_for_removal(job).map(Response::Layout),
+            Request::WaitForExpansion => self.wait_for_expansion(job).map(Response::Layout),
             Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
             Request::Online { device } => self.online(&device).map(done),
             Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),

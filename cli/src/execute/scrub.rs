@@ -20,7 +20,7 @@ use dataset::{
 };
 use pool::admin::Pool;
 
-use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused, removal, stride::Stride};
+use super::{expansion, files, job::Job, members, open_pool::OpenPool, refusal::OrRefused, removal, stride::Stride};
 use crate::{
     failure::Failure,
     protocol::{ExaminedRecord, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart},
@@ -128,8 +128,8 @@ fn stride(
     Ok(progress)
 }
 
-/// Does a step; whether there may be more to do. A removal waits for a resilver: what lacks something is more urgent; and a
-/// scrub waits for both.
+/// Does a step; whether there may be more to do. A removal waits for a resilver: what lacks something is more urgent; an
+/// expansion waits for both, and a scrub for each step of it that can be done.
 fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
     let mended = datasets.mend_step()?;
     if stride(&mut strides.copying, |bytes| datasets.resilver_step(bytes))? == Progress::Worked {
@@ -147,6 +147,9 @@ fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::adm
     }
     if datasets.is_removing() {
         return Ok(mended == Progress::Worked);
+    }
+    if stride(&mut strides.copying, |bytes| expansion::work(datasets, pool, bytes))? == Progress::Worked {
+        return Ok(true);
     }
     let scrubbed = stride(&mut strides.scrub, |bytes| datasets.scrub_step(bytes))?;
     Ok([mended, scrubbed].contains(&Progress::Worked))

@@ -128,6 +128,8 @@ pub enum Request {
     StopRemoval,
     /// Wait until no removal is under way. `Layout`
     WaitForRemoval,
+    /// Wait until no RAID-Z is expanded, or there is no room to go on. `Layout`
+    WaitForExpansion,
     /// Put a device of a mirror out of use. `Done`
     Offline {
         /// Its path or number.

@@ -210,6 +210,7 @@ impl Executor for Client {
                 | Request::Attach { .. }
                 | Request::Detach { .. }
                 | Request::WaitForRemoval
+                | Request::WaitForExpansion
         );
         let response = self.call_pool(known.clone(), request, stream, progress)?;
         if let (true, Response::Layout(layout)) = (changes, &response) {

@@ -9,6 +9,7 @@ use super::{
     client::{Client, Ticket},
     copying::Moved,
     error::{Error, Result},
+    expansion::Expander,
     feature,
     moving::Mover,
     open::OpenTable,
@@ -54,6 +55,7 @@ pub struct Datasets {
     pub(super) scrubber: Scrubber,
     pub(super) resilverer: Resilverer,
     pub(super) mover: Mover,
+    pub(super) expander: Expander,
     pub(super) moved: Moved,
 }
 
@@ -80,6 +82,7 @@ impl Datasets {
             scrubber: Scrubber::default(),
             resilverer: Resilverer::default(),
             mover: Mover::default(),
+            expander: Expander::default(),
             moved: Moved::default(),
         })
     }

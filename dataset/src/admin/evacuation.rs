@@ -75,6 +75,7 @@ impl Datasets {
         if self.is_rebalancing() {
             return refused("a rebalance is under way; use pool rebalance -s to stop it".to_owned());
         }
+        self.check_not_widening()?;
         self.activate_moving()?;
         self.set_limit(limit)?;
         let row =

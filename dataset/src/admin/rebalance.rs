@@ -61,6 +61,7 @@ impl Datasets {
         if self.is_removing() {
             return refused("a removal is under way; use pool remove -s to stop it".to_owned());
         }
+        self.check_not_widening()?;
         let Imbalance { bytes, reason, .. } = self.imbalance();
         if reason.is_some() {
             return Ok(reason);

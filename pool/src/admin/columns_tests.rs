@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     NewVdev, Pool,
+    members_tests::fill,
     removal_tests::{copy_all, made, opened, opened_with, shown},
     stamped::{commit, reading, writing},
     states,
@@ -109,6 +110,58 @@ fn what_was_in_narrow_rows_is_whole_and_the_pool_is_larger() {
 }
 
 #[test]
+fn once_rows_are_wide_the_new_device_counts_as_any() {
+    let devices = ["a", "b", "c", "new"].map(disk);
+    let pool = raidz(1, &devices[..3]);
+    pool.attach_column("raidz1-0", devices[3].clone()).unwrap();
+    // With narrow rows only, nobody needs it.
+    pool.put_offline("new", true).unwrap();
+    pool.put_offline("a", true).unwrap();
+    assert!(pool.put_offline("b", true).is_err());
+    let newest = commit(&pool, 2);
+    drop(pool);
+    let pool = opened(&devices, 2);
+    commit(&pool, 1);
+    assert!(pool.put_offline("new", false).is_ok() && pool.put_offline("a", false).is_ok());
+    assert!(shown(pool.engine()) > newest);
+    drop(pool);
+    let devices = ["a", "b", "c", "new"].map(disk);
+    let pool = raidz(1, &devices[..3]);
+    pool.attach_column("raidz1-0", devices[3].clone()).unwrap();
+    assert!(widen(&pool, 40));
+    for (one, other) in [("new", "a"), ("b", "new")] {
+        pool.put_offline(one, true).unwrap();
+        let refused = pool.put_offline(other, true).unwrap_err().to_string();
+        assert_eq!(refused, format!("raidz1-0 needs 3 complete devices, and {other} is one of so many"));
+        let newest = commit(&pool, 2);
+        assert_eq!(shown(pool.engine()), newest);
+        let device = devices.iter().find(|device| device.name() == one).unwrap().clone();
+        assert!(pool.put_online(one, &move |_| Ok(device.clone())).unwrap());
+        fill(&pool);
+        commit(&pool, 1);
+    }
+    // Wider rows are not made while too few devices hold everything.
+    let devices = ["a", "b", "c", "new"].map(disk);
+    let pool = raidz(1, &devices[..3]);
+    pool.attach_column("raidz1-0", devices[3].clone()).unwrap();
+    pool.put_offline("new", true).unwrap();
+    pool.put_offline("a", true).unwrap();
+    let engine = pool.engine();
+    let first = pool.widening().unwrap().narrow.first_region;
+    let front = Regions::Range(RAIDZ, first..first + 2);
+    engine.close(&front);
+    loop {
+        match engine.vacate(&front, &Targets::Anywhere).unwrap() {
+            Vacating::Copying => copy_all(engine),
+            Vacating::Vacated => break,
+            _ => {}
+        }
+    }
+    let refused = pool.widen(RAIDZ, 2).unwrap_err().to_string();
+    assert_eq!(refused, "raidz1-0 needs 3 complete devices for wider rows");
+}
+
+#[test]
 fn states_from_before_rows_were_given_up_are_refused_and_those_kept_on_purpose_are_whole() {
     let mut devices = vec![disk("a"), disk("b"), disk("c")];
     let pool = raidz(1, &devices);
@@ -167,7 +220,7 @@ fn wherever_power_fails_while_rows_become_wider_the_pool_is_whole_without_any_de
         assert!((first..=last).contains(&state), "cut {cut}, seed {seed}");
         let zones = config(&pool).zones;
         outcomes[zones.len().min(2)
-            + usize::from(zones.first().is_some_and(|zone| zone.regions > 40 && zone.columns == 4))] += 1;
+            + usize::from(zones.first().is_some_and(|zone| zone.regions > 80 && zone.columns == 4))] += 1;
         if !zones.is_empty() {
             commit(&pool, 1);
             assert!(widen(&pool, 40), "cut {cut}, seed {seed}");

@@ -77,7 +77,7 @@ fn behind(pool: &Pool) -> Vec<bool> {
 }
 
 /// Fills what is to be filled, as a resilver does; whether there was anything.
-fn fill(pool: &Pool) -> bool {
+pub(super) fn fill(pool: &Pool) -> bool {
     let engine = pool.engine();
     let Some(filling) = engine.filling() else { return false };
     engine.commit_anyway().unwrap();

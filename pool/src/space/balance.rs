@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Space,
     chunk::Standing,
-    layout::{Ground, Layout},
+    layout::{Ground, Layout, Vdev},
     moving::{Regions, Targets},
 };
 use crate::units::VdevId;
@@ -125,7 +125,9 @@ fn room(layout: &Layout) -> u32 {
 /// The vdevs that may exchange chunks, by what they are for and the unit of the chunks.
 fn shelves(layout: &Layout) -> BTreeMap<(Ground, u32), Vec<Shelf>> {
     let mut shelves: BTreeMap<(Ground, u32), BTreeMap<VdevId, Shelf>> = BTreeMap::new();
-    for vdev in layout.vdevs.iter().filter(|vdev| vdev.is_open()) {
+    // One that is being expanded has regions of two units, and sees to them itself.
+    let is_settled = |vdev: &&Arc<Vdev>| vdev.zones.iter().all(|zone| zone.unit == vdev.unit);
+    for vdev in layout.vdevs.iter().filter(|vdev| vdev.is_open()).filter(is_settled) {
         for chunk in vdev.chunks.iter().filter(|chunk| chunk.standing() == Standing::Open) {
             let peers = shelves.entry((vdev.ground, chunk.unit)).or_default();
             let empty = || Shelf { vdev: vdev.id, size: 0, used: 0, chunks: Vec::new(), spare: 0 };

@@ -9,6 +9,7 @@ pub mod debug;
 pub mod destroy;
 pub mod detach;
 pub mod events;
+mod expansion;
 pub mod export;
 pub mod get;
 pub mod history;

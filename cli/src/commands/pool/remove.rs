@@ -3,10 +3,10 @@
 use clap::Args;
 use dataset::property::size::format_bytes;
 
-use crate::args::common::{device_name, pool_name};
+use crate::args::common::{pool_name, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::protocol::{RemovalPlan, Request, Response, VdevKind};
+use crate::protocol::{RemovalPlan, Request, Response};
 
 /// Arguments of `pool remove`.
 #[derive(Args, Debug)]
@@ -59,14 +59,6 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         }
     }
     Ok(Exit::Done)
-}
-
-/// The name of a mirror or a raidz, or a device's.
-fn vdev_name(text: &str) -> Result<String, Failure> {
-    let is_group = text.rsplit_once('-').is_some_and(|(kind, number)| {
-        VdevKind::of_word(kind).is_some_and(|known| known.as_str() == kind) && number.parse::<u32>().is_ok()
-    });
-    if is_group { Ok(text.to_owned()) } else { device_name(text) }
 }
 
 fn render(plan: &RemovalPlan, exact: bool) -> String {

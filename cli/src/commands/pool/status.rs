@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{removal, scan};
+use super::{expansion, removal, scan};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
@@ -83,12 +83,14 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     let mut text = format!("  pool: {}\n state: {}\n", status.name, status.state);
     let scan = status.scan.as_ref().map(|scan| scan::render(scan, zone));
     let removal = status.removal.as_ref().map(|removal| removal::render(removal, zone));
+    let expansion = status.expansion.as_ref().map(expansion::render);
     let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
     let lines = [
         ("status", &status.status),
         ("action", &status.action),
         ("  scan", &scan),
         ("remove", &removal),
+        ("expand", &expansion),
         ("  busy", &status.activity),
         ("mounts", &mounts),
     ];
@@ -203,6 +205,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "transports": status.transports,
             "scan_stats": status.scan.as_ref().map(scan::encode),
             "removal_stats": status.removal.as_ref().map(removal::encode),
+            "raidz_expand_stats": status.expansion.as_ref().map(expansion::encode),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "error_count": status.damaged.len().to_string(),
             "errlist": status.damaged,
@@ -245,6 +248,7 @@ mod tests {
             action: None,
             scan: None,
             removal: None,
+            expansion: None,
             activity: None,
             transports: BTreeMap::new(),
             vdevs: vec![vdev],

@@ -25,17 +25,18 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["discard"], "this version takes no checkpoints of pools"),
     (&["initialize"], "free space is left as it is"),
     (&["trim"], "'pool trim' waits by itself"),
-    (&["raidz_expand"], "a raidz does not get wider in this version"),
 ];
 
 /// Arguments of `pool wait`.
 #[derive(Args, Debug)]
 #[command(after_help = "Activities:
-  freeing   what was destroyed is freed
-  remove    a vdev is being removed
-  replace   devices are being replaced
-  resilver  devices are being filled
-  scrub     everything is being verified; one that is paused has ceased
+  freeing       what was destroyed is freed
+  raidz_expand  rows of a raidz get another device; when there is no room
+                to go on it has ceased
+  remove        a vdev is being removed
+  replace       devices are being replaced
+  resilver      devices are being filled
+  scrub         everything is being verified; one that is paused has ceased
 
 A resilver that has found no good copy of something has ceased, too: 'pool status' tells.
 With an interval the bytes that are left are shown, and '-' for what has ceased.
@@ -184,7 +185,7 @@ mod tests {
         insta::assert_snapshot!(failure.render(""), @"the activity 'initialize' is not supported: free space is left as it is");
         insta::assert_snapshot!(wanted("sleep").unwrap_err().render(""), @r"
         there is no activity 'sleep'
-          activities: freeing, remove, replace, resilver, scrub
+          activities: freeing, raidz_expand, remove, replace, resilver, scrub
         ");
         assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
     }

@@ -210,6 +210,8 @@ pub struct PoolStatus {
     pub scan: Option<ScanRecord>,
     /// The removal of a vdev that is under way, or the last one.
     pub removal: Option<RemovalRecord>,
+    /// The RAID-Z that is being expanded.
+    pub expansion: Option<ExpansionRecord>,
     /// What else runs in the background, such as the freeing of destroyed data sets.
     pub activity: Option<String>,
     /// How many file systems are mounted, by how their requests come from the kernel.
@@ -302,6 +304,8 @@ pub struct ExaminedRecord {
 pub enum Activity {
     /// It frees what was destroyed.
     Freeing,
+    /// It expands a RAID-Z.
+    Expand,
     /// It has a vdev leave.
     Remove,
     /// It replaces devices.
@@ -314,13 +318,14 @@ pub enum Activity {
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 5] =
-        [Activity::Freeing, Activity::Remove, Activity::Replace, Activity::Resilver, Activity::Scrub];
+    pub const ALL: [Activity; 6] =
+        [Activity::Freeing, Activity::Expand, Activity::Remove, Activity::Replace, Activity::Resilver, Activity::Scrub];
 
     /// As ZFS calls it.
     pub fn as_str(self) -> &'static str {
         match self {
             Activity::Freeing => "freeing",
+            Activity::Expand => "raidz_expand",
             Activity::Remove => "remove",
             Activity::Replace => "replace",
             Activity::Resilver => "resilver",
@@ -372,6 +377,40 @@ pub struct RemovalRecord {
     pub copied: u64,
     /// How many blocks it found without a good copy.
     pub errors: u64,
+}
+
+/// Why an expansion does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExpansionPause {
+    /// There is too little room.
+    NoRoom,
+    /// Devices lack something.
+    Degraded,
+    /// Something could not be read.
+    Unreadable,
+}
+
+/// The expansion of a RAID-Z.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpansionRecord {
+    /// What the RAID-Z is called.
+    pub name: String,
+    /// Why it does not go on, if it does not.
+    pub pause: Option<ExpansionPause>,
+    /// How many columns it has.
+    pub columns: u64,
+    /// How many rows.
+    pub rows: u64,
+    /// How many of them have all columns.
+    pub rows_done: u64,
+    /// How many regions are being emptied.
+    pub regions: u64,
+    /// The bytes that lay there.
+    pub total: u64,
+    /// Those that were copied.
+    pub copied: u64,
+    /// For how many seconds that has gone on.
+    pub seconds: u64,
 }
 
 /// What it takes to remove a vdev.

@@ -1,0 +1,197 @@
+//! Expanding a RAID-Z: it has got a column more, and its rows become as wide, while everything is in use. Why nothing is lost
+//! is argued in the pool's `admin::columns`, [`pool::txg::Vacating`] and `space`; the steps are [`super::moving`]'s.
+//!
+//! It goes in rounds. The first regions of those with narrow rows are closed, as many as leave half of the room that there
+//! is; what lies there is copied to others of the same width; then these regions become fewer and wider ones. When there is
+//! no room for a round, it waits for some. A removal and a rebalance come first, and do not begin while there is a round.
+//!
+//! That an expansion is under way is what the labels say: there are rows that have not all columns. So no row of the catalogue
+//! is needed, and nothing is stored of a round.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before the regions of a round are wide | narrow rows: a round begins, perhaps with other regions |
+//! | after that | fewer narrow rows, or none |
+//!
+//! Nothing runs by itself: whoever owns the pool calls [`Datasets::expansion_step`] again and again, and has the rows become
+//! wide when it says so.
+
+use parking_lot::Mutex;
+use pool::{
+    env::Nanos,
+    format::vdev_config::Zone,
+    space::{MovingPlan, Regions, Targets},
+    units::{Txg, VdevId},
+    vdev::State,
+};
+
+use super::{
+    datasets::{Datasets, Progress},
+    error::Result,
+    moving::{Emptying, Work, refused},
+};
+
+/// What a step of an expansion has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expanding {
+    /// A step was done, or nothing can be done now.
+    Went(Progress),
+    /// Nothing is in so many regions any more, from the first narrow one on, and no state needs them. They are to become
+    /// wide, and then [`Datasets::expansion_done`] to be called.
+    Widens(u32),
+}
+
+/// Why an expansion does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// What lies in narrow rows finds too little room in others.
+    NoRoom,
+    /// Not all devices of the RAID-Z hold everything.
+    Degraded,
+    /// Something could not be read. It is tried again when the pool is opened the next time.
+    Unreadable,
+}
+
+/// How the round of an expansion stands, since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpansionStatus {
+    /// Why it does not go on.
+    pub pause: Option<Pause>,
+    /// When the round began.
+    pub start: Nanos,
+    /// How many regions become wide with it; none if there is no round.
+    pub regions: u32,
+    /// The bytes that lie there.
+    pub total: u64,
+    /// Those that were copied.
+    pub copied: u64,
+}
+
+/// The expansion of an opened pool.
+#[derive(Default)]
+pub(super) struct Expander {
+    /// Changed by whoever does the mover's work.
+    round: Mutex<Option<Round>>,
+    /// How it stands. Read at any time.
+    status: Mutex<ExpansionStatus>,
+    /// The state in which there was no room for a round.
+    looked: Mutex<Txg>,
+}
+
+/// Regions that are emptied.
+#[derive(Clone)]
+struct Round {
+    count: u32,
+    regions: Regions,
+}
+
+impl Datasets {
+    /// How the expansion stands, if one is under way.
+    pub fn expansion_status(&self) -> ExpansionStatus {
+        *self.expander.status.lock()
+    }
+
+    /// Does a step of expanding the RAID-Z `vdev`, whose first narrow rows are these: copies about `budget` bytes while the
+    /// pool is held still, or makes a few commits.
+    pub fn expansion_step(&self, vdev: VdevId, narrow: &Zone, budget: u64) -> Result<Expanding> {
+        let mut work = self.mover_work();
+        let idle = Ok(Expanding::Went(Progress::Idle));
+        if self.engine().writable().is_err() || self.is_removing() || self.is_rebalancing() {
+            return idle;
+        }
+        let round = self.expander.round.lock().clone();
+        let Some(round) = round else { return self.begin_round(&mut work, vdev, narrow) };
+        match self.empty_step(&mut work, (&round.regions, &Targets::Anywhere), budget)? {
+            Emptying::Worked { copied, .. } => self.expander.status.lock().copied += copied,
+            Emptying::Idle => return idle,
+            Emptying::Vacated => {
+                self.engine().outlast_states()?;
+                return Ok(Expanding::Widens(round.count));
+            }
+            Emptying::Unreadable => self.give_round_up(&mut work, &round, Pause::Unreadable),
+            Emptying::NoRoom => self.give_round_up(&mut work, &round, Pause::NoRoom),
+        }
+        Ok(Expanding::Went(Progress::Worked))
+    }
+
+    /// The regions of the round are wide.
+    pub fn expansion_done(&self) {
+        let _work = self.mover_work();
+        *self.expander.round.lock() = None;
+        *self.expander.status.lock() = ExpansionStatus::default();
+    }
+
+    /// Refuses to empty other regions while there is a round.
+    pub(super) fn check_not_widening(&self) -> Result<()> {
+        match *self.expander.round.lock() {
+            Some(_) => refused("a raidz is being expanded; pool wait -t raidz_expand waits for it".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn begin_round(&self, work: &mut Work, vdev: VdevId, narrow: &Zone) -> Result<Expanding> {
+        let idle = Ok(Expanding::Went(Progress::Idle));
+        let engine = self.engine();
+        let paused = |pause| self.expander.status.lock().pause = Some(pause);
+        if self.expansion_status().pause == Some(Pause::Unreadable) {
+            return idle;
+        }
+        let members = engine.storage().vdevs.get(vdev)?.as_group().map(|group| group.members());
+        if !members.is_some_and(|members| members.iter().all(|member| member.state() == State::Complete)) {
+            paused(Pause::Degraded);
+            return idle;
+        }
+        // In a state that was looked at there is no more room than there was.
+        let state = engine.committed();
+        if std::mem::replace(&mut *self.expander.looked.lock(), state) == state {
+            return idle;
+        }
+        let Some((count, bytes)) = self.next_round(vdev, narrow) else {
+            paused(Pause::NoRoom);
+            return idle;
+        };
+        let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + count);
+        let status = ExpansionStatus { pause: None, start: self.now(), regions: count, total: bytes, copied: 0 };
+        *self.expander.status.lock() = status;
+        work.begin(None);
+        engine.close(&regions);
+        *self.expander.round.lock() = Some(Round { count, regions });
+        Ok(Expanding::Went(Progress::Worked))
+    }
+
+    /// How many of the narrow regions can be emptied together, and how much lies there: as many as leave half of the room,
+    /// or one.
+    fn next_round(&self, vdev: VdevId, narrow: &Zone) -> Option<(u32, u64)> {
+        let space = &self.engine().storage().space;
+        let first = narrow.first_region;
+        let plan = |count| space.moving_plan(&Regions::Range(vdev, first..first + count), &Targets::Anywhere);
+        let room = plan(1).available;
+        let leaves_half = |plan: &MovingPlan| (plan.available - plan.needed) * 2 >= room;
+        let count = most(narrow.regions, |count| {
+            let plan = plan(count);
+            plan.fits() && (count == 1 || leaves_half(&plan))
+        });
+        (count > 0).then(|| (count, plan(count).bytes))
+    }
+
+    /// Gives a round up, unless chunks are changing places: then it goes on. Nobody holds the pool still.
+    fn give_round_up(&self, work: &mut Work, round: &Round, pause: Pause) {
+        if self.unpair(work) && self.engine().reopen(&round.regions) {
+            *self.expander.round.lock() = None;
+            *self.expander.status.lock() = ExpansionStatus { pause: Some(pause), ..ExpansionStatus::default() };
+        }
+    }
+}
+
+/// The largest number up to `limit` that fits, where all smaller ones do; zero if none does.
+fn most(limit: u32, fits: impl Fn(u32) -> bool) -> u32 {
+    let (mut least, mut beyond) = (0, limit.saturating_add(1));
+    while beyond - least > 1 {
+        let middle = least + (beyond - least) / 2;
+        match fits(middle) {
+            true => least = middle,
+            false => beyond = middle,
+        }
+    }
+    least
+}

@@ -1,0 +1,158 @@
+//! RAID-Zs that get a device more, through the programs: while their files are used, interrupted, and with devices lost after it.
+
+mod lab;
+
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+use insta::{Settings, assert_snapshot};
+use lab::{Lab, can_mount, noise};
+
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
+    settings.add_filter(r"\d+\.\d\d% of its rows", "[SHARE] of its rows");
+    settings.add_filter(r"mounts: \d+ through \S+\n", "");
+    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
+    settings
+}
+
+fn content(seed: u64) -> Vec<u8> {
+    noise(400_000, seed)
+}
+
+fn put(lab: &Lab, seed: u64) {
+    fs::write(lab.path("file"), content(seed)).unwrap();
+    lab.fs(&["cp", "file", &format!("tank/home:/{seed}")]);
+    lab.pool(&["sync", "tank"]);
+}
+
+fn holds(lab: &Lab, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == content(seed), "file {seed}");
+    }
+}
+
+/// A pool `tank` that is a RAID-Z of four images, of which one may be lost, with some files in it.
+fn furnished() -> Lab {
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", "none", "tank", "raidz1", "80M:a.img", "80M:b.img", "80M:c.img", "80M:d.img"]);
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    (0..40).for_each(|seed| put(&lab, seed));
+    lab
+}
+
+/// How many bytes the pool has.
+fn size(lab: &Lab) -> u64 {
+    lab.pool(&["list", "-Hp", "-o", "size", "tank"]).trim().parse().unwrap()
+}
+
+#[test]
+fn a_raidz_gets_wider_and_any_device_may_be_lost_after_it() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let before = size(&lab);
+    assert_snapshot!(lab.session(&[
+        "pool attach tank raidz1-0 64M:small.img",
+        "pool attach tank raidz1-1 80M:e.img",
+        "pool attach -w tank raidz1-0 80M:e.img",
+        "pool attach tank raidz1-0 80M:f.img",
+        "pool wait -t raidz_expand tank",
+        "pool status tank",
+    ]), @r"
+    $ pool attach tank raidz1-0 64M:small.img
+    pool: cannot attach to 'raidz1-0': [LAB]/small.img is too small: it has 67108864 bytes, and it takes 83886080
+    [exit 1]
+    $ pool attach tank raidz1-1 80M:e.img
+    pool: cannot attach to 'raidz1-1': no such device in pool: raidz1-1
+    [exit 1]
+    $ pool attach -w tank raidz1-0 80M:e.img
+    [exit 0]
+    $ pool attach tank raidz1-0 80M:f.img
+    pool: cannot attach to 'raidz1-0': raidz1-0 is being expanded; its rows get all of its devices first
+    [exit 1]
+    $ pool wait -t raidz_expand tank
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    expand: expansion of raidz1-0 waits for room
+    	[SHARE] of its rows have all 5 devices
+    	what lies in the others goes on when there is empty space in rows as wide
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  raidz1-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	  [LAB]/d.img  ONLINE  0  0  0
+    	  [LAB]/e.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert!(size(&lab) > before + before / 6, "{before} and {}", size(&lab));
+    holds(&lab, 0..40);
+    (40..60).for_each(|seed| put(&lab, seed));
+    lab.check("tank");
+    lab.pool(&["export", "tank"]);
+    for gone in ["a.img", "e.img"] {
+        fs::rename(lab.path(gone), lab.path("away")).unwrap();
+        lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+        holds(&lab, 0..60);
+        lab.pool(&["export", "tank"]);
+        fs::rename(lab.path("away"), lab.path(gone)).unwrap();
+        lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+        lab.pool(&["wait", "-t", "resilver", "tank"]);
+        lab.pool(&["export", "tank"]);
+    }
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("state: ONLINE") && status.contains("with 0 errors"), "{status}");
+}
+
+#[test]
+fn a_raidz_gets_wider_while_its_files_are_used() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let images = ["120M:a.img", "120M:b.img", "120M:c.img", "120M:d.img"];
+    lab.pool(&[&["create", "-m", &lab.at("mnt/tank"), "tank", "raidz2"][..], &images].concat());
+    let (folder, done, count) = (lab.mount("tank"), AtomicBool::new(false), AtomicU64::new(0));
+    let bytes = |number: u64| noise(40_000 + number as usize % 7 * 30_000, number);
+    let use_folder = || {
+        for number in 0..400 {
+            fs::write(folder.join(format!("file-{number}")), bytes(number)).unwrap();
+            count.store(number + 1, Ordering::Release);
+            let found = fs::read(folder.join(format!("file-{}", number / 2))).unwrap();
+            assert!(found == bytes(number / 2), "file {}", number / 2);
+            if done.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    };
+    let before = size(&lab);
+    thread::scope(|scope| {
+        let user = scope.spawn(use_folder);
+        lab::wait_until("there is something", || count.load(Ordering::Acquire) > 50);
+        lab.fs(&["snapshot", "tank@narrow"]);
+        lab.pool(&["attach", "-w", "tank", "raidz2-0", "120M:e.img"]);
+        done.store(true, Ordering::Release);
+        user.join().unwrap();
+    });
+    assert!(size(&lab) > before, "{before} and {}", size(&lab));
+    lab.check("tank");
+    lab.pool(&["export", "tank"]);
+    // One of the old ones and the new one.
+    ["b.img", "e.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    for number in 0..count.load(Ordering::Acquire) {
+        assert!(fs::read(folder.join(format!("file-{number}"))).unwrap() == bytes(number), "file {number}");
+    }
+    lab.check("tank");
+}
