@@ -33,8 +33,13 @@ impl OpenPool {
                 let running = self.expansion().filter(|expansion| expansion.pause.is_none());
                 running.map(|expansion| expansion.total.saturating_sub(expansion.copied))
             }
+            Activity::Rebalance => {
+                let rebalance =
+                    self.rebalance_record().filter(|rebalance| rebalance.ended.is_none() && !rebalance.paused);
+                rebalance.map(|rebalance| rebalance.total.saturating_sub(rebalance.copied))
+            }
             Activity::Remove => {
-                let removal = self.removal().filter(|removal| removal.ended.is_none());
+                let removal = self.removal().filter(|removal| removal.ended.is_none() && !removal.paused);
                 removal.map(|removal| removal.total.saturating_sub(removal.copied))
             }
             Activity::Replace => self.is_replacing().then(|| self.to_resilver()),

@@ -199,6 +199,7 @@ impl OpenPool {
             scan,
             removal: self.removal(),
             expansion: self.expansion(),
+            rebalance: self.rebalance_record(),
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,

@@ -10,7 +10,10 @@
 //!
 //! Nothing here changes anything: it is arithmetic on how full the chunks are at the moment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Space,

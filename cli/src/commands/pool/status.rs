@@ -84,6 +84,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     let scan = status.scan.as_ref().map(|scan| scan::render(scan, zone));
     let removal = status.removal.as_ref().map(|removal| removal::render(removal, zone));
     let expansion = status.expansion.as_ref().map(expansion::render);
+    let rebalance = status.rebalance.as_ref().map(|rebalance| removal::render_rebalance(rebalance, zone));
     let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
     let lines = [
         ("status", &status.status),
@@ -91,6 +92,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
         ("  scan", &scan),
         ("remove", &removal),
         ("expand", &expansion),
+        ("rebalance", &rebalance),
         ("  busy", &status.activity),
         ("mounts", &mounts),
     ];
@@ -206,6 +208,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "scan_stats": status.scan.as_ref().map(scan::encode),
             "removal_stats": status.removal.as_ref().map(removal::encode),
             "raidz_expand_stats": status.expansion.as_ref().map(expansion::encode),
+            "rebalance_stats": status.rebalance.as_ref().map(removal::encode_rebalance),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "error_count": status.damaged.len().to_string(),
             "errlist": status.damaged,
@@ -249,6 +252,7 @@ mod tests {
             scan: None,
             removal: None,
             expansion: None,
+            rebalance: None,
             activity: None,
             transports: BTreeMap::new(),
             vdevs: vec![vdev],

@@ -33,6 +33,7 @@ const ABSENT: &[(&[&str], &str)] = &[
   freeing       what was destroyed is freed
   raidz_expand  rows of a raidz get another device; when there is no room
                 to go on it has ceased
+  rebalance     vdevs become equally full; one that is paused has ceased
   remove        a vdev is being removed
   replace       devices are being replaced
   resilver      devices are being filled

@@ -250,7 +250,7 @@ fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
     }
     drop(bench);
     let end = recorder.len();
-    let step = ((end - begin) / 60).max(1);
+    let step = ((end - begin) / 40).max(1);
     let cuts = (begin..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
     for (cut, seed) in cuts.zip(0..) {
         let what = format!("cut {cut} of {begin} to {end}, seed {seed}");
