@@ -24,7 +24,7 @@ struct Client {
     act: fn(&Path, u64) -> io::Result<()>,
     /// How many things there are, in order and whole.
     count: fn(&Path) -> u64,
-    /// How many were acknowledged.
+    /// How many were acknowledged, or found.
     acknowledged: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ impl Client {
 
     /// Works until something fails: the service is gone.
     fn work(&self, home: &Path) {
-        for number in (self.count)(home) + 1.. {
+        for number in self.acknowledged.load(SeqCst) + 1.. {
             if (self.act)(home, number).is_err() {
                 return;
             }
@@ -47,6 +47,8 @@ impl Client {
         let (found, promised) = ((self.count)(home), self.acknowledged.load(SeqCst));
         assert!(found >= promised, "round {round}, {}: {found} of {promised} are there", self.name);
         assert!(found <= promised + 1, "round {round}, {}: {found} are there, {promised} were done", self.name);
+        // What is there once the pool is open again stays: the next round goes on after it.
+        self.acknowledged.store(found, SeqCst);
     }
 }
 
@@ -109,8 +111,11 @@ fn sqlite(home: &Path, statement: &str) -> io::Result<String> {
 fn insert(home: &Path, number: u64) -> io::Result<()> {
     let create = "create table if not exists t (n integer primary key, pad blob);";
     // Only "extra" makes the removal of the journal durable, which is what commits.
-    sqlite(home, &format!("pragma synchronous=extra; {create} insert into t values ({number}, randomblob(700));"))
-        .map(drop)
+    sqlite(home, &format!("pragma synchronous=extra; {create} insert into t values ({number}, randomblob(700));"))?;
+    // But if the directory cannot be opened for that, SQLite says nothing of it and succeeds. So its success counts if the
+    // service is still there after it; this is asked of no cache, and makes nothing durable.
+    rustix::fs::statvfs(home)?;
+    Ok(())
 }
 
 fn insert_with_log(home: &Path, number: u64) -> io::Result<()> {

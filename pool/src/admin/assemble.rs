@@ -8,7 +8,8 @@
 //!
 //! One uberblock less is no less of a RAID-Z. Power may have failed while the newest was written: then it is on some devices
 //! and not on others, but everything else had been flushed on all, and those that have it may be too few to go on with. A
-//! commit returns only when all complete members have its uberblock, so none of them can lack more.
+//! commit returns only when all complete members have its uberblock, and whoever goes on from the newest first gives it to
+//! those who lack it ([`super::open()`]). So none of them can lack more.
 //!
 //! A member may have one of two pasts: its newest uberblock is an ancestor of the newest of all, or it is one that the label
 //! knows, since that one says how far the member had come when it was put out of use. Everything else is a state that

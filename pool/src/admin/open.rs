@@ -17,13 +17,13 @@ use crate::{
         key::Key,
         label::{Label, PoolState, device_size},
         uberblock::{Epoch, Uberblock, slot},
-        vdev_config::{VdevConfig, VdevTree, Zone},
+        vdev_config::{Mark, VdevConfig, VdevTree, Zone},
     },
     log,
     space::{Regions, Space, SpaceRoot, VdevShape},
     txg::{Ancestry, Engine, Opening, Plain, Settings, state_of},
     units::{Guid, Txg, VdevId},
-    vdev::{Vdev, labels, uberblocks},
+    vdev::{Health, Vdev, labels, uberblocks},
 };
 
 /// How a pool is to be opened.
@@ -49,16 +49,22 @@ pub struct OpenOptions {
 /// Opens the pool that these devices are: in any order, and no other. All must be there, but for those of mirrors that have
 /// a complete member left.
 ///
-/// Nothing is written before the roots of the state were found readable; then the labels are marked as in use by this
-/// host. A crash in between leaves labels of two ages, of which each names the same devices and the same state.
+/// Nothing is written before the roots of the state were found readable; then devices that lack nothing but the newest
+/// uberblock get it, and the labels are marked as in use by this host.
+///
+/// | power fails | import finds |
+/// | --- | --- |
+/// | while devices get the newest uberblock | the same state, and more devices that have it |
+/// | while labels are written | labels of two ages, of which each names the same devices and the same state |
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Pool> {
-    let (engine, label) = open_unread(devices, options, env)?;
+    let (engine, label, newest) = open_unread(devices, options, env)?;
     check_catalogue(&engine).map_err(|error| Error::Unreadable {
         pool: label.pool_name.clone(),
         txg: engine.committed(),
         problem: error.to_string(),
     })?;
     if !options.read_only {
+        catch_up(&engine, &newest)?;
         let label = settle_labels(&engine, &mut label.txg.clone(), label, &[])?;
         complete_vdevs(&engine, &label);
         let pool = Pool::new(engine, label);
@@ -73,13 +79,41 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     Ok(Pool::new(engine, label))
 }
 
-/// The first half of [`open`]: the engine, of which only the space was read, and what the labels are to say. Nothing is
-/// written.
+/// Gives the newest uberblock to devices of RAID-Zs that hold all that it refers to and have the one before.
+///
+/// Whoever lacks one uberblock is complete, and who lacks two is not: see [`super::assemble`]. So all must have this one
+/// before any has the next. Otherwise power that fails while that one is written leaves devices that have it and devices
+/// that lack two, and neither may be enough.
+fn catch_up(engine: &Engine, newest: &Uberblock) -> Result<()> {
+    let vdevs = &engine.storage().vdevs;
+    let mark = Mark { epoch: newest.epoch, txg: newest.txg };
+    let mut given = Vec::new();
+    for vdev in vdevs.all().iter().filter(|vdev| vdev.as_group().is_some_and(|group| group.needed() > 1)) {
+        for leaf in vdev.committing().into_iter().filter(|leaf| leaf.marks().has != mark) {
+            leaf.set_mark(mark);
+            let written = uberblocks::write_uberblock(&[&*leaf.device()], newest).remove(0);
+            leaf.count_uberblock(written.as_ref().err());
+            match written {
+                Ok(()) => given.push(leaf),
+                Err(_) if vdev.do_without(leaf.guid(), Health::Faulted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    if !given.is_empty() {
+        vdevs.flush()?;
+        given.iter().for_each(|leaf| leaf.note_uberblock(newest.txg));
+    }
+    Ok(())
+}
+
+/// The first half of [`open`]: the engine, of which only the space was read, what the labels are to say, and the state
+/// that was found. Nothing is written.
 pub(crate) fn open_unread(
     devices: Vec<Arc<dyn Device>>,
     options: &OpenOptions,
     env: Arc<dyn Env>,
-) -> Result<(Arc<Engine>, Label)> {
+) -> Result<(Arc<Engine>, Label, Uberblock)> {
     let (mut label, by_guid) = gather(&devices)?;
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
@@ -89,6 +123,7 @@ pub(crate) fn open_unread(
         Some(_) => return Err(Error::Request("only for reading can a pool be opened at an older state".into())),
         None => &line[0],
     };
+    let found = newest.clone();
     let storage = open_storage(&label, Vdevs::new(vdevs), newest)?;
     let lost_log = lost_log(&storage, newest)?;
     if let Some(path) = lost_log.as_ref().filter(|_| !options.read_only && !options.without_log) {
@@ -118,7 +153,7 @@ pub(crate) fn open_unread(
             label.pool_name.clone_from(name);
         }
     }
-    Ok((engine, label))
+    Ok((engine, label, found))
 }
 
 /// If the intent log is on a vdev that is lost, where its devices were.

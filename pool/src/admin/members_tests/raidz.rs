@@ -1,7 +1,7 @@
 //! RAID-Z pools whose devices are missing, fail, come back, rot and are replaced, and power that fails meanwhile.
 
 use super::*;
-use crate::format::vdev_config::VdevConfig;
+use crate::{format::vdev_config::VdevConfig, vdev::uberblocks};
 
 /// A pool that is one RAID-Z.
 pub(super) fn raidz_of(parity: u8, devices: Vec<Arc<dyn Device>>) -> Pool {
@@ -456,4 +456,44 @@ fn who_is_replaced_stays_as_long_as_nobody_else_has_its_column() {
         let pool = opened_with(&without(&disks, &missing), &reading(None), 7).unwrap();
         assert_eq!(shown(pool.engine()), newest, "{missing:?}");
     }
+}
+
+#[test]
+fn wherever_power_fails_twice_a_commit_that_few_devices_had_is_built_on() {
+    let recorder = Recorder::new();
+    let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
+    let pool = raidz_of(1, names(4).iter().map(wrap).collect());
+    let before = pool.engine().committed();
+    let begin = recorder.len();
+    let last = commit(&pool, 1);
+    drop(pool);
+    let mut uneven = 0;
+    for cut in begin..=recorder.len() {
+        // What is not flushed is lost or there, a device at a time: so the uberblock is on any of them.
+        let mut fates =
+            [Fate::Kept, Fate::Kept, Fate::Kept, Fate::Kept, Fate::Dropped].into_iter().cycle().skip(cut % 5);
+        let images = recorder.images_at(cut, &mut || fates.next().unwrap());
+        let newest = |image: &MemoryDevice| {
+            let label = labels::read_label(image).unwrap().unwrap();
+            uberblocks::read_uberblocks(image, label.pool).unwrap()[0].txg
+        };
+        let found: Vec<Txg> = images.iter().map(newest).collect();
+        if found.iter().all(|txg| *txg == found[0]) {
+            continue;
+        }
+        uneven += 1;
+        let second = Recorder::new();
+        let devices: Vec<Disk> =
+            images.into_iter().map(|image| Arc::new(FaultDevice::new(Arc::new(second.wrap(image))))).collect();
+        let pool = opened(&without(&devices, &[]), 9).unwrap();
+        assert!(states(&pool).iter().all(|state| *state == State::Complete), "cut {cut}");
+        let newest = commit(&pool, 1);
+        drop(pool);
+        for again in 0..=second.len() {
+            let images = second.images_at(again, &mut Fate::seeded((cut * again) as u64));
+            let what = format!("cut {cut}, and then {again}");
+            assert!(survives(images, &[], before..=newest.max(last), &what), "{what}: too few are complete");
+        }
+    }
+    assert!(uneven > 3, "an uberblock was on some and not on others only {uneven} times");
 }
