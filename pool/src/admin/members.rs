@@ -134,18 +134,8 @@ impl Pool {
         let mut label = self.label();
         let config = config_of(&mut label, vdev.id())?;
         config.tree = without(config.tree.clone(), leaf.guid());
-        let rest: Vec<Arc<Member>> =
-            mirror.members().iter().filter(|member| member.leaf.guid() != leaf.guid()).cloned().collect();
         self.replace_labels(&mut highest, label, &[])?;
-        match &rest[..] {
-            [alone] => {
-                let vdevs = &self.engine().storage().vdevs;
-                vdevs.add(Arc::new(Single::new(vdev.id(), alone.leaf.clone())));
-            }
-            _ => mirror.set_members(rest),
-        }
-        // Whoever waits for a replacement waits until here.
-        mirror.forget_replaced(leaf.guid());
+        self.go_on_without(&vdev, mirror, leaf.guid());
         if was_in_use && let Err(error) = labels::clear_labels(&*leaf.device()) {
             tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
         }
@@ -153,8 +143,23 @@ impl Pool {
         Ok(())
     }
 
+    /// Has a vdev go on without a device that the labels leave out.
+    pub(super) fn go_on_without(&self, vdev: &Arc<dyn Vdev>, group: &Group, device: Guid) {
+        let rest: Vec<Arc<Member>> =
+            group.members().iter().filter(|member| member.leaf.guid() != device).cloned().collect();
+        match &rest[..] {
+            [alone] => {
+                let vdevs = &self.engine().storage().vdevs;
+                vdevs.add(Arc::new(Single::new(vdev.id(), alone.leaf.clone())));
+            }
+            _ => group.set_members(rest),
+        }
+        // Whoever waits for a replacement waits until here.
+        group.forget_replaced(device);
+    }
+
     /// Commits until one of the others has all the states to which one may go back.
-    fn outlast(&self, device: &str) -> Result<()> {
+    pub(super) fn outlast(&self, device: &str) -> Result<()> {
         let (vdev, leaf) = self.find_device(device)?;
         let own = vdev.as_group().and_then(|group| Some((group, group.member(leaf.guid())?.column())));
         let members = own.map(|(group, column)| group.of_column(column)).unwrap_or_default();
@@ -298,7 +303,7 @@ fn joined(tree: VdevTree, old: &Leaf, joining: &MemberConfig, random: impl Fn() 
 }
 
 /// What a vdev is made of when a device has left it.
-fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
+pub(super) fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
     match &mut tree {
         VdevTree::Mirror(mirror) => mirror.members.retain(|member| member.leaf.guid != device),
         VdevTree::RaidZ(raidz) => raidz.members.retain(|member| member.member.leaf.guid != device),

@@ -15,6 +15,7 @@
 //! pool      an opened pool: rename, export, destroy
 //! removal   vdevs leave a pool
 //! rewind    going back to an older state
+//! split     a device of each mirror leaves, to be a pool of their own
 //! trim      telling the devices which space nobody needs
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
@@ -31,12 +32,15 @@ mod pool;
 pub mod probe;
 mod removal;
 mod rewind;
+mod split;
 mod trim;
 
 #[cfg(test)]
 mod members_tests;
 #[cfg(test)]
 mod removal_tests;
+#[cfg(test)]
+mod split_tests;
 #[cfg(test)]
 mod stamped;
 #[cfg(test)]
@@ -51,4 +55,5 @@ pub use self::{
     open::{OpenOptions, open},
     pool::{NewVdev, Pool},
     rewind::{KeptState, SAFE_STATES, rewind, states},
+    split::Leaving,
 };
