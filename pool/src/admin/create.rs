@@ -13,7 +13,7 @@ use crate::{
     env::Env,
     error::{Error, Result},
     format::{
-        label::{Label, PoolState},
+        label::{Label, PoolState, sections::Sections},
         uberblock::Epoch,
         vdev_config::VdevConfig,
     },
@@ -104,6 +104,7 @@ fn first_label(vdevs: &[NewVdev], smallest: u64, options: &CreateOptions, env: &
         device: Guid::default(),
         vdev: VdevId(0),
         vdevs,
+        sections: Sections::default(),
     };
     name_features(&mut label);
     label

@@ -10,13 +10,14 @@
 //! label:   | boot area | body                 | ring of uberblocks   |
 //!          0           4 KiB                  128 KiB (32 slots)     256 KiB
 //!
-//! body:    | magic "CENOTELB" | version u32 | length u32 | payload, then zeros | BLAKE3, 32 bytes |
-//!          0                  8             12           16                    126,944      126,976
+//! body:    | magic "CENOTELB" | version u32 | length u32 | payload | sections, then zeros | BLAKE3, 32 bytes |
+//!          0                  8             12           16        16 + length            126,944      126,976
 //! ```
 //!
 //! The checksum covers the whole body and the body's offset on the device, so that a label that was copied or written to
 //! the wrong place is refused. The payload names the pool, its features and all of its devices. Version and features
-//! are all that is needed to decide whether this program may open the pool; [`Label::check_supported`] decides it.
+//! are all that is needed to decide whether this program may open the pool; [`Label::check_supported`] decides it. What else a
+//! pool has than vdevs stands in [sections](self::sections).
 //!
 //! How labels are written so that a crash always leaves a good pair is in [`crate::vdev::labels`].
 
@@ -27,11 +28,17 @@ use crate::{
     error::{Error, Result},
     format::{
         codec::{Malformed, Reader, Writer, malformed},
+        label::{classes::VdevClass, sections::Sections},
         uberblock::{Epoch, UBERBLOCK_SIZE, slot},
         vdev_config::{self, VdevConfig},
     },
     units::{Guid, KIB, MIB, Txg, VdevId},
 };
+
+pub mod caches;
+pub mod classes;
+pub mod sections;
+pub mod spares;
 
 /// The size of a label, in bytes.
 pub const LABEL_SIZE: u64 = 256 * KIB;
@@ -164,6 +171,8 @@ pub struct Label {
     pub vdev: VdevId,
     /// All top-level vdevs of the pool, by ascending id.
     pub vdevs: Vec<VdevConfig>,
+    /// What else the pool has.
+    pub sections: Sections,
 }
 
 impl Label {
@@ -197,17 +206,33 @@ impl Label {
                 problem: format!("it uses the feature {name}, which this version of Cenote does not know{hint}"),
             });
         }
-        self.vdevs.iter().try_for_each(|vdev| vdev.tree.check_supported())
+        self.vdevs.iter().try_for_each(|vdev| vdev.tree.check_supported())?;
+        match self.sections.classes.iter().find(|(_, class)| matches!(class, VdevClass::Other(_))) {
+            None => Ok(()),
+            Some((id, class)) => Err(Error::Unsupported {
+                what: format!("pool {}", self.pool_name),
+                problem: format!(
+                    "its vdev {id} is of class {}, which this version of Cenote does not know",
+                    class.code()
+                ),
+            }),
+        }
     }
 
     /// The body as written at `offset` bytes from the start of the device.
     ///
     /// # Errors
     /// If the description of the pool does not fit: too many devices, or names that are too long.
+    ///
+    /// # Panics
+    /// If a vdev has a class that is not there.
     pub fn encode(&self, offset: u64) -> Result<Vec<u8>> {
         self.check_bounds()?;
+        assert!(self.has_all_classed(), "the label of {} gives a class to a vdev that is not there", self.pool_name);
         let payload = self.encode_payload();
-        if payload.len() > CHECKSUM_AT - HEADER {
+        let mut sections = Vec::new();
+        self.sections.encode(&mut sections);
+        if payload.len() + sections.len() > CHECKSUM_AT - HEADER {
             return Err(Error::Request(format!("the devices of pool {} do not fit into a label", self.pool_name)));
         }
         let mut body = Vec::with_capacity(BODY_SIZE);
@@ -215,6 +240,7 @@ impl Label {
         body.put_u32(VERSION);
         body.put_u32(payload.len() as u32);
         body.put_bytes(&payload);
+        body.put_bytes(&sections);
         body.resize(CHECKSUM_AT, 0);
         let checksum = checksum(&body, offset);
         body.put_bytes(&checksum);
@@ -229,6 +255,8 @@ impl Label {
             (self.features.len() > MAX_FEATURES, "the list of features"),
             (self.vdevs.len() > vdev_config::MAX_VDEVS, "the list of devices"),
             (self.paths().any(|path| path.len() > vdev_config::MAX_PATH), "a device's path"),
+            (self.sections.spares.len() > spares::MAX_SPARES, "the list of spares"),
+            (self.sections.caches.len() > caches::MAX_CACHES, "the list of cache devices"),
         ];
         match long.iter().find(|(too_long, _)| *too_long) {
             Some((_, what)) => Err(Error::Request(format!("{what} is too long for a label"))),
@@ -237,7 +265,10 @@ impl Label {
     }
 
     fn paths(&self) -> impl Iterator<Item = &str> {
-        self.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.path.as_str())
+        let Sections { spares, caches, .. } = &self.sections;
+        let members = self.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
+        let others = spares.iter().map(|spare| &spare.leaf).chain(caches.iter().map(|cache| &cache.leaf));
+        members.chain(others).map(|leaf| leaf.path.as_str())
     }
 
     fn encode_payload(&self) -> Vec<u8> {
@@ -269,14 +300,28 @@ impl Label {
     /// [`Error::Unsupported`] for a good label of another version, [`Error::Damaged`] for everything else.
     pub fn decode(body: &[u8], offset: u64) -> Result<Label> {
         let damaged = |problem: Malformed| Error::damaged(format!("label at byte {offset}"), problem);
-        let (version, payload) = verify(body, offset).map_err(damaged)?;
+        let (version, payload, behind) = verify(body, offset).map_err(damaged)?;
         if version != VERSION {
             return Err(Error::Unsupported { what: "the label".to_owned(), problem: format!("format {version}") });
         }
         let mut reader = Reader::new(payload);
         let label = Label::decode_payload(&mut reader).map_err(damaged)?;
         reader.finish("end of a label").map_err(damaged)?;
-        Ok(label)
+        label.with_sections(behind).map_err(damaged)
+    }
+
+    /// The label with the sections that stand behind its payload. Whoever fills all of the body with vdevs leaves none.
+    fn with_sections(mut self, behind: &[u8]) -> Result<Label, Malformed> {
+        if !behind.is_empty() {
+            self.sections = Sections::decode(&mut Reader::new(behind))?;
+        }
+        if self.has_all_classed() { Ok(self) } else { malformed("class of a vdev that is not there") }
+    }
+
+    /// Whether each vdev that has a class is one of the pool.
+    fn has_all_classed(&self) -> bool {
+        let is_there = |id: &VdevId| self.vdevs.iter().any(|vdev| vdev.id == *id);
+        self.sections.classes.keys().all(is_there)
     }
 
     fn decode_payload(reader: &mut Reader<'_>) -> Result<Label, Malformed> {
@@ -295,6 +340,7 @@ impl Label {
             device: Guid(reader.u64("device's guid")?),
             vdev: VdevId(reader.varint32("device's vdev")?),
             vdevs: vdev_config::decode_all(reader)?,
+            sections: Sections::default(),
         })
     }
 }
@@ -304,8 +350,8 @@ fn checksum(content: &[u8], offset: u64) -> [u8; 32] {
     *blake3::Hasher::new().update(&offset.to_le_bytes()).update(content).finalize().as_bytes()
 }
 
-/// Verifies a body up to its checksum, and takes it apart: the version and the payload.
-fn verify(body: &[u8], offset: u64) -> Result<(u32, &[u8]), Malformed> {
+/// Verifies a body up to its checksum, and takes it apart: the version, the payload, and what is behind it.
+fn verify(body: &[u8], offset: u64) -> Result<(u32, &[u8], &[u8]), Malformed> {
     if body.len() != BODY_SIZE {
         return malformed("size of a label");
     }
@@ -319,7 +365,7 @@ fn verify(body: &[u8], offset: u64) -> Result<(u32, &[u8]), Malformed> {
     let mut header = Reader::new(&content[MAGIC.len()..]);
     let version = header.u32("version of a label")?;
     let len = header.u32("length of a label")? as usize;
-    Ok((version, header.bytes(len, "length of a label")?))
+    Ok((version, header.bytes(len, "length of a label")?, header.rest()))
 }
 
 fn text(reader: &mut Reader<'_>, max: usize, what: &'static str) -> Result<String, Malformed> {

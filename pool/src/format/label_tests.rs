@@ -29,6 +29,7 @@ pub(crate) fn sample(txg: u64) -> Label {
         device: Guid(1000),
         vdev: VdevId(0),
         vdevs: vec![leaf(0), leaf(1)],
+        sections: Sections::default(),
     }
 }
 
@@ -123,6 +124,58 @@ fn an_unknown_kind_of_vdev_is_read_and_refused_by_name() {
     assert!(read.check_supported(false).unwrap_err().to_string().contains("draid"));
 }
 
+/// A label with a section of each kind, and one of a later version.
+fn sectioned() -> Label {
+    let leaf = |guid| LeafConfig { guid: Guid(guid), size: 1 << 20, path: "/d/x".to_owned() };
+    let sections = Sections {
+        classes: BTreeMap::from([(VdevId(1), VdevClass::Special)]),
+        spares: vec![spares::SpareConfig { leaf: leaf(1) }],
+        caches: vec![caches::CacheConfig { leaf: leaf(2) }],
+        others: vec![(9, vec![1, 2, 3])],
+    };
+    Label { sections, ..sample(7) }
+}
+
+#[test]
+fn sections_stand_behind_the_payload_where_programs_of_old_do_not_look() {
+    let (with, without) = (sectioned().encode(BODY_AT).unwrap(), sample(7).encode(BODY_AT).unwrap());
+    assert_eq!(Label::decode(&with, BODY_AT).unwrap(), sectioned());
+    let (_, payload, behind) = verify(&with, BODY_AT).unwrap();
+    assert_eq!(payload, verify(&without, BODY_AT).unwrap().1);
+    assert!(behind.starts_with(&[4, 1]));
+    assert!(verify(&without, BODY_AT).unwrap().2.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn a_body_that_vdevs_fill_has_no_room_for_sections() {
+    let mut label = sample(7);
+    let empty = verify(&label.encode(BODY_AT).unwrap(), BODY_AT).unwrap().2.len();
+    let filler = |len: usize| VdevConfig { id: VdevId(9), tree: VdevTree::Other { kind: 5, payload: vec![0; len] } };
+    // The id, the kind and three bytes of length.
+    label.vdevs.push(filler(empty - 5));
+    let full = label.encode(BODY_AT).unwrap();
+    assert_eq!(verify(&full, BODY_AT).unwrap().2.len(), 0);
+    assert_eq!(Label::decode(&full, BODY_AT).unwrap(), label);
+    label.sections.others.push((9, Vec::new()));
+    assert_eq!(label.encode(BODY_AT).unwrap_err().kind(), ErrorKind::Request);
+}
+
+#[test]
+fn a_class_of_a_vdev_that_is_not_there_is_damage_and_one_of_later_is_refused_by_number() {
+    let absent = resealed(sectioned().encode(BODY_AT).unwrap(), |body| {
+        let at = HEADER + verify(body, BODY_AT).unwrap().1.len();
+        assert_eq!(body[at..at + 6], [4, 1, 3, 1, 1, 2]);
+        body[at + 4] = 5;
+    });
+    let error = Label::decode(&absent, BODY_AT).unwrap_err();
+    assert_eq!(error.to_string(), "damaged label at byte 4096: malformed class of a vdev that is not there");
+    let mut later = sectioned();
+    assert!(later.check_supported(true).is_ok());
+    later.sections.classes.insert(VdevId(0), VdevClass::Other(7));
+    let read = Label::decode(&later.encode(BODY_AT).unwrap(), BODY_AT).unwrap();
+    assert!(read.check_supported(false).unwrap_err().to_string().contains("class 7"));
+}
+
 #[test]
 fn what_does_not_fit_is_refused_before_it_is_written() {
     let mut label = sample(7);
@@ -170,6 +223,7 @@ proptest! {
             device: Guid(numbers[4]),
             vdev: VdevId(numbers[5] as u32),
             vdevs,
+            sections: Sections::default(),
         };
         let body = label.encode(offset).unwrap();
         prop_assert_eq!(body.len(), BODY_SIZE);

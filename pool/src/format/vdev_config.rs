@@ -373,7 +373,8 @@ impl Mark {
 }
 
 impl LeafConfig {
-    fn encoded(&self) -> Vec<u8> {
+    /// The coded form.
+    pub(super) fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_u64(self.guid.0);
         out.put_varint(self.size);
@@ -381,7 +382,8 @@ impl LeafConfig {
         out
     }
 
-    fn decode(payload: &[u8]) -> Result<LeafConfig, Malformed> {
+    /// The device of a coded form.
+    pub(super) fn decode(payload: &[u8]) -> Result<LeafConfig, Malformed> {
         let mut reader = Reader::new(payload);
         let guid = Guid(reader.u64("device's guid")?);
         let size = reader.varint("device's size")?;

@@ -10,7 +10,10 @@ use pool::{
             Entry, FrameId, Item, ItemBlock, LogHead, Part, decode_frame, encode_frame, encode_payload, frame_len,
         },
         key::Key,
-        label::{BODY_AT, Compatibility, Label, PoolState},
+        label::{
+            BODY_AT, Compatibility, Label, PoolState, caches::CacheConfig, classes::VdevClass, sections::Sections,
+            spares::SpareConfig,
+        },
         node::{Header, NodeReader, NodeWriter},
         pointer::{Address, BlockPointer, Checksum, Compression, Shared},
         space::{
@@ -113,10 +116,26 @@ fn a_label() {
         device: Guid(0x1d00),
         vdev: VdevId(0),
         vdevs: vec![leaf(0)],
+        sections: Sections::default(),
     };
     let bytes = golden::compare("label", &label.encode(BODY_AT).unwrap());
     assert_eq!(Label::decode(&bytes, BODY_AT).unwrap(), label);
     assert!(Label::decode(&bytes, BODY_AT + 4096).is_err(), "a label is bound to its place");
+}
+
+#[test]
+fn the_sections() {
+    let device = |id| leaf(id).tree.leaves().next().unwrap().clone();
+    let sections = Sections {
+        classes: BTreeMap::from([(VdevId(1), VdevClass::Special), (VdevId(300), VdevClass::Log)]),
+        spares: vec![SpareConfig { leaf: device(4) }],
+        caches: vec![CacheConfig { leaf: device(5) }],
+        others: vec![(9, vec![0xaa, 0xbb])],
+    };
+    let mut coded = Vec::new();
+    sections.encode(&mut coded);
+    let bytes = golden::compare("sections", &coded);
+    assert_eq!(Sections::decode(&mut Reader::new(&bytes)), Ok(sections));
 }
 
 #[test]

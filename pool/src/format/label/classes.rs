@@ -1,0 +1,82 @@
+//! Classes of top-level vdevs, as a label says them: which vdevs are for the intent log, or for metadata first.
+//!
+//! ```text
+//! classes := count varint, each: vdev varint, class u8
+//! ```
+//!
+//! Vdevs ascend. One that is not named is a normal one.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    format::codec::{Malformed, Reader, Writer, malformed},
+    units::VdevId,
+};
+
+/// The class of each vdev that is not a normal one.
+pub type VdevClasses = BTreeMap<VdevId, VdevClass>;
+
+const LOG: u8 = 1;
+const SPECIAL: u8 = 2;
+
+/// What a top-level vdev is there for, if it does not take everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VdevClass {
+    /// The intent log, and nothing else.
+    Log,
+    /// Metadata first of all, and small records of data sets that ask for it.
+    Special,
+    /// A class that this version does not know: its code.
+    Other(u8),
+}
+
+impl VdevClass {
+    /// The class with this code; none has code 0.
+    pub fn from_code(code: u8) -> Option<VdevClass> {
+        match code {
+            0 => None,
+            LOG => Some(VdevClass::Log),
+            SPECIAL => Some(VdevClass::Special),
+            code => Some(VdevClass::Other(code)),
+        }
+    }
+
+    /// Its code.
+    pub fn code(self) -> u8 {
+        match self {
+            VdevClass::Log => LOG,
+            VdevClass::Special => SPECIAL,
+            VdevClass::Other(code) => code,
+        }
+    }
+}
+
+/// The coded form of some classes.
+pub(super) fn encoded(classes: &VdevClasses) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_varint(classes.len() as u64);
+    for (vdev, class) in classes {
+        out.put_varint(u64::from(vdev.0));
+        out.put_u8(class.code());
+    }
+    out
+}
+
+/// The classes of a section.
+pub(super) fn decode(payload: &[u8]) -> Result<VdevClasses, Malformed> {
+    const WHAT: &str = "classes of vdevs";
+    let mut reader = Reader::new(payload);
+    let count = reader.varint(WHAT)?;
+    let mut classes = VdevClasses::new();
+    for _ in 0..count {
+        let vdev = VdevId(reader.varint32(WHAT)?);
+        let code = reader.u8(WHAT)?;
+        let Some(class) = VdevClass::from_code(code) else { return malformed("class of a vdev") };
+        if classes.last_key_value().is_some_and(|(last, _)| *last >= vdev) {
+            return malformed("order of classes");
+        }
+        classes.insert(vdev, class);
+    }
+    reader.finish("end of classes")?;
+    if classes.is_empty() { malformed(WHAT) } else { Ok(classes) }
+}

@@ -1,0 +1,184 @@
+//! Sections: what a label says of a pool beyond its top-level vdevs.
+//!
+//! They stand behind the payload, where labels of old have zeros: those have no section, and a program that does not know
+//! sections steps over them, and finds out by the name of a feature that it may not do without them. So whoever writes the
+//! first section of a kind names a feature in the same label.
+//!
+//! ```text
+//! sections := count varint, sections
+//! section  := kind u8, length varint, payload
+//! ```
+//!
+//! Kinds ascend, and a section that has nothing to say is not there: what was read is written again byte by byte. A kind that
+//! this version does not know is kept as it is, so that a program that only renames a pool loses nothing.
+
+use crate::format::{
+    codec::{Malformed, Reader, Writer, malformed},
+    label::{
+        caches::{self, CacheConfig},
+        classes::{self, VdevClasses},
+        spares::{self, SpareConfig},
+    },
+};
+
+/// The most sections.
+pub const MAX_SECTIONS: usize = 16;
+
+const CLASSES: u8 = 1;
+const SPARES: u8 = 2;
+const CACHES: u8 = 3;
+
+/// All sections of a label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sections {
+    /// The top-level vdevs that do not take everything.
+    pub classes: VdevClasses,
+    /// Devices that stand by to replace others.
+    pub spares: Vec<SpareConfig>,
+    /// Devices that hold copies of what is read.
+    pub caches: Vec<CacheConfig>,
+    /// Sections that this version does not know: kind and payload.
+    pub others: Vec<(u8, Vec<u8>)>,
+}
+
+impl Sections {
+    /// Appends the coded form: nothing at all if there is no section.
+    pub fn encode(&self, out: &mut impl Writer) {
+        let known = [
+            (!self.classes.is_empty()).then(|| (CLASSES, classes::encoded(&self.classes))),
+            (!self.spares.is_empty()).then(|| (SPARES, spares::encoded(&self.spares))),
+            (!self.caches.is_empty()).then(|| (CACHES, caches::encoded(&self.caches))),
+        ];
+        let sections: Vec<_> = known.into_iter().flatten().chain(self.others.iter().cloned()).collect();
+        if sections.is_empty() {
+            return;
+        }
+        out.put_varint(sections.len() as u64);
+        for (kind, payload) in sections {
+            out.put_u8(kind);
+            out.put_prefixed(&payload);
+        }
+    }
+
+    /// Takes the sections off the reader, which is not empty. What is behind them is left.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Sections, Malformed> {
+        const WHAT: &str = "sections of a label";
+        let count = reader.varint(WHAT)?;
+        if count > MAX_SECTIONS as u64 {
+            return malformed(WHAT);
+        }
+        let mut sections = Sections::default();
+        let mut last = 0;
+        for _ in 0..count {
+            let kind = reader.u8(WHAT)?;
+            let payload = reader.prefixed(WHAT)?;
+            if kind <= last {
+                return malformed("order of sections");
+            }
+            last = kind;
+            match kind {
+                CLASSES => sections.classes = classes::decode(payload)?,
+                SPARES => sections.spares = spares::decode(payload)?,
+                CACHES => sections.caches = caches::decode(payload)?,
+                kind => sections.others.push((kind, payload.to_vec())),
+            }
+        }
+        Ok(sections)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        format::{label::classes::VdevClass, vdev_config::LeafConfig},
+        units::{Guid, VdevId},
+    };
+
+    fn leaf(guid: u64, path: String) -> LeafConfig {
+        LeafConfig { guid: Guid(guid), size: guid.rotate_left(7), path }
+    }
+
+    fn encoded(sections: &Sections) -> Vec<u8> {
+        let mut out = Vec::new();
+        sections.encode(&mut out);
+        out
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<Sections, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let sections = Sections::decode(&mut reader)?;
+        reader.finish("end of sections")?;
+        Ok(sections)
+    }
+
+    #[test]
+    fn nothing_to_say_is_no_byte() {
+        assert_eq!(encoded(&Sections::default()), []);
+        assert_eq!(decoded(&[0]), Ok(Sections::default()));
+    }
+
+    #[test]
+    fn what_no_program_writes_is_refused() {
+        let refused: [(&[u8], &str); 9] = [
+            (&[17], "sections of a label"),
+            (&[1, 4, 2, 0], "sections of a label"),
+            (&[1, 0, 0], "order of sections"),
+            (&[2, 9, 0, 8, 0], "order of sections"),
+            (&[2, 9, 0, 9, 0], "order of sections"),
+            (&[1, 1, 1, 0], "classes of vdevs"),
+            (&[1, 1, 3, 1, 5, 0], "class of a vdev"),
+            (&[1, 1, 5, 2, 5, 1, 5, 2], "order of classes"),
+            (&[1, 2, 1, 0], "number of spares"),
+        ];
+        for (bytes, what) in refused {
+            assert_eq!(decoded(bytes), Err(Malformed { what }), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_kind_of_later_is_kept() {
+        let bytes = [2, 1, 3, 1, 4, 2, 200, 2, 0xaa, 0xbb];
+        let sections = decoded(&bytes).unwrap();
+        assert_eq!(sections.others, [(200, vec![0xaa, 0xbb])]);
+        assert_eq!(encoded(&sections), bytes);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn round_trips(
+            classes in prop::collection::btree_map(any::<u32>(), 1u8..9, 0..8),
+            spares in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
+            caches in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
+            others in prop::collection::btree_map(4u8.., prop::collection::vec(any::<u8>(), 0..20), 0..6),
+        ) {
+            let class = |code| VdevClass::from_code(code).unwrap();
+            let sections = Sections {
+                classes: classes.into_iter().map(|(id, code)| (VdevId(id), class(code))).collect(),
+                spares: spares.into_iter().map(|(guid, path)| SpareConfig { leaf: leaf(guid, path) }).collect(),
+                caches: caches.into_iter().map(|(guid, path)| CacheConfig { leaf: leaf(guid, path) }).collect(),
+                others: others.into_iter().collect(),
+            };
+            let mut bytes = encoded(&sections);
+            if bytes.is_empty() {
+                bytes.push(0);
+            }
+            prop_assert_eq!(decoded(&bytes), Ok(sections));
+        }
+
+        #[test]
+        fn garbage_never_panics_and_is_read_as_what_it_is_written_as(
+            bytes in prop::collection::vec(prop_oneof![0u8..6, any::<u8>()], 1..80),
+        ) {
+            let mut reader = Reader::new(&bytes);
+            if let Ok(sections) = Sections::decode(&mut reader) {
+                let again = encoded(&sections);
+                prop_assert_eq!(decoded(if again.is_empty() { &[0] } else { &again }), Ok(sections));
+            }
+        }
+    }
+}

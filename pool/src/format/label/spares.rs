@@ -1,0 +1,51 @@
+//! Spares, as a label says them: devices of the pool that are in no vdev, and stand by to replace one that fails.
+//!
+//! ```text
+//! spares := count varint, each: length varint, spare
+//! spare  := guid u64, size varint, path text (as a device of a vdev)
+//! ```
+//!
+//! They are in the order in which they were added. None stands there twice.
+
+use crate::format::{
+    codec::{Malformed, Reader, Writer, malformed},
+    vdev_config::LeafConfig,
+};
+
+/// The most spares.
+pub const MAX_SPARES: usize = 256;
+
+/// A device that stands by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpareConfig {
+    /// The device.
+    pub leaf: LeafConfig,
+}
+
+/// The coded form of some spares.
+pub(super) fn encoded(spares: &[SpareConfig]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_varint(spares.len() as u64);
+    spares.iter().for_each(|spare| out.put_prefixed(&spare.leaf.encoded()));
+    out
+}
+
+/// The spares of a section.
+pub(super) fn decode(payload: &[u8]) -> Result<Vec<SpareConfig>, Malformed> {
+    const WHAT: &str = "number of spares";
+    let mut reader = Reader::new(payload);
+    let count = usize::try_from(reader.varint(WHAT)?).unwrap_or(usize::MAX);
+    if !(1..=MAX_SPARES).contains(&count) {
+        return malformed(WHAT);
+    }
+    let mut spares: Vec<SpareConfig> = Vec::new();
+    for _ in 0..count {
+        let leaf = LeafConfig::decode(reader.prefixed("spare")?)?;
+        if spares.iter().any(|other| other.leaf.guid == leaf.guid) {
+            return malformed("spare that stands twice");
+        }
+        spares.push(SpareConfig { leaf });
+    }
+    reader.finish("end of spares")?;
+    Ok(spares)
+}
