@@ -27,13 +27,13 @@ use crate::{
 mod going_back;
 mod raidz;
 
-type Disk = Arc<FaultDevice>;
+pub(super) type Disk = Arc<FaultDevice>;
 
-fn disk(name: &str) -> Disk {
+pub(super) fn disk(name: &str) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 64 * MIB))))
 }
 
-fn disks(names: &str) -> Vec<Disk> {
+pub(super) fn disks(names: &str) -> Vec<Disk> {
     names.split(' ').map(disk).collect()
 }
 
@@ -46,7 +46,7 @@ fn made(devices: Vec<Arc<dyn Device>>) -> Pool {
 }
 
 /// A pool that is a mirror.
-fn mirror(of: &[Disk]) -> Pool {
+pub(super) fn mirror(of: &[Disk]) -> Pool {
     made(of.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect())
 }
 
@@ -59,11 +59,11 @@ fn opened_with(of: &[&Disk], options: &OpenOptions, seed: u64) -> Result<Pool> {
     Ok(pool)
 }
 
-fn opened(of: &[&Disk], seed: u64) -> Result<Pool> {
+pub(super) fn opened(of: &[&Disk], seed: u64) -> Result<Pool> {
     opened_with(of, &writing(), seed)
 }
 
-fn states(pool: &Pool) -> Vec<State> {
+pub(super) fn states(pool: &Pool) -> Vec<State> {
     let vdevs = pool.engine().storage().vdevs.all();
     vdevs[0].as_group().map_or_else(Vec::new, |mirror| mirror.members().iter().map(|member| member.state()).collect())
 }
@@ -76,7 +76,7 @@ fn behind(pool: &Pool) -> Vec<bool> {
 }
 
 /// Fills what is to be filled, as a resilver does; whether there was anything.
-fn fill(pool: &Pool) -> bool {
+pub(super) fn fill(pool: &Pool) -> bool {
     let engine = pool.engine();
     let Some(filling) = engine.filling() else { return false };
     engine.commit_anyway().unwrap();
@@ -99,7 +99,7 @@ fn fill(pool: &Pool) -> bool {
 }
 
 /// The state that this one device shows without the others.
-fn alone(of: &Disk) -> Txg {
+pub(super) fn alone(of: &Disk) -> Txg {
     shown(opened_with(&[of], &reading(None), 77).unwrap().engine())
 }
 
@@ -108,7 +108,7 @@ fn copied(of: &Disk) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(resized(&**of, 64 * MIB))))
 }
 
-fn reopen(disk: &Disk) -> impl Fn(&str) -> Result<Arc<dyn Device>> {
+pub(super) fn reopen(disk: &Disk) -> impl Fn(&str) -> Result<Arc<dyn Device>> {
     let disk: Arc<dyn Device> = disk.clone();
     move |_| Ok(disk.clone())
 }

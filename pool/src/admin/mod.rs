@@ -15,6 +15,7 @@
 //! pool      an opened pool: rename, export, destroy
 //! removal   vdevs leave a pool
 //! rewind    going back to an older state
+//! spares    devices that stand by, and step in for one that has failed
 //! split     a device of each mirror leaves, to be a pool of their own
 //! trim      telling the devices which space nobody needs
 //! probe     recognising what else a device may hold, before it is overwritten
@@ -32,6 +33,7 @@ mod pool;
 pub mod probe;
 mod removal;
 mod rewind;
+mod spares;
 mod split;
 mod trim;
 
@@ -39,6 +41,8 @@ mod trim;
 mod members_tests;
 #[cfg(test)]
 mod removal_tests;
+#[cfg(test)]
+mod spares_tests;
 #[cfg(test)]
 mod split_tests;
 #[cfg(test)]
@@ -55,5 +59,6 @@ pub use self::{
     open::{OpenOptions, open},
     pool::{NewVdev, Pool},
     rewind::{KeptState, SAFE_STATES, rewind, states},
+    spares::{Spare, SpareChange},
     split::Leaving,
 };

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     assemble::{Assembly, assemble},
     pool::{Pool, settle_labels},
+    spares::standing_by,
 };
 use crate::{
     block::storage::{Storage, Vdevs},
@@ -81,6 +82,7 @@ pub(crate) fn open_unread(
         None => &line[0],
     };
     let storage = open_storage(&label, Vdevs::new(vdevs), newest)?;
+    standing_by(&label, |guid| by_guid.get(&guid).cloned()).into_iter().for_each(|leaf| storage.vdevs.add_spare(leaf));
     // What is only read shows the committed state: applying the log would be a change.
     let log = if options.read_only { Vec::new() } else { log::read(&storage, newest)? };
     let first = first_txg(&label, &line[0], newest, &log)?;

@@ -38,7 +38,7 @@ use crate::{
     device::Device,
     error::{Error, Result},
     format::{
-        label::{Label, PoolState},
+        label::{Label, PoolState, sections::Sections},
         uberblock::{Epoch, Uberblock},
         vdev_config::{LeafConfig, VdevConfig, VdevTree},
     },
@@ -164,6 +164,8 @@ impl Pool {
             created: label.created,
             txg,
             vdevs: label.vdevs.iter().map(alone).collect(),
+            // Devices that stand by stay with the old pool.
+            sections: Sections { classes: label.sections.classes.clone(), ..Sections::default() },
             ..label.clone()
         }
     }

@@ -67,7 +67,7 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ];
+pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ, SPARES];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
@@ -87,6 +87,10 @@ pub const PROJECT_QUOTA: &str = "project_quota";
 
 /// The feature of pools with a [RAID-Z](vdev_config::RaidZConfig). Who does not know it finds nothing there.
 pub const RAIDZ: &str = "raidz";
+
+/// The feature of pools that have, or had, [spares](spares::SpareConfig). Who does not know it would leave them out of the labels,
+/// and take one that stands in for another device for one that replaces it.
+pub const SPARES: &str = "spares";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;
@@ -187,6 +191,11 @@ impl Label {
     /// a device that is being added and not yet part of the pool.
     pub fn supersedes(&self, other: &Label) -> bool {
         (self.txg, Reverse(self.vdevs.len())) > (other.txg, Reverse(other.vdevs.len()))
+    }
+
+    /// Whether this device is a spare, in use or not.
+    pub fn is_spare(&self, device: Guid) -> bool {
+        self.sections.spares.iter().any(|spare| spare.leaf.guid == device)
     }
 
     /// What a vdev of the pool gives to it, in bytes.
