@@ -446,6 +446,28 @@ fn a_device_leaves_only_when_another_has_all_the_states_to_go_back_to() {
 }
 
 #[test]
+fn an_import_knows_since_when_a_device_has_everything() {
+    let (old, new) = (disk("old"), disk("new"));
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = create_of(&[NewVdev::Disk(old.clone())], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 6);
+    pool.attach("old", new.clone(), false).unwrap();
+    assert!(fill(&pool));
+    assert_eq!(states(&pool), [State::Complete; 2]);
+    drop(pool);
+    let pool = opened(&[&old, &new], 2).unwrap();
+    pool.detach("old").unwrap();
+    drop(pool);
+    let device: Arc<dyn Device> = new.clone();
+    let kept = rewind_states(std::slice::from_ref(&device), &writing()).unwrap();
+    assert!(kept.len() >= SAFE_STATES, "{kept:?}");
+    for state in kept.iter().take(SAFE_STATES) {
+        assert_eq!(shown(opened_with(&[&new], &reading(Some(state.txg)), 3).unwrap().engine()), state.txg);
+    }
+}
+
+#[test]
 fn one_that_lacks_something_and_went_on_alone_is_a_split() {
     let disks = disks("a b");
     let pool = mirror(&disks);
