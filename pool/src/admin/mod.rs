@@ -14,6 +14,7 @@
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
 //! removal   vdevs leave a pool
+//! renumber  another number for a pool
 //! rewind    going back to an older state
 //! spares    devices that stand by, and step in for one that has failed
 //! split     a device of each mirror leaves, to be a pool of their own
@@ -32,6 +33,7 @@ mod open;
 mod pool;
 pub mod probe;
 mod removal;
+mod renumber;
 mod rewind;
 mod spares;
 mod split;
@@ -41,6 +43,8 @@ mod trim;
 mod members_tests;
 #[cfg(test)]
 mod removal_tests;
+#[cfg(test)]
+mod renumber_tests;
 #[cfg(test)]
 mod spares_tests;
 #[cfg(test)]
@@ -58,6 +62,7 @@ pub use self::{
     members::Reopen,
     open::{OpenOptions, open},
     pool::{NewVdev, Pool},
+    renumber::was_renumbered,
     rewind::{KeptState, SAFE_STATES, rewind, states},
     spares::{Spare, SpareChange},
     split::Leaving,

@@ -13,7 +13,7 @@ use crate::{
     error::{Error, Result},
     format::label::{Label, PoolState},
     units::{Guid, MIB, Txg},
-    vdev::{State, labels},
+    vdev::{State, labels, mend},
 };
 
 type Disk = Arc<FaultDevice>;
@@ -85,6 +85,9 @@ fn two_pools_come_of_one_and_each_goes_on() {
     drop((pool, other));
     assert_eq!(shown(opened(&[&disks[0], &disks[2]], 3).unwrap().engine()), old);
     assert_eq!(shown(opened(&[&disks[1], &disks[3]], 4).unwrap().engine()), later);
+    // What the rings have of the old pool is no damage to the new one.
+    let examined = mend::mend_uberblocks(&*disks[1], new.pool, false).unwrap();
+    assert_eq!((examined.bad, examined.mended), (0, 0));
     // They do not mix.
     assert!(matches!(opened(&[&disks[0], &disks[3]], 5), Err(Error::Request(_))));
 }
