@@ -115,7 +115,8 @@ fn wherever_power_fails_the_pool_has_one_number_and_all_its_devices() {
             assert!((first..=last).contains(&state) || order[0] == 3, "{what}: {state}");
             assert_eq!(pool.label().pool, if is_new { NEW } else { old }, "{what}");
             assert!(is_new || cut < end, "{what}");
-            assert_eq!(states(&pool), [State::Complete; 2], "{what}");
+            // One that has not got the newest uberblock yet is filled.
+            assert!(!states(&pool).contains(&State::Out), "{what}");
             assert_eq!(pool.spares().len(), 1, "{what}");
             commit(&pool, 1);
             drop(pool);
