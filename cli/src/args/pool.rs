@@ -47,6 +47,8 @@ pub enum PoolCommand {
     Attach(attach::Arguments),
     /// Take a device out of its mirror
     Detach(detach::Arguments),
+    /// Have one device of each mirror be a pool of its own
+    Split(split::Arguments),
     /// Take a vdev out of a pool, which moves what lies on it
     Remove(remove::Arguments),
     /// Have a device take the place of another one
@@ -55,6 +57,8 @@ pub enum PoolCommand {
     Offline(offline::Arguments),
     /// Take devices of mirrors back
     Online(online::Arguments),
+    /// Give a pool another number
+    Reguid(reguid::Arguments),
     /// Tell the devices which space nobody needs
     Trim(trim::Arguments),
     /// Say what the loss of devices would cost

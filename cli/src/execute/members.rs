@@ -5,6 +5,7 @@ use std::{sync::Arc, thread, time::Duration};
 use dataset::admin::{ResilverState, ResilverStatus};
 use pool::{
     device::{Access, Device},
+    units::Guid,
     vdev::{Health, Member, State},
 };
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    protocol::{Layout, ScanKind, ScanRecord, ScanState, VdevSpec},
+    protocol::{Layout, ScanKind, ScanRecord, ScanState, SplitRecord, VdevSpec},
 };
 
 /// How often who waits for a resilver looks at it.
@@ -63,6 +64,22 @@ impl OpenPool {
     pub(super) fn detach(&self, device: &str) -> Result<Layout, Failure> {
         self.pool.detach(device).or_refused("detach", device)?;
         Ok(self.layout())
+    }
+
+    /// Has one device of each mirror be a pool of its own, or with `dry_run` only says which would be.
+    pub(super) fn split(&self, name: &str, devices: &[String], dry_run: bool) -> Result<SplitRecord, Failure> {
+        const ACTION: &str = "split";
+        let plan = self.pool.plan_split(devices).or_refused(ACTION, self.name())?;
+        let guid = match dry_run {
+            true => 0,
+            false => self.pool.split(name, &plan).or_refused(ACTION, self.name())?.pool.0,
+        };
+        let leaving = plan.into_iter().map(|leaving| (leaving.mirror, leaving.path)).collect();
+        Ok(SplitRecord { guid, leaving, layout: self.layout() })
+    }
+
+    pub(super) fn renumber(&self, guid: u64) -> Result<(), Failure> {
+        self.pool.renumber(Guid(guid)).or_refused("reguid", self.name()).map(drop)
     }
 
     pub(super) fn offline(&self, device: &str, temporary: bool) -> Result<(), Failure> {
@@ -114,7 +131,8 @@ impl OpenPool {
         let Some(mirror) = vdev.as_group() else { return Ok(false) };
         let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
         match member.state() {
-            State::Complete => Ok(member.replaces().is_some()),
+            // A spare stays beside the one that it stands in for.
+            State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
             State::Out => refused("it has failed, or was put out of use, before it had everything"),
             State::Filling | State::Filled => match self.datasets.resilver_status().filter(|_| self.is_stuck()) {
                 Some(status) => Err(Failure::cannot(
@@ -147,7 +165,10 @@ impl OpenPool {
     /// Whether devices are being replaced, and it may come to an end.
     pub(super) fn is_replacing(&self) -> bool {
         let vdevs = self.engine().storage().vdevs.all();
-        let replaces = |member: &Arc<Member>| member.replaces().is_some() && member.state() != State::Out;
+        let label = self.pool.label();
+        let replaces = |member: &Arc<Member>| {
+            member.replaces().is_some() && member.state() != State::Out && !label.is_spare(member.leaf.guid())
+        };
         let mut groups = vdevs.iter().filter_map(|vdev| vdev.as_group());
         !self.is_stuck() && groups.any(|group| group.members().iter().any(replaces))
     }
@@ -155,7 +176,8 @@ impl OpenPool {
     pub(super) fn layout(&self) -> Layout {
         let vdevs = self.engine().storage().vdevs.all();
         let size = self.engine().space_totals().size;
-        Layout { pool: self.name().to_string(), vdevs: vdevs.iter().map(|vdev| layout::shown(&**vdev)).collect(), size }
+        let shown = vdevs.iter().map(|vdev| layout::shown(&**vdev)).collect();
+        Layout { pool: self.name().to_string(), vdevs: shown, spares: self.idle_spares(), size }
     }
 
     pub(super) fn needs(&self) -> Needs {

@@ -11,7 +11,7 @@
 //! inspect     looking into the structures of a pool that nobody has open
 //! activity    what goes on in the background   events      what has happened
 //! losses      what would be lost with some devices          trim        giving free space back
-//! removal     taking a vdev out of the pool
+//! removal     taking a vdev out of the pool            spares      devices that stand by
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -41,6 +41,7 @@ mod removal;
 pub(crate) mod rewind;
 mod scrub;
 mod snapshot;
+mod spares;
 mod stream;
 mod stride;
 mod suspended;
@@ -113,11 +114,15 @@ impl OpenPool {
             Request::Reopen => self.reopen_devices().map(done),
             Request::Resilver => self.restart_resilver().map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
-            Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
+            Request::AddVdevs { vdevs, spares, force, dry_run } => {
+                self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)
+            }
             Request::Attach { device, new, replace, force } => {
                 self.attach(&device, &new, replace, force).map(Response::Layout)
             }
             Request::Detach { device } => self.detach(&device).map(Response::Layout),
+            Request::Split { name, devices, dry_run } => self.split(&name, &devices, dry_run).map(Response::Split),
+            Request::Renumber { guid } => self.renumber(guid).map(done),
             Request::Remove { vdev, dry_run } => self.remove(&vdev, dry_run, job).map(Response::Removal),
             Request::StopRemoval => self.stop_removal().map(done),
             Request::WaitForRemoval => self.wait_for_removal(job).map(Response::Layout),
@@ -204,6 +209,7 @@ fn is_recorded(request: &Request) -> bool {
     match request {
         Request::AddVdevs { dry_run, .. }
         | Request::Remove { dry_run, .. }
+        | Request::Split { dry_run, .. }
         | Request::Create { dry_run, .. }
         | Request::Destroy { dry_run, .. }
         | Request::DestroySnapshots { dry_run, .. }
@@ -212,6 +218,7 @@ fn is_recorded(request: &Request) -> bool {
         Request::SetPool { .. }
         | Request::Attach { .. }
         | Request::Detach { .. }
+        | Request::Renumber { .. }
         | Request::StopRemoval
         | Request::Offline { .. }
         | Request::Online { .. }

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::layout;
 use crate::args::common::{pool_name, vdevs};
+use crate::args::spares::spares;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{Request, Response};
@@ -15,6 +16,7 @@ use crate::protocol::{Request, Response};
   pool add tank mirror /dev/sdd /dev/sde
   pool add tank raidz1 /dev/sdd /dev/sde /dev/sdf
   pool add tank 10G:/var/lib/tank2.img
+  pool add tank spare /dev/sdg               stands by, and steps in for a device that fails
   pool add -n tank /dev/sdd                  say what would be, and what a loss would cost")]
 pub struct Arguments {
     /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
@@ -25,7 +27,7 @@ pub struct Arguments {
     dry_run: bool,
     /// The pool
     pool: String,
-    /// The devices, and mirror, raidz1, raidz2 or raidz3 before those that are one vdev
+    /// The devices, and mirror, raidz1, raidz2 or raidz3 before those that are one vdev, spare before those that stand by
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }
@@ -34,8 +36,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "add to";
     let pool = pool_name(action, &arguments.pool)?;
-    let vdevs = vdevs(action, &pool, &arguments.vdevs)?;
-    let request = Request::AddVdevs { vdevs, force: arguments.force, dry_run: arguments.dry_run };
+    let (texts, spares) = spares(action, &pool, &arguments.vdevs)?;
+    let vdevs = vdevs(action, &pool, &texts)?;
+    let request = Request::AddVdevs { vdevs, spares, force: arguments.force, dry_run: arguments.dry_run };
     let Response::Layout(layout) = context.call(&pool, request)? else {
         return Err(unexpected_answer());
     };

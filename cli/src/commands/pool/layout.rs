@@ -7,12 +7,16 @@ use dataset::property::size::format_bytes;
 use crate::protocol::{Layout, LayoutVdev};
 
 pub(super) fn render(layout: &Layout, verb: &str) -> String {
-    let Layout { pool, vdevs, size } = layout;
+    let Layout { pool, vdevs, spares, size } = layout;
     let vdev = |LayoutVdev { name, devices, .. }: &LayoutVdev| {
         let devices: String = devices.iter().map(|device| format!("\t    {device}\n")).collect();
         format!("\t  {name}\n{devices}")
     };
-    let devices: String = vdevs.iter().map(vdev).collect();
+    let mut devices: String = vdevs.iter().map(vdev).collect();
+    if !spares.is_empty() {
+        devices += "\tspares\n";
+        devices.extend(spares.iter().map(|spare| format!("\t  {spare}\n")));
+    }
     let head = match verb {
         "create" => format!("would create '{pool}' with the following layout:"),
         _ => format!("would update '{pool}' to the following configuration:"),
@@ -54,7 +58,7 @@ mod tests {
             vdev("mirror-2", &["/d.img", "/e.img"], 1),
             vdev("mirror-3", &["/f.img", "/g.img", "/h.img"], 2),
         ];
-        let layout = Layout { pool: "tank".into(), vdevs, size: 3 << 29 };
+        let layout = Layout { pool: "tank".into(), vdevs, spares: vec!["/i.img".into()], size: 3 << 29 };
         insta::assert_snapshot!(render(&layout, "create"), @r"
         would create 'tank' with the following layout:
 
@@ -70,6 +74,8 @@ mod tests {
         	    /f.img
         	    /g.img
         	    /h.img
+        	spares
+        	  /i.img
 
         space: 1.50G
         /a.img: with any device of these, the pool is lost
