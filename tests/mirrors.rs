@@ -581,3 +581,228 @@ fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
     lab.pool(&["export", "tank"]);
     lab.pool(&["check", "-d", &lab.at("alone"), "tank"]);
 }
+
+#[test]
+fn a_pool_of_mirrors_is_split_and_both_go_on() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["add", "tank", "mirror", "80M:c.img", "80M:d.img"]);
+    assert_snapshot!(lab.session(&["pool split tank tank", "pool split tank copy a.img b.img", "pool split -n tank copy c.img"]), @r"
+    $ pool split tank tank
+    pool: cannot split 'tank': a pool named 'tank' exists already
+    [exit 1]
+    $ pool split tank copy a.img b.img
+    pool: cannot split 'tank': [LAB]/b.img and [LAB]/a.img are of one mirror, of which one device leaves
+    [exit 1]
+    $ pool split -n tank copy c.img
+    would create 'copy' with the following layout:
+
+    	copy
+    	  [LAB]/b.img  (from mirror-0)
+    	  [LAB]/c.img  (from mirror-1)
+    [exit 0]
+    ");
+    put(&lab, 2);
+    assert_snapshot!(lab.session(&["pool split tank copy c.img", "pool list -H -o name,health"]), @r"
+    $ pool split tank copy c.img
+    [exit 0]
+    $ pool list -H -o name,health
+    tank	ONLINE
+    [exit 0]
+    ");
+    put(&lab, 3);
+    lab.pool(&["import", "-d", ".", "copy"]);
+    assert_snapshot!(lab.session(&["pool status"]), @r"
+    $ pool status
+      pool: copy
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	copy  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+
+    errors: No known data errors
+
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/d.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    holds(&lab, &[1, 2, 3]);
+    for seed in [1, 2] {
+        assert!(lab.fs_bytes(&["cat", &format!("copy/home:/{seed}")]) == content(seed), "file {seed}");
+    }
+    for pool in ["tank", "copy"] {
+        lab.pool(&["export", pool]);
+        lab.pool(&["check", "-d", ".", pool]);
+        lab.pool(&["import", "-d", ".", pool]);
+    }
+}
+
+#[test]
+fn a_spare_steps_in_and_stands_by_again_when_the_device_is_back() {
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    lab.pool(&["create", "-m", "none", "tank", "mirror", "80M:a.img", "80M:b.img", "spare", "80M:c.img"]);
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    put(&lab, 1);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	spares
+    	  [LAB]/c.img  AVAIL
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    for taking in ["pool create other c.img", "pool labelclear c.img", "pool add tank spare c.img"] {
+        assert!(lab.session(&[taking]).contains("[exit 1]"), "{taking}");
+    }
+    lab.pool(&["export", "tank"]);
+    assert!(lab.session(&["pool labelclear c.img"]).contains("which is exported"));
+    fs::create_dir(lab.path("elsewhere")).unwrap();
+    fs::rename(lab.path("b.img"), lab.path("elsewhere/b.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    wait_until("the spare has stepped in", || lab.pool(&["status", "tank"]).contains("INUSE"));
+    wait_for_resilver(&lab);
+    put(&lab, 2);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  mirror-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  spare-1  DEGRADED  0  0  0
+    	  [LAB]/b.img  UNAVAIL  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	spares
+    	  [LAB]/c.img  INUSE  currently in use
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_snapshot!(lab.session(&["pool remove tank c.img"]), @r"
+    $ pool remove tank c.img
+    pool: cannot remove '[LAB]/c.img': the spare [LAB]/c.img is in use; pool detach gives it back
+    [exit 1]
+    ");
+    fs::rename(lab.path("elsewhere/b.img"), lab.path("b.img")).unwrap();
+    lab.pool(&["online", "tank", "b.img"]);
+    wait_until("the spare stands by again", || lab.pool(&["status", "tank"]).contains("  AVAIL"));
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	spares
+    	  [LAB]/c.img  AVAIL
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    let history = lab.pool(&["history", "tank"]);
+    assert!(history.contains("c.img stepped in for") && history.contains("c.img stands by again"), "{history}");
+    holds(&lab, &[1, 2]);
+    lab.pool(&["remove", "tank", "c.img"]);
+    lab.pool(&["create", "-m", "none", "other", "c.img"]);
+    lab.check("tank");
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_device_for_good_and_an_empty_one_that_appears_does() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["add", "tank", "spare", "80M:c.img"]);
+    lab.pool(&["export", "tank"]);
+    fs::remove_file(lab.path("b.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    wait_until("the spare has stepped in", || lab.pool(&["status", "tank"]).contains("INUSE"));
+    wait_for_resilver(&lab);
+    lab.pool(&["detach", "tank", "b.img"]);
+    lab.pool(&["set", "autoreplace=on", "tank"]);
+    lab.pool(&["export", "tank"]);
+    fs::remove_file(lab.path("a.img")).unwrap();
+    File::create(lab.path("a.img")).unwrap().set_len(80 << 20).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    wait_until("what has appeared has taken the place", || {
+        let status = lab.pool(&["status", "tank"]);
+        status.contains(" state: ONLINE") && !status.contains("(resilvering") && !status.contains("being replaced")
+    });
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    holds(&lab, &[1]);
+    lab.check("tank");
+}
+
+#[test]
+fn a_copy_of_a_pool_is_imported_beside_it_once_it_has_another_number() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["export", "tank"]);
+    fs::create_dir(lab.path("copies")).unwrap();
+    for image in ["a.img", "b.img"] {
+        fs::copy(lab.path(image), lab.path(&format!("copies/{image}"))).unwrap();
+    }
+    lab.pool(&["import", "-d", &lab.at("copies"), "tank", "copy"]);
+    let guid = |pool: &str| lab.pool(&["get", "-H", "-o", "value", "guid", pool]);
+    let before = guid("copy");
+    lab.pool(&["reguid", "copy"]);
+    assert_ne!(guid("copy"), before);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    assert_eq!(guid("tank"), before);
+    let taken = lab.session(&[&format!("pool reguid -g {} tank", guid("copy").trim())]);
+    assert!(taken.contains("already") && taken.contains("[exit 1]"), "{taken}");
+    lab.pool(&["reguid", "-g", "77", "copy"]);
+    assert_eq!(guid("copy"), "77\n");
+    put(&lab, 2);
+    holds(&lab, &[1, 2]);
+    assert!(lab.fs_bytes(&["cat", "copy/home:/1"]) == content(1));
+    lab.check("tank");
+    lab.pool(&["export", "copy"]);
+    lab.pool(&["check", "-d", &lab.at("copies"), "copy"]);
+    lab.pool(&["import", "-d", &lab.at("copies"), "77"]);
+    assert!(lab.fs_bytes(&["cat", "copy/home:/1"]) == content(1));
+}

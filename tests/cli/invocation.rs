@@ -125,15 +125,15 @@ fn under_their_other_names_the_programs_speak_as_those() {
 fn what_zfs_has_and_cenote_does_not_is_refused_by_name() {
     let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
     assert_snapshot!(lab.session(&[
-        "pool split tank other",
+        "pool checkpoint tank",
         "pool upgrade",
         "fs allow ann create tank",
         "fs create -V 1G tank/volume",
         "fs send -t token",
         "fs recv -s tank/a",
     ]), @r"
-    $ pool split tank other
-    pool: 'split' is not supported: copy a pool to another one: fs send -R | fs receive
+    $ pool checkpoint tank
+    pool: 'checkpoint' is not supported: snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME
     [exit 2]
     $ pool upgrade
     pool: 'upgrade' is not supported: there is one version of the format, and nothing to upgrade

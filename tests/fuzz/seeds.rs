@@ -243,6 +243,7 @@ fn messages(seeds: &mut Seeds) {
                     kind: VdevKind::Disk,
                     devices: vec![VdevSpec { path: "/disks/1".into(), create: Some(1 << 30) }],
                 }],
+                spares: vec![VdevSpec { path: "/disks/2".into(), create: None }],
                 force: false,
                 dry_run: true,
             },

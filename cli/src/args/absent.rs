@@ -12,14 +12,9 @@ const NO_DELEGATION: &str = "a pool is administered by the user whose service ha
 const NO_ZONES: &str = "file systems are not handed to containers; mount them and bind the directory";
 
 const POOL: &[(&[&str], &str)] = &[
-    (&["split"], "copy a pool to another one: fs send -R | fs receive"),
     (&["checkpoint"], "snapshots of all file systems together serve instead: fs snapshot -r POOL@NAME"),
     (&["initialize"], "free space is left as it is; it is given back by: pool trim"),
     (&["upgrade"], "there is one version of the format, and nothing to upgrade"),
-    (
-        &["reguid"],
-        "a pool keeps its number, which every label and uberblock of it names; of two copies import one at a time",
-    ),
     (&["prefetch", "ddtprune"], "this version of Cenote does not deduplicate; clones and snapshots share blocks"),
 ];
 

@@ -8,3 +8,4 @@ pub mod common;
 pub mod fs;
 pub mod pool;
 pub mod sort;
+pub mod spares;

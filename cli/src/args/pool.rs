@@ -49,6 +49,8 @@ pub enum PoolCommand {
     Detach(detach::Arguments),
     /// Have all vdevs of a pool become equally full
     Rebalance(rebalance::Arguments),
+    /// Have one device of each mirror be a pool of its own
+    Split(split::Arguments),
     /// Take a vdev out of a pool, which moves what lies on it
     Remove(remove::Arguments),
     /// Have a device take the place of another one
@@ -57,6 +59,8 @@ pub enum PoolCommand {
     Offline(offline::Arguments),
     /// Take devices of mirrors back
     Online(online::Arguments),
+    /// Give a pool another number
+    Reguid(reguid::Arguments),
     /// Tell the devices which space nobody needs
     Trim(trim::Arguments),
     /// Say what the loss of devices would cost

@@ -10,7 +10,7 @@ use std::{
 };
 
 use pool::{
-    admin::{MIN_DEVICE, probe::probe_foreign},
+    admin::{MIN_DEVICE, probe::probe_foreign, was_renumbered},
     device::{Access, DeadlineDevice, Device, FileDevice},
     error::{Error, ErrorKind, Result},
     format::{
@@ -78,12 +78,12 @@ pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<d
 /// Devices that are there, and what is wrong with the first that is not.
 type Present = (Vec<Arc<dyn Device>>, Option<Error>);
 
-/// Opens and locks those devices of the pool of this number that are there, and says what is wrong with the first that is
+/// Opens and locks those devices of the pool with such a number that are there, and says what is wrong with the first that is
 /// not, or that belongs to it no more.
 ///
 /// # Errors
 /// If somebody else has one of them: the pool is not to be opened without it.
-pub(crate) fn open_present(paths: &[PathBuf], pool: u64, access: Access) -> Result<Present> {
+pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, access: Access) -> Result<Present> {
     let (mut present, mut absent) = (Vec::new(), None);
     for path in paths {
         let device = match FileDevice::open(path, access) {
@@ -95,7 +95,7 @@ pub(crate) fn open_present(paths: &[PathBuf], pool: u64, access: Access) -> Resu
             Err(error) => return Err(error),
         };
         match read_label(&*device) {
-            Ok(Some(label)) if label.pool.0 == pool => present.push(device),
+            Ok(Some(label)) if is_its(label.pool.0) => present.push(device),
             Ok(Some(label)) => {
                 let problem = format!("{} belongs to another pool, {}", device.name(), label.pool_name);
                 absent.get_or_insert(Error::Request(problem));
@@ -112,6 +112,11 @@ pub(crate) fn open_present(paths: &[PathBuf], pool: u64, access: Access) -> Resu
         (true, Some(error)) => Err(error),
         (_, absent) => Ok((present, absent)),
     }
+}
+
+/// Opens and locks what stands at a path, to be replaced by it what failed there.
+pub(crate) fn open_new(path: &str) -> Result<Arc<dyn Device>> {
+    Ok(guarded(FileDevice::open(Path::new(path), Access::ReadWrite)?))
 }
 
 /// A device that must answer in time.
@@ -345,7 +350,10 @@ impl Found {
 
     /// Where its devices are, in the order of the label.
     pub(crate) fn in_order(&self) -> Vec<DevicePath> {
-        let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
+        let members = || self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
+        let spares = self.label.sections.spares.iter().map(|spare| &spare.leaf);
+        let is_idle = |spare: &&LeafConfig| members().all(|leaf| leaf.guid != spare.guid);
+        let leaves = members().chain(spares.filter(is_idle));
         // One that is missing may come back to where it was.
         let path = |leaf: &LeafConfig| self.paths.get(&leaf.guid).cloned().unwrap_or_else(|| PathBuf::from(&leaf.path));
         leaves.map(|leaf| path(leaf).into()).collect()
@@ -443,7 +451,35 @@ pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
             }
         }
     }
+    join_renumbered(&mut found);
     Ok(found.into_values().filter(|found| found.label.state != PoolState::Destroyed).collect())
+}
+
+/// Brings devices together of a pool whose number was being changed when power failed.
+fn join_renumbered(found: &mut BTreeMap<Guid, Found>) {
+    let labels: Vec<Label> = found.values().map(|found| found.label.clone()).collect();
+    for label in labels {
+        let is_before = |other: &Found| other.label.epoch == label.epoch && other.label.txg < label.txg;
+        let former: Vec<Guid> = found.iter().filter(|(_, other)| is_before(other)).map(|(guid, _)| *guid).collect();
+        for former in former {
+            let others = found.get_mut(&former).expect("it was found");
+            let is_of_it = |path: &PathBuf| {
+                let device = FileDevice::open(path, Access::Glance).ok()?;
+                Some(was_renumbered(&label, &read_label(&device).ok()??, &device))
+            };
+            let moved: Vec<Guid> =
+                others.paths.iter().filter(|(_, path)| is_of_it(path) == Some(true)).map(|(guid, _)| *guid).collect();
+            let moved: Vec<(Guid, PathBuf)> =
+                moved.into_iter().filter_map(|guid| Some((guid, others.paths.remove(&guid)?))).collect();
+            if others.paths.is_empty() {
+                found.remove(&former);
+            }
+            let pool = found.get_mut(&label.pool).expect("it was found");
+            for (guid, path) in moved {
+                pool.paths.entry(guid).or_insert(path);
+            }
+        }
+    }
 }
 
 /// What the devices in `search` hold that are of no pool, as far as it is known by sight.

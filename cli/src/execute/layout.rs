@@ -34,6 +34,7 @@ pub(crate) fn grouped(vdevs: &[VdevTreeSpec], devices: Vec<Arc<dyn Device>>) -> 
             VdevKind::RaidZ1 => NewVdev::RaidZ { parity: 1, devices: own },
             VdevKind::RaidZ2 => NewVdev::RaidZ { parity: 2, devices: own },
             VdevKind::RaidZ3 => NewVdev::RaidZ { parity: 3, devices: own },
+            VdevKind::Spare => unreachable!("no word asks for it"),
         };
         let class = match vdev.role {
             VdevRole::Normal => None,

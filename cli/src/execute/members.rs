@@ -6,6 +6,7 @@ use dataset::admin::{ResilverState, ResilverStatus};
 use pool::{
     device::{Access, Device},
     format::label::RAIDZ_EXPANSION,
+    units::Guid,
     vdev::{Health, Member, State},
 };
 
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    protocol::{Layout, ScanKind, ScanRecord, ScanState, VdevSpec},
+    protocol::{Layout, ScanKind, ScanRecord, ScanState, SplitRecord, VdevSpec},
 };
 
 /// How often who waits for a resilver looks at it.
@@ -78,6 +79,22 @@ impl OpenPool {
         Ok(self.layout())
     }
 
+    /// Has one device of each mirror be a pool of its own, or with `dry_run` only says which would be.
+    pub(super) fn split(&self, name: &str, devices: &[String], dry_run: bool) -> Result<SplitRecord, Failure> {
+        const ACTION: &str = "split";
+        let plan = self.pool.plan_split(devices).or_refused(ACTION, self.name())?;
+        let guid = match dry_run {
+            true => 0,
+            false => self.pool.split(name, &plan).or_refused(ACTION, self.name())?.pool.0,
+        };
+        let leaving = plan.into_iter().map(|leaving| (leaving.mirror, leaving.path)).collect();
+        Ok(SplitRecord { guid, leaving, layout: self.layout() })
+    }
+
+    pub(super) fn renumber(&self, guid: u64) -> Result<(), Failure> {
+        self.pool.renumber(Guid(guid)).or_refused("reguid", self.name()).map(drop)
+    }
+
     pub(super) fn offline(&self, device: &str, temporary: bool) -> Result<(), Failure> {
         self.pool.put_offline(device, temporary).or_refused("offline", device)
     }
@@ -127,7 +144,8 @@ impl OpenPool {
         let Some(mirror) = vdev.as_group() else { return Ok(false) };
         let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
         match member.state() {
-            State::Complete => Ok(member.replaces().is_some()),
+            // A spare stays beside the one that it stands in for.
+            State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
             State::Out => refused("it has failed, or was put out of use, before it had everything"),
             State::Filling | State::Filled => match self.datasets.resilver_status().filter(|_| self.is_stuck()) {
                 Some(status) => Err(Failure::cannot(
@@ -160,7 +178,10 @@ impl OpenPool {
     /// Whether devices are being replaced, and it may come to an end.
     pub(super) fn is_replacing(&self) -> bool {
         let vdevs = self.engine().storage().vdevs.all();
-        let replaces = |member: &Arc<Member>| member.replaces().is_some() && member.state() != State::Out;
+        let label = self.pool.label();
+        let replaces = |member: &Arc<Member>| {
+            member.replaces().is_some() && member.state() != State::Out && !label.is_spare(member.leaf.guid())
+        };
         let mut groups = vdevs.iter().filter_map(|vdev| vdev.as_group());
         !self.is_stuck() && groups.any(|group| group.members().iter().any(replaces))
     }
@@ -169,8 +190,8 @@ impl OpenPool {
         let vdevs = self.engine().storage().vdevs.all();
         let size = self.engine().space_totals().size;
         let classes = self.pool.label().sections.classes;
-        let vdevs = vdevs.iter().map(|vdev| layout::shown(&**vdev, &classes)).collect();
-        Layout { pool: self.name().to_string(), vdevs, size }
+        let shown = vdevs.iter().map(|vdev| layout::shown(&**vdev, &classes)).collect();
+        Layout { pool: self.name().to_string(), vdevs: shown, spares: self.idle_spares(), size }
     }
 
     pub(super) fn needs(&self) -> Needs {

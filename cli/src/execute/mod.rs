@@ -11,9 +11,8 @@
 //! inspect     looking into the structures of a pool that nobody has open
 //! activity    what goes on in the background   events      what has happened
 //! losses      what would be lost with some devices          trim        giving free space back
-//! pace        how fast chunks are moved
-//! rebalance   having vdevs become equally full
-//! removal     taking a vdev out of the pool
+//! pace        how fast chunks are moved                 rebalance   having vdevs become equally full
+//! removal     taking a vdev out of the pool             spares      devices that stand by
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -46,6 +45,7 @@ mod removal;
 pub(crate) mod rewind;
 mod scrub;
 mod snapshot;
+mod spares;
 mod stream;
 mod stride;
 mod suspended;
@@ -118,11 +118,15 @@ impl OpenPool {
             Request::Reopen => self.reopen_devices().map(done),
             Request::Resilver => self.restart_resilver().map(done),
             Request::IoCounters => Ok(Response::IoCounters(self.io_counters())),
-            Request::AddVdevs { vdevs, force, dry_run } => self.add_vdevs(&vdevs, force, dry_run).map(Response::Layout),
+            Request::AddVdevs { vdevs, spares, force, dry_run } => {
+                self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)
+            }
             Request::Attach { device, new, replace, force } => {
                 self.attach(&device, &new, replace, force).map(Response::Layout)
             }
             Request::Detach { device } => self.detach(&device).map(Response::Layout),
+            Request::Split { name, devices, dry_run } => self.split(&name, &devices, dry_run).map(Response::Split),
+            Request::Renumber { guid } => self.renumber(guid).map(done),
             Request::Remove { vdev, limit, dry_run } => self.remove(&vdev, limit, dry_run, job).map(Response::Removal),
             Request::PauseRemoval => self.pause_removal().map(done),
             Request::StopRemoval => self.stop_removal().map(done),
@@ -216,6 +220,7 @@ fn is_recorded(request: &Request) -> bool {
         Request::AddVdevs { dry_run, .. }
         | Request::Remove { dry_run, .. }
         | Request::Rebalance { dry_run, .. }
+        | Request::Split { dry_run, .. }
         | Request::Create { dry_run, .. }
         | Request::Destroy { dry_run, .. }
         | Request::DestroySnapshots { dry_run, .. }
@@ -225,6 +230,7 @@ fn is_recorded(request: &Request) -> bool {
         | Request::Attach { .. }
         | Request::Detach { .. }
         | Request::PauseRemoval
+        | Request::Renumber { .. }
         | Request::StopRemoval
         | Request::PauseRebalance
         | Request::StopRebalance

@@ -84,7 +84,8 @@ impl OpenPool {
     pub fn open(known: &KnownPool, opening: &Opening) -> Result<OpenPool, Failure> {
         let access = if known.read_only { Access::ReadOnly } else { Access::ReadWrite };
         let paths: Vec<_> = known.devices.iter().map(|device| device.to_path()).collect();
-        let (devices, absent) = devices::open_present(&paths, known.guid, access).or_refused("open", &known.name)?;
+        let (devices, absent) = devices::open_present(&paths, &|number| known.is_numbered(number), access)
+            .or_refused("open", &known.name)?;
         let options = OpenOptions {
             read_only: known.read_only,
             force: opening.force,
@@ -100,7 +101,7 @@ impl OpenPool {
             (opened, _) => opened,
         };
         let pool = opened.or_refused("open", &known.name)?;
-        if pool.engine().guid().0 != known.guid {
+        if !known.is_numbered(pool.engine().guid().0) {
             let other = format!("its devices hold pool '{}' with number {}", pool.name(), pool.engine().guid());
             return Err(Failure::cannot("open", &known.name, other).hint("find the right ones: pool import -d DIR"));
         }
@@ -136,6 +137,7 @@ impl OpenPool {
         let known = KnownPool {
             name: name.clone(),
             guid: pool.engine().guid().0,
+            former: None,
             devices: Vec::new(),
             read_only: false,
             no_mount: true,
@@ -154,7 +156,7 @@ impl OpenPool {
         }
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
         let pool = Arc::new(pool);
-        let scrubbing = Scrubbing::start(datasets.clone(), pool.clone());
+        let scrubbing = Scrubbing::start(datasets.clone(), pool.clone(), mounting);
         let events = Events::start(datasets.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
         OpenPool {

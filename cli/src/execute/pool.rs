@@ -8,7 +8,7 @@ use dataset::{
 };
 use pool::{
     block::storage::Vdevs,
-    format::label::KNOWN_FEATURES,
+    format::label::{KNOWN_FEATURES, Label},
     space::SpaceTotals,
     vdev::{Health, Leaf, Member, State, Vdev},
 };
@@ -19,12 +19,13 @@ use super::{
     members,
     open_pool::OpenPool,
     refusal::OrRefused,
+    spares,
 };
 use crate::{
     failure::Failure,
     protocol::{
         Assignment, HistoryRecord, IoCounts, IoSample, Layout, PoolRecord, PoolStatus, PropertyRecord, VdevKind,
-        VdevRecord, VdevRole, VdevTreeSpec,
+        VdevRecord, VdevRole, VdevSpec, VdevTreeSpec,
     },
 };
 
@@ -203,6 +204,7 @@ impl OpenPool {
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,
+            spares: self.spare_records(),
             damaged,
         })
     }
@@ -211,6 +213,7 @@ impl OpenPool {
         let totals = self.engine().space_totals();
         let fragmentation = self.engine().storage().space.fragmentation().into();
         let is_stuck = self.is_stuck();
+        let label = self.pool.label();
         let space_layer = &self.engine().storage().space;
         let classes = self.pool.label().sections.classes;
         let is_leaving = |vdev: &dyn Vdev| space_layer.is_closed(vdev.id()) && !vdev.is_lost();
@@ -242,7 +245,7 @@ impl OpenPool {
             };
             let all = mirror.members();
             let member_record = |member: &Arc<Member>| VdevRecord {
-                note: note_of(member, &all, is_stuck),
+                note: note_of(member, &all, is_stuck, &label),
                 ..leaf_record(&member.leaf)
             };
             let members: Vec<VdevRecord> = all.iter().map(member_record).collect();
@@ -251,6 +254,11 @@ impl OpenPool {
             };
             let usable = members.iter().zip(all.iter()).filter(is_usable).map(|(_, member)| member.column());
             let too_few = !mirror.quorum().suffice(usable);
+            let stands_in = |guid: u64| {
+                let member = all.iter().find(|member| member.leaf.guid().0 == guid)?;
+                member.replaces().filter(|_| label.is_spare(member.leaf.guid())).map(|old| old.0)
+            };
+            let members = spares::beside(members, &stands_in);
             let state = match (too_few, all.iter().any(|member| member.state() == State::Out)) {
                 (true, _) => Health::Unavailable.as_str(),
                 (false, true) => "DEGRADED",
@@ -347,22 +355,35 @@ impl OpenPool {
         Ok(events.into_iter().map(record).collect())
     }
 
-    pub(super) fn add_vdevs(&self, vdevs: &[VdevTreeSpec], force: bool, dry_run: bool) -> Result<Layout, Failure> {
+    pub(super) fn add_vdevs(
+        &self,
+        vdevs: &[VdevTreeSpec],
+        spares: &[VdevSpec],
+        force: bool,
+        dry_run: bool,
+    ) -> Result<Layout, Failure> {
         const ACTION: &str = "add to";
         let name = self.name().to_string();
         let (present, specs) = (self.vdevs().all(), devices_of(vdevs));
-        if !force {
+        if !force && !vdevs.is_empty() {
             check_replication(vdevs, &present, &self.pool.label().sections.classes, ACTION, &name)?;
         }
+        let all: Vec<VdevSpec> = specs.iter().chain(spares).cloned().collect();
         if dry_run {
-            let devices = check_new(&specs, ACTION, &name, force)?;
+            let devices = check_new(&all, ACTION, &name, force)?;
             let highest = present.last().map(|vdev| vdev.id()).max(self.engine().storage().space.highest_vdev());
             let next = highest.map_or(0, |highest| highest.0 as usize + 1);
             let mut layout = self.layout();
             layout.vdevs.extend(asked(vdevs, next));
+            layout.spares.extend(spares.iter().map(|spare| spare.path.to_text()));
             let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);
             layout.size += size_of(vdevs, &devices, sector, Some(region));
             return Ok(layout);
+        }
+        check_new(&all, ACTION, &name, force)?;
+        self.add_spares(spares, force)?;
+        if vdevs.is_empty() {
+            return Ok(self.layout());
         }
         let taken = NewDevices::take(&specs, ACTION, &name, force)?;
         let addition = self.pool.begin_add(grouped(vdevs, taken.devices())).or_refused(ACTION, &name)?;
@@ -374,10 +395,13 @@ impl OpenPool {
 }
 
 /// What is to be known of a member beside its state and its errors.
-fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool) -> Option<String> {
+fn note_of(member: &Member, all: &[Arc<Member>], is_stuck: bool, label: &Label) -> Option<String> {
     let state = if is_stuck { "incomplete" } else { "resilvering" };
-    let is_replaced = all.iter().any(|other| other.replaces() == Some(member.leaf.guid()));
-    match (member.state(), member.replaces()) {
+    // A spare stands in, and replaces nobody.
+    let is_spare = |other: &Member| label.is_spare(other.leaf.guid());
+    let replaces = |other: &Member| other.replaces().filter(|_| !is_spare(other));
+    let is_replaced = all.iter().any(|other| replaces(other) == Some(member.leaf.guid()));
+    match (member.state(), replaces(member)) {
         (State::Filling | State::Filled, Some(old)) => {
             let old = all.iter().find(|other| other.leaf.guid() == old);
             let old = old.map_or_else(String::new, |old| format!(" {}", old.leaf.name()));

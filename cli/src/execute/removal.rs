@@ -41,6 +41,9 @@ impl OpenPool {
         dry_run: bool,
         job: &mut Job<'_>,
     ) -> Result<RemovalPlan, Failure> {
+        if self.pool.spares().iter().any(|spare| spare.leaf.name() == name || spare.leaf.guid().to_string() == name) {
+            return self.remove_spare(name, dry_run);
+        }
         let vdev = self.pool.find_vdev(name).or_refused(ACTION, name)?;
         let plan = self.pool.plan_removal(vdev.id()).or_refused(ACTION, name)?;
         let shown = RemovalPlan {
@@ -49,6 +52,7 @@ impl OpenPool {
             needed: plan.needed,
             available: plan.available,
             region: plan.region,
+            left: None,
         };
         if dry_run {
             return Ok(shown);
@@ -68,6 +72,15 @@ impl OpenPool {
             self.wait_for_removal(job)?;
         }
         Ok(shown)
+    }
+
+    /// A spare that stands by leaves at once.
+    fn remove_spare(&self, name: &str, dry_run: bool) -> Result<RemovalPlan, Failure> {
+        if !dry_run {
+            self.pool.remove_spare(name).or_refused(ACTION, name)?;
+        }
+        let left = (!dry_run).then(|| self.layout());
+        Ok(RemovalPlan { vdev: name.to_owned(), bytes: 0, needed: 0, available: 0, region: 0, left })
     }
 
     pub(super) fn pause_removal(&self) -> Result<(), Failure> {

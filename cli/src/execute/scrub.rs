@@ -1,4 +1,5 @@
-//! The thread that scrubs, mends, fills devices and moves chunks in the background, and the requests about it.
+//! The thread that scrubs, mends, fills devices, moves chunks and has spares step in, in the background, and the requests about
+//! it.
 //!
 //! What is done, and why it is safe, stands in `dataset::scrub`; here is only when. A scrub comes after everybody else: it
 //! works in short steps, and after each it looks away for a moment. If the devices were used meanwhile, somebody else is
@@ -21,7 +22,8 @@ use dataset::{
 use pool::admin::Pool;
 
 use super::{
-    expansion, files, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, stride::Stride,
+    expansion, files, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, spares,
+    stride::Stride,
 };
 use crate::{
     failure::Failure,
@@ -55,10 +57,11 @@ pub(crate) struct Scrubbing {
 
 impl Scrubbing {
     /// Starts the thread.
-    pub(crate) fn start(datasets: Arc<Datasets>, pool: Arc<Pool>) -> Scrubbing {
+    pub(crate) fn start(datasets: Arc<Datasets>, pool: Arc<Pool>, is_service: bool) -> Scrubbing {
         let (orders, received) = unbounded();
         let thread = thread::Builder::new().name("cenote-scrub".into());
-        let thread = thread.spawn(move || run(&datasets, &pool, &received)).expect("the system can start threads");
+        let thread =
+            thread.spawn(move || run(&datasets, &pool, is_service, &received)).expect("the system can start threads");
         Scrubbing { orders: Some(orders), thread: Some(thread) }
     }
 
@@ -80,9 +83,10 @@ impl Drop for Scrubbing {
     }
 }
 
-fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
+fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>) {
     let mut saved = Instant::now();
     let mut patience = GLANCE;
+    let mut looked = None;
     let mut strides = Strides {
         scrub: Stride::new(STEP, STEP_TIME),
         copying: Stride::new(COPY_STEP, COPY_STEP_TIME),
@@ -95,6 +99,10 @@ fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
             break;
         }
         let is_busy = operations(datasets) != before;
+        if is_service && looked.is_none_or(|looked: Instant| looked.elapsed() >= INTERVAL) {
+            spares::step(datasets, pool);
+            looked = Some(Instant::now());
+        }
         let begun = Instant::now();
         let worked = work(datasets, pool, &mut strides).unwrap_or_else(|error| {
             tracing::warn!("cannot scrub: {error}");

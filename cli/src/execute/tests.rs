@@ -50,6 +50,7 @@ impl World {
         KnownPool {
             name: "tank".parse().unwrap(),
             guid: found.label.pool.0,
+            former: None,
             devices: found.in_order(),
             read_only: false,
             no_mount: true,

@@ -54,6 +54,13 @@ pub enum HostRequest {
         /// Although its pool is exported, or may be in use by another host.
         force: bool,
     },
+    /// Give a known pool another number. `Done`
+    Renumber {
+        /// Its name.
+        pool: String,
+        /// The number; without it, one is drawn.
+        guid: Option<u64>,
+    },
     /// Verify a pool: one that is imported at its last commit, while work goes on. `Checked`
     Check {
         /// Which.
@@ -105,6 +112,8 @@ pub struct CreatePool {
     pub name: DatasetName,
     /// Its vdevs.
     pub vdevs: Vec<VdevTreeSpec>,
+    /// Devices that are to stand by.
+    pub spares: Vec<VdevSpec>,
     /// Properties of the pool.
     pub pool_assignments: Vec<Assignment>,
     /// Properties of its root data set; `-m` is among them.

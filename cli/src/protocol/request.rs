@@ -96,6 +96,8 @@ pub enum Request {
     AddVdevs {
         /// The vdevs.
         vdevs: Vec<VdevTreeSpec>,
+        /// Devices that are to stand by.
+        spares: Vec<VdevSpec>,
         /// Take a device although it holds something, and mix what keeps unequally much.
         force: bool,
         /// Only say what would be.
@@ -116,6 +118,20 @@ pub enum Request {
     Detach {
         /// Its path or number.
         device: String,
+    },
+    /// Have one device of each mirror leave, to be an exported pool of their own. `Split`
+    Split {
+        /// The new pool's name.
+        name: String,
+        /// The devices that leave, by their paths or numbers; of other mirrors it is the last.
+        devices: Vec<String>,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Give the pool another number, for whoever knows it by its number. `Done`
+    Renumber {
+        /// The number.
+        guid: u64,
     },
     /// Begin to take a vdev out of the pool. `Removal`
     Remove {
@@ -595,6 +611,8 @@ pub enum Response {
     Removal(RemovalPlan),
     /// What a rebalance moves.
     Rebalance(RebalancePlan),
+    /// What a split makes of a pool.
+    Split(SplitRecord),
     /// Data sets.
     Datasets(Vec<DatasetRecord>),
     /// The file systems that were or would be created, those above first.

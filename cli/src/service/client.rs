@@ -20,7 +20,10 @@ use super::{
 use crate::{
     execute::{Job, OpenPool, Opening},
     failure::Failure,
-    protocol::{Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, PoolStatus, Request, Response, Stream},
+    protocol::{
+        Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, PoolStatus, RemovalPlan, Request, Response,
+        Stream,
+    },
 };
 
 /// Set to anything but nothing and `0`: nothing is mounted and no service is started.
@@ -117,7 +120,7 @@ impl Client {
         socket::ask(&mut socket, pool, &call, stream.take(), progress).map(Some)
     }
 
-    fn call_pool(
+    pub(super) fn call_pool(
         &mut self,
         known: KnownPool,
         request: Request,
@@ -213,8 +216,11 @@ impl Executor for Client {
                 | Request::WaitForExpansion
         );
         let response = self.call_pool(known.clone(), request, stream, progress)?;
-        if let (true, Response::Layout(layout)) = (changes, &response) {
-            self.note_devices(known, &layout.paths())?;
+        match &response {
+            Response::Layout(layout) if changes => self.note_devices(known, &layout.paths())?,
+            Response::Removal(RemovalPlan { left: Some(layout), .. }) => self.note_devices(known, &layout.paths())?,
+            Response::Split(split) => self.note_devices(known, &split.layout.paths())?,
+            _ => {}
         }
         Ok(response)
     }

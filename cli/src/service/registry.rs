@@ -31,6 +31,9 @@ pub struct KnownPool {
     pub name: DatasetName,
     /// Its number.
     pub guid: u64,
+    /// Another one that it may have: it was about to be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<u64>,
     /// The absolute paths of its devices.
     pub devices: Vec<DevicePath>,
     /// Imported to be read only.
@@ -45,6 +48,13 @@ pub struct KnownPool {
     /// The transaction group whose state is shown, of a pool that is imported to be read only at an older one.
     #[serde(default)]
     pub state: Option<u64>,
+}
+
+impl KnownPool {
+    /// Whether the pool may have this number.
+    pub fn is_numbered(&self, number: u64) -> bool {
+        self.guid == number || self.former == Some(number)
+    }
 }
 
 /// A path in a file for people: text, or, where it is none, its bytes.
@@ -202,6 +212,7 @@ mod tests {
         KnownPool {
             name: "tank".parse().unwrap(),
             guid: u64::MAX,
+            former: None,
             devices: vec![PathBuf::from("/images/a").into(), PathBytes(vec![b'/', 0xff]).into()],
             read_only: false,
             no_mount: true,

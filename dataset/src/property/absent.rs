@@ -28,7 +28,7 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["overlay"], "a directory that holds something is hidden only on request: fs mount -O"),
     (&["context", "fscontext", "defcontext", "rootcontext"], "SELinux contexts are not set by mounts of this version"),
     (&["autotrim"], "freed space is given back on demand: pool trim"),
-    (&["autoreplace", "multihost", "delegation", "bootfs", "listsnapshots"], ALWAYS),
+    (&["multihost", "delegation", "bootfs", "listsnapshots"], ALWAYS),
     (&["cachefile"], "known pools are kept in Cenote's registry; see 'pool import'"),
     (&["compatibility", "load_guid"], VERSIONS),
 ];

@@ -55,6 +55,13 @@ pub static POOL: &[Definition] = &[
     ),
     computed("expandsize", "EXPANDSZ", Syntax::Bytes, "Space of devices that grew and is not used yet."),
     settable("autoexpand", "EXPAND", ON_OFF, "off", "Whether an import has the pool use what its devices have grown."),
+    settable(
+        "autoreplace",
+        "REPLACE",
+        ON_OFF,
+        "off",
+        "Whether a device that appears, without content, where one has failed takes its place.",
+    ),
     computed("freeing", "FREEING", Syntax::Bytes, "Space of destroyed data sets that is still being freed."),
     computed("leaked", "LEAKED", Syntax::Bytes, "Space that freeing met damage in and gave up."),
     computed("checkpoint", "CKPOINT", Syntax::Bytes, "Always '-': there are no checkpoints of whole pools."),

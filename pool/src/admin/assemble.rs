@@ -33,8 +33,9 @@ use crate::{
         uberblock::Uberblock,
         vdev_config::{Behind, LeafConfig, Mark, MemberConfig, RaidZConfig, VdevConfig, VdevTree},
     },
+    space::SAFE_STATES,
     txg::state_of,
-    units::Guid,
+    units::{Guid, Txg},
     vdev::{
         Leaf, Lost, Member, Mirror, RaidZ, Single, State, Vdev,
         raidz::zones::Zones,
@@ -164,6 +165,17 @@ impl Rings {
         repeats.any(|state| has(state) || is_younger(state))
     }
 
+    /// The state from which on a device has had all of the line, by its own rings: what was dropped before it was filled is not on
+    /// it. Zero if it has had as many as one may go back to.
+    fn complete_since(&self, device: Guid, label: &Label, by_guid: &ByGuid) -> Txg {
+        let ring = by_guid.get(&device).map(|device| uberblocks::read_uberblocks(&**device, label.pool));
+        let ring = ring.and_then(Result::ok).unwrap_or_default();
+        let has = |state: &&Uberblock| ring.iter().any(|own| (own.epoch, own.txg) == (state.epoch, state.txg));
+        let recent = &self.line[..self.line.len().min(SAFE_STATES)];
+        let had = recent.iter().take_while(has).count();
+        if had == recent.len() { Txg::ZERO } else { recent[had.saturating_sub(1)].txg }
+    }
+
     /// Whether a device that by the label lacks nothing has the newest state.
     fn have_heard(&self, label: &Label) -> bool {
         let members = || label.vdevs.iter().flat_map(|vdev| vdev.tree.members());
@@ -277,6 +289,9 @@ impl Parts<'_> {
                 }
             };
             let member = Member::new(leaf, state, &MemberConfig { behind, ..config.clone() });
+            if state == State::Complete {
+                member.note_complete_since(rings.complete_since(config.leaf.guid, label, by_guid));
+            }
             members.push(Arc::new(member.at_column(self.members[at].0)));
         }
         let there = members.iter().filter(|member| member.state() != State::Out);

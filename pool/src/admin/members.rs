@@ -11,12 +11,15 @@
 //! | detaching: after that | the pool without it; its own labels, if they are still there, name a pool that does not know it |
 //! | replacing: until the new device is complete | both; the new one is filled |
 //! | replacing: after that, before the old one is left out | both; whoever has the pool open leaves it out |
+//!
+//! A spare joins and leaves as other devices do: see [`super::spares`].
 
 use std::sync::Arc;
 
 use super::{
     open::shrunk,
     pool::{Pool, write_new_label},
+    spares::settle_spares,
 };
 use crate::{
     device::Device,
@@ -69,24 +72,41 @@ impl Pool {
                 format!("{} is too small: it has {} bytes and takes the place of more", new.name(), new.size());
             return Err(Error::Request(problem));
         }
-        let random = || Guid(self.engine().env().random());
-        let leaf = LeafConfig { guid: random(), size, path: new.name().to_owned() };
+        let leaf = LeafConfig { guid: Guid(self.engine().env().random()), size, path: new.name().to_owned() };
         let joining = MemberConfig {
             behind: Some(Behind::default()),
             replaces: replace.then(|| old.guid()),
             ..MemberConfig::whole(leaf.clone())
         };
+        let tree = config.tree.clone();
         if replace {
-            check_replaceable(&config.tree, &old)?;
+            check_replaceable(&tree, &old, |device| label.is_spare(device))?;
         }
-        config.tree = joined(config.tree.clone(), &old, &joining, random)?;
+        let leaf = Arc::new(Leaf::new(leaf.guid, new));
+        self.join(&mut highest, label, (&vdev, &old), &leaf, &joining)
+    }
+
+    /// Makes a device that has a label part of a vdev, beside or instead of another one, and has the labels name it.
+    pub(super) fn join(
+        &self,
+        highest: &mut Txg,
+        mut label: Label,
+        (vdev, old): (&Arc<dyn Vdev>, &Arc<Leaf>),
+        leaf: &Arc<Leaf>,
+        joining: &MemberConfig,
+    ) -> Result<()> {
+        let random = || Guid(self.engine().env().random());
+        let config = config_of(&mut label, vdev.id())?;
+        let size = config.tree.device_size();
+        config.tree = joined(config.tree.clone(), old, joining, random)?;
         let (id, described) = (vdev.id(), config.tree.clone());
-        write_new_label(&*new, leaf.guid, id, &Label { txg: Txg::ZERO, ..label.clone() })?;
+        if !label.is_spare(leaf.guid()) {
+            write_new_label(&*leaf.device(), leaf.guid(), id, &Label { txg: Txg::ZERO, ..label.clone() })?;
+        }
         let column = vdev.as_group().and_then(|group| group.member(old.guid())).map_or(0, |beside| beside.column());
-        let member = Member::new(Arc::new(Leaf::new(leaf.guid, new)), State::Filling, &joining).at_column(column);
-        let member = Arc::new(member);
+        let member = Arc::new(Member::new(leaf.clone(), State::Filling, joining).at_column(column));
         let alone: Arc<dyn Vdev> = Arc::new(Single::new(id, member.leaf.clone()));
-        self.replace_labels(&mut highest, label, &[alone])?;
+        self.replace_labels(highest, label, &[alone])?;
         match vdev.as_group() {
             Some(present) => {
                 let mut members: Vec<Arc<Member>> = present.members().iter().cloned().chain([member]).collect();
@@ -95,7 +115,7 @@ impl Pool {
             }
             None => {
                 let whole = MemberConfig::whole(LeafConfig { guid: old.guid(), size, path: old.name().to_owned() });
-                let members = vec![Arc::new(Member::new(old, State::Complete, &whole)), member];
+                let members = vec![Arc::new(Member::new(old.clone(), State::Complete, &whole)), member];
                 let guid = described.guid().expect("it is a mirror now");
                 let vdevs = &self.engine().storage().vdevs;
                 vdevs.add(Arc::new(Mirror::new(id, guid, vdev.size().min(members[1].leaf.size()), members)));
@@ -104,8 +124,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a device out of its mirror, and makes it nobody's. The last two of a mirror are a single device after that. Of
-    /// a RAID-Z, only one of two can leave of which one replaces the other.
+    /// Takes a device out of its mirror, and makes it nobody's; a spare stands by again. The last two of a mirror are a single
+    /// device after that. Of a RAID-Z, only one of two can leave of which one replaces the other.
     ///
     /// One that stays must have been complete for as many commits as one may go back: a device that was filled lacks what
     /// was dropped before. So these commits are made first.
@@ -132,29 +152,41 @@ impl Pool {
             return Err(only_complete(Some(mirror), &leaf));
         }
         let mut label = self.label();
+        let is_spare = label.is_spare(leaf.guid());
+        if !is_spare {
+            settle_spares(&mut label, mirror, leaf.guid());
+        }
         let config = config_of(&mut label, vdev.id())?;
         config.tree = without(config.tree.clone(), leaf.guid());
-        let rest: Vec<Arc<Member>> =
-            mirror.members().iter().filter(|member| member.leaf.guid() != leaf.guid()).cloned().collect();
         self.replace_labels(&mut highest, label, &[])?;
+        self.go_on_without(&vdev, mirror, leaf.guid());
+        let device = was_in_use.then(|| leaf.device());
+        leaf.let_go();
+        if is_spare {
+            self.stand_by(leaf.guid(), device);
+        } else if let Some(Err(error)) = device.map(|device| labels::clear_labels(&*device)) {
+            tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
+        }
+        Ok(())
+    }
+
+    /// Has a vdev go on without a device that the labels leave out.
+    pub(super) fn go_on_without(&self, vdev: &Arc<dyn Vdev>, group: &Group, device: Guid) {
+        let rest: Vec<Arc<Member>> =
+            group.members().iter().filter(|member| member.leaf.guid() != device).cloned().collect();
         match &rest[..] {
             [alone] => {
                 let vdevs = &self.engine().storage().vdevs;
                 vdevs.add(Arc::new(Single::new(vdev.id(), alone.leaf.clone())));
             }
-            _ => mirror.set_members(rest),
+            _ => group.set_members(rest),
         }
         // Whoever waits for a replacement waits until here.
-        mirror.forget_replaced(leaf.guid());
-        if was_in_use && let Err(error) = labels::clear_labels(&*leaf.device()) {
-            tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
-        }
-        leaf.let_go();
-        Ok(())
+        group.forget_replaced(device);
     }
 
     /// Commits until one of the others has all the states to which one may go back.
-    fn outlast(&self, device: &str) -> Result<()> {
+    pub(super) fn outlast(&self, device: &str) -> Result<()> {
         let (vdev, leaf) = self.find_device(device)?;
         let own = vdev.as_group().and_then(|group| Some((group, group.member(leaf.guid())?.column())));
         let members = own.map(|(group, column)| group.of_column(column)).unwrap_or_default();
@@ -210,11 +242,14 @@ impl Pool {
         Ok(true)
     }
 
-    /// Lets go of devices whose place others have taken.
+    /// Lets go of devices whose place others have taken. A spare only stands in.
     pub fn finish_replacing(&self) -> Result<()> {
+        let label = self.label();
         let replaced = |vdev: &Arc<dyn Vdev>| {
             let members = vdev.as_group().map(Group::members).unwrap_or_default();
-            let complete = members.iter().filter(|member| member.state() == State::Complete);
+            let takes_over =
+                |member: &&Arc<Member>| member.state() == State::Complete && !label.is_spare(member.leaf.guid());
+            let complete = members.iter().filter(takes_over);
             complete.filter_map(|member| member.replaces()).collect::<Vec<Guid>>()
         };
         let replaced: Vec<Guid> = self.engine().storage().vdevs.all().iter().flat_map(replaced).collect();
@@ -261,9 +296,9 @@ pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig
     found.ok_or_else(|| Error::Request(format!("the pool has no vdev {id}")))
 }
 
-/// Refuses to replace a device that is being replaced, or that replaces one.
-fn check_replaceable(tree: &VdevTree, old: &Leaf) -> Result<()> {
-    if tree.members().any(|member| member.replaces == Some(old.guid())) {
+/// Refuses to replace a device that is being replaced, or that replaces one. A spare only stands in.
+fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(Guid) -> bool) -> Result<()> {
+    if tree.members().any(|member| member.replaces == Some(old.guid()) && !is_spare(member.leaf.guid)) {
         return Err(Error::Request(format!("{} is being replaced already", old.name())));
     }
     if tree.members().any(|member| member.leaf.guid == old.guid() && member.replaces.is_some()) {
@@ -300,7 +335,7 @@ fn joined(tree: VdevTree, old: &Leaf, joining: &MemberConfig, random: impl Fn() 
 }
 
 /// What a vdev is made of when a device has left it.
-fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
+pub(super) fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
     match &mut tree {
         VdevTree::Mirror(mirror) => mirror.members.retain(|member| member.leaf.guid != device),
         VdevTree::RaidZ(raidz) => raidz.members.retain(|member| member.member.leaf.guid != device),

@@ -28,13 +28,13 @@ mod columns;
 mod going_back;
 mod raidz;
 
-type Disk = Arc<FaultDevice>;
+pub(super) type Disk = Arc<FaultDevice>;
 
-fn disk(name: &str) -> Disk {
+pub(super) fn disk(name: &str) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 64 * MIB))))
 }
 
-fn disks(names: &str) -> Vec<Disk> {
+pub(super) fn disks(names: &str) -> Vec<Disk> {
     names.split(' ').map(disk).collect()
 }
 
@@ -47,7 +47,7 @@ fn made(devices: Vec<Arc<dyn Device>>) -> Pool {
 }
 
 /// A pool that is a mirror.
-fn mirror(of: &[Disk]) -> Pool {
+pub(super) fn mirror(of: &[Disk]) -> Pool {
     made(of.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect())
 }
 
@@ -60,11 +60,11 @@ fn opened_with(of: &[&Disk], options: &OpenOptions, seed: u64) -> Result<Pool> {
     Ok(pool)
 }
 
-fn opened(of: &[&Disk], seed: u64) -> Result<Pool> {
+pub(super) fn opened(of: &[&Disk], seed: u64) -> Result<Pool> {
     opened_with(of, &writing(), seed)
 }
 
-fn states(pool: &Pool) -> Vec<State> {
+pub(super) fn states(pool: &Pool) -> Vec<State> {
     let vdevs = pool.engine().storage().vdevs.all();
     vdevs[0].as_group().map_or_else(Vec::new, |mirror| mirror.members().iter().map(|member| member.state()).collect())
 }
@@ -100,7 +100,7 @@ pub(super) fn fill(pool: &Pool) -> bool {
 }
 
 /// The state that this one device shows without the others.
-fn alone(of: &Disk) -> Txg {
+pub(super) fn alone(of: &Disk) -> Txg {
     shown(opened_with(&[of], &reading(None), 77).unwrap().engine())
 }
 
@@ -109,7 +109,7 @@ fn copied(of: &Disk) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(resized(&**of, 64 * MIB))))
 }
 
-fn reopen(disk: &Disk) -> impl Fn(&str) -> Result<Arc<dyn Device>> {
+pub(super) fn reopen(disk: &Disk) -> impl Fn(&str) -> Result<Arc<dyn Device>> {
     let disk: Arc<dyn Device> = disk.clone();
     move |_| Ok(disk.clone())
 }
@@ -437,6 +437,28 @@ fn a_device_leaves_only_when_another_has_all_the_states_to_go_back_to() {
     pool.attach("old", new.clone(), true).unwrap();
     assert!(fill(&pool));
     assert!(matches!(pool.label().vdevs[0].tree, VdevTree::Leaf(_)));
+    drop(pool);
+    let device: Arc<dyn Device> = new.clone();
+    let kept = rewind_states(std::slice::from_ref(&device), &writing()).unwrap();
+    assert!(kept.len() >= SAFE_STATES, "{kept:?}");
+    for state in kept.iter().take(SAFE_STATES) {
+        assert_eq!(shown(opened_with(&[&new], &reading(Some(state.txg)), 3).unwrap().engine()), state.txg);
+    }
+}
+
+#[test]
+fn an_import_knows_since_when_a_device_has_everything() {
+    let (old, new) = (disk("old"), disk("new"));
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = create_of(&[NewVdev::Disk(old.clone())], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 6);
+    pool.attach("old", new.clone(), false).unwrap();
+    assert!(fill(&pool));
+    assert_eq!(states(&pool), [State::Complete; 2]);
+    drop(pool);
+    let pool = opened(&[&old, &new], 2).unwrap();
+    pool.detach("old").unwrap();
     drop(pool);
     let device: Arc<dyn Device> = new.clone();
     let kept = rewind_states(std::slice::from_ref(&device), &writing()).unwrap();

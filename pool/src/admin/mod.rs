@@ -15,7 +15,10 @@
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
 //! removal   vdevs leave a pool
+//! renumber  another number for a pool
 //! rewind    going back to an older state
+//! spares    devices that stand by, and step in for one that has failed
+//! split     a device of each mirror leaves, to be a pool of their own
 //! trim      telling the devices which space nobody needs
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
@@ -32,7 +35,10 @@ mod open;
 mod pool;
 pub mod probe;
 mod removal;
+mod renumber;
 mod rewind;
+mod spares;
+mod split;
 mod trim;
 
 #[cfg(test)]
@@ -41,6 +47,12 @@ mod columns_tests;
 mod members_tests;
 #[cfg(test)]
 mod removal_tests;
+#[cfg(test)]
+mod renumber_tests;
+#[cfg(test)]
+mod spares_tests;
+#[cfg(test)]
+mod split_tests;
 #[cfg(test)]
 mod stamped;
 #[cfg(test)]
@@ -55,5 +67,8 @@ pub use self::{
     members::Reopen,
     open::{OpenOptions, open},
     pool::{ClassedVdev, NewVdev, Pool},
+    renumber::was_renumbered,
     rewind::{KeptState, SAFE_STATES, rewind, states},
+    spares::{Spare, SpareChange},
+    split::Leaving,
 };

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     assemble::{Assembly, assemble},
     pool::{Pool, settle_labels},
+    renumber::was_renumbered,
+    spares::standing_by,
 };
 use crate::{
     block::storage::{Storage, Vdevs},
@@ -129,6 +131,7 @@ pub(crate) fn open_unread(
     if let Some(path) = lost_log.as_ref().filter(|_| !options.read_only && !options.without_log) {
         return Err(Error::LostLog { pool: label.pool_name.clone(), path: path.clone() });
     }
+    standing_by(&label, |guid| by_guid.get(&guid).cloned()).into_iter().for_each(|leaf| storage.vdevs.add_spare(leaf));
     // What is only read shows the committed state: applying the log would be a change.
     let has_log = lost_log.is_none() && !options.read_only;
     let log = if has_log { log::read(&storage, newest)? } else { Vec::new() };
@@ -253,25 +256,27 @@ fn complete_vdevs(engine: &Engine, label: &Label) {
 
 pub(super) type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
 
-/// The newest label, and the devices by their guids.
+/// The newest label, and the devices by their guids. All are of one pool; power may have failed while its number was changed.
 pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
-    let mut newest: Option<Label> = None;
-    let mut by_guid = BTreeMap::new();
+    let mut found: Vec<(Label, &Arc<dyn Device>)> = Vec::with_capacity(devices.len());
     for device in devices {
         let label = labels::read_label(&**device)?
             .ok_or_else(|| Error::Request(format!("{} holds no Cenote pool", device.name())))?;
-        by_guid.insert(label.device, device.clone());
-        match &newest {
-            Some(other) if other.pool != label.pool => {
-                let problem = format!("{} belongs to another pool, {}", device.name(), label.pool_name);
-                return Err(Error::Request(problem));
-            }
-            Some(other) if !label.supersedes(other) => {}
-            _ => newest = Some(label),
-        }
+        found.push((label, device));
     }
-    let newest = newest.ok_or_else(|| Error::Request("a pool has at least one device".into()))?;
-    Ok((newest, by_guid))
+    let newer = |newest: Label, (label, _): &(Label, _)| if label.supersedes(&newest) { label.clone() } else { newest };
+    let (first, others) = found.split_first().ok_or_else(|| Error::Request("a pool has at least one device".into()))?;
+    let newest = others.iter().fold(first.0.clone(), newer);
+    let is_of_it = |(label, device): &&(Label, &Arc<dyn Device>)| {
+        label.pool == newest.pool || was_renumbered(&newest, label, &***device)
+    };
+    if !found.iter().all(|one| is_of_it(&one)) {
+        let is_other = |(label, _): &&(Label, _)| label.pool != first.0.pool;
+        let (label, device) = others.iter().find(is_other).expect("not all are of one pool");
+        let problem = format!("{} belongs to another pool, {}", device.name(), label.pool_name);
+        return Err(Error::Request(problem));
+    }
+    Ok((newest, found.into_iter().map(|(label, device)| (label.device, device.clone())).collect()))
 }
 
 pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{add::Addition, assemble::zones};
+use super::{
+    add::Addition,
+    assemble::zones,
+    spares::{Watched, write_spare_labels},
+};
 use crate::{
     device::Device,
     error::{Error, Result},
@@ -27,6 +31,8 @@ use crate::{
 pub struct Pool {
     engine: Arc<Engine>,
     labels: Arc<Labels>,
+    /// Which devices have had too many errors.
+    watched: Mutex<Watched>,
 }
 
 /// The labels of an opened pool.
@@ -79,7 +85,7 @@ impl Pool {
             Some(engine) => told.change(&engine, |_| {}),
             None => Ok(()),
         }));
-        Pool { engine, labels }
+        Pool { engine, labels, watched: Mutex::default() }
     }
 
     /// Its engine.
@@ -139,6 +145,10 @@ impl Pool {
         self.labels.labelling.lock()
     }
 
+    pub(super) fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock()
+    }
+
     pub(super) fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
         self.labels.change(&self.engine, change)
     }
@@ -171,6 +181,7 @@ pub(super) fn settle_labels(
         write_labels(&vdevs, &label)?;
         if vdevs.iter().map(|vdev| vdev.news()).eq(news.iter().copied()) {
             write_labels(joining, &label)?;
+            write_spare_labels(&engine.storage().vdevs.spares(), &label);
             let told = vdevs.iter().zip(news).filter_map(|(vdev, news)| Some((vdev, news?)));
             told.for_each(|(vdev, news)| vdev.told(news));
             return Ok(label);

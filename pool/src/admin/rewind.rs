@@ -262,7 +262,7 @@ fn mark_of(uberblock: Option<&Uberblock>) -> Mark {
 }
 
 /// The counters of a state, with the group that wrote it among them.
-fn repeating(base: &Uberblock) -> Vec<(u8, u64)> {
+pub(super) fn repeating(base: &Uberblock) -> Vec<(u8, u64)> {
     let mut counters: Vec<(u8, u64)> = base.counters.iter().copied().filter(|(kind, _)| *kind != REPEATS).collect();
     counters.push((REPEATS, state_of(base).0));
     counters.sort_unstable();

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     space::{Space, SpaceIo},
     units::{Guid, VdevId},
-    vdev::{Check, Examined, Suspension, Vdev},
+    vdev::{Check, Examined, Leaf, Suspension, Vdev},
 };
 
 /// Has the labels say how the devices stand.
@@ -22,6 +22,8 @@ pub type Teller = Box<dyn Fn() -> Result<()> + Send + Sync>;
 #[derive(Default)]
 pub struct Vdevs {
     vdevs: RwLock<BTreeMap<VdevId, Arc<dyn Vdev>>>,
+    /// Devices of the pool that are in none of them, and stand by.
+    spares: RwLock<Vec<Arc<Leaf>>>,
     suspension: Arc<Suspension>,
     teller: OnceLock<Teller>,
 }
@@ -48,6 +50,21 @@ impl Vdevs {
     /// One device less.
     pub(crate) fn remove(&self, id: VdevId) {
         self.vdevs.write().remove(&id);
+    }
+
+    /// The devices that stand by.
+    pub fn spares(&self) -> Vec<Arc<Leaf>> {
+        self.spares.read().clone()
+    }
+
+    /// One more device that stands by.
+    pub(crate) fn add_spare(&self, leaf: Arc<Leaf>) {
+        self.spares.write().push(leaf);
+    }
+
+    /// A device does not stand by any more.
+    pub(crate) fn take_spare(&self, device: Guid) {
+        self.spares.write().retain(|leaf| leaf.guid() != device);
     }
 
     /// All of them, in order.

@@ -76,6 +76,7 @@ pub const KNOWN_FEATURES: &[&str] = &[
     RAIDZ,
     RAIDZ_EXPANSION,
     REBALANCE,
+    SPARES,
 ];
 
 /// The feature of pools with [classes](classes::VdevClass) of vdevs. Who does not know it finds everything where its address
@@ -108,6 +109,9 @@ pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
 /// The feature of pools that were rebalanced, or of which a removal was paused or slowed down. Who does not know it takes the
 /// rows of the catalogue that say so for damage.
 pub const REBALANCE: &str = "rebalance";
+/// The feature of pools that have, or had, [spares](spares::SpareConfig). Who does not know it would leave them out of the labels,
+/// and take one that stands in for another device for one that replaces it.
+pub const SPARES: &str = "spares";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;
@@ -208,6 +212,11 @@ impl Label {
     /// a device that is being added and not yet part of the pool.
     pub fn supersedes(&self, other: &Label) -> bool {
         (self.txg, Reverse(self.vdevs.len())) > (other.txg, Reverse(other.vdevs.len()))
+    }
+
+    /// Whether this device is a spare, in use or not.
+    pub fn is_spare(&self, device: Guid) -> bool {
+        self.sections.spares.iter().any(|spare| spare.leaf.guid == device)
     }
 
     /// What a vdev of the pool gives to it, in bytes.

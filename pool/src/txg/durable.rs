@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     error::{Error, Result},
@@ -92,6 +92,11 @@ impl Log {
             state: Mutex::new(State { ring, found, round: 1, sequence: 1, ..State::default() }),
             turn: Mutex::default(),
         }
+    }
+
+    /// Has no frame written as long as this is held.
+    pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
     }
 
     /// Where the log stands when a group is frozen. The gate must be closed.

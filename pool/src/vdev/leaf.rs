@@ -200,7 +200,7 @@ impl Leaf {
     }
 
     /// Notes how the device does.
-    pub(super) fn note_health(&self, health: Health) {
+    pub(crate) fn note_health(&self, health: Health) {
         *self.health.lock() = health;
     }
 

@@ -17,7 +17,7 @@ use crate::{
     error::Result,
     format::{
         label::{BODY_AT, BODY_SIZE, Label, RING_AT, RING_SIZE},
-        uberblock::UBERBLOCK_SIZE,
+        uberblock::{UBERBLOCK_SIZE, Uberblock},
     },
     units::Guid,
 };
@@ -82,8 +82,9 @@ pub fn mend_uberblocks(device: &dyn Device, pool: Guid, write: bool) -> Result<L
         let bad: Vec<u64> =
             offsets.iter().zip(&rings).filter(|(_, ring)| txg(ring).is_none()).map(|(at, _)| *at).collect();
         let Some((_, good)) = newest else {
-            let used = rings.iter().filter(|ring| ring[place.clone()].iter().any(|byte| *byte != 0)).count();
-            examined.bad += used as u64;
+            // One of another number is from before the device came to this pool, or the pool to its number.
+            let is_bad = |slot: &[u8]| slot.iter().any(|byte| *byte != 0) && Uberblock::decode(slot).is_err();
+            examined.bad += rings.iter().filter(|ring| is_bad(&ring[place.clone()])).count() as u64;
             continue;
         };
         examined.bad += bad.len() as u64;

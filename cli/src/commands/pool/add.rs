@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::layout;
 use crate::args::common::{pool_name, vdevs};
+use crate::args::spares::spares;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{Request, Response};
@@ -17,6 +18,7 @@ use crate::protocol::{Request, Response};
   pool add tank special mirror /dev/nvme0n1 /dev/nvme1n1
   pool add tank log /dev/pmem0               an fsync then touches no other device
   pool add tank 10G:/var/lib/tank2.img
+  pool add tank spare /dev/sdg               stands by, and steps in for a device that fails
   pool add -n tank /dev/sdd                  say what would be, and what a loss would cost")]
 pub struct Arguments {
     /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
@@ -27,7 +29,7 @@ pub struct Arguments {
     dry_run: bool,
     /// The pool
     pool: String,
-    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special or log before what is for that
+    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special, log or spare before what is for that
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }
@@ -36,8 +38,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "add to";
     let pool = pool_name(action, &arguments.pool)?;
-    let vdevs = vdevs(action, &pool, &arguments.vdevs)?;
-    let request = Request::AddVdevs { vdevs, force: arguments.force, dry_run: arguments.dry_run };
+    let (texts, spares) = spares(action, &pool, &arguments.vdevs)?;
+    let vdevs = vdevs(action, &pool, &texts)?;
+    let request = Request::AddVdevs { vdevs, spares, force: arguments.force, dry_run: arguments.dry_run };
     let Response::Layout(layout) = context.call(&pool, request)? else {
         return Err(unexpected_answer());
     };

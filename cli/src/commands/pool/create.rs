@@ -6,6 +6,7 @@ use dataset::property::Property;
 
 use super::layout;
 use crate::args::common::{assignments, split_assignment, vdevs};
+use crate::args::spares::spares;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{CreatePool, HostRequest, HostResponse};
@@ -16,7 +17,8 @@ use crate::protocol::{CreatePool, HostRequest, HostResponse};
     after_help = "A device is the path of an image file or a block device; SIZE:PATH creates the image. Data is spread over all
 devices, and each byte is on one of them. Devices named after the word 'mirror' hold the same: as long as one is left, nothing
 is lost. Of those after 'raidz1' (or 'raidz'), 'raidz2' or 'raidz3', any one, two or three may be lost; that much of their
-space is parity. A block there takes whole rows, of a sector of each device that is left: small blocks take more.
+space is parity. A block there takes whole rows, of a sector of each device that is left: small blocks take more. Those after
+'spare' hold nothing, and stand by until another one fails.
 
 What is named after 'special' takes metadata first of all, and records of data sets that are small enough for their property
 special_small_blocks; it is lost with everything, so let it stand as much as the rest. What is named after 'log' takes
@@ -29,6 +31,7 @@ Examples:
   pool create tank mirror /dev/sdb /dev/sdc mirror /dev/sdd /dev/sde
   pool create tank raidz2 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
   pool create tank mirror /dev/sdb /dev/sdc special mirror /dev/nvme0n1 /dev/nvme1n1 log /dev/pmem0
+  pool create tank mirror /dev/sdb /dev/sdc spare /dev/sdd
   pool create -n tank /dev/sdb               say what would be, and what a loss would cost"
 )]
 pub struct Arguments {
@@ -49,7 +52,7 @@ pub struct Arguments {
     mountpoint: Option<String>,
     /// The pool
     name: String,
-    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special or log before what is for that
+    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special, log or spare before what is for that
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }
@@ -72,8 +75,13 @@ fn pool_of(arguments: &Arguments) -> Result<CreatePool, Failure> {
     let what = arguments.name.as_str();
     let mut root_properties = arguments.root_properties.clone();
     root_properties.extend(arguments.mountpoint.iter().map(|path| ("mountpoint".to_owned(), path.clone())));
+    let (texts, spares) = spares(action, what, &arguments.vdevs)?;
+    if texts.is_empty() {
+        return Err(Failure::cannot(action, what, "a pool has at least one device beside those that stand by"));
+    }
     Ok(CreatePool {
-        vdevs: vdevs(action, what, &arguments.vdevs)?,
+        vdevs: vdevs(action, what, &texts)?,
+        spares,
         pool_assignments: assignments(&arguments.pool_properties, Property::of_pool, true, action, what)?,
         root_assignments: assignments(&root_properties, Property::of_dataset, true, action, what)?,
         force: arguments.force,

@@ -7,7 +7,7 @@ use dataset::property::size::format_bytes;
 use crate::protocol::{Layout, LayoutVdev, VdevRole};
 
 pub(super) fn render(layout: &Layout, verb: &str) -> String {
-    let Layout { pool, vdevs, size } = layout;
+    let Layout { pool, vdevs, spares, size } = layout;
     let vdev = |LayoutVdev { name, devices, .. }: &LayoutVdev| {
         let devices: String = devices.iter().map(|device| format!("\t    {device}\n")).collect();
         format!("\t  {name}\n{devices}")
@@ -16,7 +16,11 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
         let heading = role.heading().map(|heading| format!("\t{heading}\n")).unwrap_or_default();
         heading + &vdevs.into_iter().map(vdev).collect::<String>()
     };
-    let devices: String = VdevRole::groups(vdevs, |vdev| vdev.role).into_iter().map(group).collect();
+    let mut devices: String = VdevRole::groups(vdevs, |vdev| vdev.role).into_iter().map(group).collect();
+    if !spares.is_empty() {
+        devices += "\tspares\n";
+        devices.extend(spares.iter().map(|spare| format!("\t  {spare}\n")));
+    }
     let head = match verb {
         "create" => format!("would create '{pool}' with the following layout:"),
         _ => format!("would update '{pool}' to the following configuration:"),
@@ -60,7 +64,7 @@ mod tests {
         let log = LayoutVdev { role: VdevRole::Log, ..vdev("/e.img", &[], 0) };
         let special = LayoutVdev { role: VdevRole::Special, ..vdev("mirror-1", &["/c.img", "/d.img"], 1) };
         let vdevs = vec![vdev("mirror-0", &["/a.img", "/b.img"], 1), log, special];
-        let layout = Layout { pool: "tank".into(), vdevs, size: 3 << 29 };
+        let layout = Layout { pool: "tank".into(), vdevs, spares: vec!["/dev/e".into()], size: 3 << 29 };
         insta::assert_snapshot!(render(&layout, "create"), @r"
         would create 'tank' with the following layout:
 
@@ -74,6 +78,8 @@ mod tests {
         	    /d.img
         	logs
         	  /e.img
+        	spares
+        	  /dev/e
 
         space: 1.50G
         mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
@@ -89,7 +95,7 @@ mod tests {
             vdev("mirror-2", &["/d.img", "/e.img"], 1),
             vdev("mirror-3", &["/f.img", "/g.img", "/h.img"], 2),
         ];
-        let layout = Layout { pool: "tank".into(), vdevs, size: 3 << 29 };
+        let layout = Layout { pool: "tank".into(), vdevs, spares: vec!["/i.img".into()], size: 3 << 29 };
         insta::assert_snapshot!(render(&layout, "create"), @r"
         would create 'tank' with the following layout:
 
@@ -105,6 +111,8 @@ mod tests {
         	    /f.img
         	    /g.img
         	    /h.img
+        	spares
+        	  /i.img
 
         space: 1.50G
         /a.img: with any device of these, the pool is lost

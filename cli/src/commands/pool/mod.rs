@@ -21,6 +21,7 @@ pub mod list;
 pub mod offline;
 pub mod online;
 pub mod rebalance;
+pub mod reguid;
 mod removal;
 pub mod remove;
 pub mod reopen;
@@ -32,6 +33,7 @@ pub mod scrub;
 pub mod service;
 pub mod set;
 pub mod simulate;
+pub mod split;
 pub mod status;
 pub mod sync;
 pub mod tour;
@@ -61,6 +63,8 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Attach(arguments) => attach::run(arguments, context),
         PoolCommand::Detach(arguments) => detach::run(arguments, context),
         PoolCommand::Rebalance(arguments) => rebalance::run(arguments, context),
+        PoolCommand::Reguid(arguments) => reguid::run(arguments, context),
+        PoolCommand::Split(arguments) => split::run(arguments, context),
         PoolCommand::Remove(arguments) => remove::run(arguments, context),
         PoolCommand::Replace(arguments) => replace::run(arguments, context),
         PoolCommand::Offline(arguments) => offline::run(arguments, context),

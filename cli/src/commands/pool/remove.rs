@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         let Response::Removal(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
         if arguments.dry_run {
             context.print(&render(&plan, arguments.pause))?;
-        } else if arguments.wait || number < vdevs.len() {
+        } else if plan.left.is_none() && (arguments.wait || number < vdevs.len()) {
             match context.call(&pool, Request::WaitForRemoval)? {
                 Response::Layout(_) => {}
                 _ => return Err(unexpected_answer()),
@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 }
 
 fn render(plan: &RemovalPlan, exact: bool) -> String {
-    let RemovalPlan { vdev, bytes, needed, available, region } = plan;
+    let RemovalPlan { vdev, bytes, needed, available, region, .. } = plan;
     let size = |bytes: u64| if exact { bytes.to_string() } else { format_bytes(bytes) };
     format!(
         "{} would be moved off {vdev}\nit takes {needed} empty regions of {} elsewhere, and there are {available}\n",
@@ -103,7 +103,14 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_it_takes() {
-        let plan = RemovalPlan { vdev: "mirror-1".into(), bytes: 3 << 20, needed: 4, available: 50, region: 1 << 20 };
+        let plan = RemovalPlan {
+            vdev: "mirror-1".into(),
+            bytes: 3 << 20,
+            needed: 4,
+            available: 50,
+            region: 1 << 20,
+            left: None,
+        };
         insta::assert_snapshot!(render(&plan, false), @r"
         3M would be moved off mirror-1
         it takes 4 empty regions of 1M elsewhere, and there are 50

@@ -134,12 +134,21 @@ fn config(status: &PoolStatus, exact: bool) -> String {
             table.push([name, vdev.state.clone()].into_iter().chain(errors).chain([note]).collect());
         }
     }
+    if !status.spares.is_empty() {
+        table.push(["spares", "", "", "", "", ""].map(str::to_owned).to_vec());
+    }
+    for spare in &status.spares {
+        let note = spare.note.clone().unwrap_or_default();
+        let name = format!("  {}", spare.path);
+        table.push(vec![name, spare.state.clone(), String::new(), String::new(), String::new(), note]);
+    }
     table.render(false)
 }
 
 /// A vdev and its devices, with how far each stands to the right.
 pub(super) fn lines(vdev: &VdevRecord) -> Vec<(usize, &VdevRecord)> {
-    std::iter::once((1, vdev)).chain(vdev.members.iter().map(|member| (2, member))).collect()
+    let inner = vdev.members.iter().flat_map(lines).map(|(depth, member)| (depth + 1, member));
+    std::iter::once((1, vdev)).chain(inner).collect()
 }
 
 fn errors(damaged: &[String], verbose: bool) -> String {
@@ -210,6 +219,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "raidz_expand_stats": status.expansion.as_ref().map(expansion::encode),
             "rebalance_stats": status.rebalance.as_ref().map(removal::encode_rebalance),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
+            "spares": Value::Object(status.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare))).collect()),
             "error_count": status.damaged.len().to_string(),
             "errlist": status.damaged,
         });
@@ -256,6 +266,7 @@ mod tests {
             activity: None,
             transports: BTreeMap::new(),
             vdevs: vec![vdev],
+            spares: vec![],
             damaged: vec![],
         }
     }

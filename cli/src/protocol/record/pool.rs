@@ -30,6 +30,8 @@ pub enum VdevKind {
     RaidZ2,
     /// Several, of which any three may be lost.
     RaidZ3,
+    /// A device and the spare that stands in for it. Nobody asks for it.
+    Spare,
 }
 
 impl VdevKind {
@@ -61,13 +63,14 @@ impl VdevKind {
             VdevKind::RaidZ1 => "raidz1",
             VdevKind::RaidZ2 => "raidz2",
             VdevKind::RaidZ3 => "raidz3",
+            VdevKind::Spare => "spare",
         }
     }
 
     /// How many columns of it are parity, if it is a RAID-Z.
     pub fn parity(self) -> Option<u8> {
         match self {
-            VdevKind::Disk | VdevKind::Mirror => None,
+            VdevKind::Disk | VdevKind::Mirror | VdevKind::Spare => None,
             VdevKind::RaidZ1 => Some(1),
             VdevKind::RaidZ2 => Some(2),
             VdevKind::RaidZ3 => Some(3),
@@ -220,6 +223,8 @@ pub struct PoolStatus {
     pub transports: BTreeMap<String, u64>,
     /// Its devices.
     pub vdevs: Vec<VdevRecord>,
+    /// Its spares: `AVAIL`, `INUSE`, or what is wrong with them.
+    pub spares: Vec<VdevRecord>,
     /// What is damaged for good: files, by `data set:path`, or metadata by what it is.
     pub damaged: Vec<String>,
 }
@@ -478,6 +483,8 @@ pub struct RemovalPlan {
     pub available: u32,
     /// The size of a region.
     pub region: u64,
+    /// The devices of the pool, if it has left at once: a spare that stands by.
+    pub left: Option<Layout>,
 }
 
 /// The devices of a pool.
@@ -487,6 +494,8 @@ pub struct Layout {
     pub pool: String,
     /// Its vdevs.
     pub vdevs: Vec<LayoutVdev>,
+    /// The paths of devices that stand by.
+    pub spares: Vec<String>,
     /// How much space they give, in bytes.
     pub size: u64,
 }
@@ -511,8 +520,19 @@ impl Layout {
             true => vec![vdev.name.clone()],
             false => vdev.devices.clone(),
         };
-        self.vdevs.iter().flat_map(paths).collect()
+        self.vdevs.iter().flat_map(paths).chain(self.spares.iter().cloned()).collect()
     }
+}
+
+/// What a split makes of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitRecord {
+    /// The new pool's number; zero if there is none yet.
+    pub guid: u64,
+    /// The devices that leave: of each its mirror and its path.
+    pub leaving: Vec<(String, String)>,
+    /// The devices of the old pool.
+    pub layout: Layout,
 }
 
 /// One line of a pool's history.

@@ -27,7 +27,7 @@ impl Client {
         Ok(HostResponse::Importable(found.iter().map(Found::describe).collect()))
     }
 
-    fn known_guids(&self) -> Result<Vec<u64>, Failure> {
+    pub(super) fn known_guids(&self) -> Result<Vec<u64>, Failure> {
         let known = self.registry.names()?.into_iter().filter_map(|name| self.registry.get(&name).transpose());
         known.map(|known| known.map(|known| known.guid)).collect()
     }
@@ -119,6 +119,7 @@ impl Client {
         found.complete()?;
         let known = KnownPool {
             guid: found.label.pool.0,
+            former: None,
             devices: found.in_order(),
             read_only: on_or_off(&import.assignments, "readonly").unwrap_or(false),
             no_mount: import.no_mount,
@@ -199,7 +200,7 @@ pub(super) fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<
     if import.which.is_none() || import.search.is_empty() {
         return Ok(known.devices.clone());
     }
-    let found = devices::find(&import.search)?.into_iter().find(|found| found.label.pool.0 == known.guid);
+    let found = devices::find(&import.search)?.into_iter().find(|found| known.is_numbered(found.label.pool.0));
     let Some(found) = found else { return Ok(known.devices.clone()) };
     found.complete().map(|()| found.in_order())
 }

@@ -6,12 +6,14 @@
 //! ```text
 //! import   pools that are found or known come in       leave   export, giving up, destroy
 //! closed   what is done with a pool that nobody has open       labels  a device belongs to no pool any more
+//! renumber another number for a pool
 //! ```
 
 mod closed;
 mod import;
 mod labels;
 mod leave;
+mod renumber;
 
 use std::io::{self, Write};
 
@@ -54,6 +56,7 @@ impl Client {
             HostRequest::ClearLabels { device, force } => {
                 self.clear_labels(&device, force).map(|()| HostResponse::Done)
             }
+            HostRequest::Renumber { pool, guid } => self.renumber(&pool, guid, progress).map(|()| HostResponse::Done),
             HostRequest::Check { pool, search } => self.check(&pool, &search, progress),
         }
     }
@@ -71,12 +74,18 @@ impl Client {
         if !create.force {
             check_replication(&create.vdevs, &[], &VdevClasses::new(), ACTION, name)?;
         }
-        let layout = |size| Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0), size };
+        let spares = create.spares.iter().map(|spare| spare.path.to_text()).collect();
+        let layout = |size| Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0), spares, size };
         let specs = devices_of(&create.vdevs);
+        let all: Vec<_> = specs.iter().chain(&create.spares).cloned().collect();
         if create.dry_run {
-            let devices = check_new(&specs, ACTION, name, create.force)?;
+            let devices = check_new(&all, ACTION, name, create.force)?;
             let sector = 1 << create_options(&create.name, &create.pool_assignments).ashift;
             return Ok(layout(size_of(&create.vdevs, &devices, sector, None)));
+        }
+        if !create.spares.is_empty() {
+            // They are taken when the pool is made.
+            check_new(&all, ACTION, name, create.force)?;
         }
         let taken = NewDevices::take(&specs, ACTION, name, create.force)?;
         let (pool_assignments, root_assignments) = (&create.pool_assignments, &create.root_assignments);
@@ -86,10 +95,12 @@ impl Client {
             pool_assignments,
             root_assignments,
         )?;
+        pool.add_spares(&create.spares, create.force)?;
         let known = KnownPool {
             name: create.name.clone(),
             guid: pool.guid(),
-            devices: specs.iter().map(|device| DevicePath::from(device.path.clone())).collect(),
+            former: None,
+            devices: specs.iter().chain(&create.spares).map(|device| DevicePath::from(device.path.clone())).collect(),
             read_only: false,
             no_mount: false,
             altroot: altroot(pool_assignments),

@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     space::Hold,
     txg::sync,
-    units::Txg,
+    units::{Guid, Txg},
     vdev::Suspension,
 };
 
@@ -107,6 +107,24 @@ impl Engine {
         if !anyway && !self.touched.load(Ordering::Relaxed) {
             return Ok(self.committed());
         }
+        self.commit_held()
+    }
+
+    /// Commits under another number of the pool, and has `tell` say in the labels which it is, before anything else is committed
+    /// or promised: see [`crate::admin::Pool::renumber`]. If they cannot be told, the pool takes no more changes.
+    pub(crate) fn renumber(&self, guid: Guid, tell: impl FnOnce() -> Result<()>) -> Result<Txg> {
+        // What was promised by frames is committed, and no frame is written before the labels name its number.
+        let _quiet = self.log.hold();
+        let _syncing = self.syncing.lock();
+        self.not_failed()?;
+        self.guid.store(guid.0, Ordering::Release);
+        let txg = self.commit_held()?;
+        tell().inspect_err(|error| self.fail(error))?;
+        Ok(txg)
+    }
+
+    /// Commits. The lock that every commit needs is held.
+    fn commit_held(&self) -> Result<Txg> {
         assert!(!self.log.is_applying(), "the intent log is put back before anything is committed");
         self.storage.space.ease_holds();
         let unwinding = FailOnPanic(self);

@@ -60,7 +60,7 @@ pub(crate) trait Features: Send + Sync {
 
 /// An opened pool: devices, space, cache, transaction groups and the catalogue.
 pub struct Engine {
-    guid: Guid,
+    guid: AtomicU64,
     pub(super) storage: Storage,
     cache: BlockCache,
     env: Arc<dyn Env>,
@@ -148,7 +148,7 @@ impl Engine {
 
     /// The pool's guid.
     pub fn guid(&self) -> Guid {
-        self.guid
+        Guid(self.guid.load(Ordering::Acquire))
     }
 
     /// The clock and randomness that the pool was opened with.

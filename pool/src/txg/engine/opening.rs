@@ -95,7 +95,7 @@ impl Engine {
         let head = uberblock.as_ref().and_then(|uberblock| uberblock.log);
         let (kick, kicked) = bounded(1);
         let engine = Arc::new(Engine {
-            guid,
+            guid: AtomicU64::new(guid.0),
             log: Log::new(head.map(|head| (head, storage.space.unit_at(head.area))), log),
             storage,
             cache: BlockCache::new(settings.cache),

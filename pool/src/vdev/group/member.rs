@@ -131,6 +131,11 @@ impl Member {
         Txg(self.complete_since.load(Ordering::Relaxed))
     }
 
+    /// Notes from which transaction group on it has had everything, unless that is known to be later.
+    pub(crate) fn note_complete_since(&self, txg: Txg) {
+        self.complete_since.fetch_max(txg.0, Ordering::Relaxed);
+    }
+
     /// How far it has come, if it lacks something. One that has everything may have the uberblock that says so.
     pub fn behind(&self) -> Option<Behind> {
         let behind = self.details.lock().behind;

@@ -1,0 +1,121 @@
+//! `pool split`: one device of each mirror leaves, and these are a pool of their own.
+
+use clap::Args;
+use dataset::{name::check_new_pool, property::Property};
+
+use crate::args::common::{assignments, device_name, pool_name, split_assignment};
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{
+    Assignment, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Request, Response, SplitRecord,
+};
+
+const ACTION: &str = "split";
+
+/// Arguments of `pool split`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "All vdevs have to be mirrors, and none of them is being resilvered. Of each mirror the device leaves that is named, or
+else the last that holds everything. The new pool has all that was committed before, under a number of its own; it is exported
+unless -R is given. The old pool goes on, with one device less in each mirror. What left is not taken back but by attaching it,
+which gives up what it holds.
+
+Examples:
+  pool split -n tank copy                    say which devices would leave
+  pool split tank copy
+  pool split tank copy /dev/sdb /dev/sdd     these
+  pool split -R /mnt/copy tank copy          import it below this directory"
+)]
+pub struct Arguments {
+    /// Only say what would be
+    #[arg(short = 'n')]
+    dry_run: bool,
+    /// Import the new pool, with its file systems below this directory
+    #[arg(short = 'R', value_name = "ROOT")]
+    altroot: Option<String>,
+    /// Set a property of the new pool
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
+    properties: Vec<(String, String)>,
+    /// The pool
+    pool: String,
+    /// The name of the new pool
+    #[arg(value_name = "NEWPOOL")]
+    new: String,
+    /// The devices that leave, by their paths or numbers
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<String>,
+}
+
+/// Splits.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = pool_name(ACTION, &arguments.pool)?;
+    let new = check_new_pool(&arguments.new).map_err(|error| Failure::name("split off", &error))?;
+    let mut given = assignments(&arguments.properties, Property::of_pool, true, ACTION, &pool)?;
+    if let Some(root) = &arguments.altroot {
+        let root = [("altroot".to_owned(), root.clone())];
+        given.extend(assignments(&root, Property::of_pool, true, ACTION, &pool)?);
+    }
+    if context.executor.known_pools()?.iter().any(|known| known == new.as_str()) {
+        return Err(Failure::cannot(ACTION, &pool, format!("a pool named '{new}' exists already")));
+    }
+    let devices = arguments.devices.iter().map(|device| device_name(device)).collect::<Result<_, _>>()?;
+    let request = Request::Split { name: new.to_string(), devices, dry_run: arguments.dry_run };
+    let Response::Split(split) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    if arguments.dry_run {
+        context.print(&render(new.as_str(), &split))?;
+    } else if !given.is_empty() {
+        import(&split, given, arguments.altroot.is_some(), new.as_str(), context)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Imports the new pool, to stay or to set properties of it.
+fn import(
+    split: &SplitRecord,
+    assignments: Vec<Assignment>,
+    stays: bool,
+    name: &str,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    let request = ImportPool {
+        which: Some(PoolSelector::Guid(split.guid)),
+        new_name: None,
+        search: split.leaving.iter().map(|(_, path)| PathBytes::from(path.as_str())).collect(),
+        force: false,
+        without_log: false,
+        no_mount: !stays,
+        assignments,
+        rewind: None,
+    };
+    let HostResponse::Imported(_) = context.host(HostRequest::Import(request))? else {
+        return Err(unexpected_answer());
+    };
+    if !stays {
+        context.host(HostRequest::Export { pools: vec![name.to_owned()], force: false, abandon: false })?;
+    }
+    Ok(())
+}
+
+fn render(name: &str, split: &SplitRecord) -> String {
+    let lines: String = split.leaving.iter().map(|(mirror, path)| format!("\t  {path}  (from {mirror})\n")).collect();
+    format!("would create '{name}' with the following layout:\n\n\t{name}\n{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Layout;
+
+    #[test]
+    fn a_dry_run_says_what_leaves_which_mirror() {
+        let layout = Layout { pool: "tank".into(), vdevs: Vec::new(), spares: Vec::new(), size: 0 };
+        let leaving = vec![("mirror-0".into(), "/b.img".into()), ("mirror-1".into(), "/d.img".into())];
+        insta::assert_snapshot!(render("copy", &SplitRecord { guid: 7, leaving, layout }), @r"
+        would create 'copy' with the following layout:
+
+        	copy
+        	  /b.img  (from mirror-0)
+        	  /d.img  (from mirror-1)
+        ");
+    }
+}

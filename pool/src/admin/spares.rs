@@ -1,0 +1,430 @@
+//! Spares: devices that stand by, and step in for a device of a mirror or a RAID-Z that has failed.
+//!
+//! A spare carries a label as every device of the pool does, so that nobody takes it for free, and is in no vdev. When it
+//! steps in, it joins the vdev as a device does that replaces another one (see [`super::members`]), and is filled. The
+//! difference is what follows: the failed device stays, and leaves only if the operator detaches it. Then the spare has taken
+//! its place for good, and is none any more. If the failed device is complete again, or another one has taken its place,
+//! the spare is given back, and stands by again.
+//!
+//! The list of spares stands in the labels, and names those in use as well: a spare that is a member is in use.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | adding: before a device of the pool names the spare | the pool without it: its own label is older than every other |
+//! | adding: after that | the pool with it |
+//! | removing: before a label leaves it out | the pool with it |
+//! | removing: after that | the pool without it; its own label names a pool that does not know it |
+//! | stepping in: before a label names it as a member | the pool with a spare that stands by; whoever has the pool open has it step in |
+//! | stepping in: after that | a member behind the beginning of time: it is filled |
+//! | giving back: before a label leaves it out of the vdev | the pool with it in use |
+//! | giving back: after that, before its own label is new | a spare that stands by, whose rings are old: nobody reads them, and they are erased when it steps in |
+//! | giving back: while its own label is made anew | a spare that is missing: it can be removed and added again |
+//!
+//! When a spare steps in is decided by [`Pool::spare_step`], which whoever has the pool open calls now and then. A device that
+//! the operator has put out of use is not stood in for. One that gives too many blocks that are wrong stays in use until
+//! the spare is complete, for most of what it holds may be right, and is put out of use then.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{
+    members::{Reopen, config_of},
+    pool::{Pool, write_new_label},
+    probe::probe_foreign,
+};
+use crate::{
+    device::Device,
+    error::{Error, Result},
+    format::{
+        label::{
+            Compatibility, Label, SPARES,
+            spares::{MAX_SPARES, SpareConfig},
+            usable_size,
+        },
+        vdev_config::{Behind, LeafConfig, MemberConfig},
+    },
+    units::{Guid, Txg, VdevId},
+    vdev::{Group, Health, Leaf, Member, State, Vdev, labels, uberblocks},
+};
+
+/// So many wrong blocks within such a time are too many, as in OpenZFS.
+const TOO_MANY: u64 = 10;
+const WITHIN: Duration = Duration::from_secs(600);
+
+/// The vdev that the label of a spare names, which is of none.
+pub(super) const NO_VDEV: VdevId = VdevId(0);
+
+/// A spare of a pool.
+#[derive(Clone)]
+pub struct Spare {
+    /// The device.
+    pub leaf: Arc<Leaf>,
+    /// The vdev in which it is in use.
+    pub used_in: Option<VdevId>,
+}
+
+/// What was done with a spare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpareChange {
+    /// It has stepped in.
+    SteppedIn {
+        /// Its path.
+        spare: String,
+        /// The path of the device that it stands in for.
+        device: String,
+    },
+    /// It stands by again.
+    GivenBack {
+        /// Its path.
+        spare: String,
+    },
+    /// A device was put out of use that had too many errors: a spare holds all that it should.
+    PutOut {
+        /// Its path.
+        device: String,
+    },
+}
+
+/// How many wrong blocks devices have given, and when that was counted.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    since: BTreeMap<Guid, (Duration, u64)>,
+    /// Those that had too many.
+    bad: BTreeMap<Guid, u64>,
+}
+
+impl Watched {
+    /// Notes how many errors a device has had by now; whether these are too many. They are until they are forgotten.
+    fn note(&mut self, device: Guid, errors: u64, now: Duration) -> bool {
+        if let Some(noted) = self.bad.get(&device) {
+            if errors >= *noted {
+                return true;
+            }
+            self.bad.remove(&device);
+            self.since.remove(&device);
+        }
+        let (since, before) = *self.since.entry(device).or_insert((now, 0));
+        if errors >= before + TOO_MANY {
+            self.bad.insert(device, errors);
+            return true;
+        }
+        if errors < before || now.saturating_sub(since) >= WITHIN {
+            self.since.insert(device, (now, errors));
+        }
+        false
+    }
+
+    fn is_bad(&self, device: Guid) -> bool {
+        self.bad.contains_key(&device)
+    }
+}
+
+impl Pool {
+    /// The spares, in the order in which they were added.
+    pub fn spares(&self) -> Vec<Spare> {
+        let vdevs = &self.engine().storage().vdevs;
+        let idle = vdevs.spares();
+        let (all, label) = (vdevs.all(), self.label());
+        let spare = |config: &SpareConfig| {
+            let guid = config.leaf.guid;
+            let member = all.iter().find_map(|vdev| Some((vdev.id(), vdev.as_group()?.member(guid)?)));
+            match member {
+                Some((vdev, member)) => Some(Spare { leaf: member.leaf.clone(), used_in: Some(vdev) }),
+                None => {
+                    idle.iter().find(|leaf| leaf.guid() == guid).map(|leaf| Spare { leaf: leaf.clone(), used_in: None })
+                }
+            }
+        };
+        label.sections.spares.iter().filter_map(spare).collect()
+    }
+
+    /// Adds devices that stand by.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there are too many, or one is too small for any vdev of the pool that it could stand in.
+    pub fn add_spares(&self, devices: &[Arc<dyn Device>]) -> Result<()> {
+        self.engine().writable()?;
+        let mut highest = self.labelling();
+        let mut label = self.label();
+        let least = label.region_size;
+        if let Some(small) = devices.iter().find(|device| usable_size(device.size()) < least) {
+            return Err(Error::Request(format!(
+                "{} is smaller than one region of this pool, {least} bytes",
+                small.name()
+            )));
+        }
+        if label.sections.spares.len() + devices.len() > MAX_SPARES {
+            return Err(Error::Request(format!("a pool has at most {MAX_SPARES} spares")));
+        }
+        let describe = |device: &Arc<dyn Device>| LeafConfig {
+            guid: Guid(self.engine().env().random()),
+            size: usable_size(device.size()),
+            path: device.name().to_owned(),
+        };
+        let configs: Vec<LeafConfig> = devices.iter().map(describe).collect();
+        label.sections.spares.extend(configs.iter().map(|leaf| SpareConfig { leaf: leaf.clone() }));
+        label.features.insert(SPARES.to_owned(), Compatibility::Read);
+        let draft = Label { txg: Txg::ZERO, ..label.clone() };
+        for (device, config) in devices.iter().zip(&configs) {
+            write_new_label(&**device, config.guid, NO_VDEV, &draft)?;
+        }
+        self.replace_labels(&mut highest, label, &[])?;
+        let vdevs = &self.engine().storage().vdevs;
+        for (device, config) in devices.iter().zip(&configs) {
+            vdevs.add_spare(Arc::new(Leaf::new(config.guid, device.clone())));
+        }
+        write_spare_labels(&vdevs.spares(), &self.label());
+        Ok(())
+    }
+
+    /// Has a spare leave the pool; `false` if there is none of this path or number.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if it is in use.
+    pub fn remove_spare(&self, name: &str) -> Result<bool> {
+        let is_it = |spare: &&Spare| spare.leaf.name() == name || spare.leaf.guid().to_string() == name;
+        let mut highest = self.labelling();
+        let spares = self.spares();
+        let Some(spare) = spares.iter().find(is_it) else { return Ok(false) };
+        self.engine().writable()?;
+        if spare.used_in.is_some() {
+            return Err(Error::Request(format!("the spare {name} is in use; pool detach gives it back")));
+        }
+        let mut label = self.label();
+        label.sections.spares.retain(|other| other.leaf.guid != spare.leaf.guid());
+        self.replace_labels(&mut highest, label, &[])?;
+        self.engine().storage().vdevs.take_spare(spare.leaf.guid());
+        if spare.leaf.health() == Health::Online
+            && let Err(error) = labels::clear_labels(&*spare.leaf.device())
+        {
+            tracing::warn!("{name} still says that it is of the pool: {error}");
+        }
+        spare.leaf.let_go();
+        Ok(true)
+    }
+
+    /// Does what is due with spares: has them step in for devices that have failed, and gives those back that are not needed
+    /// any more. To be called now and then; a pool that is suspended is left alone.
+    ///
+    /// # Errors
+    /// If a label could not be written. It may be called again.
+    pub fn spare_step(&self) -> Result<Vec<SpareChange>> {
+        let engine = self.engine();
+        if self.label().sections.spares.is_empty()
+            || engine.read_only()
+            || engine.writable().is_err()
+            || engine.suspension().is_suspended()
+        {
+            return Ok(Vec::new());
+        }
+        let mut changes = self.give_back()?;
+        for (vdev, member) in self.in_need() {
+            if let Some(spare) = self.smallest_that_fits(vdev.device_size()) {
+                self.step_in(&vdev, &member.leaf, &spare)?;
+                let (spare, device) = (spare.name().to_owned(), member.leaf.name().to_owned());
+                tracing::warn!("the spare {spare} steps in for {device}");
+                changes.push(SpareChange::SteppedIn { spare, device });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Has what has appeared in the place of a device that failed replace it, if `is_wanted`: something that can be opened under
+    /// the same path, is large enough, and holds nothing that is known by sight. Returns the paths.
+    ///
+    /// # Errors
+    /// If a label could not be written. It may be called again.
+    pub fn autoreplace_step(&self, is_wanted: &dyn Fn() -> bool, open: Reopen<'_>) -> Result<Vec<String>> {
+        let engine = self.engine();
+        let mut replaced = Vec::new();
+        if engine.read_only() || engine.writable().is_err() || engine.suspension().is_suspended() {
+            return Ok(replaced);
+        }
+        for vdev in engine.storage().vdevs.all() {
+            let members = vdev.as_group().map(Group::members).unwrap_or_default();
+            for member in members.iter().filter(|member| has_failed(member)) {
+                let leaf = &member.leaf;
+                let label = self.label();
+                let replaces = |other: &Arc<Member>| other.replaces() == Some(leaf.guid());
+                let is_replaced = members.iter().any(|other| replaces(other) && !label.is_spare(other.leaf.guid()));
+                if is_replaced || label.is_spare(leaf.guid()) || member.replaces().is_some() || !is_wanted() {
+                    continue;
+                }
+                let Ok(found) = open(leaf.name()) else { continue };
+                let is_empty = matches!((labels::read_label(&*found), probe_foreign(&*found)), (Ok(None), Ok(None)));
+                if is_empty && usable_size(found.size()) >= vdev.device_size() {
+                    self.attach(&leaf.guid().to_string(), found, true)?;
+                    tracing::warn!("what has appeared in the place of {} replaces it", leaf.name());
+                    replaced.push(leaf.name().to_owned());
+                }
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// Gives spares back that stand in for nobody who needs it, or have failed themselves; puts those out of use that had too
+    /// many errors and for which a spare is complete.
+    fn give_back(&self) -> Result<Vec<SpareChange>> {
+        let mut changes = Vec::new();
+        for spare in self.spares().into_iter().filter(|spare| spare.used_in.is_some()) {
+            let Ok((vdev, leaf)) = self.find_device(&spare.leaf.guid().to_string()) else { continue };
+            let Some((group, own)) = vdev.as_group().and_then(|group| Some((group, group.member(leaf.guid())?))) else {
+                continue;
+            };
+            let replaced = own.replaces().and_then(|old| group.member(old));
+            let is_bad = |member: &Arc<Member>| self.watched().is_bad(member.leaf.guid());
+            if let Some(old) = replaced.as_ref().filter(|old| old.state() == State::Complete && is_bad(old)) {
+                if own.state() == State::Complete && vdev.do_without(old.leaf.guid(), Health::Faulted) {
+                    old.leaf.set_trouble(Some("too many errors".to_owned()));
+                    changes.push(SpareChange::PutOut { device: old.leaf.name().to_owned() });
+                }
+                continue;
+            }
+            let is_back = replaced.is_none_or(|old| old.state() == State::Complete);
+            let is_useless = own.state() == State::Out && !own.is_offline();
+            if (is_back && has_other(group, &own)) || is_useless {
+                self.detach(&leaf.guid().to_string())?;
+                tracing::info!("the spare {} stands by again", leaf.name());
+                changes.push(SpareChange::GivenBack { spare: leaf.name().to_owned() });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The members that a spare is to stand in for.
+    fn in_need(&self) -> Vec<(Arc<dyn Vdev>, Arc<Member>)> {
+        let now = self.engine().env().uptime();
+        let mut watched = self.watched();
+        let mut in_need = Vec::new();
+        for vdev in self.engine().storage().vdevs.all() {
+            let members = vdev.as_group().map(Group::members).unwrap_or_default();
+            for member in members.iter() {
+                let errors = member.leaf.counters().snapshot().checksum_errors;
+                let is_bad = watched.note(member.leaf.guid(), errors, now);
+                let is_in_need = has_failed(member) || (is_bad && member.state() == State::Complete);
+                let is_replaced = members.iter().any(|other| other.replaces() == Some(member.leaf.guid()));
+                if is_in_need && !is_replaced && member.replaces().is_none() {
+                    in_need.push((vdev.clone(), member.clone()));
+                }
+            }
+        }
+        in_need
+    }
+
+    /// The smallest spare that stands by, is there, and has so many bytes.
+    fn smallest_that_fits(&self, least: u64) -> Option<Arc<Leaf>> {
+        let label = self.label();
+        let mut idle = self.engine().storage().vdevs.spares();
+        idle.retain(|leaf| leaf.health() == Health::Online && leaf.size() >= least);
+        idle.sort_by_key(|leaf| leaf.size());
+        let is_there = |leaf: &Arc<Leaf>| match labels::read_label(&*leaf.device()) {
+            Ok(Some(own)) => (own.pool, own.device) == (label.pool, leaf.guid()),
+            Ok(None) | Err(_) => false,
+        };
+        idle.into_iter().find(|leaf| {
+            let is_there = is_there(leaf);
+            if !is_there {
+                leaf.note_health(Health::Unavailable);
+            }
+            is_there
+        })
+    }
+
+    /// Has a spare join a vdev.
+    fn step_in(&self, vdev: &Arc<dyn Vdev>, failed: &Arc<Leaf>, spare: &Arc<Leaf>) -> Result<()> {
+        let mut highest = self.labelling();
+        let mut label = self.label();
+        let size = config_of(&mut label, vdev.id())?.tree.device_size();
+        let joining = MemberConfig {
+            behind: Some(Behind::default()),
+            replaces: Some(failed.guid()),
+            ..MemberConfig::whole(LeafConfig { guid: spare.guid(), size, path: spare.name().to_owned() })
+        };
+        let device = spare.device();
+        if !uberblocks::read_uberblocks(&*device, label.pool)?.is_empty() {
+            // It was given back when power failed.
+            write_new_label(&*device, spare.guid(), NO_VDEV, &label)?;
+        }
+        let vdevs = &self.engine().storage().vdevs;
+        vdevs.take_spare(spare.guid());
+        let joined = self.join(&mut highest, label, (vdev, failed), spare, &joining);
+        if joined.is_err() {
+            vdevs.add_spare(spare.clone());
+        }
+        joined
+    }
+
+    /// Has a spare that has left its vdev stand by again. `found` is its device, if it can be used.
+    pub(super) fn stand_by(&self, spare: Guid, found: Option<Arc<dyn Device>>) {
+        let label = self.label();
+        let Some(config) = label.sections.spares.iter().find(|other| other.leaf.guid == spare) else { return };
+        let made = found.and_then(|device| match write_new_label(&*device, spare, NO_VDEV, &label) {
+            Ok(()) => Some(Leaf::new(spare, device)),
+            Err(error) => {
+                tracing::warn!("the spare {} cannot be used: {error}", config.leaf.path);
+                None
+            }
+        });
+        self.engine().storage().vdevs.add_spare(Arc::new(made.unwrap_or_else(|| Leaf::absent(&config.leaf))));
+    }
+}
+
+/// Has the label name those no more as spares that take the place of a device which leaves for good: that is the operator's
+/// wish if no other device is to take it.
+pub(super) fn settle_spares(label: &mut Label, group: &Group, leaves: Guid) {
+    let members = group.members();
+    let replacing = members.iter().filter(|member| member.replaces() == Some(leaves));
+    let replacing: Vec<Guid> = replacing.map(|member| member.leaf.guid()).collect();
+    if replacing.iter().all(|device| label.is_spare(*device)) {
+        label.sections.spares.retain(|spare| !replacing.contains(&spare.leaf.guid));
+    }
+}
+
+/// Whether a member is out of use, and not because the operator wants it.
+fn has_failed(member: &Arc<Member>) -> bool {
+    member.state() == State::Out && !member.is_offline() && member.leaf.health() != Health::Offline
+}
+
+/// Whether another member of the same column has everything.
+fn has_other(group: &Group, member: &Member) -> bool {
+    let is_other = |other: &Arc<Member>| other.leaf.guid() != member.leaf.guid() && other.state() == State::Complete;
+    group.of_column(member.column()).iter().any(is_other)
+}
+
+/// The devices of a label that stand by: those that are there, and those that are not.
+pub(super) fn standing_by(label: &Label, find: impl Fn(Guid) -> Option<Arc<dyn Device>>) -> Vec<Arc<Leaf>> {
+    let is_member = |guid: Guid| label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).any(|leaf| leaf.guid == guid);
+    let idle = label.sections.spares.iter().filter(|spare| !is_member(spare.leaf.guid));
+    let leaf = |spare: &SpareConfig| match find(spare.leaf.guid) {
+        Some(device) if usable_size(device.size()) >= spare.leaf.size => Leaf::new(spare.leaf.guid, device),
+        _ => Leaf::absent(&spare.leaf),
+    };
+    idle.map(|spare| Arc::new(leaf(spare))).collect()
+}
+
+/// Has the labels of spares say what those of the pool do. One that refuses is not used until the pool is opened again.
+pub(super) fn write_spare_labels(spares: &[Arc<Leaf>], label: &Label) {
+    for leaf in spares.iter().filter(|leaf| leaf.health() == Health::Online) {
+        let own = Label { device: leaf.guid(), vdev: NO_VDEV, ..label.clone() };
+        if let Err(error) = labels::write_labels(&*leaf.device(), &own) {
+            tracing::warn!("a spare cannot be used: {error}");
+            leaf.note_fault();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_errors_are_ten_within_ten_minutes_until_they_are_forgotten() {
+        let (mut watched, device) = (Watched::default(), Guid(1));
+        let at = |seconds| Duration::from_secs(seconds);
+        assert!(!watched.note(device, 9, at(0)));
+        assert!(!watched.note(device, 9, at(600)));
+        assert!(!watched.note(device, 18, at(700)), "nine since the last window");
+        assert!(watched.note(device, 19, at(701)));
+        assert!(watched.note(device, 19, at(9000)) && watched.is_bad(device));
+        assert!(!watched.note(device, 0, at(9001)) && !watched.is_bad(device));
+    }
+}

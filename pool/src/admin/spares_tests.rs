@@ -1,0 +1,352 @@
+//! Spares step in for devices that fail, and are given back, wherever power fails.
+
+use std::sync::Arc;
+
+use super::{
+    NewVdev, Pool, SpareChange, create_of,
+    members_tests::{Disk, alone, disks, fill, mirror, opened, reopen, states},
+    stamped::{Stamp, commit, settings, shown},
+};
+use crate::{
+    admin::CreateOptions,
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    env::SeededEnv,
+    error::Error,
+    format::label::{KNOWN_FEATURES, SPARES},
+    units::{MIB, Txg},
+    vdev::{Health, State, labels},
+};
+
+fn device(disk: &Disk) -> Arc<dyn Device> {
+    disk.clone()
+}
+
+fn sized(name: &str, size: u64) -> Disk {
+    Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, size))))
+}
+
+/// The paths of the spares, and which of them are in use.
+fn spares(pool: &Pool) -> Vec<(String, bool)> {
+    pool.spares().iter().map(|spare| (spare.leaf.name().to_owned(), spare.used_in.is_some())).collect()
+}
+
+fn listed(names: &[(&str, bool)]) -> Vec<(String, bool)> {
+    names.iter().map(|(name, is_used)| ((*name).to_owned(), *is_used)).collect()
+}
+
+fn stepped_in(spare: &str, device: &str) -> Vec<SpareChange> {
+    vec![SpareChange::SteppedIn { spare: spare.into(), device: device.into() }]
+}
+
+fn given_back(spare: &str) -> Vec<SpareChange> {
+    vec![SpareChange::GivenBack { spare: spare.into() }]
+}
+
+/// A mirror of `a` and `b` with the spare `c`, the second of which has failed.
+fn failed(disks: &[Disk]) -> Pool {
+    let pool = mirror(&disks[..2]);
+    pool.add_spares(&[device(&disks[2])]).unwrap();
+    assert_eq!(pool.spare_step().unwrap(), []);
+    disks[1].inject(Fault::failing(Operation::Write));
+    commit(&pool, 2);
+    pool
+}
+
+#[test]
+fn a_spare_steps_in_and_is_enough_when_the_others_are_lost() {
+    let disks = disks("a b c");
+    let pool = failed(&disks);
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    assert_eq!(pool.spare_step().unwrap(), []);
+    assert_eq!(states(&pool), [State::Complete, State::Out, State::Filling]);
+    assert_eq!(spares(&pool), listed(&[("c", true)]));
+    assert!(fill(&pool));
+    assert_eq!(states(&pool), [State::Complete, State::Out, State::Complete]);
+    let newest = commit(&pool, 3);
+    assert_eq!(pool.spare_step().unwrap(), []);
+    drop(pool);
+    assert_eq!(alone(&disks[2]), newest);
+    // It is still one after an import without the others, and whose place it takes is known.
+    let pool = opened(&[&disks[2]], 5).unwrap();
+    assert_eq!(spares(&pool), listed(&[("c", true)]));
+    assert_eq!(pool.spare_step().unwrap(), []);
+    assert_eq!(states(&pool), [State::Out, State::Out, State::Complete]);
+}
+
+#[test]
+fn a_spare_is_given_back_when_the_device_is_back() {
+    let disks = disks("a b c");
+    let pool = failed(&disks);
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    disks[1].heal();
+    assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
+    assert_eq!(pool.spare_step().unwrap(), []);
+    assert!(fill(&pool));
+    assert_eq!(pool.spare_step().unwrap(), given_back("c"));
+    assert_eq!((states(&pool), spares(&pool)), (vec![State::Complete; 2], listed(&[("c", false)])));
+    let newest = commit(&pool, 2);
+    // It can step in again.
+    disks[0].inject(Fault::failing(Operation::Flush));
+    commit(&pool, 1);
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "a"));
+    assert!(fill(&pool));
+    let last = commit(&pool, 1);
+    assert!(last > newest);
+    drop(pool);
+    assert_eq!(alone(&disks[2]), last);
+}
+
+#[test]
+fn a_spare_stays_for_good_when_the_failed_device_is_detached_and_stands_by_when_it_is_itself() {
+    let disks = disks("a b c d");
+    let pool = failed(&disks);
+    pool.add_spares(&[device(&disks[3])]).unwrap();
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    pool.detach("b").unwrap();
+    assert_eq!((states(&pool), spares(&pool)), (vec![State::Complete; 2], listed(&[("d", false)])));
+    disks[2].inject(Fault::failing(Operation::Write));
+    commit(&pool, 1);
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("d", "c"));
+    pool.detach("d").unwrap();
+    assert_eq!(spares(&pool), listed(&[("d", false)]));
+    let newest = commit(&pool, 1);
+    assert_eq!(shown(pool.engine()), newest);
+}
+
+#[test]
+fn a_device_that_takes_the_place_for_good_sets_the_spare_free() {
+    let disks = disks("a b c new");
+    let pool = failed(&disks);
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    pool.attach("b", device(&disks[3]), true).unwrap();
+    assert!(fill(&pool));
+    assert_eq!(pool.spare_step().unwrap(), given_back("c"));
+    let paths: Vec<String> = pool.label().vdevs[0].tree.leaves().map(|leaf| leaf.path.clone()).collect();
+    assert_eq!((paths, spares(&pool)), (vec!["a".to_owned(), "new".to_owned()], listed(&[("c", false)])));
+}
+
+#[test]
+fn nobody_steps_in_for_who_is_put_out_of_use_nor_in_a_suspended_pool() {
+    for temporary in [false, true] {
+        let disks = disks("a b c");
+        let pool = mirror(&disks[..2]);
+        pool.add_spares(&[device(&disks[2])]).unwrap();
+        pool.put_offline("b", temporary).unwrap();
+        commit(&pool, 1);
+        assert_eq!(pool.spare_step().unwrap(), []);
+    }
+    let disks = disks("a b c");
+    let pool = failed(&disks);
+    let suspension = pool.engine().suspension();
+    suspension.enable();
+    suspension.suspend(suspension.era(), &Error::Request("a cable was pulled".into()));
+    assert_eq!(pool.spare_step().unwrap(), []);
+    suspension.abandon();
+}
+
+#[test]
+fn the_smallest_that_fits_and_answers_steps_in() {
+    let disks = disks("a b");
+    let (small, fit, large) = (sized("small", 40 * MIB), sized("fit", 64 * MIB), sized("large", 90 * MIB));
+    let pool = mirror(&disks);
+    pool.add_spares(&[device(&large), device(&small), device(&fit)]).unwrap();
+    disks[1].inject(Fault::failing(Operation::Write));
+    commit(&pool, 1);
+    fit.vanish();
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("large", "b"));
+    let health: Vec<Health> = pool.spares().iter().map(|spare| spare.leaf.health()).collect();
+    assert_eq!(health, [Health::Online, Health::Online, Health::Unavailable]);
+    assert!(fill(&pool));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    assert_eq!(alone(&large), newest);
+}
+
+#[test]
+fn who_gives_too_many_wrong_blocks_serves_until_the_spare_is_complete() {
+    let disks = disks("a b c");
+    let pool = mirror(&disks[..2]);
+    pool.add_spares(&[device(&disks[2])]).unwrap();
+    let (vdev, leaf) = pool.find_device("b").unwrap();
+    (0..9).for_each(|_| vdev.note_checksum_error(leaf.guid()));
+    assert_eq!(pool.spare_step().unwrap(), []);
+    vdev.note_checksum_error(leaf.guid());
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Filling]);
+    assert_eq!(pool.spare_step().unwrap(), []);
+    assert!(fill(&pool));
+    assert_eq!(pool.spare_step().unwrap(), [SpareChange::PutOut { device: "b".into() }]);
+    assert_eq!(states(&pool), [State::Complete, State::Out, State::Complete]);
+    assert_eq!(leaf.trouble().unwrap(), "too many errors");
+    assert_eq!(pool.spare_step().unwrap(), []);
+}
+
+#[test]
+fn a_spare_that_fails_itself_makes_room_for_another() {
+    let disks = disks("a b c d");
+    let pool = failed(&disks);
+    pool.add_spares(&[device(&disks[3])]).unwrap();
+    pool.spare_step().unwrap();
+    disks[2].vanish();
+    commit(&pool, 1);
+    assert_eq!(pool.spare_step().unwrap(), [given_back("c"), stepped_in("d", "b")].concat());
+    assert_eq!(spares(&pool), listed(&[("c", false), ("d", true)]));
+    assert!(fill(&pool));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    assert_eq!(alone(&disks[3]), newest);
+}
+
+#[test]
+fn a_spare_of_a_raidz_makes_up_for_a_second_loss() {
+    let disks = disks("a b c s");
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let devices = disks[..3].iter().map(device).collect();
+    let raidz = NewVdev::RaidZ { parity: 1, devices };
+    let pool = create_of(&[raidz], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 3);
+    pool.add_spares(&[device(&disks[3])]).unwrap();
+    disks[1].inject(Fault::failing(Operation::Write));
+    commit(&pool, 2);
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("s", "b"));
+    assert!(fill(&pool));
+    let newest = commit(&pool, 2);
+    drop(pool);
+    assert_eq!(shown(opened(&[&disks[0], &disks[3]], 4).unwrap().engine()), newest);
+}
+
+#[test]
+fn spares_are_labelled_known_again_and_removed() {
+    let disks = disks("a b c d");
+    let pool = mirror(&disks[..2]);
+    assert!(!pool.label().features.contains_key(SPARES) && KNOWN_FEATURES.contains(&SPARES));
+    pool.add_spares(&[device(&disks[2]), device(&disks[3])]).unwrap();
+    pool.rename("other").unwrap();
+    let own = labels::read_label(&*disks[2]).unwrap().unwrap();
+    assert_eq!((own.pool, own.pool_name.as_str()), (pool.label().pool, "other"));
+    drop(pool);
+    let pool = opened(&[&disks[0], &disks[1], &disks[3]], 2).unwrap();
+    let health: Vec<Health> = pool.spares().iter().map(|spare| spare.leaf.health()).collect();
+    assert_eq!(health, [Health::Unavailable, Health::Online]);
+    assert!(pool.remove_spare("c").unwrap() && !pool.remove_spare("c").unwrap());
+    disks[1].inject(Fault::failing(Operation::Write));
+    commit(&pool, 1);
+    pool.spare_step().unwrap();
+    assert!(matches!(pool.remove_spare("d"), Err(Error::Request(_))));
+    disks[1].heal();
+    pool.put_online("b", &reopen(&disks[1])).unwrap();
+    assert!(fill(&pool));
+    pool.spare_step().unwrap();
+    assert!(pool.remove_spare("d").unwrap());
+    assert_eq!(labels::read_label(&*disks[3]).unwrap(), None);
+    assert_eq!(spares(&pool), []);
+}
+
+#[test]
+fn wherever_power_fails_while_a_spare_steps_in_and_is_given_back_nothing_is_lost() {
+    let recorder = Recorder::new();
+    let recorded = |name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)))));
+    let (a, b, c) = (recorded("a"), recorded("b"), recorded("c"));
+    let pool = mirror(&[a, b.clone()]);
+    let mut known = vec![(recorder.len(), pool.engine().committed())];
+    let mut note = |pool: &Pool| {
+        commit(pool, 1);
+        known.push((recorder.len(), pool.engine().committed()));
+    };
+    note(&pool);
+    pool.add_spares(&[device(&c)]).unwrap();
+    b.inject(Fault::failing(Operation::Write));
+    note(&pool);
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    note(&pool);
+    assert!(fill(&pool));
+    note(&pool);
+    b.heal();
+    let back: Disk = b.clone();
+    assert!(pool.put_online("b", &reopen(&back)).unwrap());
+    assert!(fill(&pool));
+    assert_eq!(pool.spare_step().unwrap(), given_back("c"));
+    note(&pool);
+    let last = pool.engine().committed();
+    drop(pool);
+    let begin = known[0].0;
+    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+        let what = format!("cut {cut}, seed {seed}");
+        let promised: Txg = known.iter().rev().find(|(at, _)| *at <= cut).unwrap().1;
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
+        let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
+        let there: Vec<&Disk> =
+            images.iter().filter(|disk| matches!(labels::read_label(&***disk), Ok(Some(_)))).collect();
+        let pool = opened(&there, 7).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let state = shown(pool.engine());
+        assert!((promised..=last).contains(&state), "{what}: {state}");
+        // Whatever is due is done, and comes to an end.
+        let is_idle = (0..9).any(|_| !fill(&pool) && pool.spare_step().unwrap().is_empty());
+        assert!(is_idle, "{what}: {:?}", states(&pool));
+        assert!(states(&pool).iter().filter(|state| **state == State::Complete).count() >= 2, "{what}");
+        let newest = commit(&pool, 2);
+        let names: Vec<String> = {
+            let vdevs = pool.engine().storage().vdevs.all();
+            vdevs[0].committing().iter().map(|leaf| leaf.name().to_owned()).collect()
+        };
+        drop(pool);
+        for name in names {
+            let disk = images.iter().find(|disk| disk.name() == name).unwrap();
+            assert_eq!(alone(disk), newest, "{what}: {name} alone");
+        }
+    }
+}
+
+#[test]
+fn a_spare_whose_giving_back_was_cut_off_steps_in_again() {
+    let disks = disks("a b c");
+    let pool = failed(&disks);
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    commit(&pool, 1);
+    disks[1].heal();
+    pool.put_online("b", &reopen(&disks[1])).unwrap();
+    assert!(fill(&pool));
+    // Its own label is not made anew.
+    disks[2].inject(Fault::failing(Operation::Write));
+    pool.spare_step().unwrap();
+    disks[2].heal();
+    drop(pool);
+    for seed in 3..6 {
+        commit(&opened(&[&disks[0], &disks[1]], seed).unwrap(), 40);
+    }
+    let pool = opened(&[&disks[0], &disks[1], &disks[2]], 7).unwrap();
+    disks[1].inject(Fault::failing(Operation::Write));
+    commit(&pool, 1);
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    drop(pool);
+    let pool = opened(&[&disks[0], &disks[2]], 8).unwrap();
+    assert!(fill(&pool));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    assert_eq!(alone(&disks[2]), newest);
+}
+
+#[test]
+fn what_appears_empty_in_the_place_of_a_failed_device_replaces_it() {
+    let disks = disks("a b c");
+    let pool = failed(&disks);
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("c", "b"));
+    assert!(fill(&pool));
+    let step = |wanted: bool, found: &Disk| pool.autoreplace_step(&|| wanted, &reopen(found)).unwrap();
+    let (small, other, empty) = (sized("b", 40 * MIB), sized("b", 64 * MIB), sized("b", 80 * MIB));
+    other.write_at(0, b"XFSB").unwrap();
+    assert_eq!((step(true, &small), step(true, &other), step(false, &empty)), (vec![], vec![], vec![]));
+    assert_eq!(step(true, &empty), ["b"]);
+    assert_eq!(step(true, &empty), [""; 0]);
+    assert!(fill(&pool));
+    assert_eq!(pool.spare_step().unwrap(), given_back("c"));
+    let newest = commit(&pool, 1);
+    assert_eq!(states(&pool), [State::Complete; 2]);
+    drop(pool);
+    assert_eq!(alone(&empty), newest);
+}

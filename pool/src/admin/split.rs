@@ -1,0 +1,257 @@
+//! A pool is split: one device of each of its mirrors leaves, and these are a pool of their own, with all that was committed.
+//!
+//! The new pool has a number of its own, and so nothing that says the old one's is its: neither uberblocks nor frames of the
+//! intent log. Each of its devices gets one uberblock, which repeats the last committed state under the new number and an
+//! epoch of its own. What was written meanwhile, and what an fsync promised since that state, is the old pool's alone.
+//!
+//! From the choice of the state on, the pool is held still, so that the state is on every device that leaves and nothing of
+//! it is overwritten. Then the order is this, with a flush after each step:
+//!
+//! 1. the leaving devices are put out of use, and get nothing more
+//! 2. their labels name the new pool, as one that was destroyed: whoever looks takes them for free
+//! 3. they get the uberblock
+//! 4. the labels of the old pool leave them out
+//! 5. their labels say that the new pool is exported
+//!
+//! | power fails | the old pool | the new pool |
+//! | --- | --- | --- |
+//! | before the first label of step 2 | with all devices; one that labels call behind is filled | is not there |
+//! | within step 2 | with those devices whose labels still name it; the others are missing | is not there: it counts as destroyed |
+//! | after that, before a label of step 4 | without any that leaves: they are missing, and free to be replaced | the same |
+//! | within step 4 | labels of two ages, of which the newer counts: the same, or without them | the same |
+//! | after that, before a label of step 5 | without them; they are free, and can be attached again | the same |
+//! | within step 5 | the same | whole: the newer label counts |
+//! | after that | the same | whole |
+//!
+//! So no device is ever taken by both: each label names one pool, and a pool takes only what is labelled with its number. And
+//! no device is lost: one that is of no pool counts as free. The old pool has all data at each of these instants, on the
+//! devices that stay. Those had all states to which one may go back before the first step; the new pool has one state.
+
+use std::sync::Arc;
+
+use super::{
+    open::{chosen, first_txg, line},
+    pool::Pool,
+    rewind::repeating,
+};
+use crate::{
+    device::Device,
+    error::{Error, Result},
+    format::{
+        label::{Label, PoolState, sections::Sections},
+        uberblock::{Epoch, Uberblock},
+        vdev_config::{LeafConfig, VdevConfig, VdevTree},
+    },
+    units::{Guid, Txg, VdevId},
+    vdev::{Group, Leaf, State, Vdev, labels, uberblocks},
+};
+
+/// A device that leaves when a pool is split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The mirror that it leaves.
+    pub vdev: VdevId,
+    /// The mirror's name.
+    pub mirror: String,
+    /// The device.
+    pub device: Guid,
+    /// Its path.
+    pub path: String,
+}
+
+/// One device that leaves, and what it leaves.
+struct Part {
+    vdev: Arc<dyn Vdev>,
+    leaf: Arc<Leaf>,
+    device: Arc<dyn Device>,
+}
+
+impl Part {
+    fn group(&self) -> &Group {
+        self.vdev.as_group().expect("it is of a mirror")
+    }
+}
+
+impl Pool {
+    /// Which devices would leave: of each mirror the one that is named, or else the last that has everything.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if a vdev is no mirror, is being resilvered or about to leave the pool, or would have no complete
+    /// device left; if a named device is none of the pool's, or is one of two of a mirror.
+    pub fn plan_split(&self, devices: &[String]) -> Result<Vec<Leaving>> {
+        let mut named: Vec<(VdevId, Arc<Leaf>)> = Vec::with_capacity(devices.len());
+        for name in devices {
+            let (vdev, leaf) = self.find_device(name)?;
+            if let Some((_, other)) = named.iter().find(|(id, _)| *id == vdev.id()) {
+                let problem = format!("{name} and {} are of one mirror, of which one device leaves", other.name());
+                return Err(Error::Request(problem));
+            }
+            named.push((vdev.id(), leaf));
+        }
+        let label = self.label();
+        let leaving = |vdev: &Arc<dyn Vdev>| {
+            let wanted = named.iter().find(|(id, _)| *id == vdev.id()).map(|(_, leaf)| leaf);
+            let is_mirror = label.vdevs.iter().any(|c| c.id == vdev.id() && matches!(c.tree, VdevTree::Mirror(_)));
+            let Some(mirror) = vdev.as_group().filter(|_| is_mirror) else { return Err(no_mirror(&**vdev)) };
+            if self.engine().storage().space.is_closed(vdev.id()) {
+                return Err(Error::Request(format!("{} is being removed from the pool", mirror.name())));
+            }
+            let leaf = leaver(mirror, wanted)?;
+            let (device, path) = (leaf.guid(), leaf.name().to_owned());
+            Ok(Leaving { vdev: vdev.id(), mirror: mirror.name().to_owned(), device, path })
+        };
+        self.engine().storage().vdevs.all().iter().map(leaving).collect()
+    }
+
+    /// Has devices leave, as [`Pool::plan_split`] has chosen them, to be an exported pool of this name. Returns what its labels
+    /// say. It has what was committed before the call.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if that cannot be any more, and then nothing has changed; [`Error::Device`] if a label or an uberblock
+    /// could not be written. After that the leaving devices are out of use, and may be detached, replaced or attached again.
+    pub fn split(&self, name: &str, leaving: &[Leaving]) -> Result<Label> {
+        self.engine().writable()?;
+        self.engine().commit()?;
+        leaving.iter().try_for_each(|one| self.outlast(&one.device.to_string()))?;
+        let still = self.engine().hold_still();
+        let mut highest = self.labelling();
+        let names: Vec<String> = leaving.iter().map(|one| one.device.to_string()).collect();
+        if self.plan_split(&names)? != leaving {
+            return Err(Error::Request("the devices of the pool have changed meanwhile".into()));
+        }
+        let parts = leaving.iter().map(|one| self.part(one)).collect::<Result<Vec<Part>>>()?;
+        let devices: Vec<Arc<dyn Device>> = parts.iter().map(|part| part.device.clone()).collect();
+        let label = self.label();
+        let line = line(&label, &devices)?;
+        let base = chosen(&label, &line, still.txg())?;
+        put_out(&parts)?;
+
+        *highest = highest.next().max(still.txg());
+        let new = self.new_label(name, &label, &parts, *highest);
+        self.write_own(&parts, &new)?;
+        let repeated = repeated(&new, base, self.engine().env().now())?;
+        publish(&devices, &repeated)?;
+
+        self.leave_out(&mut highest, label, &parts)?;
+        let exported = Label { state: PoolState::Exported, txg: new.txg.next(), ..new };
+        self.write_own(&parts, &exported)?;
+        parts.iter().for_each(|part| part.leaf.let_go());
+        Ok(exported)
+    }
+
+    fn part(&self, leaving: &Leaving) -> Result<Part> {
+        let (vdev, leaf) = self.find_device(&leaving.device.to_string())?;
+        let device = leaf.device();
+        Ok(Part { vdev, leaf, device })
+    }
+
+    /// What labels of the new pool say, before they say that it is whole.
+    fn new_label(&self, name: &str, label: &Label, parts: &[Part], txg: Txg) -> Label {
+        let alone = |config: &VdevConfig| {
+            let part = parts.iter().find(|part| part.vdev.id() == config.id).expect("a device of each vdev leaves");
+            let leaf = LeafConfig {
+                guid: part.leaf.guid(),
+                size: config.tree.device_size(),
+                path: part.leaf.name().to_owned(),
+            };
+            VdevConfig { id: config.id, tree: VdevTree::Leaf(leaf) }
+        };
+        Label {
+            pool_name: name.to_owned(),
+            pool: Guid(self.engine().env().random()),
+            state: PoolState::Destroyed,
+            epoch: Epoch(self.engine().env().random()),
+            created: label.created,
+            txg,
+            vdevs: label.vdevs.iter().map(alone).collect(),
+            // Devices that stand by stay with the old pool.
+            sections: Sections { classes: label.sections.classes.clone(), ..Sections::default() },
+            ..label.clone()
+        }
+    }
+
+    /// Writes labels to the devices that leave.
+    fn write_own(&self, parts: &[Part], label: &Label) -> Result<()> {
+        let own = |part: &Part| Label { device: part.leaf.guid(), vdev: part.vdev.id(), ..label.clone() };
+        parts.iter().try_for_each(|part| labels::write_labels(&*part.device, &own(part)))
+    }
+
+    /// Has the labels of the old pool leave the devices out, and its mirrors go on without them.
+    fn leave_out(&self, highest: &mut Txg, mut label: Label, parts: &[Part]) -> Result<()> {
+        for part in parts {
+            let config = label.vdevs.iter_mut().find(|config| config.id == part.vdev.id());
+            let config = config.expect("it was found there");
+            config.tree = super::members::without(config.tree.clone(), part.leaf.guid());
+        }
+        self.replace_labels(highest, label, &[])?;
+        parts.iter().for_each(|part| self.go_on_without(&part.vdev, part.group(), part.leaf.guid()));
+        Ok(())
+    }
+}
+
+/// Which device of a mirror leaves.
+fn leaver(mirror: &Group, wanted: Option<&Arc<Leaf>>) -> Result<Arc<Leaf>> {
+    let members = mirror.members();
+    let refused = |problem: String| Err(Error::Request(problem));
+    let is_in_motion = |state| matches!(state, State::Filling | State::Filled);
+    if members.iter().any(|member| is_in_motion(member.state()) || member.replaces().is_some()) {
+        return refused(format!("{} is being resilvered; wait for its end", mirror.name()));
+    }
+    let complete = || members.iter().filter(|member| member.state() == State::Complete);
+    let found = match wanted {
+        Some(leaf) => complete().find(|member| member.leaf.guid() == leaf.guid()),
+        None => complete().next_back(),
+    };
+    match (found, wanted) {
+        (None, Some(leaf)) => refused(format!("{} does not hold all that {} holds", leaf.name(), mirror.name())),
+        (Some(_), _) if complete().count() > 1 => Ok(found.expect("it is there").leaf.clone()),
+        _ => refused(format!("{} has only one device that holds everything", mirror.name())),
+    }
+}
+
+fn no_mirror(vdev: &dyn Vdev) -> Error {
+    let name = vdev.as_group().map(|group| group.name().to_owned());
+    let name = name.or_else(|| vdev.leaves().first().map(|leaf| leaf.name().to_owned()));
+    Error::Request(format!("{} is no mirror: only a pool of mirrors can be split", name.unwrap_or_default()))
+}
+
+/// Puts the devices out of use that leave, all or none.
+fn put_out(parts: &[Part]) -> Result<()> {
+    let is_done = |part: &&Part| part.group().put_out_to_leave(part.leaf.guid());
+    let done = parts.iter().take_while(is_done).count();
+    let is_quiet = parts.iter().all(|part| part.device.outstanding() == 0);
+    if done == parts.len() && is_quiet {
+        return Ok(());
+    }
+    for part in &parts[..done] {
+        let behind = part.group().member(part.leaf.guid()).and_then(|member| member.behind()).unwrap_or_default();
+        part.group().take_back(part.leaf.guid(), part.device.clone(), behind);
+    }
+    Err(Error::Request(match parts.get(done) {
+        Some(part) => format!("{} has only one device that holds everything", part.group().name()),
+        None => "a device has not answered earlier requests yet".to_owned(),
+    }))
+}
+
+/// The committed state as the only one of the new pool.
+fn repeated(new: &Label, base: &Uberblock, now: i64) -> Result<Uberblock> {
+    Ok(Uberblock {
+        pool: new.pool,
+        txg: first_txg(new, base, base, &[])?,
+        epoch: new.epoch,
+        parent: base.epoch,
+        forked_at: base.txg,
+        written: now,
+        counters: repeating(base),
+        ..base.clone()
+    })
+}
+
+/// Writes the uberblock to all devices, and flushes.
+fn publish(devices: &[Arc<dyn Device>], uberblock: &Uberblock) -> Result<()> {
+    let all: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+    uberblocks::write_uberblock(&all, uberblock).into_iter().collect::<Result<()>>()?;
+    let failed =
+        |device: &dyn Device, source| Err(Error::Device { device: device.name().to_owned(), action: "flush", source });
+    all.iter().try_for_each(|device| device.flush().or_else(|source| failed(*device, source)))
+}

@@ -1,0 +1,199 @@
+//! Pools of mirrors on simulated devices are split, wherever power fails.
+
+use std::sync::Arc;
+
+use super::{
+    NewVdev, OpenOptions, Pool, create_of, open,
+    stamped::{Stamp, commit, settings, shown, writing},
+};
+use crate::{
+    admin::CreateOptions,
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    env::SeededEnv,
+    error::{Error, Result},
+    format::label::{Label, PoolState},
+    units::{Guid, MIB, Txg},
+    vdev::{State, labels, mend},
+};
+
+type Disk = Arc<FaultDevice>;
+
+fn disk(name: &str) -> Disk {
+    Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 64 * MIB))))
+}
+
+fn as_device(disk: &Disk) -> Arc<dyn Device> {
+    disk.clone()
+}
+
+/// A pool of mirrors.
+fn made(mirrors: &[&[Arc<dyn Device>]]) -> Pool {
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let vdevs: Vec<NewVdev> = mirrors.iter().map(|devices| NewVdev::Mirror(devices.to_vec())).collect();
+    let pool = create_of(&vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 4);
+    pool
+}
+
+fn opened_with(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, seed: u64) -> Result<Pool> {
+    let pool = open(devices, options, Arc::new(SeededEnv::new(seed)))?;
+    pool.engine().set_client(Arc::new(Stamp));
+    Ok(pool)
+}
+
+fn opened(of: &[&Disk], seed: u64) -> Result<Pool> {
+    opened_with(of.iter().map(|disk| as_device(disk)).collect(), &writing(), seed)
+}
+
+fn label_of(device: &dyn Device) -> Label {
+    labels::read_label(device).unwrap().unwrap()
+}
+
+fn paths(pool: &Pool, named: &[&str]) -> Result<Vec<String>> {
+    let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
+    Ok(pool.plan_split(&named)?.into_iter().map(|leaving| leaving.path).collect())
+}
+
+fn refusal(pool: &Pool, named: &[&str]) -> String {
+    match paths(pool, named) {
+        Err(Error::Request(problem)) => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn two_pools_come_of_one_and_each_goes_on() {
+    let disks: Vec<Disk> = ["a", "b", "c", "d"].map(disk).into();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| as_device(&disks[at]));
+    let pool = made(&[&[a, b], &[c, d]]);
+    assert_eq!(paths(&pool, &[]).unwrap(), ["b", "d"]);
+    assert_eq!(paths(&pool, &["c"]).unwrap(), ["b", "c"]);
+    let before = pool.engine().committed();
+    let new = pool.split("other", &pool.plan_split(&[]).unwrap()).unwrap();
+    assert_eq!((new.pool_name.as_str(), new.state), ("other", PoolState::Exported));
+    assert_ne!(new.pool, pool.label().pool);
+    let old = commit(&pool, 5);
+    let kept: Vec<String> =
+        pool.label().vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.path.clone()).collect();
+    assert_eq!(kept, ["a", "c"]);
+    let other = opened(&[&disks[3], &disks[1]], 2).unwrap();
+    assert_eq!((other.name(), other.label().pool), ("other".to_owned(), new.pool));
+    assert_eq!(shown(other.engine()), before);
+    let later = commit(&other, 40);
+    assert_eq!((shown(other.engine()), shown(pool.engine())), (later, old));
+    drop((pool, other));
+    assert_eq!(shown(opened(&[&disks[0], &disks[2]], 3).unwrap().engine()), old);
+    assert_eq!(shown(opened(&[&disks[1], &disks[3]], 4).unwrap().engine()), later);
+    // What the rings have of the old pool is no damage to the new one.
+    let examined = mend::mend_uberblocks(&*disks[1], new.pool, false).unwrap();
+    assert_eq!((examined.bad, examined.mended), (0, 0));
+    // They do not mix.
+    assert!(matches!(opened(&[&disks[0], &disks[3]], 5), Err(Error::Request(_))));
+}
+
+#[test]
+fn what_cannot_be_split_is_refused_in_words() {
+    let disks: Vec<Disk> = ["a", "b", "c"].map(disk).into();
+    let [a, b, c] = [0, 1, 2].map(|at| as_device(&disks[at]));
+    let pool = made(&[&[a, b]]);
+    assert_eq!(refusal(&pool, &["a", "b"]), "b and a are of one mirror, of which one device leaves");
+    assert_eq!(refusal(&pool, &["x"]), "no such device in pool: x");
+    pool.attach("a", c, false).unwrap();
+    assert_eq!(refusal(&pool, &[]), "mirror-0 is being resilvered; wait for its end");
+    pool.detach("c").unwrap();
+    pool.put_offline("b", false).unwrap();
+    assert_eq!(refusal(&pool, &[]), "mirror-0 has only one device that holds everything");
+    assert_eq!(refusal(&pool, &["b"]), "b does not hold all that mirror-0 holds");
+    pool.add(vec![as_device(&disk("e"))]).unwrap();
+    pool.detach("b").unwrap();
+    assert!(refusal(&pool, &[]).ends_with("is no mirror: only a pool of mirrors can be split"));
+}
+
+#[test]
+fn a_device_that_fails_while_it_leaves_leaves_the_pool_whole() {
+    for skip in 0..14 {
+        let disks: Vec<Disk> = ["a", "b"].map(disk).into();
+        let pool = made(&[&[as_device(&disks[0]), as_device(&disks[1])]]);
+        let plan = pool.plan_split(&[]).unwrap();
+        commit(&pool, 4);
+        disks[1].inject(Fault { skip, ..Fault::failing(Operation::Write) });
+        let split = pool.split("other", &plan);
+        let newest = commit(&pool, 2);
+        assert_eq!(shown(pool.engine()), newest, "{skip}");
+        disks[1].heal();
+        if split.is_err() && pool.find_device("b").is_ok() {
+            pool.detach("b").unwrap();
+        }
+        // Whatever its labels say now, it can be attached again.
+        pool.attach("a", as_device(&disks[1]), false).unwrap();
+        drop(pool);
+        assert_eq!(shown(opened(&[&disks[0]], 3).unwrap().engine()), newest, "{skip}");
+    }
+}
+
+/// Those of these images that belong to the pool of this number.
+fn of_pool(images: &[Arc<dyn Device>], pool: Guid) -> Vec<Arc<dyn Device>> {
+    let is_of = |device: &&Arc<dyn Device>| label_of(&***device).pool == pool;
+    images.iter().filter(is_of).cloned().collect()
+}
+
+#[test]
+fn wherever_power_fails_the_old_pool_is_whole_and_the_new_one_whole_or_free() {
+    let recorder = Recorder::new();
+    let wrap = |name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>;
+    let (a, b, c, d) = (wrap("a"), wrap("b"), wrap("c"), wrap("d"));
+    let pool = made(&[&[a, b], &[c, d]]);
+    let plan = pool.plan_split(&[]).unwrap();
+    let old = pool.label().pool;
+    let (begin, first) = (recorder.len(), pool.engine().committed());
+    let new = pool.split("other", &plan).unwrap().pool;
+    let end = recorder.len();
+    let base = pool.engine().committed();
+    let last = commit(&pool, 1);
+    drop(pool);
+    let (mut free, mut whole) = (0, 0);
+    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
+        let what = format!("cut {cut}, seed {seed}");
+        let images = || -> Vec<Arc<dyn Device>> {
+            let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
+            images.map(|image| Arc::new(image) as Arc<dyn Device>).collect()
+        };
+        let images = images();
+        let (staying, leaving) = (of_pool(&images, old), of_pool(&images, new));
+        assert_eq!(staying.len() + leaving.len(), 4, "{what}: each is of one of them");
+        let pool = opened_with(staying, &writing(), 7).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let state = shown(pool.engine());
+        assert!((first..=last).contains(&state), "{what}: {state}");
+        commit(&pool, 2);
+        let is_whole = leaving.iter().any(|device| label_of(&**device).state == PoolState::Exported);
+        assert!(is_whole || cut < end, "{what}: it is done");
+        if is_whole {
+            whole += 1;
+            let other = opened_with(leaving.clone(), &writing(), 8).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(shown(other.engine()), base, "{what}");
+            let later = commit(&other, 2);
+            assert_eq!(shown(other.engine()), later, "{what}");
+        } else {
+            // They are free, and whoever does not know that is told.
+            free += leaving.len();
+            assert!(leaving.is_empty() || opened_with(leaving.clone(), &writing(), 8).is_err(), "{what}");
+            let known = |device: &&Arc<dyn Device>| pool.find_device(device.name()).is_ok();
+            let gone: Vec<_> = leaving.iter().filter(|device| !known(device)).cloned().collect();
+            for device in gone {
+                let beside = if device.name() == "b" { "a" } else { "c" };
+                pool.attach(beside, device, false).unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            for (name, spare) in [("b", "e"), ("d", "f")] {
+                if let Ok((vdev, leaf)) = pool.find_device(name)
+                    && vdev.as_group().is_some_and(|g| g.member(leaf.guid()).unwrap().state() == State::Out)
+                {
+                    pool.attach(name, Arc::new(MemoryDevice::new(spare, 64 * MIB)), true).unwrap();
+                }
+            }
+        }
+        let newest: Txg = commit(&pool, 1);
+        assert_eq!(shown(pool.engine()), newest, "{what}");
+    }
+    assert!(free > 0 && whole > 0, "{free} {whole}");
+}
