@@ -269,6 +269,7 @@ fn options_of(effective: &Effective) -> Options {
         checksum,
         copies: text("copies").parse().unwrap_or(1).clamp(1, 3),
         small_blocks: text("special_small_blocks").parse().unwrap_or(0),
+        file: None,
     };
     Options {
         readonly: text("readonly") == "on",
@@ -276,6 +277,7 @@ fn options_of(effective: &Effective) -> Options {
         relatime: text("relatime") != "off",
         recordsize: text("recordsize").parse().unwrap_or(128 << 10),
         policy,
+        whole_files: text("alloc") == "roundrobin",
         sync: match text("sync") {
             "always" => Durability::Always,
             "disabled" => Durability::Disabled,

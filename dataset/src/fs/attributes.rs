@@ -281,6 +281,12 @@ impl Options {
         }
         self
     }
+
+    /// These options for what is stored of the file of this number.
+    pub(super) fn placed(mut self, ino: Ino) -> Options {
+        self.policy.file = self.whole_files.then_some(ino);
+        self
+    }
 }
 
 impl FileSystem {

@@ -103,6 +103,8 @@ pub struct Options {
     pub recordsize: u32,
     /// How blocks are stored.
     pub policy: Policy,
+    /// Whether each file lies on one vdev as a whole, instead of on all.
+    pub whole_files: bool,
     /// When changes become durable.
     pub sync: Durability,
     /// Whether files may get attributes of their own: the pool's feature `file_attributes` is enabled.

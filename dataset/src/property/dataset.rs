@@ -97,6 +97,13 @@ pub static DATASET: &[Definition] = &[
         "0",
         "Records up to this size, as stored, go to special vdevs, where there are any; 0 for none.",
     ),
+    inherited(
+        "alloc",
+        "ALLOC",
+        Syntax::Choice(&["striped", "roundrobin"]),
+        "striped",
+        "Whether a file is spread over all vdevs, or lies on one, and the next file on the next.",
+    ),
     own("refquota", "REFQUOTA", Syntax::Limit, "0", "The most space that it may reference, those below not counted."),
     own(
         "refreservation",

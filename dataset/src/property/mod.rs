@@ -313,6 +313,7 @@ mod tests {
             ("copies", "2", "2"),
             ("special_small_blocks", "32K", "32768"),
             ("special_small_blocks", "0", "0"),
+            ("alloc", "roundrobin", "roundrobin"),
             ("me:note", "anything at all", "anything at all"),
         ];
         for (name, text, expected) in cases {

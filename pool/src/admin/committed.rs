@@ -73,8 +73,13 @@ mod tests {
         units::MIB,
     };
 
-    const POLICY: Policy =
-        Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
+    const POLICY: Policy = Policy {
+        compression: CompressionChoice::Off,
+        checksum: Checksum::Blake3,
+        copies: 1,
+        small_blocks: 0,
+        file: None,
+    };
 
     #[test]
     fn a_committed_state_stays_as_it_is_while_work_goes_on() {

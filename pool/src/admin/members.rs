@@ -65,6 +65,9 @@ impl Pool {
         let mut highest = self.labelling();
         let mut label = self.label();
         let (vdev, old) = self.find_device(beside)?;
+        if vdev.is_lost() {
+            return Err(Error::Request(format!("{beside} is missing, and its pool goes on without it; pool remove")));
+        }
         let config = config_of(&mut label, vdev.id())?;
         let size = config.tree.device_size();
         if usable_size(new.size()) < size {

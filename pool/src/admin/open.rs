@@ -127,14 +127,14 @@ pub(crate) fn open_unread(
     };
     let found = newest.clone();
     let storage = open_storage(&label, Vdevs::new(vdevs), newest)?;
-    let lost_log = lost_log(&storage, newest)?;
-    if let Some(path) = lost_log.as_ref().filter(|_| !options.read_only && !options.without_log) {
-        return Err(Error::LostLog { pool: label.pool_name.clone(), path: path.clone() });
-    }
     standing_by(&label, |guid| by_guid.get(&guid).cloned()).into_iter().for_each(|leaf| storage.vdevs.add_spare(leaf));
     // What is only read shows the committed state: applying the log would be a change.
-    let has_log = lost_log.is_none() && !options.read_only;
-    let log = if has_log { log::read(&storage, newest)? } else { Vec::new() };
+    let log = match lost_log(&storage, newest) {
+        _ if options.read_only => Vec::new(),
+        None => log::read(&storage, newest)?,
+        Some(_) if options.without_log => Vec::new(),
+        Some(path) => return Err(Error::LostLog { pool: label.pool_name.clone(), path }),
+    };
     let first = first_txg(&label, &line[0], newest, &log)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
     let opening = Opening {
@@ -160,11 +160,11 @@ pub(crate) fn open_unread(
 }
 
 /// If the intent log is on a vdev that is lost, where its devices were.
-fn lost_log(storage: &Storage, uberblock: &Uberblock) -> Result<Option<String>> {
-    let Some(head) = uberblock.log else { return Ok(None) };
-    let vdev = storage.vdevs.get(storage.space.resolve(head.area, storage.sector)?.0)?;
+fn lost_log(storage: &Storage, uberblock: &Uberblock) -> Option<String> {
+    let area = uberblock.log?.area;
+    let vdev = storage.vdevs.get(storage.space.resolve(area, storage.sector).ok()?.0).ok()?;
     let paths = || vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect::<Vec<_>>().join(" and ");
-    Ok(vdev.is_lost().then(paths))
+    vdev.is_lost().then(paths)
 }
 
 /// One state of a pool as its uberblock names it, and where to read on.

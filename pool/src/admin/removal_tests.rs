@@ -268,7 +268,13 @@ fn without_enough_empty_chunks_there_are_no_twins() {
     let pool = made(&devices.clone().map(NewVdev::Disk));
     let engine = pool.engine();
     let storage = engine.storage();
-    let policy = Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
+    let policy = Policy {
+        compression: CompressionChoice::Off,
+        checksum: Checksum::Blake3,
+        copies: 1,
+        small_blocks: 0,
+        file: None,
+    };
     let payload = Payload::new(Arc::new(vec![7; MIB as usize]), policy);
     let pointers: Vec<_> = engine.with_open_txg(|txg| {
         (0..80).map(|_| storage.write_blocks(txg, Class::Data, std::slice::from_ref(&payload)).unwrap()[0]).collect()
@@ -307,7 +313,13 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
     engine.close(&ALL);
     // Somebody else is faster.
     let storage = engine.storage();
-    let policy = Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
+    let policy = Policy {
+        compression: CompressionChoice::Off,
+        checksum: Checksum::Blake3,
+        copies: 1,
+        small_blocks: 0,
+        file: None,
+    };
     let payload = Payload::new(Arc::new(vec![7; MIB as usize]), policy);
     let write = |txg| storage.write_blocks(txg, Class::Data, std::slice::from_ref(&payload));
     engine.with_open_txg(|txg| while storage.space.free_for(Class::Data) >= 2 * MIB && write(txg).is_ok() {});

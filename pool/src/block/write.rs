@@ -1,6 +1,6 @@
 //! Writing blocks: compress, checksum, allocate, and write many of them in one run.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use crate::{
     block::{
@@ -71,24 +71,34 @@ fn prepare(payload: &Payload, txg: Txg, least: u32) -> Prepared {
     Prepared { pointer, stored }
 }
 
+/// What a block is for that takes so many bytes.
+fn purpose(class: Class, policy: &Policy, stored: u32) -> Purpose {
+    match class {
+        Class::Metadata => Purpose::Metadata,
+        Class::Data if stored <= policy.small_blocks => Purpose::SmallData,
+        Class::Data => policy.file.map_or(Purpose::Data, Purpose::Together),
+    }
+}
+
 impl Storage {
     /// Writes blocks of one number of copies, next to each other where there is room, and in pieces where there is no
-    /// room for one whole; those that are small enough to lie with metadata apart from the others. The pointers come in the
-    /// order of the payloads.
+    /// room for one whole; those that are to lie elsewhere than others, each kind for itself. The pointers come in the order
+    /// of the payloads.
     pub fn write_blocks(&self, txg: Txg, class: Class, payloads: &[Payload]) -> Result<Vec<BlockPointer>> {
         let least = self.sector * self.space.unit();
-        let blocks: Vec<Prepared> = payloads.iter().map(|payload| prepare(payload, txg, least)).collect();
-        let is_small =
-            |at: usize| class == Class::Data && blocks[at].pointer.stored <= payloads[at].policy.small_blocks;
-        let small: Vec<bool> = (0..blocks.len()).map(is_small).collect();
-        let (apart, together): (Vec<_>, Vec<_>) = blocks.into_iter().zip(&small).partition(|(_, small)| **small);
-        let write = |purpose, blocks: Vec<(Prepared, &bool)>| {
-            let blocks = blocks.into_iter().map(|(block, _)| block).collect();
-            self.write_prepared(txg, purpose, blocks).map(Vec::into_iter)
-        };
-        let (mut together, mut apart) = (write(class.into(), together)?, write(Purpose::SmallData, apart)?);
-        let next = |small: &bool| if *small { apart.next() } else { together.next() };
-        Ok(small.iter().map(next).map(|pointer| pointer.expect("each block was written")).collect())
+        let mut groups: BTreeMap<Purpose, (Vec<usize>, Vec<Prepared>)> = BTreeMap::new();
+        for (at, payload) in payloads.iter().enumerate() {
+            let block = prepare(payload, txg, least);
+            let group = groups.entry(purpose(class, &payload.policy, block.pointer.stored)).or_default();
+            group.0.push(at);
+            group.1.push(block);
+        }
+        let mut pointers = vec![BlockPointer::default(); payloads.len()];
+        for (purpose, (places, blocks)) in groups {
+            let written = self.write_prepared(txg, purpose, blocks)?;
+            places.into_iter().zip(written).for_each(|(at, pointer)| pointers[at] = pointer);
+        }
+        Ok(pointers)
     }
 
     /// Writes blocks of one number of copies and one purpose.

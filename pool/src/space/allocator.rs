@@ -46,6 +46,8 @@ struct Request<'a> {
     class: Class,
     /// It is a record that may lie with metadata.
     small: bool,
+    /// The number of its file, if that is to lie on one device.
+    file: Option<u64>,
     /// The sectors of each of the blocks that shall follow each other.
     each: &'a [u32],
     /// Their sum; the most there is if it is too large.
@@ -69,7 +71,8 @@ impl<'a> Request<'a> {
     fn new(txg: Txg, purpose: Purpose, each: &'a [u32]) -> Request<'a> {
         let sectors = each.iter().fold(0, |sum: u32, &each| sum.saturating_add(each));
         let small = purpose == Purpose::SmallData;
-        Request { txg, class: purpose.class(), small, each, sectors, by: Asker::Anybody }
+        let file = if let Purpose::Together(file) = purpose { Some(file) } else { None };
+        Request { txg, class: purpose.class(), small, file, each, sectors, by: Asker::Anybody }
     }
 
     /// Where to look for room, and in which order.
@@ -117,6 +120,9 @@ enum Step {
 }
 
 const STEPS: [Step; 5] = [Step::Roomy, Step::Spare, Step::Own, Step::Reserve, Step::Foreign];
+
+/// Those in which a file that is to lie on one device is kept there: while its device has room for data.
+const AT_HOME: &[Step] = &[Step::Roomy, Step::Spare, Step::Own];
 
 /// Devices by index, those to try first in front, each with the number of copies that lie there already.
 type Order = SmallVec<[(usize, usize); 8]>;
@@ -258,9 +264,15 @@ impl Space {
         Ok(allocation)
     }
 
-    /// The device whose turn it is.
+    /// The device whose turn it is, or that a file has.
     fn first_vdev(&self, disk: &Disk<'_>, request: &Request<'_>, ground: Ground) -> usize {
-        match disk.layout.vdevs.len() {
+        let vdevs = &disk.layout.vdevs;
+        if let Some(file) = request.file {
+            let open = || (0..vdevs.len()).filter(|&index| !vdevs[index].closed && vdevs[index].ground == ground);
+            let turn = file.checked_rem(open().count() as u64).unwrap_or(0);
+            return open().nth(turn as usize).unwrap_or(0);
+        }
+        match vdevs.len() {
             1 => 0,
             _ => {
                 let wheel = &self.wheels[request.class as usize - 1][ground as usize];
@@ -284,7 +296,9 @@ impl Space {
         }
         let _choosing = self.choosing[request.class as usize - 1].lock();
         // Another thread may have chosen meanwhile.
-        if let Some(found) = take_from_first(disk, request, &best).or_else(|| take_anywhere(disk, request, &best)) {
+        let at_home = || request.file.and_then(|_| take_in_steps(disk, request, best.get(..1)?, AT_HOME));
+        let found = take_from_first(disk, request, &best).or_else(at_home);
+        if let Some(found) = found.or_else(|| take_anywhere(disk, request, &best)) {
             return Ok(found);
         }
         for &ground in &grounds[1..] {
@@ -354,14 +368,25 @@ fn take_from_first(disk: &Disk<'_>, request: &Request<'_>, order: &Order) -> Opt
 /// Allocates in another chunk of any of these devices.
 fn take_anywhere(disk: &Disk<'_>, request: &Request<'_>, order: &Order) -> Option<(usize, Address)> {
     let vdevs = &disk.layout.vdevs;
-    for step in STEPS {
+    let found = take_in_steps(disk, request, order, &STEPS);
+    found.or_else(|| order.iter().find_map(|&(index, _)| Some((index, take_as_guest(disk, request, &vdevs[index])?))))
+}
+
+/// Finds a new chunk on any of these devices, step by step.
+fn take_in_steps(
+    disk: &Disk<'_>,
+    request: &Request<'_>,
+    order: &[(usize, usize)],
+    steps: &[Step],
+) -> Option<(usize, Address)> {
+    for &step in steps {
         for &(index, copies) in order {
-            if let Some(address) = open_chunk(disk, request, step, &vdevs[index], copies) {
+            if let Some(address) = open_chunk(disk, request, step, &disk.layout.vdevs[index], copies) {
                 return Some((index, address));
             }
         }
     }
-    order.iter().find_map(|&(index, _)| Some((index, take_as_guest(disk, request, &vdevs[index])?)))
+    None
 }
 
 fn take_from_slot(disk: &Disk<'_>, request: &Request<'_>, vdev: &Vdev, copies: usize) -> Option<Address> {

@@ -22,7 +22,7 @@ fn made(vdevs: &[(u64, Option<VdevClass>)]) -> (Space, Memory) {
 
 /// The devices on which the copies of a block lie.
 fn devices(space: &Space, allocation: &Allocation) -> Vec<u32> {
-    allocation.addresses().iter().map(|address| space.resolve(*address, BYTES).unwrap().0.0).collect()
+    allocation.addresses().iter().map(|address| space.resolve(*address, 1).unwrap().0.0).collect()
 }
 
 /// Allocates until there is no room; the devices of the first copies.
@@ -43,7 +43,7 @@ fn metadata_lies_on_devices_for_it_and_data_on_the_others() {
     let (space, memory) = made(&[(64, None), (32, SPECIAL), (64, None), (32, SPECIAL), (16, LOG)]);
     let (mut metadata, mut data) = ([0; 5], [0; 5]);
     for _ in 0..200 {
-        let large = space.allocate(Txg(1), Class::Data, 32 * KIB as u32, 1, &memory).unwrap();
+        let large = space.allocate(Txg(1), Class::Data, 16 * KIB as u32, 1, &memory).unwrap();
         data[space.resolve(large.addresses[0], 1).unwrap().0.0 as usize] += 1;
         let both = devices(&space, &space.allocate(Txg(1), Class::Metadata, BYTES, 2, &memory).unwrap());
         assert!(both[0] != both[1], "two copies on one of two devices");
@@ -67,6 +67,7 @@ fn room_is_found_exactly_if_it_would_be_were_all_devices_for_everything() {
     for (purpose, bytes, copies) in [
         (Purpose::Data, BYTES, 1),
         (Purpose::Data, BYTES, 2),
+        (Purpose::Together(1), BYTES, 1),
         (Purpose::Metadata, BYTES, 1),
         (Purpose::Metadata, 1, 2),
         (Purpose::SmallData, 1, 1),
@@ -78,7 +79,7 @@ fn room_is_found_exactly_if_it_would_be_were_all_devices_for_everything() {
             let found = fill(&classed, &memory, purpose, bytes, copies);
             assert_eq!(found.len(), expected, "{purpose:?} of {bytes} bytes, {copies} copies, {sizes:?}");
             // First all that is on the preferred device, then the rest.
-            let preferred = u32::from(purpose != Purpose::Data);
+            let preferred = u32::from(purpose.class() == Class::Metadata);
             if purpose != Purpose::SmallData {
                 let first_stray = found.iter().position(|device| *device != preferred).unwrap_or(found.len());
                 assert!(found[first_stray..].iter().all(|device| *device != preferred), "{purpose:?} {sizes:?}");
@@ -93,6 +94,26 @@ fn room_is_found_exactly_if_it_would_be_were_all_devices_for_everything() {
             classed.sync(Txg(1), &memory).unwrap();
         }
     }
+}
+
+#[test]
+fn files_lie_on_devices_in_turn_each_as_a_whole_while_there_is_room() {
+    let (space, memory) = made(&[(64, None), (16, None), (64, SPECIAL), (64, None), (8, LOG)]);
+    let device =
+        |file| devices(&space, &space.allocate(Txg(1), Purpose::Together(file), BYTES, 1, &memory).unwrap())[0];
+    for round in 0..100 {
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|file| device(10 * 3 + file)), [0, 1, 3, 0, 1, 3], "round {round}");
+    }
+    // The small one is full at last, and then its files lie elsewhere.
+    let taken: Vec<u32> = (0..300).map(|_| device(1)).collect();
+    assert_eq!(taken[0], 1);
+    assert!([0, 3].contains(taken.last().unwrap()));
+    let room = 16 * REGION - u64::from(BYTES);
+    assert!(space.totals().vdevs[1].allocated >= room, "{:?}", space.totals().vdevs[1]);
+    let run = space.allocate_run(Txg(1), Purpose::Together(2), &[BYTES; 20], 1, &memory).unwrap();
+    assert!(run.iter().all(|block| devices(&space, block) == [3]));
+    space.close_vdev(VdevId(3));
+    assert_eq!([0, 1, 2].map(device)[0], 0);
 }
 
 #[test]

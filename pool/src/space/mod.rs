@@ -119,10 +119,13 @@ impl Allocation {
 }
 
 /// What a block is for, which says on which devices it lies if there is room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// A record.
     Data,
+    /// A record that is to lie on one device with the others of its file, which has this number: files with numbers that
+    /// follow each other lie on devices in turn.
+    Together(u64),
     /// A record that is small enough to lie with metadata, where there are devices for it.
     SmallData,
     /// Everything else.
@@ -133,7 +136,7 @@ impl Purpose {
     /// The class of the chunk that it lies in.
     pub fn class(self) -> Class {
         match self {
-            Purpose::Data | Purpose::SmallData => Class::Data,
+            Purpose::Data | Purpose::Together(_) | Purpose::SmallData => Class::Data,
             Purpose::Metadata => Class::Metadata,
         }
     }

@@ -36,6 +36,8 @@ pub struct Policy {
     pub copies: u8,
     /// A record that takes no more bytes than this when it is stored lies with metadata, where there are vdevs for it.
     pub small_blocks: u32,
+    /// The number of its file, if that is to lie on one vdev as a whole: see [`Together`](crate::space::Purpose::Together).
+    pub file: Option<u64>,
 }
 
 /// The content of a block that is not stored yet, or was just now.
@@ -99,6 +101,7 @@ impl Record {
             checksum: pointer.checksum_kind,
             copies: pointer.copies,
             small_blocks: 0,
+            file: None,
         };
         let state = Mutex::new(State { bytes: Some(stored), sealed: false, logged: None });
         Arc::new(Record { txg, policy, as_stored: Some(pointer), births, state, pointer: OnceLock::new() })
@@ -234,8 +237,13 @@ mod tests {
 
     #[test]
     fn the_log_is_told_what_has_changed_since() {
-        let policy =
-            Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
+        let policy = Policy {
+            compression: CompressionChoice::Off,
+            checksum: Checksum::Blake3,
+            copies: 1,
+            small_blocks: 0,
+            file: None,
+        };
         let record = Record::new(Txg(5), policy, vec![1; 100], Arc::default());
         let part = |limit| match record.log_part(Txg(5), limit, || 77) {
             LogPart::Known(block) => (block, 0..0),

@@ -20,7 +20,7 @@ mod suspension;
 mod together;
 
 const POLICY: Policy =
-    Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
+    Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1, small_blocks: 0, file: None };
 /// Where the test's one tree stands in the catalogue.
 const TREE: Key = Key::new(1, 1, 0);
 

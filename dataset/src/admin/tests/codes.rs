@@ -142,8 +142,13 @@ fn plant(code: Code) -> BTreeSet<Code> {
             checked.codes()
         }
         Code::Leaked => {
-            let policy =
-                Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
+            let policy = Policy {
+                compression: CompressionChoice::Lz4,
+                checksum: Checksum::Blake3,
+                copies: 1,
+                small_blocks: 0,
+                file: None,
+            };
             let lost = Payload::new(Arc::new(noise(9, 9000)), policy);
             world.engine.with_open_txg(|txg| world.engine.storage().write_blocks(txg, Class::Data, &[lost])).unwrap();
             Checked::of(world).codes()

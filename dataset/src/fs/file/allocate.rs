@@ -82,7 +82,7 @@ impl FileSystem {
     /// Makes `from..end` a hole, in bounded steps: records that hold nothing cost nothing.
     fn punch(&self, ino: Ino, from: u64, end: u64) -> Result<(), Errno> {
         let inode = self.read_tree(|view| load_inode(view, ino))?;
-        let options = self.options().of(&inode);
+        let options = self.options().of(&inode).placed(ino);
         let mut at = Some(from);
         while let Some(from) = at {
             at = self.punch_step(ino, from, end, options)?;

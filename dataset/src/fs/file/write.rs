@@ -195,7 +195,7 @@ impl FileSystem {
     fn write_step(&self, ino: Ino, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize, Failure> {
         let inode = self.read_tree(|view| load_inode(view, ino))?;
         check_regular(&inode)?;
-        let options = self.options().of(&inode);
+        let options = self.options().of(&inode).placed(ino);
         let record = record_size(&inode, &options);
         let end = ((offset / record + STEP_RECORDS) * record).min(offset + STEP_BYTES.max(record));
         let data = &data[..data.len().min((end - offset) as usize)];

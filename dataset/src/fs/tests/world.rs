@@ -49,11 +49,18 @@ impl SyncClient for OneTree {
 }
 
 fn options() -> Options {
-    let policy = Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1, small_blocks: 0 };
+    let policy = Policy {
+        compression: CompressionChoice::Lz4,
+        checksum: Checksum::Blake3,
+        copies: 1,
+        small_blocks: 0,
+        file: None,
+    };
     Options {
         readonly: false,
         atime: true,
         relatime: true,
+        whole_files: false,
         recordsize: 4096,
         policy,
         sync: crate::fs::Durability::Standard,

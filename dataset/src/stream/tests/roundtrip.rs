@@ -88,6 +88,7 @@ fn put_file(world: &World, head: &Head, blocks: u64) {
         checksum: pool::format::pointer::Checksum::Blake3,
         copies: 1,
         small_blocks: 0,
+        file: None,
     };
     for number in 0..blocks {
         head.admit(128 << 10).unwrap();

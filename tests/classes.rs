@@ -1,0 +1,279 @@
+//! Vdevs that are there for something, through the programs: how they are named, what `pool status` shows, what their loss
+//! costs, and how they leave.
+
+mod lab;
+
+use std::fs;
+
+use insta::{Settings, assert_snapshot};
+use lab::{Lab, noise};
+
+/// Replaces what differs from run to run.
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_paths();
+    settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
+    settings.add_filter(r"mounts: \d+ through \S+\n", "");
+    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
+    settings.add_filter(r"\(guid \d+\)", "(guid [GUID])");
+    settings
+}
+
+const MIRROR: [&str; 3] = ["mirror", "100M:a.img", "100M:b.img"];
+
+fn made(vdevs: &[&str]) -> Lab {
+    let lab = Lab::new();
+    lab.pool(&[&["create", "-m", "none", "tank"], vdevs].concat());
+    lab
+}
+
+/// Puts a file into the pool, and commits.
+fn keep(lab: &Lab, name: &str, seed: u64) {
+    fs::write(lab.path("file"), noise(1_000_000, seed)).unwrap();
+    lab.fs(&["cp", "file", &format!("tank:/{name}")]);
+    lab.pool(&["sync", "tank"]);
+}
+
+fn has(lab: &Lab, name: &str, seed: u64) {
+    assert!(lab.fs_bytes(&["cat", &format!("tank:/{name}")]) == noise(1_000_000, seed), "{name}");
+}
+
+#[test]
+fn vdevs_for_metadata_and_for_the_log_come_stand_apart_and_leave() {
+    let _filters = filters().bind_to_scope();
+    let lab = Lab::new();
+    let line = "pool create -m none tank mirror 100M:a.img 100M:b.img special mirror 64M:c.img 64M:d.img log 64M:e.img";
+    assert_snapshot!(lab.session(&[&line.replace("create", "create -n"), line, "pool status tank"]), @r"
+    $ pool create -n -m none tank mirror 100M:a.img 100M:b.img special mirror 64M:c.img 64M:d.img log 64M:e.img
+    would create 'tank' with the following layout:
+
+    	tank
+    	  mirror-0
+    	  [LAB]/a.img
+    	  [LAB]/b.img
+    	special
+    	  mirror-1
+    	  [LAB]/c.img
+    	  [LAB]/d.img
+    	logs
+    	  [LAB]/e.img
+
+    space: 160M
+    mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
+    [LAB]/e.img: with any device of these, what was promised since the last commit is lost if power fails as well
+    [exit 0]
+    $ pool create -m none tank mirror 100M:a.img 100M:b.img special mirror 64M:c.img 64M:d.img log 64M:e.img
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	special
+    	  mirror-1  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	  [LAB]/d.img  ONLINE  0  0  0
+    	logs
+    	  [LAB]/e.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.fs(&["set", "special_small_blocks=16K", "tank"]);
+    keep(&lab, "one", 1);
+    assert_snapshot!(lab.session(&["pool remove -w tank e.img", "pool status tank"]), @r"
+    $ pool remove -w tank e.img
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    remove: Removal of vdev 2 copied [SIZE] in [TIME], completed on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	special
+    	  mirror-1  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	  [LAB]/d.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_snapshot!(lab.session(&["pool remove -w tank mirror-1", "pool status tank"]), @r"
+    $ pool remove -w tank mirror-1
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    remove: Removal of vdev 1 copied [SIZE] in [TIME], completed on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    has(&lab, "one", 1);
+    assert_snapshot!(lab.session(&["pool remove tank mirror-0", "pool add tank log e.img", "pool status tank"]), @r"
+    $ pool remove tank mirror-0
+    pool: cannot remove 'mirror-0': it is the only vdev of the pool
+    [exit 1]
+    $ pool add tank log e.img
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    remove: Removal of vdev 1 copied [SIZE] in [TIME], completed on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	logs
+    	  [LAB]/e.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.check("tank");
+    has(&lab, "one", 1);
+}
+
+#[test]
+fn what_stands_less_than_the_pool_is_refused_unless_one_insists() {
+    let _filters = filters().bind_to_scope();
+    let lab = made(&MIRROR);
+    assert_snapshot!(
+        lab.session(&[
+            "pool add tank special 64M:c.img",
+            "pool add -n tank log 64M:c.img",
+            "pool add tank log raidz1 64M:c.img 64M:d.img",
+            "pool add -f tank special 64M:c.img",
+            "pool simulate lose tank c.img",
+        ]),
+        @r"
+        $ pool add tank special 64M:c.img
+        pool: cannot add to 'tank': mismatched replication level: 1 device may be lost of other vdevs, and none of the special disk
+          use -f to have it so: the pool is lost with a special vdev as with any other
+        [exit 1]
+        $ pool add -n tank log 64M:c.img
+        would update 'tank' to the following configuration:
+
+        	tank
+        	  mirror-0
+        	  [LAB]/a.img
+        	  [LAB]/b.img
+        	logs
+        	  [LAB]/c.img
+
+        space: 98M
+        mirror-0: any one device may be lost; with a second one of the same vdev, the pool is lost
+        [LAB]/c.img: with any device of these, what was promised since the last commit is lost if power fails as well
+        [exit 0]
+        $ pool add tank log raidz1 64M:c.img 64M:d.img
+        pool: cannot add to 'tank': a log is a single device or a mirror, not a raidz
+        [exit 1]
+        $ pool add -f tank special 64M:c.img
+        [exit 0]
+        $ pool simulate lose tank c.img
+        [LAB]/c.img without [LAB]/c.img: lost
+
+        the pool could not be imported; this is what would have a copy left, and what would not:
+
+        NAME  BLOCKS  LOST  FILES  LOST
+        <metadata>  11  6  0  0  damaged
+        tank  1  0  1  0  survives
+        [exit 1]
+        "
+    );
+}
+
+#[test]
+fn a_log_that_is_gone_is_told_of_and_done_without() {
+    let _filters = filters().bind_to_scope();
+    let lab = made(&[&MIRROR[..], &["log", "64M:e.img"]].concat());
+    keep(&lab, "one", 1);
+    assert_snapshot!(lab.session(&["pool simulate lose tank e.img"]), @r"
+    $ pool simulate lose tank e.img
+    [LAB]/e.img without [LAB]/e.img: lost, with what was promised since the last commit if power fails as well
+
+    nothing would be lost:
+
+    NAME  BLOCKS  LOST  FILES  LOST
+    tank  -  0  -  0  survives
+    [exit 0]
+    ");
+    lab.pool(&["export", "tank"]);
+    fs::rename(lab.path("e.img"), lab.path("gone")).unwrap();
+    fs::write(lab.path("gone"), b"").unwrap();
+    assert_snapshot!(
+        lab.session(&[
+            "pool import -d . tank",
+            "pool import -m -d . tank",
+            "pool status tank",
+            "pool remove -w tank e.img",
+            "pool status tank",
+        ]),
+        @r"
+        $ pool import -d . tank
+        pool: cannot open 'tank': the intent log of pool tank lies on [LAB]/e.img, which is missing
+          look there too: pool import -d DIR tank
+          if it is gone for good: pool import -m tank; what was promised since the last commit is lost then
+        [exit 1]
+        $ pool import -m -d . tank
+        [exit 0]
+        $ pool status tank
+          pool: tank
+         state: DEGRADED
+        status: A log device is missing. The pool goes on without it, and its log lies on other devices.
+        action: If it is there again: pool export tank; pool import tank
+        	If it is gone for good: pool remove tank DEVICE
+        config:
+
+        	NAME  STATE  READ  WRITE  CKSUM
+        	tank  DEGRADED  0  0  0
+        	  mirror-0  ONLINE  0  0  0
+        	  [LAB]/a.img  ONLINE  0  0  0
+        	  [LAB]/b.img  ONLINE  0  0  0
+        	logs
+        	  [LAB]/e.img  UNAVAIL  0  0  0
+
+        errors: No known data errors
+        [exit 0]
+        $ pool remove -w tank e.img
+        [exit 0]
+        $ pool status tank
+          pool: tank
+         state: ONLINE
+        remove: Removal of vdev 1 copied [SIZE] in [TIME], completed on [DATE]
+        config:
+
+        	NAME  STATE  READ  WRITE  CKSUM
+        	tank  ONLINE  0  0  0
+        	  mirror-0  ONLINE  0  0  0
+        	  [LAB]/a.img  ONLINE  0  0  0
+        	  [LAB]/b.img  ONLINE  0  0  0
+
+        errors: No known data errors
+        [exit 0]
+        "
+    );
+    has(&lab, "one", 1);
+    keep(&lab, "two", 2);
+    lab.check("tank");
+    has(&lab, "two", 2);
+}
