@@ -13,6 +13,7 @@
 //! 4. Only loaded chunks have allocations in `changes`.
 
 mod moving;
+mod packing;
 mod stored;
 
 use std::{
@@ -35,7 +36,10 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    format::space::{Class, PhysicalPointer, Span, table::Row},
+    format::space::{
+        Class, PhysicalPointer, Span,
+        table::{Row, Seat},
+    },
     units::{ChunkId, Txg, VdevId},
 };
 
@@ -56,10 +60,12 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) id: ChunkId,
-    /// Where it lies: the device in the upper half, the region in the lower.
+    /// Where it lies: the device in the upper half, the region in the lower. Of a packed chunk where it lay.
     seat: AtomicU64,
     /// The transaction group in which it came to lie there; zero if it was always there.
     arrived: AtomicU64,
+    /// It lies on no region any more: see [`super::packing`].
+    is_packed: AtomicBool,
     /// How many sectors it has: whole units.
     pub(super) sectors: u32,
     /// How many are allocated together. All that is allocated, deferred or free is whole units.
@@ -104,6 +110,13 @@ pub(super) struct Loaded {
     pub(super) deferred: Vec<(Txg, Vec<Span>)>,
 }
 
+impl Loaded {
+    /// A chunk of which the log says nothing.
+    pub(super) fn of(row: Row) -> Loaded {
+        Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() }
+    }
+}
+
 /// One change to apply on top of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Replay {
@@ -126,6 +139,8 @@ struct State {
     logged: u32,
     changes: Vec<Changes>,
     checkpoint: Option<PhysicalPointer>,
+    /// Where it is stored what lies where, of a packed chunk.
+    map_at: Option<PhysicalPointer>,
     described: Txg,
     allocated_then: u32,
     /// The oldest transaction group whose log the checkpoint does not cover.
@@ -150,9 +165,8 @@ impl Chunk {
     /// A chunk that was never used: its place, and how many sectors it has and are allocated together.
     pub(super) fn new(place: (ChunkId, VdevId, u32), (sectors, unit): (u32, u32), tally: CountedIn) -> Chunk {
         let (id, vdev, region) = place;
-        let row = Row { vdev, region, unit, ..Row::default() };
-        let fresh = Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() };
-        let chunk = Chunk::open(id, sectors, fresh, tally);
+        let row = Row { seat: Seat::Region { vdev, region }, unit, ..Row::default() };
+        let chunk = Chunk::open(id, sectors, Loaded::of(row), tally);
         chunk.row_changed.store(true, Relaxed);
         chunk
     }
@@ -176,17 +190,22 @@ impl Chunk {
             true => Map::Loaded(FreeMap::from_spans([Span::new(0, sectors)])),
             false => Map::Unloaded(loaded.replay),
         };
+        let (seat, map_at) = match loaded.row.seat {
+            Seat::Region { vdev, region } => (Some((vdev, region)), None),
+            Seat::Packed { map } => (None, map),
+        };
+        let is_packed = seat.is_none();
         let hints = Hints {
             free: AtomicU32::new(free),
             largest: AtomicU32::new(if pristine { sectors } else { UNKNOWN }),
             class: AtomicU8::new(code(class)),
             active: AtomicBool::new(false),
-            held: AtomicBool::new(false),
+            held: AtomicBool::new(is_packed),
         };
         let state = State {
             class,
             active: false,
-            held: false,
+            held: is_packed,
             tally,
             map,
             free,
@@ -194,14 +213,16 @@ impl Chunk {
             logged: loaded.allocated,
             changes,
             checkpoint: loaded.row.checkpoint,
+            map_at,
             described: loaded.row.described,
             allocated_then: loaded.row.allocated,
             oldest_logged: loaded.oldest_logged,
         };
         Chunk {
             id,
-            seat: AtomicU64::new(seat(loaded.row.vdev, loaded.row.region)),
+            seat: AtomicU64::new(seat_of(seat)),
             arrived: AtomicU64::new(loaded.row.arrived.0),
+            is_packed: AtomicBool::new(is_packed),
             sectors,
             unit: loaded.row.unit,
             row_changed: AtomicBool::new(class != loaded.row.class),
@@ -300,6 +321,9 @@ impl Chunk {
 
     /// Allocates exactly `span`; false if it is not all free.
     pub(super) fn claim(&self, txg: Txg, span: Span, disk: &Disk<'_>) -> Result<bool> {
+        if self.is_packed() {
+            return Ok(false);
+        }
         let mut state = self.state.lock();
         let map = self.load(&mut state, disk)?;
         if !map.take_exactly(span) {
@@ -482,6 +506,11 @@ impl CountedIn {
 
 fn seat(vdev: VdevId, region: u32) -> u64 {
     u64::from(vdev.0) << 32 | u64::from(region)
+}
+
+/// What lies nowhere is on no device that there is.
+fn seat_of(region: Option<(VdevId, u32)>) -> u64 {
+    region.map_or(u64::MAX, |(vdev, region)| seat(vdev, region))
 }
 
 fn code(class: Option<Class>) -> u8 {

@@ -35,6 +35,7 @@
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole
 //! moving     a device is vacated: its chunks come to lie elsewhere
+//! packing    what is in chunks comes to lie in others, without regions of their own
 //! history    how long what was freed stays as it is
 //! ```
 
@@ -48,6 +49,7 @@ mod layout;
 mod mend;
 mod moving;
 mod open;
+mod packing;
 mod span_set;
 mod sync;
 mod trim;
@@ -72,6 +74,7 @@ pub use self::{
     layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
     moving::RemovalPlan,
+    packing::Hosted,
     trim::{TrimCursor, Trimmed},
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
@@ -224,13 +227,16 @@ impl Space {
     pub fn free(&self, txg: Txg, address: Address, stored: u32) -> Result<()> {
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, stored)?;
-        chunk.free(txg, span)
+        let hosted = layout.freed_with(chunk, span)?;
+        chunk.free(txg, span)?;
+        hosted.map_or(Ok(()), |(host, span)| host.free(txg, span))
     }
 
     /// The device and the offset in its usable space where `bytes` bytes at `address` lie.
     pub fn resolve(&self, address: Address, bytes: u32) -> Result<(VdevId, u64)> {
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, bytes)?;
+        let (chunk, span) = layout.seat(chunk, span)?;
         let place = layout.place(chunk, span.start);
         Ok((place.vdev, place.offset))
     }
@@ -335,7 +341,8 @@ impl Space {
     pub fn fragmentation(&self) -> u8 {
         let layout = self.layout.load();
         let limit = (FRAGMENT.min(layout.region) / u64::from(layout.sector)) as u32;
-        let short: u64 = layout.chunks.iter().map(|chunk| chunk.in_pieces_below(limit)).sum();
+        let used = layout.chunks.iter().filter(|chunk| !chunk.is_packed());
+        let short: u64 = used.map(|chunk| chunk.in_pieces_below(limit)).sum();
         (short * 100).checked_div(layout.free()).unwrap_or(0).min(100) as u8
     }
 
@@ -358,7 +365,7 @@ impl Space {
         let layout = self.layout.load();
         OwnBlocks {
             table: stored.table_pointers().collect(),
-            checkpoints: layout.chunks.iter().filter_map(|chunk| chunk.checkpoint()).collect(),
+            checkpoints: layout.chunks.iter().flat_map(|chunk| chunk.blocks()).collect(),
             log: stored.log_pointers().collect(),
         }
     }
@@ -383,7 +390,7 @@ impl Space {
 pub struct OwnBlocks {
     /// The chunk table: its root and pages.
     pub table: Vec<PhysicalPointer>,
-    /// The chunks' checkpoints.
+    /// The chunks' checkpoints, and the maps of packed ones.
     pub checkpoints: Vec<PhysicalPointer>,
     /// The space log.
     pub log: Vec<PhysicalPointer>,

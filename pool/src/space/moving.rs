@@ -249,7 +249,7 @@ impl Space {
         let stored = self.stored.lock();
         let layout = self.layout.load();
         let is_there = |pointer: PhysicalPointer| pointer.places().iter().any(|place| place.vdev == vdev);
-        let checkpoints = layout.chunks.iter().filter_map(|chunk| chunk.checkpoint());
+        let checkpoints = layout.chunks.iter().flat_map(|chunk| chunk.blocks());
         !own_pointers(&stored).chain(checkpoints).any(is_there)
     }
 
@@ -270,18 +270,7 @@ impl Space {
 
     /// The highest number that a device with chunks has, or has had.
     pub fn highest_vdev(&self) -> Option<VdevId> {
-        self.layout.load().chunks.iter().map(|chunk| chunk.vdev()).max()
-    }
-
-    /// When the chunk of an address came to lie where it does: what is in it lies there since, however old it is.
-    pub fn arrived(&self, address: Address) -> Txg {
-        let layout = self.layout.load();
-        layout.chunks.get(address.chunk.0 as usize).map_or(Txg::ZERO, |chunk| chunk.arrived())
-    }
-
-    /// When the last chunk came to lie on a device that was elsewhere before.
-    pub fn last_arrival(&self, vdev: VdevId) -> Txg {
-        self.layout.load().chunks_on(vdev).map(|chunk| chunk.arrived()).max().unwrap_or_default()
+        self.layout.load().chunks.iter().filter(|chunk| !chunk.is_packed()).map(|chunk| chunk.vdev()).max()
     }
 }
 
@@ -295,7 +284,7 @@ impl Layout {
         pointer.places().iter().any(|place| self.is_closed(place.vdev))
     }
 
-    fn chunks_on(&self, id: VdevId) -> impl Iterator<Item = &Arc<Chunk>> {
+    pub(super) fn chunks_on(&self, id: VdevId) -> impl Iterator<Item = &Arc<Chunk>> {
         self.vdevs.iter().filter(move |vdev| vdev.id == id).flat_map(|vdev| &vdev.chunks)
     }
 
@@ -308,10 +297,11 @@ impl Layout {
     }
 
     /// This layout with each chunk at the device where it says that it is.
-    fn seated(&self) -> Layout {
+    pub(super) fn seated(&self) -> Layout {
         let mut layout = self.clone();
         for vdev in &mut layout.vdevs {
-            let own = self.chunks.iter().filter(|chunk| chunk.vdev() == vdev.id).cloned().collect();
+            let seated = self.chunks.iter().filter(|chunk| !chunk.is_packed() && !self.packed.contains_key(&chunk.id));
+            let own = seated.filter(|chunk| chunk.vdev() == vdev.id).cloned().collect();
             *vdev = Arc::new(vdev.with_chunks(own));
         }
         layout
@@ -325,7 +315,7 @@ impl Layout {
     }
 
     /// Undoes [`Layout::take_spare`].
-    fn give_back(&self, twin: &Chunk) {
+    pub(super) fn give_back(&self, twin: &Chunk) {
         let vdev = self.vdevs.iter().find(|vdev| vdev.id == twin.vdev()).expect("a twin lies on a device");
         twin.release(self.counted(vdev));
     }

@@ -59,14 +59,14 @@ impl Chunk {
         self.state.lock().free == self.sectors
     }
 
-    fn count_in(&self, state: &mut State, tally: CountedIn) {
+    pub(super) fn count_in(&self, state: &mut State, tally: CountedIn) {
         let (free, deferred, is_empty) = (state.free, state.deferred, state.class.is_none());
         state.tally.sub(free, deferred, is_empty);
         tally.add(free, deferred, is_empty);
         state.tally = tally;
     }
 
-    fn set_held(&self, state: &mut State, held: bool) {
+    pub(super) fn set_held(&self, state: &mut State, held: bool) {
         state.held = held;
         self.hints.held.store(held, Relaxed);
     }
