@@ -25,7 +25,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
     error::Error as PoolError,
-    format::{key::Key, label::DEVICE_REMOVAL},
+    format::{
+        key::Key,
+        label::{DEVICE_REMOVAL, PACKED_CHUNKS},
+    },
+    space::{Regions, Targets},
     txg::{Evacuation, Still, Vacating},
     units::{Txg, VdevId},
 };
@@ -92,7 +96,7 @@ impl Datasets {
         if let Some(vdev) = row.as_ref().and_then(under_way)
             && !self.engine().read_only()
         {
-            self.engine().storage().space.close_vdev(vdev);
+            self.engine().storage().space.close(&Regions::Vdev(vdev));
         }
         *self.evacuator.row.lock() = row;
     }
@@ -107,12 +111,17 @@ impl Datasets {
         if feature_is_disabled(self)? {
             return refused(format!("the pool's feature {DEVICE_REMOVAL} is disabled; it is enabled by pool set"));
         }
+        let plan = self.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
+        if !plan.fits_whole() && !self.may_pack(vdev)? {
+            let problem = "what lies on it finds no empty regions of its kind elsewhere, and the pool's feature";
+            return refused(format!("{problem} {PACKED_CHUNKS} is disabled; it is enabled by pool set"));
+        }
         self.engine().activate(DEVICE_REMOVAL)?;
         let row =
             RemovalRow { vdev: vdev.0.into(), name: name.to_owned(), start: self.now(), total, ..Default::default() };
         self.evacuator.tries.store(0, Ordering::Relaxed);
         self.put_removal(row)?;
-        self.engine().close_vdev(vdev);
+        self.engine().close(&Regions::Vdev(vdev));
         Ok(())
     }
 
@@ -153,7 +162,8 @@ impl Datasets {
         if steps.is_some() {
             return self.copy_step(&mut steps, row, budget);
         }
-        match self.engine().vacate(vdev) {
+        let packs = self.may_pack(vdev)?;
+        match self.engine().vacate(&Regions::Vdev(vdev), &Targets::Anywhere, packs) {
             Ok(Vacating::Working) => {
                 if self.evacuator.tries.fetch_add(1, Ordering::Relaxed) > TRIES {
                     self.give_up(&mut steps, row, RemovalState::NoRoom)?;
@@ -162,7 +172,7 @@ impl Datasets {
             Ok(Vacating::Waiting) => return idle,
             Ok(Vacating::Copying) => {
                 self.evacuator.tries.store(0, Ordering::Relaxed);
-                let evacuation = self.engine().evacuation(vdev);
+                let evacuation = self.engine().evacuation();
                 let walk = Walk::begin(self, Txg::ZERO)?;
                 *steps = Some(Copying { evacuation, walk, copied: 0, errors: 0, is_unreadable: false });
             }
@@ -185,6 +195,18 @@ impl Datasets {
         }
     }
 
+    /// Whether chunks of a vdev may be packed. They are only where they have to be, and the labels name the feature before.
+    fn may_pack(&self, vdev: VdevId) -> Result<bool> {
+        let engine = self.engine();
+        let is_active = engine.is_active(PACKED_CHUNKS);
+        let plan = engine.storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
+        if is_active || plan.fits_whole() || !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
+            return Ok(is_active);
+        }
+        engine.activate(PACKED_CHUNKS)?;
+        Ok(true)
+    }
+
     fn running_removal(&self) -> Option<RemovalRow> {
         self.removal_status().filter(|row| row.state == RemovalState::Running)
     }
@@ -202,6 +224,11 @@ impl Datasets {
         }
         let Stepped { copied, failed, .. } =
             copying.walk.step(self, &still, budget, &|blocks| still.evacuate(blocks))?;
+        if self.engine().storage().space.has_run_out() {
+            drop(still);
+            self.give_up(steps, row, RemovalState::NoRoom)?;
+            return worked;
+        }
         for (block, is_unread) in &failed {
             let as_it_is = still.evacuate_as_it_is(&block.pointer);
             copying.is_unreadable |= *is_unread || as_it_is.is_err();
@@ -226,9 +253,17 @@ impl Datasets {
         if copying.is_unreadable {
             drop(still);
             self.give_up(steps, row, RemovalState::Unreadable)?;
-        } else if !still.change_places(&copying.evacuation)? {
+            return Ok(Removing::Went(Progress::Worked));
+        }
+        match still.change_places(&copying.evacuation) {
+            Ok(true) => {}
             // A device may lack what was copied: it begins again.
-            self.engine().storage().space.unpair();
+            Ok(false) => drop(self.engine().storage().space.unpair()),
+            Err(PoolError::OutOfSpace) => {
+                drop(still);
+                self.give_up(steps, row, RemovalState::NoRoom)?;
+            }
+            Err(error) => return Err(error.into()),
         }
         Ok(Removing::Went(Progress::Worked))
     }
@@ -246,12 +281,12 @@ impl Datasets {
             let _still = self.engine().hold_still();
             self.engine().storage().space.unpair()
         };
-        if !is_unpaired || self.engine().has_changed_places(vdev) {
+        if !is_unpaired || self.engine().has_changed_places(&Regions::Vdev(vdev)) {
             return Ok(false);
         }
         **steps = None;
         self.put_removal(RemovalRow { state, end: self.now(), ..row })?;
-        self.engine().open_vdev_again(vdev);
+        self.engine().reopen(&Regions::Vdev(vdev));
         Ok(true)
     }
 

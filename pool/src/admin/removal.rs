@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::pool::Pool;
 use crate::{
     error::{Error, Result},
-    space::RemovalPlan,
+    space::{MovingPlan, Regions, Targets},
     units::VdevId,
     vdev::{Vdev, labels},
 };
@@ -48,7 +48,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Request`] if it is the last one, or a device is being filled.
-    pub fn plan_removal(&self, id: VdevId) -> Result<RemovalPlan> {
+    pub fn plan_removal(&self, id: VdevId) -> Result<MovingPlan> {
         let vdevs = self.engine().storage().vdevs.all();
         if vdevs.iter().all(|vdev| vdev.id() == id) {
             return Err(Error::Request("it is the only vdev of the pool".into()));
@@ -56,7 +56,7 @@ impl Pool {
         if vdevs.iter().any(|vdev| vdev.filling().is_some()) {
             return Err(Error::Request("a resilver is in progress; wait for its end".into()));
         }
-        Ok(self.engine().storage().space.removal_plan(id))
+        Ok(self.engine().storage().space.moving_plan(&Regions::Vdev(id), &Targets::Anywhere))
     }
 
     /// Takes a vdev out of the pool that is vacated and that no state needs that one may go back to; its devices are nobody's
@@ -70,7 +70,7 @@ impl Pool {
         let storage = self.engine().storage();
         let vdev = storage.vdevs.get(id)?;
         let mut highest = self.labelling();
-        if !storage.space.is_closed(id) || !storage.space.is_vacated(id) {
+        if !storage.space.is_closed(id) || !storage.space.is_vacated(&Regions::Vdev(id)) {
             return Err(Error::Request(format!("vdev {id} is not empty")));
         }
         let mut label = self.label();

@@ -21,7 +21,7 @@ use crate::{
         label::DEVICE_REMOVAL,
         pointer::{BlockPointer, Checksum},
     },
-    space::{Class, SAFE_STATES},
+    space::{Class, Regions, SAFE_STATES, Targets},
     tree::{Batch, Block, Event, Miss, Node, Policy, Root, View, Walker},
     txg::{Engine, Plain, Sync, SyncClient, Vacating, Written},
     units::{MIB, Txg, VdevId},
@@ -29,6 +29,7 @@ use crate::{
 };
 
 const GOES: VdevId = VdevId(1);
+const ALL: Regions = Regions::Vdev(GOES);
 
 fn disk(name: &str) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::new(name, 64 * MIB))
@@ -118,7 +119,7 @@ fn opened(devices: &[Arc<dyn Device>], seed: u64) -> Pool {
 /// Copies all that the catalogue refers to, as somebody does who walks all trees.
 fn copy_all(engine: &Arc<Engine>) {
     engine.commit_anyway().unwrap();
-    let evacuation = engine.evacuation(GOES);
+    let evacuation = engine.evacuation();
     {
         let still = engine.hold_still();
         each_node(engine, |pointer, _| assert!(still.evacuate(&[*pointer])[0].is_ok()));
@@ -131,9 +132,9 @@ fn copy_all(engine: &Arc<Engine>) {
 fn remove(pool: &Pool) {
     let engine = pool.engine();
     engine.activate(DEVICE_REMOVAL).unwrap();
-    engine.close_vdev(GOES);
+    engine.close(&ALL);
     for _ in 0..100 {
-        match engine.vacate(GOES).unwrap() {
+        match engine.vacate(&ALL, &Targets::Anywhere, false).unwrap() {
             Vacating::Working => {}
             Vacating::Copying => copy_all(engine),
             Vacating::Vacated => {
@@ -240,10 +241,10 @@ fn a_removal_that_is_given_up_leaves_everything_as_it_was() {
     let pool = made(&devices.clone().map(NewVdev::Disk));
     let engine = pool.engine();
     let size = engine.space_totals().size;
-    engine.close_vdev(GOES);
-    while engine.vacate(GOES).unwrap() != Vacating::Copying {}
+    engine.close(&ALL);
+    while engine.vacate(&ALL, &Targets::Anywhere, false).unwrap() != Vacating::Copying {}
     assert!(engine.space_totals().size < size);
-    assert!(engine.open_vdev_again(GOES));
+    assert!(engine.reopen(&ALL));
     commit(&pool, 3);
     let totals = engine.space_totals();
     assert_eq!((totals.size, totals.allocated + totals.deferred + totals.free), (size, size));
@@ -275,15 +276,15 @@ fn without_enough_empty_chunks_there_are_no_twins() {
     commit(&pool, 1);
     let plan = pool.plan_removal(GOES).unwrap();
     assert!(!plan.fits() && plan.needed >= 35, "{plan:?}");
-    engine.close_vdev(GOES);
+    engine.close(&ALL);
     let refused = loop {
-        match engine.vacate(GOES) {
+        match engine.vacate(&ALL, &Targets::Anywhere, false) {
             Ok(Vacating::Working) => {}
             other => break other,
         }
     };
     assert!(matches!(refused, Err(crate::error::Error::OutOfSpace)), "{refused:?}");
-    assert!(engine.open_vdev_again(GOES));
+    assert!(engine.reopen(&ALL));
     engine.with_open_txg(|txg| pointers.iter().for_each(|pointer| storage.free(txg, pointer).unwrap()));
     commit(&pool, SAFE_STATES + 1);
     remove(&pool);
@@ -303,7 +304,7 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
     let pool = made(&devices.clone().map(NewVdev::Disk));
     let engine = pool.engine();
     assert!(pool.plan_removal(GOES).unwrap().fits());
-    engine.close_vdev(GOES);
+    engine.close(&ALL);
     // Somebody else is faster.
     let storage = engine.storage();
     let policy = Policy { compression: CompressionChoice::Off, checksum: Checksum::Blake3, copies: 1 };
@@ -312,7 +313,7 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
     engine.with_open_txg(|txg| while storage.space.free_for(Class::Data) >= 2 * MIB && write(txg).is_ok() {});
     let spare = || storage.space.totals().free;
     let refused = loop {
-        match engine.vacate(GOES) {
+        match engine.vacate(&ALL, &Targets::Anywhere, false) {
             Ok(Vacating::Working) => {}
             other => break other,
         }
@@ -323,7 +324,7 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
 }
 
 #[test]
-fn a_raidz_leaves_for_another_one_of_its_shape_and_for_no_other() {
+fn the_chunks_of_a_raidz_go_as_a_whole_to_another_one_of_its_shape_and_to_no_other() {
     let devices = ["a", "b", "c", "d", "e", "f"].map(disk);
     let raidz = |devices: &[Arc<dyn Device>]| NewVdev::RaidZ { parity: 1, devices: devices.to_vec() };
     let pool = made(&[raidz(&devices[..3]), raidz(&devices[3..])]);
@@ -334,5 +335,6 @@ fn a_raidz_leaves_for_another_one_of_its_shape_and_for_no_other() {
     assert_eq!(shown(opened(&devices[1..3], 2).engine()), newest);
     let pool = made(&[raidz(&["g", "h", "i"].map(disk)), NewVdev::Disk(disk("j"))]);
     let plan = pool.plan_removal(GOES).unwrap();
-    assert!(plan.needed > 0 && plan.available == 0 && !plan.fits(), "{plan:?}");
+    assert!(plan.needed > 0 && plan.available == 0 && !plan.fits_whole(), "{plan:?}");
+    assert!(plan.packed > 0 && plan.fits(), "{plan:?}");
 }

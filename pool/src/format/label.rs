@@ -60,7 +60,8 @@ pub const MAX_REGION: u64 = 1 << 40;
 pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
-pub const KNOWN_FEATURES: &[&str] = &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PROJECT_QUOTA, RAIDZ];
+pub const KNOWN_FEATURES: &[&str] =
+    &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PACKED_CHUNKS, PROJECT_QUOTA, RAIDZ];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
@@ -73,6 +74,9 @@ pub const DEVICE_REMOVAL: &str = "device_removal";
 
 /// The feature of pools in which files have attributes of their own. Who does not know it cannot read such an inode.
 pub const FILE_ATTRIBUTES: &str = "file_attributes";
+
+/// The feature of pools with [packed](crate::format::space::packing) chunks. Who does not know it cannot read their rows.
+pub const PACKED_CHUNKS: &str = "packed_chunks";
 
 /// The feature of pools whose file systems keep accounts of users, groups and projects, or have projects. Who does not know
 /// it would change files and leave the accounts as they are.

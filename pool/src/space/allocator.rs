@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use super::{
     Allocation, Space,
-    chunk::Chunk,
+    chunk::{Chunk, Standing},
     io::{Disk, SpaceIo},
     layout::{Layout, Vdev, whole_units},
 };
@@ -170,7 +170,8 @@ impl Space {
         let room = room - room % u64::from(layout.unit());
         let empties = layout.empty.load(Relaxed) > keep;
         let open = layout.vdevs.iter().filter(|vdev| !vdev.closed).flat_map(|vdev| &vdev.chunks);
-        let usable = open.filter(|chunk| !chunk.is_held() && (empties || chunk.class_hint().is_some()));
+        let usable =
+            open.filter(|chunk| chunk.standing() == Standing::Open && (empties || chunk.class_hint().is_some()));
         let largest = usable.map(|chunk| u64::from(chunk.largest_hint())).max().unwrap_or(0);
         u32::try_from(largest.min(room) * u64::from(layout.sector)).unwrap_or(u32::MAX)
     }
@@ -285,7 +286,8 @@ fn take(disk: &Disk<'_>, request: &Request<'_>, chunk: &Chunk) -> Option<Address
 
 fn take_from_slot(disk: &Disk<'_>, request: &Request<'_>, vdev: &Vdev, copies: usize) -> Option<Address> {
     let active = vdev.slot(request.class, copies).load();
-    active.as_ref().and_then(|chunk| take(disk, request, chunk))
+    // Whoever was putting it there when it was closed has left it there, and it may lie elsewhere by now.
+    active.as_ref().filter(|chunk| chunk.vdev() == vdev.id).and_then(|chunk| take(disk, request, chunk))
 }
 
 /// Finds a new chunk for a slot, and allocates in it.

@@ -64,8 +64,6 @@ pub(super) struct Chunk {
     seat: AtomicU64,
     /// The transaction group in which it came to lie there; zero if it was always there.
     arrived: AtomicU64,
-    /// It lies on no region any more: see [`super::packing`].
-    is_packed: AtomicBool,
     /// How many sectors it has: whole units.
     pub(super) sectors: u32,
     /// How many are allocated together. All that is allocated, deferred or free is whole units.
@@ -76,6 +74,22 @@ pub(super) struct Chunk {
     state: Mutex<State>,
 }
 
+/// What a chunk is there for at the moment: see [`super::moving`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Standing {
+    /// Blocks are allocated in it.
+    Open,
+    /// Nothing is allocated in it: it is emptied, or has just come to lie where it does. What is free in it is not the pool's.
+    Closed,
+    /// It is empty, and others are copied to its region. It counts nowhere.
+    Target,
+    /// It is empty, but states that one may go back to have something in its region. It counts nowhere.
+    Resting,
+    /// It lies on no region any more, and what is in it counts where that lies: see [`super::packing`].
+    Packed,
+}
+
 /// What the search for a chunk goes by without taking locks; may be a moment old.
 #[derive(Debug)]
 struct Hints {
@@ -84,7 +98,8 @@ struct Hints {
     largest: AtomicU32,
     class: AtomicU8,
     active: AtomicBool,
-    held: AtomicBool,
+    /// A [`Standing`].
+    standing: AtomicU8,
 }
 
 /// Where a chunk's free and deferred sectors are counted.
@@ -129,8 +144,7 @@ struct State {
     class: Option<Class>,
     /// A slot of the allocator allocates here.
     active: bool,
-    /// Nothing is allocated here for now, and what is free does not count: see [`super::moving`].
-    held: bool,
+    standing: Standing,
     tally: CountedIn,
     map: Map,
     free: u32,
@@ -194,18 +208,18 @@ impl Chunk {
             Seat::Region { vdev, region } => (Some((vdev, region)), None),
             Seat::Packed { map } => (None, map),
         };
-        let is_packed = seat.is_none();
+        let standing = if seat.is_none() { Standing::Packed } else { Standing::Open };
         let hints = Hints {
             free: AtomicU32::new(free),
             largest: AtomicU32::new(if pristine { sectors } else { UNKNOWN }),
             class: AtomicU8::new(code(class)),
             active: AtomicBool::new(false),
-            held: AtomicBool::new(is_packed),
+            standing: AtomicU8::new(standing as u8),
         };
         let state = State {
             class,
             active: false,
-            held: is_packed,
+            standing,
             tally,
             map,
             free,
@@ -222,7 +236,6 @@ impl Chunk {
             id,
             seat: AtomicU64::new(seat_of(seat)),
             arrived: AtomicU64::new(loaded.row.arrived.0),
-            is_packed: AtomicBool::new(is_packed),
             sectors,
             unit: loaded.row.unit,
             row_changed: AtomicBool::new(class != loaded.row.class),
@@ -252,9 +265,10 @@ impl Chunk {
         Txg(self.arrived.load(Acquire))
     }
 
-    /// Whether nothing is allocated here for now.
-    pub(super) fn is_held(&self) -> bool {
-        self.hints.held.load(Relaxed)
+    /// What it is there for, as of a moment ago.
+    pub(super) fn standing(&self) -> Standing {
+        let known = [Standing::Open, Standing::Closed, Standing::Target, Standing::Resting, Standing::Packed];
+        known[usize::from(self.hints.standing.load(Relaxed))]
     }
 
     /// About how many sectors are free.
@@ -280,7 +294,7 @@ impl Chunk {
     /// Takes the chunk for a slot of the allocator; an empty one gets the class, if more than `keep` chunks are empty.
     pub(super) fn activate(&self, class: Class, keep: u32) -> bool {
         let mut state = self.state.lock();
-        if state.active || state.held {
+        if state.active || state.standing != Standing::Open {
             return false;
         }
         if state.class.is_none() {
@@ -306,7 +320,7 @@ impl Chunk {
     /// Allocates `len` sectors in one piece.
     pub(super) fn take(&self, txg: Txg, len: u32, disk: &Disk<'_>) -> Result<Option<u32>> {
         let mut state = self.state.lock();
-        if state.class.is_none() || state.held {
+        if state.class.is_none() || state.standing != Standing::Open {
             // It was in use when the caller looked, and is an empty chunk by now, or one that moves.
             return Ok(None);
         }
@@ -397,7 +411,7 @@ impl Chunk {
 
     /// Hands the free spans from `from` on to `visit`, in order and with the chunk locked, until it says to stop; then where
     /// to go on. A map that is not loaded stays so, and nothing is handed out of a chunk that somebody allocates in or that is
-    /// set aside.
+    /// not open.
     pub(super) fn for_each_free(
         &self,
         from: u32,
@@ -405,7 +419,7 @@ impl Chunk {
         visit: &mut dyn FnMut(Span) -> Result<bool>,
     ) -> Result<Option<u32>> {
         let state = self.state.lock();
-        if state.active || state.held {
+        if state.active || state.standing != Standing::Open {
             return Ok(None);
         }
         let mut spans: Vec<Span> = match &state.map {

@@ -50,6 +50,11 @@ impl History {
         Some(self.reusable)
     }
 
+    /// The group up to which what was freed can be allocated again.
+    pub(super) fn reusable(&self) -> Txg {
+        self.reusable
+    }
+
     /// Whether what `txg` freed can be allocated again, or could if no state was `held` that keeps it: then more commits
     /// change nothing about it.
     pub(super) fn is_through(&self, txg: Txg, held: bool) -> bool {

@@ -12,7 +12,7 @@ use arc_swap::ArcSwapOption;
 
 use super::{
     Extent,
-    chunk::{Chunk, CountedIn, Counters},
+    chunk::{Chunk, CountedIn, Counters, Standing},
     packing::Packing,
 };
 use crate::{
@@ -66,7 +66,12 @@ pub(super) struct Vdev {
     pub(super) regions: u32,
     /// Nothing is allocated on it any more: it is about to leave. Its space is not the pool's.
     pub(super) closed: bool,
+    /// Regions of which the same is true: what lies there is about to leave them.
+    pub(super) closed_regions: Arc<BTreeSet<u32>>,
+    /// What its open chunks have.
     pub(super) counters: Arc<Counters>,
+    /// What its closed chunks have.
+    pub(super) closed_counters: Arc<Counters>,
     pub(super) chunks: Vec<Arc<Chunk>>,
     slots: Arc<Slots>,
 }
@@ -74,13 +79,27 @@ pub(super) struct Vdev {
 impl Vdev {
     /// A device without chunks yet.
     pub(super) fn new(id: VdevId, unit: u32, regions: u32) -> Vdev {
-        let (counters, chunks, slots) = (Arc::default(), Vec::new(), Arc::default());
-        Vdev { id, unit, regions, closed: false, counters, chunks, slots }
+        Vdev {
+            id,
+            unit,
+            regions,
+            closed: false,
+            closed_regions: Arc::default(),
+            counters: Arc::default(),
+            closed_counters: Arc::default(),
+            chunks: Vec::new(),
+            slots: Arc::default(),
+        }
     }
 
-    /// This device open or closed. Nobody allocates in a chunk of it yet.
+    /// This device open or closed.
     pub(super) fn opened(&self, is_open: bool) -> Vdev {
-        Vdev { closed: !is_open, slots: Arc::default(), ..self.grown(self.regions) }
+        Vdev { closed: !is_open, ..self.grown(self.regions) }
+    }
+
+    /// This device with these regions closed, and no others.
+    pub(super) fn with_closed(&self, regions: BTreeSet<u32>) -> Vdev {
+        Vdev { closed_regions: Arc::new(regions), ..self.grown(self.regions) }
     }
 
     /// This device with other chunks, whose counters are its own.
@@ -96,7 +115,9 @@ impl Vdev {
             unit: self.unit,
             regions: self.regions.max(regions),
             closed: self.closed,
+            closed_regions: self.closed_regions.clone(),
             counters: self.counters.clone(),
+            closed_counters: self.closed_counters.clone(),
             chunks: self.chunks.clone(),
             slots: self.slots.clone(),
         }
@@ -112,24 +133,36 @@ impl Vdev {
         self.slots.iter().flatten()
     }
 
+    /// Whether nothing is allocated in a region any more.
+    pub(super) fn is_closed(&self, region: u32) -> bool {
+        self.closed || self.closed_regions.contains(&region)
+    }
+
     /// About how many sectors are free for use.
     pub(super) fn free(&self) -> u64 {
-        if self.closed { 0 } else { self.counters.free.load(Relaxed) }
+        self.counters.free.load(Relaxed)
     }
 
     /// About how many sectors were freed and wait until they are free for use.
     pub(super) fn deferred(&self) -> u64 {
-        if self.closed { 0 } else { self.counters.deferred.load(Relaxed) }
+        self.counters.deferred.load(Relaxed)
     }
 
-    /// How many sectors its chunks have, without those that are set aside. Of a device that is closed it is what is allocated.
+    /// How many sectors its chunks have, without those that are set aside. Of those that are closed it is what is allocated.
     pub(super) fn sectors(&self) -> u64 {
-        if self.closed {
-            let all: u64 = self.chunks.iter().map(|chunk| u64::from(chunk.sectors)).sum();
-            let Counters { free, deferred } = &*self.counters;
-            return all.saturating_sub(free.load(Relaxed)).saturating_sub(deferred.load(Relaxed));
+        let standing = |standing| self.chunks.iter().filter(move |chunk| chunk.standing() == standing);
+        let sectors = |standing_so| standing(standing_so).map(|chunk| u64::from(chunk.sectors)).sum::<u64>();
+        let Counters { free, deferred } = &*self.closed_counters;
+        let unused = free.load(Relaxed).saturating_add(deferred.load(Relaxed));
+        sectors(Standing::Open) + sectors(Standing::Closed).saturating_sub(unused)
+    }
+
+    /// How many chunks blocks may be allocated in, or will be.
+    fn open_chunks(&self) -> u64 {
+        match self.closed {
+            true => 0,
+            false => self.chunks.len().saturating_sub(self.closed_regions.len()) as u64,
         }
-        self.chunks.iter().filter(|chunk| !chunk.is_held()).map(|chunk| u64::from(chunk.sectors)).sum()
     }
 }
 
@@ -181,7 +214,11 @@ impl Layout {
             .zip(bare)
             .map(|(number, region)| {
                 let place = (ChunkId(number), id, region);
-                Arc::new(Chunk::new(place, (self.capacity(unit), unit), self.counted(&vdev)))
+                let chunk = Chunk::new(place, (self.capacity(unit), unit), self.counted(&vdev, Standing::Open));
+                if vdev.is_closed(region) {
+                    chunk.set_standing(Standing::Closed, self.counted(&vdev, Standing::Closed));
+                }
+                Arc::new(chunk)
             })
             .collect();
         let mut layout = self.clone();
@@ -195,15 +232,24 @@ impl Layout {
         layout
     }
 
-    /// Where the chunks of a device are counted.
-    pub(super) fn counted(&self, vdev: &Vdev) -> CountedIn {
-        let empty = if vdev.closed { Arc::default() } else { self.empty.clone() };
-        CountedIn { counters: vdev.counters.clone(), empty }
+    /// Where the chunks of a device are counted that stand so.
+    pub(super) fn counted(&self, vdev: &Vdev, standing: Standing) -> CountedIn {
+        match standing {
+            Standing::Open => CountedIn { counters: vdev.counters.clone(), empty: self.empty.clone() },
+            Standing::Closed => CountedIn { counters: vdev.closed_counters.clone(), empty: Arc::default() },
+            Standing::Target | Standing::Resting | Standing::Packed => CountedIn::default(),
+        }
     }
 
     /// Whether nothing is allocated on a device any more.
     pub(super) fn is_closed(&self, id: VdevId) -> bool {
         self.vdevs.iter().any(|vdev| vdev.id == id && vdev.closed)
+    }
+
+    /// Whether nothing is allocated in the region any more in which this lies.
+    pub(super) fn is_closed_at(&self, place: &Place) -> bool {
+        let region = u32::try_from(place.offset / self.region).unwrap_or(u32::MAX);
+        self.vdevs.iter().any(|vdev| vdev.id == place.vdev && vdev.is_closed(region))
     }
 
     /// How many regions a device of `size` bytes has.
@@ -266,8 +312,7 @@ impl Layout {
     /// a quarter of the pool. Where the least block takes several sectors, so do the few blocks that every commit writes:
     /// there is room for [`RESERVED_UNITS`] of these.
     pub(super) fn reserve(&self) -> u32 {
-        let open = self.vdevs.iter().filter(|vdev| !vdev.closed);
-        self.reserve_of(open.map(|vdev| vdev.chunks.len() as u64).sum())
+        self.reserve_of(self.vdevs.iter().map(|vdev| vdev.open_chunks()).sum())
     }
 
     /// The same if there were so many chunks.

@@ -34,7 +34,7 @@
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
 //! hold       keeping an older state whole
-//! moving     a device is vacated: its chunks come to lie elsewhere
+//! moving     regions are emptied: their chunks come to lie elsewhere
 //! packing    what is in chunks comes to lie in others, without regions of their own
 //! history    how long what was freed stays as it is
 //! ```
@@ -73,7 +73,7 @@ pub use self::{
     io::SpaceIo,
     layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
-    moving::RemovalPlan,
+    moving::{MovingPlan, Regions, Targets},
     packing::Hosted,
     trim::{TrimCursor, Trimmed},
 };
@@ -213,6 +213,11 @@ impl Space {
         self.layout.load().chunks.get(address.chunk.0 as usize).map_or(1, |chunk| chunk.unit)
     }
 
+    /// How many sectors are allocated together on a device; 1 if there is no such one.
+    pub fn unit_of(&self, vdev: VdevId) -> u32 {
+        self.layout.load().unit_of(vdev)
+    }
+
     /// The largest number of sectors that are allocated together anywhere: what one block may be rounded up to.
     pub fn unit(&self) -> u32 {
         self.layout.load().unit()
@@ -251,7 +256,8 @@ impl Space {
             let spans = normalize(chunk.commit(txg, release));
             released.extend(spans.into_iter().map(|span| extent(chunk.id, span)));
         }
-        self.settle_moves(&layout, txg);
+        self.settle_moves(txg);
+        self.wake_rested();
         released
     }
 
@@ -361,19 +367,15 @@ impl Space {
 
     /// The space layer's own blocks at the end of the last transaction group that was synced.
     pub fn own_blocks(&self) -> OwnBlocks {
-        let stored = self.stored.lock();
-        let layout = self.layout.load();
-        OwnBlocks {
-            table: stored.table_pointers().collect(),
-            checkpoints: layout.chunks.iter().flat_map(|chunk| chunk.blocks()).collect(),
-            log: stored.log_pointers().collect(),
-        }
+        own_blocks(&self.stored.lock(), &self.layout.load())
     }
 
     /// The extents of all copies of its own blocks, sorted.
     pub fn own_extents(&self) -> Result<Vec<Extent>> {
-        let OwnBlocks { table, checkpoints, log } = self.own_blocks();
+        // While it is held no chunk changes its place.
+        let stored = self.stored.lock();
         let layout = self.layout.load();
+        let OwnBlocks { table, checkpoints, log } = own_blocks(&stored, &layout);
         let mut extents = Vec::new();
         for pointer in table.into_iter().chain(checkpoints).chain(log) {
             for &place in pointer.places() {
@@ -394,6 +396,14 @@ pub struct OwnBlocks {
     pub checkpoints: Vec<PhysicalPointer>,
     /// The space log.
     pub log: Vec<PhysicalPointer>,
+}
+
+fn own_blocks(stored: &Stored, layout: &Layout) -> OwnBlocks {
+    OwnBlocks {
+        table: stored.table_pointers().collect(),
+        checkpoints: layout.chunks.iter().flat_map(|chunk| chunk.blocks()).collect(),
+        log: stored.log_pointers().collect(),
+    }
 }
 
 fn extent(chunk: ChunkId, span: Span) -> Extent {

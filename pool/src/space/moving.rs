@@ -1,35 +1,48 @@
-//! Vacating a device: its chunks come to lie elsewhere, and no address changes.
+//! Emptying regions: their chunks come to lie elsewhere, and no address changes.
 //!
-//! A device that is about to leave is first *closed*: nothing is allocated on it any more, and its space is no longer the
-//! pool's. The layer's own blocks on it are written anew elsewhere by the commits that follow (`sync::describe`). Then
-//! each of its chunks with something allocated is paired with an empty one elsewhere, its *twin*, which is set aside. So
-//! long as a chunk has a twin, somebody copies what is allocated in it to the same sectors of the twin's region. When all
-//! is copied the two change *places*: one row each of the chunk table, and no pointer.
+//! What is emptied is a set of [`Regions`]: all of a vdev that is to leave, some at its end, or any others. They are first
+//! *closed*: nothing is allocated there any more, and their free space is no longer the pool's. The layer's own blocks there
+//! are written anew elsewhere by the commits that follow (`sync::describe`). Then each of the chunks there with something
+//! allocated is paired with an empty one elsewhere, its *twin*, be it on another vdev or on the same, which is set aside.
+//! So long as a chunk has a twin, somebody copies what is allocated in it to the same sectors of the twin's region. When all
+//! is copied the two change *places*: one row each of the chunk table, and no pointer. Where there are too few empty chunks
+//! of the same unit, all chunks there are [packed](super::packing) instead.
+//!
+//! The twin now lies where the chunk was, empty. States that one may go back to have the chunk's content there: the twin
+//! *rests* until they are gone. That goes by the transaction group in which it *arrived*, which its row says, so it rests
+//! after a crash as it did before. Then it is open or closed as its region is: whoever has closed that opens it again, unless
+//! the region goes.
 //!
 //! What must hold:
 //!
-//! 1. From the moment on at which a device is closed nothing is written to it: in a pool that goes back to a state before
-//!    the change of places, all is where that state says.
+//! 1. From the moment on at which a region is closed nothing is written to it, until it is open again and nothing in it
+//!    rests: in a pool that goes back to a state before the change of places, all is where that state says.
 //! 2. In a twin's region nothing is written but copies: no state that one may go back to has anything there.
-//! 3. A chunk that has changed places is set aside until the table that says so is committed: what were allocated in it
-//!    before would be nowhere for a crash that finds the former table. That the table finds no room in a group is no
-//!    harm, for both places hold all that any state refers to.
+//! 3. A chunk that has changed places is closed until the table that says so is committed: what were allocated in it before
+//!    would be nowhere for a crash that finds the former table. That the table finds no room in a group is no harm, for both
+//!    places hold all that any state refers to. Both chunks arrive in the group whose table says where they are, and in no
+//!    earlier one.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
 //! | while blocks are copied | the chunks where they were, and regions that are free |
 //! | after the change of places, before the uberblock of the group whose table says so | the same |
-//! | after that | the chunks at their new places, which were flushed before the change |
-//! | after the labels have left the device out | chunks of a device that is not there, which are empty: they are *gone* |
+//! | after that | the chunks at their new places, which were flushed before the change, and twins that rest |
+//! | after so many commits that no state before the change is safe any more | twins that are empty chunks like others |
+//! | after the labels have left a vdev out | chunks of a vdev that is not there, which are empty: they are *gone* |
 //!
-//! Chunks of a device that is gone keep their rows, so that no number of a chunk or device means two. A state from before
-//! the change of places has chunks on that device that are not empty, and is refused when the device is not there.
+//! Chunks of a vdev that is gone keep their rows, so that no number of a chunk or vdev means two. A state from before the
+//! change of places has chunks on that vdev that are not empty, and is refused when the vdev is not there.
 //!
 //! Whoever resolves an address while places change gets one place or the other, and both are good: the old one stays as it
-//! is until the device leaves, which is [`super::SAFE_STATES`] commits later at least.
+//! is until [`super::SAFE_STATES`] states were committed at least that do not know it.
+//!
+//! Which regions are closed is stored by whoever closes them, and so is how far they are: here everything begins again when
+//! the pool is opened. One set of regions is emptied at a time.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -38,40 +51,135 @@ use std::{
 
 use super::{
     Space,
-    chunk::Chunk,
+    chunk::{Chunk, CountedIn, Standing},
+    io::SpaceIo,
     layout::{Layout, Vdev},
+    packing::Packer,
     sync::Stored,
 };
 use crate::{
     error::{Error, Result},
-    format::{pointer::Address, space::PhysicalPointer},
+    format::{
+        pointer::Address,
+        space::{PhysicalPointer, Place},
+    },
     units::{ChunkId, Txg, VdevId},
 };
 
-/// What it takes to vacate a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemovalPlan {
-    /// The bytes that are allocated on it, which are to be copied.
+/// Regions that are emptied together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Regions {
+    /// All of a vdev, those that it gets later among them.
+    Vdev(VdevId),
+    /// Some of a vdev that follow each other.
+    Range(VdevId, Range<u32>),
+    /// These, of any vdevs.
+    These(BTreeSet<(VdevId, u32)>),
+}
+
+impl Regions {
+    /// Whether a region of a vdev is one of them.
+    pub fn contains(&self, vdev: VdevId, region: u32) -> bool {
+        match self {
+            Regions::Vdev(all) => *all == vdev,
+            Regions::Range(of, range) => *of == vdev && range.contains(&region),
+            Regions::These(these) => these.contains(&(vdev, region)),
+        }
+    }
+
+    fn has(&self, chunk: &Chunk) -> bool {
+        let (vdev, region) = chunk.seat();
+        self.contains(vdev, region)
+    }
+
+    /// The vdev with those of them closed or open that are its own.
+    fn closed_on(&self, vdev: &Vdev, is_closed: bool) -> Vdev {
+        if let Regions::Vdev(all) = self {
+            return vdev.opened(if *all == vdev.id { !is_closed } else { !vdev.closed });
+        }
+        let mut closed = BTreeSet::clone(&vdev.closed_regions);
+        for region in vdev.chunks.iter().map(|chunk| chunk.region()).filter(|region| self.contains(vdev.id, *region)) {
+            match is_closed {
+                true => closed.insert(region),
+                false => closed.remove(&region),
+            };
+        }
+        vdev.with_closed(closed)
+    }
+}
+
+/// Where the chunks of regions that are emptied may go, as far as they suit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// To any vdev, the emptiest first.
+    Anywhere,
+    /// To these.
+    Vdevs(BTreeSet<VdevId>),
+}
+
+impl Targets {
+    pub(super) fn contains(&self, vdev: VdevId) -> bool {
+        match self {
+            Targets::Anywhere => true,
+            Targets::Vdevs(vdevs) => vdevs.contains(&vdev),
+        }
+    }
+}
+
+/// What it takes to empty regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MovingPlan {
+    /// The bytes that are allocated there, which are to be copied.
     pub bytes: u64,
     /// How many empty regions that takes elsewhere.
     pub needed: u32,
     /// How many there are that suit, beside those that are kept for metadata.
     pub available: u32,
+    /// How many empty regions it takes if what is there is [packed](super::packing), about.
+    pub packed: u32,
+    /// How many there are of any kind, beside those that are kept for metadata.
+    pub spare: u32,
     /// The size of a region, in bytes.
     pub region: u64,
 }
 
-impl RemovalPlan {
+impl MovingPlan {
     /// Whether there is room.
     pub fn fits(&self) -> bool {
+        self.fits_whole() || self.packed <= self.spare
+    }
+
+    /// Whether there is room for each chunk as a whole.
+    pub fn fits_whole(&self) -> bool {
         self.needed <= self.available
     }
 }
 
-/// The chunks of one device and their twins.
+/// Where what is allocated in a chunk is copied.
+#[derive(Debug)]
+enum Target {
+    /// To the same sectors of the region of an empty chunk of the same unit: its twin, with which it will change places.
+    Twin(Arc<Chunk>),
+    /// To wherever there is room in empty chunks: it will be [packed](super::packing).
+    Hosts,
+}
+
+impl Target {
+    /// The chunk that is set aside for it alone.
+    fn twin(&self) -> Option<&Arc<Chunk>> {
+        match self {
+            Target::Twin(twin) => Some(twin),
+            Target::Hosts => None,
+        }
+    }
+}
+
+/// The chunks of regions that are emptied, and where each of them goes.
 #[derive(Debug)]
 pub(super) struct Moves {
-    twins: HashMap<ChunkId, Arc<Chunk>>,
+    targets: HashMap<ChunkId, Target>,
+    /// For those that are packed.
+    packer: Packer,
     /// They have changed places.
     has_switched: AtomicBool,
     /// Something was not copied that should have been.
@@ -79,84 +187,110 @@ pub(super) struct Moves {
 }
 
 impl Moves {
+    fn new(targets: HashMap<ChunkId, Target>, to: &Targets) -> Moves {
+        let packed = targets.iter().filter(|(_, target)| matches!(target, Target::Hosts)).map(|(id, _)| *id);
+        let packer = Packer::new(packed.collect(), to.clone());
+        let (has_switched, is_incomplete) = (AtomicBool::new(false), AtomicBool::new(false));
+        Moves { targets, packer, has_switched, is_incomplete }
+    }
+
+    /// The chunks that will change places with others.
+    fn twins(&self) -> impl Iterator<Item = (&ChunkId, &Arc<Chunk>)> {
+        self.targets.iter().filter_map(|(id, target)| Some((id, target.twin()?)))
+    }
+
     fn has_switched(&self) -> bool {
         self.has_switched.load(Ordering::Acquire)
     }
 }
 
 impl Space {
-    /// Allocates nothing on a device any more. Whoever is just looking for room may still find some there, in the open
-    /// group: what is born after that is elsewhere.
-    pub fn close_vdev(&self, vdev: VdevId) {
+    /// Allocates nothing in regions any more. Whoever is just looking for room may still find some there, in the open group:
+    /// what is born after that is elsewhere.
+    pub fn close(&self, regions: &Regions) {
         let _stored = self.stored.lock();
-        self.set_closed(vdev, true);
+        self.set_closed(regions, true);
     }
 
-    /// Takes a device back that was closed, with all chunks where they are. Returns false if chunks have changed places:
-    /// older states lie where blocks would be allocated.
-    pub fn open_vdev_again(&self, vdev: VdevId) -> bool {
+    /// Takes regions back that were closed, with all chunks where they are. Returns false while chunks change places.
+    pub fn reopen(&self, regions: &Regions) -> bool {
         let _stored = self.stored.lock();
         if !self.part(&self.layout.load()) {
             return false;
         }
-        self.set_closed(vdev, false);
+        self.set_closed(regions, false);
         true
     }
 
-    fn set_closed(&self, id: VdevId, closed: bool) {
-        let layout = self.layout.load();
-        let Some(before) = layout.vdevs.iter().find(|vdev| vdev.id == id) else { return };
-        let after = before.opened(!closed);
-        let counted = |chunk: &Arc<Chunk>| chunk.recount(layout.counted(&after));
-        let chunks = before.chunks.clone();
-        before.slots().filter_map(|slot| slot.swap(None)).for_each(|chunk| chunk.deactivate());
-        chunks.iter().for_each(counted);
-        self.layout.store(Arc::new(layout.with(after)));
+    fn set_closed(&self, regions: &Regions, is_closed: bool) {
+        let mut layout = Layout::clone(&self.layout.load());
+        for vdev in &mut layout.vdevs {
+            *vdev = Arc::new(regions.closed_on(vdev, is_closed));
+        }
+        let layout = Arc::new(layout);
+        self.layout.store(layout.clone());
+        let slots = layout.vdevs.iter().flat_map(|vdev| vdev.slots());
+        let taken = slots.filter(|slot| slot.load().as_ref().is_some_and(|chunk| regions.has(chunk)));
+        taken.filter_map(|slot| slot.swap(None)).for_each(|chunk| chunk.deactivate());
+        // What is set aside stays so.
+        let is_used = |chunk: &&Arc<Chunk>| matches!(chunk.standing(), Standing::Open | Standing::Closed);
+        layout.chunks_in(regions).filter(is_used).for_each(|chunk| layout.let_stand(chunk));
     }
 
-    /// Whether a device is closed.
+    /// Whether a whole vdev is closed.
     pub fn is_closed(&self, vdev: VdevId) -> bool {
         self.layout.load().is_closed(vdev)
     }
 
-    /// What it takes to vacate a device, be it closed or not.
-    pub fn removal_plan(&self, vdev: VdevId) -> RemovalPlan {
+    /// What it takes to empty regions, be they closed or not, if their chunks may go to these vdevs.
+    pub fn moving_plan(&self, regions: &Regions, to: &Targets) -> MovingPlan {
         let layout = self.layout.load();
-        let used: Vec<u32> =
-            layout.chunks_on(vdev).map(|chunk| chunk.allocated()).filter(|allocated| *allocated > 0).collect();
-        let others = layout.vdevs.iter().filter(|other| other.id != vdev && !other.closed);
-        let chunks: Vec<&Arc<Chunk>> = others.flat_map(|other| &other.chunks).collect();
-        let spare: Vec<&&Arc<Chunk>> = chunks.iter().filter(|chunk| chunk.is_spare()).collect();
+        let mut plan = MovingPlan { region: layout.region, ..MovingPlan::default() };
         // What is allocated by units has room only where it is by the same ones.
-        let unit = layout.unit_of(vdev);
-        let suitable = spare.iter().filter(|chunk| chunk.unit == unit).count() as u32;
-        let beside = (spare.len() as u32).saturating_sub(layout.reserve_of(chunks.len() as u64));
-        RemovalPlan {
-            bytes: used.iter().map(|used| u64::from(*used) * u64::from(layout.sector)).sum(),
-            needed: used.len() as u32,
-            available: suitable.min(beside),
-            region: layout.region,
+        let mut slack: BTreeMap<u32, i64> = BTreeMap::new();
+        for chunk in layout.chunks_in(regions) {
+            let allocated = chunk.allocated();
+            plan.bytes += u64::from(allocated) * u64::from(layout.sector);
+            plan.needed += u32::from(allocated > 0);
+            *slack.entry(chunk.unit).or_default() -= i64::from(allocated > 0);
         }
+        let (mut spare, mut others, mut suits) = (0, 0, 0);
+        for vdev in &layout.vdevs {
+            let is_other = |chunk: &&Arc<Chunk>| !vdev.is_closed(chunk.region()) && !regions.has(chunk);
+            for chunk in vdev.chunks.iter().filter(is_other) {
+                others += 1;
+                spare += u32::from(chunk.is_spare());
+                suits += u32::from(chunk.is_spare() && to.contains(vdev.id));
+                if let Some(slack) = slack.get_mut(&chunk.unit).filter(|_| to.contains(vdev.id) && chunk.is_spare()) {
+                    *slack += 1;
+                }
+            }
+        }
+        let suitable = i64::from(plan.needed) + slack.into_values().min().unwrap_or(0);
+        let beside = spare.saturating_sub(layout.reserve_of(others));
+        plan.available = u32::try_from(suitable.max(0)).unwrap_or(u32::MAX).min(beside);
+        plan.packed = u32::try_from(plan.bytes.div_ceil(layout.region)).unwrap_or(u32::MAX);
+        plan.spare = suits.min(beside);
+        plan
     }
 
-    /// Gives each chunk of a closed device that holds something a twin.
+    /// Gives each chunk of closed regions that holds something a twin on these vdevs. Where there are too few, and `packs`
+    /// says that it may be done, all of them are packed.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] if there are too few empty chunks; then there are no twins.
-    pub fn pair(&self, vdev: VdevId) -> Result<()> {
+    pub fn pair(&self, regions: &Regions, to: &Targets, packs: bool) -> Result<()> {
         let _stored = self.stored.lock();
         let layout = self.layout.load();
-        assert!(self.moves.load().is_none() && layout.is_closed(vdev), "one device is vacated at a time");
-        let mut twins = HashMap::new();
-        for chunk in layout.chunks_on(vdev).filter(|chunk| chunk.allocated() > 0) {
-            let Some(twin) = layout.take_spare(chunk.unit) else {
-                twins.values().for_each(|twin: &Arc<Chunk>| layout.give_back(twin));
-                return Err(Error::OutOfSpace);
-            };
-            twins.insert(chunk.id, twin);
-        }
-        let (has_switched, is_incomplete) = (AtomicBool::new(false), AtomicBool::new(false));
-        self.moves.store(Some(Arc::new(Moves { twins, has_switched, is_incomplete })));
+        assert!(self.moves.load().is_none(), "one set of regions is emptied at a time");
+        let moving: Vec<&Arc<Chunk>> = layout.chunks_in(regions).filter(|chunk| chunk.allocated() > 0).collect();
+        assert!(moving.iter().all(|chunk| chunk.standing() == Standing::Closed), "a chunk is moved that is in use");
+        let targets = match layout.twins_of(&moving, to) {
+            Some(twins) => twins,
+            None if packs => moving.iter().map(|chunk| (chunk.id, Target::Hosts)).collect(),
+            None => return Err(Error::OutOfSpace),
+        };
+        self.moves.store(Some(Arc::new(Moves::new(targets, to))));
         Ok(())
     }
 
@@ -173,7 +307,8 @@ impl Space {
             return false;
         }
         self.moves.store(None);
-        moves.twins.values().for_each(|twin| layout.give_back(twin));
+        moves.twins().for_each(|(_, twin)| layout.let_stand(twin));
+        moves.packer.give_up(layout);
         true
     }
 
@@ -187,14 +322,47 @@ impl Space {
         self.moves.load().as_ref().is_some_and(|moves| moves.has_switched())
     }
 
-    /// Where `bytes` bytes at `address` are to be copied, if their chunk has a twin.
+    /// Where `bytes` bytes at `address` are to be copied, if their chunk is being moved.
     pub fn twin(&self, address: Address, bytes: u32) -> Result<Option<(VdevId, u64)>> {
         let moves = self.moves.load();
         let Some(moves) = moves.as_ref().filter(|moves| !moves.has_switched()) else { return Ok(None) };
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, bytes)?;
-        let place = moves.twins.get(&chunk.id).map(|twin| layout.place(twin, span.start));
-        Ok(place.map(|place| (place.vdev, place.offset)))
+        let (host, there) = layout.seat(chunk, span)?;
+        let place = match moves.targets.get(&host.id) {
+            None => return Ok(None),
+            Some(Target::Twin(twin)) => layout.place(twin, there.start),
+            Some(Target::Hosts) => {
+                let (host, sector) = moves.packer.place(&layout, chunk, span)?;
+                layout.place(&host, sector)
+            }
+        };
+        Ok(Some((place.vdev, place.offset)))
+    }
+
+    /// Whether what is at an address is to be copied.
+    pub fn moves(&self, address: Address, bytes: u32) -> bool {
+        self.target_of(address, bytes).is_some()
+    }
+
+    /// Whether what is at an address is to be copied, block by block: what lies together may not lie together any more.
+    pub fn packs(&self, address: Address, bytes: u32) -> bool {
+        self.target_of(address, bytes).is_some_and(|packs| packs)
+    }
+
+    /// Whether there is no empty chunk left for what is packed.
+    pub fn has_run_out(&self) -> bool {
+        self.moves.load().as_ref().is_some_and(|moves| moves.packer.is_full())
+    }
+
+    /// Whether what is at an address is packed, if it is to be copied.
+    fn target_of(&self, address: Address, bytes: u32) -> Option<bool> {
+        let moves = self.moves.load();
+        let moves = moves.as_ref().filter(|moves| !moves.has_switched())?;
+        let layout = self.layout.load();
+        let (chunk, span) = layout.locate(address, bytes).ok()?;
+        let (host, _) = layout.seat(chunk, span).ok()?;
+        moves.targets.get(&host.id).map(|target| matches!(target, Target::Hosts))
     }
 
     /// Notes that something was not copied: places are not changed before all was copied once more.
@@ -204,31 +372,47 @@ impl Space {
         }
     }
 
-    /// Has the chunks change places with their twins. To be called in the open group `txg`, while no group is synced and
-    /// after all copies were flushed. False if something was not copied.
-    pub fn switch(&self, vdev: VdevId, txg: Txg) -> bool {
+    /// Has the chunks change places with their twins, or be packed. To be called in the open group `txg`, while no group is
+    /// synced and after all copies were flushed. False if something was not copied.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if there is no room for what says where packed chunks are; nothing has changed then.
+    pub fn switch(&self, txg: Txg, io: &dyn SpaceIo) -> Result<bool> {
         let mut stored = self.stored.lock();
-        let Some(moves) = self.moves.load_full() else { return false };
+        let Some(moves) = self.moves.load_full() else { return Ok(false) };
         if moves.has_switched() || moves.is_incomplete.load(Ordering::Acquire) {
-            return false;
+            return Ok(false);
+        }
+        if !moves.packer.is_idle() && !self.pack(&moves.packer, &mut stored, txg, io)? {
+            return Ok(false);
         }
         let layout = self.layout.load();
         moves.has_switched.store(true, Ordering::Release);
-        for (id, twin) in &moves.twins {
+        for (id, twin) in moves.twins() {
             let chunk = &layout.chunks[id.0 as usize];
             let (old, new) = (chunk.seat(), twin.seat());
-            assert_eq!(old.0, vdev, "a chunk has left its device");
-            let closed = layout.vdevs.iter().find(|vdev| vdev.id == old.0).expect("it is vacated");
-            chunk.relocate(new, txg, Default::default(), true);
-            twin.relocate(old, txg, layout.counted(closed), false);
+            let there = layout.vdevs.iter().find(|vdev| vdev.id == new.0).expect("a twin lies on a vdev");
+            chunk.relocate(new, txg, Standing::Closed, layout.counted(there, Standing::Closed));
+            twin.relocate(old, txg, Standing::Resting, Default::default());
         }
-        stored.is_misplaced = !moves.twins.is_empty();
+        stored.is_misplaced = !moves.targets.is_empty();
         self.layout.store(Arc::new(layout.seated()));
-        true
+        Ok(true)
+    }
+
+    /// Notes that the table of `txg` is the next that may say where chunks are that have changed places: the one before
+    /// found no room, or this is the first.
+    pub(super) fn arrive_again(&self, txg: Txg) {
+        let Some(moves) = self.moves.load_full() else { return };
+        let layout = self.layout.load();
+        for (id, twin) in moves.twins() {
+            layout.chunks[id.0 as usize].arrive(txg);
+            twin.arrive(txg);
+        }
     }
 
     /// Lets chunks be used that have changed places, if the table of `txg`, which is committed, says where they are.
-    pub(super) fn settle_moves(&self, layout: &Layout, txg: Txg) {
+    pub(super) fn settle_moves(&self, txg: Txg) {
         if !self.is_switching() {
             return;
         }
@@ -237,33 +421,52 @@ impl Space {
             return;
         }
         let Some(moves) = self.moves.swap(None) else { return };
-        for id in moves.twins.keys() {
-            let chunk = &layout.chunks[id.0 as usize];
-            let vdev = layout.vdevs.iter().find(|vdev| vdev.id == chunk.vdev()).expect("it has come to lie there");
-            chunk.release(layout.counted(vdev));
-        }
+        let layout = self.layout.load();
+        moves.twins().for_each(|(id, _)| layout.let_stand(&layout.chunks[id.0 as usize]));
     }
 
-    /// Whether the layer's own blocks have left a device.
-    pub fn has_left(&self, vdev: VdevId) -> bool {
+    /// Lets chunks be used that have rested for long enough: no state has anything in their regions that is held, or that
+    /// one may go back to.
+    pub(super) fn wake_rested(&self) {
+        if !self.layout.load().chunks.iter().any(|chunk| chunk.standing() == Standing::Resting) {
+            return;
+        }
+        let _stored = self.stored.lock();
+        let (layout, reusable) = (self.layout.load(), self.history.lock().reusable());
+        let has_rested = |chunk: &&Arc<Chunk>| chunk.standing() == Standing::Resting && chunk.arrived() <= reusable;
+        layout.chunks.iter().filter(has_rested).for_each(|chunk| layout.let_stand(chunk));
+    }
+
+    /// Whether the layer's own blocks have left regions.
+    pub fn has_left(&self, regions: &Regions) -> bool {
         let stored = self.stored.lock();
         let layout = self.layout.load();
-        let is_there = |pointer: PhysicalPointer| pointer.places().iter().any(|place| place.vdev == vdev);
+        let region = |place: &Place| u32::try_from(place.offset / layout.region).unwrap_or(u32::MAX);
+        let is_there =
+            |pointer: PhysicalPointer| pointer.places().iter().any(|at| regions.contains(at.vdev, region(at)));
         let checkpoints = layout.chunks.iter().flat_map(|chunk| chunk.blocks());
         !own_pointers(&stored).chain(checkpoints).any(is_there)
     }
 
-    /// Whether nothing lies on a device any more, not even what older states refer to.
-    pub fn is_vacated(&self, vdev: VdevId) -> bool {
-        let is_empty = self.layout.load().chunks_on(vdev).all(|chunk| chunk.is_free());
-        is_empty && self.moves.load().is_none() && self.has_left(vdev)
+    /// Whether `bytes` bytes at an address lie in one of these regions.
+    pub fn lies_in(&self, address: Address, bytes: u32, regions: &Regions) -> Result<bool> {
+        let layout = self.layout.load();
+        let (chunk, span) = layout.locate(address, bytes)?;
+        layout.seat(chunk, span).map(|(host, _)| regions.has(host))
+    }
+
+    /// Whether nothing is allocated in regions any more or waits to be free, and the table says so.
+    pub fn is_vacated(&self, regions: &Regions) -> bool {
+        let is_empty = self.layout.load().chunks_in(regions).all(|chunk| chunk.is_free());
+        is_empty && self.moves.load().is_none() && self.has_left(regions)
     }
 
     /// Forgets a device that is vacated: the labels do not name it any more.
     pub fn forget_vdev(&self, vdev: VdevId) {
         let _stored = self.stored.lock();
         let mut layout = Layout::clone(&self.layout.load());
-        layout.chunks_on(vdev).for_each(|chunk| assert!(chunk.is_free(), "a device that leaves holds something"));
+        let all = Regions::Vdev(vdev);
+        layout.chunks_in(&all).for_each(|chunk| assert!(chunk.is_free(), "a device that leaves holds something"));
         layout.vdevs.retain(|known| known.id != vdev);
         self.layout.store(Arc::new(layout));
     }
@@ -279,21 +482,33 @@ fn own_pointers(stored: &Stored) -> impl Iterator<Item = PhysicalPointer> + '_ {
 }
 
 impl Layout {
-    /// Whether a block has a copy on a device that is about to leave.
+    /// Whether a block has a copy in a region that is closed.
     pub(super) fn is_leaving(&self, pointer: &PhysicalPointer) -> bool {
-        pointer.places().iter().any(|place| self.is_closed(place.vdev))
+        pointer.places().iter().any(|place| self.is_closed_at(place))
     }
 
-    pub(super) fn chunks_on(&self, id: VdevId) -> impl Iterator<Item = &Arc<Chunk>> {
-        self.vdevs.iter().filter(move |vdev| vdev.id == id).flat_map(|vdev| &vdev.chunks)
+    /// Sets the chunks aside that came to lie where they do in groups after `reusable`, and are empty: older states have
+    /// something there.
+    pub(super) fn rest_after(&self, reusable: Txg) {
+        let arrived = |chunk: &&Arc<Chunk>| chunk.arrived() > reusable && !self.is_gone(chunk.vdev());
+        self.chunks.iter().filter(arrived).for_each(|chunk| _ = chunk.rest());
     }
 
-    /// This layout with another description of a device.
-    fn with(&self, vdev: Vdev) -> Layout {
-        let mut layout = self.clone();
-        let at = layout.vdevs.iter().position(|known| known.id == vdev.id).expect("it is described anew");
-        layout.vdevs[at] = Arc::new(vdev);
-        layout
+    pub(super) fn chunks_in(&self, regions: &Regions) -> impl Iterator<Item = &Arc<Chunk>> {
+        self.vdevs.iter().flat_map(|vdev| &vdev.chunks).filter(move |chunk| regions.has(chunk))
+    }
+
+    /// Has a chunk be open or closed as its region is.
+    pub(super) fn let_stand(&self, chunk: &Chunk) {
+        let (standing, tally) = self.standing_in(chunk.seat());
+        chunk.set_standing(standing, tally);
+    }
+
+    /// How a chunk in use stands in a region, and where it is counted.
+    pub(super) fn standing_in(&self, (id, region): (VdevId, u32)) -> (Standing, CountedIn) {
+        let vdev = self.vdevs.iter().find(|vdev| vdev.id == id).expect("a chunk in use lies on a vdev");
+        let standing = if vdev.is_closed(region) { Standing::Closed } else { Standing::Open };
+        (standing, self.counted(vdev, standing))
     }
 
     /// This layout with each chunk at the device where it says that it is.
@@ -307,129 +522,29 @@ impl Layout {
         layout
     }
 
-    /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space.
-    fn take_spare(&self, unit: u32) -> Option<Arc<Chunk>> {
-        let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| !vdev.closed && vdev.unit == unit).collect();
-        open.sort_by_cached_key(|vdev| std::cmp::Reverse(vdev.free()));
-        open.iter().flat_map(|vdev| &vdev.chunks).find(|chunk| chunk.hold()).cloned()
+    /// A twin on these vdevs for each of these chunks, if there are as many.
+    fn twins_of(&self, chunks: &[&Arc<Chunk>], to: &Targets) -> Option<HashMap<ChunkId, Target>> {
+        let mut twins = HashMap::new();
+        for chunk in chunks {
+            match self.take_twin(chunk.unit, to) {
+                Some(twin) => twins.insert(chunk.id, Target::Twin(twin)),
+                None => {
+                    twins.values().filter_map(Target::twin).for_each(|twin| self.let_stand(twin));
+                    return None;
+                }
+            };
+        }
+        Some(twins)
     }
 
-    /// Undoes [`Layout::take_spare`].
-    pub(super) fn give_back(&self, twin: &Chunk) {
-        let vdev = self.vdevs.iter().find(|vdev| vdev.id == twin.vdev()).expect("a twin lies on a device");
-        twin.release(self.counted(vdev));
+    /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space.
+    fn take_twin(&self, unit: u32, to: &Targets) -> Option<Arc<Chunk>> {
+        let suits = |vdev: &&Arc<Vdev>| !vdev.closed && vdev.unit == unit && to.contains(vdev.id);
+        let mut open: Vec<_> = self.vdevs.iter().filter(suits).collect();
+        open.sort_by_cached_key(|vdev| std::cmp::Reverse(vdev.free()));
+        open.iter().flat_map(|vdev| &vdev.chunks).find(|chunk| chunk.hold()).cloned()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{cell::RefCell, collections::BTreeSet};
-
-    use super::*;
-    use crate::{
-        space::{
-            Class, SpaceIo, TrimCursor,
-            tests::{Memory, plain},
-        },
-        units::KIB,
-    };
-
-    const SECTOR: u32 = 512;
-    const REGION: u64 = 64 * KIB;
-    const GOES: VdevId = VdevId(1);
-    const LEN: u32 = 3000;
-
-    fn stamp(number: u32) -> Vec<u8> {
-        vec![number as u8; LEN.next_multiple_of(SECTOR) as usize]
-    }
-
-    #[test]
-    fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
-        let vdevs = [plain(0, 64 * REGION), plain(GOES.0, 32 * REGION)];
-        let memory = Memory::new(&vdevs);
-        let space = Space::create(SECTOR, REGION, &vdevs);
-        let mut txg = Txg(1);
-        let mut commit = || {
-            let root = space.sync(txg, &memory).unwrap();
-            space.committed(txg);
-            txg = txg.next();
-            (root, txg)
-        };
-        let allocate = |txg| space.allocate(txg, Class::Data, LEN, 1, &memory).map(|allocated| allocated.addresses[0]);
-        let blocks: Vec<Address> = (0..600).map(|_| allocate(Txg(1)).unwrap()).collect();
-        for (number, address) in (0..).zip(&blocks) {
-            let (vdev, offset) = space.resolve(*address, LEN).unwrap();
-            memory.write(vdev, offset, &stamp(number)).unwrap();
-        }
-        commit();
-        let on_it = |address: &Address| space.resolve(*address, LEN).unwrap().0 == GOES;
-        let moving: BTreeSet<ChunkId> = blocks.iter().filter(|address| on_it(address)).map(|a| a.chunk).collect();
-        assert!(!moving.is_empty() && !space.has_left(GOES));
-        space.close_vdev(GOES);
-        assert!((0..20).any(|_| {
-            commit();
-            space.has_left(GOES)
-        }));
-        assert_eq!(space.removal_plan(GOES).needed as usize, moving.len());
-        space.pair(GOES).unwrap();
-        for (number, address) in (0..).zip(&blocks).filter(|(_, address)| on_it(address)) {
-            let (vdev, offset) = space.twin(*address, LEN).unwrap().unwrap();
-            assert_eq!(vdev, VdevId(0));
-            memory.write(vdev, offset, &stamp(number)).unwrap();
-        }
-        let twins = blocks.iter().filter_map(|address| space.twin(*address, LEN).unwrap());
-        let copies: BTreeSet<u64> = twins.map(|(_, offset)| offset / REGION).collect();
-        let trim = || {
-            let discarded = RefCell::new(BTreeSet::new());
-            let note = |vdev: VdevId, offset: u64, _: u64| {
-                discarded.borrow_mut().insert((vdev, offset / REGION));
-                Ok(())
-            };
-            space.trim(&memory, TrimCursor::default(), (1, u64::MAX), &note).unwrap();
-            discarded.into_inner()
-        };
-        let is_needed = |(vdev, region): &(VdevId, u64)| *vdev == GOES || copies.contains(region);
-        let discarded = trim();
-        assert!(!discarded.is_empty() && !discarded.iter().any(is_needed), "copies, or what older states have");
-        let (before, open) = commit();
-        assert!(space.switch(GOES, open));
-        assert!(!trim().iter().any(is_needed), "what one of the two tables says");
-        assert!(!blocks.iter().any(on_it) && space.is_switching());
-        // The group before knows nothing of it, and until it is told nothing is allocated there.
-        space.settle_moves(&space.layout.load(), open.back(1));
-        assert!(space.is_switching());
-        let taken: Vec<Address> = std::iter::from_fn(|| allocate(open).ok()).collect();
-        assert!(taken.len() > 100 && taken.iter().all(|address| !moving.contains(&address.chunk)));
-        taken.iter().for_each(|address| space.free(open, *address, LEN).unwrap());
-        let (after, open) = commit();
-        assert!(!space.is_switching());
-        let taken: Vec<Address> = std::iter::from_fn(|| allocate(open).ok()).collect();
-        assert!(taken.iter().any(|address| moving.contains(&address.chunk)), "their free sectors are used again");
-        assert_eq!(space.last_arrival(VdevId(0)), open.back(1));
-        // What was freed there waits for a while; then the device is needed no more.
-        let mut last = (before.clone(), open);
-        assert!((0..5).any(|_| {
-            last = commit();
-            space.is_vacated(GOES)
-        }));
-        let (last, newest) = (last.0, last.1.back(1));
-        let (moved, unmoved) = (open.back(1), open.back(2));
-        let both = &vdevs[..];
-        for (root, txg, vdevs, is_whole) in
-            [(&after, moved, both, true), (&last, newest, &both[..1], true), (&before, unmoved, &both[..1], false)]
-        {
-            let found = Space::open(root, SECTOR, REGION, vdevs, txg, &memory);
-            assert_eq!(found.is_ok(), is_whole, "{txg}");
-            let Ok(found) = found else { continue };
-            for (number, address) in (0..).zip(&blocks) {
-                let (vdev, offset) = found.resolve(*address, LEN).unwrap();
-                let mut bytes = stamp(255);
-                memory.read(vdev, offset, &mut bytes, &|_| true).unwrap();
-                assert!(bytes == stamp(number), "block {number}");
-            }
-            assert_eq!(found.highest_vdev(), Some(GOES));
-        }
-        space.forget_vdev(GOES);
-        assert_eq!((space.totals().vdevs.len(), space.highest_vdev()), (1, Some(GOES)));
-    }
-}
+mod tests;

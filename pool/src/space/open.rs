@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     DEFERRED_GROUPS, Space,
-    chunk::{Chunk, CountedIn, Loaded, Replay},
+    chunk::{Chunk, CountedIn, Loaded, Replay, Standing},
     history::History,
     io::{Disk, SpaceIo},
     layout::{Layout, Vdev, VdevShape, whole_units},
@@ -57,11 +57,13 @@ impl Space {
         add_chunks(&mut layout, chunks);
         layout.packed = check_maps(maps, &layout)?;
         let history = log.iter().rev().take(DEFERRED_GROUPS).rev().map(|(group, _)| group.txg).collect();
+        let history = History::after(history);
+        layout.rest_after(history.reusable());
         let log: VecDeque<_> = log.into_iter().map(|(group, _)| group).collect();
         Ok(Space::assemble(
             layout,
             Stored { txg, table: Some(root.table), pages, rows: count, is_misplaced: false, is_packing: false, log },
-            History::after(history),
+            history,
         ))
     }
 }
@@ -313,7 +315,7 @@ fn host_of<'a>(entry: &Entry, chunk: &Chunk, layout: &'a Layout) -> Option<(&'a 
 
 fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
     let tallies: BTreeMap<VdevId, CountedIn> =
-        layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev))).collect();
+        layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev, Standing::Open))).collect();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
         // What lies on a device that was removed counts nowhere, and nor does what is packed.
         let vdev = chunk.row.seat.region().map(|(vdev, _)| vdev);

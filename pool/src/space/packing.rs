@@ -46,6 +46,7 @@ use super::{
     extent,
     io::{Disk, SpaceIo},
     layout::{Layout, whole_units},
+    moving::{Regions, Targets},
     span_set::{normalize, total},
     sync::Stored,
 };
@@ -127,11 +128,11 @@ impl Layout {
     }
 
     /// Sets an empty chunk aside, of the device that has the most free space, if more are empty than are kept for metadata.
-    fn take_host(&self) -> Option<Arc<Chunk>> {
+    fn take_host(&self, to: &Targets) -> Option<Arc<Chunk>> {
         if self.empty.load(Relaxed) <= self.reserve() {
             return None;
         }
-        let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| !vdev.closed).collect();
+        let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| !vdev.closed && to.contains(vdev.id)).collect();
         open.sort_by_cached_key(|vdev| std::cmp::Reverse(vdev.free()));
         open.iter().flat_map(|vdev| &vdev.chunks).find(|chunk| chunk.hold()).cloned()
     }
@@ -159,6 +160,8 @@ fn is_divisible(chunk: &Chunk, host: &Chunk) -> bool {
 pub(super) struct Packer {
     /// They are packed when all of them is copied.
     sources: BTreeSet<ChunkId>,
+    /// Where there are hosts.
+    to: Targets,
     handed_out: Mutex<HandedOut>,
 }
 
@@ -167,6 +170,8 @@ struct HandedOut {
     hosts: Vec<Host>,
     /// By the chunk of the address and the first sector.
     entries: BTreeMap<ChunkId, BTreeMap<u32, Entry>>,
+    /// There was no empty chunk to go on with.
+    is_full: bool,
 }
 
 /// An empty chunk that is being filled.
@@ -186,16 +191,25 @@ impl Host {
     }
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing that empties chunks packs them yet"))]
 impl Packer {
     /// Begins to empty these chunks, in which nothing is allocated any more.
-    pub(super) fn new(sources: BTreeSet<ChunkId>) -> Packer {
-        Packer { sources, handed_out: Mutex::default() }
+    pub(super) fn new(sources: BTreeSet<ChunkId>, to: Targets) -> Packer {
+        Packer { sources, to, handed_out: Mutex::default() }
     }
 
     /// Whether this chunk is emptied.
     pub(super) fn empties(&self, chunk: ChunkId) -> bool {
         self.sources.contains(&chunk)
+    }
+
+    /// Whether no chunk is emptied.
+    pub(super) fn is_idle(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Whether it has run out of empty chunks.
+    pub(super) fn is_full(&self) -> bool {
+        self.handed_out.lock().is_full
     }
 
     /// The place in a host for sectors of `chunk`, which are one block, or several if the host's units allow that: the same
@@ -215,7 +229,7 @@ impl Packer {
             let host = &layout.chunks[entry.host.chunk.0 as usize];
             return Ok((host.clone(), entry.host.sector + (span.start - entry.span.start)));
         }
-        let host = handed_out.room(layout, span.len)?;
+        let host = handed_out.room(layout, &self.to, span.len)?;
         handed_out.entries.entry(chunk.id).or_default().insert(span.start, Entry { span, host });
         Ok((layout.chunks[host.chunk.0 as usize].clone(), host.sector))
     }
@@ -228,17 +242,20 @@ impl Packer {
 
     /// Gives the hosts back: nothing is packed.
     pub(super) fn give_up(&self, layout: &Layout) {
-        self.handed_out.lock().hosts.drain(..).for_each(|host| layout.give_back(&host.chunk));
+        self.handed_out.lock().hosts.drain(..).for_each(|host| layout.let_stand(&host.chunk));
     }
 }
 
 impl HandedOut {
-    fn room(&mut self, layout: &Layout, sectors: u32) -> Result<Address> {
+    fn room(&mut self, layout: &Layout, to: &Targets, sectors: u32) -> Result<Address> {
         // What is left in the hosts before the last one is looked at, too: blocks differ in size.
         if let Some(found) = self.hosts.iter_mut().rev().take(4).find_map(|host| host.hand_out(sectors)) {
             return Ok(found);
         }
-        let chunk = layout.take_host().ok_or(Error::OutOfSpace)?;
+        let Some(chunk) = layout.take_host(to) else {
+            self.is_full = true;
+            return Err(Error::OutOfSpace);
+        };
         self.hosts.push(Host { chunk, next: 0 });
         self.hosts.last_mut().and_then(|host| host.hand_out(sectors)).ok_or(Error::OutOfSpace)
     }
@@ -275,7 +292,6 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] if there is no room for the maps, and if free maps cannot be read; nothing has changed then.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nothing that empties chunks packs them yet"))]
     pub(super) fn pack(&self, packer: &Packer, stored: &mut Stored, txg: Txg, io: &dyn SpaceIo) -> Result<bool> {
         let layout = self.layout.load_full();
         let disk = Disk { layout: &layout, io };
@@ -290,9 +306,8 @@ impl Space {
             layout.chunks[id.0 as usize].free(txg, *span)?;
         }
         for host in &handed_out.hosts {
-            let vdev = layout.vdevs.iter().find(|vdev| vdev.id == host.chunk.vdev()).expect("a host lies on a device");
             let taken = plan.taken.get(&host.chunk.id).map_or(&[][..], |taken| taken);
-            host.chunk.take_in(txg, taken, layout.counted(vdev), &disk)?;
+            host.chunk.take_in(txg, taken, layout.standing_in(host.chunk.seat()), &disk)?;
         }
         let mut packed = Layout::clone(&layout);
         for (id, entries) in &plan.maps {
@@ -355,7 +370,7 @@ impl Space {
     /// When the last chunk came to lie on a device that was elsewhere before, or the last of one was packed there.
     pub fn last_arrival(&self, vdev: VdevId) -> Txg {
         let layout = self.layout.load();
-        let there: BTreeSet<ChunkId> = layout.chunks_on(vdev).map(|chunk| chunk.id).collect();
+        let there: BTreeSet<ChunkId> = layout.chunks_in(&Regions::Vdev(vdev)).map(|chunk| chunk.id).collect();
         let packed = layout.packed.iter().filter(|(_, packing)| packing.names_any(&there)).map(|(id, _)| id);
         let arrived = |id: &ChunkId| layout.chunks[id.0 as usize].arrived();
         there.iter().chain(packed).map(arrived).max().unwrap_or_default()
@@ -379,8 +394,7 @@ impl Layout {
         let row = Row { seat: Seat::Region { vdev, region }, unit, described, ..Row::default() };
         let fresh = Chunk::open(id, self.capacity(unit), Loaded::of(row), CountedIn::default());
         fresh.row_changed.store(true, Relaxed);
-        let vdev = self.vdevs.iter().find(|known| known.id == vdev).expect("a chunk lies on a device");
-        fresh.withhold(txg, disk, self.counted(vdev))?;
+        fresh.withhold(txg, self.standing_in((vdev, region)), disk)?;
         let fresh = Arc::new(fresh);
         match self.chunks.get_mut(id.0 as usize) {
             Some(place) => *place = fresh,

@@ -21,7 +21,7 @@ use rand::{
     seq::{IndexedRandom, SliceRandom},
 };
 
-use super::{packing::Packer, *};
+use super::{chunk::Standing, packing::Packer, *};
 use crate::{
     error::Error,
     format::{codec::Reader, space::Place},
@@ -72,6 +72,12 @@ impl Rows {
 impl Memory {
     pub(super) fn new(vdevs: &[VdevShape]) -> Memory {
         Memory(vdevs.iter().map(|shape| (shape.vdev, Rows::new(shape))).collect())
+    }
+
+    /// Other devices with the same content, of units of one sector.
+    pub(super) fn duplicate(&self) -> Memory {
+        let copy = |rows: &Rows| Rows { bytes: Mutex::new(rows.lock().clone()), unit: 1, written: Mutex::default() };
+        Memory(self.0.iter().map(|(vdev, rows)| (*vdev, copy(rows))).collect())
     }
 
     /// Says that some sectors are free, or with `written` that they are not.
@@ -183,20 +189,27 @@ impl Simulation {
         let layout = self.space.layout.load_full();
         let own: BTreeSet<ChunkId> = self.space.own_extents().unwrap().into_iter().map(|extent| extent.chunk).collect();
         let is_source = |chunk: &&Arc<chunk::Chunk>| {
-            !chunk.is_held() && !chunk.active_hint() && chunk.allocated() > 0 && !own.contains(&chunk.id)
+            chunk.standing() == Standing::Open
+                && !chunk.active_hint()
+                && chunk.allocated() > 0
+                && !own.contains(&chunk.id)
         };
         let mut all: Vec<ChunkId> = layout.chunks.iter().filter(is_source).map(|chunk| chunk.id).collect();
         all.shuffle(&mut self.random);
         all.truncate(self.random.random_range(1..4));
-        let close = |closed| all.iter().for_each(|id| layout.chunks[id.0 as usize].close(closed));
-        close(true);
+        let close = |id: &ChunkId| {
+            let chunk = &layout.chunks[id.0 as usize];
+            let vdev = layout.vdevs.iter().find(|vdev| vdev.id == chunk.vdev()).unwrap();
+            chunk.set_standing(Standing::Closed, layout.counted(vdev, Standing::Closed));
+        };
+        all.iter().for_each(close);
         if !self.try_pack(&all, &layout) {
-            close(false);
+            all.iter().for_each(|id| layout.let_stand(&layout.chunks[id.0 as usize]));
         }
     }
 
     fn try_pack(&mut self, all: &[ChunkId], layout: &layout::Layout) -> bool {
-        let packer = Packer::new(all.iter().copied().collect());
+        let packer = Packer::new(all.iter().copied().collect(), Targets::Anywhere);
         let left_out = self.random.random_bool(0.1);
         if !self.copy_to_hosts(&packer, layout, left_out) {
             self.give_up(&packer, layout);
@@ -210,7 +223,7 @@ impl Simulation {
                 self.mark_hosts(&packer);
                 // One that has become empty stays where it is.
                 let kept = all.iter().map(|id| &layout.chunks[id.0 as usize]).filter(|chunk| !chunk.is_packed());
-                let kept = kept.inspect(|chunk| chunk.close(false)).count();
+                let kept = kept.inspect(|chunk| layout.let_stand(chunk)).count();
                 self.packed += (all.len() - kept) as u32;
                 return true;
             }

@@ -6,8 +6,8 @@
 //! before. Whatever becomes of the content of free space is never read: if power fails in between, some of it is gone, and
 //! nothing knows or has to know. States older than those that are kept on purpose lose what they could still have had.
 //!
-//! Chunks that are being allocated in are left alone: what is free there is used next. So are those to which others are
-//! copied, and devices that are about to leave, where states that one may go back to have what lies elsewhere by now: see
+//! Chunks that are being allocated in are left alone: what is free there is used next. So are all that are not open: to those
+//! that are set aside others are copied, or states that one may go back to have there what lies elsewhere by now: see
 //! [`super::moving`].
 
 use super::{Space, io::Disk, io::SpaceIo};
@@ -57,7 +57,7 @@ impl Space {
                     return Ok(true);
                 }
                 let place = layout.place(chunk, span.start);
-                if self.is_closed(place.vdev) || layout.is_gone(place.vdev) {
+                if layout.is_gone(place.vdev) {
                     return Ok(true);
                 }
                 discard(place.vdev, place.offset, len)?;

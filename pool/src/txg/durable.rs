@@ -25,10 +25,10 @@ use crate::{
         pointer::{Address, BlockPointer},
     },
     log::{self, Place, Ring, Standing},
-    space::{Class, Extent, SpaceIo},
+    space::{Class, Extent, Regions, SpaceIo},
     tree::{Block, Entry as Found, LogPart, Record},
     txg::{births::Usage, engine::Engine, head::Head},
-    units::{Txg, VdevId},
+    units::Txg,
     vdev::Suspension,
 };
 
@@ -351,17 +351,17 @@ impl Engine {
         Ok(state.ring.as_mut().map(|ring| ring.head(txg, standing)))
     }
 
-    /// Gives the log's area up, if it lies on a device that is about to leave: the next commit names another one, or none.
+    /// Gives the log's area up, if it lies in a region that is emptied: the next commit names another one, or none.
     ///
     /// While this lasts no frame is written and no commit is under way, so all frames are of the open group, and the last
     /// uberblock names them. If power fails before the next one, the former area is as it was: it is freed in the group
     /// that names another. Whoever wants something durable until then has it committed.
-    pub(crate) fn retire_log(&self, vdev: VdevId) -> Result<()> {
+    pub(crate) fn retire_log(&self, regions: &Regions) -> Result<()> {
         let _turn = self.log.turn.lock();
         let _syncing = self.syncing.lock();
         let mut state = self.log.state.lock();
         let Some((area, sectors)) = state.ring.as_ref().map(Ring::area) else { return Ok(()) };
-        if self.storage.space.resolve(area, sectors * self.sector())?.0 == vdev {
+        if self.storage.space.lies_in(area, sectors * self.sector(), regions)? {
             state.sequence = state.ring.take().map_or(1, |ring| ring.next_sequence());
             state.retired = Some((area, sectors));
         }

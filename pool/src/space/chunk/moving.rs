@@ -2,43 +2,56 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::{Chunk, CountedIn, State, seat};
+use super::{Chunk, CountedIn, Standing, State, seat};
 use crate::units::{Txg, VdevId};
 
 impl Chunk {
-    /// Sets a chunk aside that is empty and used by nobody: nothing is allocated in it, and it counts nowhere. False if it
-    /// is not such a one.
+    /// Sets a chunk aside that is empty and used by nobody, for others to be copied to its region. False if it is not such a
+    /// one.
     pub(in crate::space) fn hold(&self) -> bool {
+        self.set_aside(Standing::Target)
+    }
+
+    /// Sets a chunk aside that is empty, if it is, because older states have something in its region.
+    pub(in crate::space) fn rest(&self) -> bool {
+        self.set_aside(Standing::Resting)
+    }
+
+    fn set_aside(&self, standing: Standing) -> bool {
         let mut state = self.state.lock();
-        if state.class.is_some() || state.active || state.held || state.free != self.sectors {
+        let is_unused = state.class.is_none() && !state.active && state.free == self.sectors;
+        if !is_unused || state.standing != Standing::Open {
             return false;
         }
-        self.count_in(&mut state, CountedIn::default());
-        self.set_held(&mut state, true);
+        self.stand(&mut state, standing, CountedIn::default());
         true
     }
 
-    /// Lets a chunk that was set aside be used, and counts it here.
-    pub(in crate::space) fn release(&self, tally: CountedIn) {
-        let mut state = self.state.lock();
-        self.count_in(&mut state, tally);
-        self.set_held(&mut state, false);
+    /// Has a chunk stand otherwise that is open, closed or no longer set aside, counted here.
+    pub(in crate::space) fn set_standing(&self, standing: Standing, tally: CountedIn) {
+        self.stand(&mut self.state.lock(), standing, tally);
     }
 
-    /// Counts what it has elsewhere.
-    pub(in crate::space) fn recount(&self, tally: CountedIn) {
-        self.count_in(&mut self.state.lock(), tally);
-    }
-
-    /// Has it lie elsewhere from `txg` on, counted here. With `held` nothing is allocated in it until it is released.
-    pub(in crate::space) fn relocate(&self, (vdev, region): (VdevId, u32), txg: Txg, tally: CountedIn, held: bool) {
+    /// Has it lie elsewhere from `txg` on, closed or resting, counted here.
+    pub(in crate::space) fn relocate(
+        &self,
+        (vdev, region): (VdevId, u32),
+        txg: Txg,
+        standing: Standing,
+        tally: CountedIn,
+    ) {
         let mut state = self.state.lock();
-        self.count_in(&mut state, tally);
-        self.set_held(&mut state, held);
+        assert_ne!(standing, Standing::Open, "no table says that it lies there");
+        self.stand(&mut state, standing, tally);
         state.active = false;
         self.hints.active.store(false, Relaxed);
         self.settle(&mut state);
         self.seat.store(seat(vdev, region), Release);
+        self.arrive(txg);
+    }
+
+    /// Notes that a table of `txg` is the first one that may say where it lies.
+    pub(in crate::space) fn arrive(&self, txg: Txg) {
         self.arrived.store(txg.0, Release);
         self.row_changed.store(true, Relaxed);
     }
@@ -51,23 +64,21 @@ impl Chunk {
 
     /// Whether it could be set aside, as of a moment ago.
     pub(in crate::space) fn is_spare(&self) -> bool {
-        self.class_hint().is_none() && !self.active_hint() && !self.is_held() && self.free_hint() == self.sectors
+        let is_open = self.standing() == Standing::Open;
+        is_open && self.class_hint().is_none() && !self.active_hint() && self.free_hint() == self.sectors
     }
 
-    /// Whether all of it could be allocated, if it were not set aside.
+    /// Whether all of it could be allocated, if it were open.
     pub(in crate::space) fn is_free(&self) -> bool {
         self.state.lock().free == self.sectors
     }
 
-    pub(super) fn count_in(&self, state: &mut State, tally: CountedIn) {
+    pub(super) fn stand(&self, state: &mut State, standing: Standing, tally: CountedIn) {
         let (free, deferred, is_empty) = (state.free, state.deferred, state.class.is_none());
         state.tally.sub(free, deferred, is_empty);
         tally.add(free, deferred, is_empty);
         state.tally = tally;
-    }
-
-    pub(super) fn set_held(&self, state: &mut State, held: bool) {
-        state.held = held;
-        self.hints.held.store(held, Relaxed);
+        state.standing = standing;
+        self.hints.standing.store(standing as u8, Relaxed);
     }
 }

@@ -1,9 +1,9 @@
 //! A chunk that is packed, and what becomes of its region and of those that take in what was in it: see
 //! [`super::super::packing`].
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Chunk, CountedIn};
+use super::{Chunk, CountedIn, Standing};
 use crate::{
     error::Result,
     format::space::{Class, PhysicalPointer, Span},
@@ -17,7 +17,7 @@ use crate::{
 impl Chunk {
     /// Whether it lies on no region any more.
     pub(in crate::space) fn is_packed(&self) -> bool {
-        self.is_packed.load(Acquire)
+        self.standing() == Standing::Packed
     }
 
     /// Where its map is stored, if it is packed and something is in it.
@@ -35,18 +35,9 @@ impl Chunk {
     pub(in crate::space) fn pack(&self, txg: Txg, map: PhysicalPointer) -> Option<PhysicalPointer> {
         let mut state = self.state.lock();
         assert!(!state.active, "somebody allocates in a chunk that is packed");
-        self.count_in(&mut state, CountedIn::default());
-        self.set_held(&mut state, true);
-        self.arrived.store(txg.0, Release);
-        self.is_packed.store(true, Release);
-        self.row_changed.store(true, Relaxed);
+        self.stand(&mut state, Standing::Packed, CountedIn::default());
+        self.arrive(txg);
         state.map_at.replace(map)
-    }
-
-    /// Has nothing be allocated in it for now, as in one that is emptied.
-    #[cfg(test)]
-    pub(in crate::space) fn close(&self, is_closed: bool) {
-        self.set_held(&mut self.state.lock(), is_closed);
     }
 
     /// What is allocated in it now.
@@ -57,10 +48,15 @@ impl Chunk {
         Ok(complement(&normalize(free), self.sectors))
     }
 
-    /// Allocates these spans of a chunk that was set aside, which must be free, and lets it be used and counted here.
-    pub(in crate::space) fn take_in(&self, txg: Txg, spans: &[Span], tally: CountedIn, disk: &Disk<'_>) -> Result<()> {
+    /// Allocates these spans of a chunk that was set aside, which must be free, and has it stand so, counted here.
+    pub(in crate::space) fn take_in(
+        &self,
+        txg: Txg,
+        spans: &[Span],
+        (standing, tally): (Standing, CountedIn),
+        disk: &Disk<'_>,
+    ) -> Result<()> {
         let mut state = self.state.lock();
-        self.load(&mut state, disk)?;
         for &span in spans {
             let map = self.load(&mut state, disk)?;
             assert!(map.take_exactly(span), "what is packed lies where nothing is free");
@@ -70,15 +66,14 @@ impl Chunk {
             state.tally.empty.fetch_sub(1, Relaxed);
             self.set_class(&mut state, Some(Class::Data));
         }
-        self.count_in(&mut state, tally);
-        self.set_held(&mut state, false);
+        self.stand(&mut state, standing, tally);
         Ok(())
     }
 
     /// Has all of a chunk that was never used be allocated and freed in `txg`: older states have something in its region.
-    pub(in crate::space) fn withhold(&self, txg: Txg, disk: &Disk<'_>, tally: CountedIn) -> Result<()> {
+    pub(in crate::space) fn withhold(&self, txg: Txg, stands: (Standing, CountedIn), disk: &Disk<'_>) -> Result<()> {
         let all = Span::new(0, self.sectors);
-        self.take_in(txg, &[all], tally, disk)?;
+        self.take_in(txg, &[all], stands, disk)?;
         self.free(txg, all)
     }
 }

@@ -24,7 +24,7 @@ const CALM_GROUPS: usize = 16;
 const CALM_BYTES: u64 = MIB;
 /// From this length on, in bytes, the log is shortened in a hurry.
 const HURRY_BYTES: u64 = 4 * MIB;
-/// At most so many chunks are checkpointed in a group because of a device that is about to leave.
+/// At most so many chunks are checkpointed in a group because of a region that is emptied.
 const LEAVING: usize = 64;
 
 /// What is stored for a group, and not in force yet.
@@ -45,6 +45,9 @@ struct Draft<'a> {
 impl Writer<'_> {
     /// Checkpoints some chunks and writes the pages of the table that changed, or nothing; returns the table's root.
     pub(super) fn describe(&self, stored: &mut Stored) -> Result<PhysicalPointer> {
+        if stored.is_misplaced {
+            self.space.arrive_again(self.txg);
+        }
         let mut draft = Draft::default();
         match self.draft(stored, &mut draft) {
             Ok(()) => self.adopt(stored, draft)?,
@@ -86,8 +89,8 @@ impl Writer<'_> {
         logged.into_iter().take(share + 1).map(|(_, chunk)| chunk).collect()
     }
 
-    /// Some of those without whose checkpoint, or whose log, nothing of the log and of the checkpoints would lie on a
-    /// device that is about to leave.
+    /// Some of those without whose checkpoint, or whose log, nothing of the log and of the checkpoints would lie in a
+    /// region that is emptied.
     fn to_checkpoint_for_leaving(&self, stored: &Stored) -> Vec<&Arc<Chunk>> {
         let layout = self.layout();
         let last = stored.log.iter().rfind(|group| group.blocks.iter().any(|block| layout.is_leaving(block)));
