@@ -96,6 +96,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@block_cloning	enabled	local
     tank	feature@device_removal	enabled	local
     tank	feature@file_attributes	enabled	local
+    tank	feature@packed_chunks	enabled	local
     tank	feature@project_quota	enabled	local
     tank	feature@raidz	enabled	local
     tank	feature@raidz_expansion	enabled	local

@@ -49,8 +49,8 @@ impl OpenPool {
         let shown = RemovalPlan {
             vdev: layout::name_of(&*vdev),
             bytes: plan.bytes,
-            needed: plan.needed,
-            available: plan.available,
+            needed: if plan.fits_whole() { plan.needed } else { plan.packed },
+            available: if plan.fits_whole() { plan.available } else { plan.spare },
             region: plan.region,
             left: None,
         };
@@ -61,7 +61,7 @@ impl OpenPool {
         if !goes_on && !plan.fits() {
             let why = format!(
                 "what lies on it takes {} empty regions of {} bytes elsewhere, and there are {}",
-                plan.needed, plan.region, plan.available
+                plan.packed, plan.region, plan.spare
             );
             return Err(Failure::cannot(ACTION, name, why).hint("delete something, or add a device: pool add"));
         }

@@ -15,7 +15,10 @@
 //! when it says so.
 
 use pool::{
-    format::{key::Key, label::DEVICE_REMOVAL},
+    format::{
+        key::Key,
+        label::{DEVICE_REMOVAL, PACKED_CHUNKS},
+    },
     space::{Regions, Targets},
     units::VdevId,
 };
@@ -23,6 +26,7 @@ use pool::{
 use super::{
     datasets::{Datasets, Progress},
     error::Result,
+    feature,
     moving::{Emptying, Work, refused},
 };
 use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
@@ -76,6 +80,11 @@ impl Datasets {
             return refused("a rebalance is under way; use pool rebalance -s to stop it".to_owned());
         }
         self.check_not_widening()?;
+        let plan = self.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
+        if !plan.fits_whole() && !self.may_pack(vdev)? {
+            let problem = "what lies on it finds no empty regions of its kind elsewhere, and the pool's feature";
+            return refused(format!("{problem} {PACKED_CHUNKS} is disabled; it is enabled by pool set"));
+        }
         self.activate_moving()?;
         self.set_limit(limit)?;
         let row =
@@ -134,7 +143,8 @@ impl Datasets {
         if self.is_moving_paused() {
             return idle;
         }
-        match self.empty_step(&mut work, (&Regions::Vdev(vdev), &Targets::Anywhere), budget)? {
+        let packs = self.may_pack(vdev)?;
+        match self.empty_step(&mut work, (&Regions::Vdev(vdev), &Targets::Anywhere), packs, budget)? {
             Emptying::Worked { copied, errors } => {
                 if let Some(row) = &mut *self.mover.removal.lock() {
                     (row.copied, row.errors) = (row.copied + copied, row.errors + errors);
@@ -158,6 +168,18 @@ impl Datasets {
             Some(row) => self.put_removal(RemovalRow { state: MoveState::Finished, end: self.now(), ..row }),
             None => Ok(()),
         }
+    }
+
+    /// Whether chunks of a vdev may be packed. They are only where they have to be, and the labels name the feature before.
+    fn may_pack(&self, vdev: VdevId) -> Result<bool> {
+        let engine = self.engine();
+        let is_active = engine.is_active(PACKED_CHUNKS);
+        let plan = engine.storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
+        if is_active || plan.fits_whole() || !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
+            return Ok(is_active);
+        }
+        engine.activate(PACKED_CHUNKS)?;
+        Ok(true)
     }
 
     fn running_removal(&self) -> Option<RemovalRow> {

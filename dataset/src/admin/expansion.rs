@@ -101,7 +101,7 @@ impl Datasets {
         }
         let round = self.expander.round.lock().clone();
         let Some(round) = round else { return self.begin_round(&mut work, vdev, narrow) };
-        match self.empty_step(&mut work, (&round.regions, &Targets::Anywhere), budget)? {
+        match self.empty_step(&mut work, (&round.regions, &Targets::Anywhere), false, budget)? {
             Emptying::Worked { copied, .. } => self.expander.status.lock().copied += copied,
             Emptying::Idle => return idle,
             Emptying::Vacated => {

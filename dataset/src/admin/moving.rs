@@ -177,17 +177,18 @@ impl Datasets {
     }
 
     /// Does a step of emptying closed regions to these vdevs: copies about `budget` bytes while the pool is held still, or
-    /// makes a few commits.
+    /// makes a few commits. With `packs` chunks that find no empty region of their kind are packed.
     pub(super) fn empty_step(
         &self,
         work: &mut Work,
         (from, to): (&Regions, &Targets),
+        packs: bool,
         budget: u64,
     ) -> Result<Emptying> {
         if work.copying.is_some() {
             return self.copy_step(work, budget);
         }
-        match self.engine().vacate(from, to) {
+        match self.engine().vacate(from, to, packs) {
             Ok(Vacating::Working) => {
                 work.tries += 1;
                 if work.tries > TRIES {
@@ -221,6 +222,9 @@ impl Datasets {
         }
         let Stepped { copied, failed, .. } =
             copying.walk.step(self, &still, budget, &|blocks| still.evacuate(blocks))?;
+        if self.engine().storage().space.has_run_out() {
+            return Ok(Emptying::NoRoom);
+        }
         for (block, is_unread) in &failed {
             let as_it_is = still.evacuate_as_it_is(&block.pointer);
             copying.is_unreadable |= *is_unread || as_it_is.is_err();
@@ -237,9 +241,12 @@ impl Datasets {
         if copying.is_unreadable {
             return Ok(Emptying::Unreadable);
         }
-        if !still.change_places(&copying.evacuation)? {
+        match still.change_places(&copying.evacuation) {
+            Ok(true) => {}
             // A device may lack what was copied: it begins again.
-            self.engine().storage().space.unpair();
+            Ok(false) => drop(self.engine().storage().space.unpair()),
+            Err(PoolError::OutOfSpace) => return Ok(Emptying::NoRoom),
+            Err(error) => return Err(error.into()),
         }
         Ok(Emptying::Worked { copied: 0, errors: 0 })
     }

@@ -136,7 +136,7 @@ impl Datasets {
             self.put_rebalance(row)?;
             return Ok(Progress::Worked);
         }
-        match self.empty_step(&mut work, (&batch.regions, &batch.targets), budget)? {
+        match self.empty_step(&mut work, (&batch.regions, &batch.targets), false, budget)? {
             Emptying::Worked { copied, errors } => {
                 if let Some(row) = &mut *self.mover.rebalance.lock() {
                     (row.copied, row.errors) = (row.copied + copied, row.errors + errors);

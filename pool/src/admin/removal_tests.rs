@@ -134,7 +134,7 @@ fn remove(pool: &Pool) {
     engine.activate(DEVICE_REMOVAL).unwrap();
     engine.close(&ALL);
     for _ in 0..100 {
-        match engine.vacate(&ALL, &Targets::Anywhere).unwrap() {
+        match engine.vacate(&ALL, &Targets::Anywhere, false).unwrap() {
             Vacating::Working => {}
             Vacating::Copying => copy_all(engine),
             Vacating::Vacated => {
@@ -242,7 +242,7 @@ fn a_removal_that_is_given_up_leaves_everything_as_it_was() {
     let engine = pool.engine();
     let size = engine.space_totals().size;
     engine.close(&ALL);
-    while engine.vacate(&ALL, &Targets::Anywhere).unwrap() != Vacating::Copying {}
+    while engine.vacate(&ALL, &Targets::Anywhere, false).unwrap() != Vacating::Copying {}
     assert!(engine.space_totals().size < size);
     assert!(engine.reopen(&ALL));
     commit(&pool, 3);
@@ -284,7 +284,7 @@ fn without_enough_empty_chunks_there_are_no_twins() {
     assert!(!plan.fits() && plan.needed >= 35, "{plan:?}");
     engine.close(&ALL);
     let refused = loop {
-        match engine.vacate(&ALL, &Targets::Anywhere) {
+        match engine.vacate(&ALL, &Targets::Anywhere, false) {
             Ok(Vacating::Working) => {}
             other => break other,
         }
@@ -325,7 +325,7 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
     engine.with_open_txg(|txg| while storage.space.free_for(Class::Data) >= 2 * MIB && write(txg).is_ok() {});
     let spare = || storage.space.totals().free;
     let refused = loop {
-        match engine.vacate(&ALL, &Targets::Anywhere) {
+        match engine.vacate(&ALL, &Targets::Anywhere, false) {
             Ok(Vacating::Working) => {}
             other => break other,
         }
@@ -336,7 +336,7 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
 }
 
 #[test]
-fn a_raidz_leaves_for_another_one_of_its_shape_and_for_no_other() {
+fn the_chunks_of_a_raidz_go_as_a_whole_to_another_one_of_its_shape_and_to_no_other() {
     let devices = ["a", "b", "c", "d", "e", "f"].map(disk);
     let raidz = |devices: &[Arc<dyn Device>]| NewVdev::RaidZ { parity: 1, devices: devices.to_vec() };
     let pool = made(&[raidz(&devices[..3]), raidz(&devices[3..])]);
@@ -347,5 +347,6 @@ fn a_raidz_leaves_for_another_one_of_its_shape_and_for_no_other() {
     assert_eq!(shown(opened(&devices[1..3], 2).engine()), newest);
     let pool = made(&[raidz(&["g", "h", "i"].map(disk)), NewVdev::Disk(disk("j"))]);
     let plan = pool.plan_removal(GOES).unwrap();
-    assert!(plan.needed > 0 && plan.available == 0 && !plan.fits(), "{plan:?}");
+    assert!(plan.needed > 0 && plan.available == 0 && !plan.fits_whole(), "{plan:?}");
+    assert!(plan.packed > 0 && plan.fits(), "{plan:?}");
 }

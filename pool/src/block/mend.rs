@@ -183,7 +183,7 @@ impl Storage {
         for extent in self.extents(pointer)? {
             let address = Address { chunk: extent.chunk, sector: extent.sector };
             let len = extent.sectors * self.sector;
-            if self.space.twin(address, len)?.is_some() {
+            if self.space.moves(address, len) {
                 let (id, offset) = self.space.resolve(address, len)?;
                 let mut bytes = vec![0; len as usize];
                 self.vdevs.get(id)?.read(offset, &mut bytes)?;
@@ -201,7 +201,7 @@ impl Storage {
                 let since = vdev.ok().and_then(|vdev| vdev.filling());
                 since.is_some_and(|since| pointer.birth.max(self.space.arrived(address)) > since)
             }
-            Copying::Twins => self.space.twin(address, pointer.stored).is_ok_and(|twin| twin.is_some()),
+            Copying::Twins => self.space.moves(address, pointer.stored),
         }
     }
 

@@ -140,6 +140,11 @@ impl Storage {
         for pair in run.windows(2) {
             bytes[range(&pair[0], run, blocks).end..range(&pair[1], run, blocks).start].fill(0);
         }
+        let stored = |copy: &Copy| blocks[copy.block].stored;
+        if to == Copying::Twins && self.space.packs(first.address, stored(first)) {
+            let mut parts = run.iter().map(|copy| (copy, Arc::new(bytes[range(copy, run, blocks)].to_vec())));
+            return parts.all(|(copy, part)| self.copy_part(copy.address, &part, to).is_ok());
+        }
         self.copy_part(first.address, &Arc::new(bytes), to).is_ok()
     }
 
@@ -148,7 +153,7 @@ impl Storage {
         let (vdev, offset) = self.space.resolve(address, pointer.stored).ok().filter(|_| !pointer.gang)?;
         let takes = u64::from(self.space.extent(address, pointer.stored).sectors) * u64::from(self.sector);
         // The parity of rows that nobody has written need not be right.
-        let gap = if self.space.unit_at(address) > 1 { 0 } else { MAX_GAP };
+        let gap = if self.space.unit_of(vdev) > 1 { 0 } else { MAX_GAP };
         Some(Copy { vdev, offset, takes, block, address, gap })
     }
 

@@ -3,6 +3,9 @@
 //! Each block is kept once, and has a number: whoever needs sets of blocks keeps sets of numbers. A block takes about 120
 //! bytes until the check is over. Of a block with several references each shared one has a number of its own, for it
 //! counts like a block; only the balance takes them as one.
+//!
+//! What is in a packed chunk is counted twice, for that is how it is allocated: there, as whoever refers to it says, and in
+//! its host, as the chunk's map says.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -22,7 +25,7 @@ use crate::{
         key::Key,
         pointer::{Address, BlockPointer, Checksum, Reference},
     },
-    space::Extent,
+    space::{Extent, Hosted},
     txg::Engine,
     units::ChunkId,
 };
@@ -144,6 +147,11 @@ impl Ledger {
         let mut referred = self.referred(storage);
         referred.extend(storage.space.own_extents()?);
         referred.extend(log);
+        let Hosted { hosts, lost } = storage.space.hosted_extents(&storage.vdevs)?;
+        referred.extend(hosts);
+        for extent in &lost {
+            self.findings.push(Finding::new(Code::NotAllocated, format!("{} lie nowhere", name(extent))));
+        }
         referred.sort_unstable();
         for pair in referred.windows(2) {
             if end(&pair[0]) > (pair[1].chunk, pair[1].sector) {

@@ -72,6 +72,7 @@ pub const KNOWN_FEATURES: &[&str] = &[
     BLOCK_CLONING,
     DEVICE_REMOVAL,
     FILE_ATTRIBUTES,
+    PACKED_CHUNKS,
     PROJECT_QUOTA,
     RAIDZ,
     RAIDZ_EXPANSION,
@@ -94,6 +95,9 @@ pub const DEVICE_REMOVAL: &str = "device_removal";
 
 /// The feature of pools in which files have attributes of their own. Who does not know it cannot read such an inode.
 pub const FILE_ATTRIBUTES: &str = "file_attributes";
+
+/// The feature of pools with [packed](crate::format::space::packing) chunks. Who does not know it cannot read their rows.
+pub const PACKED_CHUNKS: &str = "packed_chunks";
 
 /// The feature of pools whose file systems keep accounts of users, groups and projects, or have projects. Who does not know
 /// it would change files and leave the accounts as they are.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! uberblock -> SpaceRoot -+-> table root -> table pages -> a checkpoint per chunk   (which sectors were free, when)
+//!                         |                            \-> a map per packed chunk  (where its blocks went)
 //!                         +-> space log: the newest block -> the one before -> ...  (what changed since)
 //! ```
 //!
@@ -11,6 +12,7 @@
 
 pub mod checkpoint;
 pub mod log;
+pub mod packing;
 pub mod table;
 
 use crate::{

@@ -15,7 +15,8 @@ use crate::{
             PhysicalPointer, SpaceRoot, Span,
             checkpoint::Checkpoint,
             log::{ChunkChanges, LogBlock, decode_changes},
-            table::{ROWS_PER_PAGE, Row, TableRoot, decode_page},
+            packing::{Entry, PackedMap},
+            table::{ROWS_PER_PAGE, Row, Seat, TableRoot, decode_page},
         },
     },
     units::{ChunkId, Txg},
@@ -75,19 +76,23 @@ fn table_items(state: &State, sink: Sink<'_>) -> io::Result<()> {
 
 fn chunk_items(state: &State, id: ChunkId, row: &Row, sink: Sink<'_>) -> io::Result<()> {
     let class = row.class.map_or("none".to_owned(), |class| format!("{class:?}"));
-    let item = Item::new(1, "chunk")
-        .with("id", id)
-        .with("vdev", row.vdev)
-        .with("region", row.region)
+    let item = match row.seat {
+        Seat::Region { vdev, region } => Item::new(1, "chunk").with("id", id).with("vdev", vdev).with("region", region),
+        Seat::Packed { .. } => Item::new(1, "packed chunk").with("id", id),
+    };
+    let item = item
         .with("unit", row.unit)
         .with("arrived in", row.arrived)
         .with("class", class)
         .with("allocated sectors", row.allocated)
         .with("described at", row.described);
     sink(item)?;
-    let Some(pointer) = &row.checkpoint else { return Ok(()) };
     let sectors = u32::try_from(state.label.region_size >> state.label.ashift).unwrap_or(u32::MAX);
     let sectors = sectors / row.unit * row.unit;
+    if let Seat::Packed { map: Some(pointer) } = &row.seat {
+        map_item(state, pointer, sectors, sink)?;
+    }
+    let Some(pointer) = &row.checkpoint else { return Ok(()) };
     let checkpoint = read(state, pointer, "checkpoint")
         .and_then(|bytes| Checkpoint::decode(&bytes, sectors).map_err(|error| Error::damaged("checkpoint", error)));
     match checkpoint {
@@ -96,6 +101,19 @@ fn chunk_items(state: &State, id: ChunkId, row: &Row, sink: Sink<'_>) -> io::Res
             sink(item.with("free", spans_text(&checkpoint.free)))
         }
         Err(error) => sink(Item::damaged(2, "checkpoint", error)),
+    }
+}
+
+fn map_item(state: &State, pointer: &PhysicalPointer, sectors: u32, sink: Sink<'_>) -> io::Result<()> {
+    let map = read(state, pointer, "map")
+        .and_then(|bytes| PackedMap::decode(&bytes, sectors).map_err(|error| Error::damaged("map", error)));
+    let text = |Entry { span, host }: &Entry| format!("{}+{} at {}:{}", span.start, span.len, host.chunk, host.sector);
+    match map {
+        Ok(map) => {
+            let entries: Vec<String> = map.entries.iter().map(text).collect();
+            sink(Item::new(2, "map").with("at", physical_text(pointer)).with("sectors", entries.join(", ")))
+        }
+        Err(error) => sink(Item::damaged(2, "map", error)),
     }
 }
 

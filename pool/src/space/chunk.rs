@@ -13,6 +13,7 @@
 //! 4. Only loaded chunks have allocations in `changes`.
 
 mod moving;
+mod packing;
 mod stored;
 
 use std::{
@@ -35,7 +36,10 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    format::space::{Class, PhysicalPointer, Span, table::Row},
+    format::space::{
+        Class, PhysicalPointer, Span,
+        table::{Row, Seat},
+    },
     units::{ChunkId, Txg, VdevId},
 };
 
@@ -56,7 +60,7 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) id: ChunkId,
-    /// Where it lies: the device in the upper half, the region in the lower.
+    /// Where it lies: the device in the upper half, the region in the lower. Of a packed chunk where it lay.
     seat: AtomicU64,
     /// The transaction group in which it came to lie there; zero if it was always there.
     arrived: AtomicU64,
@@ -82,6 +86,8 @@ pub(super) enum Standing {
     Target,
     /// It is empty, but states that one may go back to have something in its region. It counts nowhere.
     Resting,
+    /// It lies on no region any more, and what is in it counts where that lies: see [`super::packing`].
+    Packed,
 }
 
 /// What the search for a chunk goes by without taking locks; may be a moment old.
@@ -119,6 +125,13 @@ pub(super) struct Loaded {
     pub(super) deferred: Vec<(Txg, Vec<Span>)>,
 }
 
+impl Loaded {
+    /// A chunk of which the log says nothing.
+    pub(super) fn of(row: Row) -> Loaded {
+        Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() }
+    }
+}
+
 /// One change to apply on top of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Replay {
@@ -140,6 +153,8 @@ struct State {
     logged: u32,
     changes: Vec<Changes>,
     checkpoint: Option<PhysicalPointer>,
+    /// Where it is stored what lies where, of a packed chunk.
+    map_at: Option<PhysicalPointer>,
     described: Txg,
     allocated_then: u32,
     /// The oldest transaction group whose log the checkpoint does not cover.
@@ -164,9 +179,8 @@ impl Chunk {
     /// A chunk that was never used: its place, and how many sectors it has and are allocated together.
     pub(super) fn new(place: (ChunkId, VdevId, u32), (sectors, unit): (u32, u32), tally: CountedIn) -> Chunk {
         let (id, vdev, region) = place;
-        let row = Row { vdev, region, unit, ..Row::default() };
-        let fresh = Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() };
-        let chunk = Chunk::open(id, sectors, fresh, tally);
+        let row = Row { seat: Seat::Region { vdev, region }, unit, ..Row::default() };
+        let chunk = Chunk::open(id, sectors, Loaded::of(row), tally);
         chunk.row_changed.store(true, Relaxed);
         chunk
     }
@@ -190,17 +204,22 @@ impl Chunk {
             true => Map::Loaded(FreeMap::from_spans([Span::new(0, sectors)])),
             false => Map::Unloaded(loaded.replay),
         };
+        let (seat, map_at) = match loaded.row.seat {
+            Seat::Region { vdev, region } => (Some((vdev, region)), None),
+            Seat::Packed { map } => (None, map),
+        };
+        let standing = if seat.is_none() { Standing::Packed } else { Standing::Open };
         let hints = Hints {
             free: AtomicU32::new(free),
             largest: AtomicU32::new(if pristine { sectors } else { UNKNOWN }),
             class: AtomicU8::new(code(class)),
             active: AtomicBool::new(false),
-            standing: AtomicU8::new(Standing::Open as u8),
+            standing: AtomicU8::new(standing as u8),
         };
         let state = State {
             class,
             active: false,
-            standing: Standing::Open,
+            standing,
             tally,
             map,
             free,
@@ -208,13 +227,14 @@ impl Chunk {
             logged: loaded.allocated,
             changes,
             checkpoint: loaded.row.checkpoint,
+            map_at,
             described: loaded.row.described,
             allocated_then: loaded.row.allocated,
             oldest_logged: loaded.oldest_logged,
         };
         Chunk {
             id,
-            seat: AtomicU64::new(seat(loaded.row.vdev, loaded.row.region)),
+            seat: AtomicU64::new(seat_of(seat)),
             arrived: AtomicU64::new(loaded.row.arrived.0),
             sectors,
             unit: loaded.row.unit,
@@ -247,7 +267,7 @@ impl Chunk {
 
     /// What it is there for, as of a moment ago.
     pub(super) fn standing(&self) -> Standing {
-        let known = [Standing::Open, Standing::Closed, Standing::Target, Standing::Resting];
+        let known = [Standing::Open, Standing::Closed, Standing::Target, Standing::Resting, Standing::Packed];
         known[usize::from(self.hints.standing.load(Relaxed))]
     }
 
@@ -315,6 +335,9 @@ impl Chunk {
 
     /// Allocates exactly `span`; false if it is not all free.
     pub(super) fn claim(&self, txg: Txg, span: Span, disk: &Disk<'_>) -> Result<bool> {
+        if self.is_packed() {
+            return Ok(false);
+        }
         let mut state = self.state.lock();
         let map = self.load(&mut state, disk)?;
         if !map.take_exactly(span) {
@@ -497,6 +520,11 @@ impl CountedIn {
 
 fn seat(vdev: VdevId, region: u32) -> u64 {
     u64::from(vdev.0) << 32 | u64::from(region)
+}
+
+/// What lies nowhere is on no device that there is.
+fn seat_of(region: Option<(VdevId, u32)>) -> u64 {
+    region.map_or(u64::MAX, |(vdev, region)| seat(vdev, region))
 }
 
 fn code(class: Option<Class>) -> u8 {

@@ -112,7 +112,7 @@ fn files_lie_on_devices_in_turn_each_as_a_whole_while_there_is_room() {
     assert!(space.totals().vdevs[1].allocated >= room, "{:?}", space.totals().vdevs[1]);
     let run = space.allocate_run(Txg(1), Purpose::Together(2), &[BYTES; 20], 1, &memory).unwrap();
     assert!(run.iter().all(|block| devices(&space, block) == [3]));
-    space.close_vdev(VdevId(3));
+    space.close(&Regions::Vdev(VdevId(3)));
     assert_eq!([0, 1, 2].map(device)[0], 0);
 }
 
@@ -192,6 +192,6 @@ fn what_leaves_goes_to_a_device_for_the_same_if_there_is_room() {
         space.moving_plan(&Regions::Vdev(VdevId(1)), &Targets::Anywhere).available,
         64 + 16 - space.layout.load().reserve()
     );
-    space.pair(&Regions::Vdev(VdevId(1)), &Targets::Anywhere).unwrap();
+    space.pair(&Regions::Vdev(VdevId(1)), &Targets::Anywhere, false).unwrap();
     assert_eq!(space.twin(there, BYTES).unwrap().unwrap().0, VdevId(2));
 }

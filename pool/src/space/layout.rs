@@ -4,7 +4,7 @@
 //! a lock.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::{Arc, atomic::AtomicU32, atomic::Ordering::Relaxed},
 };
@@ -14,6 +14,7 @@ use arc_swap::ArcSwapOption;
 use super::{
     Extent,
     chunk::{Chunk, CountedIn, Counters, Standing},
+    packing::Packing,
 };
 use crate::{
     error::{Error, Result},
@@ -279,6 +280,8 @@ pub(super) struct Layout {
     pub(super) vdevs: Vec<Arc<Vdev>>,
     /// By number.
     pub(super) chunks: Vec<Arc<Chunk>>,
+    /// Where that lies which is in chunks that are packed.
+    pub(super) packed: BTreeMap<ChunkId, Arc<Packing>>,
     /// How many chunks are empty and without a class.
     pub(super) empty: Arc<AtomicU32>,
 }
@@ -288,7 +291,7 @@ impl Layout {
     pub(super) fn new(sector: u32, region: u64) -> Layout {
         assert!(sector.is_power_of_two() && region.is_power_of_two() && region >= u64::from(sector));
         assert!(region / u64::from(sector) <= 1 << 31, "a chunk has too many sectors");
-        Layout { sector, region, vdevs: Vec::new(), chunks: Vec::new(), empty: Arc::default() }
+        Layout { sector, region, vdevs: Vec::new(), chunks: Vec::new(), packed: BTreeMap::new(), empty: Arc::default() }
     }
 
     /// Whether regions have room for such units at all.
@@ -341,7 +344,7 @@ impl Layout {
                 CountedIn { counters: vdev.counters.clone(), empty }
             }
             Standing::Closed => CountedIn { counters: vdev.closed_counters.clone(), empty: Arc::default() },
-            Standing::Target | Standing::Resting => CountedIn::default(),
+            Standing::Target | Standing::Resting | Standing::Packed => CountedIn::default(),
         }
     }
 

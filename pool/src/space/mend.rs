@@ -64,7 +64,7 @@ impl Space {
         let stored = self.stored.lock();
         let layout = self.layout.load();
         let disk = Disk { layout: &layout, io };
-        let checkpoints = layout.chunks.iter().filter_map(|chunk| chunk.checkpoint());
+        let checkpoints = layout.chunks.iter().flat_map(|chunk| chunk.blocks());
         let start = |pointer: &PhysicalPointer| (pointer.places[0].vdev.0, pointer.places[0].offset);
         let mut blocks: Vec<PhysicalPointer> =
             stored.table_pointers().chain(stored.log_pointers()).chain(checkpoints).collect();

@@ -38,6 +38,7 @@
 //! hold       keeping an older state whole
 //! moving     regions are emptied: their chunks come to lie elsewhere
 //! balance    which chunks to move so that vdevs are equally full
+//! packing    what is in chunks comes to lie in others, without regions of their own
 //! history    how long what was freed stays as it is
 //! ```
 
@@ -52,6 +53,7 @@ mod layout;
 mod mend;
 mod moving;
 mod open;
+mod packing;
 mod span_set;
 mod sync;
 mod trim;
@@ -75,6 +77,7 @@ pub use self::{
     layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
     moving::{MovingPlan, Regions, Targets},
+    packing::Hosted,
     trim::{TrimCursor, Trimmed},
 };
 use self::{
@@ -293,6 +296,11 @@ impl Space {
         self.layout.load().chunks.get(address.chunk.0 as usize).map_or(1, |chunk| chunk.unit)
     }
 
+    /// The most sectors that are allocated together on a device; 1 if there is no such one.
+    pub fn unit_of(&self, vdev: VdevId) -> u32 {
+        self.layout.load().vdevs.iter().find(|known| known.id == vdev).map_or(1, |known| known.unit)
+    }
+
     /// The largest number of sectors that are allocated together anywhere: what one block may be rounded up to.
     pub fn unit(&self) -> u32 {
         self.layout.load().unit()
@@ -307,13 +315,16 @@ impl Space {
     pub fn free(&self, txg: Txg, address: Address, stored: u32) -> Result<()> {
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, stored)?;
-        chunk.free(txg, span)
+        let hosted = layout.freed_with(chunk, span)?;
+        chunk.free(txg, span)?;
+        hosted.map_or(Ok(()), |(host, span)| host.free(txg, span))
     }
 
     /// The device and the offset in its usable space where `bytes` bytes at `address` lie.
     pub fn resolve(&self, address: Address, bytes: u32) -> Result<(VdevId, u64)> {
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, bytes)?;
+        let (chunk, span) = layout.seat(chunk, span)?;
         let place = layout.place(chunk, span.start);
         Ok((place.vdev, place.offset))
     }
@@ -423,7 +434,8 @@ impl Space {
     pub fn fragmentation(&self) -> u8 {
         let layout = self.layout.load();
         let limit = (FRAGMENT.min(layout.region) / u64::from(layout.sector)) as u32;
-        let short: u64 = layout.chunks.iter().map(|chunk| chunk.in_pieces_below(limit)).sum();
+        let used = layout.chunks.iter().filter(|chunk| !chunk.is_packed());
+        let short: u64 = used.map(|chunk| chunk.in_pieces_below(limit)).sum();
         (short * 100).checked_div(layout.free()).unwrap_or(0).min(100) as u8
     }
 
@@ -467,7 +479,7 @@ impl Space {
 pub struct OwnBlocks {
     /// The chunk table: its root and pages.
     pub table: Vec<PhysicalPointer>,
-    /// The chunks' checkpoints.
+    /// The chunks' checkpoints, and the maps of packed ones.
     pub checkpoints: Vec<PhysicalPointer>,
     /// The space log.
     pub log: Vec<PhysicalPointer>,
@@ -476,7 +488,7 @@ pub struct OwnBlocks {
 fn own_blocks(stored: &Stored, layout: &Layout) -> OwnBlocks {
     OwnBlocks {
         table: stored.table_pointers().collect(),
-        checkpoints: layout.chunks.iter().filter_map(|chunk| chunk.checkpoint()).collect(),
+        checkpoints: layout.chunks.iter().flat_map(|chunk| chunk.blocks()).collect(),
         log: stored.log_pointers().collect(),
     }
 }

@@ -5,7 +5,8 @@
 //! are written anew elsewhere by the commits that follow (`sync::describe`). Then each of the chunks there with something
 //! allocated is paired with an empty one elsewhere, its *twin*, be it on another vdev or on the same, which is set aside.
 //! So long as a chunk has a twin, somebody copies what is allocated in it to the same sectors of the twin's region. When all
-//! is copied the two change *places*: one row each of the chunk table, and no pointer.
+//! is copied the two change *places*: one row each of the chunk table, and no pointer. Where there are too few empty chunks
+//! of the same unit, all chunks there are [packed](super::packing) instead.
 //!
 //! The twin now lies where the chunk was, empty. States that one may go back to have the chunk's content there: the twin
 //! *rests* until they are gone. That goes by the transaction group in which it *arrived*, which its row says, so it rests
@@ -50,15 +51,17 @@ use std::{
 
 use super::{
     Space,
-    chunk::{Chunk, Standing},
+    chunk::{Chunk, CountedIn, Standing},
+    io::SpaceIo,
     layout::{Ground, Layout, Vdev},
+    packing::Packer,
     sync::Stored,
 };
 use crate::{
     error::{Error, Result},
     format::{
         pointer::Address,
-        space::{PhysicalPointer, Place, Span},
+        space::{PhysicalPointer, Place},
     },
     units::{ChunkId, Txg, VdevId},
 };
@@ -115,7 +118,7 @@ pub enum Targets {
 }
 
 impl Targets {
-    fn contains(&self, vdev: VdevId) -> bool {
+    pub(super) fn contains(&self, vdev: VdevId) -> bool {
         match self {
             Targets::Anywhere => true,
             Targets::Vdevs(vdevs) => vdevs.contains(&vdev),
@@ -124,7 +127,7 @@ impl Targets {
 }
 
 /// What it takes to empty regions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovingPlan {
     /// The bytes that are allocated there, which are to be copied.
     pub bytes: u64,
@@ -132,6 +135,10 @@ pub struct MovingPlan {
     pub needed: u32,
     /// How many there are that suit, beside those that are kept for metadata.
     pub available: u32,
+    /// How many empty regions it takes if what is there is [packed](super::packing), about.
+    pub packed: u32,
+    /// How many there are of any kind, beside those that are kept for metadata.
+    pub spare: u32,
     /// The size of a region, in bytes.
     pub region: u64,
 }
@@ -139,6 +146,11 @@ pub struct MovingPlan {
 impl MovingPlan {
     /// Whether there is room.
     pub fn fits(&self) -> bool {
+        self.fits_whole() || self.packed <= self.spare
+    }
+
+    /// Whether there is room for each chunk as a whole.
+    pub fn fits_whole(&self) -> bool {
         self.needed <= self.available
     }
 }
@@ -148,20 +160,16 @@ impl MovingPlan {
 enum Target {
     /// To the same sectors of the region of an empty chunk of the same unit: its twin, with which it will change places.
     Twin(Arc<Chunk>),
+    /// To wherever there is room in empty chunks: it will be [packed](super::packing).
+    Hosts,
 }
 
 impl Target {
-    /// The place that these sectors of the chunk are copied to.
-    fn place(&self, layout: &Layout, span: Span) -> Place {
+    /// The chunk that is set aside for it alone.
+    fn twin(&self) -> Option<&Arc<Chunk>> {
         match self {
-            Target::Twin(twin) => layout.place(twin, span.start),
-        }
-    }
-
-    /// The chunk that is set aside for it.
-    fn chunk(&self) -> &Arc<Chunk> {
-        match self {
-            Target::Twin(twin) => twin,
+            Target::Twin(twin) => Some(twin),
+            Target::Hosts => None,
         }
     }
 }
@@ -170,6 +178,8 @@ impl Target {
 #[derive(Debug)]
 pub(super) struct Moves {
     targets: HashMap<ChunkId, Target>,
+    /// For those that are packed.
+    packer: Packer,
     /// They have changed places.
     has_switched: AtomicBool,
     /// Something was not copied that should have been.
@@ -177,6 +187,18 @@ pub(super) struct Moves {
 }
 
 impl Moves {
+    fn new(targets: HashMap<ChunkId, Target>, to: &Targets) -> Moves {
+        let packed = targets.iter().filter(|(_, target)| matches!(target, Target::Hosts)).map(|(id, _)| *id);
+        let packer = Packer::new(packed.collect(), to.clone());
+        let (has_switched, is_incomplete) = (AtomicBool::new(false), AtomicBool::new(false));
+        Moves { targets, packer, has_switched, is_incomplete }
+    }
+
+    /// The chunks that will change places with others.
+    fn twins(&self) -> impl Iterator<Item = (&ChunkId, &Arc<Chunk>)> {
+        self.targets.iter().filter_map(|(id, target)| Some((id, target.twin()?)))
+    }
+
     fn has_switched(&self) -> bool {
         self.has_switched.load(Ordering::Acquire)
     }
@@ -223,7 +245,7 @@ impl Space {
     /// What it takes to empty regions, be they closed or not, if their chunks may go to these vdevs.
     pub fn moving_plan(&self, regions: &Regions, to: &Targets) -> MovingPlan {
         let layout = self.layout.load();
-        let mut plan = MovingPlan { bytes: 0, needed: 0, available: 0, region: layout.region };
+        let mut plan = MovingPlan { region: layout.region, ..MovingPlan::default() };
         // What is allocated by units has room only where it is by the same ones.
         let mut slack: BTreeMap<u32, i64> = BTreeMap::new();
         for chunk in layout.chunks_in(regions) {
@@ -232,12 +254,13 @@ impl Space {
             plan.needed += u32::from(allocated > 0);
             *slack.entry(chunk.unit).or_default() -= i64::from(allocated > 0);
         }
-        let (mut spare, mut others) = (0, 0);
+        let (mut spare, mut others, mut suits) = (0, 0, 0);
         for vdev in layout.vdevs.iter().filter(|vdev| vdev.ground != Ground::Log) {
             let is_other = |chunk: &&Arc<Chunk>| !vdev.is_closed(chunk.region()) && !regions.has(chunk);
             for chunk in vdev.chunks.iter().filter(is_other) {
                 others += 1;
                 spare += u32::from(chunk.is_spare());
+                suits += u32::from(chunk.is_spare() && to.contains(vdev.id));
                 if let Some(slack) = slack.get_mut(&chunk.unit).filter(|_| to.contains(vdev.id) && chunk.is_spare()) {
                     *slack += 1;
                 }
@@ -246,28 +269,28 @@ impl Space {
         let suitable = i64::from(plan.needed) + slack.into_values().min().unwrap_or(0);
         let beside = spare.saturating_sub(layout.reserve_of(others));
         plan.available = u32::try_from(suitable.max(0)).unwrap_or(u32::MAX).min(beside);
+        plan.packed = u32::try_from(plan.bytes.div_ceil(layout.region)).unwrap_or(u32::MAX);
+        plan.spare = suits.min(beside);
         plan
     }
 
-    /// Gives each chunk of closed regions that holds something a twin on these vdevs.
+    /// Gives each chunk of closed regions that holds something a twin on these vdevs. Where there are too few, and `packs`
+    /// says that it may be done, all of them are packed.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] if there are too few empty chunks; then there are no twins.
-    pub fn pair(&self, regions: &Regions, to: &Targets) -> Result<()> {
+    pub fn pair(&self, regions: &Regions, to: &Targets, packs: bool) -> Result<()> {
         let _stored = self.stored.lock();
         let layout = self.layout.load();
         assert!(self.moves.load().is_none(), "one set of regions is emptied at a time");
-        let mut targets: HashMap<ChunkId, Target> = HashMap::new();
-        for chunk in layout.chunks_in(regions).filter(|chunk| chunk.allocated() > 0) {
-            assert!(chunk.standing() == Standing::Closed, "a chunk is moved that is in use");
-            let Some(twin) = layout.take_spare(chunk.unit, layout.ground_of(chunk.vdev()), to) else {
-                targets.values().for_each(|target| layout.let_stand(target.chunk()));
-                return Err(Error::OutOfSpace);
-            };
-            targets.insert(chunk.id, Target::Twin(twin));
-        }
-        let (has_switched, is_incomplete) = (AtomicBool::new(false), AtomicBool::new(false));
-        self.moves.store(Some(Arc::new(Moves { targets, has_switched, is_incomplete })));
+        let moving: Vec<&Arc<Chunk>> = layout.chunks_in(regions).filter(|chunk| chunk.allocated() > 0).collect();
+        assert!(moving.iter().all(|chunk| chunk.standing() == Standing::Closed), "a chunk is moved that is in use");
+        let targets = match layout.twins_of(&moving, to) {
+            Some(twins) => twins,
+            None if packs => moving.iter().map(|chunk| (chunk.id, Target::Hosts)).collect(),
+            None => return Err(Error::OutOfSpace),
+        };
+        self.moves.store(Some(Arc::new(Moves::new(targets, to))));
         Ok(())
     }
 
@@ -284,7 +307,8 @@ impl Space {
             return false;
         }
         self.moves.store(None);
-        moves.targets.values().for_each(|target| layout.let_stand(target.chunk()));
+        moves.twins().for_each(|(_, twin)| layout.let_stand(twin));
+        moves.packer.give_up(layout);
         true
     }
 
@@ -304,8 +328,41 @@ impl Space {
         let Some(moves) = moves.as_ref().filter(|moves| !moves.has_switched()) else { return Ok(None) };
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, bytes)?;
-        let place = moves.targets.get(&chunk.id).map(|target| target.place(&layout, span));
-        Ok(place.map(|place| (place.vdev, place.offset)))
+        let (host, there) = layout.seat(chunk, span)?;
+        let place = match moves.targets.get(&host.id) {
+            None => return Ok(None),
+            Some(Target::Twin(twin)) => layout.place(twin, there.start),
+            Some(Target::Hosts) => {
+                let (host, sector) = moves.packer.place(&layout, chunk, span)?;
+                layout.place(&host, sector)
+            }
+        };
+        Ok(Some((place.vdev, place.offset)))
+    }
+
+    /// Whether what is at an address is to be copied.
+    pub fn moves(&self, address: Address, bytes: u32) -> bool {
+        self.target_of(address, bytes).is_some()
+    }
+
+    /// Whether what is at an address is to be copied, block by block: what lies together may not lie together any more.
+    pub fn packs(&self, address: Address, bytes: u32) -> bool {
+        self.target_of(address, bytes).is_some_and(|packs| packs)
+    }
+
+    /// Whether there is no empty chunk left for what is packed.
+    pub fn has_run_out(&self) -> bool {
+        self.moves.load().as_ref().is_some_and(|moves| moves.packer.is_full())
+    }
+
+    /// Whether what is at an address is packed, if it is to be copied.
+    fn target_of(&self, address: Address, bytes: u32) -> Option<bool> {
+        let moves = self.moves.load();
+        let moves = moves.as_ref().filter(|moves| !moves.has_switched())?;
+        let layout = self.layout.load();
+        let (chunk, span) = layout.locate(address, bytes).ok()?;
+        let (host, _) = layout.seat(chunk, span).ok()?;
+        moves.targets.get(&host.id).map(|target| matches!(target, Target::Hosts))
     }
 
     /// Notes that something was not copied: places are not changed before all was copied once more.
@@ -315,18 +372,23 @@ impl Space {
         }
     }
 
-    /// Has the chunks change places with their twins. To be called in the open group `txg`, while no group is synced and
-    /// after all copies were flushed. False if something was not copied.
-    pub fn switch(&self, txg: Txg) -> bool {
+    /// Has the chunks change places with their twins, or be packed. To be called in the open group `txg`, while no group is
+    /// synced and after all copies were flushed. False if something was not copied.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if there is no room for what says where packed chunks are; nothing has changed then.
+    pub fn switch(&self, txg: Txg, io: &dyn SpaceIo) -> Result<bool> {
         let mut stored = self.stored.lock();
-        let Some(moves) = self.moves.load_full() else { return false };
+        let Some(moves) = self.moves.load_full() else { return Ok(false) };
         if moves.has_switched() || moves.is_incomplete.load(Ordering::Acquire) {
-            return false;
+            return Ok(false);
+        }
+        if !moves.packer.is_idle() && !self.pack(&moves.packer, &mut stored, txg, io)? {
+            return Ok(false);
         }
         let layout = self.layout.load();
         moves.has_switched.store(true, Ordering::Release);
-        for (id, target) in &moves.targets {
-            let Target::Twin(twin) = target;
+        for (id, twin) in moves.twins() {
             let chunk = &layout.chunks[id.0 as usize];
             let (old, new) = (chunk.seat(), twin.seat());
             let there = layout.vdevs.iter().find(|vdev| vdev.id == new.0).expect("a twin lies on a vdev");
@@ -335,7 +397,7 @@ impl Space {
         }
         stored.is_misplaced = !moves.targets.is_empty();
         self.layout.store(Arc::new(layout.seated()));
-        true
+        Ok(true)
     }
 
     /// Notes that the table of `txg` is the next that may say where chunks are that have changed places: the one before
@@ -343,9 +405,9 @@ impl Space {
     pub(super) fn arrive_again(&self, txg: Txg) {
         let Some(moves) = self.moves.load_full() else { return };
         let layout = self.layout.load();
-        for (id, target) in &moves.targets {
+        for (id, twin) in moves.twins() {
             layout.chunks[id.0 as usize].arrive(txg);
-            target.chunk().arrive(txg);
+            twin.arrive(txg);
         }
     }
 
@@ -360,7 +422,7 @@ impl Space {
         }
         let Some(moves) = self.moves.swap(None) else { return };
         let layout = self.layout.load();
-        moves.targets.keys().for_each(|id| layout.let_stand(&layout.chunks[id.0 as usize]));
+        moves.twins().for_each(|(id, _)| layout.let_stand(&layout.chunks[id.0 as usize]));
     }
 
     /// Lets chunks be used that have rested for long enough: no state has anything in their regions that is held, or that
@@ -385,14 +447,15 @@ impl Space {
         let region = |place: &Place| u32::try_from(place.offset / layout.region).unwrap_or(u32::MAX);
         let is_there =
             |pointer: PhysicalPointer| pointer.places().iter().any(|at| regions.contains(at.vdev, region(at)));
-        let checkpoints = layout.chunks.iter().filter_map(|chunk| chunk.checkpoint());
+        let checkpoints = layout.chunks.iter().flat_map(|chunk| chunk.blocks());
         !own_pointers(&stored).chain(checkpoints).any(is_there)
     }
 
     /// Whether `bytes` bytes at an address lie in one of these regions.
     pub fn lies_in(&self, address: Address, bytes: u32, regions: &Regions) -> Result<bool> {
         let layout = self.layout.load();
-        layout.locate(address, bytes).map(|(chunk, _)| regions.has(chunk))
+        let (chunk, span) = layout.locate(address, bytes)?;
+        layout.seat(chunk, span).map(|(host, _)| regions.has(host))
     }
 
     /// Whether nothing is allocated in regions any more or waits to be free, and the table says so.
@@ -413,19 +476,7 @@ impl Space {
 
     /// The highest number that a device with chunks has, or has had.
     pub fn highest_vdev(&self) -> Option<VdevId> {
-        self.layout.load().chunks.iter().map(|chunk| chunk.vdev()).max()
-    }
-
-    /// When the chunk of an address came to lie where it does: what is in it lies there since, however old it is.
-    pub fn arrived(&self, address: Address) -> Txg {
-        let layout = self.layout.load();
-        layout.chunks.get(address.chunk.0 as usize).map_or(Txg::ZERO, |chunk| chunk.arrived())
-    }
-
-    /// When the last chunk came to lie on a device that was elsewhere before.
-    pub fn last_arrival(&self, vdev: VdevId) -> Txg {
-        let layout = self.layout.load();
-        layout.chunks_in(&Regions::Vdev(vdev)).map(|chunk| chunk.arrived()).max().unwrap_or_default()
+        self.layout.load().chunks.iter().filter(|chunk| !chunk.is_packed()).map(|chunk| chunk.vdev()).max()
     }
 }
 
@@ -446,26 +497,47 @@ impl Layout {
         self.chunks.iter().filter(arrived).for_each(|chunk| _ = chunk.rest());
     }
 
-    fn chunks_in(&self, regions: &Regions) -> impl Iterator<Item = &Arc<Chunk>> {
+    pub(super) fn chunks_in(&self, regions: &Regions) -> impl Iterator<Item = &Arc<Chunk>> {
         self.vdevs.iter().flat_map(|vdev| &vdev.chunks).filter(move |chunk| regions.has(chunk))
     }
 
     /// Has a chunk be open or closed as its region is.
-    fn let_stand(&self, chunk: &Chunk) {
-        let (id, region) = chunk.seat();
+    pub(super) fn let_stand(&self, chunk: &Chunk) {
+        let (standing, tally) = self.standing_in(chunk.seat());
+        chunk.set_standing(standing, tally);
+    }
+
+    /// How a chunk in use stands in a region, and where it is counted.
+    pub(super) fn standing_in(&self, (id, region): (VdevId, u32)) -> (Standing, CountedIn) {
         let vdev = self.vdevs.iter().find(|vdev| vdev.id == id).expect("a chunk in use lies on a vdev");
         let standing = if vdev.is_closed(region) { Standing::Closed } else { Standing::Open };
-        chunk.set_standing(standing, self.counted(vdev, standing));
+        (standing, self.counted(vdev, standing))
     }
 
     /// This layout with each chunk at the device where it says that it is.
-    fn seated(&self) -> Layout {
+    pub(super) fn seated(&self) -> Layout {
         let mut layout = self.clone();
         for vdev in &mut layout.vdevs {
-            let own = self.chunks.iter().filter(|chunk| vdev.has(chunk)).cloned().collect();
+            let seated = self.chunks.iter().filter(|chunk| !chunk.is_packed() && !self.packed.contains_key(&chunk.id));
+            let own = seated.filter(|chunk| vdev.has(chunk)).cloned().collect();
             *vdev = Arc::new(vdev.with_chunks(own));
         }
         layout
+    }
+
+    /// A twin on these vdevs for each of these chunks, if there are as many.
+    fn twins_of(&self, chunks: &[&Arc<Chunk>], to: &Targets) -> Option<HashMap<ChunkId, Target>> {
+        let mut twins = HashMap::new();
+        for chunk in chunks {
+            match self.take_twin(chunk.unit, self.ground_of(chunk.vdev()), to) {
+                Some(twin) => twins.insert(chunk.id, Target::Twin(twin)),
+                None => {
+                    twins.values().filter_map(Target::twin).for_each(|twin| self.let_stand(twin));
+                    return None;
+                }
+            };
+        }
+        Some(twins)
     }
 
     /// What a device is for.
@@ -475,7 +547,7 @@ impl Layout {
 
     /// Sets an empty chunk aside that is allocated by such units, of the device that has the most free space: of one that is
     /// for the same, if there is one.
-    fn take_spare(&self, unit: u32, ground: Ground, to: &Targets) -> Option<Arc<Chunk>> {
+    fn take_twin(&self, unit: u32, ground: Ground, to: &Targets) -> Option<Arc<Chunk>> {
         let suits = |vdev: &&Arc<Vdev>| vdev.is_open() && to.contains(vdev.id);
         let mut open: Vec<_> = self.vdevs.iter().filter(suits).collect();
         open.sort_by_cached_key(|vdev| (vdev.ground != ground, std::cmp::Reverse(vdev.free())));

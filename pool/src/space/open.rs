@@ -1,7 +1,8 @@
 //! From the uberblock's space root back to the space of a pool: the table and the log are read, checkpoints are not.
 //!
 //! Everything read is checked against everything else before it is believed: chunks lie inside their devices and on
-//! regions of their own, the log is in order and speaks of sectors that exist, and the counts add up.
+//! regions of their own, or their maps name sectors that no other map names; the log is in order and speaks of sectors that
+//! exist, and the counts add up.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,7 +14,8 @@ use super::{
     chunk::{Chunk, CountedIn, Loaded, Replay, Standing},
     history::History,
     io::{Disk, SpaceIo},
-    layout::{Ground, Layout, Vdev, VdevShape},
+    layout::{Ground, Layout, Vdev, VdevShape, whole_units},
+    packing::Packing,
     span_set::{SpanSet, are_whole, total},
     sync::{LogGroup, Stored},
 };
@@ -22,7 +24,8 @@ use crate::{
     format::space::{
         PhysicalPointer, SpaceRoot, Span,
         log::{ChunkChanges, LogBlock, decode_changes},
-        table::{PageError, Row, TableRoot, decode_page},
+        packing::{Entry, PackedMap},
+        table::{PageError, Row, Seat, TableRoot, decode_page},
     },
     units::{ChunkId, Txg, VdevId},
 };
@@ -46,17 +49,20 @@ impl Space {
         check_places(&rows, &layout)?;
         let chunks = apply_log(rows, &log, &layout)?;
         check_gone(&chunks, &layout)?;
-        if chunks.iter().map(|chunk| u64::from(chunk.allocated)).sum::<u64>() != root.allocated {
+        let seated = chunks.iter().filter(|chunk| chunk.row.seat.region().is_some());
+        if seated.map(|chunk| u64::from(chunk.allocated)).sum::<u64>() != root.allocated {
             return Err(Error::damaged("space log", "the allocated sectors do not add up"));
         }
+        let maps = read_maps(&chunks, &disk)?;
         add_chunks(&mut layout, chunks);
+        layout.packed = check_maps(maps, &layout)?;
         let history = log.iter().rev().take(DEFERRED_GROUPS).rev().map(|(group, _)| group.txg).collect();
         let history = History::after(history);
         layout.rest_after(history.reusable());
         let log: VecDeque<_> = log.into_iter().map(|(group, _)| group).collect();
         Ok(Space::assemble(
             layout,
-            Stored { txg, table: Some(root.table), pages, rows: count, is_misplaced: false, log },
+            Stored { txg, table: Some(root.table), pages, rows: count, is_misplaced: false, is_packing: false, log },
             history,
         ))
     }
@@ -100,6 +106,29 @@ fn page_error(error: PageError) -> Error {
             Error::Unsupported { what: "chunk".into(), problem: format!("kind {kind} is not known") }
         }
     }
+}
+
+/// The maps of chunks that are packed.
+fn read_maps(chunks: &[Loaded], disk: &Disk<'_>) -> Result<Vec<PackedMap>> {
+    let mut maps = Vec::new();
+    for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
+        let Seat::Packed { map } = chunk.row.seat else { continue };
+        let damaged = |problem: &str| Error::damaged(format!("map of packed chunk {id}"), problem);
+        let Some(pointer) = map else {
+            if chunk.allocated > 0 {
+                return Err(damaged("it is missing"));
+            }
+            continue;
+        };
+        let bytes = disk.read(&pointer, "map of a packed chunk")?;
+        let sectors = disk.layout.capacity(chunk.row.unit);
+        let map = PackedMap::decode(&bytes, sectors).map_err(|error| damaged(error.what))?;
+        if map.chunk != id {
+            return Err(damaged("it is of another chunk"));
+        }
+        maps.push(map);
+    }
+    Ok(maps)
 }
 
 /// The log's groups and what they changed, oldest first.
@@ -166,11 +195,15 @@ struct Tally {
 impl Tally {
     fn new(row: Row) -> Tally {
         let allocated = i64::from(row.allocated);
-        let chunk = Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() };
-        Tally { chunk, allocated, end: 0, is_whole: true }
+        Tally { chunk: Loaded::of(row), allocated, end: 0, is_whole: true }
     }
 
     fn apply(&mut self, txg: Txg, change: &ChunkChanges, deferred: bool) {
+        let is_described = txg <= self.chunk.row.described;
+        if is_described && !deferred {
+            // Long ago the chunk's number may have been another's: see `packing`.
+            return;
+        }
         let last = change.allocated.last().into_iter().chain(change.freed.last());
         self.end = last.map(|span| span.end()).fold(self.end, u32::max);
         let unit = self.chunk.row.unit;
@@ -178,7 +211,7 @@ impl Tally {
         if deferred && !change.freed.is_empty() {
             self.chunk.deferred.push((txg, change.freed.clone()));
         }
-        if txg <= self.chunk.row.described {
+        if is_described {
             return;
         }
         let sectors = |spans: &[Span]| total(spans.iter().copied()) as i64;
@@ -210,20 +243,27 @@ impl Tally {
     }
 }
 
-/// Every chunk has a region of its own, and the unit of it.
+/// Every chunk that is not packed has a region of its own, and the unit of it.
 fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
     let mut taken = BTreeSet::new();
     for row in rows {
-        let is_gone = layout.is_gone(row.vdev, row.region);
-        let unit = layout.vdevs.iter().find(|vdev| vdev.id == row.vdev).and_then(|vdev| vdev.unit_of(row.region));
+        let Some((vdev, region)) = row.seat.region() else {
+            if !layout.suits(row.unit) {
+                let problem = format!("a packed chunk allocates {} sectors together", row.unit);
+                return Err(Error::damaged("chunk table", problem));
+            }
+            continue;
+        };
+        let is_gone = layout.is_gone(vdev, region);
+        let unit = layout.vdevs.iter().find(|known| known.id == vdev).and_then(|known| known.unit_of(region));
         let inside = is_gone || unit.is_some();
-        if !inside || !taken.insert((row.vdev, row.region)) {
-            let problem = format!("region {} of device {} cannot be a chunk's", row.region, row.vdev);
+        if !inside || !taken.insert((vdev, region)) {
+            let problem = format!("region {region} of device {vdev} cannot be a chunk's");
             return Err(Error::damaged("chunk table", problem));
         }
         let suits = if is_gone { layout.suits(row.unit) } else { Some(row.unit) == unit };
         if !suits {
-            let problem = format!("a chunk on device {} allocates {} sectors together", row.vdev, row.unit);
+            let problem = format!("a chunk on device {vdev} allocates {} sectors together", row.unit);
             return Err(Error::damaged("chunk table", problem));
         }
     }
@@ -232,32 +272,71 @@ fn check_places(rows: &[Row], layout: &Layout) -> Result<()> {
 
 /// Chunks of regions that are no more are empty, or the state is from before.
 fn check_gone(chunks: &[Loaded], layout: &Layout) -> Result<()> {
-    let is_needed = |chunk: &&Loaded| chunk.allocated > 0 || !chunk.deferred.is_empty();
-    let is_gone = |chunk: &Loaded| layout.is_gone(chunk.row.vdev, chunk.row.region);
-    match (0..).zip(chunks).filter(|(_, chunk)| is_gone(chunk)).find(|(_, chunk)| is_needed(chunk)) {
-        Some((id, chunk)) => {
-            let problem = match layout.vdevs.iter().any(|vdev| vdev.id == chunk.row.vdev) {
-                true => format!("chunk {id} lies in a region of vdev {} that was given up since", chunk.row.vdev),
-                false => format!("chunk {id} lies on vdev {}, which was removed from the pool since", chunk.row.vdev),
-            };
-            Err(Error::damaged("chunk table", problem))
-        }
-        None => Ok(()),
+    let is_needed = |chunk: &Loaded| chunk.allocated > 0 || !chunk.deferred.is_empty();
+    for (id, chunk) in (0..).map(ChunkId).zip(chunks).filter(|(_, chunk)| is_needed(chunk)) {
+        let Some((vdev, region)) = chunk.row.seat.region().filter(|(vdev, region)| layout.is_gone(*vdev, *region))
+        else {
+            continue;
+        };
+        let problem = match layout.vdevs.iter().any(|known| known.id == vdev) {
+            true => format!("chunk {id} lies in region {region} of vdev {vdev}, which was given up since"),
+            false => format!("chunk {id} lies on vdev {vdev}, which was removed from the pool since"),
+        };
+        return Err(Error::damaged("chunk table", problem));
     }
+    Ok(())
+}
+
+/// Maps as they are used: what they name is in chunks that lie on regions, and no two name the same.
+fn check_maps(maps: Vec<PackedMap>, layout: &Layout) -> Result<BTreeMap<ChunkId, Arc<Packing>>> {
+    let mut packed = BTreeMap::new();
+    let mut hosted: BTreeMap<ChunkId, Vec<Span>> = BTreeMap::new();
+    for map in maps {
+        let chunk = &layout.chunks[map.chunk.0 as usize];
+        let damaged = |problem: String| Error::damaged(format!("map of packed chunk {}", map.chunk), problem);
+        for entry in &map.entries {
+            let Some((host, span)) = host_of(entry, chunk, layout) else {
+                let Entry { span, host } = entry;
+                let problem =
+                    format!("sector {} cannot be at sector {} of chunk {}", span.start, host.sector, host.chunk);
+                return Err(damaged(problem));
+            };
+            hosted.entry(host.id).or_default().push(span);
+        }
+        packed.insert(map.chunk, Arc::new(Packing::new(map.entries)));
+    }
+    for (host, mut spans) in hosted {
+        spans.sort_unstable();
+        if let Some(pair) = spans.windows(2).find(|pair| pair[0].end() > pair[1].start) {
+            let problem = format!("sector {} of chunk {host} is named twice", pair[1].start);
+            return Err(Error::damaged("maps of packed chunks", problem));
+        }
+    }
+    Ok(packed)
+}
+
+/// What an entry of a packed chunk names, if it can.
+fn host_of<'a>(entry: &Entry, chunk: &Chunk, layout: &'a Layout) -> Option<(&'a Arc<Chunk>, Span)> {
+    let host = layout.chunks.get(entry.host.chunk.0 as usize).filter(|host| !host.is_packed())?;
+    let span = Span { start: entry.host.sector, len: whole_units(entry.span.len, host.unit) };
+    let is_inside = span.start.checked_add(span.len).is_some_and(|end| end <= host.sectors);
+    let is_aligned = span.start.is_multiple_of(host.unit) && are_whole(&[entry.span], chunk.unit);
+    (is_inside && is_aligned).then_some((host, span))
 }
 
 fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
     let tallies: BTreeMap<VdevId, CountedIn> =
         layout.vdevs.iter().map(|vdev| (vdev.id, layout.counted(vdev, Standing::Open))).collect();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
-        // What lies in a region that is no more counts nowhere.
-        let is_there = !layout.is_gone(chunk.row.vdev, chunk.row.region);
-        let tally = tallies.get(&chunk.row.vdev).filter(|_| is_there).cloned().unwrap_or_default();
+        // What lies in a region that is no more counts nowhere, and nor does what is packed.
+        let seat = chunk.row.seat.region().filter(|(vdev, region)| !layout.is_gone(*vdev, *region));
+        let tally = seat.and_then(|(vdev, _)| tallies.get(&vdev)).cloned().unwrap_or_default();
         let sectors = layout.capacity(chunk.row.unit);
         layout.chunks.push(Arc::new(Chunk::open(id, sectors, chunk, tally)));
     }
     for vdev in &mut layout.vdevs {
-        let own = layout.chunks.iter().filter(|chunk| vdev.has(chunk)).cloned().collect();
+        let seated = layout.chunks.iter().filter(|chunk| !chunk.is_packed());
+        let own = seated.filter(|chunk| vdev.has(chunk)).cloned().collect();
         *vdev = Arc::new(vdev.with_chunks(own));
     }
 }

@@ -27,9 +27,12 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    format::space::{
-        PhysicalPointer, SpaceRoot,
-        log::{ChunkChanges, LogBlock, MAX_LOG_HEAD, encode_changes},
+    format::{
+        pointer::MAX_BLOCK,
+        space::{
+            PhysicalPointer, SpaceRoot,
+            log::{ChunkChanges, LogBlock, MAX_LOG_HEAD, encode_changes},
+        },
     },
     units::{KIB, Txg},
 };
@@ -52,6 +55,8 @@ pub(super) struct Stored {
     pub(super) rows: usize,
     /// Chunks have come to lie elsewhere, and the table does not say so yet.
     pub(super) is_misplaced: bool,
+    /// Chunks were packed, and the table does not say so yet: without it the log of the group makes no sense.
+    pub(super) is_packing: bool,
     /// The log, oldest group first.
     pub(super) log: VecDeque<LogGroup>,
 }
@@ -97,13 +102,35 @@ impl Space {
         let log_head = *group.blocks.last().expect("the log of a group has a block");
         stored.log.push_back(group);
         stored.txg = txg;
+        let seated = layout.chunks.iter().filter(|chunk| !chunk.is_packed());
         Ok(SpaceRoot {
             table,
             log_head,
             log_tail: stored.log.front().map_or(txg, |group| group.txg),
             next_chunk: layout.chunks.len() as u32,
-            allocated: layout.chunks.iter().map(|chunk| u64::from(chunk.logged())).sum(),
+            // What a packed chunk has is allocated in its hosts.
+            allocated: seated.map(|chunk| u64::from(chunk.logged())).sum(),
         })
+    }
+}
+
+impl Space {
+    /// Stores maps of packed chunks, coded, in the open group `txg`: all of them or none.
+    pub(super) fn store_maps(
+        &self,
+        txg: Txg,
+        maps: impl Iterator<Item = Vec<u8>>,
+        disk: &Disk<'_>,
+    ) -> Result<Vec<PhysicalPointer>> {
+        let writer = Writer { space: self, txg, disk: Disk { ..*disk }, outbox: RefCell::default() };
+        let mut pointers = Vec::new();
+        let stored = maps.into_iter().try_for_each(|map| writer.store(map).map(|pointer| pointers.push(pointer)));
+        let written = stored.and_then(|()| writer.outbox.take().write(&writer.disk));
+        if let Err(error) = written {
+            pointers.iter().try_for_each(|pointer| writer.take_back(pointer))?;
+            return Err(error);
+        }
+        Ok(pointers)
     }
 }
 
@@ -184,7 +211,7 @@ impl Writer<'_> {
 
     /// Writes a new block.
     fn store(&self, bytes: Vec<u8>) -> Result<PhysicalPointer> {
-        let len = u32::try_from(bytes.len()).map_err(|_| Error::OutOfSpace)?;
+        let len = u32::try_from(bytes.len()).ok().filter(|len| *len <= MAX_BLOCK).ok_or(Error::OutOfSpace)?;
         let allocation = self.space.allocate_own(self.txg, len, COPIES, self.disk.io)?;
         self.write_at(&allocation, bytes)
     }

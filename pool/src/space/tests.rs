@@ -15,12 +15,16 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use proptest::prelude::*;
-use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use rand::{
+    Rng, SeedableRng,
+    rngs::StdRng,
+    seq::{IndexedRandom, SliceRandom},
+};
 
-use super::*;
+use super::{chunk::Standing, packing::Packer, *};
 use crate::{
     error::Error,
-    format::{codec::Reader, label::classes::VdevClass},
+    format::{codec::Reader, label::classes::VdevClass, space::Place},
     vdev::Check,
 };
 
@@ -78,6 +82,10 @@ impl Memory {
 
     /// Says that some sectors are free, or with `written` that they are not.
     fn mark(&self, space: &Space, extent: &Extent, written: bool) {
+        if space.layout.load().chunks[extent.chunk.0 as usize].is_packed() {
+            // It has no place of its own.
+            return;
+        }
         let address = Address { chunk: extent.chunk, sector: extent.sector };
         let (vdev, offset) = space.resolve(address, extent.sectors * SECTOR).unwrap();
         let rows = &self.0[&vdev];
@@ -143,6 +151,9 @@ struct Simulation {
     /// The group that will be synced next; the one after it takes changes already.
     txg: Txg,
     stamps: u64,
+    /// Chunks are packed now and then.
+    packs: bool,
+    packed: u32,
 }
 
 impl Simulation {
@@ -166,10 +177,120 @@ impl Simulation {
             commits: VecDeque::new(),
             txg: Txg(1),
             stamps: 0,
+            packs: false,
+            packed: 0,
+        }
+    }
+
+    /// One whose chunks are packed now and then.
+    fn packing(seed: u64, units: &[u32]) -> Simulation {
+        Simulation { packs: true, ..Simulation::new(seed, units) }
+    }
+
+    /// Packs some chunks in which nobody allocates and none of the space layer's own blocks is.
+    fn pack(&mut self) {
+        let layout = self.space.layout.load_full();
+        let own: BTreeSet<ChunkId> = self.space.own_extents().unwrap().into_iter().map(|extent| extent.chunk).collect();
+        let is_source = |chunk: &&Arc<chunk::Chunk>| {
+            chunk.standing() == Standing::Open
+                && !chunk.active_hint()
+                && chunk.allocated() > 0
+                && !own.contains(&chunk.id)
+        };
+        let mut all: Vec<ChunkId> = layout.chunks.iter().filter(is_source).map(|chunk| chunk.id).collect();
+        all.shuffle(&mut self.random);
+        all.truncate(self.random.random_range(1..4));
+        let close = |id: &ChunkId| {
+            let chunk = &layout.chunks[id.0 as usize];
+            let vdev = layout.vdevs.iter().find(|vdev| vdev.id == chunk.vdev()).unwrap();
+            chunk.set_standing(Standing::Closed, layout.counted(vdev, Standing::Closed));
+        };
+        all.iter().for_each(close);
+        if !self.try_pack(&all, &layout) {
+            all.iter().for_each(|id| layout.let_stand(&layout.chunks[id.0 as usize]));
+        }
+    }
+
+    fn try_pack(&mut self, all: &[ChunkId], layout: &layout::Layout) -> bool {
+        let packer = Packer::new(all.iter().copied().collect(), Targets::Anywhere);
+        let left_out = self.random.random_bool(0.1);
+        if !self.copy_to_hosts(&packer, layout, left_out) {
+            self.give_up(&packer, layout);
+            return false;
+        }
+        // Of what has been copied some is freed.
+        (0..self.random.random_range(0..3)).for_each(|_| self.free(self.txg));
+        let packed = self.space.pack(&packer, &mut self.space.stored.lock(), self.txg, &self.memory);
+        match packed {
+            Ok(true) => {
+                self.mark_hosts(&packer);
+                // One that has become empty stays where it is.
+                let kept = all.iter().map(|id| &layout.chunks[id.0 as usize]).filter(|chunk| !chunk.is_packed());
+                let kept = kept.inspect(|chunk| layout.let_stand(chunk)).count();
+                self.packed += (all.len() - kept) as u32;
+                return true;
+            }
+            Ok(false) => assert!(left_out, "all was copied"),
+            Err(Error::OutOfSpace) => {}
+            Err(error) => panic!("{error}"),
+        }
+        self.give_up(&packer, layout);
+        false
+    }
+
+    /// Copies what is in the chunks that are emptied, or with `left_out` not all of it. False if there is no room.
+    fn copy_to_hosts(&mut self, packer: &Packer, layout: &layout::Layout, mut left_out: bool) -> bool {
+        let mut live: Vec<Block> = self.blocks.iter().filter(|block| block.died.is_none()).cloned().collect();
+        live.shuffle(&mut self.random);
+        for block in live {
+            let address = Address { chunk: block.extent.chunk, sector: block.extent.sector };
+            let (chunk, span) = layout.locate(address, block.bytes).unwrap();
+            let (host, _) = layout.seat(chunk, span).unwrap();
+            if !packer.empties(host.id) || std::mem::take(&mut left_out) {
+                continue;
+            }
+            let (to, sector) = match packer.place(layout, chunk, span) {
+                Ok(found) => found,
+                Err(Error::OutOfSpace) => return false,
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(packer.place(layout, chunk, span).unwrap().1, sector);
+            let part = Span::new(span.start, span.len + chunk.unit);
+            assert!(packer.place(layout, chunk, part).is_err(), "a part of it has a place");
+            let place = layout.place(&to, sector);
+            let content = block.stamp.to_le_bytes().repeat(SECTOR as usize / 8 * block.bytes.div_ceil(SECTOR) as usize);
+            self.memory.write(place.vdev, place.offset, &content).unwrap();
+        }
+        true
+    }
+
+    /// Of what was copied to hosts some was not needed in the end: that is free.
+    fn mark_hosts(&self, packer: &Packer) {
+        let layout = self.space.layout.load();
+        let disk = Disk { layout: &layout, io: &self.memory };
+        for chunk in packer.hosts().iter().map(|id| &layout.chunks[id.0 as usize]) {
+            let (vdev, region) = chunk.seat();
+            self.memory.0[&vdev].written.lock().retain(|unit| unit.0 != u64::from(region));
+            let live = chunk.live(&disk).unwrap();
+            live.into_iter().for_each(|span| self.memory.mark(&self.space, &extent(chunk.id, span), true));
+        }
+    }
+
+    fn give_up(&mut self, packer: &Packer, layout: &layout::Layout) {
+        let hosts = packer.hosts();
+        packer.give_up(layout);
+        for id in hosts {
+            let (vdev, region) = layout.chunks[id.0 as usize].seat();
+            self.memory.0[&vdev].written.lock().retain(|unit| unit.0 != u64::from(region));
         }
     }
 
     fn step(&mut self, pressure: u32) {
+        if self.packs && self.random.random_bool(0.3) {
+            self.pack();
+            let live = self.blocks.iter().filter(|block| block.died.is_none());
+            live.for_each(|block| self.check_content(&self.space, block));
+        }
         for _ in 0..self.random.random_range(0..60) {
             let txg = if self.random.random_bool(0.3) { self.txg.next() } else { self.txg };
             match self.random.random_range(0..100) {
@@ -279,12 +400,33 @@ impl Simulation {
     fn check_state(&self, space: &Space) {
         let txg = space.stored.lock().txg;
         let mut expected: BTreeSet<_> = space.own_extents().unwrap().into_iter().flat_map(sectors).collect();
+        let mut hosted = 0;
         for block in self.blocks.iter().filter(|block| block.lives_at(txg)) {
             expected.extend(sectors(block.extent));
             self.check_content(space, block);
+            hosted += self.expect_hosted(space, block, &mut expected);
         }
+        let Hosted { hosts, lost } = space.hosted_extents(&self.memory).unwrap();
+        let told: u64 = hosts.iter().map(|extent| u64::from(extent.sectors)).sum();
+        assert_eq!((told, lost), (hosted, Vec::new()));
         let found: BTreeSet<_> = space.allocated_extents(&self.memory).unwrap().into_iter().flat_map(sectors).collect();
         assert_eq!(found, expected, "at {txg}");
+    }
+
+    /// Adds what a block of a packed chunk takes in its host, by where it is found, and returns how many sectors that are.
+    fn expect_hosted(&self, space: &Space, block: &Block, expected: &mut BTreeSet<(ChunkId, u32)>) -> u64 {
+        let layout = space.layout.load();
+        if !layout.chunks[block.extent.chunk.0 as usize].is_packed() {
+            return 0;
+        }
+        let address = Address { chunk: block.extent.chunk, sector: block.extent.sector };
+        let (vdev, offset) = space.resolve(address, block.bytes).unwrap();
+        let Address { chunk, sector } = layout.address(Place { vdev, offset }).unwrap();
+        let sectors_of = block.extent.sectors.next_multiple_of(self.memory.0[&vdev].unit);
+        for sector in sectors(Extent { chunk, sector, sectors: sectors_of }) {
+            assert!(expected.insert(sector), "two blocks are at {sector:?}");
+        }
+        sectors_of.into()
     }
 
     fn check_content(&self, space: &Space, block: &Block) {
@@ -360,6 +502,23 @@ proptest! {
             simulation.step(pressure);
         }
     }
+}
+
+/// Lives of a pool whose chunks are packed, on devices that write so many sectors together: returns how many were.
+fn packed_in(units: &[u32], seeds: std::ops::Range<u64>) -> u32 {
+    let life = |seed| {
+        let mut simulation = Simulation::packing(seed, units);
+        (0..60).for_each(|step| simulation.step(if step < 20 { 60 } else { 48 }));
+        simulation.packed
+    };
+    seeds.map(life).sum()
+}
+
+#[test]
+fn chunks_are_packed_through_crashes() {
+    let alike = packed_in(&[1, 1], 0..5);
+    let unlike = packed_in(&[1, 3], 0..5) + packed_in(&[4, 2], 0..3);
+    assert!(alike > 5 && unlike > 5, "{alike} and {unlike} chunks were packed");
 }
 
 fn one_device(regions: u64) -> (Space, Memory) {

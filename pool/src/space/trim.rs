@@ -47,6 +47,9 @@ impl Space {
         let sector = u64::from(layout.sector);
         let mut trimmed = Trimmed::default();
         for (at, chunk) in layout.chunks.iter().enumerate().skip(from.chunk) {
+            if chunk.is_packed() {
+                continue;
+            }
             let start = if at == from.chunk { from.sector } else { 0 };
             let next = chunk.for_each_free(start, &disk, &mut |span| {
                 let len = u64::from(span.len) * sector;

@@ -65,11 +65,11 @@ impl Engine {
     }
 
     /// Does a step of getting everything out of closed regions but what blocks of trees are there, with two commits at most.
-    /// It goes to these vdevs.
+    /// It goes to these vdevs, in the regions' own shape or, if it `packs` and has to, in pieces.
     ///
     /// # Errors
     /// [`crate::error::Error::OutOfSpace`] if there are too few empty chunks for what is to be copied.
-    pub fn vacate(&self, regions: &Regions, to: &Targets) -> Result<Vacating> {
+    pub fn vacate(&self, regions: &Regions, to: &Targets, packs: bool) -> Result<Vacating> {
         let space = &self.storage.space;
         if space.is_copying() {
             return Ok(Vacating::Copying);
@@ -80,10 +80,10 @@ impl Engine {
         let plan = space.moving_plan(regions, to);
         if space.has_left(regions) && !space.is_switching() && plan.needed > 0 {
             // Others may have taken what there was room for, and what is kept for metadata is kept.
-            if !plan.fits() {
+            if !(plan.fits_whole() || packs && plan.fits()) {
                 return Err(Error::OutOfSpace);
             }
-            space.pair(regions, to)?;
+            space.pair(regions, to, packs)?;
             return Ok(Vacating::Copying);
         }
         // Whoever reads an older state reads it where it was.
@@ -126,12 +126,16 @@ impl Still<'_> {
     }
 
     /// Everything was copied: has the chunks change places. `false` if something was not, or may be missing somewhere.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if what is packed finds no room for its maps, and that of a device.
     pub fn change_places(&self, evacuation: &Evacuation) -> Result<bool> {
         let engine = self.engine();
         engine.storage().vdevs.flush()?;
         if engine.evacuation() != *evacuation {
             return Ok(false);
         }
-        Ok(engine.with_open_txg(|txg| engine.storage().space.switch(txg)))
+        let storage = engine.storage();
+        engine.with_open_txg(|txg| storage.space.switch(txg, &storage.vdevs))
     }
 }

@@ -20,7 +20,8 @@ use pool::{
             Class, PhysicalPointer, Place, SpaceRoot, Span,
             checkpoint::Checkpoint,
             log::{ChunkChanges, LogBlock, decode_changes, encode_changes},
-            table::{Row, TableRoot, decode_page, encode_page},
+            packing::{self, PackedMap},
+            table::{Row, Seat, TableRoot, decode_page, encode_page},
         },
         uberblock::{Epoch, Uberblock},
         vdev_config::{
@@ -322,7 +323,7 @@ fn the_chunk_table() {
     let root = TableRoot { chunks: 65, pages: vec![physical(0, 0x01), physical(8192, 0x02)] };
     let bytes = golden::compare("table-root", &root.encode());
     assert_eq!(TableRoot::decode(&bytes), Ok(root));
-    let row = |region| Row { vdev: VdevId(1), region, ..Row::default() };
+    let row = |region| Row { seat: Seat::Region { vdev: VdevId(1), region }, ..Row::default() };
     let used = Row {
         class: Some(Class::Metadata),
         described: Txg(4650),
@@ -330,14 +331,26 @@ fn the_chunk_table() {
         checkpoint: Some(physical(12_288, 0x0c)),
         ..row(1)
     };
-    let moved = Row { vdev: VdevId(0), arrived: Txg(4651), ..row(5) };
+    let moved = Row { seat: Seat::Region { vdev: VdevId(0), region: 5 }, arrived: Txg(4651), ..row(5) };
     let rows = vec![row(0), used.clone()];
     let bytes = golden::compare("table-page", &encode_page(&rows));
     assert_eq!(decode_page(&bytes), Ok(rows));
     let bytes = golden::compare("table-page-moved", &encode_page(std::slice::from_ref(&moved)));
     assert_eq!(decode_page(&bytes), Ok(vec![moved]));
-    let rows = vec![Row { unit: 3, arrived: Txg(4600), ..used }];
+    let rows = vec![Row { unit: 3, arrived: Txg(4600), ..used.clone() }];
     let bytes = golden::compare("table-page-placed", &encode_page(&rows));
+    assert_eq!(decode_page(&bytes), Ok(rows));
+    let packed = |map| Row { seat: Seat::Packed { map }, ..row(0) };
+    let full = Row {
+        class: Some(Class::Data),
+        arrived: Txg(4651),
+        described: Txg(4650),
+        allocated: 12,
+        checkpoint: used.checkpoint,
+        ..packed(Some(physical(16_384, 0x0d)))
+    };
+    let rows = vec![full, Row { unit: 3, arrived: Txg(4600), ..packed(None) }];
+    let bytes = golden::compare("table-page-packed", &encode_page(&rows));
     assert_eq!(decode_page(&bytes), Ok(rows));
 }
 
@@ -350,6 +363,18 @@ fn checkpoints() {
         let bytes = golden::compare(name, &checkpoint.encode());
         assert_eq!(Checkpoint::decode(&bytes, 256), Ok(checkpoint));
     }
+}
+
+#[test]
+fn the_map_of_a_packed_chunk() {
+    let entry = |start, len, chunk, sector| packing::Entry {
+        span: Span::new(start, len),
+        host: Address { chunk: ChunkId(chunk), sector },
+    };
+    let entries = vec![entry(0, 8, 3, 64), entry(8, 1, 3, 72), entry(40, 3, 12, 0)];
+    let map = PackedMap { chunk: ChunkId(9), sectors: 256, entries };
+    let bytes = golden::compare("packed-map", &map.encode());
+    assert_eq!(PackedMap::decode(&bytes, 256), Ok(map));
 }
 
 #[test]

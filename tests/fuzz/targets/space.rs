@@ -8,6 +8,7 @@ use pool::format::{
         SpaceRoot, Span,
         checkpoint::Checkpoint,
         log::{LogBlock, decode_changes, encode_changes},
+        packing::PackedMap,
         table::{TableRoot, decode_page, encode_page},
     },
 };
@@ -29,6 +30,7 @@ pub(super) fn run(input: &[u8]) -> bool {
         3 => comes_back(coded, |bytes| LogBlock::decode(bytes).ok(), LogBlock::encode),
         4 => comes_back(coded, changes, |changes| encode_changes(changes)),
         5 => checkpoint(coded),
+        6 => map(coded),
         _ => false,
     }
 }
@@ -61,6 +63,19 @@ fn checkpoint(input: &[u8]) -> bool {
         Some(checkpoint)
     };
     comes_back(coded, decode, Checkpoint::encode)
+}
+
+/// As for a checkpoint.
+fn map(input: &[u8]) -> bool {
+    let Some((sectors, coded)) = input.split_first_chunk() else { return false };
+    let sectors = u32::from(u16::from_le_bytes(*sectors));
+    let decode = |bytes: &[u8]| {
+        let map = PackedMap::decode(bytes, sectors).ok()?;
+        check(&map.entries.iter().map(|entry| entry.span).collect::<Vec<_>>());
+        assert!(map.entries.last().is_none_or(|last| last.span.end() <= sectors));
+        Some(map)
+    };
+    comes_back(coded, decode, PackedMap::encode)
 }
 
 /// Spans ascend, touch nowhere and do not overflow.

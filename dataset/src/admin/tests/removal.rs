@@ -164,7 +164,25 @@ fn after_any_number_of_steps(mut test: impl FnMut(usize) -> bool) {
 #[test]
 fn everything_goes_on_while_a_disk_leaves() {
     let disks = disks(["a", "b"]);
-    let bench = Bench::of_disks(&disks, 1);
+    everything_goes_on(Bench::of_disks(&disks, 1), &disks[..1], &disks[1..]);
+}
+
+#[test]
+fn a_vdev_leaves_for_one_of_another_shape() {
+    let there = disks(["a", "b", "c", "d"]);
+    let raidz = |disks: &[Disk]| NewVdev::RaidZ { parity: 1, devices: devices(disks) };
+    let vdevs = [NewVdev::Disk(there[0].clone()), raidz(&there[1..])];
+    everything_goes_on(Bench::new(&vdevs, 10), &there[..1], &there[1..]);
+    let there = disks(["a", "b", "c", "d"]);
+    let vdevs = [raidz(&there[..3]), NewVdev::Disk(there[3].clone())];
+    everything_goes_on(Bench::new(&vdevs, 11), &there[..3], &there[3..]);
+    let there = disks(["a", "b", "c", "d", "e", "f", "g"]);
+    let vdevs = [raidz(&there[..3]), raidz(&there[3..])];
+    everything_goes_on(Bench::new(&vdevs, 12), &there[..3], &there[3..]);
+}
+
+/// Has a vdev leave while files are written, copied and removed. These disks stay, and those go.
+fn everything_goes_on(bench: Bench, stay: &[Disk], go: &[Disk]) {
     let world = &bench.world;
     world.snapshot("tank/b@old").unwrap();
     bench.start();
@@ -185,13 +203,18 @@ fn everything_goes_on_while_a_disk_leaves() {
         bench.steps(1);
     }
     bench.judge();
-    assert!(labels::read_label(&*disks[1]).unwrap().is_none(), "the disk is nobody's");
+    assert!(go.iter().all(|disk| labels::read_label(&**disk).unwrap().is_none()), "the disk is nobody's");
     let files = world.files("tank/a");
     assert!((101..=round).all(|number| files[&format!("new{number}")] == noise(number, 100_000)));
     assert!(files["copy"] == noise(1, LEN) && world.files("tank/c")["0"] == noise(0, LEN));
     drop(bench);
-    let again = Bench::open(devices(&disks[..1]), 2);
+    let again = Bench::open(devices(stay), 2);
     assert!(again.world.files("tank/b@old")["1"] == noise(1, LEN));
+    again.judge();
+    // What was moved is freed where it lies now.
+    ["2", "3", "4", "5", "6", "7"].into_iter().for_each(|name| again.world.remove("tank/b", name));
+    again.world.destroy("tank/b@old", false, true).unwrap();
+    again.world.work();
     again.judge();
 }
 
@@ -329,13 +352,32 @@ fn a_device_that_was_away_gets_what_has_moved_to_its_mirror() {
 #[test]
 fn wherever_power_fails_every_file_is_there() {
     let recorder = Recorder::new();
-    let devices: Vec<Arc<dyn Device>> = [("a", 128), ("b", 160)]
-        .map(|(name, size)| Arc::new(recorder.wrap(MemoryDevice::new(name, size * MIB))) as _)
-        .to_vec();
-    let bench = Bench::new(&devices.iter().cloned().map(NewVdev::Disk).collect::<Vec<_>>(), 8);
+    let devices = recorded(&recorder, &[128, 160]);
+    let bench = Bench::new(&devices.into_iter().map(NewVdev::Disk).collect::<Vec<_>>(), 8);
     let log = bench.world.engine.log_area().unwrap();
     let log = bench.world.engine.storage().space.resolve(Address { chunk: log.chunk, sector: log.sector }, 1).unwrap();
     assert_eq!(log.0, GOES, "the intent log has to leave, too");
+    power_fails_anywhere(&recorder, bench, 60);
+}
+
+#[test]
+fn wherever_power_fails_what_is_packed_is_there() {
+    let recorder = Recorder::new();
+    let devices = recorded(&recorder, &[128, 128, 128, 128]);
+    let vdevs = [NewVdev::RaidZ { parity: 1, devices: devices[..3].to_vec() }, NewVdev::Disk(devices[3].clone())];
+    power_fails_anywhere(&recorder, Bench::new(&vdevs, 13), 20);
+}
+
+/// Devices of so many MiB of which everything is recorded.
+fn recorded(recorder: &Arc<Recorder>, sizes: &[u64]) -> Vec<Arc<dyn Device>> {
+    let device = |(name, size): (char, &u64)| {
+        Arc::new(recorder.wrap(MemoryDevice::new(name.to_string(), size * MIB))) as Arc<dyn Device>
+    };
+    ('a'..).zip(sizes).map(device).collect()
+}
+
+/// Cuts a removal at about so many places.
+fn power_fails_anywhere(recorder: &Arc<Recorder>, bench: Bench, places: usize) {
     bench.world.fs("tank/a").fsync(ROOT).unwrap();
     let begin = recorder.len();
     bench.start();
@@ -351,7 +393,7 @@ fn wherever_power_fails_every_file_is_there() {
     assert!(bench.world.engine.log_stats().frames > 5, "fsyncs are more than commits");
     drop(bench);
     let end = recorder.len();
-    let step = ((end - begin) / 60).max(1);
+    let step = ((end - begin) / places).max(1);
     let cuts = (begin..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
     for (cut, seed) in cuts.zip(0..) {
         let what = format!("cut {cut} of {begin} to {end}, seed {seed}");

@@ -17,7 +17,7 @@ const ROOT_MAGIC: &[u8; 4] = b"CnTr";
 const PAGE_MAGIC: &[u8; 4] = b"CnTp";
 /// A chunk that lies on one region of one device.
 const DIRECT: u8 = 1;
-/// A chunk whose region was emptied, with a map to where its blocks went. Reserved.
+/// A chunk whose region was emptied, with a map to where its blocks went.
 const PACKED: u8 = 2;
 /// As the first kind, of a chunk about whose place there is more to say: the device writes several sectors together, or
 /// the chunk has not always lain there.
@@ -26,14 +26,39 @@ const PLACED: u8 = 3;
 /// The most sectors that are allocated together.
 pub const MAX_UNIT: u32 = 32;
 
+/// Where a chunk lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// On a region of its own.
+    Region {
+        /// The device.
+        vdev: VdevId,
+        /// Which region of the device.
+        region: u32,
+    },
+    /// On none: what is in it lies in other chunks, and nothing is allocated in it any more.
+    Packed {
+        /// The [map](super::packing::PackedMap) that says where; none if nothing is in it.
+        map: Option<PhysicalPointer>,
+    },
+}
+
+impl Seat {
+    /// The device, and which of its regions, if it lies on one.
+    pub fn region(&self) -> Option<(VdevId, u32)> {
+        match *self {
+            Seat::Region { vdev, region } => Some((vdev, region)),
+            Seat::Packed { .. } => None,
+        }
+    }
+}
+
 /// Where a chunk lies and what was last known about its sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The device.
-    pub vdev: VdevId,
-    /// Which region of the device.
-    pub region: u32,
-    /// How many sectors are allocated together, 1 to [`MAX_UNIT`]: what its device writes together.
+    /// Where it lies.
+    pub seat: Seat,
+    /// How many sectors are allocated together, 1 to [`MAX_UNIT`]: what its device writes together, or wrote.
     pub unit: u32,
     /// The transaction group in which it came to lie there; zero if it was always there.
     pub arrived: Txg,
@@ -67,21 +92,33 @@ pub fn encode_page(rows: &[Row]) -> Vec<u8> {
     let mut out = Vec::new();
     put_head(PAGE_MAGIC, &mut out);
     out.put_varint(rows.len() as u64);
-    for row in rows {
-        let is_placed = row.unit > 1 || row.arrived > Txg::ZERO;
-        out.put_u8(if is_placed { PLACED } else { DIRECT });
-        out.put_u8(row.class.map_or(0, |class| class as u8));
-        out.put_varint(u64::from(row.vdev.0));
-        out.put_varint(u64::from(row.region));
-        if is_placed {
-            out.put_varint(u64::from(row.unit));
-            out.put_varint(row.arrived.0);
-        }
-        out.put_varint(row.described.0);
-        out.put_varint(u64::from(row.allocated));
-        PhysicalPointer::encode_option(row.checkpoint.as_ref(), &mut out);
-    }
+    rows.iter().for_each(|row| encode_row(row, &mut out));
     out
+}
+
+fn encode_row(row: &Row, out: &mut Vec<u8>) {
+    let has_more = row.unit > 1 || row.arrived > Txg::ZERO;
+    let kind = match row.seat {
+        Seat::Packed { .. } => PACKED,
+        Seat::Region { .. } if has_more => PLACED,
+        Seat::Region { .. } => DIRECT,
+    };
+    out.put_u8(kind);
+    out.put_u8(row.class.map_or(0, |class| class as u8));
+    if let Seat::Region { vdev, region } = row.seat {
+        out.put_varint(u64::from(vdev.0));
+        out.put_varint(u64::from(region));
+    }
+    if kind != DIRECT {
+        out.put_varint(u64::from(row.unit));
+        out.put_varint(row.arrived.0);
+    }
+    out.put_varint(row.described.0);
+    out.put_varint(u64::from(row.allocated));
+    PhysicalPointer::encode_option(row.checkpoint.as_ref(), out);
+    if let Seat::Packed { map } = &row.seat {
+        PhysicalPointer::encode_option(map.as_ref(), out);
+    }
 }
 
 /// Decodes a page.
@@ -100,18 +137,20 @@ pub fn decode_page(bytes: &[u8]) -> Result<Vec<Row>, PageError> {
 
 fn decode_row(reader: &mut Reader<'_>) -> Result<Row, PageError> {
     const WHAT: &str = "chunk table row";
-    let is_placed = match reader.u8(WHAT)? {
-        DIRECT => false,
-        PLACED => true,
-        kind @ PACKED.. => return Err(PageError::UnknownKind(kind)),
-        _ => return Err(Malformed { what: WHAT }.into()),
-    };
+    let kind = reader.u8(WHAT)?;
+    match kind {
+        DIRECT..=PLACED => {}
+        0 => return Err(Malformed { what: WHAT }.into()),
+        kind => return Err(PageError::UnknownKind(kind)),
+    }
     let class = Class::decode(reader.u8(WHAT)?)?;
-    let (vdev, region) = (VdevId(reader.varint32(WHAT)?), reader.varint32(WHAT)?);
-    let (unit, arrived) = if is_placed { place(reader)? } else { (1, Txg::ZERO) };
-    let row = Row {
-        vdev,
-        region,
+    let mut seat = match kind {
+        PACKED => Seat::Packed { map: None },
+        _ => Seat::Region { vdev: VdevId(reader.varint32(WHAT)?), region: reader.varint32(WHAT)? },
+    };
+    let (unit, arrived) = if kind == DIRECT { (1, Txg::ZERO) } else { place(reader)? };
+    let mut row = Row {
+        seat,
         unit,
         arrived,
         class,
@@ -119,6 +158,10 @@ fn decode_row(reader: &mut Reader<'_>) -> Result<Row, PageError> {
         allocated: reader.varint32(WHAT)?,
         checkpoint: PhysicalPointer::decode_option(reader)?,
     };
+    if let Seat::Packed { map } = &mut seat {
+        *map = PhysicalPointer::decode_option(reader)?;
+        row.seat = seat;
+    }
     if row.checkpoint.is_none() && row.allocated != 0 {
         return Err(Malformed { what: "chunk's checkpoint" }.into());
     }
@@ -129,8 +172,7 @@ impl Default for Row {
     /// An empty chunk on the first region of the first device.
     fn default() -> Row {
         Row {
-            vdev: VdevId::default(),
-            region: 0,
+            seat: Seat::Region { vdev: VdevId::default(), region: 0 },
             unit: 1,
             arrived: Txg::ZERO,
             class: None,
@@ -193,14 +235,20 @@ mod tests {
     use crate::format::space::tests::any_physical;
     use proptest::prelude::*;
 
+    fn any_seat() -> impl Strategy<Value = Seat> {
+        let region =
+            (any::<u32>(), any::<u32>()).prop_map(|(vdev, region)| Seat::Region { vdev: VdevId(vdev), region });
+        prop_oneof![region, prop::option::of(any_physical()).prop_map(|map| Seat::Packed { map })]
+    }
+
     fn any_row() -> impl Strategy<Value = Row> {
-        let place = (any::<u32>(), any::<u32>(), 1..=MAX_UNIT, prop_oneof![Just(0), 1..Txg::LIMIT.0]);
+        let place = (any_seat(), 1..=MAX_UNIT, prop_oneof![Just(0), 1..Txg::LIMIT.0]);
         (place, 0u8..3, any::<u64>(), any::<u32>(), prop::option::of(any_physical())).prop_map(
-            |((vdev, region, unit, arrived), class, described, allocated, checkpoint)| Row {
-                vdev: VdevId(vdev),
-                region,
+            |((seat, unit, arrived), class, described, allocated, checkpoint)| Row {
+                seat,
                 unit,
-                arrived: Txg(arrived),
+                // Every packed chunk became one in some group.
+                arrived: Txg(if seat.region().is_none() { arrived.max(1) } else { arrived }),
                 class: Class::decode(class).unwrap(),
                 described: Txg(described),
                 allocated: if checkpoint.is_some() { allocated } else { 0 },
@@ -234,21 +282,18 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_chunk_is_refused_by_its_kind() {
-        for kind in [PACKED, PLACED + 1] {
-            let mut bytes = Vec::new();
-            put_head(PAGE_MAGIC, &mut bytes);
-            bytes.put_varint(1);
-            bytes.put_u8(kind);
-            assert_eq!(decode_page(&bytes), Err(PageError::UnknownKind(kind)));
-        }
+    fn what_is_not_known_is_refused_by_its_kind() {
+        let mut bytes = Vec::new();
+        put_head(PAGE_MAGIC, &mut bytes);
+        bytes.put_varint(1);
+        bytes.put_u8(PLACED + 1);
+        assert_eq!(decode_page(&bytes), Err(PageError::UnknownKind(PLACED + 1)));
     }
 
     #[test]
     fn only_what_has_more_to_say_is_of_another_kind_than_before() {
         let row = |unit, arrived| Row {
-            vdev: VdevId(1),
-            region: 2,
+            seat: Seat::Region { vdev: VdevId(1), region: 2 },
             unit,
             arrived: Txg(arrived),
             class: None,
@@ -259,6 +304,8 @@ mod tests {
         let page = |unit, arrived| encode_page(&[row(unit, arrived)]);
         let kind = |unit, arrived| page(unit, arrived)[6];
         assert_eq!([kind(1, 0), kind(2, 0), kind(1, 1)], [DIRECT, PLACED, PLACED]);
+        let packed = encode_page(&[Row { seat: Seat::Packed { map: None }, ..row(1, 1) }]);
+        assert_eq!(packed[6], PACKED);
         for unit in [0, MAX_UNIT + 1] {
             let unit = decode_page(&page(unit, 5));
             assert_eq!(unit, Err(PageError::Malformed(Malformed { what: "chunk's place" })));

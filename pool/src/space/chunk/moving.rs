@@ -73,7 +73,7 @@ impl Chunk {
         self.state.lock().free == self.sectors
     }
 
-    fn stand(&self, state: &mut State, standing: Standing, tally: CountedIn) {
+    pub(super) fn stand(&self, state: &mut State, standing: Standing, tally: CountedIn) {
         let (free, deferred, is_empty) = (state.free, state.deferred, state.class.is_none());
         state.tally.sub(free, deferred, is_empty);
         tally.add(free, deferred, is_empty);

@@ -5,7 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Chunk, Map, Replay, State};
 use crate::{
     error::Result,
-    format::space::{PhysicalPointer, Span, checkpoint::Checkpoint, log::ChunkChanges, table::Row},
+    format::space::{
+        PhysicalPointer, Span,
+        checkpoint::Checkpoint,
+        log::ChunkChanges,
+        table::{Row, Seat},
+    },
     space::{
         free_map::FreeMap,
         io::Disk,
@@ -44,9 +49,15 @@ impl Chunk {
         self.state.lock().oldest_logged
     }
 
-    /// The blocks that belong to the chunk's row.
+    /// Its checkpoint.
     pub(in crate::space) fn checkpoint(&self) -> Option<PhysicalPointer> {
         self.state.lock().checkpoint
+    }
+
+    /// The blocks that its row names: its checkpoint, and where it is packed its map.
+    pub(in crate::space) fn blocks(&self) -> impl Iterator<Item = PhysicalPointer> + use<> {
+        let state = self.state.lock();
+        state.checkpoint.into_iter().chain(state.map_at)
     }
 
     /// What was allocated at the end of `txg`, which must be the last one that was synced.
@@ -85,9 +96,12 @@ impl Chunk {
     pub(in crate::space) fn row(&self) -> Row {
         let state = self.state.lock();
         let (vdev, region) = self.seat();
+        let seat = match self.is_packed() {
+            true => Seat::Packed { map: state.map_at },
+            false => Seat::Region { vdev, region },
+        };
         Row {
-            vdev,
-            region,
+            seat,
             unit: self.unit,
             arrived: self.arrived(),
             class: state.class,

@@ -49,7 +49,7 @@ fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
         space.has_left(&ALL)
     }));
     assert_eq!(space.moving_plan(&ALL, &Targets::Anywhere).needed as usize, moving.len());
-    space.pair(&ALL, &Targets::Anywhere).unwrap();
+    space.pair(&ALL, &Targets::Anywhere, false).unwrap();
     for (number, address) in (0..).zip(&blocks).filter(|(_, address)| on_it(address)) {
         let (vdev, offset) = space.twin(*address, LEN).unwrap().unwrap();
         assert_eq!(vdev, VdevId(0));
@@ -70,7 +70,7 @@ fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
     let discarded = trim();
     assert!(!discarded.is_empty() && !discarded.iter().any(is_needed), "copies, or what older states have");
     let (before, open) = commit();
-    assert!(space.switch(open));
+    assert!(space.switch(open, &memory).unwrap());
     assert!(!trim().iter().any(is_needed), "what one of the two tables says");
     assert!(!blocks.iter().any(on_it) && space.is_switching());
     // The group before knows nothing of it, and until it is told nothing is allocated there.
@@ -155,13 +155,13 @@ impl Lab {
             self.commit();
             self.space.has_left(regions)
         }));
-        self.space.pair(regions, to).unwrap();
+        self.space.pair(regions, to, false).unwrap();
         for (number, address) in (0..).zip(&self.blocks) {
             if let Some((vdev, offset)) = self.space.twin(*address, LEN).unwrap() {
                 self.memory.write(vdev, offset, &stamp(number)).unwrap();
             }
         }
-        assert!(self.space.switch(self.open_txg()));
+        assert!(self.space.switch(self.open_txg(), &self.memory).unwrap());
     }
 
     /// The space as it is after power has failed.

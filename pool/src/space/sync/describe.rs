@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     format::space::{
         PhysicalPointer,
-        table::{ROWS_PER_PAGE, Row, TableRoot, encode_page},
+        table::{ROWS_PER_PAGE, Row, Seat, TableRoot, encode_page},
     },
     space::chunk::Chunk,
     units::{MIB, Txg},
@@ -32,6 +32,8 @@ const LEAVING: usize = 64;
 struct Draft<'a> {
     /// New checkpoints; none for a chunk that is empty.
     checkpoints: Vec<(&'a Chunk, Option<PhysicalPointer>)>,
+    /// New maps of packed chunks; none for one in which nothing is any more.
+    maps: Vec<(&'a Chunk, Option<PhysicalPointer>)>,
     /// The places in the table of the pages that change.
     changed: Vec<usize>,
     /// The new pages, in this order.
@@ -49,7 +51,9 @@ impl Writer<'_> {
         let mut draft = Draft::default();
         match self.draft(stored, &mut draft) {
             Ok(()) => self.adopt(stored, draft)?,
-            Err(Error::OutOfSpace) if stored.rows == self.layout().chunks.len() => self.abandon(draft)?,
+            Err(Error::OutOfSpace) if !stored.is_packing && stored.rows == self.layout().chunks.len() => {
+                self.abandon(draft)?
+            }
             Err(error) => return Err(error),
         }
         Ok(stored.table.expect("the table was written"))
@@ -59,6 +63,7 @@ impl Writer<'_> {
         for chunk in self.to_checkpoint(stored) {
             self.draft_checkpoint(chunk, draft)?;
         }
+        self.draft_maps(draft)?;
         self.draft_table(stored, draft)
     }
 
@@ -118,12 +123,31 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Drafts maps that cannot stay where they are, and forgets those of chunks that nothing is in any more.
+    fn draft_maps<'a>(&'a self, draft: &mut Draft<'a>) -> Result<()> {
+        let layout = self.layout();
+        let chunks = layout.packed.keys().map(|id| &layout.chunks[id.0 as usize]);
+        for (chunk, map) in chunks.filter_map(|chunk| Some((chunk, chunk.map_at()?))) {
+            if chunk.is_free() {
+                draft.maps.push((chunk, None));
+            } else if layout.is_leaving(&map) && draft.maps.len() < LEAVING {
+                let map = layout.packed[&chunk.id].describe(chunk);
+                draft.maps.push((chunk, Some(self.store(map.encode())?)));
+            }
+        }
+        Ok(())
+    }
+
     /// Drafts the pages whose rows change, and the root if any does.
     fn draft_table(&self, stored: &Stored, draft: &mut Draft<'_>) -> Result<()> {
         let chunks = &self.layout().chunks;
         let mut rows: Vec<Option<Row>> = vec![None; chunks.len()];
         for &(chunk, checkpoint) in &draft.checkpoints {
             rows[chunk.id.0 as usize] = Some(chunk.row_on(self.txg.back(1), checkpoint));
+        }
+        for &(chunk, map) in &draft.maps {
+            let row = rows[chunk.id.0 as usize].get_or_insert_with(|| chunk.row());
+            row.seat = Seat::Packed { map };
         }
         let mut pages = stored.pages.clone();
         let is_leaving = |pointer: &PhysicalPointer| self.layout().is_leaving(pointer);
@@ -152,21 +176,25 @@ impl Writer<'_> {
         for (chunk, checkpoint) in draft.checkpoints {
             self.discard(chunk.set_checkpoint(self.txg.back(1), checkpoint))?;
         }
+        for &(chunk, map) in &draft.maps {
+            self.discard(chunk.set_map_at(map))?;
+        }
+        self.space.forget_maps(draft.maps.iter().filter(|(_, map)| map.is_none()).map(|(chunk, _)| chunk.id));
         for (index, page) in draft.changed.into_iter().zip(draft.pages) {
             self.discard(put(&mut stored.pages, index, page))?;
         }
         if let Some(root) = draft.root {
             self.discard(stored.table.replace(root))?;
             stored.rows = self.layout().chunks.len();
-            stored.is_misplaced = false;
+            (stored.is_misplaced, stored.is_packing) = (false, false);
         }
         Ok(())
     }
 
     /// Takes back what of a draft was stored.
     fn abandon(&self, draft: Draft<'_>) -> Result<()> {
-        let checkpoints = draft.checkpoints.iter().filter_map(|(_, checkpoint)| checkpoint.as_ref());
-        for pointer in checkpoints.chain(&draft.pages).chain(&draft.root) {
+        let of_chunks = draft.checkpoints.iter().chain(&draft.maps).filter_map(|(_, pointer)| pointer.as_ref());
+        for pointer in of_chunks.chain(&draft.pages).chain(&draft.root) {
             self.take_back(pointer)?;
         }
         for page in draft.changed {
