@@ -4,7 +4,7 @@
 //! are kept busy, and not the machine. Every result is a ratio to what the rate of one disk allows, or to the same on one
 //! disk. Files are as large as a film or as small as 10 KB, and hold random bytes, so that nothing is saved by compression.
 //!
-//! `cargo bench --bench disks`. Run in any other way (as a test) it only goes through everything once, on little.
+//! `cargo bench --bench disks`, or only one table of it: `cargo bench --bench disks -- two-files`. Run in any other way (as a test) it only goes through everything once, on little.
 
 mod common;
 #[path = "common/disk.rs"]
@@ -20,8 +20,9 @@ use std::{
 
 use common::{POOL, Result, make_dataset, make_pool, median, name};
 use dataset::{
-    admin::{Datasets, Progress, ResilverState},
+    admin::{Assignment, Datasets, Progress, ResilverState},
     fs::{Caller, FileSystem, Ino, ROOT},
+    name::Name,
 };
 use disk::{Disk, Speed};
 use pool::{
@@ -54,6 +55,9 @@ fn main() -> Result<()> {
         false => Amount { bytes: 2 * MIB, speed: Speed { rate: 1e9, seek: Duration::from_micros(100) }, runs: 1 },
     };
     let mut out = io::stdout().lock();
+    if std::env::args().any(|argument| argument == "two-files") {
+        return tell_two_files(&amount, &mut out);
+    }
     writeln!(
         out,
         "{:24}{:>12}{:>12}{:>12}{:>12}",
@@ -79,6 +83,7 @@ fn main() -> Result<()> {
         let (scrubbing, resilvering) = (middle(|run| run.scrub_seeks as f64), middle(|run| run.resilver_seeks as f64));
         writeln!(out, "{title:24}{scrub:>12.2}{scrubbing:>12.0}{resilver:>12.2}{resilvering:>12.0}")?;
     }
+    tell_two_files(&amount, &mut out)?;
     writeln!(out, "\n{:24}{:>12}{:>12}{:>12}{:>12}", "share of memcpy", "encode", "lose 1", "lose 2", "lose 3")?;
     for (data, parity) in [(2, 1), (4, 2), (8, 3)] {
         write!(out, "{:24}", format!("{data} data, {parity} parity"))?;
@@ -87,6 +92,21 @@ fn main() -> Result<()> {
             write!(out, "{:>12.2}", median(&mut runs))?;
         }
         writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Prints Sun QFS's table, of disks as slow as they were then.
+fn tell_two_files(amount: &Amount, out: &mut impl io::Write) -> Result<()> {
+    let speed = Speed { rate: amount.speed.rate.min(36e6), ..amount.speed };
+    let slow = Amount { speed, ..*amount };
+    writeln!(out, "\n{:24}{:>12}{:>12}", "two files at once", "MB/s", "seeks")?;
+    for alloc in ["striped", "roundrobin"] {
+        let mut runs: Vec<(f64, u64)> = (0..slow.runs).map(|_| two_files(&slow, alloc)).collect::<Result<_>>()?;
+        let mut middle =
+            |of: fn(&(f64, u64)) -> f64| median(&mut runs.iter_mut().map(|run| of(run)).collect::<Vec<_>>());
+        let (rate, seeks) = (middle(|run| run.0 * 36.0), middle(|run| run.1 as f64));
+        writeln!(out, "{alloc:24}{rate:>12.1}{seeks:>12.0}")?;
     }
     Ok(())
 }
@@ -241,16 +261,40 @@ fn stream(amount: &Amount, (count, shape): Shape) -> Result<Stream> {
     opened.close()?;
     let opened = lab.open(count)?;
     let fs = opened.fs()?;
-    let (two, seeks) = lab.timed(amount, amount.bytes, || {
-        thread::scope(|scope| {
-            let fs = &fs;
-            let readers = files.map(|file| scope.spawn(move || read_file(fs, file, half).map_err(|e| e.to_string())));
-            readers.into_iter().try_for_each(|reader| Ok(reader.join().expect("no reader panics")?))
-        })
-    })?;
+    let (two, seeks) = lab.timed(amount, amount.bytes, || read_at_once(&fs, files, half))?;
     drop(fs);
     opened.close()?;
     Ok(Stream { write, one, two, seeks })
+}
+
+/// Sun QFS's table: two files are read at once from two disks, over which they lie as the property `alloc` says. The share of one
+/// disk's rate that they get together, and how often a head moves.
+fn two_files(amount: &Amount, alloc: &str) -> Result<(f64, u64)> {
+    let lab = Lab::new(amount, 2);
+    let opened = lab.make(stripe, 2)?;
+    let assignment = Assignment { property: "alloc".into(), value: alloc.into() };
+    opened.datasets.set(&[Name::Dataset(name(DATA))], &[assignment])?;
+    let fs = opened.fs()?;
+    let half = amount.bytes / 2;
+    let files = [create(&fs, 0)?, create(&fs, 1)?];
+    files.iter().try_for_each(|file| write_file(&fs, *file, half))?;
+    fs.head().engine().commit()?;
+    drop(fs);
+    opened.close()?;
+    let opened = lab.open(2)?;
+    let fs = opened.fs()?;
+    let read = lab.timed(amount, amount.bytes, || read_at_once(&fs, files, half))?;
+    drop(fs);
+    opened.close()?;
+    Ok(read)
+}
+
+/// Reads two files with a thread each.
+fn read_at_once(fs: &FileSystem, files: [Ino; 2], len: u64) -> Result<()> {
+    thread::scope(|scope| {
+        let readers = files.map(|file| scope.spawn(move || read_file(fs, file, len).map_err(|e| e.to_string())));
+        readers.into_iter().try_for_each(|reader| Ok(reader.join().expect("no reader panics")?))
+    })
 }
 
 /// What came of walks over everything, as shares of a disk's rate.

@@ -139,17 +139,19 @@ fn check_alike(vdevs: &[VdevTreeSpec], present: &[Arc<dyn Vdev>], action: &str, 
     }
 }
 
+/// What the smallest device of a vdev gives, how many devices it has, and how many of these are parity.
+type Shape = (u64, usize, Option<usize>);
+
 /// How much space these vdevs would give to a pool with sectors and regions of these sizes, in bytes, on devices that are so
 /// large; to a new pool without regions.
 pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], sector: u64, region: Option<u64>) -> u64 {
     let mut devices = devices.iter().map(|size| usable_size(*size));
-    // Of each vdev what its smallest device gives, how many devices it has, and how many of these are parity.
     let shape = |vdev: &VdevTreeSpec| {
         let width = vdev.devices.len();
         (vdev.role, (devices.by_ref().take(width).min().unwrap_or(0), width, vdev.kind.parity().map(usize::from)))
     };
-    let shapes: Vec<(VdevRole, (u64, usize, Option<usize>))> = vdevs.iter().map(shape).collect();
-    let capacity = |&(least, width, parity): &(u64, usize, Option<usize>)| {
+    let shapes: Vec<(VdevRole, Shape)> = vdevs.iter().map(shape).collect();
+    let capacity = |&(least, width, parity): &Shape| {
         least.saturating_mul(parity.map_or(1, |parity| width.saturating_sub(parity)) as u64)
     };
     let smallest = |is_normal: bool| {
@@ -157,12 +159,11 @@ pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], sector: u64, regi
         alike.map(|(_, shape)| capacity(shape)).min()
     };
     let region = region.unwrap_or_else(|| suitable_region(smallest(true).unwrap_or(0), smallest(false)));
-    let space = |(least, width, parity): (u64, usize, Option<usize>)| match parity
-        .and_then(|parity| Geometry::new(width, parity, sector, region))
-    {
-        Some(geometry) => geometry.space(least),
-        None => least / region * region,
-    };
+    let space =
+        |(least, width, parity): Shape| match parity.and_then(|parity| Geometry::new(width, parity, sector, region)) {
+            Some(geometry) => geometry.space(least),
+            None => least / region * region,
+        };
     // What is for the intent log is none of the pool's.
     shapes.into_iter().filter(|(role, _)| *role != VdevRole::Log).map(|(_, shape)| space(shape)).sum()
 }
