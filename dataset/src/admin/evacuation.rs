@@ -102,6 +102,10 @@ impl Datasets {
         match self.running_removal() {
             None => refused("no removal is under way".to_owned()),
             Some(_) if self.is_moving_paused() => refused("it is paused already".to_owned()),
+            // It is about to leave, and somebody has to note that it has.
+            Some(row) if under_way(&row).is_none_or(|vdev| self.engine().has_changed_places(&Regions::Vdev(vdev))) => {
+                refused("everything on the vdev has been moved already".to_owned())
+            }
             Some(_) => self.pause_moving(),
         }
     }

@@ -21,7 +21,7 @@ use crate::{
         label::DEVICE_REMOVAL,
         pointer::{BlockPointer, Checksum},
     },
-    space::{Class, Regions, SAFE_STATES, Targets},
+    space::{Class, Regions, SAFE_STATES, SpaceIo, Targets},
     tree::{Batch, Block, Event, Miss, Node, Policy, Root, View, Walker},
     txg::{Engine, Plain, Sync, SyncClient, Vacating, Written},
     units::{MIB, Txg, VdevId},
@@ -128,6 +128,33 @@ pub(super) fn copy_all(engine: &Arc<Engine>) {
     assert!(engine.hold_still().change_places(&evacuation).unwrap());
 }
 
+/// Empties regions, and takes them back when the table says where their chunks are.
+fn empty(pool: &Pool, regions: &Regions) {
+    let engine = pool.engine();
+    engine.activate(DEVICE_REMOVAL).unwrap();
+    engine.close(regions);
+    while engine.vacate(regions, &Targets::Anywhere).unwrap() != Vacating::Copying {}
+    copy_all(engine);
+    assert!(!engine.reopen(regions));
+    engine.commit_anyway().unwrap();
+    assert!(engine.has_changed_places(regions) && engine.reopen(regions));
+}
+
+/// Writes over all space that data may take, and gives it back.
+fn scribble(engine: &Engine) {
+    const PIECE: u32 = 256 << 10;
+    let storage = engine.storage();
+    engine.with_open_txg(|txg| {
+        let take = || storage.space.allocate(txg, Class::Data, PIECE, 1, &storage.vdevs).ok();
+        let taken: Vec<_> = std::iter::from_fn(take).map(|allocation| allocation.addresses[0]).collect();
+        for address in taken {
+            let (vdev, offset) = storage.space.resolve(address, PIECE).unwrap();
+            storage.vdevs.write(vdev, offset, &[0xee; PIECE as usize]).unwrap();
+            storage.space.free(txg, address, PIECE).unwrap();
+        }
+    });
+}
+
 /// Has a vdev leave.
 fn remove(pool: &Pool) {
     let engine = pool.engine();
@@ -211,6 +238,40 @@ fn wherever_power_fails_the_pool_is_whole_with_the_disk_or_without() {
         assert_eq!(shown(opened(&images[..1], 8).engine()), state, "{what}");
     }
     assert!(outcomes.iter().all(|count| *count > 3), "{outcomes:?}");
+}
+
+#[test]
+fn wherever_power_fails_chunks_that_move_on_one_disk_are_whole_in_all_safe_states() {
+    let recorder = Recorder::new();
+    let device: Arc<dyn Device> = Arc::new(recorder.wrap(MemoryDevice::new("a", 64 * MIB)));
+    let pool = made(&[NewVdev::Disk(device)]);
+    let engine = pool.engine();
+    let regions = Regions::Range(VdevId(0), 0..20);
+    let is_there = |pointer: &BlockPointer| {
+        engine.storage().space.lies_in(pointer.addresses[0], pointer.stored, &regions).unwrap()
+    };
+    assert!(kept(engine).iter().filter(|pointer| is_there(pointer)).count() > 50);
+    let (begin, first) = (recorder.len(), engine.committed());
+    empty(&pool, &regions);
+    assert_eq!(kept(engine).iter().filter(|pointer| is_there(pointer)).count(), 0);
+    let last = commit(&pool, SAFE_STATES + 2);
+    drop(pool);
+    for (cut, seed) in (begin..=recorder.len()).zip(0..) {
+        let what = format!("cut {cut} of {begin} to {}, seed {seed}", recorder.len());
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        let there: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as _).collect();
+        let pool = opened(&there, 7);
+        let state = shown(pool.engine());
+        assert!((first..=last).contains(&state), "{what}: {state}");
+        // Whatever is free is written over, and power fails again.
+        scribble(pool.engine());
+        drop(pool);
+        for kept in states(&there, &writing()).unwrap().into_iter().take(SAFE_STATES) {
+            let found = opened_with(&there, &reading(Some(kept.txg)), 5);
+            let found = found.unwrap_or_else(|error| panic!("{what}, {}: {error}", kept.txg));
+            assert_eq!(shown(found.engine()), kept.txg, "{what}");
+        }
+    }
 }
 
 #[test]
