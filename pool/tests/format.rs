@@ -4,12 +4,15 @@
 //! * `document`: constants, byte tables and annotated dumps of `pool/FORMAT.md` are those of the code.
 //! * `image`: a small pool, written once and kept, opens, holds what was put in, and checks clean.
 //! * `raidz`: so does one on five devices of a RAID-Z, whichever two of them are gone.
+//! * `expanded`: so does one on a RAID-Z that has rows of two widths.
 //!
 //! The format is frozen, so a test that fails here has found a pool that can no longer be read, or will not be by the last
 //! version. What is new comes as a feature with golden bytes of its own: CONTRIBUTING.md, "Changing the format".
 
 #[path = "format/document.rs"]
 mod document;
+#[path = "format/expanded.rs"]
+mod expanded;
 #[path = "format/golden.rs"]
 mod golden;
 #[path = "format/image.rs"]

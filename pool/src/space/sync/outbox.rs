@@ -91,12 +91,11 @@ impl Outbox {
     }
 }
 
-/// How many of the first copies lie one behind the other, and are not too long together. Units of several sectors begin
-/// anew with each region.
+/// How many of the first copies lie one behind the other in a region, and are not too long together. Rows of a RAID-Z begin
+/// anew with each region, also where one sector of them is data.
 fn run_length(copies: &[Copy], layout: &Layout) -> usize {
     let Place { vdev, offset } = copies[0].place;
-    let may_cross = layout.unit_at(&copies[0].place) == 1;
-    let is_near = |copy: &Copy| may_cross || copy.place.offset / layout.region == offset / layout.region;
+    let is_near = |copy: &Copy| copy.place.offset / layout.region == offset / layout.region;
     let mut len = 0;
     copies
         .iter()
@@ -220,6 +219,13 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_written_over_the_end_of_a_region() {
+        let end = 64 * KIB;
+        let blocks = [block(&[(0, end - 512)], 512), block(&[(0, end)], 512)];
+        assert_eq!(written(&blocks, &Notes::default()).unwrap(), [(0, end - 512, vec![1]), (0, end, vec![2])]);
+    }
+
+    #[test]
     fn a_bad_sector_costs_only_the_copy_that_it_lies_in() {
         let notes = Notes { bad: Some(5120), ..Notes::default() };
         let blocks = [block(&[(0, 4608), (1, 0)], 512), block(&[(0, 5120), (1, 512)], 512)];
@@ -248,7 +254,7 @@ mod tests {
 
     #[test]
     fn much_is_not_kept_waiting() {
-        let (notes, layout) = (Notes::default(), Layout::new(SECTOR, 64 * KIB));
+        let (notes, layout) = (Notes::default(), Layout::new(SECTOR, 16 * MIB));
         let disk = Disk { layout: &layout, io: &notes };
         let mut outbox = Outbox::default();
         let len = MIB as u32 / 2;
