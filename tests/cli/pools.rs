@@ -98,6 +98,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@packed_chunks	enabled	local
     tank	feature@project_quota	enabled	local
     tank	feature@raidz	enabled	local
+    tank	feature@rebalance	enabled	local
     [exit 0]
     $ pool set comment=attic tank
     [exit 0]

@@ -47,6 +47,8 @@ pub enum PoolCommand {
     Attach(attach::Arguments),
     /// Take a device out of its mirror
     Detach(detach::Arguments),
+    /// Have all vdevs of a pool become equally full
+    Rebalance(rebalance::Arguments),
     /// Take a vdev out of a pool, which moves what lies on it
     Remove(remove::Arguments),
     /// Have a device take the place of another one

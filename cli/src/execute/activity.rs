@@ -29,8 +29,13 @@ impl OpenPool {
             Activity::Freeing => {
                 Some(self.datasets.freeing().or_refused(ACTION, self.name())?).filter(|bytes| *bytes > 0)
             }
+            Activity::Rebalance => {
+                let rebalance =
+                    self.rebalance_record().filter(|rebalance| rebalance.ended.is_none() && !rebalance.paused);
+                rebalance.map(|rebalance| rebalance.total.saturating_sub(rebalance.copied))
+            }
             Activity::Remove => {
-                let removal = self.removal().filter(|removal| removal.ended.is_none());
+                let removal = self.removal().filter(|removal| removal.ended.is_none() && !removal.paused);
                 removal.map(|removal| removal.total.saturating_sub(removal.copied))
             }
             Activity::Replace => self.is_replacing().then(|| self.to_resilver()),

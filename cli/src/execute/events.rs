@@ -17,7 +17,7 @@ use std::{
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use dataset::{
     admin::{Datasets, ResilverState},
-    catalogue::ScrubState,
+    catalogue::{MoveState, ScrubState},
 };
 use parking_lot::Mutex;
 use pool::{
@@ -107,6 +107,7 @@ struct Watch {
     suspended: Option<String>,
     scrub: Option<(Nanos, ScrubState)>,
     resilver: Option<(Nanos, ResilverState)>,
+    rebalance: Option<(Nanos, MoveState, bool)>,
     /// The number of the next event.
     next: u64,
     kept: VecDeque<EventRecord>,
@@ -129,8 +130,18 @@ impl Device {
 impl Watch {
     fn new(datasets: Arc<Datasets>) -> Watch {
         let opened = datasets.engine().env().now();
-        let (leaves, kept) = (devices(&datasets), VecDeque::new());
-        let mut watch = Watch { datasets, opened, leaves, suspended: None, scrub: None, resilver: None, next: 1, kept };
+        let leaves = devices(&datasets);
+        let mut watch = Watch {
+            datasets,
+            opened,
+            leaves,
+            suspended: None,
+            scrub: None,
+            resilver: None,
+            rebalance: None,
+            next: 1,
+            kept: VecDeque::new(),
+        };
         watch.note("sysevent.fs.zfs.pool_import", []);
         watch
     }
@@ -152,6 +163,7 @@ impl Watch {
         self.look_at_suspension();
         self.look_at_scrub();
         self.look_at_resilver();
+        self.look_at_rebalance();
     }
 
     fn look_at_devices(&mut self) {
@@ -239,6 +251,31 @@ impl Watch {
             (ResilverState::Running, ResilverState::Finished) => self.note("sysevent.fs.zfs.resilver_finish", []),
             (ResilverState::Running, ResilverState::Canceled) => self.note("sysevent.fs.zfs.resilver_abort", []),
             _ => {}
+        }
+    }
+
+    fn look_at_rebalance(&mut self) {
+        let Some(status) = self.datasets.rebalance_status() else { return };
+        let is_paused = status.state == MoveState::Running && self.datasets.is_moving_paused();
+        let now = (status.start, status.state, is_paused);
+        let before = self.rebalance.replace(now).filter(|(start, ..)| *start == now.0);
+        // One that began before the pool was opened goes on as it stood.
+        let (state, was_paused) = match before {
+            Some((_, state, was_paused)) => (state, was_paused),
+            None if now.0 >= self.opened => {
+                self.note("sysevent.fs.cenote.rebalance_start", []);
+                (MoveState::Running, false)
+            }
+            None => return,
+        };
+        match (state, now.1) {
+            (MoveState::Running, MoveState::Running) if was_paused != is_paused => {
+                let class = if is_paused { "rebalance_paused" } else { "rebalance_resume" };
+                self.note(&format!("sysevent.fs.cenote.{class}"), []);
+            }
+            (before, now) if before == now => {}
+            (_, MoveState::Finished) => self.note("sysevent.fs.cenote.rebalance_finish", []),
+            _ => self.note("sysevent.fs.cenote.rebalance_abort", []),
         }
     }
 }

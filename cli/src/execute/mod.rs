@@ -11,6 +11,8 @@
 //! inspect     looking into the structures of a pool that nobody has open
 //! activity    what goes on in the background   events      what has happened
 //! losses      what would be lost with some devices          trim        giving free space back
+//! pace        how fast chunks are moved
+//! rebalance   having vdevs become equally full
 //! removal     taking a vdev out of the pool
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
@@ -34,8 +36,10 @@ mod members;
 mod memory;
 mod mounts;
 mod open_pool;
+mod pace;
 mod pool;
 mod property;
+mod rebalance;
 mod refusal;
 mod removal;
 pub(crate) mod rewind;
@@ -118,9 +122,14 @@ impl OpenPool {
                 self.attach(&device, &new, replace, force).map(Response::Layout)
             }
             Request::Detach { device } => self.detach(&device).map(Response::Layout),
-            Request::Remove { vdev, dry_run } => self.remove(&vdev, dry_run, job).map(Response::Removal),
+            Request::Remove { vdev, limit, dry_run } => self.remove(&vdev, limit, dry_run, job).map(Response::Removal),
+            Request::PauseRemoval => self.pause_removal().map(done),
             Request::StopRemoval => self.stop_removal().map(done),
             Request::WaitForRemoval => self.wait_for_removal(job).map(Response::Layout),
+            Request::Rebalance { limit, dry_run } => self.rebalance(limit, dry_run, job).map(Response::Rebalance),
+            Request::PauseRebalance => self.pause_rebalance().map(done),
+            Request::StopRebalance => self.stop_rebalance().map(done),
+            Request::WaitForRebalance => self.wait_for_rebalance(job).map(done),
             Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
             Request::Online { device } => self.online(&device).map(done),
             Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
@@ -204,6 +213,7 @@ fn is_recorded(request: &Request) -> bool {
     match request {
         Request::AddVdevs { dry_run, .. }
         | Request::Remove { dry_run, .. }
+        | Request::Rebalance { dry_run, .. }
         | Request::Create { dry_run, .. }
         | Request::Destroy { dry_run, .. }
         | Request::DestroySnapshots { dry_run, .. }
@@ -212,7 +222,10 @@ fn is_recorded(request: &Request) -> bool {
         Request::SetPool { .. }
         | Request::Attach { .. }
         | Request::Detach { .. }
+        | Request::PauseRemoval
         | Request::StopRemoval
+        | Request::PauseRebalance
+        | Request::StopRebalance
         | Request::Offline { .. }
         | Request::Online { .. }
         | Request::Scrub { .. }

@@ -201,6 +201,7 @@ impl OpenPool {
             action,
             scan,
             removal: self.removal(),
+            rebalance: self.rebalance_record(),
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,

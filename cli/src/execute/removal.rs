@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use dataset::{
     admin::{Progress, Removing},
-    catalogue::RemovalState,
+    catalogue::MoveState,
 };
 use pool::admin::Pool;
 
@@ -34,7 +34,13 @@ pub(super) fn work(datasets: &dataset::admin::Datasets, pool: &Pool, bytes: u64)
 
 impl OpenPool {
     /// Begins to remove a vdev, or with `dry_run` only says what that takes.
-    pub(super) fn remove(&self, name: &str, dry_run: bool, job: &mut Job<'_>) -> Result<RemovalPlan, Failure> {
+    pub(super) fn remove(
+        &self,
+        name: &str,
+        limit: Option<u64>,
+        dry_run: bool,
+        job: &mut Job<'_>,
+    ) -> Result<RemovalPlan, Failure> {
         let vdev = self.pool.find_vdev(name).or_refused(ACTION, name)?;
         let plan = self.pool.plan_removal(vdev.id()).or_refused(ACTION, name)?;
         let shown = RemovalPlan {
@@ -47,20 +53,25 @@ impl OpenPool {
         if dry_run {
             return Ok(shown);
         }
-        if !plan.fits() {
+        let goes_on = self.removal().is_some_and(|removal| removal.ended.is_none());
+        if !goes_on && !plan.fits() {
             let why = format!(
                 "what lies on it takes {} empty regions of {} bytes elsewhere, and there are {}",
                 plan.packed, plan.region, plan.spare
             );
             return Err(Failure::cannot(ACTION, name, why).hint("delete something, or add a device: pool add"));
         }
-        self.datasets.start_removal(vdev.id(), &shown.vdev, plan.bytes).or_refused(ACTION, name)?;
+        self.datasets.start_removal(vdev.id(), &shown.vdev, plan.bytes, limit).or_refused(ACTION, name)?;
         self.scrubbing.wake();
         if self.mounts.is_none() {
             // Nobody else would do it.
             self.wait_for_removal(job)?;
         }
         Ok(shown)
+    }
+
+    pub(super) fn pause_removal(&self) -> Result<(), Failure> {
+        self.datasets.pause_removal().or_refused("pause the removal of a vdev from", self.name())
     }
 
     pub(super) fn stop_removal(&self) -> Result<(), Failure> {
@@ -73,6 +84,7 @@ impl OpenPool {
             let Some(removal) = self.removal() else { return Ok(self.layout()) };
             let refused = |why: &str| Err(Failure::cannot(ACTION, &removal.name, why));
             match removal.ended {
+                None if removal.paused => return refused("it is paused"),
                 None => {}
                 Some(RemovalEnd::Finished) => return Ok(self.layout()),
                 Some(RemovalEnd::Canceled) => return refused("it was stopped"),
@@ -90,18 +102,14 @@ impl OpenPool {
     /// How the removal stands that is under way or was the last one.
     pub(super) fn removal(&self) -> Option<RemovalRecord> {
         let status = self.datasets.removal_status()?;
-        let ended = match status.state {
-            RemovalState::Running => None,
-            RemovalState::Finished => Some(RemovalEnd::Finished),
-            RemovalState::Canceled => Some(RemovalEnd::Canceled),
-            RemovalState::Unreadable => Some(RemovalEnd::Unreadable),
-            RemovalState::NoRoom => Some(RemovalEnd::NoRoom),
-        };
+        let ended = end_of(status.state);
         let until = if ended.is_none() { self.engine().env().now() } else { status.end };
         Some(RemovalRecord {
             name: status.name,
             vdev: status.vdev,
             ended,
+            paused: ended.is_none() && self.datasets.is_moving_paused(),
+            limit: self.datasets.moving_limit().filter(|_| ended.is_none()),
             start: status.start.div_euclid(NANOS),
             end: status.end.div_euclid(NANOS),
             seconds: u64::try_from((until - status.start) / NANOS).unwrap_or(0),
@@ -109,5 +117,16 @@ impl OpenPool {
             copied: status.copied,
             errors: status.errors,
         })
+    }
+}
+
+/// How a removal or a rebalance has ended, if it has.
+pub(super) fn end_of(state: MoveState) -> Option<RemovalEnd> {
+    match state {
+        MoveState::Running => None,
+        MoveState::Finished => Some(RemovalEnd::Finished),
+        MoveState::Canceled => Some(RemovalEnd::Canceled),
+        MoveState::Unreadable => Some(RemovalEnd::Unreadable),
+        MoveState::NoRoom => Some(RemovalEnd::NoRoom),
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that scrubs, mends, fills devices and vacates vdevs in the background, and the requests about it.
+//! The thread that scrubs, mends, fills devices and moves chunks in the background, and the requests about it.
 //!
 //! What is done, and why it is safe, stands in `dataset::scrub`; here is only when. A scrub comes after everybody else: it
 //! works in short steps, and after each it looks away for a moment. If the devices were used meanwhile, somebody else is
@@ -20,7 +20,7 @@ use dataset::{
 };
 use pool::admin::Pool;
 
-use super::{files, job::Job, members, open_pool::OpenPool, refusal::OrRefused, removal, stride::Stride};
+use super::{files, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, stride::Stride};
 use crate::{
     failure::Failure,
     protocol::{ExaminedRecord, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart},
@@ -29,7 +29,7 @@ use crate::{
 /// The most bytes that one step of a scrub reads, and about how long it takes.
 const STEP: u64 = 32 << 20;
 const STEP_TIME: Duration = Duration::from_millis(100);
-/// The most bytes that one step of a resilver or a removal copies, and about how long it takes: commits wait meanwhile.
+/// The most bytes that one step of a resilver, a removal or a rebalance copies, and about how long it takes: commits wait meanwhile.
 const COPY_STEP: u64 = 16 << 20;
 const COPY_STEP_TIME: Duration = Duration::from_millis(50);
 /// About how many bytes one step of the scrub of a part reads.
@@ -81,7 +81,12 @@ impl Drop for Scrubbing {
 fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
     let mut saved = Instant::now();
     let mut patience = GLANCE;
-    let mut strides = Strides { scrub: Stride::new(STEP, STEP_TIME), copying: Stride::new(COPY_STEP, COPY_STEP_TIME) };
+    let mut strides = Strides {
+        scrub: Stride::new(STEP, STEP_TIME),
+        copying: Stride::new(COPY_STEP, COPY_STEP_TIME),
+        pace: Pace::new(Instant::now()),
+        rest: None,
+    };
     loop {
         let before = operations(datasets);
         if let Err(RecvTimeoutError::Disconnected) = orders.recv_timeout(patience) {
@@ -94,7 +99,7 @@ fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
             false
         });
         patience = match (worked, is_busy) {
-            (false, _) => INTERVAL,
+            (false, _) => strides.rest.map_or(INTERVAL, |rest| rest.min(INTERVAL)),
             (true, true) => GLANCE + begun.elapsed() * 2,
             (true, false) => GLANCE,
         };
@@ -111,8 +116,12 @@ fn run(datasets: &Datasets, pool: &Pool, orders: &Receiver<()>) {
 /// How much each kind of work takes on in a step.
 struct Strides {
     scrub: Stride,
-    /// Of resilvers and removals.
+    /// Of resilvers, removals and rebalances.
     copying: Stride,
+    /// Of removals and rebalances.
+    pace: Pace,
+    /// How long these have to wait.
+    rest: Option<Duration>,
 }
 
 /// Does a step of some work.
@@ -128,8 +137,8 @@ fn stride(
     Ok(progress)
 }
 
-/// Does a step; whether there may be more to do. A removal waits for a resilver: what lacks something is more urgent; and a
-/// scrub waits for both.
+/// Does a step; whether there may be more to do. A removal and a rebalance wait for a resilver: what lacks something is more
+/// urgent; and a scrub waits for all of them, but not for one that is paused.
 fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
     let mended = datasets.mend_step()?;
     if stride(&mut strides.copying, |bytes| datasets.resilver_step(bytes))? == Progress::Worked {
@@ -142,14 +151,29 @@ fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::adm
     if datasets.is_resilvering() {
         return Ok(mended == Progress::Worked);
     }
-    if stride(&mut strides.copying, |bytes| removal::work(datasets, pool, bytes))? == Progress::Worked {
-        return Ok(true);
-    }
-    if datasets.is_removing() {
-        return Ok(mended == Progress::Worked);
+    if (datasets.is_removing() || datasets.is_rebalancing()) && !datasets.is_moving_paused() {
+        return Ok(moved(datasets, pool, strides)? || mended == Progress::Worked);
     }
     let scrubbed = stride(&mut strides.scrub, |bytes| datasets.scrub_step(bytes))?;
     Ok([mended, scrubbed].contains(&Progress::Worked))
+}
+
+/// Does a step of the removal or the rebalance, if it is due; whether there may be more to do at once.
+fn moved(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
+    let limit = datasets.moving_limit();
+    let rest = strides.pace.wait(Instant::now(), datasets.moved(), limit);
+    strides.rest = Some(rest).filter(|rest| !rest.is_zero());
+    if strides.rest.is_some() {
+        return Ok(false);
+    }
+    let progress = stride(&mut strides.copying, |bytes| {
+        let bytes = Pace::step(bytes, limit);
+        match datasets.is_removing() {
+            true => removal::work(datasets, pool, bytes),
+            false => datasets.rebalance_step(bytes),
+        }
+    })?;
+    Ok(progress == Progress::Worked)
 }
 
 fn save(datasets: &Datasets) {

@@ -121,13 +121,30 @@ pub enum Request {
     Remove {
         /// A mirror's name, or a device's path or number.
         vdev: String,
+        /// At most so many bytes are copied a second.
+        limit: Option<u64>,
         /// Only say what would be.
         dry_run: bool,
     },
+    /// Have the removal wait that is under way. `Done`
+    PauseRemoval,
     /// Give up the removal that is under way. `Done`
     StopRemoval,
     /// Wait until no removal is under way. `Layout`
     WaitForRemoval,
+    /// Begin to even out how full vdevs are. `Rebalance`
+    Rebalance {
+        /// At most so many bytes are copied a second.
+        limit: Option<u64>,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Have the rebalance wait that is under way. `Done`
+    PauseRebalance,
+    /// Give up the rebalance that is under way. `Done`
+    StopRebalance,
+    /// Wait until no rebalance is under way. `Done`
+    WaitForRebalance,
     /// Put a device of a mirror out of use. `Done`
     Offline {
         /// Its path or number.
@@ -574,6 +591,8 @@ pub enum Response {
     Layout(Layout),
     /// What it takes to remove a vdev.
     Removal(RemovalPlan),
+    /// What a rebalance moves.
+    Rebalance(RebalancePlan),
     /// Data sets.
     Datasets(Vec<DatasetRecord>),
     /// The file systems that were or would be created, those above first.

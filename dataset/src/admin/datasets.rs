@@ -9,8 +9,8 @@ use super::{
     client::{Client, Ticket},
     copying::Moved,
     error::{Error, Result},
-    evacuation::Evacuator,
     feature,
+    moving::Mover,
     open::OpenTable,
     resilver::Resilverer,
     scrub::Scrubber,
@@ -53,7 +53,7 @@ pub struct Datasets {
     pub(super) mounts: Mutex<HashMap<u64, Mount>>,
     pub(super) scrubber: Scrubber,
     pub(super) resilverer: Resilverer,
-    pub(super) evacuator: Evacuator,
+    pub(super) mover: Mover,
     pub(super) moved: Moved,
 }
 
@@ -64,7 +64,7 @@ impl Datasets {
     pub fn open(engine: Arc<Engine>, pool: DatasetName) -> Result<Arc<Datasets>> {
         let datasets = Datasets::on(engine, pool);
         // Before anything is allocated.
-        datasets.resume_removal();
+        datasets.resume_moving();
         datasets.replay_log()?;
         Ok(datasets)
     }
@@ -79,7 +79,7 @@ impl Datasets {
             mounts: Mutex::default(),
             scrubber: Scrubber::default(),
             resilverer: Resilverer::default(),
-            evacuator: Evacuator::default(),
+            mover: Mover::default(),
             moved: Moved::default(),
         })
     }

@@ -21,7 +21,8 @@
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
 //! scrub      examining and mending everything           examine    a part of it, on demand
-//! copying    everything walked, to copy it elsewhere: for resilver, and for evacuation, by which a vdev leaves
+//! copying    everything walked, to copy it elsewhere: for resilver, and for moving
+//! moving     regions emptied step by step: for evacuation, by which a vdev leaves, and for rebalance
 //! losses     what would be lost if devices were
 //! damage     the names of what is damaged for good
 //! ```
@@ -48,9 +49,11 @@ mod limits;
 mod list;
 mod losses;
 mod modified;
+mod moving;
 mod open;
 mod property;
 mod quotas;
+mod rebalance;
 mod receive;
 mod rename;
 mod replay;
@@ -79,6 +82,7 @@ pub use list::{ListRequest, Listed};
 pub use losses::{Loss, Survivors};
 pub use open::{Dataset, OpenSnapshot};
 pub use property::{Assignment, Valued};
+pub use rebalance::RebalanceStatus;
 pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 pub use rename::Renamed;
 pub use resilver::{ResilverState, ResilverStatus};

@@ -2,7 +2,7 @@
 
 use pool::units::Txg;
 
-use super::{DamageRow, RemovalRow, RemovalState, Row, ScrubPosition, ScrubRow, ScrubState, kind};
+use super::{DamageRow, MoveState, PaceRow, RebalanceRow, RemovalRow, Row, ScrubPosition, ScrubRow, ScrubState, kind};
 
 const DOCUMENT: &str = include_str!("../../FORMAT.md");
 
@@ -41,16 +41,26 @@ fn the_document_lists_every_kind_of_row() {
         (kind::SHARED, "SHARED"),
         (kind::SHARING, "SHARING"),
         (kind::REMOVAL, "REMOVAL"),
+        (kind::REBALANCE, "REBALANCE"),
+        (kind::PACE, "PACE"),
     ];
     assert_eq!(documented(), kinds.map(|(number, name)| (number, name.to_owned())));
 }
 
 #[test]
 fn removals_are_coded_as_the_document_says() {
-    let (state, name) = (RemovalState::NoRoom, "ab".to_owned());
+    let (state, name) = (MoveState::NoRoom, "ab".to_owned());
     let row = RemovalRow { state, vdev: 3, name, start: 1, end: 2, total: 4, copied: 5, errors: 6 };
     let times = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
     assert_eq!(row.encode(), [&[1, 5, 3, 2, b'a', b'b'], &times[..], &[4, 5, 6]].concat());
+}
+
+#[test]
+fn rebalances_are_coded_as_the_document_says() {
+    let row = RebalanceRow { state: MoveState::Canceled, start: 1, end: 2, total: 4, copied: 5, errors: 6 };
+    let times = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(row.encode(), [&[1, 3], &times[..], &[4, 5, 6]].concat());
+    assert_eq!(PaceRow { paused: true, limit: 7 }.encode(), [1, 1, 7]);
 }
 
 #[test]

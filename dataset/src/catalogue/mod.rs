@@ -27,6 +27,8 @@
 //! (0, SHARED, address)                       Shared
 //! (0, SHARING, 0)                            Sharing
 //! (0, REMOVAL, 0)                            Removal
+//! (0, REBALANCE, 0)                          Rebalance
+//! (0, PACE, 0)                               Pace
 //! ```
 //!
 //! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
@@ -38,8 +40,8 @@ mod coding;
 #[cfg(test)]
 mod document;
 mod hashed;
+mod moves;
 mod page;
-mod removal;
 mod rows;
 mod scrub;
 mod shared;
@@ -49,8 +51,8 @@ mod transaction;
 use pool::format::key::Key;
 
 pub use coding::Row;
+pub use moves::{MoveState, PaceRow, RebalanceRow, RemovalRow};
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
-pub use removal::{RemovalRow, RemovalState};
 pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
 pub use scrub::{DamageRow, ScrubPosition, ScrubRow, ScrubState};
 pub use shared::{SHARING, SharedRow, SharingRow, shared_address, shared_key};
@@ -108,6 +110,10 @@ pub mod kind {
     pub const SHARING: u8 = 20;
     /// The removal of a vdev.
     pub const REMOVAL: u8 = 21;
+    /// The rebalance.
+    pub const REBALANCE: u8 = 22;
+    /// How fast chunks are moved.
+    pub const PACE: u8 = 23;
 }
 
 /// The key of the catalogue's own row.

@@ -61,7 +61,7 @@ pub const MAX_FEATURES: usize = 256;
 
 /// The features that this version knows: pools that use no others can be opened.
 pub const KNOWN_FEATURES: &[&str] =
-    &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PACKED_CHUNKS, PROJECT_QUOTA, RAIDZ];
+    &[BLOCK_CLONING, DEVICE_REMOVAL, FILE_ATTRIBUTES, PACKED_CHUNKS, PROJECT_QUOTA, RAIDZ, REBALANCE];
 
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
@@ -84,6 +84,10 @@ pub const PROJECT_QUOTA: &str = "project_quota";
 
 /// The feature of pools with a [RAID-Z](vdev_config::RaidZConfig). Who does not know it finds nothing there.
 pub const RAIDZ: &str = "raidz";
+
+/// The feature of pools that were rebalanced, or of which a removal was paused or slowed down. Who does not know it takes the
+/// rows of the catalogue that say so for damage.
+pub const REBALANCE: &str = "rebalance";
 
 const MAGIC: [u8; 8] = *b"CENOTELB";
 const VERSION: u32 = 2;

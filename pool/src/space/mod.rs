@@ -36,10 +36,12 @@
 //! hold       keeping an older state whole
 //! moving     regions are emptied: their chunks come to lie elsewhere
 //! packing    what is in chunks comes to lie in others, without regions of their own
+//! balance    which chunks to move so that vdevs are equally full
 //! history    how long what was freed stays as it is
 //! ```
 
 mod allocator;
+mod balance;
 mod chunk;
 mod free_map;
 mod history;
@@ -63,11 +65,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 
-use self::{
-    history::History, hold::Holds, io::Disk, layout::Layout, moving::Moves, span_set::normalize, sync::Stored,
-    wheel::Wheel,
-};
 pub use self::{
+    balance::{Balanced, Batch, Imbalance},
     history::{DEFERRED_GROUPS, SAFE_STATES},
     hold::Hold,
     io::SpaceIo,
@@ -76,6 +75,10 @@ pub use self::{
     moving::{MovingPlan, Regions, Targets},
     packing::Hosted,
     trim::{TrimCursor, Trimmed},
+};
+use self::{
+    history::History, hold::Holds, io::Disk, layout::Layout, moving::Moves, span_set::normalize, sync::Stored,
+    wheel::Wheel,
 };
 pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{

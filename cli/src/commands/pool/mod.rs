@@ -19,6 +19,7 @@ mod layout;
 pub mod list;
 pub mod offline;
 pub mod online;
+pub mod rebalance;
 mod removal;
 pub mod remove;
 pub mod reopen;
@@ -58,6 +59,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Add(arguments) => add::run(arguments, context),
         PoolCommand::Attach(arguments) => attach::run(arguments, context),
         PoolCommand::Detach(arguments) => detach::run(arguments, context),
+        PoolCommand::Rebalance(arguments) => rebalance::run(arguments, context),
         PoolCommand::Remove(arguments) => remove::run(arguments, context),
         PoolCommand::Replace(arguments) => replace::run(arguments, context),
         PoolCommand::Offline(arguments) => offline::run(arguments, context),

@@ -1,16 +1,24 @@
-//! How `pool status` shows a removal: in the words of `zpool status`, which scripts look for.
+//! How `pool status` shows a removal, in the words of `zpool status`, which scripts look for, and a rebalance.
 
 use dataset::property::size::format_bytes;
 use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
-use crate::protocol::{RemovalEnd, RemovalRecord};
+use crate::protocol::{RebalanceRecord, RemovalEnd, RemovalRecord};
 
 /// What stands behind `remove:`.
 pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {
     let (start, end) = (time::scan(removal.start, zone), time::scan(removal.end, zone));
     match removal.ended {
-        None => format!("Evacuation of {} in progress since {start}\n{}", removal.name, progress(removal)),
+        None if removal.paused => {
+            let done = Done::of_removal(removal);
+            format!("Evacuation of {} paused, started on {start}\n{}", removal.name, done.so_far())
+        }
+        None => {
+            let done = Done::of_removal(removal);
+            let progress = done.progress("no estimated completion time");
+            format!("Evacuation of {} in progress since {start}\n{progress}{}", removal.name, limit(removal.limit))
+        }
         Some(RemovalEnd::Finished) => format!(
             "Removal of vdev {} copied {} in {}, completed on {end}",
             removal.vdev,
@@ -27,23 +35,68 @@ pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {
     }
 }
 
-fn progress(removal: &RemovalRecord) -> String {
-    // Blocks with several copies there count once, and what is freed meanwhile is not copied.
-    let total = removal.total.max(removal.copied);
-    let permyriad = (u128::from(removal.copied) * 10_000).checked_div(total.into()).unwrap_or(0);
-    let rate = removal.copied.checked_div(removal.seconds).unwrap_or(0);
-    let left = match (total - removal.copied).checked_div(rate) {
-        Some(seconds) => format!(", {} to go", duration(seconds)),
-        None => ", no estimated completion time".to_owned(),
-    };
-    format!(
-        "{} copied out of {} at {}/s, {}.{:02}% done{left}",
-        format_bytes(removal.copied),
-        format_bytes(total),
-        format_bytes(rate),
-        permyriad / 100,
-        permyriad % 100
-    )
+/// What stands behind `rebalance:`.
+pub(super) fn render_rebalance(rebalance: &RebalanceRecord, zone: Zone) -> String {
+    let (start, end) = (time::scan(rebalance.start, zone), time::scan(rebalance.end, zone));
+    let done = Done { copied: rebalance.copied, total: rebalance.total, seconds: rebalance.seconds };
+    match rebalance.ended {
+        None if rebalance.paused => format!("paused, started on {start}\n{}", done.so_far()),
+        None => format!("in progress since {start}\n{}{}", done.progress("no estimate yet"), limit(rebalance.limit)),
+        Some(RemovalEnd::Finished) => {
+            format!("moved {} in {} on {end}", format_bytes(rebalance.copied), duration(rebalance.seconds))
+        }
+        Some(RemovalEnd::Canceled) => format!("canceled on {end}"),
+        Some(RemovalEnd::Unreadable) => format!("given up on {end}:\nsomething could not be read"),
+        Some(RemovalEnd::NoRoom) => format!("given up on {end}:\nthere were too few empty regions"),
+    }
+}
+
+fn limit(limit: Option<u64>) -> String {
+    limit.map_or_else(String::new, |limit| format!("\nlimited to {}/s", format_bytes(limit)))
+}
+
+/// How far something is.
+struct Done {
+    copied: u64,
+    total: u64,
+    seconds: u64,
+}
+
+impl Done {
+    fn of_removal(removal: &RemovalRecord) -> Done {
+        // Blocks with several copies there count once, and what is freed meanwhile is not copied.
+        Done { copied: removal.copied, total: removal.total, seconds: removal.seconds }
+    }
+
+    fn total(&self) -> u64 {
+        self.total.max(self.copied)
+    }
+
+    /// `29.29% done`.
+    fn share(&self) -> String {
+        let permyriad = (u128::from(self.copied) * 10_000).checked_div(self.total().into()).unwrap_or(0);
+        format!("{}.{:02}% done", permyriad / 100, permyriad % 100)
+    }
+
+    fn so_far(&self) -> String {
+        format!("{} copied out of {}, {}", format_bytes(self.copied), format_bytes(self.total()), self.share())
+    }
+
+    /// With the rate, and how long it will take, or why that is not known.
+    fn progress(&self, unknown: &str) -> String {
+        let rate = self.copied.checked_div(self.seconds).unwrap_or(0);
+        let left = match (self.total() - self.copied).checked_div(rate) {
+            Some(seconds) => format!("{} to go", duration(seconds)),
+            None => unknown.to_owned(),
+        };
+        format!(
+            "{} copied out of {} at {}/s, {}, {left}",
+            format_bytes(self.copied),
+            format_bytes(self.total()),
+            format_bytes(rate),
+            self.share()
+        )
+    }
 }
 
 /// `1h2m`.
@@ -53,11 +106,7 @@ fn duration(seconds: u64) -> String {
 
 /// The same as JSON.
 pub(super) fn encode(removal: &RemovalRecord) -> Value {
-    let state = match removal.ended {
-        None => "SCANNING",
-        Some(RemovalEnd::Finished) => "FINISHED",
-        Some(_) => "CANCELED",
-    };
+    let state = state(removal.ended, removal.paused);
     json!({
         "name": removal.name,
         "vdev": removal.vdev.to_string(),
@@ -71,6 +120,29 @@ pub(super) fn encode(removal: &RemovalRecord) -> Value {
     })
 }
 
+/// A rebalance as JSON.
+pub(super) fn encode_rebalance(rebalance: &RebalanceRecord) -> Value {
+    json!({
+        "state": state(rebalance.ended, rebalance.paused),
+        "start_time": rebalance.start.to_string(),
+        "end_time": rebalance.end.to_string(),
+        "seconds": rebalance.seconds.to_string(),
+        "limit": rebalance.limit.map(|limit| limit.to_string()),
+        "to_copy": rebalance.total.to_string(),
+        "copied": rebalance.copied.to_string(),
+        "errors": rebalance.errors.to_string(),
+    })
+}
+
+fn state(ended: Option<RemovalEnd>, paused: bool) -> &'static str {
+    match ended {
+        None if paused => "PAUSED",
+        None => "SCANNING",
+        Some(RemovalEnd::Finished) => "FINISHED",
+        Some(_) => "CANCELED",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +153,8 @@ mod tests {
             name: "mirror-1".into(),
             vdev: 1,
             ended,
+            paused: false,
+            limit: None,
             start: 1_762_506_330,
             end: 1_762_506_330,
             seconds: 3700,
@@ -101,6 +175,34 @@ mod tests {
         insta::assert_snapshot!(of(Some(RemovalEnd::Canceled)), @"Removal of mirror-1 canceled on Fri Nov  7 09:05:30 2025");
         assert!(of(Some(RemovalEnd::Unreadable)).ends_with("could not be read"));
         assert!(of(Some(RemovalEnd::NoRoom)).ends_with("empty regions elsewhere"));
+    }
+
+    fn rebalance(ended: Option<RemovalEnd>) -> RebalanceRecord {
+        let (start, end, seconds) = (1_762_506_330, 1_762_506_330, 3700);
+        let (total, copied, errors) = (1 << 30, 300 << 20, 0);
+        RebalanceRecord { ended, paused: false, limit: None, start, end, seconds, total, copied, errors }
+    }
+
+    #[test]
+    fn a_rebalance_shows_how_far_it_is_in_lines_that_fit() {
+        let of = |rebalance: RebalanceRecord| render_rebalance(&rebalance, || TimeZone::UTC);
+        let running = RebalanceRecord { limit: Some(20 << 20), ..rebalance(None) };
+        insta::assert_snapshot!(of(running.clone()), @r"
+        in progress since Fri Nov  7 09:05:30 2025
+        300M copied out of 1G at 83.0K/s, 29.29% done, 2h28m to go
+        limited to 20M/s
+        ");
+        insta::assert_snapshot!(of(RebalanceRecord { paused: true, ..running.clone() }), @r"
+        paused, started on Fri Nov  7 09:05:30 2025
+        300M copied out of 1G, 29.29% done
+        ");
+        insta::assert_snapshot!(of(rebalance(Some(RemovalEnd::Finished))), @"moved 300M in 1h1m on Fri Nov  7 09:05:30 2025");
+        let fresh = RebalanceRecord { copied: 0, seconds: 0, ..running };
+        let ends = [RemovalEnd::Canceled, RemovalEnd::Unreadable, RemovalEnd::NoRoom].map(|end| rebalance(Some(end)));
+        for shown in ends.into_iter().chain([fresh]).map(of) {
+            // The title and a tab stand in front.
+            assert!(shown.lines().all(|line| line.len() <= 69), "{shown}");
+        }
     }
 
     #[test]

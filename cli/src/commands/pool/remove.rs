@@ -3,6 +3,7 @@
 use clap::Args;
 use dataset::property::size::format_bytes;
 
+use super::trim::rate;
 use crate::args::common::{device_name, pool_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -17,15 +18,20 @@ Several vdevs leave one after the other: then the command waits for all but the 
 Examples:
   pool remove tank /dev/sdd
   pool remove -n tank mirror-1               only say what would be moved, and whether there is room
+  pool remove -p tank                        pause; the same command as before goes on
+  pool remove --limit 20M tank /dev/sdd      copy at most so many bytes a second; also one that is under way
   pool remove -s tank                        stop; everything stays where it is"
 )]
 pub struct Arguments {
     /// Only say what would be moved, and whether there is room
     #[arg(short = 'n', conflicts_with_all = ["stop", "wait"])]
     dry_run: bool,
-    /// Print exact numbers
-    #[arg(short = 'p')]
-    exact: bool,
+    /// Pause the removal that is under way; with -n, print exact numbers
+    #[arg(short = 'p', conflicts_with_all = ["stop", "wait"])]
+    pause: bool,
+    /// Copy at most so many bytes a second
+    #[arg(long = "limit", value_name = "RATE", conflicts_with_all = ["stop", "dry_run"])]
+    limit: Option<String>,
     /// Stop the removal that is under way
     #[arg(short = 's', conflicts_with_all = ["wait", "vdevs"])]
     stop: bool,
@@ -35,7 +41,7 @@ pub struct Arguments {
     /// The pool
     pool: String,
     /// The vdevs: a device by its path or number, or the name of several, such as mirror-1
-    #[arg(value_name = "VDEV", required_unless_present = "stop")]
+    #[arg(value_name = "VDEV", required_unless_present_any = ["stop", "pause"])]
     vdevs: Vec<String>,
 }
 
@@ -45,12 +51,22 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if arguments.stop {
         return context.run(&pool, Request::StopRemoval).map(|()| Exit::Done);
     }
+    if arguments.pause && !arguments.dry_run {
+        if !arguments.vdevs.is_empty() {
+            return Err(Failure::usage("-p pauses the removal that is under way: no vdev is named"));
+        }
+        return context.run(&pool, Request::PauseRemoval).map(|()| Exit::Done);
+    }
+    if arguments.vdevs.is_empty() {
+        return Err(Failure::usage("a vdev is to be named"));
+    }
+    let limit = arguments.limit.as_deref().map(rate).transpose()?;
     let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
     for (number, vdev) in (1..).zip(&vdevs) {
-        let request = Request::Remove { vdev: vdev.clone(), dry_run: arguments.dry_run };
+        let request = Request::Remove { vdev: vdev.clone(), limit, dry_run: arguments.dry_run };
         let Response::Removal(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
         if arguments.dry_run {
-            context.print(&render(&plan, arguments.exact))?;
+            context.print(&render(&plan, arguments.pause))?;
         } else if arguments.wait || number < vdevs.len() {
             match context.call(&pool, Request::WaitForRemoval)? {
                 Response::Layout(_) => {}

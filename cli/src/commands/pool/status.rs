@@ -83,12 +83,14 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     let mut text = format!("  pool: {}\n state: {}\n", status.name, status.state);
     let scan = status.scan.as_ref().map(|scan| scan::render(scan, zone));
     let removal = status.removal.as_ref().map(|removal| removal::render(removal, zone));
+    let rebalance = status.rebalance.as_ref().map(|rebalance| removal::render_rebalance(rebalance, zone));
     let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
     let lines = [
         ("status", &status.status),
         ("action", &status.action),
         ("  scan", &scan),
         ("remove", &removal),
+        ("rebalance", &rebalance),
         ("  busy", &status.activity),
         ("mounts", &mounts),
     ];
@@ -183,6 +185,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "transports": status.transports,
             "scan_stats": status.scan.as_ref().map(scan::encode),
             "removal_stats": status.removal.as_ref().map(removal::encode),
+            "rebalance_stats": status.rebalance.as_ref().map(removal::encode_rebalance),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "error_count": status.damaged.len().to_string(),
             "errlist": status.damaged,
@@ -223,6 +226,7 @@ mod tests {
             action: None,
             scan: None,
             removal: None,
+            rebalance: None,
             activity: None,
             transports: BTreeMap::new(),
             vdevs: vec![vdev],

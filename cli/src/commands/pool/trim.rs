@@ -45,7 +45,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-fn rate(text: &str) -> Result<u64, Failure> {
+/// So many bytes a second.
+pub(super) fn rate(text: &str) -> Result<u64, Failure> {
     let rate = parse_size(text).map_err(|error| Failure::usage(format!("bad rate: {error}")))?;
     if rate == 0 { Err(Failure::usage("a rate of 0 would never end")) } else { Ok(rate) }
 }

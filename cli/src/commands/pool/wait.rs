@@ -32,6 +32,7 @@ const ABSENT: &[(&[&str], &str)] = &[
 #[derive(Args, Debug)]
 #[command(after_help = "Activities:
   freeing   what was destroyed is freed
+  rebalance vdevs become equally full; one that is paused has ceased
   remove    a vdev is being removed
   replace   devices are being replaced
   resilver  devices are being filled

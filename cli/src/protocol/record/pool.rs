@@ -158,6 +158,8 @@ pub struct PoolStatus {
     pub scan: Option<ScanRecord>,
     /// The removal of a vdev that is under way, or the last one.
     pub removal: Option<RemovalRecord>,
+    /// The rebalance that is under way, or the last one.
+    pub rebalance: Option<RebalanceRecord>,
     /// What else runs in the background, such as the freeing of destroyed data sets.
     pub activity: Option<String>,
     /// How many file systems are mounted, by how their requests come from the kernel.
@@ -250,6 +252,8 @@ pub struct ExaminedRecord {
 pub enum Activity {
     /// It frees what was destroyed.
     Freeing,
+    /// It has vdevs become equally full.
+    Rebalance,
     /// It has a vdev leave.
     Remove,
     /// It replaces devices.
@@ -262,13 +266,20 @@ pub enum Activity {
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 5] =
-        [Activity::Freeing, Activity::Remove, Activity::Replace, Activity::Resilver, Activity::Scrub];
+    pub const ALL: [Activity; 6] = [
+        Activity::Freeing,
+        Activity::Rebalance,
+        Activity::Remove,
+        Activity::Replace,
+        Activity::Resilver,
+        Activity::Scrub,
+    ];
 
     /// As ZFS calls it.
     pub fn as_str(self) -> &'static str {
         match self {
             Activity::Freeing => "freeing",
+            Activity::Rebalance => "rebalance",
             Activity::Remove => "remove",
             Activity::Replace => "replace",
             Activity::Resilver => "resilver",
@@ -286,10 +297,10 @@ pub struct ActivityRecord {
     pub left: Option<u64>,
 }
 
-/// How a removal has ended.
+/// How a removal or a rebalance has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RemovalEnd {
-    /// The vdev has left.
+    /// The vdev has left, or all are about equally full.
     Finished,
     /// It was stopped.
     Canceled,
@@ -308,6 +319,10 @@ pub struct RemovalRecord {
     pub vdev: u64,
     /// How it has ended; `None` while it is under way.
     pub ended: Option<RemovalEnd>,
+    /// It waits until it is started again.
+    pub paused: bool,
+    /// At most so many bytes are copied a second, if somebody has said so.
+    pub limit: Option<u64>,
     /// When it began.
     pub start: i64,
     /// When it ended; 0 while it is under way.
@@ -320,6 +335,42 @@ pub struct RemovalRecord {
     pub copied: u64,
     /// How many blocks it found without a good copy.
     pub errors: u64,
+}
+
+/// A rebalance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebalanceRecord {
+    /// How it has ended; `None` while it is under way.
+    pub ended: Option<RemovalEnd>,
+    /// It waits until it is started again.
+    pub paused: bool,
+    /// At most so many bytes are copied a second, if somebody has said so.
+    pub limit: Option<u64>,
+    /// When it began.
+    pub start: i64,
+    /// When it ended; 0 while it is under way.
+    pub end: i64,
+    /// How many seconds it has taken.
+    pub seconds: u64,
+    /// How many bytes were to be moved when it began.
+    pub total: u64,
+    /// How many bytes were copied.
+    pub copied: u64,
+    /// How many blocks it found without a good copy.
+    pub errors: u64,
+}
+
+/// What a rebalance would move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebalancePlan {
+    /// The bytes that would be moved.
+    pub bytes: u64,
+    /// How many regions they lie in.
+    pub chunks: u32,
+    /// The size of a region.
+    pub region: u64,
+    /// Why nothing would be moved.
+    pub reason: Option<String>,
 }
 
 /// What it takes to remove a vdev.

@@ -12,6 +12,7 @@ mod limits;
 mod model;
 mod properties;
 mod raidz;
+mod rebalance;
 mod removal;
 mod replicas;
 mod requests;

@@ -20,7 +20,7 @@ use pool::{
 use super::world::{World, name, noise, refusal, settings};
 use crate::{
     admin::{Datasets, Progress, Removing},
-    catalogue::{DatasetRow, RemovalState, dataset_key},
+    catalogue::{DatasetRow, MoveState, dataset_key},
     fs::{ROOT, key::EXTENT},
     lineage::nodes,
 };
@@ -87,7 +87,7 @@ impl Bench {
     fn start(&self) {
         let plan = self.pool.plan_removal(GOES).unwrap();
         assert!(plan.fits());
-        self.world.datasets.start_removal(GOES, "it", plan.bytes).unwrap();
+        self.world.datasets.start_removal(GOES, "it", plan.bytes, None).unwrap();
     }
 
     /// Does so many steps of the removal; `false` if it has come to its end before.
@@ -114,13 +114,13 @@ impl Bench {
         panic!("the removal does not end: {:?}", self.world.datasets.removal_status());
     }
 
-    fn state(&self) -> RemovalState {
+    fn state(&self) -> MoveState {
         self.world.datasets.removal_status().unwrap().state
     }
 
     /// Nothing is missing, and nothing is left of the vdev.
     fn judge(&self) {
-        assert_eq!(self.state(), RemovalState::Finished);
+        assert_eq!(self.state(), MoveState::Finished);
         assert_eq!(self.pool.label().vdevs.iter().map(|vdev| vdev.id).collect::<Vec<_>>(), [VdevId(0)]);
         self.world.engine.cache().clear();
         self.world.judge();
@@ -268,7 +268,7 @@ fn a_removal_can_be_given_up_until_everything_has_moved() {
             match bench.world.datasets.stop_removal() {
                 Ok(()) => {
                     stopped += 1;
-                    assert_eq!(bench.state(), RemovalState::Canceled);
+                    assert_eq!(bench.state(), MoveState::Canceled);
                     assert!(refusal(bench.world.datasets.stop_removal()).to_string().contains("no removal"));
                     bench.world.write("tank/a", "new", &noise(9, LEN));
                     bench.world.judge();
@@ -299,7 +299,7 @@ fn what_has_no_good_copy_is_noted_and_the_rest_leaves() {
     bench.start();
     bench.finish();
     let status = bench.world.datasets.removal_status().unwrap();
-    assert_eq!((status.state, status.errors), (RemovalState::Finished, 1));
+    assert_eq!((status.state, status.errors), (MoveState::Finished, 1));
     assert_eq!(bench.world.datasets.damage().unwrap().len(), 1);
     assert!(labels::read_label(&*disks[1]).unwrap().is_none());
 }
@@ -313,7 +313,7 @@ fn what_cannot_be_read_keeps_the_vdev_from_leaving() {
     disks[1].inject(Fault { range: block..block + 1, times: 1000, ..Fault::failing(Operation::Read) });
     bench.start();
     bench.finish();
-    assert_eq!(bench.state(), RemovalState::Unreadable);
+    assert_eq!(bench.state(), MoveState::Unreadable);
     disks[1].heal();
     bench.world.judge();
     bench.judge_files("healed");

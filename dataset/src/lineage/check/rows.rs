@@ -15,8 +15,8 @@ use super::{FindingKind, Report};
 use crate::{
     admin::Result,
     catalogue::{
-        Body, Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, RemovalRow, Row, ScrubRow,
-        SharedRow, SharingRow, SnapshotRow, Transaction, Value, Work, kind, shared_address,
+        Body, Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, PaceRow, RebalanceRow,
+        RemovalRow, Row, ScrubRow, SharedRow, SharingRow, SnapshotRow, Transaction, Value, Work, kind, shared_address,
     },
 };
 
@@ -96,6 +96,8 @@ impl Rows {
             kind::SHARED => drop(self.shared.insert(shared_address(key), row(bytes)?)),
             kind::SHARING => self.sharing = row(bytes)?,
             kind::REMOVAL => row::<RemovalRow>(bytes).map(|_| ())?,
+            kind::REBALANCE => row::<RebalanceRow>(bytes).map(|_| ())?,
+            kind::PACE => row::<PaceRow>(bytes).map(|_| ())?,
             _ => return Err("unknown kind of row".into()),
         }
         Ok(())

@@ -1,0 +1,90 @@
+//! `pool rebalance`: all vdevs of a pool become equally full.
+
+use clap::Args;
+use dataset::property::size::format_bytes;
+
+use super::trim::rate;
+use crate::args::common::pool_name;
+use crate::context::{Context, unexpected_answer};
+use crate::failure::{Exit, Failure};
+use crate::protocol::{RebalancePlan, Request, Response};
+
+/// Arguments of `pool rebalance`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "After 'pool add' the old vdevs are as full as before, and the new one is empty. What lies on the fuller ones moves to the
+emptier ones that write by the same unit, some regions at a time, while everything stays mounted and in use. 'pool status'
+shows how far it has come. It goes on after the pool was exported and imported, or after a crash.
+
+What was moved stays where it is, however the rebalance ends.
+
+Examples:
+  pool rebalance -n tank                     only say what would be moved
+  pool rebalance -w tank
+  pool rebalance --limit 20M tank            copy at most so many bytes a second; also one that is under way
+  pool rebalance -p tank                     pause; 'pool rebalance tank' goes on
+  pool rebalance -s tank                     stop"
+)]
+pub struct Arguments {
+    /// Only say what would be moved
+    #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "limit"])]
+    dry_run: bool,
+    /// Pause the rebalance that is under way
+    #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "limit"])]
+    pause: bool,
+    /// Stop the rebalance that is under way
+    #[arg(short = 's', conflicts_with_all = ["wait", "limit"])]
+    stop: bool,
+    /// Wait until it is done
+    #[arg(short = 'w')]
+    wait: bool,
+    /// Copy at most so many bytes a second
+    #[arg(long = "limit", value_name = "RATE")]
+    limit: Option<String>,
+    /// The pool
+    pool: String,
+}
+
+/// Rebalances.
+pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pool = pool_name("rebalance", &arguments.pool)?;
+    let limit = arguments.limit.as_deref().map(rate).transpose()?;
+    match (arguments.pause, arguments.stop) {
+        (true, _) => return context.run(&pool, Request::PauseRebalance).map(|()| Exit::Done),
+        (_, true) => return context.run(&pool, Request::StopRebalance).map(|()| Exit::Done),
+        _ => {}
+    }
+    let request = Request::Rebalance { limit, dry_run: arguments.dry_run };
+    let Response::Rebalance(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    if arguments.dry_run || plan.reason.is_some() {
+        context.print(&render(&plan))?;
+    } else if arguments.wait {
+        context.run(&pool, Request::WaitForRebalance)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn render(plan: &RebalancePlan) -> String {
+    match &plan.reason {
+        Some(reason) => format!("nothing would be moved: {reason}\n"),
+        None => format!(
+            "{} in {} regions of {} would be moved\n",
+            format_bytes(plan.bytes),
+            plan.chunks,
+            format_bytes(plan.region)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_says_what_would_be_moved_or_why_nothing() {
+        let plan = RebalancePlan { bytes: 3 << 20, chunks: 4, region: 1 << 20, reason: None };
+        insta::assert_snapshot!(render(&plan), @"3M in 4 regions of 1M would be moved");
+        let none = RebalancePlan { reason: Some("all vdevs are about equally full".to_owned()), ..plan };
+        insta::assert_snapshot!(render(&none), @"nothing would be moved: all vdevs are about equally full");
+    }
+}

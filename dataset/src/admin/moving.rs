@@ -1,0 +1,268 @@
+//! What removing a vdev and rebalancing have in common: regions are emptied while everything is in use, step by step, as fast
+//! as somebody wants. What is emptied and why is [`super::evacuation`]'s and [`super::rebalance`]'s; why nothing is lost is
+//! argued in [`pool::txg::Vacating`] and in the pool's `space`; the walk is [`super::copying`]'s.
+//!
+//! One of the two is under way at a time. That it is paused, or slowed down, is a row of the catalogue of its own.
+//!
+//! # When there is nothing good to copy
+//!
+//! What has no good copy is noted as damage, and copied as it is: it is no worse elsewhere. But if something cannot be read
+//! at all, or the way to what is below a node is lost, it may be readable another time. Then nothing changes places, and
+//! whoever wanted it gives up.
+//!
+//! Nothing runs by itself: whoever owns the pool calls for step after step, and waits in between if there is a limit
+//! ([`Datasets::moving_limit`]).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use pool::{
+    error::Error as PoolError,
+    format::{
+        key::Key,
+        label::{DEVICE_REMOVAL, REBALANCE},
+    },
+    space::{Batch, Regions, Targets},
+    txg::{Evacuation, Still, Vacating},
+    units::Txg,
+};
+
+use super::{
+    copying::{Stepped, Walk},
+    datasets::Datasets,
+    error::Result,
+    feature,
+};
+use crate::catalogue::{POOL, PaceRow, RebalanceRow, RemovalRow, Row, kind};
+
+const PACE: Key = Key::new(POOL, kind::PACE, 0);
+
+/// So often it is tried to get the space layer's own blocks out of regions. Each time is a commit, and some take a few; where
+/// there is no room it is never enough.
+const TRIES: u32 = 1000;
+
+/// What is moved in an opened pool.
+#[derive(Default)]
+pub(super) struct Mover {
+    /// Held for a step, and by whoever starts, pauses or stops.
+    work: Mutex<Work>,
+    /// How the removal stands. Read at any time, as the others.
+    pub(super) removal: Mutex<Option<RemovalRow>>,
+    /// How the rebalance stands.
+    pub(super) rebalance: Mutex<Option<RebalanceRow>>,
+    pace: Mutex<PaceRow>,
+    /// How many bytes were copied since the pool was opened.
+    copied: AtomicU64,
+}
+
+/// How far it is.
+#[derive(Default)]
+pub(super) struct Work {
+    copying: Option<Copying>,
+    /// How often it was tried to get the space layer's own blocks elsewhere.
+    tries: u32,
+    /// What is rebalanced at the moment.
+    pub(super) batch: Option<Batch>,
+}
+
+struct Copying {
+    evacuation: Evacuation,
+    walk: Walk,
+    /// Something could not be read at all.
+    is_unreadable: bool,
+}
+
+/// What a step of emptying regions has come to.
+pub(super) enum Emptying {
+    /// It goes on with another one. So much was copied, in bytes, and so many blocks were found without a good copy.
+    Worked { copied: u64, errors: u64 },
+    /// Nothing can be done now.
+    Idle,
+    /// Nothing is there any more, not even what older states refer to.
+    Vacated,
+    /// Something cannot be read.
+    Unreadable,
+    /// There is too little room elsewhere.
+    NoRoom,
+}
+
+impl Work {
+    /// Begins with other regions.
+    pub(super) fn begin(&mut self, batch: Option<Batch>) {
+        *self = Work { copying: None, tries: 0, batch };
+    }
+}
+
+impl Datasets {
+    /// Goes on with what was under way when the pool was closed. To be called before anything is allocated.
+    pub(super) fn resume_moving(&self) {
+        self.resume_removal();
+        // It is named before such a row is written.
+        if self.engine().is_active(REBALANCE) {
+            self.resume_rebalance();
+            *self.mover.pace.lock() = self.stored(PACE).unwrap_or_default();
+        }
+    }
+
+    /// A row about what is moved, if there is one that can be read.
+    pub(super) fn stored<R: Row>(&self, key: Key) -> Option<R> {
+        self.read(|tx| Ok(tx.find::<R>(key)?.map(|(row, _)| row))).unwrap_or_else(|error| {
+            tracing::warn!("whether a {} is under way cannot be read: {error}", R::WHAT);
+            None
+        })
+    }
+
+    /// Whether the removal or the rebalance that is under way is paused.
+    pub fn is_moving_paused(&self) -> bool {
+        self.mover.pace.lock().paused
+    }
+
+    /// How many bytes may be copied a second, if somebody has said so.
+    pub fn moving_limit(&self) -> Option<u64> {
+        Some(self.mover.pace.lock().limit).filter(|limit| *limit > 0)
+    }
+
+    /// How many bytes were copied since the pool was opened.
+    pub fn moved(&self) -> u64 {
+        self.mover.copied.load(Ordering::Relaxed)
+    }
+
+    /// Nobody else does a step, starts or stops while this lives.
+    pub(super) fn mover_work(&self) -> MutexGuard<'_, Work> {
+        self.mover.work.lock()
+    }
+
+    /// Has it go on, with this limit or the one before.
+    pub(super) fn go_on(&self, limit: Option<u64>) -> Result<()> {
+        let limit = limit.unwrap_or(self.mover.pace.lock().limit);
+        self.set_pace(PaceRow { paused: false, limit })
+    }
+
+    /// Has it begin, with this limit or none.
+    pub(super) fn set_limit(&self, limit: Option<u64>) -> Result<()> {
+        self.set_pace(PaceRow { paused: false, limit: limit.unwrap_or(0) })
+    }
+
+    pub(super) fn pause_moving(&self) -> Result<()> {
+        let limit = self.mover.pace.lock().limit;
+        self.set_pace(PaceRow { paused: true, limit })
+    }
+
+    fn set_pace(&self, pace: PaceRow) -> Result<()> {
+        if *self.mover.pace.lock() == pace {
+            return Ok(());
+        }
+        self.activate_for_moving(REBALANCE)?;
+        let stored = pace.clone();
+        self.run(move |tx| {
+            tx.put(PACE, &stored, None);
+            Ok(())
+        })?;
+        *self.mover.pace.lock() = pace;
+        Ok(())
+    }
+
+    /// Has the pool use a feature.
+    pub(super) fn activate_for_moving(&self, feature: &'static str) -> Result<()> {
+        let is_enabled = self.read(|tx| feature::is_enabled(tx, feature))?;
+        if !is_enabled && !self.engine().is_active(feature) {
+            return refused(format!("the pool's feature {feature} is disabled; it is enabled by pool set"));
+        }
+        Ok(self.engine().activate(feature)?)
+    }
+
+    /// Whether chunks may be moved at all.
+    pub(super) fn activate_moving(&self) -> Result<()> {
+        self.activate_for_moving(DEVICE_REMOVAL)
+    }
+
+    /// Does a step of emptying closed regions to these vdevs: copies about `budget` bytes while the pool is held still, or
+    /// makes a few commits. If it `packs`, their chunks are packed where they find too few empty ones of their kind.
+    pub(super) fn empty_step(
+        &self,
+        work: &mut Work,
+        (from, to): (&Regions, &Targets),
+        packs: bool,
+        budget: u64,
+    ) -> Result<Emptying> {
+        if work.copying.is_some() {
+            return self.copy_step(work, budget);
+        }
+        match self.engine().vacate(from, to, packs) {
+            Ok(Vacating::Working) => {
+                work.tries += 1;
+                if work.tries > TRIES {
+                    return Ok(Emptying::NoRoom);
+                }
+            }
+            Ok(Vacating::Waiting) => return Ok(Emptying::Idle),
+            Ok(Vacating::Copying) => {
+                work.tries = 0;
+                let evacuation = self.engine().evacuation();
+                let walk = Walk::begin(self, Txg::ZERO)?;
+                work.copying = Some(Copying { evacuation, walk, is_unreadable: false });
+            }
+            Ok(Vacating::Vacated) => return Ok(Emptying::Vacated),
+            Err(PoolError::OutOfSpace) => return Ok(Emptying::NoRoom),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Emptying::Worked { copied: 0, errors: 0 })
+    }
+
+    fn copy_step(&self, work: &mut Work, budget: u64) -> Result<Emptying> {
+        let worked = Ok(Emptying::Worked { copied: 0, errors: 0 });
+        let Some(copying) = work.copying.as_mut() else { return worked };
+        let still = self.engine().hold_still();
+        if copying.walk.is_waiting() {
+            return match copying.walk.is_through(self)? {
+                true => self.change_places(work, still),
+                false if copying.walk.is_waiting() => Ok(Emptying::Idle),
+                false => worked,
+            };
+        }
+        let Stepped { copied, failed, .. } =
+            copying.walk.step(self, &still, budget, &|blocks| still.evacuate(blocks))?;
+        if self.engine().storage().space.has_run_out() {
+            return Ok(Emptying::NoRoom);
+        }
+        for (block, is_unread) in &failed {
+            let as_it_is = still.evacuate_as_it_is(&block.pointer);
+            copying.is_unreadable |= *is_unread || as_it_is.is_err();
+        }
+        drop(still);
+        self.mover.copied.fetch_add(copied, Ordering::Relaxed);
+        let errors = failed.len() as u64;
+        self.note_failed(&failed.into_iter().map(|(block, _)| block).collect::<Vec<_>>())?;
+        Ok(Emptying::Worked { copied, errors })
+    }
+
+    fn change_places(&self, work: &mut Work, still: Still<'_>) -> Result<Emptying> {
+        let Some(copying) = work.copying.take() else { return Ok(Emptying::Idle) };
+        if copying.is_unreadable {
+            return Ok(Emptying::Unreadable);
+        }
+        match still.change_places(&copying.evacuation) {
+            Ok(true) => {}
+            // A device may lack what was copied: it begins again.
+            Ok(false) => drop(self.engine().storage().space.unpair()),
+            Err(PoolError::OutOfSpace) => return Ok(Emptying::NoRoom),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Emptying::Worked { copied: 0, errors: 0 })
+    }
+
+    /// Takes the twins away again; false if chunks have changed places, and no table says so yet. Nobody holds the pool still.
+    pub(super) fn unpair(&self, work: &mut Work) -> bool {
+        // A commit may be copying what files have taken references to.
+        let _still = self.engine().hold_still();
+        let is_unpaired = self.engine().storage().space.unpair();
+        if is_unpaired {
+            work.copying = None;
+        }
+        is_unpaired
+    }
+}
+
+pub(super) fn refused<T>(problem: String) -> Result<T> {
+    Err(PoolError::Request(problem).into())
+}

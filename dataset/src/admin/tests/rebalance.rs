@@ -1,0 +1,274 @@
+//! Vdevs of a pool in use become equally full, and nobody misses anything.
+
+use std::sync::Arc;
+
+use pool::{
+    admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    env::SeededEnv,
+    space::{Balanced, SAFE_STATES},
+    units::MIB,
+};
+
+use super::world::{World, name, noise, refusal, settings};
+use crate::{
+    admin::{Datasets, Progress},
+    catalogue::MoveState,
+    fs::ROOT,
+};
+
+/// Small, so that every walk takes many steps.
+const BUDGET: u64 = 2 << 20;
+const LEN: usize = 1 << 20;
+const FILES: u64 = 40;
+
+fn disk(name: &str) -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::new(name, 64 * MIB))
+}
+
+/// A pool that is rebalanced.
+struct Bench {
+    pool: Pool,
+    world: World,
+}
+
+impl Bench {
+    /// A pool with files on its first disk, and then a second one.
+    fn new(disks: [Arc<dyn Device>; 2], seed: u64) -> Bench {
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let [first, second] = disks;
+        let first = [NewVdev::Disk(first)];
+        let pool = admin::create_of(&first, &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
+        let bench = Bench { pool, world: World { devices: Vec::new(), engine, datasets } };
+        ["tank/a", "tank/b"].into_iter().for_each(|name| drop(bench.world.create(name).unwrap()));
+        (0..FILES).for_each(|number| bench.world.write("tank/b", &number.to_string(), &noise(number, LEN)));
+        bench.world.engine.commit().unwrap();
+        assert_eq!(bench.world.datasets.start_rebalance(None).unwrap(), Some(Balanced::NoPeers));
+        bench.pool.add(vec![second]).unwrap();
+        bench.world.engine.commit_anyway().unwrap();
+        bench
+    }
+
+    /// The pool on these devices, opened again.
+    fn open(devices: Vec<Arc<dyn Device>>, seed: u64) -> Bench {
+        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+        let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
+        Bench { pool, world: World { devices, engine, datasets } }
+    }
+
+    fn start(&self) {
+        assert_eq!(self.world.datasets.start_rebalance(None).unwrap(), None);
+    }
+
+    /// Does so many steps; `false` if it has come to its end before.
+    fn steps(&self, count: usize) -> bool {
+        (0..count).all(|_| self.world.datasets.rebalance_step(BUDGET).unwrap() == Progress::Worked)
+    }
+
+    /// Does what a service does in the background until there is nothing to do.
+    fn finish(&self) {
+        for _ in 0..1000 {
+            self.world.work();
+            if !self.steps(1) && !self.world.datasets.is_rebalancing() {
+                return;
+            }
+        }
+        panic!("the rebalance does not end: {:?}", self.world.datasets.rebalance_status());
+    }
+
+    fn state(&self) -> MoveState {
+        self.world.datasets.rebalance_status().unwrap().state
+    }
+
+    /// How full the vdevs are, in percent.
+    fn fill(&self) -> Vec<u64> {
+        let totals = self.world.engine.space_totals();
+        totals.vdevs.iter().map(|vdev| vdev.allocated * 100 / vdev.size).collect()
+    }
+
+    /// Both are about equally full, and nothing is missing.
+    fn judge(&self, what: &str) {
+        assert_eq!(self.state(), MoveState::Finished, "{what}");
+        let fill = self.fill();
+        assert!(fill[0].abs_diff(fill[1]) <= 3, "{what}: {fill:?}");
+        self.judge_files(what);
+        // Nothing stays set aside.
+        (0..=SAFE_STATES).for_each(|_| _ = self.world.engine.commit_anyway().unwrap());
+        let totals = self.world.engine.space_totals();
+        assert_eq!((totals.size, totals.allocated + totals.deferred + totals.free), (124 * MIB, 124 * MIB), "{what}");
+    }
+
+    fn judge_files(&self, what: &str) {
+        self.world.engine.cache().clear();
+        self.world.judge();
+        let files = self.world.files("tank/b");
+        for number in 0..FILES {
+            assert!(files[&number.to_string()] == noise(number, LEN), "file {number}, {what}");
+        }
+    }
+}
+
+#[test]
+fn everything_goes_on_while_chunks_move_to_a_vdev_that_was_added() {
+    let disks = [disk("a"), disk("b")];
+    let bench = Bench::new(disks.clone(), 1);
+    let world = &bench.world;
+    let before = bench.fill();
+    assert!(before[0] > 60 && before[1] < 5, "{before:?}");
+    world.snapshot("tank/b@old").unwrap();
+    bench.start();
+    assert!(refusal(world.datasets.start_rebalance(None).map(drop)).to_string().contains("under way"));
+    let mut round = 100;
+    while world.datasets.is_rebalancing() {
+        round += 1;
+        world.write("tank/a", &format!("new{}", round % 4), &noise(round, 100_000));
+        world.fs("tank/a").fsync(ROOT).unwrap();
+        match round {
+            102 => world.copy("tank/b", "1", "tank/a", "copy"),
+            104 => world.clone("tank/b@old", "tank/c").unwrap(),
+            106 => world.snapshot("tank/a@new").unwrap(),
+            _ => {}
+        }
+        world.work();
+        bench.steps(1);
+        assert!(round < 1000);
+    }
+    assert!(world.files("tank/a")["copy"] == noise(1, LEN) && world.files("tank/c")["0"] == noise(0, LEN));
+    assert_eq!(world.datasets.start_rebalance(None).unwrap(), Some(Balanced::Level));
+    bench.judge("in use");
+    let status = world.datasets.rebalance_status().unwrap();
+    assert!(status.copied >= status.total * 3 / 4 && status.errors == 0, "{status:?}");
+    drop(bench);
+    Bench::open(disks.to_vec(), 2).judge("opened again");
+}
+
+#[test]
+fn a_rebalance_goes_on_when_the_pool_is_opened_again() {
+    let count = (0..1000).take_while(|&steps| {
+        let disks = [disk("a"), disk("b")];
+        let bench = Bench::new(disks.clone(), 2);
+        bench.start();
+        let goes_on = bench.steps(steps * 3);
+        drop(bench);
+        let bench = Bench::open(disks.to_vec(), 3);
+        assert_eq!(bench.world.datasets.is_rebalancing(), goes_on);
+        bench.world.write("tank/a", "new", &noise(9, LEN));
+        bench.finish();
+        bench.judge(&format!("{steps} times 3 steps"));
+        goes_on
+    });
+    assert!(count.count() > 5);
+}
+
+#[test]
+fn a_rebalance_can_be_paused_and_given_up_at_any_time() {
+    let disks = [disk("a"), disk("b")];
+    let mut bench = Bench::new(disks.clone(), 4);
+    let datasets = bench.world.datasets.clone();
+    assert!(refusal(datasets.pause_rebalance()).to_string().contains("no rebalance"));
+    assert!(refusal(datasets.stop_rebalance()).to_string().contains("no rebalance"));
+    drop(datasets);
+    bench.start();
+    let mut rounds = 0;
+    for steps in 1.. {
+        if !bench.steps(steps) {
+            break;
+        }
+        let datasets = &bench.world.datasets;
+        datasets.pause_rebalance().unwrap();
+        assert!(refusal(datasets.pause_rebalance()).to_string().contains("paused already"));
+        assert!(!bench.steps(1) && datasets.is_rebalancing());
+        let copied = datasets.rebalance_status().unwrap().copied;
+        if steps % 2 == 0 {
+            drop(bench);
+            bench = Bench::open(disks.to_vec(), 5 + steps as u64);
+            assert!(bench.world.datasets.is_moving_paused() && !bench.steps(1));
+            assert_eq!(bench.world.datasets.rebalance_status().unwrap().copied, copied);
+        }
+        let totals = bench.world.engine.space_totals();
+        assert_eq!(totals.size, totals.allocated + totals.deferred + totals.free);
+        assert_eq!(bench.world.datasets.start_rebalance(Some(7)).unwrap(), None);
+        assert_eq!((bench.world.datasets.is_moving_paused(), bench.world.datasets.moving_limit()), (false, Some(7)));
+        if steps % 3 == 0 {
+            bench.steps(steps);
+            bench.world.datasets.stop_rebalance().unwrap();
+            assert_eq!(bench.state(), MoveState::Canceled);
+            bench.judge_files("given up");
+            assert!(!bench.steps(1));
+            match bench.world.datasets.start_rebalance(None).unwrap() {
+                None => assert_eq!(bench.world.datasets.moving_limit(), None, "another one has no limit"),
+                Some(reason) => {
+                    assert_eq!(reason, Balanced::Level);
+                    break;
+                }
+            }
+        }
+        rounds = steps;
+    }
+    assert!(rounds > 5, "{rounds}");
+    bench.judge_files("at the end");
+    assert!(bench.fill()[0].abs_diff(bench.fill()[1]) <= 3);
+}
+
+#[test]
+fn what_cannot_be_read_stays_where_it_is() {
+    let disks = ["a", "b"].map(|name| Arc::new(FaultDevice::new(disk(name))));
+    let bench = Bench::new(disks.clone().map(|disk| disk as Arc<dyn Device>), 6);
+    bench.world.engine.cache().clear();
+    bench.start();
+    assert!(bench.steps(4));
+    disks[0].inject(Fault { range: 8 * MIB..60 * MIB, times: 100_000, ..Fault::failing(Operation::Read) });
+    bench.finish();
+    assert_eq!(bench.state(), MoveState::Unreadable);
+    disks[0].heal();
+    bench.judge_files("healed");
+    bench.start();
+    bench.finish();
+    bench.judge("at the second time");
+}
+
+#[test]
+fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
+    let recorder = Recorder::new();
+    let disks = ["a", "b"].map(|name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>);
+    let bench = Bench::new(disks, 8);
+    bench.world.fs("tank/a").fsync(ROOT).unwrap();
+    let begin = recorder.len();
+    bench.start();
+    // What an fsync has promised, from which write on.
+    let mut promised = Vec::new();
+    while bench.world.datasets.is_rebalancing() {
+        let number = promised.len() as u64;
+        bench.world.write("tank/a", &number.to_string(), &noise(100 + number, 5000));
+        bench.world.fs("tank/a").fsync(ROOT).unwrap();
+        promised.push(recorder.len());
+        bench.steps(1);
+    }
+    drop(bench);
+    let end = recorder.len();
+    let step = ((end - begin) / 40).max(1);
+    let cuts = (begin..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
+    for (cut, seed) in cuts.zip(0..) {
+        let what = format!("cut {cut} of {begin} to {end}, seed {seed}");
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as _).collect();
+        let bench = Bench::open(images, 9);
+        bench.judge_files(&what);
+        let files = bench.world.files("tank/a");
+        for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
+            assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
+        }
+        // Whatever is free is used at once, so nothing that is still needed may be.
+        (0..20).for_each(|number| bench.world.write("tank/a", &format!("more{number}"), &noise(200 + number, LEN)));
+        bench.world.engine.commit().unwrap();
+        bench.judge_files(&what);
+        if bench.world.datasets.rebalance_status().is_some() {
+            bench.finish();
+            bench.judge(&what);
+        }
+    }
+}
