@@ -37,7 +37,7 @@ pub struct Guid(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VdevId(pub u32);
 
-/// A chunk's number. Never reused.
+/// A chunk's number. Of a packed chunk in which nothing is any more it is given to a new one; else never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ChunkId(pub u32);
 

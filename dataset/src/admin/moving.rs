@@ -177,7 +177,7 @@ impl Datasets {
     }
 
     /// Does a step of emptying closed regions to these vdevs: copies about `budget` bytes while the pool is held still, or
-    /// makes a few commits. With `packs` chunks that find no empty region of their kind are packed.
+    /// makes a few commits. If it `packs`, their chunks are packed where they find too few empty ones of their kind.
     pub(super) fn empty_step(
         &self,
         work: &mut Work,

@@ -340,3 +340,34 @@ fn add_chunks(layout: &mut Layout, chunks: Vec<Loaded>) {
         *vdev = Arc::new(vdev.with_chunks(own));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{format::pointer::Address, units::MIB};
+
+    fn entry(start: u32, len: u32, host: u32, sector: u32) -> Entry {
+        Entry { span: Span::new(start, len), host: Address { chunk: ChunkId(host), sector } }
+    }
+
+    #[test]
+    fn a_map_names_what_can_be_and_what_no_other_names() {
+        let vdev = |vdev, unit| VdevShape { vdev: VdevId(vdev), size: 2 * MIB, unit };
+        // Chunks of 256 sectors, and behind them chunks of 255.
+        let layout = Layout::new(4096, MIB).with_vdev(vdev(0, 1)).with_vdev(vdev(1, 3));
+        let is_good = |maps: &[(u32, &[Entry])]| {
+            let map = |&(id, entries): &(u32, &[Entry])| {
+                let sectors = layout.chunks[id as usize].sectors;
+                PackedMap { chunk: ChunkId(id), sectors, entries: entries.to_vec() }
+            };
+            check_maps(maps.iter().map(map).collect(), &layout).is_ok()
+        };
+        assert!(is_good(&[(0, &[entry(0, 8, 2, 0), entry(8, 1, 2, 9)]), (1, &[entry(3, 4, 2, 12)])]));
+        assert!(!is_good(&[(0, &[entry(0, 8, 2, 0), entry(8, 1, 2, 6)])]), "a unit named twice by one");
+        assert!(!is_good(&[(0, &[entry(0, 8, 2, 0)]), (1, &[entry(0, 1, 2, 3)])]), "by two");
+        assert!(!is_good(&[(0, &[entry(0, 8, 2, 1)])]), "inside a unit");
+        assert!(!is_good(&[(2, &[entry(1, 3, 0, 0)])]), "from inside a unit");
+        assert!(is_good(&[(0, &[entry(0, 4, 2, 249)])]) && !is_good(&[(0, &[entry(0, 4, 2, 252)])]), "beyond the end");
+        assert!(!is_good(&[(0, &[entry(0, 4, 2, u32::MAX)])]) && !is_good(&[(0, &[entry(0, 4, 9, 0)])]), "nowhere");
+    }
+}
