@@ -4,7 +4,8 @@
 //! are kept busy, and not the machine. Every result is a ratio to what the rate of one disk allows, or to the same on one
 //! disk. Files are as large as a film or as small as 10 KB, and hold random bytes, so that nothing is saved by compression.
 //!
-//! `cargo bench --bench disks`, or only one table of it: `cargo bench --bench disks -- two-files`. Run in any other way (as a test) it only goes through everything once, on little.
+//! `cargo bench --bench disks`, or `cargo bench --bench disks -- raidz2` for the rows that have that in their title, and
+//! `-- two-files` for that table. Run in any other way (as a test) it only goes through everything once, on little.
 
 mod common;
 #[path = "common/disk.rs"]
@@ -38,9 +39,9 @@ const DATA: &str = "tank/data";
 const STEP: u64 = MIB;
 /// The bytes of a small file.
 const SMALL: u64 = 10 * KIB;
-/// How much the service looks at in one step of a scrub, and of a resilver.
-const SCRUB_STEP: u64 = 16 * MIB;
-const RESILVER_STEP: u64 = 8 * MIB;
+/// About how much the service comes to look at in one step of a scrub and of a resilver, with such disks and nobody else at work.
+const SCRUB_STEP: u64 = 64 * MIB;
+const RESILVER_STEP: u64 = 32 * MIB;
 
 /// How much is measured.
 struct Amount {
@@ -54,6 +55,8 @@ fn main() -> Result<()> {
         true => Amount { bytes: 256 * MIB, speed: Speed { rate: 150e6, seek: Duration::from_millis(8) }, runs: 3 },
         false => Amount { bytes: 2 * MIB, speed: Speed { rate: 1e9, seek: Duration::from_micros(100) }, runs: 1 },
     };
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let is_wanted = |title: &str| title.contains(&wanted);
     let mut out = io::stdout().lock();
     if std::env::args().any(|argument| argument == "two-files") {
         return tell_two_files(&amount, &mut out);
@@ -63,7 +66,7 @@ fn main() -> Result<()> {
         "{:24}{:>12}{:>12}{:>12}{:>12}",
         "share of a disk's rate", "write", "1 stream", "2 streams", "seeks"
     )?;
-    for (title, shape) in SHAPES {
+    for (title, shape) in SHAPES.into_iter().filter(|(title, _)| is_wanted(title)) {
         let mut runs: Vec<Stream> = (0..amount.runs).map(|_| stream(&amount, shape)).collect::<Result<_>>()?;
         let mut middle = |of: fn(&Stream) -> f64| median(&mut runs.iter_mut().map(|run| of(run)).collect::<Vec<_>>());
         let (write, one, two) = (middle(|run| run.write), middle(|run| run.one), middle(|run| run.two));
@@ -76,7 +79,10 @@ fn main() -> Result<()> {
         ("mirror, files of 10 KB", &MIRROR, SMALL),
         ("raidz2, large files", &RAIDZ2, amount.bytes / 2),
         ("raidz2, files of 10 KB", &RAIDZ2, SMALL),
-    ] {
+    ]
+    .into_iter()
+    .filter(|(title, ..)| is_wanted(title))
+    {
         let mut runs: Vec<Walks> = (0..amount.runs).map(|_| walks(&amount, kind, size)).collect::<Result<_>>()?;
         let mut middle = |of: fn(&Walks) -> f64| median(&mut runs.iter_mut().map(|run| of(run)).collect::<Vec<_>>());
         let (scrub, resilver) = (middle(|run| run.scrub), middle(|run| run.resilver));
@@ -86,7 +92,11 @@ fn main() -> Result<()> {
     tell_two_files(&amount, &mut out)?;
     writeln!(out, "\n{:24}{:>12}{:>12}{:>12}{:>12}", "share of memcpy", "encode", "lose 1", "lose 2", "lose 3")?;
     for (data, parity) in [(2, 1), (4, 2), (8, 3)] {
-        write!(out, "{:24}", format!("{data} data, {parity} parity"))?;
+        let title = format!("{data} data, {parity} parity");
+        if !is_wanted(&title) {
+            continue;
+        }
+        write!(out, "{title:24}")?;
         for lost in 0..=parity {
             let mut runs: Vec<f64> = (0..amount.runs).map(|_| parity_share(data, parity, lost)).collect();
             write!(out, "{:>12.2}", median(&mut runs))?;

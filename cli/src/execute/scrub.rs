@@ -30,11 +30,12 @@ use crate::{
     protocol::{ExaminedRecord, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart},
 };
 
-/// The most bytes that one step of a scrub reads, and about how long it takes.
-const STEP: u64 = 32 << 20;
+/// The most bytes that one step of a scrub reads, and about how long it takes if others are at work.
+const STEP: u64 = 128 << 20;
 const STEP_TIME: Duration = Duration::from_millis(100);
-/// The most bytes that one step of a resilver, a removal or a rebalance copies, and about how long it takes: commits wait meanwhile.
-const COPY_STEP: u64 = 16 << 20;
+/// The most bytes that one step of a resilver, a removal or a rebalance copies, and about how long it takes likewise: commits
+/// wait meanwhile.
+const COPY_STEP: u64 = 64 << 20;
 const COPY_STEP_TIME: Duration = Duration::from_millis(50);
 /// About how many bytes one step of the scrub of a part reads.
 const PART_STEP: u64 = 4 << 20;
@@ -99,6 +100,7 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
             break;
         }
         let is_busy = operations(datasets) != before;
+        strides.set_alone(!is_busy);
         if is_service && looked.is_none_or(|looked: Instant| looked.elapsed() >= INTERVAL) {
             spares::step(datasets, pool);
             looked = Some(Instant::now());
@@ -132,6 +134,12 @@ struct Strides {
     pace: Pace,
     /// How long these have to wait.
     rest: Option<Duration>,
+}
+
+impl Strides {
+    fn set_alone(&mut self, is_alone: bool) {
+        [&mut self.scrub, &mut self.copying].into_iter().for_each(|stride| stride.set_alone(is_alone));
+    }
 }
 
 /// Does a step of some work.

@@ -133,7 +133,7 @@ fn empty(pool: &Pool, regions: &Regions) {
     let engine = pool.engine();
     engine.activate(DEVICE_REMOVAL).unwrap();
     engine.close(regions);
-    while engine.vacate(regions, &Targets::Anywhere).unwrap() != Vacating::Copying {}
+    while engine.vacate(regions, &Targets::Anywhere, false).unwrap() != Vacating::Copying {}
     copy_all(engine);
     assert!(!engine.reopen(regions));
     engine.commit_anyway().unwrap();

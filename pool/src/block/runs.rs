@@ -11,6 +11,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::Arc,
+    thread,
 };
 
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ use crate::{
     error::Result,
     format::pointer::{Address, BlockPointer},
     units::{KIB, MIB, VdevId},
-    vdev::Found,
+    vdev::{Begun, Found, Sources},
 };
 
 /// The longest run, in bytes, unless one block is longer.
@@ -45,107 +46,115 @@ struct Copy {
 type Run = Vec<Copy>;
 
 impl Storage {
-    /// The blocks among these of which a copy is not good in all its sources, by their places in the list. `each` is given
-    /// all pieces of the work, and does them in any order or at the same time.
-    pub(crate) fn suspects(
-        &self,
-        blocks: &[BlockPointer],
-        each: impl FnOnce(Vec<Piece>, &(dyn Fn(Piece) + Sync)),
-    ) -> BTreeSet<usize> {
-        let (mut copies, mut alone) = (Vec::new(), Vec::new());
-        for (block, pointer) in blocks.iter().enumerate() {
-            for address in pointer.addresses() {
-                match self.place(block, pointer, *address) {
-                    Some(copy) => copies.push(copy),
-                    None => alone.push(block),
-                }
-            }
-        }
-        let pieces = pieces(self.runs(copies, blocks, MAX_GAP), alone);
+    /// The blocks among these of which a copy is not good in all its sources, by their places in the list, with so many
+    /// requests under way at a time.
+    pub(crate) fn suspects(&self, blocks: &[BlockPointer], requests: usize) -> BTreeSet<usize> {
         let suspects = Mutex::new(BTreeSet::new());
-        let examine = |piece: Piece| {
-            let doubtful = match piece.0 {
-                Part::Run(run) if self.is_whole_run(&run, blocks) => return,
-                Part::Run(run) => run.into_iter().map(|copy| copy.block).collect(),
-                Part::Block(block) => vec![block],
-            };
-            let bad = doubtful.into_iter().filter(|block| !self.examine(&blocks[*block]).is_whole());
-            let bad: Vec<usize> = bad.collect();
-            suspects.lock().extend(bad);
-        };
-        each(pieces, &examine);
+        let is_meant = |_: &Copy| true;
+        let is_whole = |run: &Run, begun: Begun| begun(&|bytes| is_good(bytes, run, blocks)).is_some();
+        self.go_through(blocks, (MAX_GAP, Sources::All), requests, is_meant, is_whole, |block| {
+            if !self.examine(&blocks[block]).is_whole() {
+                suspects.lock().insert(block);
+            }
+        });
         suspects.into_inner()
     }
 
-    /// Whether all sources of a run are good.
-    fn is_whole_run(&self, run: &[Copy], blocks: &[BlockPointer]) -> bool {
-        let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return false };
-        vdev.is_whole(run[0].offset, len(run, blocks), &|bytes| is_good(bytes, run, blocks))
-    }
-
-    /// Copies blocks as [`Storage::copy`] does, and returns what became of each, in order.
-    pub(crate) fn copy_together(
-        &self,
-        blocks: &[BlockPointer],
-        to: Copying,
-        each: impl FnOnce(Vec<Piece>, &(dyn Fn(Piece) + Sync)),
-    ) -> Vec<Result<u64>> {
-        let (mut copies, mut alone) = (Vec::new(), Vec::new());
-        for (block, pointer) in blocks.iter().enumerate() {
-            for address in pointer.addresses() {
-                match self.place(block, pointer, *address) {
-                    Some(copy) => copies.extend(self.is_copied(pointer, *address, to).then_some(copy)),
-                    None => alone.push(block),
-                }
-            }
-        }
-        let pieces = pieces(self.runs(copies, blocks, 0), alone);
+    /// Copies blocks as [`Storage::copy`] does, and returns what became of each, in order. So many requests are under way at
+    /// a time.
+    pub(crate) fn copy_together(&self, blocks: &[BlockPointer], to: Copying, requests: usize) -> Vec<Result<u64>> {
         let outcomes = Mutex::new(BTreeMap::new());
-        let copy = |piece: Piece| {
-            let left = match piece.0 {
-                Part::Run(run) if self.copy_run(&run, blocks, to) => {
-                    let mut outcomes = outcomes.lock();
-                    for copy in run {
-                        outcomes.entry(copy.block).or_insert(Ok(blocks[copy.block].stored.into()));
-                    }
-                    return;
-                }
-                Part::Run(run) => run.into_iter().map(|copy| copy.block).collect(),
-                Part::Block(block) => vec![block],
-            };
-            for block in left {
-                let outcome = self.copy(&blocks[block], to);
-                // That it has failed once counts, whatever became of the block's other copy.
-                let mut outcomes = outcomes.lock();
-                if outcome.is_err() || !outcomes.contains_key(&block) {
-                    outcomes.insert(block, outcome);
-                }
+        let is_meant = |copy: &Copy| self.is_copied(&blocks[copy.block], copy.address, to);
+        let copy_run = |run: &Run, begun: Begun| {
+            let is_copied = self.copy_run(run, blocks, begun, to);
+            for copy in run.iter().filter(|_| is_copied) {
+                outcomes.lock().entry(copy.block).or_insert(Ok(blocks[copy.block].stored.into()));
             }
+            is_copied
         };
-        each(pieces, &copy);
+        self.go_through(blocks, (0, Sources::Any), requests, is_meant, copy_run, |block| {
+            let outcome = self.copy(&blocks[block], to);
+            // That it has failed once counts, whatever became of the block's other copy.
+            let mut outcomes = outcomes.lock();
+            if outcome.is_err() || !outcomes.contains_key(&block) {
+                outcomes.insert(block, outcome);
+            }
+        });
         let mut outcomes = outcomes.into_inner();
         (0..blocks.len()).map(|block| outcomes.remove(&block).unwrap_or(Ok(0))).collect()
     }
 
-    /// Copies a run, if all of it is found good at once.
-    fn copy_run(&self, run: &[Copy], blocks: &[BlockPointer], to: Copying) -> bool {
-        let first = &run[0];
-        let Ok(vdev) = self.vdevs.get(first.vdev) else { return false };
-        let mut bytes = vec![0; len(run, blocks)];
-        let read = vdev.read_simply(first.offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
-        // Whoever reads a block alone counts what is not good.
-        if !matches!(read, Ok(Found::Good)) {
-            return false;
+    /// Reads those copies of blocks that are meant from such sources, in runs with such gaps, and has each run seen to once
+    /// it was begun to be read. The blocks of a run that this does not do for, and those that are in none, are seen to one by one.
+    ///
+    /// Devices get the requests in the order in which the runs lie, so that they go on where they are.
+    fn go_through(
+        &self,
+        blocks: &[BlockPointer],
+        (gap, sources): (u64, Sources),
+        requests: usize,
+        is_meant: impl Fn(&Copy) -> bool,
+        run: impl Fn(&Run, Begun) -> bool + Sync,
+        one: impl Fn(usize) + Sync,
+    ) {
+        let (mut copies, mut alone) = (Vec::new(), Vec::new());
+        for (block, pointer) in blocks.iter().enumerate() {
+            for address in pointer.addresses() {
+                match self.place(block, pointer, *address) {
+                    Some(copy) => copies.extend(is_meant(&copy).then_some(copy)),
+                    None => alone.push(block),
+                }
+            }
         }
+        alone.dedup();
+        let runs = self.runs(copies, blocks, gap).into_iter().map(Piece::Run);
+        let pieces: Vec<Piece> = runs.chain(alone.into_iter().map(Piece::Block)).collect();
+        let others = requests.min(pieces.len()).saturating_sub(1);
+        let pieces = Mutex::new(pieces.into_iter());
+        let next = || {
+            let mut pieces = pieces.lock();
+            let piece = pieces.next()?;
+            let begun = match &piece {
+                Piece::Run(run) => self.begin(run, blocks, sources),
+                Piece::Block(_) => None,
+            };
+            Some((piece, begun))
+        };
+        let work = || {
+            while let Some((piece, begun)) = next() {
+                match piece {
+                    Piece::Run(copies) => {
+                        if !begun.is_some_and(|begun| run(&copies, begun)) {
+                            copies.iter().for_each(|copy| one(copy.block));
+                        }
+                    }
+                    Piece::Block(block) => one(block),
+                }
+            }
+        };
+        thread::scope(|scope| {
+            (0..others).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+    }
+
+    /// Begins to read a run. Nothing is begun for one of a vdev that is not there.
+    fn begin(&self, run: &Run, blocks: &[BlockPointer], sources: Sources) -> Option<Begun> {
+        Some(self.vdevs.get(run[0].vdev).ok()?.begin(run[0].offset, len(run, blocks), sources))
+    }
+
+    /// Copies a run, if all of it is found good at once. Whoever reads a block alone counts what is not.
+    fn copy_run(&self, run: &Run, blocks: &[BlockPointer], begun: Begun, to: Copying) -> bool {
+        let Some(mut bytes) = begun(&|bytes| is_good(bytes, run, blocks)) else { return false };
         for pair in run.windows(2) {
             bytes[range(&pair[0], run, blocks).end..range(&pair[1], run, blocks).start].fill(0);
         }
         let stored = |copy: &Copy| blocks[copy.block].stored;
-        if to == Copying::Twins && self.space.packs(first.address, stored(first)) {
+        if to == Copying::Twins && self.space.packs(run[0].address, stored(&run[0])) {
             let mut parts = run.iter().map(|copy| (copy, Arc::new(bytes[range(copy, run, blocks)].to_vec())));
             return parts.all(|(copy, part)| self.copy_part(copy.address, &part, to).is_ok());
         }
-        self.copy_part(first.address, &Arc::new(bytes), to).is_ok()
+        self.copy_part(run[0].address, &Arc::new(bytes), to).is_ok()
     }
 
     /// Where a copy of a block lies, if it lies in one piece.
@@ -207,19 +216,11 @@ fn is_good(bytes: &[u8], run: &[Copy], blocks: &[BlockPointer]) -> bool {
     })
 }
 
-/// A piece of the work: a run, or a block that is in none.
-pub(crate) struct Piece(Part);
-
-enum Part {
+/// A piece of the work.
+enum Piece {
     Run(Run),
+    /// A block that is in none.
     Block(usize),
-}
-
-/// The pieces of the work: runs, and blocks that are in none.
-fn pieces(runs: Vec<Run>, mut alone: Vec<usize>) -> Vec<Piece> {
-    alone.dedup();
-    let runs = runs.into_iter().map(|run| Piece(Part::Run(run)));
-    runs.chain(alone.into_iter().map(|block| Piece(Part::Block(block)))).collect()
 }
 
 /// Joins copies to runs within regions of a size, where no more than `gap` bytes lie between two of them.

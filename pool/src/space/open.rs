@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_map_names_what_can_be_and_what_no_other_names() {
-        let vdev = |vdev, unit| VdevShape { vdev: VdevId(vdev), size: 2 * MIB, unit };
+        let vdev = |vdev, unit| VdevShape { vdev: VdevId(vdev), first_region: 0, size: 2 * MIB, unit, class: None };
         // Chunks of 256 sectors, and behind them chunks of 255.
         let layout = Layout::new(4096, MIB).with_vdev(vdev(0, 1)).with_vdev(vdev(1, 3));
         let is_good = |maps: &[(u32, &[Entry])]| {

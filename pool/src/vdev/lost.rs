@@ -7,7 +7,7 @@
 
 use std::{io, sync::Arc};
 
-use super::{Check, Examined, Found, Leaf, Suspension, Vdev};
+use super::{Begun, Check, Examined, Found, Leaf, Sources, Suspension, Vdev};
 use crate::{
     error::{Error, Result},
     units::{Guid, VdevId},
@@ -52,6 +52,10 @@ impl Vdev for Lost {
 
     fn read_checked(&self, _: u64, _: &mut [u8], _: Check<'_>) -> Result<Found> {
         self.refused("read")
+    }
+
+    fn begin(self: Arc<Self>, _: u64, _: usize, _: Sources) -> Begun {
+        Box::new(|_| None)
     }
 
     fn examine(&self, _: u64, _: usize, is_good: Check<'_>) -> Examined {

@@ -54,6 +54,19 @@ pub use suspension::{Era, Suspension};
 /// Whether bytes are the ones that were meant.
 pub type Check<'a> = &'a dyn Fn(&[u8]) -> bool;
 
+/// A read that is under way. Given what the bytes must pass, it waits for them; there are none if they did not come, or do not
+/// pass. Who is to blame is not asked, and nothing counted but what a device refuses.
+pub type Begun = Box<dyn FnOnce(Check<'_>) -> Option<Vec<u8>> + Send>;
+
+/// What is read of bytes that several devices hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// Any one source.
+    Any,
+    /// Every source, and each must pass.
+    All,
+}
+
 /// What a read with a [`Check`] has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -138,10 +151,9 @@ pub trait Vdev: Send + Sync {
         self.read_checked(offset, buf, is_good)
     }
 
-    /// Whether every source can be read and passes, as far as that can be told without trying which device is to blame.
-    fn is_whole(&self, offset: u64, len: usize, is_good: Check<'_>) -> bool {
-        self.examine(offset, len, is_good).is_whole()
-    }
+    /// Begins to read `len` bytes from `offset` on. Who has many requests begins them in the order in which they lie, and has
+    /// several under way. If nothing comes of one, the bytes are read again in smaller parts, and otherwise.
+    fn begin(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun;
 
     /// Reads `len` bytes from every source, and counts nothing but what a device refuses.
     fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined;

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Check, Examined, Found, Health, Leaf, Suspension, Vdev, suspension::Era};
+use super::{Begun, Check, Examined, Found, Health, Leaf, Sources, Suspension, Vdev, suspension::Era};
 use crate::{
     error::Result,
     units::{Guid, VdevId},
@@ -107,6 +107,11 @@ impl Vdev for Single {
     fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         self.read(offset, buf)?;
         Ok(if is_good(buf) { Found::Good } else { Found::Bad })
+    }
+
+    fn begin(self: Arc<Self>, offset: u64, len: usize, _: Sources) -> Begun {
+        let begun = self.leaf.begin_read(offset, len);
+        Box::new(move |is_good| self.leaf.end_read(len, begun).ok().filter(|bytes| is_good(bytes)))
     }
 
     fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {

@@ -57,7 +57,7 @@ fn widen(pool: &Pool) {
     let regions = Regions::Range(widening.vdev, first..first + WIDENED);
     engine.close(&regions);
     loop {
-        match engine.vacate(&regions, &Targets::Anywhere).unwrap() {
+        match engine.vacate(&regions, &Targets::Anywhere, false).unwrap() {
             Vacating::Copying => {
                 engine.commit_anyway().unwrap();
                 let evacuation = engine.evacuation();

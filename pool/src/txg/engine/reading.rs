@@ -1,10 +1,8 @@
 //! Reading blocks and nodes: through the cache, verified, and with bad copies noted where an open tree refers to them.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use super::Engine;
-use parking_lot::Mutex;
-
 use crate::{
     block::Copying,
     error::{Error, Result},
@@ -12,6 +10,9 @@ use crate::{
     tree::{Miss, Node, verify_place},
     txg::still::{Place, Suspect},
 };
+
+/// So many for each CPU: enough that no device waits for a CPU.
+const REQUESTS: usize = 4;
 
 impl Engine {
     /// The content of a block, verified and decompressed, through the cache.
@@ -64,25 +65,17 @@ impl Engine {
 
     /// The blocks among these of which a copy is not good in all its sources, in order. Nobody is told, and nothing counted.
     pub fn suspicious(&self, blocks: &[BlockPointer]) -> Vec<usize> {
-        let each = |pieces, examine: &(dyn Fn(_) + Sync)| self.in_turn(pieces, examine);
-        self.storage.suspects(blocks, each).into_iter().collect()
+        self.storage.suspects(blocks, self.requests()).into_iter().collect()
     }
 
     /// Copies blocks that the committed state refers to, and returns what became of each.
     pub(in crate::txg) fn copy(&self, blocks: &[BlockPointer], to: Copying) -> Vec<Result<u64>> {
-        self.storage.copy_together(blocks, to, |pieces, copy| self.in_turn(pieces, copy))
+        self.storage.copy_together(blocks, to, self.requests())
     }
 
-    /// Has each piece seen to. They are taken in order by whoever is free, so that a device goes on where it is.
-    fn in_turn<T: Send>(&self, pieces: Vec<T>, see_to: &(dyn Fn(T) + Sync)) {
-        let pieces = Mutex::new(pieces.into_iter());
-        let work = |_| {
-            while let Some(piece) = next(&pieces) {
-                see_to(piece);
-            }
-            Ok::<(), Infallible>(())
-        };
-        let Ok(()) = self.workers.try_each((0..self.workers.count().max(1)).collect(), work);
+    /// How many requests are under way when many blocks are gone through: one where there are no workers.
+    fn requests(&self) -> usize {
+        (self.workers.count() * REQUESTS).max(1)
     }
 
     /// Reads a node that is not in memory.
@@ -112,9 +105,4 @@ impl Engine {
         self.cache.keep_node(&miss.pointer, node.clone());
         Ok(node)
     }
-}
-
-/// What comes next, without holding on to it for others.
-fn next<T>(from: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
-    from.lock().next()
 }

@@ -18,7 +18,7 @@ use crate::{
     format::vdev_config::{Mark, VdevTree},
     space::{Extent, SAFE_STATES},
     units::{Guid, VdevId},
-    vdev::{Check, Examined, Found, Group, Health, Leaf, Suspension, Vdev},
+    vdev::{Begun, Check, Examined, Found, Group, Health, Leaf, Sources, Suspension, Vdev},
 };
 
 /// A row: the region, and which of its rows.
@@ -116,6 +116,10 @@ impl Vdev for Watched {
 
     fn read_checked(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         self.inner.read_checked(offset, buf, is_good)
+    }
+
+    fn begin(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
+        self.inner.clone().begin(offset, len, sources)
     }
 
     fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {

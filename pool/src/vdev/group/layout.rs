@@ -9,11 +9,11 @@ use crate::{
     error::Result,
     format::vdev_config::{Mark, VdevTree},
     units::{Guid, Txg, VdevId},
-    vdev::{Check, Examined, Found, Health, Leaf, RaidZ, Suspension, Vdev},
+    vdev::{Begun, Check, Examined, Found, Health, Leaf, RaidZ, Sources, Suspension, Vdev},
 };
 
 /// Where bytes lie on the members of a group. Requests have been found to lie within what the vdev gives to the pool.
-pub(in crate::vdev) trait Layout: Send + Sync {
+pub(in crate::vdev) trait Layout: Send + Sync + 'static {
     /// The devices.
     fn group(&self) -> &Group;
 
@@ -31,10 +31,8 @@ pub(in crate::vdev) trait Layout: Send + Sync {
         self.read_any(offset, buf, is_good)
     }
 
-    /// See [`Vdev::is_whole`].
-    fn is_whole(&self, offset: u64, len: usize, is_good: Check<'_>) -> bool {
-        self.examine_all(offset, len, is_good).is_whole()
-    }
+    /// See [`Vdev::begin`].
+    fn begin_some(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun;
 
     /// See [`Vdev::examine`].
     fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined;
@@ -101,8 +99,11 @@ impl<L: Layout> Vdev for L {
         Layout::read_simply(self, offset, buf, is_good)
     }
 
-    fn is_whole(&self, offset: u64, len: usize, is_good: Check<'_>) -> bool {
-        self.check_range("read", offset, len as u64).is_ok() && Layout::is_whole(self, offset, len, is_good)
+    fn begin(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
+        match self.check_range("read", offset, len as u64) {
+            Ok(()) => self.begin_some(offset, len, sources),
+            Err(_) => Box::new(|_| None),
+        }
     }
 
     fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {

@@ -10,7 +10,7 @@ mod tests;
 use std::sync::{Arc, atomic::AtomicUsize};
 
 use super::{
-    Check, Examined, Found,
+    Begun, Check, Examined, Found, Sources,
     group::{Group, Layout, Member, Quorum, State},
 };
 use crate::{
@@ -55,6 +55,10 @@ impl Layout for Mirror {
 
     fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         self.read_one(offset, buf, is_good, false)
+    }
+
+    fn begin_some(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
+        self.begin_on(offset, len, sources)
     }
 
     fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {

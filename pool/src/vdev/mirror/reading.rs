@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use super::{Member, Mirror, State};
 use crate::{
     error::Result,
-    vdev::{Check, Examined, Found, Health, Vdev},
+    vdev::{Begun, Check, Examined, Found, Health, Sources, Vdev},
 };
 
 /// A read that begins at most so many bytes behind the end of another one, or before it, goes on with its stream.
@@ -76,6 +76,29 @@ impl Mirror {
             };
             self.group.hold_reader(era.filter(|_| is_held), &leaf, health, error)?;
         }
+    }
+
+    /// Begins to read from one complete member, or from each.
+    pub(super) fn begin_on(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
+        let round = self.group.round();
+        let members = self.group.members();
+        let asked: Vec<&Arc<Member>> = match sources {
+            Sources::Any => self.choose(&members, offset, 0).map(|at| &members[at]).into_iter().collect(),
+            Sources::All => members.iter().filter(|member| member.state() == State::Complete).collect(),
+        };
+        let begin = |member: &Arc<Member>| {
+            member.last.store(offset + len as u64, Relaxed);
+            (member.clone(), member.leaf.begin_read(offset, len))
+        };
+        let begun: Vec<_> = asked.into_iter().map(begin).collect();
+        Box::new(move |is_good| {
+            let end = |(member, begun): (Arc<Member>, _)| member.leaf.end_read(len, begun).ok();
+            let read: Vec<Option<Vec<u8>>> = begun.into_iter().map(end).collect();
+            let is_whole = read.iter().all(|bytes| bytes.as_ref().is_some_and(|bytes| is_good(bytes)));
+            // One that went and came back meanwhile lacks something: what it gave counts for nothing.
+            let first = read.into_iter().next().flatten();
+            first.filter(|_| is_whole && self.group.round() == round)
+        })
     }
 
     /// Reads from every complete member.

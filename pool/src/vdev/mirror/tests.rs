@@ -22,7 +22,7 @@ const SIZE: u64 = 64 * MIB;
 
 /// A mirror, and its devices.
 struct World {
-    mirror: Mirror,
+    mirror: Arc<Mirror>,
     devices: Vec<Arc<FaultDevice>>,
 }
 
@@ -39,7 +39,7 @@ impl World {
         let members: Vec<Arc<Member>> =
             (0..).zip(&devices).map(|(n, device)| member(n, device.clone(), State::Complete)).collect();
         let size = members[0].leaf.size();
-        World { mirror: Mirror::new(VdevId(0), Guid(99), size, members), devices }
+        World { mirror: Arc::new(Mirror::new(VdevId(0), Guid(99), size, members)), devices }
     }
 
     fn states(&self) -> Vec<State> {
@@ -70,6 +70,29 @@ fn what_is_written_is_on_every_member() {
     assert!((0..3).all(|device| world.held(device, 4096, 10) == b"everywhere"));
     assert!(world.mirror.write(world.mirror.size() - 1, b"xy").is_err());
     assert_eq!(world.states(), [State::Complete; 3]);
+}
+
+#[test]
+fn a_read_that_is_begun_asks_one_member_or_all_and_counts_nothing() {
+    let world = World::new(3);
+    world.mirror.write(4096, b"everywhere").unwrap();
+    let begun = |sources| {
+        let bytes = world.mirror.clone().begin(4096, 10, sources)(&|read| read == b"everywhere");
+        bytes.map(|bytes| assert_eq!(bytes, b"everywhere")).is_some()
+    };
+    assert!(begun(Sources::Any) && begun(Sources::All));
+    assert_eq!(world.reads().iter().sum::<u64>(), 4);
+    for spoil in [Fault::corrupting(0..u64::MAX), Fault::failing(Operation::Read)] {
+        world.devices[2].inject(spoil);
+        assert!(!begun(Sources::All));
+        world.devices[2].heal();
+    }
+    assert!(begun(Sources::All));
+    assert_eq!(world.checksum_errors(), [0; 3]);
+    // One that is not complete is not asked.
+    world.mirror.do_without(Guid(2), Health::Faulted);
+    world.devices[2].inject(Fault::failing(Operation::Read));
+    assert!(begun(Sources::All));
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! if a device is not there, whole rows are read and computed: see `reading`. Who examines, mends or fills begins at a row
 //! and says exactly how many bytes were written there, for the parity of the last row counts with the zeros behind them.
 
+mod begun;
 pub mod geometry;
 pub mod parity;
 mod reading;
@@ -26,7 +27,7 @@ use arc_swap::ArcSwap;
 
 use self::{geometry::Rows, reading::Suspects, zones::Zones};
 use super::{
-    Check, Examined, Found,
+    Begun, Check, Examined, Found, Sources,
     group::{Group, Layout, Member, State},
 };
 use crate::{
@@ -145,11 +146,11 @@ impl Layout for RaidZ {
     }
 
     fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
-        self.examine_columns(offset, len, is_good, Suspects::All)
+        self.examine_columns(offset, len, is_good)
     }
 
-    fn is_whole(&self, offset: u64, len: usize, is_good: Check<'_>) -> bool {
-        self.examine_columns(offset, len, is_good, Suspects::None).is_whole()
+    fn begin_some(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
+        self.begin_on(offset, len, sources)
     }
 
     fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {

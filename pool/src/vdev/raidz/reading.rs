@@ -18,14 +18,24 @@ use crate::{
     vdev::{Check, Examined, Found, Health, Member, State},
 };
 
+/// What a device was asked for: the sectors of one role in neighbouring rows.
+pub(super) struct Asked {
+    member: Arc<Member>,
+    held: Range<u64>,
+    role: u64,
+    /// How many bytes that is.
+    len: usize,
+    begun: io::Result<Pending<Vec<u8>>>,
+}
+
 /// A device that refused to be read.
-struct Refusal {
+pub(super) struct Refusal {
     member: Arc<Member>,
     source: io::Error,
 }
 
 /// What was read of some rows: each column's sectors, none if nobody gave them.
-type Columns = Vec<Option<Vec<u8>>>;
+pub(super) type Columns = Vec<Option<Vec<u8>>>;
 
 /// Who may lie, if bytes do not pass though all devices answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,9 +47,9 @@ pub(super) enum Suspects {
 }
 
 /// Rows that pass.
-struct Computed {
+pub(super) struct Computed {
     /// All columns as they should be.
-    columns: Vec<Vec<u8>>,
+    pub(super) columns: Vec<Vec<u8>>,
     /// Those that were suspected.
     suspects: u64,
 }
@@ -101,7 +111,7 @@ impl RaidZ {
     }
 
     /// Reads every column of the rows, and finds out who does not hold what it should.
-    pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>, suspects: Suspects) -> Examined {
+    pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
         let rows = match self.whole_rows(offset, len) {
             Ok(rows) => rows,
             Err(error) => return Examined { good: None, bad: vec![(self.group.guid(), Some(error))] },
@@ -117,7 +127,7 @@ impl RaidZ {
             columns[member.column()].get_or_insert_with(|| bytes.clone());
         }
         let are_enough = columns.iter().flatten().count() >= rows.shape.data();
-        let computed = if are_enough { self.compute(&rows, columns, len, is_good, suspects) } else { None };
+        let computed = if are_enough { self.compute(&rows, columns, len, is_good, Suspects::All) } else { None };
         let Some(computed) = computed else {
             // Who of those that answered is wrong nobody knows; who did not matters only if it was needed.
             let bad = read.into_iter().filter_map(|(member, read)| match read {
@@ -136,7 +146,7 @@ impl RaidZ {
         Examined { bad: bad.collect(), good: Some(good) }
     }
 
-    fn rows(&self, offset: u64, len: usize) -> Result<Rows> {
+    pub(super) fn rows(&self, offset: u64, len: usize) -> Result<Rows> {
         let rows = self.rows_of(offset, len as u64);
         rows.ok_or_else(|| Error::damaged(self.group.name(), format!("no block of {len} bytes lies at {offset}")))
     }
@@ -147,11 +157,19 @@ impl RaidZ {
 
     /// Fills `buf` from the columns that hold it as data; `false` if one of them is not there.
     fn read_data(&self, members: &[Arc<Member>], rows: &Rows, buf: &mut [u8]) -> Result<bool, Refusal> {
+        match self.begin_data(members, rows, buf.len()) {
+            Some(asked) => self.end_data(asked, rows, buf).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Asks the columns for `len` bytes that hold them as data; none if one of them is not there.
+    pub(super) fn begin_data(&self, members: &[Arc<Member>], rows: &Rows, len: usize) -> Option<Vec<Asked>> {
         let (sector, data) = (rows.shape.sector(), rows.shape.data() as u64);
         let place = rows.place();
-        let mut asked = Vec::new();
+        let mut wanted = Vec::new();
         let first = rows.skip as u64 / sector;
-        let last = (rows.skip as u64 + buf.len() as u64).div_ceil(sector);
+        let last = (rows.skip as u64 + len as u64).div_ceil(sector);
         for stretch in rows.stretches() {
             for role in 0..data {
                 // The rows of which this role's sector is asked for.
@@ -162,27 +180,28 @@ impl RaidZ {
                     continue;
                 }
                 let column = rows.shape.column(&stretch, role as usize);
-                let Some(member) = members.iter().find(|member| is_complete(member, column)) else { return Ok(false) };
-                asked.push((member, from..to, role));
+                let member = members.iter().find(|member| is_complete(member, column))?;
+                wanted.push((member, from..to, role));
             }
         }
-        let len = |rows: &Range<u64>| ((rows.end - rows.start) * sector) as usize;
-        let begin = |(member, rows, role): (&'_ Arc<Member>, Range<u64>, u64)| {
-            let begun = member.leaf.begin_read(place + rows.start * sector, len(&rows));
-            (member.clone(), rows, role, begun)
+        let begin = |(member, held, role): (&Arc<Member>, Range<u64>, u64)| {
+            let len = ((held.end - held.start) * sector) as usize;
+            let begun = member.leaf.begin_read(place + held.start * sector, len);
+            Asked { member: member.clone(), held, role, len, begun }
         };
-        let begun: Vec<_> = asked.into_iter().map(begin).collect();
-        for (member, held, role, begun) in begun {
-            match member.leaf.end_read(len(&held), begun) {
-                Ok(bytes) => {
-                    for (row, bytes) in held.zip(bytes.chunks(sector as usize)) {
-                        put(buf, (row * data + role) * sector, rows.skip, bytes);
-                    }
-                }
-                Err(source) => return Err(Refusal { member, source }),
+        Some(wanted.into_iter().map(begin).collect())
+    }
+
+    /// Fills `buf` with what columns were asked for.
+    pub(super) fn end_data(&self, asked: Vec<Asked>, rows: &Rows, buf: &mut [u8]) -> Result<(), Refusal> {
+        let (sector, data) = (rows.shape.sector(), rows.shape.data() as u64);
+        for Asked { member, held, role, len, begun } in asked {
+            let bytes = member.leaf.end_read(len, begun).map_err(|source| Refusal { member, source })?;
+            for (row, bytes) in held.zip(bytes.chunks(sector as usize)) {
+                put(buf, (row * data + role) * sector, rows.skip, bytes);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Reads whole columns, of each from the first member that gives it. Nobody who has refused already is asked.
@@ -215,11 +234,16 @@ impl RaidZ {
         }
     }
 
-    fn begin_column(&self, member: &Member, rows: &Rows) -> io::Result<Pending<Vec<u8>>> {
+    pub(super) fn begin_column(&self, member: &Member, rows: &Rows) -> io::Result<Pending<Vec<u8>>> {
         member.leaf.begin_read(rows.place(), self.column_len(rows))
     }
 
-    fn end_column(&self, member: &Member, rows: &Rows, begun: io::Result<Pending<Vec<u8>>>) -> io::Result<Vec<u8>> {
+    pub(super) fn end_column(
+        &self,
+        member: &Member,
+        rows: &Rows,
+        begun: io::Result<Pending<Vec<u8>>>,
+    ) -> io::Result<Vec<u8>> {
         member.leaf.end_read(self.column_len(rows), begun)
     }
 
@@ -254,7 +278,7 @@ impl RaidZ {
     }
 
     /// Computes the columns that were not read, and others that are suspected, until `len` bytes of these rows pass.
-    fn compute(
+    pub(super) fn compute(
         &self,
         rows: &Rows,
         read: Columns,
@@ -295,7 +319,7 @@ impl RaidZ {
     }
 
     /// Fills `buf` with the data of these rows.
-    fn data_of(&self, rows: &Rows, columns: &[Vec<u8>], buf: &mut [u8]) {
+    pub(super) fn data_of(&self, rows: &Rows, columns: &[Vec<u8>], buf: &mut [u8]) {
         let (sector, data) = (rows.shape.sector(), rows.shape.data() as u64);
         for stretch in rows.stretches() {
             for role in 0..data {
@@ -308,7 +332,7 @@ impl RaidZ {
     }
 }
 
-fn is_complete(member: &Member, column: usize) -> bool {
+pub(super) fn is_complete(member: &Member, column: usize) -> bool {
     member.column() == column && member.state() == State::Complete
 }
 

@@ -25,7 +25,7 @@ const REGION: u64 = 256 * KIB;
 
 /// A RAID-Z, and its devices.
 struct World {
-    raidz: RaidZ,
+    raidz: Arc<RaidZ>,
     devices: Vec<Arc<FaultDevice>>,
 }
 
@@ -56,7 +56,8 @@ impl World {
         let geometry = Geometry::new(columns, parity, SECTOR, REGION).unwrap();
         let devices: Vec<Arc<FaultDevice>> = (0..columns as u64).map(device).collect();
         let members = (0..).zip(&devices).map(|(n, device)| member(n, n as usize, device, State::Complete)).collect();
-        World { raidz: RaidZ::new(VdevId(0), Guid(99), Zones::whole(geometry), MIB, members), devices }
+        let raidz = RaidZ::new(VdevId(0), Guid(99), Zones::whole(geometry), MIB, members);
+        World { raidz: Arc::new(raidz), devices }
     }
 
     /// One that has got a column more, of which the first rows are as wide as it is, and the others are not.
@@ -77,7 +78,7 @@ impl World {
         raidz.members.push(config(columns));
         raidz.zones = widened(&raidz, 2, SECTOR, REGION).unwrap();
         let zones = Zones::of(&raidz, SECTOR, REGION).unwrap();
-        World { raidz: RaidZ::new(VdevId(0), Guid(99), zones, MIB, members), devices }
+        World { raidz: Arc::new(RaidZ::new(VdevId(0), Guid(99), zones, MIB, members)), devices }
     }
 
     fn row(&self) -> u64 {
@@ -108,6 +109,13 @@ impl World {
         assert!(examined.good.as_ref().is_none_or(|good| good == bytes));
         (examined.good.is_some(), examined.bad.into_iter().map(|(source, _)| source).collect())
     }
+}
+
+/// What comes of a read that is begun.
+fn begun(raidz: &Arc<RaidZ>, offset: u64, expected: &[u8], sources: Sources) -> bool {
+    let bytes = raidz.clone().begin(offset, expected.len(), sources)(&|read| read == expected);
+    assert!(bytes.as_ref().is_none_or(|bytes| bytes == expected));
+    bytes.is_some()
 }
 
 /// All sets of so many of `count` devices, or of fewer.
@@ -146,6 +154,8 @@ fn whichever_devices_vanish_everything_is_read_as_long_as_parity_is_left() {
             assert_eq!(world.states(), expected.collect::<Vec<_>>());
             assert_eq!(world.raidz.news().is_some(), !lost.is_empty(), "the labels have to be told");
             assert_eq!(world.examined(at, &block), (true, vec![]), "who is not there is not bad");
+            let pass = [Sources::Any, Sources::All].map(|sources| begun(&world.raidz, at, &block, sources));
+            assert_eq!(pass, [true; 2], "{lost:?} of {columns}-{parity}");
         }
     }
 }
@@ -170,6 +180,12 @@ fn whichever_devices_lie_they_are_found_out_counted_and_mended() {
                 "{counted:?} of {liars:?}, {columns}-{parity}"
             );
             assert_eq!(found == Found::Good, counted.is_empty(), "who has given nothing is not asked");
+            assert_eq!(
+                begun(&world.raidz, at, &block, Sources::Any),
+                counted.is_empty(),
+                "{liars:?}, {columns}-{parity}"
+            );
+            assert!(!begun(&world.raidz, at, &block, Sources::All), "{liars:?}, {columns}-{parity}");
             let guids: Vec<Guid> = liars.iter().map(|device| Guid(*device as u64)).collect();
             assert_eq!(world.examined(at, &block), (true, guids.clone()), "{columns}-{parity}");
             let before: Vec<u64> = world.raidz.leaves().iter().map(|leaf| leaf.counters().snapshot().writes).collect();
@@ -550,4 +566,18 @@ proptest! {
             prop_assert!(found != Found::Bad && read == expected);
         }
     }
+}
+
+#[test]
+fn a_read_that_is_begun_gives_nothing_where_a_device_refuses_or_a_row_does_not_end_with_zeros() {
+    let world = World::new(5, 2);
+    let block = noise(8, 2 * world.row() as usize - 700);
+    world.raidz.write(0, &block).unwrap();
+    let shorter = &block[..block.len() - 300];
+    assert!(begun(&world.raidz, 0, &block, Sources::All));
+    assert!(begun(&world.raidz, 0, shorter, Sources::Any) && !begun(&world.raidz, 0, shorter, Sources::All));
+    // Another row: what lies in it is nobody's beginning.
+    assert!(world.raidz.clone().begin(SECTOR, 10, Sources::All)(&|_| true).is_none());
+    world.devices[4].inject(Fault::failing(Operation::Read));
+    assert!(!begun(&world.raidz, 0, &block, Sources::All));
 }
