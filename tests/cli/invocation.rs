@@ -21,6 +21,8 @@ fn wrong_command_lines_end_with_two() {
     $ pool frobnicate
     error: unrecognized subcommand 'frobnicate'
 
+      tip: a similar subcommand exists: 'rebalance'
+
     Usage: pool <COMMAND>
 
     For more information, try '--help'.

@@ -86,6 +86,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	failmode	wait	default
     tank	expandsize	-	-
     tank	autoexpand	off	default
+    tank	autoreplace	off	default
     tank	freeing	0B	-
     tank	leaked	0B	-
     tank	checkpoint	-	-
@@ -324,6 +325,8 @@ fn pools_in_json() {
           "transports": {},
           "scan_stats": null,
           "removal_stats": null,
+          "raidz_expand_stats": null,
+          "rebalance_stats": null,
           "vdevs": {
             "tank": {
               "name": "tank",
@@ -345,6 +348,7 @@ fn pools_in_json() {
               }
             }
           },
+          "spares": {},
           "error_count": "0",
           "errlist": []
         }

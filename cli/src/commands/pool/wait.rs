@@ -186,7 +186,7 @@ mod tests {
         insta::assert_snapshot!(failure.render(""), @"the activity 'initialize' is not supported: free space is left as it is");
         insta::assert_snapshot!(wanted("sleep").unwrap_err().render(""), @r"
         there is no activity 'sleep'
-          activities: freeing, raidz_expand, remove, replace, resilver, scrub
+          activities: freeing, raidz_expand, rebalance, remove, replace, resilver, scrub
         ");
         assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
     }
