@@ -315,13 +315,15 @@ struct Walks {
     resilver_seeks: u64,
 }
 
-/// Scrubs a pool whose files have `size` bytes each, and fills one disk more. What each disk has to do is what counts.
+/// Scrubs a pool whose files have `size` bytes each, and fills one disk more. What each disk has to do is what counts, so each
+/// has as much.
 fn walks(amount: &Amount, kind: &Kind, size: u64) -> Result<Walks> {
     let Kind { shape: (count, shape), data, replaces } = *kind;
+    let total = amount.bytes * data;
     let lab = Lab::new(amount, count + 1);
     let opened = lab.make(shape, count)?;
     let fs = opened.fs()?;
-    for index in 0..amount.bytes / size {
+    for index in 0..total / size {
         let file = create(&fs, index)?;
         write_file(&fs, file, size)?;
     }
@@ -336,7 +338,7 @@ fn walks(amount: &Amount, kind: &Kind, size: u64) -> Result<Walks> {
         Ok(())
     })?;
     let status = opened.datasets.scrub_status()?.ok_or("there was no scrub")?;
-    assert!(status.errors == 0 && status.examined >= amount.bytes, "the scrub has seen everything");
+    assert!(status.errors == 0 && status.examined >= total, "the scrub has seen everything");
     opened.close()?;
     let opened = lab.open(count)?;
     opened.pool.attach("disk0", lab.disks[count].clone(), replaces)?;
@@ -345,7 +347,7 @@ fn walks(amount: &Amount, kind: &Kind, size: u64) -> Result<Walks> {
         Ok(())
     })?;
     let status = opened.datasets.resilver_status().ok_or("there was no resilver")?;
-    assert!(status.state == ResilverState::Finished && status.copied >= amount.bytes, "everything was copied");
+    assert!(status.state == ResilverState::Finished && status.copied >= total, "everything was copied");
     Ok(Walks { scrub, scrub_seeks, resilver, resilver_seeks })
 }
 
