@@ -158,6 +158,7 @@ fn stride(
 /// Does a step; whether there may be more to do. A removal and a rebalance wait for a resilver: what lacks something is more
 /// urgent; an expansion waits for all of them, and a scrub, too, but for none that is paused.
 fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
+    strides.rest = None;
     let mended = datasets.mend_step()?;
     if stride(&mut strides.copying, |bytes| datasets.resilver_step(bytes))? == Progress::Worked {
         return Ok(true);

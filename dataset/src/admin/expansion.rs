@@ -105,6 +105,12 @@ impl Datasets {
             Emptying::Worked { copied, .. } => self.expander.status.lock().copied += copied,
             Emptying::Idle => return idle,
             Emptying::Vacated => {
+                // Rows of all columns want all of these to be complete.
+                if !self.are_complete(vdev)? {
+                    self.expander.status.lock().pause = Some(Pause::Degraded);
+                    return idle;
+                }
+                self.expander.status.lock().pause = None;
                 self.engine().outlast_states()?;
                 return Ok(Expanding::Widens(round.count));
             }
@@ -136,8 +142,7 @@ impl Datasets {
         if self.expansion_status().pause == Some(Pause::Unreadable) {
             return idle;
         }
-        let members = engine.storage().vdevs.get(vdev)?.as_group().map(|group| group.members());
-        if !members.is_some_and(|members| members.iter().all(|member| member.state() == State::Complete)) {
+        if !self.are_complete(vdev)? {
             paused(Pause::Degraded);
             return idle;
         }
@@ -157,6 +162,12 @@ impl Datasets {
         engine.close(&regions);
         *self.expander.round.lock() = Some(Round { count, regions });
         Ok(Expanding::Went(Progress::Worked))
+    }
+
+    /// Whether every device of a vdev holds everything.
+    fn are_complete(&self, vdev: VdevId) -> Result<bool> {
+        let members = self.engine().storage().vdevs.get(vdev)?.as_group().map(|group| group.members());
+        Ok(members.is_some_and(|members| members.iter().all(|member| member.state() == State::Complete)))
     }
 
     /// How many of the narrow regions can be emptied together, and how much lies there: as many as leave half of the room,

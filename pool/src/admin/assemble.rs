@@ -83,7 +83,8 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     };
     let is_log = |config: &VdevConfig| label.sections.classes.get(&config.id) == Some(&VdevClass::Log);
     let vdev = |config: &VdevConfig| match found(config) {
-        Err(error @ (Error::Missing { .. } | Error::Incomplete { .. })) if is_log(config) => {
+        // One that was lost and has come back is told from others by no label, and lacks what they have been through.
+        Err(error @ (Error::Missing { .. } | Error::Incomplete { .. } | Error::Split { .. })) if is_log(config) => {
             tracing::warn!("the pool is without a vdev for its intent log: {error}");
             Ok(lost(label, config))
         }

@@ -299,10 +299,20 @@ pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig
     found.ok_or_else(|| Error::Request(format!("the pool has no vdev {id}")))
 }
 
-/// Refuses to replace a device that is being replaced, or that replaces one. A spare only stands in.
+/// Refuses to replace a device that is being replaced, or that replaces one. Two cannot stand for one in a label, so nobody
+/// replaces a device for which a spare stands in.
 fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(Guid) -> bool) -> Result<()> {
-    if tree.members().any(|member| member.replaces == Some(old.guid()) && !is_spare(member.leaf.guid)) {
-        return Err(Error::Request(format!("{} is being replaced already", old.name())));
+    match tree.members().find(|member| member.replaces == Some(old.guid())) {
+        Some(spare) if is_spare(spare.leaf.guid) => {
+            let problem = format!(
+                "the spare {0} stands in for {1}: detach {1} to keep it there, or {0} before",
+                spare.leaf.path,
+                old.name()
+            );
+            return Err(Error::Request(problem));
+        }
+        Some(_) => return Err(Error::Request(format!("{} is being replaced already", old.name()))),
+        None => {}
     }
     if tree.members().any(|member| member.leaf.guid == old.guid() && member.replaces.is_some()) {
         return Err(Error::Request(format!("{} is replacing another device; detach one of them first", old.name())));

@@ -245,7 +245,9 @@ fn unreadable(label: &Label, uberblock: &Uberblock, problem: &impl ToString) -> 
 /// over what it has grown, or the state is from before.
 fn complete_vdevs(engine: &Engine, label: &Label) {
     let space = &engine.storage().space;
-    for config in &label.vdevs {
+    // Of one that is lost nobody knows whether it is as large as the label says.
+    let is_there = |config: &&VdevConfig| engine.storage().vdevs.get(config.id).is_ok_and(|vdev| !vdev.is_lost());
+    for config in label.vdevs.iter().filter(is_there) {
         let shapes = shapes_of(label, config);
         let regions: u64 = shapes.iter().map(|shape| shape.size / label.region_size).sum();
         if regions > space.chunks_of(config.id) as u64 {
@@ -316,7 +318,7 @@ pub(super) fn shapes_of(label: &Label, config: &VdevConfig) -> Vec<VdevShape> {
             let shape = |zone: &Zone| VdevShape {
                 vdev,
                 first_region: zone.first_region,
-                size: u64::from(zone.regions) * label.region_size,
+                size: u64::from(zone.regions).saturating_mul(label.region_size),
                 unit: u32::from(zone.columns.saturating_sub(raidz.parity)),
                 class,
             };

@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     space::{MovingPlan, Regions, Targets},
     units::VdevId,
-    vdev::{Vdev, labels},
+    vdev::{Leaf, Vdev, labels},
 };
 
 impl Pool {
@@ -54,6 +54,10 @@ impl Pool {
         if !classes.contains_key(&id) && vdevs.iter().all(|vdev| vdev.id() == id || classes.contains_key(&vdev.id())) {
             let but = if vdevs.len() > 1 { " that is neither log nor special" } else { "" };
             return Err(Error::Request(format!("it is the only vdev of the pool{but}")));
+        }
+        let is_spare = |leaf: &Arc<Leaf>| self.label().is_spare(leaf.guid());
+        if let Some(spare) = vdevs.iter().filter(|vdev| vdev.id() == id).flat_map(|vdev| vdev.leaves()).find(is_spare) {
+            return Err(Error::Request(format!("the spare {} is in use there; detach it first", spare.name())));
         }
         if vdevs.iter().any(|vdev| vdev.filling().is_some()) {
             return Err(Error::Request("a resilver is in progress; wait for its end".into()));

@@ -243,10 +243,10 @@ impl Pool {
             let members = vdev.as_group().map(Group::members).unwrap_or_default();
             for member in members.iter().filter(|member| has_failed(member)) {
                 let leaf = &member.leaf;
-                let label = self.label();
-                let replaces = |other: &Arc<Member>| other.replaces() == Some(leaf.guid());
-                let is_replaced = members.iter().any(|other| replaces(other) && !label.is_spare(other.leaf.guid()));
-                if is_replaced || label.is_spare(leaf.guid()) || member.replaces().is_some() || !is_wanted() {
+                // Nor is one replaced for which a spare stands in.
+                let is_replaced = members.iter().any(|other| other.replaces() == Some(leaf.guid()));
+                let is_spare = self.label().is_spare(leaf.guid());
+                if is_replaced || is_spare || member.replaces().is_some() || !is_wanted() {
                     continue;
                 }
                 let Ok(found) = open(leaf.name()) else { continue };
@@ -280,7 +280,7 @@ impl Pool {
                 continue;
             }
             let is_back = replaced.is_none_or(|old| old.state() == State::Complete);
-            let is_useless = own.state() == State::Out && !own.is_offline();
+            let is_useless = own.state() == State::Out && !own.is_offline() && leaf.health() != Health::Offline;
             if (is_back && has_other(group, &own)) || is_useless {
                 self.detach(&leaf.guid().to_string())?;
                 tracing::info!("the spare {} stands by again", leaf.name());

@@ -116,14 +116,17 @@ fn a_spare_stays_for_good_when_the_failed_device_is_detached_and_stands_by_when_
 }
 
 #[test]
-fn a_device_that_takes_the_place_for_good_sets_the_spare_free() {
+fn nobody_replaces_a_device_before_the_spare_is_free_that_stands_in_for_it() {
     let disks = disks("a b c new");
     let pool = failed(&disks);
     pool.spare_step().unwrap();
     assert!(fill(&pool));
+    let refused = pool.attach("b", device(&disks[3]), true).unwrap_err();
+    assert_eq!(refused.to_string(), "the spare c stands in for b: detach b to keep it there, or c before");
+    pool.detach("c").unwrap();
     pool.attach("b", device(&disks[3]), true).unwrap();
     assert!(fill(&pool));
-    assert_eq!(pool.spare_step().unwrap(), given_back("c"));
+    assert_eq!(pool.spare_step().unwrap(), []);
     let paths: Vec<String> = pool.label().vdevs[0].tree.leaves().map(|leaf| leaf.path.clone()).collect();
     assert_eq!((paths, spares(&pool)), (vec!["a".to_owned(), "new".to_owned()], listed(&[("c", false)])));
 }
@@ -340,11 +343,13 @@ fn what_appears_empty_in_the_place_of_a_failed_device_replaces_it() {
     let step = |wanted: bool, found: &Disk| pool.autoreplace_step(&|| wanted, &reopen(found)).unwrap();
     let (small, other, empty) = (sized("b", 40 * MIB), sized("b", 64 * MIB), sized("b", 80 * MIB));
     other.write_at(0, b"XFSB").unwrap();
+    assert_eq!(step(true, &empty), [""; 0], "a spare stands in for it");
+    pool.detach("c").unwrap();
     assert_eq!((step(true, &small), step(true, &other), step(false, &empty)), (vec![], vec![], vec![]));
     assert_eq!(step(true, &empty), ["b"]);
     assert_eq!(step(true, &empty), [""; 0]);
     assert!(fill(&pool));
-    assert_eq!(pool.spare_step().unwrap(), given_back("c"));
+    assert_eq!(pool.spare_step().unwrap(), []);
     let newest = commit(&pool, 1);
     assert_eq!(states(&pool), [State::Complete; 2]);
     drop(pool);

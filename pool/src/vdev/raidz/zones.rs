@@ -50,6 +50,7 @@ impl Zones {
         for zone in &config.zones {
             let shape = whole.zone(usize::from(zone.columns), zone.first_row, zone.first_region)?;
             let regions = u64::from(zone.first_region)..zone.end_region();
+            regions.end.checked_mul(region)?;
             let taken = u64::from(zone.regions).checked_mul(shape.rows_per_region())?;
             let is_apart = |other: &Range<u64>| other.end <= regions.start || regions.end <= other.start;
             let are_apart = zones.iter().all(|(_, other)| is_apart(other));
