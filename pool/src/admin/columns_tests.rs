@@ -41,7 +41,7 @@ fn widen(pool: &Pool, most: u32) -> bool {
     let Some(widening) = pool.widening() else { return false };
     let first = widening.narrow.first_region;
     let regions = |count: u32| Regions::Range(RAIDZ, first..first + count);
-    let fits = |count: &u32| engine.storage().space.moving_plan(&regions(*count), &Targets::Anywhere).fits();
+    let fits = |count: &u32| engine.storage().space.moving_plan(&regions(*count), &Targets::Anywhere).fits_whole();
     let Some(count) = (1..=widening.narrow.regions.min(most)).rev().find(fits) else { return false };
     let regions = regions(count);
     engine.close(&regions);

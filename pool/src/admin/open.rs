@@ -68,7 +68,6 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     if !options.read_only {
         catch_up(&engine, &newest)?;
         let label = settle_labels(&engine, &mut label.txg.clone(), label, &[])?;
-        complete_vdevs(&engine, &label);
         let pool = Pool::new(engine, label);
         if pool.engine().has_lost_log() {
             // From here on the log lies elsewhere, and nobody has to be asked again.
@@ -127,6 +126,7 @@ pub(crate) fn open_unread(
     };
     let found = newest.clone();
     let storage = open_storage(&label, Vdevs::new(vdevs), newest)?;
+    let has_grown = !options.read_only && complete_vdevs(&storage, &label);
     standing_by(&label, |guid| by_guid.get(&guid).cloned()).into_iter().for_each(|leaf| storage.vdevs.add_spare(leaf));
     // What is only read shows the committed state: applying the log would be a change.
     let log = match lost_log(&storage, newest) {
@@ -147,6 +147,9 @@ pub(crate) fn open_unread(
         log,
     };
     let engine = Engine::open(opening, env, options.settings);
+    if has_grown {
+        engine.with_open_txg(|_| ());
+    }
     if !options.read_only {
         label.state = PoolState::Active;
         label.txg = first;
@@ -241,19 +244,21 @@ fn unreadable(label: &Label, uberblock: &Uberblock, problem: &impl ToString) -> 
     Error::Unreadable { pool: label.pool_name.clone(), txg: uberblock.txg, problem: problem.to_string() }
 }
 
-/// Gives chunks to the regions that the labels name and that have none: a crash has cut off adding the device, or taking
-/// over what it has grown, or the state is from before.
-fn complete_vdevs(engine: &Engine, label: &Label) {
-    let space = &engine.storage().space;
+/// Gives chunks to what the labels name and no state knows yet; whether there is any. What the log holds may lie there: it was
+/// written by the group whose table would have said so.
+fn complete_vdevs(storage: &Storage, label: &Label) -> bool {
+    let mut has_grown = false;
     // Of one that is lost nobody knows whether it is as large as the label says.
-    let is_there = |config: &&VdevConfig| engine.storage().vdevs.get(config.id).is_ok_and(|vdev| !vdev.is_lost());
+    let is_there = |config: &&VdevConfig| storage.vdevs.get(config.id).is_ok_and(|vdev| !vdev.is_lost());
     for config in label.vdevs.iter().filter(is_there) {
         let shapes = shapes_of(label, config);
         let regions: u64 = shapes.iter().map(|shape| shape.size / label.region_size).sum();
-        if regions > space.chunks_of(config.id) as u64 {
-            engine.with_open_txg(|_| shapes.iter().for_each(|&shape| space.add_vdev(shape)));
+        if regions > storage.space.chunks_of(config.id) as u64 {
+            shapes.iter().for_each(|&shape| storage.space.add_vdev(shape));
+            has_grown = true;
         }
     }
+    has_grown
 }
 
 pub(super) type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;

@@ -221,7 +221,8 @@ mod tests {
         let full = vec![250; 60];
         let shelves = [shelf(0, 100, &full), shelf(1, 100, &full), shelf(2, 200, &[])];
         let choices = choose(shelves.to_vec(), u32::MAX, &layout());
-        assert_eq!(after(&shelves, &choices), [29, 29, 29]);
+        let full = after(&shelves, &choices);
+        assert!(full.iter().all(|percent| (28..=30).contains(percent)), "{full:?}");
         assert!(choices.iter().all(|choice| choice.to == VdevId(2)));
         // Some at a time lead to the same.
         let mut some = shelves.to_vec();

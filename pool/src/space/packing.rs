@@ -141,7 +141,11 @@ impl Layout {
     /// speak of another chunk of this number.
     fn vacant(&self, stored: &Stored) -> (ChunkId, Txg) {
         let is_vacant = |chunk: &&Arc<Chunk>| {
-            chunk.is_packed() && !self.packed.contains_key(&chunk.id) && chunk.map_at().is_none() && chunk.is_free()
+            chunk.is_packed()
+                && !self.packed.contains_key(&chunk.id)
+                && chunk.map_at().is_none()
+                && chunk.checkpoint().is_none()
+                && chunk.is_free()
         };
         match self.chunks.iter().find(is_vacant) {
             Some(chunk) => (chunk.id, stored.txg),
@@ -300,6 +304,8 @@ impl Space {
         let describe = |(id, entries): (&ChunkId, &Vec<Entry>)| {
             PackedMap { chunk: *id, sectors: layout.chunks[id.0 as usize].sectors, entries: entries.clone() }.encode()
         };
+        // What may have to be read is read before anything changes.
+        handed_out.hosts.iter().try_for_each(|host| host.chunk.live(&disk).map(drop))?;
         let pointers = self.store_maps(txg, plan.maps.iter().map(describe), &disk)?;
         // From here on nothing fails but what the caller cannot go on without.
         for (id, span) in &plan.moved {

@@ -136,6 +136,11 @@ impl Still<'_> {
             return Ok(false);
         }
         let storage = engine.storage();
-        engine.with_open_txg(|txg| storage.space.switch(txg, &storage.vdevs))
+        let switched = engine.with_open_txg(|txg| storage.space.switch(txg, &storage.vdevs));
+        // What contradicts itself may have been found when half was done.
+        if let Err(error @ Error::Damaged { .. }) = &switched {
+            engine.fail(error);
+        }
+        switched
     }
 }

@@ -133,7 +133,15 @@ fn telling(before: Option<Error>, error: Error) -> Error {
 
 /// The four bodies, each with its place on the device.
 fn encode(device: &dyn Device, label: &Label) -> Result<Vec<(u64, Vec<u8>)>> {
-    let encode_at = |label_at| Ok((label_at + BODY_AT, label.encode(label_at + BODY_AT)?));
+    let encode_at = |label_at| {
+        let offset = label_at + BODY_AT;
+        let body = label.encode(offset)?;
+        // A label that nobody can read is worse than none.
+        match Label::decode(&body, offset) {
+            Ok(_) => Ok((offset, body)),
+            Err(error) => Err(Error::Request(format!("pool {} cannot be told by a label: {error}", label.pool_name))),
+        }
+    };
     offsets(device)?.into_iter().map(encode_at).collect()
 }
 

@@ -34,7 +34,9 @@ impl Chunk {
     /// map it had. Whoever looks where it lay finds that still.
     pub(in crate::space) fn pack(&self, txg: Txg, map: PhysicalPointer) -> Option<PhysicalPointer> {
         let mut state = self.state.lock();
-        assert!(!state.active, "somebody allocates in a chunk that is packed");
+        // Whoever was putting it into a slot when it was closed has left it there.
+        state.active = false;
+        self.hints.active.store(false, Relaxed);
         self.stand(&mut state, Standing::Packed, CountedIn::default());
         self.arrive(txg);
         state.map_at.replace(map)
