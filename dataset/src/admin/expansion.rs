@@ -159,8 +159,8 @@ impl Datasets {
         Ok(Expanding::Went(Progress::Worked))
     }
 
-    /// How many of the narrow regions can be emptied together, and how much lies there: as many as leave half of the room,
-    /// or one.
+    /// How many of the narrow regions can be emptied together, and how much lies there: as many as leave half of the room, or
+    /// one. Nothing is packed for it, so what lies there needs empty regions as wide.
     fn next_round(&self, vdev: VdevId, narrow: &Zone) -> Option<(u32, u64)> {
         let space = &self.engine().storage().space;
         let first = narrow.first_region;
@@ -169,7 +169,7 @@ impl Datasets {
         let leaves_half = |plan: &MovingPlan| (plan.available - plan.needed) * 2 >= room;
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
-            plan.fits() && (count == 1 || leaves_half(&plan))
+            plan.fits_whole() && (count == 1 || leaves_half(&plan))
         });
         (count > 0).then(|| (count, plan(count).bytes))
     }
