@@ -287,7 +287,6 @@ fn pools_on_vdevs_of_every_kind_hold_what_they_held_and_check_clean() {
     for kept in &KEPT {
         let gone = kept.spared.iter().map(|at| vec![*at]);
         for gone in [vec![]].into_iter().chain(gone) {
-            println!("{} without {gone:?}", kept.name);
             let world = World::import(&kept.devices(&gone), 2).unwrap();
             (kept.shows)(&world);
             assert_listed(&kept.listing(), &listing::of_pool(&world));
