@@ -35,7 +35,7 @@ pub(crate) struct World {
 /// Why something went wrong, in words: a finding's text.
 pub(crate) type Outcome<T> = Result<T, String>;
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings { cache: 16 * MIB, dirty: 32 * MIB, workers: 0 }
 }
 

@@ -3,7 +3,8 @@
 //! The folder `images` holds, for each generation of the format, a pool as it was exported, the same pool as a power failure
 //! left it a little later (with an intent log to replay), streams sent from it, and beside each a listing of all
 //! that was to be seen in it when it was made. The tests open and receive them with the program of today, and compare.
-//! The script in `script.rs` made them. What it writes today may lie elsewhere and be packed better: that is no part of
+//! The script in `script.rs` made them. Pools on vdevs of every kind, each in the middle of what it shows, are the fourth
+//! generation: see `vdevs.rs`. What it writes today may lie elsewhere and be packed better: that is no part of
 //! the format, so nothing is compared with new images.
 //!
 //! A committed image is never made anew: `CENOTE_BLESS=1 cargo test -p dataset --test golden -- --test-threads 1`
@@ -13,6 +14,7 @@ mod listing;
 #[path = "../../pool/tests/format/pages.rs"]
 mod pages;
 mod script;
+mod vdevs;
 #[path = "../crash/world.rs"]
 mod world;
 
@@ -26,7 +28,7 @@ use pool::{device::MemoryDevice, env::SeededEnv};
 use script::STREAMS;
 use world::{DEVICE_SIZE, World};
 
-/// The generations of the format so far. From the third on the pool's devices are a mirror; before, each was a vdev.
+/// The generations of pools that went through the script. From the third on the pool's devices are a mirror; before, each was a vdev.
 const GENERATIONS: &[u32] = &[1, 2, 3];
 /// An image of a device or a stream is smaller than this, in bytes: they are kept for ever.
 const MOST: usize = 400_000;

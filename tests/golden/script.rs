@@ -316,7 +316,7 @@ fn accounts_and_projects(world: &World) {
 }
 
 /// Every type of file, and names, links, attributes and contents of every shape, in a directory of their own.
-fn every_kind(fs: &FileSystem, size: usize) {
+pub(crate) fn every_kind(fs: &FileSystem, size: usize) {
     let top = made(fs.mkdir(&OWNER, ROOT, format!("kinds of {size}").as_bytes(), 0o2755));
     file(fs, top, b"empty", b"");
     file(fs, top, b"inline", &words(1, 90));
@@ -388,7 +388,7 @@ fn made(attr: Result<Attr, dataset::fs::Errno>) -> Ino {
     attr.unwrap().ino
 }
 
-fn file(fs: &FileSystem, dir: Ino, name: &[u8], content: &[u8]) -> Ino {
+pub(crate) fn file(fs: &FileSystem, dir: Ino, name: &[u8], content: &[u8]) -> Ino {
     let ino = made(fs.create(&OWNER, dir, name, 0o644, true));
     if !content.is_empty() {
         assert_eq!(fs.write(ino, 0, content, false), Ok(content.len()));
@@ -397,13 +397,13 @@ fn file(fs: &FileSystem, dir: Ino, name: &[u8], content: &[u8]) -> Ino {
 }
 
 /// Writes into a file of the root directory, which is made if it is not there.
-fn overwrite(fs: &FileSystem, name: &str, at: u64, content: &[u8]) {
+pub(crate) fn overwrite(fs: &FileSystem, name: &str, at: u64, content: &[u8]) {
     let ino = made(fs.create(&OWNER, ROOT, name.as_bytes(), 0o600, false));
     assert_eq!(fs.write(ino, at, content, false), Ok(content.len()));
 }
 
 /// Text that compresses.
-fn words(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn words(seed: u64, len: usize) -> Vec<u8> {
     let lines = (0..).flat_map(|line: u64| format!("{seed}: line {line} of some text\n").into_bytes());
     lines.take(len).collect()
 }
@@ -424,7 +424,7 @@ fn assignments(properties: &[(&str, &str)]) -> Vec<Assignment> {
     properties.iter().map(assignment).collect()
 }
 
-fn create(world: &World, dataset: &str, properties: &[(&str, &str)]) {
+pub(crate) fn create(world: &World, dataset: &str, properties: &[(&str, &str)]) {
     let properties = assignments(properties);
     let name: DatasetName = name(dataset);
     world.datasets.create(CreateRequest { name, parents: false, properties, owner: (1000, 100) }).unwrap();
@@ -434,6 +434,6 @@ pub(crate) fn set(world: &World, dataset: &str, properties: &[(&str, &str)]) {
     world.datasets.set(&[dataset.parse().unwrap()], &assignments(properties)).unwrap();
 }
 
-fn snapshot(world: &World, name: &str, recursive: bool) {
+pub(crate) fn snapshot(world: &World, name: &str, recursive: bool) {
     world.datasets.snapshot(vec![snap(name)], recursive, Vec::new()).unwrap();
 }

@@ -18,7 +18,8 @@
 //!    written shares a unit with anything else.
 //! 5. That a device is for metadata is a preference and never a wall: no block is refused that would find room were all
 //!    devices for everything. What a device for the intent log has is not the pool's, and nothing else lies there.
-//! 6. Opening reads the chunk table and the log, never a checkpoint, and nothing that grows with what is stored.
+//! 6. Opening reads the chunk table, the log and the maps of packed chunks, never a checkpoint. So it costs what the devices
+//!    have of regions, and what was packed of pieces, and never what is stored in the pool.
 //!
 //! # How it is stored
 //!

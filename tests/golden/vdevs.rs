@@ -1,0 +1,342 @@
+//! Golden pools on vdevs of every kind: with classes and a spare, being rebalanced, with packed chunks, being expanded.
+//!
+//! Each was left in the middle of what it shows, so that the bytes of it are kept: a log with frames on a vdev of its own,
+//! a rebalance that is paused, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
+//! some records, blocks larger than a region (gangs), and a file of every kind.
+
+use std::{cell::LazyCell, sync::Arc};
+
+use dataset::{
+    admin::{Datasets, Expanding, Progress, Removing},
+    fs::ROOT,
+};
+use pool::{
+    admin::{self, ClassedVdev, CreateOptions, NewVdev, OpenOptions},
+    device::{Device, MemoryDevice},
+    env::SeededEnv,
+    format::{
+        label::{
+            ALLOCATION_CLASSES, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION, REBALANCE, SPARES,
+            classes::VdevClass,
+        },
+        vdev_config::VdevTree,
+    },
+    units::VdevId,
+    vdev::labels,
+};
+
+use super::{
+    MOST, assert_listed, assert_same, check, committed, listing, pages,
+    script::{self, create, every_kind, file, overwrite, set, snapshot, words},
+    world::{DEVICE_SIZE, World, name, settings},
+};
+
+/// The generation that these pools are.
+const GENERATION: u32 = 4;
+/// What a step copies, in bytes.
+const STEP: u64 = 1 << 20;
+/// More than any work here takes.
+const STEPS: usize = 2000;
+
+/// A pool that is kept.
+struct Kept {
+    name: &'static str,
+    /// How many devices are its own.
+    devices: usize,
+    /// Which of them may be missing, each alone.
+    spared: &'static [usize],
+    /// Features that its labels name.
+    features: &'static [&'static str],
+    make: fn() -> Vec<Arc<MemoryDevice>>,
+    /// Fails if the pool is not in the middle of what it shows.
+    shows: fn(&World),
+    /// What would be done next.
+    go_on: fn(&World),
+}
+
+const KEPT: [Kept; 4] = [
+    Kept {
+        name: "classes",
+        devices: 4,
+        // The spare.
+        spared: &[3],
+        features: &[ALLOCATION_CLASSES, SPARES],
+        make: with_classes,
+        shows: |world| {
+            let label = world.pool.label();
+            let classes = [(VdevId(1), VdevClass::Special), (VdevId(2), VdevClass::Log)];
+            assert_eq!(label.sections.classes, classes.into());
+            assert_eq!(label.sections.spares.len(), 1);
+        },
+        go_on: |_| {},
+    },
+    Kept {
+        name: "rebalance",
+        devices: 2,
+        spared: &[],
+        features: &[DEVICE_REMOVAL, REBALANCE],
+        make: rebalanced,
+        shows: |world| {
+            assert!(world.datasets.is_rebalancing() && world.datasets.is_moving_paused());
+            assert!(world.datasets.rebalance_status().unwrap().copied > 0);
+        },
+        go_on: |world| {
+            assert_eq!(world.datasets.start_rebalance(None).unwrap(), None);
+            rebalance(world, |world| !world.datasets.is_rebalancing());
+        },
+    },
+    Kept {
+        name: "packed",
+        devices: 3,
+        spared: &[0, 1, 2],
+        features: &[DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ],
+        make: packed,
+        shows: |world| assert_eq!(world.pool.label().vdevs.len(), 1),
+        go_on: |_| {},
+    },
+    Kept {
+        name: "expanded",
+        devices: 4,
+        spared: &[0, 1, 2, 3],
+        features: &[DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION],
+        make: expanded,
+        shows: |world| {
+            let label = world.pool.label();
+            let VdevTree::RaidZ(raidz) = &label.vdevs[0].tree else { panic!("it is a raidz") };
+            assert_eq!(raidz.zones.iter().map(|zone| zone.columns).collect::<Vec<_>>(), [4, 3]);
+        },
+        go_on: |world| {
+            for _ in 0..STEPS {
+                if !expansion_step(world) {
+                    return;
+                }
+            }
+            panic!("the expansion does not come to rest");
+        },
+    },
+];
+
+fn disks(names: &[&str]) -> Vec<Arc<MemoryDevice>> {
+    names.iter().map(|name| Arc::new(MemoryDevice::new(*name, DEVICE_SIZE))).collect()
+}
+
+fn device(disk: &Arc<MemoryDevice>) -> Arc<dyn Device> {
+    disk.clone()
+}
+
+fn classed(disk: &Arc<MemoryDevice>, class: Option<VdevClass>) -> ClassedVdev {
+    ClassedVdev { vdev: NewVdev::Disk(device(disk)), class }
+}
+
+/// A pool on these vdevs, with files on all of them that take everything: `count` of half a megabyte, and others.
+fn furnished<V: Clone + Into<ClassedVdev>>(vdevs: &[V], count: u64) -> World {
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = admin::create_of(vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
+    let datasets = Datasets::create_root(pool.engine().clone(), name("tank"), (0, 0)).unwrap();
+    let world = World { pool: Arc::new(pool), datasets };
+    // Looking at files is to leave no trace.
+    set(&world, "tank", &[("atime", "off")]);
+    create(&world, "tank/home", &[("compression", "off")]);
+    create(&world, "tank/gangs", &[("compression", "off"), ("recordsize", "4194304")]);
+    create(&world, "tank/kinds", &[("compression", "zstd")]);
+    (0..count).for_each(|seed| overwrite(&world.fs("tank/home"), &seed.to_string(), 0, &words(seed, 512 << 10)));
+    overwrite(&world.fs("tank/gangs"), "larger than a region", 0, &words(1000, 3 << 20));
+    every_kind(&world.fs("tank/kinds"), 20_000);
+    world.engine().commit().unwrap();
+    snapshot(&world, "tank@one", true);
+    overwrite(&world.fs("tank/home"), "0", 100_000, &words(1001, 200_000));
+    world.fs("tank/home").unlink(ROOT, b"1").unwrap();
+    world.engine().commit().unwrap();
+    world
+}
+
+fn exported(world: &World, images: Vec<Arc<MemoryDevice>>) -> Vec<Arc<MemoryDevice>> {
+    world.datasets.close_all().unwrap();
+    world.pool.export().unwrap();
+    images
+}
+
+/// A disk, one for metadata and small records, one for the log, and a spare. Power fails while the log holds something.
+fn with_classes() -> Vec<Arc<MemoryDevice>> {
+    let images = disks(&["disk", "special", "log", "spare"]);
+    let classes = [None, Some(VdevClass::Special), Some(VdevClass::Log)];
+    let vdevs: Vec<_> = images.iter().zip(classes).map(|(disk, class)| classed(disk, class)).collect();
+    let world = furnished(&vdevs, 6);
+    world.pool.add_spares(&[device(&images[3])]).unwrap();
+    create(&world, "tank/small", &[("special_small_blocks", "16384"), ("compression", "off")]);
+    overwrite(&world.fs("tank/small"), "on the special vdev", 0, &words(1002, 10_000));
+    overwrite(&world.fs("tank/small"), "not there", 0, &words(1003, 40_000));
+    world.engine().commit().unwrap();
+    let fs = world.fs("tank/small");
+    let logged = file(&fs, ROOT, b"only in the log", &words(1004, 20_000));
+    fs.fsync(logged).unwrap();
+    images
+}
+
+/// A disk that was nearly full, a second one, and a rebalance that has moved something and is paused.
+fn rebalanced() -> Vec<Arc<MemoryDevice>> {
+    let images = disks(&["first", "second"]);
+    let world = furnished(&[classed(&images[0], None)], 44);
+    world.pool.add(vec![device(&images[1])]).unwrap();
+    world.engine().commit_anyway().unwrap();
+    assert_eq!(world.datasets.start_rebalance(None).unwrap(), None);
+    rebalance(&world, |world| world.datasets.rebalance_status().unwrap().copied > 0);
+    world.datasets.pause_rebalance().unwrap();
+    exported(&world, images)
+}
+
+/// Rebalances until that is so.
+fn rebalance(world: &World, is_enough: impl Fn(&World) -> bool) {
+    for _ in 0..STEPS {
+        if is_enough(world) {
+            return;
+        }
+        world.clean_up().unwrap();
+        world.datasets.rebalance_step(STEP).unwrap();
+    }
+    panic!("the rebalance does not get there: {:?}", world.datasets.rebalance_status());
+}
+
+/// A RAID-Z, and a disk beside it that has left.
+fn left_by_a_disk() -> (World, Vec<Arc<MemoryDevice>>) {
+    let mut images = disks(&["a", "b", "c", "leaves"]);
+    let columns = images[..3].iter().map(device).collect();
+    let vdevs = [NewVdev::RaidZ { parity: 1, devices: columns }, NewVdev::Disk(device(&images[3]))];
+    let world = furnished(&vdevs, 16);
+    let total = world.pool.plan_removal(VdevId(1)).unwrap().bytes;
+    assert!(total > STEP, "there is something to pack");
+    world.datasets.start_removal(VdevId(1), "leaves", total, None).unwrap();
+    for _ in 0..STEPS {
+        if !world.datasets.is_removing() {
+            images.truncate(3);
+            return (world, images);
+        }
+        world.clean_up().unwrap();
+        if let Removing::Leaves(vdev) = world.datasets.removal_step(STEP).unwrap() {
+            world.pool.remove_vdev(vdev).unwrap();
+            world.datasets.removal_done().unwrap();
+        }
+    }
+    panic!("the removal does not end: {:?}", world.datasets.removal_status());
+}
+
+fn packed() -> Vec<Arc<MemoryDevice>> {
+    let (world, images) = left_by_a_disk();
+    exported(&world, images)
+}
+
+/// The same, and a column more, which the first rows have.
+fn expanded() -> Vec<Arc<MemoryDevice>> {
+    let (world, mut images) = left_by_a_disk();
+    images.extend(disks(&["d"]));
+    world.pool.attach_column("raidz1-0", device(&images[3])).unwrap();
+    let is_narrow = |world: &World| {
+        let narrow = world.pool.widening().expect("some rows are narrow").narrow;
+        narrow.first_row == 0
+    };
+    for _ in 0..STEPS {
+        if !is_narrow(&world) {
+            overwrite(&world.fs("tank/home"), "since then", 0, &words(1005, 1 << 20));
+            world.engine().commit().unwrap();
+            return exported(&world, images);
+        }
+        expansion_step(&world);
+    }
+    panic!("no rows become wide: {:?}", world.datasets.expansion_status());
+}
+
+/// What a service does for an expansion: `false` if nothing can be done now.
+fn expansion_step(world: &World) -> bool {
+    world.clean_up().unwrap();
+    let Some(widening) = world.pool.widening() else { return false };
+    match world.datasets.expansion_step(widening.vdev, &widening.narrow, STEP).unwrap() {
+        Expanding::Went(progress) => progress == Progress::Worked,
+        Expanding::Widens(count) => {
+            world.pool.widen(widening.vdev, count).unwrap();
+            world.datasets.expansion_done();
+            true
+        }
+    }
+}
+
+impl Kept {
+    /// The devices of the committed pool, but those that are `gone`.
+    fn devices(&self, gone: &[usize]) -> Vec<Arc<MemoryDevice>> {
+        let made: LazyCell<Vec<Arc<MemoryDevice>>, _> = LazyCell::new(self.make);
+        let there = (0..self.devices).filter(|at| !gone.contains(at));
+        let device = |at: usize| {
+            let file = format!("{GENERATION}-{}-{at}.pages.zst", self.name);
+            let pack = || {
+                let image: &Arc<MemoryDevice> = &made[at];
+                pages::pack(image)
+            };
+            let packed = committed(&file, pack);
+            assert!(packed.len() < MOST, "{file}: {} bytes", packed.len());
+            Arc::new(pages::unpack(&packed, &format!("disk{at}"), DEVICE_SIZE))
+        };
+        there.map(device).collect()
+    }
+
+    fn listing(&self) -> String {
+        format!("{GENERATION}-{}.txt", self.name)
+    }
+}
+
+#[test]
+fn pools_on_vdevs_of_every_kind_hold_what_they_held_and_check_clean() {
+    for kept in &KEPT {
+        let gone = kept.spared.iter().map(|at| vec![*at]);
+        for gone in [vec![]].into_iter().chain(gone) {
+            let world = World::import(&kept.devices(&gone), 2).unwrap();
+            (kept.shows)(&world);
+            assert_listed(&kept.listing(), &listing::of_pool(&world));
+            check(&world);
+        }
+    }
+}
+
+#[test]
+fn labels_of_old_name_what_the_pools_use() {
+    for kept in &KEPT {
+        for device in kept.devices(&[]) {
+            let label = labels::read_label(&*device).unwrap().expect("a label");
+            let named: Vec<_> = label.features.keys().map(String::as_str).collect();
+            assert_eq!(named, kept.features, "{}", kept.name);
+        }
+    }
+}
+
+#[test]
+fn what_only_the_log_vdev_holds_is_replayed_and_without_it_the_rest_is_there() {
+    let kept = &KEPT[0];
+    let world = World::import(&kept.devices(&[]), 2).unwrap();
+    assert!(listing::of_pool(&world).contains(script::ONLY_LOGGED));
+    let devices = || kept.devices(&[2]).into_iter().map(|disk| disk as Arc<dyn Device>).collect();
+    let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+    assert!(admin::open(devices(), &options, Arc::new(SeededEnv::new(2))).is_err());
+    let options = OpenOptions { without_log: true, ..options };
+    let pool = admin::open(devices(), &options, Arc::new(SeededEnv::new(2))).unwrap();
+    let datasets = Datasets::open(pool.engine().clone(), name("tank")).unwrap();
+    let world = World { pool: Arc::new(pool), datasets };
+    let seen = listing::of_pool(&world);
+    assert!(seen.contains("/not there/") && !seen.contains(script::ONLY_LOGGED));
+    check(&world);
+}
+
+#[test]
+fn what_was_under_way_goes_on() {
+    for kept in &KEPT {
+        let images = kept.devices(&[]);
+        let world = World::import(&images, 3).unwrap();
+        (kept.go_on)(&world);
+        overwrite(&world.fs("tank/home"), "later", 0, &words(1006, 300_000));
+        world.clean_up().unwrap();
+        check(&world);
+        let seen = listing::of_pool(&world);
+        world.datasets.close_all().unwrap();
+        world.pool.export().unwrap();
+        let world = World::import(&images, 4).unwrap();
+        assert_same("after another import", &listing::of_pool(&world), &seen);
+        check(&world);
+    }
+}
