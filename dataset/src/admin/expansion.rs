@@ -169,7 +169,7 @@ impl Datasets {
         let leaves_half = |plan: &MovingPlan| (plan.available - plan.needed) * 2 >= room;
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
-            plan.fits() && (count == 1 || leaves_half(&plan))
+            plan.fits_whole() && (count == 1 || leaves_half(&plan))
         });
         (count > 0).then(|| (count, plan(count).bytes))
     }
