@@ -2,8 +2,13 @@
 //! is argued in the pool's `admin::columns`, [`pool::txg::Vacating`] and `space`; the steps are [`super::moving`]'s.
 //!
 //! It goes in rounds. The first regions of those with narrow rows are closed, as many as leave half of the room that there
-//! is; what lies there is copied to others of the same width; then these regions become fewer and wider ones. When there is
-//! no room for a round, it waits for some. A removal and a rebalance come first, and do not begin while there is a round.
+//! is; what lies there is copied to others of the same width; then these regions become fewer and wider ones. When too few
+//! of the same width are empty even for one, what lies there is packed instead, block by block: in wide rows as long as some
+//! are empty, for those are not emptied again. When there is no room for a round, it waits for some. A removal and a
+//! rebalance come first, and do not begin while there is a round.
+//!
+//! How much room a round takes that is packed shows when it is. One that finds too little is given up, and only a smaller
+//! one follows, or one with more room. Each that comes to its end leaves fewer narrow rows, so there is an end to them.
 //!
 //! That an expansion is under way is what the labels say: there are rows that have not all columns. So no row of the catalogue
 //! is needed, and nothing is stored of a round.
@@ -19,7 +24,7 @@
 use parking_lot::Mutex;
 use pool::{
     env::Nanos,
-    format::vdev_config::Zone,
+    format::{label::PACKED_CHUNKS, vdev_config::Zone},
     space::{MovingPlan, Regions, Targets},
     units::{Txg, VdevId},
     vdev::State,
@@ -28,6 +33,7 @@ use pool::{
 use super::{
     datasets::{Datasets, Progress},
     error::Result,
+    feature,
     moving::{Emptying, Work, refused},
 };
 
@@ -76,6 +82,22 @@ pub(super) struct Expander {
     status: Mutex<ExpansionStatus>,
     /// The state in which there was no room for a round.
     looked: Mutex<Txg>,
+    /// The last round for which there was too little room once it was packed.
+    short: Mutex<Option<Short>>,
+}
+
+/// So many regions did not find room when so many were empty.
+#[derive(Clone, Copy)]
+struct Short {
+    count: u32,
+    spare: u32,
+}
+
+impl Short {
+    /// Whether a round may find more room, or takes less.
+    fn allows(&self, count: u32, spare: u32) -> bool {
+        count < self.count || spare > self.spare
+    }
 }
 
 /// Regions that are emptied.
@@ -101,7 +123,8 @@ impl Datasets {
         }
         let round = self.expander.round.lock().clone();
         let Some(round) = round else { return self.begin_round(&mut work, vdev, narrow) };
-        match self.empty_step(&mut work, (&round.regions, &Targets::Anywhere), false, budget)? {
+        let packs = self.engine().is_active(PACKED_CHUNKS);
+        match self.empty_step(&mut work, (&round.regions, &Targets::Anywhere), packs, budget)? {
             Emptying::Worked { copied, .. } => self.expander.status.lock().copied += copied,
             Emptying::Idle => return idle,
             Emptying::Vacated => {
@@ -115,7 +138,11 @@ impl Datasets {
                 return Ok(Expanding::Widens(round.count));
             }
             Emptying::Unreadable => self.give_round_up(&mut work, &round, Pause::Unreadable),
-            Emptying::NoRoom => self.give_round_up(&mut work, &round, Pause::NoRoom),
+            Emptying::NoRoom => {
+                let plan = self.engine().storage().space.moving_plan(&round.regions, &Targets::Anywhere);
+                *self.expander.short.lock() = Some(Short { count: round.count, spare: plan.spare });
+                self.give_round_up(&mut work, &round, Pause::NoRoom);
+            }
         }
         Ok(Expanding::Went(Progress::Worked))
     }
@@ -124,6 +151,7 @@ impl Datasets {
     pub fn expansion_done(&self) {
         let _work = self.mover_work();
         *self.expander.round.lock() = None;
+        *self.expander.short.lock() = None;
         *self.expander.status.lock() = ExpansionStatus::default();
     }
 
@@ -151,7 +179,11 @@ impl Datasets {
         if std::mem::replace(&mut *self.expander.looked.lock(), state) == state {
             return idle;
         }
-        let Some((count, bytes)) = self.next_round(vdev, narrow) else {
+        let next = match self.next_round(vdev, narrow) {
+            None => self.next_packed_round(vdev, narrow)?,
+            whole => whole,
+        };
+        let Some((count, bytes)) = next else {
             paused(Pause::NoRoom);
             return idle;
         };
@@ -183,6 +215,30 @@ impl Datasets {
             plan.fits_whole() && (count == 1 || leaves_half(&plan))
         });
         (count > 0).then(|| (count, plan(count).bytes))
+    }
+
+    /// The same if what lies there is packed, which may be done where it has to: the labels name the feature before.
+    fn next_packed_round(&self, vdev: VdevId, narrow: &Zone) -> Result<Option<(u32, u64)>> {
+        let engine = self.engine();
+        if !engine.is_active(PACKED_CHUNKS) && !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
+            return Ok(None);
+        }
+        let first = narrow.first_region;
+        let regions = |count| Regions::Range(vdev, first..first + count);
+        let plan = |count| engine.storage().space.moving_plan(&regions(count), &Targets::Anywhere);
+        let short = *self.expander.short.lock();
+        let count = most(narrow.regions, |count| {
+            let plan = plan(count);
+            let is_easy = u64::from(plan.packed) * 2 <= u64::from(plan.spare);
+            // One more than they are, as blocks do not fill regions to the last sector.
+            plan.packed < plan.spare
+                && (count == 1 || is_easy)
+                && short.is_none_or(|short| short.allows(count, plan.spare))
+        });
+        if count > 0 {
+            engine.activate(PACKED_CHUNKS)?;
+        }
+        Ok((count > 0).then(|| (count, plan(count).bytes)))
     }
 
     /// Gives a round up, unless chunks are changing places: then it goes on. Nobody holds the pool still.

@@ -45,7 +45,7 @@ use super::{
     chunk::{Chunk, CountedIn, Loaded},
     extent,
     io::{Disk, SpaceIo},
-    layout::{Layout, whole_units},
+    layout::{Layout, Vdev, whole_units},
     moving::{Regions, Targets},
     span_set::{normalize, total},
     sync::Stored,
@@ -128,13 +128,21 @@ impl Layout {
     }
 
     /// Sets an empty chunk aside, of the device that has the most free space, if more are empty than are kept for metadata.
-    fn take_host(&self, to: &Targets) -> Option<Arc<Chunk>> {
+    /// Of a device that is being expanded those with narrow rows come last, from the end on: they will be emptied, too.
+    fn take_host<'a>(&'a self, to: &Targets) -> Option<Arc<Chunk>> {
         if self.empty.load(Relaxed) <= self.reserve() {
             return None;
         }
         let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| vdev.is_open() && to.contains(vdev.id)).collect();
         open.sort_by_cached_key(|vdev| std::cmp::Reverse(vdev.free()));
-        open.iter().flat_map(|vdev| &vdev.chunks).find(|chunk| chunk.hold()).cloned()
+        let chunks = |is_narrow: bool| {
+            let of = move |vdev: &'a Arc<Vdev>| {
+                vdev.chunks.iter().filter(move |chunk| (chunk.unit < vdev.unit) == is_narrow)
+            };
+            open.iter().copied().flat_map(of)
+        };
+        let held = chunks(false).find(|chunk| chunk.hold());
+        held.or_else(|| chunks(true).collect::<Vec<_>>().into_iter().rev().find(|chunk| chunk.hold())).cloned()
     }
 
     /// A number for a chunk on a region: one of which nothing is left, or a new one. With the group up to which the log may

@@ -13,7 +13,7 @@ use pool::{
 
 use super::world::{Files, World, name, noise, settings};
 use crate::{
-    admin::{Datasets, Progress},
+    admin::{Datasets, Expanding, Progress},
     fs::ROOT,
 };
 
@@ -236,4 +236,58 @@ fn whatever_befalls_the_devices_of_double_parity_files_are_what_was_written() {
 fn whatever_befalls_the_devices_of_triple_parity_files_are_what_was_written() {
     (20..22).for_each(|seed| live(7, 3, seed));
     live(4, 3, 22);
+}
+
+/// Has the rows of the first vdev become as wide as it is, as far as there is room.
+fn expand(life: &Life) {
+    let datasets = &life.world.datasets;
+    for _ in 0..20_000 {
+        let Some(widening) = life.pool.widening() else { return };
+        life.world.work();
+        match datasets.expansion_step(widening.vdev, &widening.narrow, BUDGET).unwrap() {
+            Expanding::Went(Progress::Worked) => {}
+            Expanding::Went(Progress::Idle) => match datasets.expansion_status().pause {
+                Some(_) => return,
+                None => drop(life.world.engine.commit_anyway().unwrap()),
+            },
+            Expanding::Widens(count) => {
+                life.pool.widen(widening.vdev, count).unwrap();
+                datasets.expansion_done();
+            }
+        }
+    }
+    panic!("the expansion does not end: {:?}", datasets.expansion_status());
+}
+
+#[test]
+fn a_raidz_that_is_more_than_half_full_gets_wide_to_its_end() {
+    let mut life = Life::new(3, 1, 30);
+    let totals = || life.world.engine.space_totals();
+    let mut files = Files::new();
+    while totals().allocated * 100 < totals().size * 60 {
+        let (file, content) = (format!("full{:03}", files.len()), noise(files.len() as u64, 400_000));
+        life.world.write("tank/a", &file, &content);
+        life.world.engine.commit().unwrap();
+        files.insert(file, content);
+    }
+    life.files = files;
+    life.snapshot();
+    let new = disk(3);
+    life.disks.push(new.clone());
+    life.world.devices.push(new.clone());
+    life.pool.attach_column("raidz1-0", new).unwrap();
+    life.world.engine.commit_anyway().unwrap();
+    expand(&life);
+    let (widening, status) = (life.pool.widening(), life.world.datasets.expansion_status());
+    assert!(widening.is_none(), "{:?} are left, {status:?}", widening.map(|widening| widening.narrow));
+    life.judge();
+    // Whichever is lost, everything is there.
+    for gone in 0..4 {
+        life.away = vec![gone];
+        life.reopen();
+        life.judge();
+        life.away.clear();
+        life.reopen();
+        life.judge();
+    }
 }
