@@ -17,7 +17,7 @@
 //! The checksum covers the whole body and the body's offset on the device, so that a label that was copied or written to
 //! the wrong place is refused. The payload names the pool, its features and all of its devices. Version and features
 //! are all that is needed to decide whether this program may open the pool; [`Label::check_supported`] decides it. What else a
-//! pool has than vdevs stands in [sections](self::sections).
+//! pool has than vdevs stands in [sections].
 //!
 //! How labels are written so that a crash always leaves a good pair is in [`crate::vdev::labels`].
 

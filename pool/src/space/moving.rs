@@ -135,7 +135,7 @@ pub struct MovingPlan {
     pub needed: u32,
     /// How many there are that suit, beside those that are kept for metadata.
     pub available: u32,
-    /// How many empty regions it takes if what is there is [packed](super::packing), about.
+    /// How many empty regions it takes if what is there is packed, about.
     pub packed: u32,
     /// How many there are of any kind, beside those that are kept for metadata.
     pub spare: u32,
