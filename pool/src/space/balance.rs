@@ -221,8 +221,8 @@ mod tests {
         let full = vec![250; 60];
         let shelves = [shelf(0, 100, &full), shelf(1, 100, &full), shelf(2, 200, &[])];
         let choices = choose(shelves.to_vec(), u32::MAX, &layout());
-        let full = after(&shelves, &choices);
-        assert!(full.iter().all(|percent| (28..=30).contains(percent)), "{full:?}");
+        let is_level = |choices: &[Choice]| after(&shelves, choices).iter().all(|percent| (28..=30).contains(percent));
+        assert!(is_level(&choices));
         assert!(choices.iter().all(|choice| choice.to == VdevId(2)));
         // Some at a time lead to the same.
         let mut some = shelves.to_vec();
@@ -238,7 +238,7 @@ mod tests {
                 some[to].spare -= 1;
             }
         }
-        assert_eq!(after(&shelves, &moved), [29, 29, 29]);
+        assert!(is_level(&moved));
         assert_eq!(moved.len(), choices.len());
     }
 
