@@ -45,7 +45,7 @@ use super::{
     chunk::{Chunk, CountedIn, Loaded},
     extent,
     io::{Disk, SpaceIo},
-    layout::{Layout, Vdev, whole_units},
+    layout::{Ground, Layout, Vdev, whole_units},
     moving::{Regions, Targets},
     span_set::{normalize, total},
     sync::Stored,
@@ -134,7 +134,8 @@ impl Layout {
             return None;
         }
         let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| vdev.is_open() && to.contains(vdev.id)).collect();
-        open.sort_by_cached_key(|vdev| std::cmp::Reverse(vdev.free()));
+        // What is there for metadata is left to it as long as there are others.
+        open.sort_by_cached_key(|vdev| (vdev.ground != Ground::Normal, std::cmp::Reverse(vdev.free())));
         let chunks = |is_narrow: bool| {
             let of = move |vdev: &'a Arc<Vdev>| {
                 vdev.chunks.iter().filter(move |chunk| (chunk.unit < vdev.unit) == is_narrow)
