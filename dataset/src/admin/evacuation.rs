@@ -177,10 +177,13 @@ impl Datasets {
     /// Whether chunks of a vdev may be packed. They are only where they have to be, and the labels name the feature before.
     fn may_pack(&self, vdev: VdevId) -> Result<bool> {
         let engine = self.engine();
-        let is_active = engine.is_active(PACKED_CHUNKS);
+        // Asked at every step, and the plan looks at all chunks.
+        if engine.is_active(PACKED_CHUNKS) {
+            return Ok(true);
+        }
         let plan = engine.storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
-        if is_active || plan.fits_whole() || !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
-            return Ok(is_active);
+        if plan.fits_whole() || !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
+            return Ok(false);
         }
         engine.activate(PACKED_CHUNKS)?;
         Ok(true)
