@@ -1,10 +1,6 @@
 //! A device as a small file: its pages that are not zero, each after its number, compressed.
 
-use std::{fs, path::PathBuf};
-
 use pool::device::{Device, MemoryDevice};
-
-use crate::golden;
 
 const PAGE: usize = 4096;
 
@@ -31,15 +27,4 @@ pub(crate) fn unpack(packed: &[u8], name: &str, size: u64) -> MemoryDevice {
         device.write_at(u64::from(u32::from_le_bytes(*number)) * PAGE as u64, page).unwrap();
     }
     device
-}
-
-/// The committed files of a pool's devices, by their number. They are made only if they are missing: those that were committed
-/// are never written anew.
-pub(crate) fn committed(pool: &str, devices: usize, make: fn() -> Vec<MemoryDevice>) -> Vec<Vec<u8>> {
-    let paths: Vec<PathBuf> = (0..devices).map(|at| golden::path(&format!("{pool}-{at}.pages.zst"))).collect();
-    if golden::blessing() && paths.iter().all(|path| !path.exists()) {
-        paths.iter().zip(&make()).for_each(|(path, image)| fs::write(path, pack(image)).unwrap());
-    }
-    let read = |path: &PathBuf| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    paths.iter().map(read).collect()
 }
