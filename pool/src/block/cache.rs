@@ -3,15 +3,22 @@
 //! An address is used again after what stood there was freed, so an entry goes by address *and* birth: no two blocks
 //! ever share both.
 
-use std::sync::Arc;
+use std::{num::NonZero, sync::Arc, thread};
 
-use quick_cache::{Weighter, sync::Cache};
+use quick_cache::{
+    DefaultHashBuilder, OptionsBuilder, Weighter,
+    sync::{Cache, DefaultLifecycle},
+};
 
 use crate::{
     format::pointer::{Address, BlockPointer},
     tree::Node,
-    units::Txg,
+    units::{MIB, Txg},
 };
+
+/// What a shard can hold at least, in bytes: many of the largest blocks. Blocks go to shards at random, and one shard
+/// gives away what it holds though another has room.
+const SHARD: u64 = 32 * MIB;
 
 /// A block's identity in time.
 type BlockKey = (Address, Txg);
@@ -49,7 +56,16 @@ impl BlockCache {
     /// A cache of at most `capacity` bytes.
     pub fn new(capacity: u64) -> BlockCache {
         let items = usize::try_from(capacity / (16 << 10)).unwrap_or(usize::MAX).max(64);
-        BlockCache { cache: Cache::with_weighter(items, capacity, ByMemory) }
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let shards = usize::try_from(capacity / SHARD).unwrap_or(usize::MAX).clamp(1, 4 * processors);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(items)
+            .weight_capacity(capacity)
+            .shards(1 << shards.ilog2())
+            .build()
+            .expect("both capacities are given");
+        let cache = Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), DefaultLifecycle::default());
+        BlockCache { cache }
     }
 
     /// The node that `pointer` leads to, if it is here.
@@ -91,5 +107,25 @@ impl BlockCache {
     /// Forgets everything: for tests and benchmarks that need a cold start.
     pub fn clear(&self) {
         self.cache.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::ChunkId;
+
+    #[test]
+    fn a_small_cache_keeps_all_that_it_has_room_for_wherever_it_falls() {
+        for round in 0..50 {
+            let cache = BlockCache::new(4 * MIB);
+            let pointer = |block: u32| {
+                let address = Address { chunk: ChunkId(round), sector: 256 * block };
+                BlockPointer { addresses: [address; 3], ..BlockPointer::default() }
+            };
+            (0..8).for_each(|block| cache.keep_data(&pointer(block), Arc::new(vec![0; 128 << 10])));
+            let kept = (0..8).filter(|block| cache.data(&pointer(*block)).is_some()).count();
+            assert_eq!(kept, 8, "a megabyte of four");
+        }
     }
 }
