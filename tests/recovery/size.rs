@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use super::lab::{Lab, noise};
+use super::lab::{Lab, can_mount, noise, wait_until};
 
 /// A pool with a file, exported, on an image of a hundred megabytes.
 fn exported() -> Lab {
@@ -15,7 +15,11 @@ fn exported() -> Lab {
 }
 
 fn resize(lab: &Lab, size: u64) {
-    File::options().write(true).open(lab.path("tank.img")).unwrap().set_len(size).unwrap();
+    resize_image(lab, "tank.img", size);
+}
+
+fn resize_image(lab: &Lab, image: &str, size: u64) {
+    File::options().write(true).open(lab.path(image)).unwrap().set_len(size).unwrap();
 }
 
 #[test]
@@ -64,4 +68,66 @@ fn what_a_device_has_grown_is_used_from_the_next_import_on_if_wanted() {
     resize(&lab, 100 << 20);
     lab.run("pool", &["import", "-d", ".", "tank"]).fails(1);
     resize(&lab, 180 << 20);
+}
+
+#[test]
+fn what_a_device_grows_while_its_pool_is_mounted_is_seen_and_used_at_a_word_or_by_itself() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", &lab.at("mnt/tank"), "tank", "mirror", "100M:a.img", "100M:b.img"]);
+    let folder = lab.mount("tank");
+    let put = |name: &str| fs::write(folder.join(name), noise(30 << 20, 7)).unwrap();
+    let bytes = |mebibytes: u64| (mebibytes << 20).to_string();
+    put("before");
+    resize_image(&lab, "a.img", 180 << 20);
+    lab.pool(&["online", "-e", "tank", &lab.at("a.img")]);
+    assert_eq!(sizes(&lab), [&*bytes(98), "-"], "the other one is as large as it was");
+    resize_image(&lab, "b.img", 180 << 20);
+    wait_until("the service has seen it", || sizes(&lab) == [bytes(98), bytes(80)]);
+    assert!(lab.pool(&["list", "-H", "-o", "expandsize", "tank"]).contains("80M"));
+    lab.pool(&["online", "-e", "tank", &lab.at("b.img")]);
+    assert_eq!(sizes(&lab), [&*bytes(178), "-"]);
+    ["one", "two", "three"].iter().for_each(|name| put(name));
+    // By itself from now on.
+    lab.pool(&["set", "autoexpand=on", "tank"]);
+    ["a.img", "b.img"].iter().for_each(|image| resize_image(&lab, image, 260 << 20));
+    wait_until("the service has used it", || sizes(&lab) == [&*bytes(258), "-"]);
+    assert!(lab.pool(&["history", "-i", "tank"]).contains("use 83886080 bytes that devices have grown"));
+    ["four", "five", "six"].iter().for_each(|name| put(name));
+    lab.check("tank");
+    lab.pool(&["export", "tank"]);
+    fs::remove_file(lab.path("a.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    for name in ["before", "one", "two", "three", "four", "five", "six"] {
+        assert!(fs::read(folder.join(name)).unwrap() == noise(30 << 20, 7), "{name}");
+    }
+    lab.check("tank");
+}
+
+#[test]
+fn a_raidz_that_has_got_a_device_more_grows_too() {
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", "none", "tank", "raidz1", "80M:a.img", "80M:b.img", "80M:c.img"]);
+    fs::write(lab.path("file"), noise(20 << 20, 3)).unwrap();
+    lab.fs(&["cp", "file", "tank:/file"]);
+    lab.pool(&["attach", "-w", "tank", "raidz1-0", "80M:d.img"]);
+    let size = |lab: &Lab| sizes(lab)[0].parse::<u64>().unwrap();
+    let before = size(&lab);
+    ["a.img", "b.img", "c.img", "d.img"].iter().for_each(|image| resize_image(&lab, image, 160 << 20));
+    lab.pool(&["online", "-e", "tank", &lab.at("d.img")]);
+    let more = size(&lab) - before;
+    // Three of four devices hold data, and a part of a region may be left over.
+    assert!((230 << 20..=241 << 20).contains(&more), "{more}");
+    for copy in 0..12 {
+        lab.fs(&["cp", "file", &format!("tank:/copy{copy}")]);
+    }
+    lab.check("tank");
+    lab.pool(&["export", "tank"]);
+    fs::remove_file(lab.path("b.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    for copy in 0..12 {
+        assert!(lab.fs_bytes(&["cat", &format!("tank:/copy{copy}")]) == noise(20 << 20, 3), "copy {copy}");
+    }
 }

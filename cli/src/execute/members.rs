@@ -99,10 +99,10 @@ impl OpenPool {
         self.pool.put_offline(device, temporary).or_refused("offline", device)
     }
 
-    pub(super) fn online(&self, device: &str) -> Result<(), Failure> {
+    pub(super) fn online(&self, device: &str, expand: bool) -> Result<(), Failure> {
         self.pool.put_online(device, &|path| self.reopen(path)).or_refused("online", device)?;
         self.scrubbing.wake();
-        Ok(())
+        if expand { self.expand_vdev_of(device) } else { Ok(()) }
     }
 
     /// Takes devices of mirrors back that have failed, all or one; one that is still away stays so.

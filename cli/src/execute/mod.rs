@@ -13,6 +13,7 @@
 //! losses      what would be lost with some devices          trim        giving free space back
 //! pace        how fast chunks are moved                 rebalance   having vdevs become equally full
 //! removal     taking a vdev out of the pool             spares      devices that stand by
+//! growth      what devices have grown
 //! rewind      choosing an older state to go back to       memory      how much of it there is
 //! refusal     errors of the layers below as failures
 //! ```
@@ -28,6 +29,7 @@ pub(crate) mod devices;
 mod events;
 mod expansion;
 mod files;
+mod growth;
 pub(crate) mod inspect;
 mod job;
 pub(crate) mod layout;
@@ -137,7 +139,7 @@ impl OpenPool {
             Request::StopRebalance => self.stop_rebalance().map(done),
             Request::WaitForRebalance => self.wait_for_rebalance(job).map(done),
             Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
-            Request::Online { device } => self.online(&device).map(done),
+            Request::Online { device, expand } => self.online(&device, expand).map(done),
             Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
             Request::List { root, depth, kinds, properties } => {
                 self.list(root, depth, kinds, &properties, job).map(Response::Datasets)

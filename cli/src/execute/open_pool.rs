@@ -27,7 +27,7 @@ use super::{
     background::Background,
     devices,
     events::Events,
-    memory,
+    growth, memory,
     mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
     scrub::Scrubbing,
@@ -108,7 +108,8 @@ impl OpenPool {
         let datasets = Datasets::open(pool.engine().clone(), known.name.clone()).or_refused("open", &known.name)?;
         let opened = OpenPool::assemble(pool, datasets, known, opening.mounting);
         opened.tune();
-        opened.expand();
+        // What keeps it from growing keeps nobody from using it.
+        growth::expand_if_wanted(&opened.datasets, &opened.pool);
         opened.clean_up()?;
         Ok(opened)
     }
@@ -200,19 +201,6 @@ impl OpenPool {
         self.engine().tune(bytes("cache_size", cache), bytes("dirty_limit", dirty));
         let failmode = self.datasets.pool_property("failmode").ok().flatten();
         self.engine().suspension().set_waiting(failmode.as_deref() != Some("continue"));
-    }
-
-    /// Has the pool use what its devices have grown, if it is to. That it cannot keeps nobody from using the pool.
-    fn expand(&self) {
-        let is_wanted = self.datasets.pool_property("autoexpand").ok().flatten().as_deref() == Some("on");
-        if !is_wanted || self.engine().read_only() {
-            return;
-        }
-        match self.pool.expand() {
-            Ok(0) => {}
-            Ok(bytes) => tracing::info!("pool '{}' uses {bytes} bytes that its devices have grown", self.name()),
-            Err(error) => tracing::warn!("what the devices have grown is not used: {error}"),
-        }
     }
 
     /// Drops what a receive left that was cut off by a crash.

@@ -22,7 +22,7 @@ use dataset::{
 use pool::admin::Pool;
 
 use super::{
-    expansion, files, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, spares,
+    expansion, files, growth, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, spares,
     stride::Stride,
 };
 use crate::{
@@ -88,6 +88,7 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
     let mut saved = Instant::now();
     let mut patience = GLANCE;
     let mut looked = None;
+    let mut growth = growth::Watch::new();
     let mut strides = Strides {
         scrub: Stride::new(STEP, STEP_TIME),
         copying: Stride::new(COPY_STEP, COPY_STEP_TIME),
@@ -103,6 +104,7 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
         strides.set_alone(!is_busy);
         if is_service && looked.is_none_or(|looked: Instant| looked.elapsed() >= INTERVAL) {
             spares::step(datasets, pool);
+            growth.step(datasets, pool);
             looked = Some(Instant::now());
         }
         let begun = Instant::now();

@@ -41,7 +41,7 @@ fn told(change: &SpareChange) -> String {
 }
 
 /// Adds a line to the history that nobody has ordered.
-fn note(datasets: &Datasets, what: &str) {
+pub(super) fn note(datasets: &Datasets, what: &str) {
     if let Err(error) = datasets.record(&format!("[{what}]"), "", &devices::host().1) {
         tracing::warn!("the history lacks '{what}': {error}");
     }

@@ -65,7 +65,8 @@ impl OpenPool {
     pub(super) fn reopen_devices(&self) -> Result<(), Failure> {
         const ACTION: &str = "reopen";
         self.pool.resume(&|path| self.reopen(path)).or_refused(ACTION, self.name())?;
-        self.go_on(ACTION, None)
+        self.go_on(ACTION, None)?;
+        if self.engine().read_only() { Ok(()) } else { self.remeasure() }
     }
 
     fn go_on(&self, action: &str, device: Option<&str>) -> Result<(), Failure> {

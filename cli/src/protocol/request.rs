@@ -174,6 +174,8 @@ pub enum Request {
     Online {
         /// Its path or number.
         device: String,
+        /// Have the pool use what it has grown.
+        expand: bool,
     },
     /// Wait until no device is being filled. `Done`
     WaitForResilver {

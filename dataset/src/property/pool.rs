@@ -54,7 +54,13 @@ pub static POOL: &[Definition] = &[
         "What programs meet while the pool is suspended because a device failed: they wait, or get errors (continue).",
     ),
     computed("expandsize", "EXPANDSZ", Syntax::Bytes, "Space of devices that grew and is not used yet."),
-    settable("autoexpand", "EXPAND", ON_OFF, "off", "Whether an import has the pool use what its devices have grown."),
+    settable(
+        "autoexpand",
+        "EXPAND",
+        ON_OFF,
+        "off",
+        "Whether the pool uses what its devices have grown, at import and while it is imported.",
+    ),
     settable(
         "autoreplace",
         "REPLACE",

@@ -1,13 +1,16 @@
-//! Taking over what devices have grown: an image that was made longer, a partition or volume that was.
+//! Taking over what devices have grown: an image that was made longer, a partition or volume that was. A pool that is open
+//! does so without being closed, and so does one that is opened after it.
 //!
-//! A device's last two labels are where it ends now. Opening the pool has written all four labels, so those at the new end
-//! are there before anything here happens, and nothing is left at the old end that anybody looks for: when the regions
-//! there become chunks, they may be written over. What is taken is whole regions; the old ones and all addresses in them
-//! stay what they are.
+//! A device's last two labels are where it ends. That it has grown is taken note of first ([`Pool::remeasure`]): its back
+//! labels move to its new end (see [`labels::move_back_labels`]), and nothing is left at the old end that anybody looks
+//! for. Opening a pool has written all four labels, so those at the new end are there before anything here happens, too.
+//! Then the labels name the new size, and regions there become chunks, whose first owner writes over what is left of the
+//! old labels. What is taken is whole regions; the old ones and all addresses in them stay what they are. A vdev of several
+//! devices grows as far as the smallest of them: what the others have more is nobody's until that one has it, too.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
-//! | at opening, before or while a label at the new end is written | the pool as it was: the front labels name the old size |
+//! | while a device's back labels move, or at opening while they are written | the pool as it was: the front labels name the old size |
 //! | before a device of the pool names the new size | the pool as it was |
 //! | after that, before the space layer's next commit | the pool with the new size; opening gives the new regions chunks |
 //! | after that commit | the pool with the new space |
@@ -15,52 +18,119 @@
 //! In the third case labels of two ages may be found, of which the newer counts. Going back to a state from before finds
 //! the regions without chunks, and opening gives them some, as in the third case. A device that is cut back to its old
 //! size afterwards is refused: see [`open`](super::open::open).
+//!
+//! A RAID-Z that has got a device more has its new rows in its last zone, or in one behind it, with all columns; while it
+//! is being expanded it does not grow, because zones are given up from the front and would be too many: see
+//! [`lengthened`].
 
-use super::{
-    open::{growth, shapes_of},
-    pool::Pool,
+use std::sync::Arc;
+
+use super::{assemble::zones, open::shapes_of, pool::Pool};
+use crate::{
+    block::storage::Vdevs,
+    error::Result,
+    format::{
+        label::Label,
+        vdev_config::{VdevConfig, VdevTree},
+    },
+    units::VdevId,
+    vdev::{
+        Leaf, labels,
+        raidz::zones::{Zones, lengthened},
+    },
 };
-use crate::{error::Result, format::vdev_config::VdevConfig, space::VdevShape};
 
 impl Pool {
     /// By how many bytes the pool would become larger with all that its devices have grown since it took them.
     pub fn growth(&self) -> u64 {
         let label = self.label();
         let vdevs = &self.engine().storage().vdevs;
-        label.vdevs.iter().map(|config| growth(&label, config, vdevs)).sum()
+        label.vdevs.iter().filter_map(|config| grown(&label, config, vdevs)).map(|(_, more)| more).sum()
     }
 
-    /// Takes over what its devices have grown, as far as that was known when they were opened. Returns how many bytes
-    /// that is; nothing is written if it is none.
+    /// Takes note of devices that have grown since they were opened; whether there are any. Nothing of what they have more
+    /// is used yet. A device that cannot be measured is as large as it was.
+    ///
+    /// # Errors
+    /// If the pool takes no changes, or labels could not be written.
+    pub fn remeasure(&self) -> Result<bool> {
+        self.engine().writable()?;
+        let vdevs = self.engine().storage().vdevs.all();
+        let leaves = vdevs.iter().filter(|vdev| !vdev.is_lost()).flat_map(|vdev| vdev.labelled());
+        let grown = |leaf: Arc<Leaf>| leaf.grown().ok().flatten().map(|size| (leaf, size));
+        let grown: Vec<(Arc<Leaf>, u64)> = leaves.filter_map(grown).collect();
+        if grown.is_empty() {
+            return Ok(false);
+        }
+        // No commit writes uberblocks meanwhile, and nobody labels.
+        let _still = self.engine().hold_still();
+        let mut highest = self.labelling();
+        for (leaf, size) in &grown {
+            labels::move_back_labels(&*leaf.device(), *size)?;
+            leaf.take_size();
+        }
+        vdevs.iter().filter_map(|vdev| vdev.as_group()).for_each(|group| group.remeasure());
+        let label = self.label();
+        self.replace_labels(&mut highest, label, &[])?;
+        Ok(true)
+    }
+
+    /// Takes over what the devices have grown, of one vdev or of all, as far as that was [taken note
+    /// of](Pool::remeasure). Returns how many bytes that is; nothing is written if it is none.
     ///
     /// # Errors
     /// If the pool takes no changes, or a label could not be written: then nothing of the new space is used.
-    pub fn expand(&self) -> Result<u64> {
+    pub fn expand(&self, only: Option<VdevId>) -> Result<u64> {
         self.engine().writable()?;
         let mut highest = self.labelling();
         let mut label = self.label();
         let storage = self.engine().storage();
-        let mut grown = Vec::new();
+        let (mut shapes, mut sum) = (Vec::new(), 0);
         for at in 0..label.vdevs.len() {
-            let more = growth(&label, &label.vdevs[at], &storage.vdevs);
-            let config = &mut label.vdevs[at];
-            if let (Ok(vdev), 1..) = (storage.vdevs.get(config.id), more) {
-                config.tree.set_device_size(vdev.device_size());
-                grown.push((config.id, more));
-            }
+            let id = label.vdevs[at].id;
+            let meant = only.is_none_or(|only| only == id).then(|| grown(&label, &label.vdevs[at], &storage.vdevs));
+            let Some((config, more)) = meant.flatten() else { continue };
+            shapes.push((storage.vdevs.get(id)?, zones_of(&label, &config)?, shapes_of(&label, &config)));
+            label.vdevs[at] = config;
+            sum += more;
         }
-        if grown.is_empty() {
+        if shapes.is_empty() {
             return Ok(0);
         }
-        let is_grown = |config: &&VdevConfig| grown.iter().any(|(id, _)| *id == config.id);
-        let shapes: Vec<VdevShape> =
-            label.vdevs.iter().filter(is_grown).flat_map(|config| shapes_of(&label, config)).collect();
         self.replace_labels(&mut highest, label, &[])?;
-        self.engine().with_open_txg(|_| shapes.iter().for_each(|&shape| storage.space.add_vdev(shape)));
+        for (vdev, zones, shapes) in shapes {
+            if let (Some(raidz), Some(zones)) = (vdev.as_raidz(), zones) {
+                raidz.set_zones(zones);
+            }
+            self.engine().with_open_txg(|_| shapes.iter().for_each(|&shape| storage.space.add_vdev(shape)));
+        }
         // A commit may have to change labels.
         drop(highest);
         self.engine().commit()?;
-        Ok(grown.iter().map(|(_, more)| more).sum())
+        Ok(sum)
+    }
+}
+
+/// A vdev as labels are to describe it when it takes what its devices have grown, and how many bytes of whole regions that
+/// is, if it is any.
+fn grown(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> Option<(VdevConfig, u64)> {
+    let mut grown = config.clone();
+    grown.tree.set_device_size(vdevs.get(config.id).ok()?.device_size());
+    if let VdevTree::RaidZ(raidz) = &mut grown.tree
+        && !raidz.zones.is_empty()
+    {
+        raidz.zones = lengthened(raidz, 1 << label.ashift, label.region_size)?;
+    }
+    let regions = |config: &VdevConfig| label.size_of(config) / label.region_size;
+    let more = regions(&grown).checked_sub(regions(config)).filter(|more| *more > 0)?;
+    Some((grown, more * label.region_size))
+}
+
+/// The zones of a RAID-Z that was expanded.
+fn zones_of(label: &Label, config: &VdevConfig) -> Result<Option<Zones>> {
+    match &config.tree {
+        VdevTree::RaidZ(raidz) if !raidz.zones.is_empty() => zones(label, raidz).map(Some),
+        _ => Ok(None),
     }
 }
 
@@ -94,8 +164,8 @@ mod tests {
         let device: Arc<dyn Device> = Arc::new(resized(&*small, SIZE + 20 * MIB + 7));
         let pool = writing_pool(&device, 2);
         assert_eq!((shown(pool.engine()), regions(&pool), pool.growth()), (newest, 62, 20 * MIB));
-        assert_eq!(pool.expand().unwrap(), 20 * MIB);
-        assert_eq!((regions(&pool), pool.growth(), pool.expand().unwrap()), (82, 0, 0));
+        assert_eq!(pool.expand(None).unwrap(), 20 * MIB);
+        assert_eq!((regions(&pool), pool.growth(), pool.expand(None).unwrap()), (82, 0, 0));
         // All of it can be written over, also where the last labels were.
         let storage = pool.engine().storage();
         let fill = |txg| {
@@ -125,7 +195,7 @@ mod tests {
         for more in [0, 1, LABEL_SIZE, MIB / 2 - 1] {
             let device: Arc<dyn Device> = Arc::new(resized(&*small, SIZE + more));
             let pool = writing_pool(&device, 2);
-            assert_eq!((pool.growth(), pool.expand().unwrap(), regions(&pool)), (0, 0, 62));
+            assert_eq!((pool.growth(), pool.expand(None).unwrap(), regions(&pool)), (0, 0, 62));
         }
     }
 
@@ -136,7 +206,7 @@ mod tests {
         let device: Arc<dyn Device> = Arc::new(recorder.wrap(resized(&*small, SIZE + 20 * MIB)));
         let pool = writing_pool(&device, 2);
         let begin = recorder.len();
-        pool.expand().unwrap();
+        pool.expand(None).unwrap();
         let expanded = recorder.len();
         let last = commit(&pool, 2);
         drop(pool);
@@ -151,7 +221,7 @@ mod tests {
             assert!(!is_larger || cut > begin, "cut {cut}, seed {seed}");
             outcomes[usize::from(is_larger)] = true;
             // What the import has made of it lasts, and can be taken over again.
-            pool.expand().unwrap();
+            pool.expand(None).unwrap();
             let state = commit(&pool, 1);
             drop(pool);
             let again = writing_pool(&image, 8);
@@ -166,7 +236,7 @@ mod tests {
         let device: Arc<dyn Device> = Arc::new(resized(&*small, SIZE + 20 * MIB));
         let pool = writing_pool(&device, 2);
         let before = pool.engine().committed();
-        pool.expand().unwrap();
+        pool.expand(None).unwrap();
         drop(pool);
         let devices = std::slice::from_ref(&device);
         for state in states(devices, &writing()).unwrap().into_iter().take(SAFE_STATES) {
@@ -184,10 +254,10 @@ mod tests {
         let device: Arc<dyn Device> = faulty.clone();
         let pool = writing_pool(&device, 2);
         faulty.inject(Fault::failing(Operation::Write));
-        assert_eq!(pool.expand().unwrap_err().kind(), ErrorKind::Device);
+        assert_eq!(pool.expand(None).unwrap_err().kind(), ErrorKind::Device);
         faulty.heal();
         assert_eq!((regions(&pool), pool.growth()), (62, 20 * MIB));
-        assert_eq!(pool.expand().unwrap(), 20 * MIB);
+        assert_eq!(pool.expand(None).unwrap(), 20 * MIB);
         assert_eq!(regions(&pool), 82);
     }
 }

@@ -44,6 +44,8 @@ mod trim;
 #[cfg(test)]
 mod columns_tests;
 #[cfg(test)]
+mod growing_tests;
+#[cfg(test)]
 mod members_tests;
 #[cfg(test)]
 mod removal_tests;

@@ -304,16 +304,6 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
     Ok(())
 }
 
-/// How many bytes of whole regions a device has beyond those that its label says.
-pub(super) fn growth(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> u64 {
-    let regions = |size: u64| size / label.region_size;
-    if matches!(&config.tree, VdevTree::RaidZ(raidz) if !raidz.zones.is_empty()) {
-        return 0;
-    }
-    let there = vdevs.get(config.id).map_or(0, |vdev| vdev.size());
-    regions(there).saturating_sub(regions(label.size_of(config))) * label.region_size
-}
-
 /// A vdev as the space layer is told of it: one shape, or of a RAID-Z that was expanded, one of each zone.
 pub(super) fn shapes_of(label: &Label, config: &VdevConfig) -> Vec<VdevShape> {
     let vdev = config.id;

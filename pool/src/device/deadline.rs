@@ -249,6 +249,14 @@ impl Device for DeadlineDevice {
         self.run(|device| Ok(device.is_in_place())).unwrap_or(false)
     }
 
+    fn measure(&self) -> io::Result<u64> {
+        self.run(|device| device.measure())
+    }
+
+    fn resize(&self, size: u64) {
+        self.inner.resize(size);
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.run(|device| device.flush())
     }

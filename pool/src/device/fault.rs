@@ -175,6 +175,14 @@ impl Device for FaultDevice {
         self.inner.size()
     }
 
+    fn measure(&self) -> io::Result<u64> {
+        self.inner.measure()
+    }
+
+    fn resize(&self, size: u64) {
+        self.inner.resize(size);
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let touched = touched(offset, buf.len());
         let corruptions = self.meet(Operation::Read, touched.clone())?;

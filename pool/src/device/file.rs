@@ -13,6 +13,7 @@ use std::{
     io::{self, IoSliceMut, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Duration,
 };
@@ -60,7 +61,7 @@ impl Access {
 pub struct FileDevice {
     name: String,
     file: File,
-    size: u64,
+    size: AtomicU64,
     /// The files behind a loop device: open, because they are locked.
     _behind: Vec<File>,
 }
@@ -132,7 +133,7 @@ impl FileDevice {
         }
         // The length in a block device's metadata is zero; the end is where seeking to it leads.
         match file.seek(SeekFrom::End(0)) {
-            Ok(size) => Ok(FileDevice { name, file, size, _behind: behind }),
+            Ok(size) => Ok(FileDevice { name, file, size: AtomicU64::new(size), _behind: behind }),
             Err(source) => Err(Error::Device { device: name, action: "measure", source }),
         }
     }
@@ -190,7 +191,16 @@ impl Device for FileDevice {
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        // Nobody else goes by the position that this moves.
+        (&self.file).seek(SeekFrom::End(0))
+    }
+
+    fn resize(&self, size: u64) {
+        self.size.store(size, Ordering::Relaxed);
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -205,7 +215,7 @@ impl Device for FileDevice {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         // Writing past the end would make an image file grow.
-        check_range(self.size, offset, bytes.len() as u64)?;
+        check_range(self.size(), offset, bytes.len() as u64)?;
         self.file.write_all_at(bytes, offset)
     }
 
@@ -222,7 +232,7 @@ impl Device for FileDevice {
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        check_range(self.size, offset, len)?;
+        check_range(self.size(), offset, len)?;
         if len == 0 {
             return Ok(());
         }
@@ -366,6 +376,19 @@ mod tests {
         assert!(!device.is_in_place());
         std::fs::remove_file(&path).unwrap();
         assert!(!device.is_in_place());
+    }
+
+    #[test]
+    fn an_image_that_has_grown_is_larger_when_that_is_taken_note_of() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        let device = FileDevice::create(&path, MIB).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(2 * MIB).unwrap();
+        assert_eq!((device.size(), device.measure().unwrap()), (MIB, 2 * MIB));
+        device.write_at(2 * MIB - 1, b"x").unwrap_err();
+        device.resize(2 * MIB);
+        device.write_at(2 * MIB - 1, b"x").unwrap();
+        assert_eq!(device.size(), 2 * MIB);
     }
 
     #[test]

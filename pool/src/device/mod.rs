@@ -113,6 +113,14 @@ pub trait Device: Send + Sync {
         true
     }
 
+    /// How many bytes it is found to have now: an image or a volume may have grown since it was opened.
+    fn measure(&self) -> io::Result<u64> {
+        Ok(self.size())
+    }
+
+    /// From now on it has so many bytes, as was [measured](Device::measure).
+    fn resize(&self, _size: u64) {}
+
     /// Returns when every write that returned before is durable.
     fn flush(&self) -> io::Result<()>;
 

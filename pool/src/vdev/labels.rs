@@ -14,13 +14,13 @@
 //! transaction group: whoever changes a label gives it a higher one. If neither label of the first pair could be written,
 //! the second is left alone: it holds the only good labels.
 //!
-//! The rings of uberblocks in the labels are not touched by this, but for [`write_new_labels`] and [`clear_labels`]; see
-//! [`crate::vdev::uberblocks`].
+//! The rings of uberblocks in the labels are not touched by this, but for [`write_new_labels`], [`clear_labels`] and
+//! [`move_back_labels`]; see [`crate::vdev::uberblocks`].
 
 use crate::{
     device::Device,
     error::{Error, Result},
-    format::label::{BODY_AT, BODY_SIZE, LABEL_SIZE, LABELS, Label, label_offsets},
+    format::label::{BODY_AT, BODY_SIZE, LABEL_SIZE, LABELS, Label, RING_AT, RING_SIZE, label_offsets},
 };
 
 /// The pairs of labels, by their number.
@@ -64,6 +64,48 @@ fn writing_order(device: &dyn Device) -> Result<[[usize; 2]; 2]> {
         true => Ok([first, second]),
         false => Ok([second, first]),
     }
+}
+
+/// Has a device that was found to have grown end at `size`: its back labels are there from now on. They get the uberblocks of
+/// the first label, and whoever calls this writes the labels themselves. The caller keeps others from writing labels, and
+/// the pool still. After an error the device ends where it did.
+///
+/// | power fails | import finds |
+/// | --- | --- |
+/// | before or while the new place is written | the front labels, as they were, and at the end nothing, or uberblocks that the front ones have, too |
+/// | after that, before the labels are written | the same |
+/// | while the labels are written | as always: the first pair has L0, the second L1, and one of them is as it was |
+///
+/// The back labels from before stay where they were until the space there is used. If the device is cut back meanwhile they
+/// are found, and are older than the front ones. Where the new place touches the one before, the front labels are all
+/// there is for that moment, as they are whenever a device grows while nobody has it open.
+///
+/// # Errors
+/// [`Error::Device`] if the new place cannot be written.
+pub fn move_back_labels(device: &dyn Device, size: u64) -> Result<()> {
+    let before = device.size();
+    let mut back = vec![0; LABEL_SIZE as usize];
+    let ring = &mut back[RING_AT as usize..][..RING_SIZE];
+    if device.read_at(offsets(device)?[0] + RING_AT, ring).is_err() {
+        // The next commits fill it.
+        ring.fill(0);
+    }
+    device.resize(size);
+    let moved = write_back(device, &back);
+    if moved.is_err() {
+        device.resize(before);
+    }
+    moved
+}
+
+/// Writes both back labels as a whole, erases what lies behind them, and flushes.
+fn write_back(device: &dyn Device, label: &[u8]) -> Result<()> {
+    let offsets = offsets(device)?;
+    let end = offsets[LABELS - 1] + LABEL_SIZE;
+    let tail = vec![0; (device.size() - end) as usize];
+    let written = [(offsets[2], label), (offsets[3], label), (end, &tail)];
+    let written = written.into_iter().try_for_each(|(at, bytes)| device.write_at(at, bytes));
+    written.and_then(|()| device.flush()).map_err(|source| failed(device, "move the back labels", source))
 }
 
 /// Erases all four labels and what lies behind the last one, so that the device belongs to no pool and shows no signature

@@ -129,6 +129,20 @@ impl Leaf {
         self.size.load(Ordering::Relaxed)
     }
 
+    /// The size of the device, in bytes, if it is found to give more than it did.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub(crate) fn grown(&self) -> io::Result<Option<u64>> {
+        let size = self.device().measure()?;
+        Ok((usable_size(size) > self.size()).then_some(size))
+    }
+
+    /// Has a device that is larger by now give what it has. Its labels are where it ends.
+    pub(crate) fn take_size(&self) {
+        self.size.fetch_max(usable_size(self.device().size()), Ordering::Relaxed);
+    }
+
     /// The device's path or name.
     pub fn name(&self) -> &str {
         &self.name

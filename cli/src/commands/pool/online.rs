@@ -11,9 +11,17 @@ use crate::protocol::Request;
 #[derive(Args, Debug)]
 #[command(after_help = "A device that was changed without the others is refused: detach it, and attach it again.
 
+With -e the pool becomes larger by what the devices have grown. A mirror or a raidz grows as far as the smallest of its
+devices. The service notices by itself that a device has grown, 'pool list' shows it under EXPANDSZ, and with the property
+autoexpand=on it is used without -e. A raidz that is being expanded by a device grows when that is done.
+
 Examples:
-  pool online tank /dev/sdb")]
+  pool online tank /dev/sdb
+  pool online -e tank /dev/sdb               the pool uses what it has grown, while it is mounted")]
 pub struct Arguments {
+    /// Use what the devices have grown
+    #[arg(short = 'e')]
+    expand: bool,
     /// The pool
     pool: String,
     /// The devices, by their paths or numbers
@@ -25,7 +33,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("online", &arguments.pool)?;
     for device in &arguments.devices {
-        context.run(&pool, Request::Online { device: device_name(device)? })?;
+        context.run(&pool, Request::Online { device: device_name(device)?, expand: arguments.expand })?;
     }
     Ok(Exit::Done)
 }

@@ -197,10 +197,20 @@ impl Group {
         let _changing = self.changing.lock();
         assert!(self.quorum().is_met(&members, None), "enough columns of a vdev are complete");
         self.note_change();
-        let least = members.iter().map(|member| member.leaf.size()).min().unwrap_or(0);
-        self.least.store(least, Ordering::Relaxed);
+        self.measure(&members);
         *self.members.write() = Arc::new(members);
         self.note_change();
+    }
+
+    /// Its members may give more than they did.
+    pub(crate) fn remeasure(&self) {
+        let _changing = self.changing.lock();
+        self.measure(&self.members());
+    }
+
+    fn measure(&self, members: &[Arc<Member>]) {
+        let least = members.iter().map(|member| member.leaf.size()).min().unwrap_or(0);
+        self.least.store(least, Ordering::Relaxed);
     }
 
     /// To be called before members change and again after it: whoever flushes in between has the labels told, and so has

@@ -178,6 +178,33 @@ pub fn widened(config: &RaidZConfig, count: u32, sector: u64, region: u64) -> Op
     (zones.len() <= MAX_ZONES).then_some(zones)
 }
 
+/// The zones of a RAID-Z that was expanded, whose devices have grown to what its members say: rows behind the last zone, of
+/// all columns. Numbers go on in that zone if nobody had those that follow, and else a zone is added.
+///
+/// `None` if rows have not all columns yet: a zone behind them would keep the wide ones before them from having the numbers
+/// that follow theirs, and each step of the expansion would need one more. Also if there are no more whole regions, or numbers do
+/// not suffice.
+pub fn lengthened(config: &RaidZConfig, sector: u64, region: u64) -> Option<Vec<Zone>> {
+    let columns = config.columns();
+    if narrow(config).is_some() {
+        return None;
+    }
+    let mut zones = config.zones.clone();
+    let rows = Geometry::new(columns, usize::from(config.parity), sector, region)?.rows_per_region();
+    let highest = zones.iter().map(Zone::end_region).max()?;
+    let last = zones.last_mut()?;
+    let end = last.first_row.checked_add(u64::from(last.regions).checked_mul(rows)?)?;
+    let more = (config.device_size() / sector).checked_sub(end)? / rows;
+    let more = u32::try_from(more).ok().filter(|more| *more > 0)?;
+    let first_region = u32::try_from(highest).ok()?;
+    first_region.checked_add(more)?;
+    match last.end_region() == highest {
+        true => last.regions += more,
+        false => zones.push(Zone { columns: u8::try_from(columns).ok()?, first_row: end, first_region, regions: more }),
+    }
+    (zones.len() <= MAX_ZONES).then_some(zones)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -237,6 +264,27 @@ mod tests {
         attach(&mut config);
         config.zones = widened(&config, 1, SECTOR, REGION).unwrap();
         assert_eq!(config.zones, [zone(5, 0, 24, 1), zone(4, 43, 11, 13)]);
+    }
+
+    #[test]
+    fn rows_behind_the_last_zone_have_all_columns_once_all_others_have() {
+        let mut config = raidz(3, 1, 640 * SECTOR);
+        attach(&mut config);
+        config.members.iter_mut().for_each(|member| member.member.leaf.size = 1000 * SECTOR);
+        assert_eq!(lengthened(&config, SECTOR, REGION), None, "rows are narrow");
+        config.members.iter_mut().for_each(|member| member.member.leaf.size = 640 * SECTOR);
+        config.zones = widened(&config, 10, SECTOR, REGION).unwrap();
+        let zone = |columns, first_row, first_region, regions| Zone { columns, first_row, first_region, regions };
+        assert_eq!((&config.zones[..], lengthened(&config, SECTOR, REGION)), (&[zone(4, 0, 10, 14)][..], None));
+        config.members.iter_mut().for_each(|member| member.member.leaf.size = 1000 * SECTOR);
+        assert_eq!(lengthened(&config, SECTOR, REGION), Some(vec![zone(4, 0, 10, 23)]));
+        // Numbers that others had are not given again.
+        config.zones = vec![zone(4, 0, 40, 7), zone(4, 301, 10, 7)];
+        let longer = lengthened(&config, SECTOR, REGION).unwrap();
+        assert_eq!(longer, [zone(4, 0, 40, 7), zone(4, 301, 10, 7), zone(4, 602, 47, 9)]);
+        assert!(Zones::of(&RaidZConfig { zones: longer, ..config.clone() }, SECTOR, REGION).is_some());
+        config.zones = vec![zone(4, 0, u32::MAX - 5, 5)];
+        assert_eq!(lengthened(&config, SECTOR, REGION), None);
     }
 
     #[test]

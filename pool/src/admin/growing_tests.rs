@@ -1,0 +1,213 @@
+//! Devices that grow while their pool is open, wherever power fails.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{
+    CreateOptions, NewVdev, Pool, create_of,
+    stamped::{Stamp, commit, opened, reading, resized, settings, shown, stamped, writing_pool},
+};
+use crate::{
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    env::SeededEnv,
+    error::{ErrorKind, Result},
+    format::label::{LABELS, label_offsets},
+    units::{Guid, MIB, VdevId},
+    vdev::{labels::read_label, uberblocks::read_uberblocks},
+};
+
+const SIZE: u64 = 64 * MIB;
+const GROWN: u64 = SIZE + 20 * MIB;
+
+/// A device of which only the front is there at first.
+struct Late {
+    inner: Arc<dyn Device>,
+    there: AtomicU64,
+    size: AtomicU64,
+}
+
+impl Late {
+    fn new(inner: Arc<dyn Device>) -> Arc<Late> {
+        Arc::new(Late { inner, there: AtomicU64::new(SIZE), size: AtomicU64::new(SIZE) })
+    }
+
+    fn named(name: &str) -> Arc<Late> {
+        Late::new(Arc::new(MemoryDevice::new(name, GROWN)))
+    }
+
+    fn grow(&self) {
+        self.there.store(GROWN, Ordering::Relaxed);
+    }
+}
+
+impl Device for Late {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        Ok(self.there.load(Ordering::Relaxed))
+    }
+
+    fn resize(&self, size: u64) {
+        self.size.store(size, Ordering::Relaxed);
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        assert!(offset + buf.len() as u64 <= self.size());
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        assert!(offset + bytes.len() as u64 <= self.size());
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+}
+
+fn regions(pool: &Pool) -> u64 {
+    pool.engine().space_totals().size / MIB
+}
+
+fn made(vdev: NewVdev) -> Pool {
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = create_of(&[vdev], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 3);
+    pool
+}
+
+fn all(devices: &[Arc<Late>]) -> Vec<Arc<dyn Device>> {
+    devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect()
+}
+
+#[test]
+fn what_a_device_has_grown_is_used_without_opening_the_pool_anew() {
+    let late = Late::named("disk");
+    let (device, _) = stamped(late.clone());
+    let pool = writing_pool(&device, 2);
+    assert_eq!((pool.remeasure().unwrap(), pool.growth()), (false, 0));
+    late.grow();
+    assert_eq!(pool.growth(), 0, "nobody has looked");
+    assert_eq!((pool.remeasure().unwrap(), pool.growth(), regions(&pool)), (true, 20 * MIB, 62));
+    assert_eq!((pool.expand(Some(VdevId(1))).unwrap(), pool.expand(Some(VdevId(0))).unwrap()), (0, 20 * MIB));
+    assert_eq!((pool.remeasure().unwrap(), pool.growth(), regions(&pool)), (false, 0, 82));
+    let newest = commit(&pool, 3);
+    drop(pool);
+    let again = writing_pool(&device, 3);
+    assert_eq!((shown(again.engine()), regions(&again)), (newest, 82));
+}
+
+#[test]
+fn the_back_labels_are_where_the_device_ends_and_hold_what_the_front_ones_hold() {
+    let late = Late::named("disk");
+    let (device, _) = stamped(late.clone());
+    let pool = writing_pool(&device, 2);
+    let newest = commit(&pool, 2);
+    late.grow();
+    pool.remeasure().unwrap();
+    let label = read_label(&*device).unwrap().unwrap();
+    for survivor in 0..LABELS {
+        let image = resized(&*late.inner, GROWN);
+        for (_, at) in label_offsets(GROWN).into_iter().enumerate().filter(|(n, _)| *n != survivor) {
+            image.write_at(at, &vec![0xee; 256 << 10]).unwrap();
+        }
+        assert_eq!(read_label(&image).unwrap().as_ref(), Some(&label), "label {survivor}");
+        let found = read_uberblocks(&image, Guid(label.pool.0)).unwrap();
+        assert_eq!(found.first().map(|uberblock| uberblock.txg), Some(newest), "ring {survivor}");
+    }
+}
+
+#[test]
+fn a_mirror_and_a_raidz_grow_as_far_as_the_smallest_of_their_devices() {
+    let devices = ["a", "b", "c"].map(Late::named);
+    let vdevs: [(NewVdev, u64, u64); 2] =
+        [(NewVdev::Mirror(all(&devices)), 62, 82), (NewVdev::RaidZ { parity: 1, devices: all(&devices) }, 125, 165)];
+    for (vdev, before, after) in vdevs {
+        devices.iter().for_each(|device| {
+            device.there.store(SIZE, Ordering::Relaxed);
+            device.resize(SIZE);
+        });
+        let pool = made(vdev);
+        assert_eq!(regions(&pool), before);
+        devices[..2].iter().for_each(|device| device.grow());
+        assert_eq!((pool.remeasure().unwrap(), pool.growth(), pool.expand(None).unwrap()), (true, 0, 0));
+        assert!(!pool.remeasure().unwrap(), "that is known by now");
+        devices[2].grow();
+        assert!(pool.remeasure().unwrap());
+        assert_eq!((pool.growth(), pool.expand(None).unwrap()), ((after - before) * MIB, (after - before) * MIB));
+        let newest = commit(&pool, 3);
+        drop(pool);
+        let pool = super::open(all(&devices), &super::stamped::writing(), Arc::new(SeededEnv::new(5))).unwrap();
+        assert_eq!((shown(pool.engine()), regions(&pool)), (newest, after));
+    }
+}
+
+#[test]
+fn a_device_whose_new_end_cannot_be_written_ends_where_it_did() {
+    let late = Late::named("disk");
+    let faulty = Arc::new(FaultDevice::new(late.clone()));
+    let (device, _) = stamped(faulty.clone());
+    let pool = writing_pool(&device, 2);
+    late.grow();
+    faulty.inject(Fault { range: SIZE..GROWN, ..Fault::failing(Operation::Write) });
+    assert_eq!(pool.remeasure().unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!((device.size(), pool.growth()), (SIZE, 0));
+    let newest = commit(&pool, 2);
+    faulty.heal();
+    assert!(pool.remeasure().unwrap());
+    assert_eq!(pool.expand(None).unwrap(), 20 * MIB);
+    drop(pool);
+    assert!(shown(writing_pool(&device, 3).engine()) >= newest);
+}
+
+#[test]
+fn wherever_power_fails_while_a_device_of_an_open_pool_grows_the_pool_is_whole() -> Result<()> {
+    let recorder = Recorder::new();
+    let late = Late::new(Arc::new(recorder.wrap(MemoryDevice::new("disk", GROWN))));
+    let (device, newest) = stamped(late.clone());
+    let pool = writing_pool(&device, 2);
+    commit(&pool, 1);
+    late.grow();
+    let begin = recorder.len();
+    pool.remeasure()?;
+    let measured = recorder.len();
+    pool.expand(None)?;
+    let expanded = recorder.len();
+    let last = commit(&pool, 2);
+    drop(pool);
+    let mut outcomes = [false; 2];
+    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..6).map(move |seed| (cut, seed))) {
+        let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0));
+        let what = format!("cut {cut} of {begin}, {measured}, {expanded}, seed {seed}");
+        assert!((newest..=last).contains(&shown(opened(&image, &reading(None), 6)?.engine())), "{what}");
+        let pool = writing_pool(&image, 7);
+        let is_larger = regions(&pool) == 82;
+        assert!(is_larger || regions(&pool) == 62 && cut < expanded, "{what}");
+        assert!(!is_larger || cut > measured, "{what}");
+        outcomes[usize::from(is_larger)] = true;
+        pool.expand(None)?;
+        let state = commit(&pool, 1);
+        drop(pool);
+        let again = writing_pool(&image, 8);
+        assert_eq!((shown(again.engine()), regions(&again)), (state, 82), "{what}");
+    }
+    assert_eq!(outcomes, [true; 2]);
+    Ok(())
+}
