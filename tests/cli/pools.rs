@@ -87,6 +87,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	expandsize	-	-
     tank	autoexpand	off	default
     tank	autoreplace	off	default
+    tank	autotrim	off	default
     tank	freeing	0B	-
     tank	leaked	0B	-
     tank	checkpoint	-	-
@@ -209,6 +210,7 @@ fn free_space_is_given_back() {
         "pool trim -r 0 tank",
         "pool trim -r much tank",
         "pool set autotrim=on tank",
+        "pool trim -s tank",
     ]), @r"
     $ pool trim -r 500M tank
     tank: [SIZE] of free space given back
@@ -220,7 +222,9 @@ fn free_space_is_given_back() {
     pool: bad rate: 'much' is not a number
     [exit 2]
     $ pool set autotrim=on tank
-    pool: cannot set property for 'tank': property 'autotrim' is not supported: freed space is given back on demand: pool trim
+    [exit 0]
+    $ pool trim -s tank
+    pool: cannot suspend trimming 'tank': there is no active trim
     [exit 1]
     ");
     let after = stored(&lab, "tank.img");

@@ -7,6 +7,7 @@
 //! copies     what is copied beneath them
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still
+//! trimming   giving free space back, on demand and by itself
 //! transport  how requests come from the kernel
 //! ```
 
@@ -19,6 +20,7 @@ mod options;
 mod places;
 mod services;
 mod transport;
+mod trimming;
 
 use std::{fs, path::Path};
 

@@ -49,6 +49,7 @@ impl OpenPool {
                 let running = status.filter(|status| status.state == ScrubState::Running);
                 running.map(|status| status.total.saturating_sub(status.examined))
             }
+            Activity::Trim => self.left_to_trim(),
         })
     }
 

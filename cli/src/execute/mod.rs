@@ -112,7 +112,10 @@ impl OpenPool {
             Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
             Request::WaitForScrub => self.wait_for_scrub(job).map(done),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
-            Request::Trim { rate } => self.trim(rate, job).map(Response::Trimmed),
+            Request::Trim { action, devices, rate, wait } => {
+                let bytes = self.trim((action, &devices), rate, wait, job)?;
+                Ok(bytes.map_or(Response::Done, Response::Trimmed))
+            }
             Request::Losses { devices } => self.losses(&devices, job).map(Response::Losses),
             Request::Events { after } => Ok(Response::Events(self.events.after(after))),
             Request::ClearEvents => Ok(Response::Cleared(self.events.clear())),

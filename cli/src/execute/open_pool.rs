@@ -32,6 +32,7 @@ use super::{
     refusal::OrRefused,
     scrub::Scrubbing,
     stream::Sending,
+    trim::Trimming,
 };
 use crate::{failure::Failure, protocol::Assignment, service::registry::KnownPool};
 
@@ -66,6 +67,7 @@ pub struct OpenPool {
     pub(super) defaults: Settings,
     pub(super) scrubbing: Scrubbing,
     pub(super) events: Events,
+    pub(super) trimming: Trimming,
     committer: Committer,
 }
 
@@ -159,6 +161,7 @@ impl OpenPool {
         let pool = Arc::new(pool);
         let scrubbing = Scrubbing::start(datasets.clone(), pool.clone(), mounting);
         let events = Events::start(datasets.clone());
+        let trimming = Trimming::start(datasets.clone(), pool.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
         OpenPool {
             pool,
@@ -172,6 +175,7 @@ impl OpenPool {
             defaults: memory::default_settings(),
             scrubbing,
             events,
+            trimming,
             committer,
         }
     }
@@ -252,7 +256,7 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool { pool, datasets, mounts, background, scrubbing, events, committer, .. } = self;
+        let OpenPool { pool, datasets, mounts, background, scrubbing, events, trimming, committer, .. } = self;
         let name = datasets.pool_name();
         // From here on nobody could have it go on.
         match pool.engine().suspension().is_suspended() {
@@ -264,6 +268,7 @@ impl OpenPool {
         drop(background);
         drop(scrubbing);
         drop(events);
+        drop(trimming);
         drop(committer);
         if is_suspended(&pool) {
             // What is not committed cannot be any more, and keeping the pool open would not change that.

@@ -237,6 +237,7 @@ impl OpenPool {
                     read_errors: counts.read_errors,
                     write_errors: counts.write_errors,
                     checksum_errors: counts.checksum_errors,
+                    trim: Some(self.trim_record(vdev.id(), leaf)),
                 }
             };
             let Some(mirror) = vdev.as_group() else {
@@ -278,6 +279,7 @@ impl OpenPool {
                 read_errors: 0,
                 write_errors: 0,
                 checksum_errors: 0,
+                trim: None,
             }
         };
         self.vdevs().all().iter().map(|vdev| record(&**vdev)).collect()

@@ -81,6 +81,7 @@ impl OpenPool {
             read_errors: 0,
             write_errors: 0,
             checksum_errors: 0,
+            trim: None,
         };
         self.pool.spares().into_iter().map(record).collect()
     }
@@ -114,6 +115,7 @@ pub(super) fn beside(members: Vec<VdevRecord>, stands_in: &dyn Fn(u64) -> Option
                     read_errors: 0,
                     write_errors: 0,
                     checksum_errors: 0,
+                    trim: None,
                     members: vec![failed, spare],
                     ..shown[at].clone()
                 };

@@ -67,10 +67,16 @@ pub enum Request {
         /// The path or the number of one; `None` for all.
         device: Option<String>,
     },
-    /// Tell the devices which space nobody needs. `Trimmed`
+    /// Tell the devices which space nobody needs, or no longer. `Trimmed` if it was waited for, else `Done`
     Trim {
+        /// Which of these.
+        action: TrimAction,
+        /// The vdevs of these devices, or of these names; none for all.
+        devices: Vec<String>,
         /// At most so many bytes a second.
         rate: Option<u64>,
+        /// Until it is done.
+        wait: bool,
     },
     /// What would be lost with some devices. `Losses`
     Losses {
@@ -505,6 +511,17 @@ pub enum ScrubAction {
     Pause,
     /// Stop for good.
     Stop,
+}
+
+/// What going through free space is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TrimAction {
+    /// Begin, or go on where it was suspended.
+    Start,
+    /// Stand still.
+    Suspend,
+    /// Stop for good.
+    Cancel,
 }
 
 /// A part of a pool to scrub.

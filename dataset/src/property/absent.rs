@@ -27,7 +27,6 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["dnodesize", "nbmand", "vscan", "zoned", "mlslabel", "longname", "defaultuserquota"], ALWAYS),
     (&["overlay"], "a directory that holds something is hidden only on request: fs mount -O"),
     (&["context", "fscontext", "defcontext", "rootcontext"], "SELinux contexts are not set by mounts of this version"),
-    (&["autotrim"], "freed space is given back on demand: pool trim"),
     (&["multihost", "delegation", "bootfs", "listsnapshots"], ALWAYS),
     (&["cachefile"], "known pools are kept in Cenote's registry; see 'pool import'"),
     (&["compatibility", "load_guid"], VERSIONS),

@@ -68,6 +68,13 @@ pub static POOL: &[Definition] = &[
         "off",
         "Whether a device that appears, without content, where one has failed takes its place.",
     ),
+    settable(
+        "autotrim",
+        "AUTOTRIM",
+        ON_OFF,
+        "off",
+        "Whether devices are told by themselves what has become free; image files get holes there.",
+    ),
     computed("freeing", "FREEING", Syntax::Bytes, "Space of destroyed data sets that is still being freed."),
     computed("leaked", "LEAKED", Syntax::Bytes, "Space that freeing met damage in and gave up."),
     computed("checkpoint", "CKPOINT", Syntax::Bytes, "Always '-': there are no checkpoints of whole pools."),

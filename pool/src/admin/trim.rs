@@ -3,20 +3,38 @@
 use super::pool::Pool;
 use crate::{
     error::Result,
-    space::{TrimCursor, Trimmed},
-    units::MIB,
+    space::{TrimCursor, TrimWhat, Trimmed},
+    units::{MIB, VdevId},
 };
 
-/// Shorter spans are left alone: to make a hole costs as much as to write some of them.
+/// Shorter spans are left alone when everything is gone through: to make a hole costs as much as to write some of them.
 const LEAST: u64 = MIB;
+/// The same of what has become free: it is told of once, and there is less of it.
+const LEAST_FRESH: u64 = MIB / 8;
+/// A device is told of no more at once: it answers in time.
+const AT_ONCE: u64 = 64 * MIB;
 
 impl Pool {
-    /// Does a step: tells the devices of about `budget` bytes.
-    pub fn trim(&self, from: TrimCursor, budget: u64) -> Result<Trimmed> {
+    /// Does a step: tells the devices of about `budget` bytes that are free on a vdev.
+    pub fn trim(&self, vdev: VdevId, from: TrimCursor, budget: u64) -> Result<Trimmed> {
+        self.trim_step((TrimWhat::Vdev(vdev), from), (LEAST, budget))
+    }
+
+    /// Does a step: tells the devices of about `budget` bytes that have become free since they were told. A vdev that does
+    /// not take it is passed over.
+    pub fn trim_fresh(&self, from: TrimCursor, budget: u64) -> Result<Trimmed> {
+        self.trim_step((TrimWhat::Fresh, from), (LEAST_FRESH, budget))
+    }
+
+    fn trim_step(&self, what: (TrimWhat, TrimCursor), how_much: (u64, u64)) -> Result<Trimmed> {
         self.engine().writable()?;
         let storage = self.engine().storage();
-        let discard = |vdev, offset, len| storage.vdevs.get(vdev)?.discard(offset, len);
-        storage.space.trim(&storage.vdevs, from, (LEAST, budget), &discard)
+        let discard = |vdev, offset, len: u64| {
+            let vdev = storage.vdevs.get(vdev)?;
+            let pieces = (0..len).step_by(AT_ONCE as usize);
+            pieces.into_iter().try_for_each(|at| vdev.discard(offset + at, AT_ONCE.min(len - at)))
+        };
+        storage.space.trim(&storage.vdevs, what, how_much, &discard)
     }
 }
 
@@ -31,10 +49,11 @@ mod tests {
             stamped::{commit, disk, opened, reading, resized, shown, stamped, writing, writing_pool},
         },
         device::Device,
+        space::Class,
     };
 
     /// Writes over everything that may be trimmed; how much that was, and the shortest piece of it.
-    fn destroy_free_space(pool: &Pool, budget: u64) -> (u64, u64) {
+    fn destroy_free_space(pool: &Pool, what: TrimWhat, budget: u64) -> (u64, u64) {
         let storage = pool.engine().storage();
         let shortest = Cell::new(u64::MAX);
         let destroy = |vdev, offset, len: u64| {
@@ -43,7 +62,7 @@ mod tests {
         };
         let (mut from, mut bytes) = (TrimCursor::default(), 0);
         loop {
-            let step = storage.space.trim(&storage.vdevs, from, (4096, budget), &destroy).unwrap();
+            let step = storage.space.trim(&storage.vdevs, (what, from), (4096, budget), &destroy).unwrap();
             bytes += step.bytes;
             match step.next {
                 Some(next) => from = next,
@@ -62,7 +81,8 @@ mod tests {
             drop(pool);
             // Nobody allocates in it yet: what was just freed is not left alone for that.
             let pool = opened(&device, &writing(), 100 + round).unwrap();
-            let (bytes, piece) = destroy_free_space(&pool, [4096, 1 << 20, u64::MAX][round as usize % 3]);
+            let (bytes, piece) =
+                destroy_free_space(&pool, TrimWhat::Vdev(VdevId(0)), [4096, 1 << 20, u64::MAX][round as usize % 3]);
             assert!(bytes > 40 * MIB, "{bytes}");
             shortest = shortest.min(piece);
             drop(pool);
@@ -79,16 +99,56 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_free_is_told_of_once_and_never_what_a_state_to_go_back_to_refers_to() {
+        let (device, _) = stamped(disk());
+        let pool = writing_pool(&device, 2);
+        assert_eq!(destroy_free_space(&pool, TrimWhat::Fresh, 4096).0, 0, "nothing has become free");
+        let storage = pool.engine().storage();
+        const LEN: u32 = 400 << 10;
+        let place = |address| storage.space.resolve(address, LEN).unwrap();
+        let (mut sum, mut freed) = (0, Vec::new());
+        for round in 0..8 {
+            // More than fits the chunks that are allocated in, a part of it freed in each of the next groups.
+            let take = |txg| storage.space.allocate(txg, Class::Data, LEN, 1, &storage.vdevs).unwrap().addresses[0];
+            let taken: Vec<_> = pool.engine().with_open_txg(|txg| (0..12).map(|_| take(txg)).collect());
+            for address in &taken {
+                let (vdev, offset) = place(*address);
+                storage.vdevs.get(vdev).unwrap().write(offset, &[7; LEN as usize]).unwrap();
+            }
+            for some in taken.chunks(4) {
+                let group = pool.engine().with_open_txg(|txg| {
+                    some.iter().for_each(|address| storage.space.free(txg, *address, LEN).unwrap());
+                    txg
+                });
+                freed.extend(some.iter().map(|address| (*address, group)));
+                let newest = commit(&pool, 1);
+                sum += destroy_free_space(&pool, TrimWhat::Fresh, [4096, u64::MAX][round % 2]).0;
+                assert_eq!(destroy_free_space(&pool, TrimWhat::Fresh, 4096).0, 0, "it was told of");
+                // The state before the group that freed it has it, and may be gone back to.
+                for (address, group) in freed.iter().filter(|(_, group)| *group > newest.back(SAFE_STATES as u64 - 1)) {
+                    let (vdev, offset) = place(*address);
+                    let mut bytes = vec![0; LEN as usize];
+                    storage.vdevs.get(vdev).unwrap().read(offset, &mut bytes).unwrap();
+                    assert!(bytes.iter().all(|byte| *byte == 7), "{address:?}, freed in {group}, at {newest}");
+                }
+            }
+        }
+        assert!(sum > 20 * MIB && sum <= 8 * 12 * u64::from(LEN) + MIB, "{sum}");
+        commit(&pool, 4);
+        assert_eq!(shown(pool.engine()), pool.engine().committed());
+    }
+
+    #[test]
     fn a_step_goes_on_where_the_one_before_has_ended() {
         let (device, _) = stamped(disk());
         let pool = writing_pool(&device, 2);
-        let all = pool.trim(TrimCursor::default(), u64::MAX).unwrap();
+        let all = pool.trim(VdevId(0), TrimCursor::default(), u64::MAX).unwrap();
         assert_eq!(all.next, None);
         let free = pool.engine().space_totals().free;
         assert!(all.bytes > free / 2 && all.bytes <= free, "{all:?} of {free}");
         let (mut from, mut bytes, mut steps) = (Some(TrimCursor::default()), 0, 0);
         while let Some(at) = from {
-            let step = pool.trim(at, 1).unwrap();
+            let step = pool.trim(VdevId(0), at, 1).unwrap();
             (from, bytes, steps) = (step.next, bytes + step.bytes, steps + 1);
         }
         assert_eq!(bytes, all.bytes);

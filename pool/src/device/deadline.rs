@@ -264,6 +264,10 @@ impl Device for DeadlineDevice {
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.run(move |device| device.discard(offset, len))
     }
+
+    fn can_discard(&self) -> bool {
+        self.inner.can_discard()
+    }
 }
 
 type Job = Box<dyn FnOnce() + Send>;

@@ -13,7 +13,7 @@ use std::{
     io::{self, IoSliceMut, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
 };
@@ -62,6 +62,8 @@ pub struct FileDevice {
     name: String,
     file: File,
     size: AtomicU64,
+    /// The system has said that it makes no holes here.
+    is_solid: AtomicBool,
     /// The files behind a loop device: open, because they are locked.
     _behind: Vec<File>,
 }
@@ -133,7 +135,13 @@ impl FileDevice {
         }
         // The length in a block device's metadata is zero; the end is where seeking to it leads.
         match file.seek(SeekFrom::End(0)) {
-            Ok(size) => Ok(FileDevice { name, file, size: AtomicU64::new(size), _behind: behind }),
+            Ok(size) => Ok(FileDevice {
+                name,
+                file,
+                size: AtomicU64::new(size),
+                is_solid: AtomicBool::new(false),
+                _behind: behind,
+            }),
             Err(source) => Err(Error::Device { device: name, action: "measure", source }),
         }
     }
@@ -236,10 +244,21 @@ impl Device for FileDevice {
         if len == 0 {
             return Ok(());
         }
+        if self.is_solid.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {
+                self.is_solid.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    fn can_discard(&self) -> bool {
+        !self.is_solid.load(Ordering::Relaxed)
     }
 }
 

@@ -126,6 +126,11 @@ pub trait Device: Send + Sync {
 
     /// Says that the content of a range is no longer needed.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Whether it makes anything of that, as far as is known: it is, once it was told.
+    fn can_discard(&self) -> bool {
+        true
+    }
 }
 
 /// The error of an access past a device's end, for the devices that check it themselves.

@@ -15,6 +15,7 @@
 mod moving;
 mod packing;
 mod stored;
+mod trim;
 
 use std::{
     sync::{
@@ -152,6 +153,8 @@ struct State {
     /// What was allocated at the end of the last transaction group that was synced.
     logged: u32,
     changes: Vec<Changes>,
+    /// What has become free and was not given back to the device since; part of it may be allocated again.
+    fresh: SpanSet,
     checkpoint: Option<PhysicalPointer>,
     /// Where it is stored what lies where, of a packed chunk.
     map_at: Option<PhysicalPointer>,
@@ -226,6 +229,7 @@ impl Chunk {
             deferred,
             logged: loaded.allocated,
             changes,
+            fresh: SpanSet::default(),
             checkpoint: loaded.row.checkpoint,
             map_at,
             described: loaded.row.described,
@@ -390,6 +394,7 @@ impl Chunk {
         }
         state.changes.retain(|changes| !changes.is_empty());
         for &span in &released {
+            state.note_fresh(span, self.sectors);
             state.deferred -= span.len;
             state.tally.counters.deferred.fetch_sub(u64::from(span.len), Relaxed);
             self.make_free(&mut state, span);
@@ -407,33 +412,6 @@ impl Chunk {
             Some(State { map: Map::Loaded(map), .. }) => map.in_pieces_below(limit),
             _ => 0,
         }
-    }
-
-    /// Hands the free spans from `from` on to `visit`, in order and with the chunk locked, until it says to stop; then where
-    /// to go on. A map that is not loaded stays so, and nothing is handed out of a chunk that somebody allocates in or that is
-    /// not open.
-    pub(super) fn for_each_free(
-        &self,
-        from: u32,
-        disk: &Disk<'_>,
-        visit: &mut dyn FnMut(Span) -> Result<bool>,
-    ) -> Result<Option<u32>> {
-        let state = self.state.lock();
-        if state.active || state.standing != Standing::Open {
-            return Ok(None);
-        }
-        let mut spans: Vec<Span> = match &state.map {
-            Map::Loaded(map) => map.spans().collect(),
-            Map::Unloaded(replay) => self.read_map(&state, replay, disk)?.spans().collect(),
-        };
-        spans.retain(|span| span.start >= from);
-        spans.sort_unstable_by_key(|span| span.start);
-        for span in spans {
-            if !visit(span)? {
-                return Ok(Some(span.end()));
-            }
-        }
-        Ok(None)
     }
 
     /// An error about this chunk's map.

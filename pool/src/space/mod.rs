@@ -79,7 +79,7 @@ pub use self::{
     mend::{OwnCursor, OwnExamined},
     moving::{MovingPlan, Regions, Targets},
     packing::Hosted,
-    trim::{TrimCursor, Trimmed},
+    trim::{TrimCursor, TrimWhat, Trimmed},
 };
 use self::{
     chunk::Standing, history::History, hold::Holds, io::Disk, layout::Ground, layout::Layout, moving::Moves,

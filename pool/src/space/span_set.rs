@@ -60,6 +60,22 @@ impl SpanSet {
         }
     }
 
+    /// How many spans it has.
+    pub(super) fn count(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The parts of `span` that are in the set, in order.
+    pub(super) fn within(&self, span: Span) -> Vec<Span> {
+        let before = self.spans.range(..span.start).next_back();
+        let touching = before.into_iter().chain(self.spans.range(span.start..span.end()));
+        let part = |(&start, &len): (&u32, &u32)| {
+            let (from, to) = (start.max(span.start), (start + len).min(span.end()));
+            (from < to).then(|| Span::new(from, to - from))
+        };
+        touching.filter_map(part).collect()
+    }
+
     /// The spans, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Span> + '_ {
         self.spans.iter().map(|(&start, &len)| Span { start, len })

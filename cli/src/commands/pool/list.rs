@@ -4,7 +4,7 @@ use clap::Args;
 use dataset::property::{Precision, Property};
 use serde_json::{Map, Value};
 
-use super::status::{lines, vdevs_json};
+use super::status::{forget_trim, lines, vdevs_json};
 use crate::args::common::{Format, property_list};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -69,7 +69,10 @@ pub(super) fn records(
     let mut exit = Exit::Done;
     for pool in context.pools(named)? {
         match context.call(&pool, Request::Pool { properties: properties.to_vec(), vdevs }) {
-            Ok(Response::Pool(record)) => records.push(record),
+            Ok(Response::Pool(mut record)) => {
+                record.vdevs.iter_mut().for_each(forget_trim);
+                records.push(record);
+            }
             Ok(_) => return Err(unexpected_answer()),
             Err(failure) => {
                 context.report(&failure)?;
@@ -170,6 +173,7 @@ mod tests {
             read_errors: 0,
             write_errors: 0,
             checksum_errors: 0,
+            trim: None,
         };
         PoolRecord {
             name: "tank".into(),

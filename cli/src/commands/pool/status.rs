@@ -7,15 +7,16 @@ use super::{expansion, removal, scan};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
-use crate::output::time::Zone;
-use crate::protocol::{PoolStatus, Request, Response, VdevKind, VdevRecord, VdevRole};
+use crate::output::time::{self, Zone};
+use crate::protocol::{PoolStatus, Request, Response, TrimRecord, TrimState, VdevKind, VdevRecord, VdevRole};
 
 /// Arguments of `pool status`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   pool status
   pool status -v tank                        name every damaged file
-  pool status -x                             only pools with problems")]
+  pool status -x                             only pools with problems
+  pool status -t tank                        and how 'pool trim' stands")]
 pub struct Arguments {
     /// Name every damaged file
     #[arg(short = 'v')]
@@ -23,6 +24,9 @@ pub struct Arguments {
     /// Only pools with problems
     #[arg(short = 'x')]
     unhealthy: bool,
+    /// Whether the devices were told which space nobody needs
+    #[arg(short = 't')]
+    trim: bool,
     /// Exact numbers
     #[arg(short = 'p')]
     exact: bool,
@@ -51,6 +55,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
             }
         }
     }
+    if !arguments.trim {
+        all.iter_mut().flat_map(|status| &mut status.vdevs).for_each(forget_trim);
+    }
     let known = all.len();
     all.retain(|status| !arguments.unhealthy || !is_healthy(status));
     if arguments.json {
@@ -66,6 +73,29 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         context.print(&parts.join("\n"))?;
     }
     Ok(exit)
+}
+
+/// Shows nothing of what `-t` asks for.
+pub(super) fn forget_trim(vdev: &mut VdevRecord) {
+    vdev.trim = None;
+    vdev.members.iter_mut().for_each(forget_trim);
+}
+
+/// What is said of a device behind its numbers.
+fn note(vdev: &VdevRecord, zone: Zone) -> String {
+    let trim = vdev.trim.as_ref().map(|trim| trimmed(trim, zone));
+    vdev.note.iter().cloned().chain(trim).collect::<Vec<_>>().join("  ")
+}
+
+fn trimmed(trim: &TrimRecord, zone: Zone) -> String {
+    let TrimRecord { percent, start, end, .. } = *trim;
+    match trim.state {
+        TrimState::Untrimmed => "(untrimmed)".to_owned(),
+        TrimState::Unsupported => "(trim unsupported)".to_owned(),
+        TrimState::Active => format!("({percent}% trimmed, started at {})", time::scan(start, zone)),
+        TrimState::Suspended => format!("({percent}% trimmed, suspended, started at {})", time::scan(start, zone)),
+        TrimState::Complete => format!("(100% trimmed, completed at {})", time::scan(end, zone)),
+    }
 }
 
 fn is_healthy(status: &PoolStatus) -> bool {
@@ -102,7 +132,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
         }
     }
     text += "config:\n\n";
-    text.extend(config(status, exact).lines().map(|line| format!("\t{line}\n")));
+    text.extend(config(status, exact, zone).lines().map(|line| format!("\t{line}\n")));
     text + "\n" + &errors(&status.damaged, verbose)
 }
 
@@ -115,7 +145,7 @@ fn mounts(status: &PoolStatus) -> String {
     status.transports.iter().map(through).collect::<Vec<_>>().join(", ")
 }
 
-fn config(status: &PoolStatus, exact: bool) -> String {
+fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
     let number = |count: u64| if exact { count.to_string() } else { dataset::property::size::format_count(count) };
     let titles = ["READ", "WRITE", "CKSUM"].map(Column::right);
     let columns = [Column::left("NAME"), Column::left("STATE")].into_iter().chain(titles);
@@ -130,8 +160,7 @@ fn config(status: &PoolStatus, exact: bool) -> String {
         for (depth, vdev) in vdevs.into_iter().flat_map(lines) {
             let errors = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors].map(number);
             let name = format!("{}{}", "  ".repeat(depth), vdev.path);
-            let note = vdev.note.clone().unwrap_or_default();
-            table.push([name, vdev.state.clone()].into_iter().chain(errors).chain([note]).collect());
+            table.push([name, vdev.state.clone()].into_iter().chain(errors).chain([note(vdev, zone)]).collect());
         }
     }
     if !status.spares.is_empty() {
@@ -182,6 +211,11 @@ pub(super) fn vdev_json(vdev: &VdevRecord) -> Value {
     }
     if vdev.role != VdevRole::Normal {
         object["class"] = json!(vdev.role.as_str());
+    }
+    if let Some(trim) = &vdev.trim {
+        object["trim_state"] = json!(trim.state.as_str());
+        object["trim_percent"] = json!(trim.percent.to_string());
+        object["trim_time"] = json!(if trim.end > 0 { trim.end } else { trim.start }.to_string());
     }
     if let Some(note) = &vdev.note {
         object["note"] = json!(note);
@@ -251,6 +285,7 @@ mod tests {
             read_errors: 0,
             write_errors: 0,
             checksum_errors: 1536,
+            trim: None,
         };
         PoolStatus {
             name: "tank".into(),
@@ -284,6 +319,32 @@ mod tests {
 
         errors: No known data errors
         ");
+    }
+
+    #[test]
+    fn how_trimming_stands_is_said_of_each_device() {
+        let utc: Zone = || jiff::tz::TimeZone::UTC;
+        let shown = |state| trimmed(&TrimRecord { state, percent: 37, start: 1_762_506_330, end: 1_762_506_390 }, utc);
+        let all = [
+            TrimState::Untrimmed,
+            TrimState::Unsupported,
+            TrimState::Active,
+            TrimState::Suspended,
+            TrimState::Complete,
+        ];
+        insta::assert_snapshot!(all.map(shown).join("\n"), @r"
+        (untrimmed)
+        (trim unsupported)
+        (37% trimmed, started at Fri Nov  7 09:05:30 2025)
+        (37% trimmed, suspended, started at Fri Nov  7 09:05:30 2025)
+        (100% trimmed, completed at Fri Nov  7 09:06:30 2025)
+        ");
+        let record = VdevRecord {
+            trim: Some(TrimRecord { state: TrimState::Untrimmed, percent: 0, start: 0, end: 0 }),
+            note: Some("(resilvering)".into()),
+            ..status().vdevs.remove(0)
+        };
+        assert_eq!(note(&record, utc), "(resilvering)  (untrimmed)");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use clap::Args;
 use dataset::property::size::{format_bytes, parse_size};
 
-use crate::args::common::pool_name;
+use crate::args::common::{pool_name, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response};
+use crate::protocol::{Request, Response, TrimAction};
 
 /// Arguments of `pool trim`.
 #[derive(Args, Debug)]
@@ -14,33 +14,53 @@ use crate::protocol::{Request, Response};
     after_help = "Image files get holes where nothing is. Free space in pieces below 1M is left alone, and so is what is used next. Nothing is
 touched that the last three commits refer to; going back further with 'pool import -F' may find less afterwards.
 
-The command waits until it is done; what was done when it is interrupted stays done.
+The service of the pool does the work, in steps; 'pool status -t' shows how far it has come. It ends with the service: what
+was done stays done. Without a service the command waits, as with -w. A vdev is gone through as a whole, whichever of its
+devices is named. With the property autotrim=on what becomes free is given back by itself, in pieces of 128K and more.
 
 Examples:
   pool trim tank
-  pool trim -r 100M tank                     at most so many bytes a second"
+  pool trim -w -r 100M tank                  at most so many bytes a second; wait until it is done
+  pool trim -s tank                          suspend; 'pool trim tank' goes on
+  pool trim -c tank /dev/sdb                 cancel it on the vdev of that device"
 )]
 pub struct Arguments {
     /// At most so many bytes a second
-    #[arg(short = 'r', value_name = "RATE")]
+    #[arg(short = 'r', value_name = "RATE", conflicts_with_all = ["suspend", "cancel"])]
     rate: Option<String>,
-    /// Wait until it is done; that is always so
-    #[arg(short = 'w', hide = true)]
+    /// Suspend it
+    #[arg(short = 's', conflicts_with_all = ["cancel", "wait"])]
+    suspend: bool,
+    /// Cancel it
+    #[arg(short = 'c', conflicts_with = "wait")]
+    cancel: bool,
+    /// Wait until it is done
+    #[arg(short = 'w')]
     wait: bool,
-    /// The pools
-    #[arg(value_name = "POOL", required = true)]
-    pools: Vec<String>,
+    /// The pool
+    #[arg(value_name = "POOL")]
+    pool: String,
+    /// Only the vdevs of these devices
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<String>,
 }
 
 /// Trims.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let pools: Vec<String> = arguments.pools.iter().map(|text| pool_name("trim", text)).collect::<Result<_, _>>()?;
+    let pool = pool_name("trim", &arguments.pool)?;
     let rate = arguments.rate.as_deref().map(rate).transpose()?;
-    for pool in &pools {
-        let Response::Trimmed(bytes) = context.call(pool, Request::Trim { rate })? else {
-            return Err(unexpected_answer());
-        };
-        context.print(&format!("{pool}: {} of free space given back\n", format_bytes(bytes)))?;
+    let devices = arguments.devices.iter().map(|name| vdev_name(name)).collect::<Result<_, _>>()?;
+    let action = match (arguments.suspend, arguments.cancel) {
+        (true, _) => TrimAction::Suspend,
+        (_, true) => TrimAction::Cancel,
+        _ => TrimAction::Start,
+    };
+    match context.call(&pool, Request::Trim { action, devices, rate, wait: arguments.wait })? {
+        Response::Done => {}
+        Response::Trimmed(bytes) => {
+            context.print(&format!("{pool}: {} of free space given back\n", format_bytes(bytes)))?;
+        }
+        _ => return Err(unexpected_answer()),
     }
     Ok(Exit::Done)
 }

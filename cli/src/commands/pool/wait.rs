@@ -21,11 +21,8 @@ const WATCH: Duration = Duration::from_millis(200);
 const NANOS: i64 = 1_000_000_000;
 
 /// Activities that ZFS knows, and why nobody waits for them here.
-const ABSENT: &[(&[&str], &str)] = &[
-    (&["discard"], "this version takes no checkpoints of pools"),
-    (&["initialize"], "free space is left as it is"),
-    (&["trim"], "'pool trim' waits by itself"),
-];
+const ABSENT: &[(&[&str], &str)] =
+    &[(&["discard"], "this version takes no checkpoints of pools"), (&["initialize"], "free space is left as it is")];
 
 /// Arguments of `pool wait`.
 #[derive(Args, Debug)]
@@ -38,6 +35,8 @@ const ABSENT: &[(&[&str], &str)] = &[
   replace       devices are being replaced
   resilver      devices are being filled
   scrub         everything is being verified; one that is paused has ceased
+  trim          devices are told what is free, because of 'pool trim'; one that
+                is suspended has ceased
 
 A resilver that has found no good copy of something has ceased, too: 'pool status' tells.
 With an interval the bytes that are left are shown, and '-' for what has ceased.
@@ -186,7 +185,7 @@ mod tests {
         insta::assert_snapshot!(failure.render(""), @"the activity 'initialize' is not supported: free space is left as it is");
         insta::assert_snapshot!(wanted("sleep").unwrap_err().render(""), @r"
         there is no activity 'sleep'
-          activities: freeing, raidz_expand, rebalance, remove, replace, resilver, scrub
+          activities: freeing, raidz_expand, rebalance, remove, replace, resilver, scrub, trim
         ");
         assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
     }

@@ -192,6 +192,49 @@ pub struct VdevRecord {
     pub write_errors: u64,
     /// Blocks that were not what had been written.
     pub checksum_errors: u64,
+    /// Whether the device was told which space nobody needs.
+    pub trim: Option<TrimRecord>,
+}
+
+/// How far a device has been told which space nobody needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrimRecord {
+    /// How it stands.
+    pub state: TrimState,
+    /// How much of the device was gone through, of a hundred.
+    pub percent: u64,
+    /// When it began, in seconds since 1970.
+    pub start: i64,
+    /// When it came to its end.
+    pub end: i64,
+}
+
+/// How telling a device stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TrimState {
+    /// It was not demanded since the pool was imported.
+    Untrimmed,
+    /// The device makes nothing of it.
+    Unsupported,
+    /// Under way.
+    Active,
+    /// It stands still.
+    Suspended,
+    /// Done.
+    Complete,
+}
+
+impl TrimState {
+    /// As ZFS calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TrimState::Untrimmed => "UNTRIMMED",
+            TrimState::Unsupported => "UNSUPPORTED",
+            TrimState::Active => "ACTIVE",
+            TrimState::Suspended => "SUSPENDED",
+            TrimState::Complete => "COMPLETE",
+        }
+    }
 }
 
 /// A pool's state in full.
@@ -323,11 +366,13 @@ pub enum Activity {
     Resilver,
     /// It examines everything.
     Scrub,
+    /// It tells devices which space nobody needs.
+    Trim,
 }
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 7] = [
+    pub const ALL: [Activity; 8] = [
         Activity::Freeing,
         Activity::Expand,
         Activity::Rebalance,
@@ -335,6 +380,7 @@ impl Activity {
         Activity::Replace,
         Activity::Resilver,
         Activity::Scrub,
+        Activity::Trim,
     ];
 
     /// As ZFS calls it.
@@ -347,6 +393,7 @@ impl Activity {
             Activity::Replace => "replace",
             Activity::Resilver => "resilver",
             Activity::Scrub => "scrub",
+            Activity::Trim => "trim",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeSet};
 use super::*;
 use crate::{
     space::{
-        Class, SAFE_STATES, SpaceIo, SpaceRoot, TrimCursor, VdevShape,
+        Class, SAFE_STATES, SpaceIo, SpaceRoot, TrimCursor, TrimWhat, VdevShape,
         tests::{Memory, plain},
     },
     units::KIB,
@@ -63,7 +63,9 @@ fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
             discarded.borrow_mut().insert((vdev, offset / REGION));
             Ok(())
         };
-        space.trim(&memory, TrimCursor::default(), (1, u64::MAX), &note).unwrap();
+        for vdev in (0..4).map(VdevId) {
+            space.trim(&memory, (TrimWhat::Vdev(vdev), TrimCursor::default()), (1, u64::MAX), &note).unwrap();
+        }
         discarded.into_inner()
     };
     let is_needed = |(vdev, region): &(VdevId, u64)| *vdev == GOES || copies.contains(region);

@@ -1,0 +1,87 @@
+//! Free space that is given back while the pool is mounted and used.
+
+use std::{fs, os::unix::fs::MetadataExt};
+
+use crate::lab::{Lab, can_mount, noise, wait_until};
+
+fn stored(lab: &Lab) -> u64 {
+    ["a.img", "b.img"].iter().map(|image| lab.path(image).metadata().unwrap().blocks() * 512).max().unwrap()
+}
+
+/// A mounted mirror.
+fn furnished() -> Lab {
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", &lab.at("mnt/tank"), "tank", "mirror", "300M:a.img", "300M:b.img"]);
+    lab
+}
+
+#[test]
+fn what_becomes_free_is_given_back_by_itself_if_that_is_wanted() {
+    if !can_mount() {
+        return;
+    }
+    let lab = furnished();
+    let folder = lab.mount("tank");
+    fs::write(folder.join("kept"), noise(20 << 20, 1)).unwrap();
+    let large = |name: &str| fs::write(folder.join(name), noise(80 << 20, 2)).unwrap();
+    large("first");
+    lab.pool(&["sync", "tank"]);
+    fs::remove_file(folder.join("first")).unwrap();
+    (0..6).for_each(|_| drop(lab.pool(&["sync", "tank"])));
+    assert!(stored(&lab) > 95 << 20, "nobody has asked for it: {}", stored(&lab));
+    lab.pool(&["set", "autotrim=on", "tank"]);
+    wait_until("what became free is given back", || {
+        lab.pool(&["sync", "tank"]);
+        stored(&lab) < 50 << 20
+    });
+    large("second");
+    lab.fs(&["snapshot", "tank@held"]);
+    fs::remove_file(folder.join("second")).unwrap();
+    (0..10).for_each(|_| drop(lab.pool(&["sync", "tank"])));
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(stored(&lab) > 95 << 20, "a snapshot has it: {}", stored(&lab));
+    lab.fs(&["destroy", "tank@held"]);
+    wait_until("what the snapshot held is given back", || {
+        lab.pool(&["sync", "tank"]);
+        stored(&lab) < 50 << 20
+    });
+    lab.check("tank");
+    assert!(fs::read(folder.join("kept")).unwrap() == noise(20 << 20, 1));
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert!(lab.pool(&["status", "tank"]).contains("with 0 errors"));
+}
+
+#[test]
+fn trimming_is_suspended_resumed_canceled_and_shown() {
+    if !can_mount() {
+        return;
+    }
+    let lab = furnished();
+    let status = |part: &str| {
+        let status = lab.pool(&["status", "-t", "tank"]);
+        assert_eq!(status.matches(part).count(), 2, "{part}: {status}");
+    };
+    status("(untrimmed)");
+    assert!(!lab.pool(&["status", "tank"]).contains("trimmed"));
+    assert!(lab.run("pool", &["trim", "-s", "tank"]).fails(1).contains("there is no active trim"));
+    assert!(lab.run("pool", &["trim", "tank", "nothing"]).fails(1).contains("no such device"));
+    lab.pool(&["trim", "-r", "1M", "tank", &lab.at("a.img")]);
+    status("% trimmed, started at ");
+    assert!(lab.run("pool", &["trim", "tank"]).fails(1).contains("it is being trimmed already"));
+    lab.pool(&["trim", "-s", "tank"]);
+    status("% trimmed, suspended, started at ");
+    assert!(lab.run("pool", &["trim", "-s", "tank"]).fails(1).contains("there is no active trim"));
+    lab.pool(&["wait", "-t", "trim", "tank"]);
+    lab.pool(&["trim", "-r", "1M", "tank", "mirror-0"]);
+    status("% trimmed, started at ");
+    lab.pool(&["trim", "-c", "tank"]);
+    status("(untrimmed)");
+    let told = lab.pool(&["trim", "-w", "tank"]);
+    assert!(told.starts_with("tank: ") && told.ends_with(" of free space given back\n"), "{told}");
+    status("(100% trimmed, completed at ");
+    lab.pool(&["trim", "tank"]);
+    lab.pool(&["wait", "-t", "trim", "tank"]);
+    status("(100% trimmed, completed at ");
+    lab.check("tank");
+    status("(untrimmed)");
+}
