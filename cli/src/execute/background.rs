@@ -12,7 +12,7 @@ use std::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, unbounded};
 use dataset::admin::{Datasets, Progress};
 
-use super::mounts::Mounts;
+use super::{mounts::Mounts, vital::Vital};
 
 /// How often it looks by itself whether there is something to do.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -60,6 +60,7 @@ struct Worker {
 
 impl Worker {
     fn run(&self, orders: &Receiver<()>) {
+        let _vital = Vital::new(self.datasets.engine(), "thread that frees what was destroyed");
         // An order that comes while something is freed asks for no more than to go on.
         let is_wanted = || orders.try_recv() != Err(TryRecvError::Disconnected);
         loop {

@@ -15,6 +15,7 @@
 //! removal     taking a vdev out of the pool             spares      devices that stand by
 //! growth      what devices have grown
 //! rewind      choosing an older state to go back to       memory      how much of it there is
+//! vital       threads that the pool cannot do without
 //! refusal     errors of the layers below as failures
 //! ```
 //!
@@ -54,6 +55,7 @@ mod suspended;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod vital;
 
 pub use self::{
     job::{Cancel, Job, JobStream},

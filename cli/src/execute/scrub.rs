@@ -23,7 +23,7 @@ use pool::admin::Pool;
 
 use super::{
     expansion, files, growth, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, spares,
-    stride::Stride,
+    stride::Stride, vital::Vital,
 };
 use crate::{
     failure::Failure,
@@ -85,6 +85,7 @@ impl Drop for Scrubbing {
 }
 
 fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>) {
+    let _vital = Vital::new(datasets.engine(), "thread that scrubs and moves");
     let mut saved = Instant::now();
     let mut patience = GLANCE;
     let mut looked = None;

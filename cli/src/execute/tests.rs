@@ -18,7 +18,8 @@ use super::{
 use crate::{
     failure::Failure,
     protocol::{
-        CopyRecord, Location, PathBytes, ReceiveNaming, ReceiveSpec, Request, Response, SendSpec, Stream, VdevSpec,
+        CopyRecord, Location, PathBytes, ReceiveNaming, ReceiveSpec, Request, Response, SendSpec, Stream, TrimAction,
+        VdevSpec,
     },
     service::registry::KnownPool,
 };
@@ -377,4 +378,22 @@ impl UnwrapErr for Result<NewDevices, Failure> {
     fn unwrap_err_or_panic(self) -> Failure {
         self.err().expect("it was refused")
     }
+}
+
+#[test]
+fn nobody_waits_for_a_thread_that_has_ended_by_a_defect() {
+    let world = World::new();
+    let pool = world.pool.as_ref().unwrap();
+    let engine = pool.engine().clone();
+    let defect = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        let _vital = super::vital::Vital::new(&engine, "thread that is tried");
+        panic!("as it is meant to");
+    });
+    // At one byte a second it would take years.
+    let request = Request::Trim { action: TrimAction::Start, devices: Vec::new(), rate: Some(1), wait: true };
+    let failure = pool.execute("pool trim", request, None, &mut Job::new(Vec::new(), &mut |_| {})).unwrap_err();
+    assert!(failure.render("").contains("the thread that is tried has ended by a defect of the program"), "{failure}");
+    assert!(defect.join().is_err());
+    assert!(pool.engine().commit_anyway().is_err());
 }

@@ -15,7 +15,7 @@ use dataset::admin::Datasets;
 use parking_lot::Mutex;
 use pool::{admin::Pool, space::TrimCursor, units::VdevId, vdev::Leaf};
 
-use super::{job::Job, open_pool::OpenPool, refusal::OrRefused};
+use super::{job::Job, open_pool::OpenPool, refusal::OrRefused, vital::Vital};
 use crate::{
     failure::Failure,
     protocol::{TrimAction, TrimRecord, TrimState},
@@ -115,6 +115,7 @@ impl Pace {
 
 impl Trimmer {
     fn run(&self, orders: &Receiver<()>) {
+        let _vital = Vital::new(self.pool.engine(), "thread that trims");
         let (mut patience, mut fresh) = (INTERVAL, None);
         while orders.recv_timeout(patience) != Err(RecvTimeoutError::Disconnected) {
             let begun = Instant::now();

@@ -61,6 +61,9 @@ struct Released<'a>(&'a Engine);
 
 impl Drop for Released<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.note_defect("committer");
+        }
         self.0.unattended();
         self.0.set_committer(false);
     }

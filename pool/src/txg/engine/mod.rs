@@ -315,6 +315,16 @@ impl Engine {
         self.tell();
     }
 
+    /// Takes no more changes, because a thread that works for the pool has ended by a defect of the program: what it was about
+    /// is half done in memory, and what the last commit left is whole. Whoever waits gets an error.
+    pub fn note_defect(&self, thread: &str) {
+        let why = format!("the {thread} has ended by a defect of the program");
+        tracing::error!("the pool takes no more changes: {why}");
+        let _ = self.failed.set(why);
+        self.suspension().abandon();
+        self.tell();
+    }
+
     /// Takes no more changes. A failed commit leaves the last committed state on the devices and nobody knows how much
     /// of the next: going on from memory would promise what may not be kept.
     pub(super) fn fail(&self, error: &Error) {
