@@ -383,12 +383,14 @@ impl OpenPool {
             return Ok(layout);
         }
         check_new(&all, ACTION, &name, force)?;
-        self.add_spares(spares, force)?;
         if vdevs.is_empty() {
+            self.add_spares(spares, force)?;
             return Ok(self.layout());
         }
-        let taken = NewDevices::take(&specs, ACTION, &name, force)?;
-        let addition = self.pool.begin_add(grouped(vdevs, taken.devices())).or_refused(ACTION, &name)?;
+        let taken = NewDevices::take(&all, ACTION, &name, force)?;
+        let mut devices = taken.devices();
+        let stand_by = devices.split_off(specs.len());
+        let addition = self.pool.begin_add_with(grouped(vdevs, devices), &stand_by).or_refused(ACTION, &name)?;
         // From here on a label may name them, whatever fails.
         taken.keep();
         addition.finish().or_refused(ACTION, &name)?;

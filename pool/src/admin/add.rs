@@ -6,6 +6,8 @@
 //! | before the space layer's next commit | the pool with them, without chunks; opening gives them theirs |
 //! | after that commit | the pool with them |
 //!
+//! Devices that are to stand by may come with them: the same labels name both, so either all are part of the pool or none.
+//!
 //! In the second case labels of two ages may be found, of which the newer counts; the new devices have theirs by then.
 
 use std::sync::Arc;
@@ -15,13 +17,15 @@ use parking_lot::MutexGuard;
 use super::{
     open::shapes_of,
     pool::{ClassedVdev, NewVdev, Pool, name_features, write_new_label},
+    spares::{NO_VDEV, name_spares},
 };
 use crate::{
+    device::Device,
     error::{Error, Result},
     format::{label::Label, vdev_config::VdevConfig},
     space::VdevShape,
     units::{Guid, Txg, VdevId},
-    vdev::Vdev,
+    vdev::{Leaf, Vdev},
 };
 
 /// So many rows of a RAID-Z a region must have at least: what is left of it behind the last whole row is lost.
@@ -35,6 +39,8 @@ pub struct Addition<'a> {
     /// What the labels shall say.
     label: Label,
     joining: Vec<Arc<dyn Vdev>>,
+    /// Devices that are to stand by.
+    spares: Vec<Arc<Leaf>>,
 }
 
 impl<'a> Addition<'a> {
@@ -43,6 +49,7 @@ impl<'a> Addition<'a> {
         pool: &'a Pool,
         highest: MutexGuard<'a, Txg>,
         classed: Vec<ClassedVdev>,
+        spares: &[Arc<dyn Device>],
     ) -> Result<Addition<'a>> {
         let mut label = pool.label();
         classed.iter().try_for_each(ClassedVdev::check)?;
@@ -53,20 +60,22 @@ impl<'a> Addition<'a> {
         label.vdevs.extend(added.iter().cloned());
         classed.iter().zip(&added).for_each(|(classed, config)| classed.note_class(config.id, &mut label));
         name_features(&mut label);
+        let spares = name_spares(pool, &mut label, spares)?;
         let draft = Label { txg: Txg::ZERO, ..label.clone() };
         for (vdev, config) in vdevs.iter().zip(&added) {
             for (device, leaf) in vdev.devices().iter().zip(config.tree.leaves()) {
                 write_new_label(&**device, leaf.guid, config.id, &draft)?;
             }
         }
+        spares.iter().try_for_each(|leaf| write_new_label(&*leaf.device(), leaf.guid(), NO_VDEV, &draft))?;
         let joining = vdevs.iter().zip(&added).map(|(vdev, config)| vdev.vdev(&label, config)).collect();
-        Ok(Addition { pool, highest, label, joining })
+        Ok(Addition { pool, highest, label, joining, spares })
     }
 
     /// Makes the devices part of the pool, and commits. After an error they may be part of it or not, as the labels tell
     /// that could be written.
     pub fn finish(self) -> Result<()> {
-        let Addition { pool, mut highest, label, joining } = self;
+        let Addition { pool, mut highest, label, joining, spares } = self;
         let shapes: Vec<VdevShape> = label.vdevs.iter().flat_map(|config| shapes_of(&label, config)).collect();
         if let Err(error) = pool.replace_labels(&mut highest, label, &joining) {
             // Some labels may name devices now that are not used. If they cannot be put right, the next change of the
@@ -82,6 +91,9 @@ impl<'a> Addition<'a> {
                 storage.space.add_vdev(*shape);
             }
         });
+        if !spares.is_empty() {
+            pool.take_spares(spares);
+        }
         // A commit may have to change labels.
         drop(highest);
         pool.engine().settle_log();

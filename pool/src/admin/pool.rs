@@ -136,8 +136,17 @@ impl Pool {
     /// The first half of adding vdevs: until [`Addition::finish`] is called, the devices are no part of the pool, and
     /// whoever made them may take them away again. No label can be changed meanwhile.
     pub fn begin_add(&self, vdevs: Vec<impl Into<ClassedVdev>>) -> Result<Addition<'_>> {
+        self.begin_add_with(vdevs, &[])
+    }
+
+    /// The same with devices that are to stand by: all become part of the pool, or none does.
+    pub fn begin_add_with(
+        &self,
+        vdevs: Vec<impl Into<ClassedVdev>>,
+        spares: &[Arc<dyn Device>],
+    ) -> Result<Addition<'_>> {
         self.engine.writable()?;
-        Addition::begin(self, self.labelling(), vdevs.into_iter().map(Into::into).collect())
+        Addition::begin(self, self.labelling(), vdevs.into_iter().map(Into::into).collect(), spares)
     }
 
     /// Held by whoever changes labels: the highest number that any was given.

@@ -118,6 +118,33 @@ impl Watched {
     }
 }
 
+/// Has a label name devices that are to stand by; nothing is written.
+///
+/// # Errors
+/// [`Error::Request`] if there are too many, or one is too small for any vdev of the pool that it could stand in.
+pub(super) fn name_spares(pool: &Pool, label: &mut Label, devices: &[Arc<dyn Device>]) -> Result<Vec<Arc<Leaf>>> {
+    let least = label.region_size;
+    if let Some(small) = devices.iter().find(|device| usable_size(device.size()) < least) {
+        return Err(Error::Request(format!("{} is smaller than one region of this pool, {least} bytes", small.name())));
+    }
+    if label.sections.spares.len() + devices.len() > MAX_SPARES {
+        return Err(Error::Request(format!("a pool has at most {MAX_SPARES} spares")));
+    }
+    let describe = |device: &Arc<dyn Device>| LeafConfig {
+        guid: Guid(pool.engine().env().random()),
+        size: usable_size(device.size()),
+        path: device.name().to_owned(),
+    };
+    let configs: Vec<LeafConfig> = devices.iter().map(describe).collect();
+    let leaves =
+        configs.iter().zip(devices).map(|(leaf, device)| Arc::new(Leaf::new(leaf.guid, device.clone()))).collect();
+    if !devices.is_empty() {
+        label.sections.spares.extend(configs.into_iter().map(|leaf| SpareConfig { leaf }));
+        label.features.insert(SPARES.to_owned(), Compatibility::Read);
+    }
+    Ok(leaves)
+}
+
 impl Pool {
     /// The spares, in the order in which they were added.
     pub fn spares(&self) -> Vec<Spare> {
@@ -145,35 +172,19 @@ impl Pool {
         self.engine().writable()?;
         let mut highest = self.labelling();
         let mut label = self.label();
-        let least = label.region_size;
-        if let Some(small) = devices.iter().find(|device| usable_size(device.size()) < least) {
-            return Err(Error::Request(format!(
-                "{} is smaller than one region of this pool, {least} bytes",
-                small.name()
-            )));
-        }
-        if label.sections.spares.len() + devices.len() > MAX_SPARES {
-            return Err(Error::Request(format!("a pool has at most {MAX_SPARES} spares")));
-        }
-        let describe = |device: &Arc<dyn Device>| LeafConfig {
-            guid: Guid(self.engine().env().random()),
-            size: usable_size(device.size()),
-            path: device.name().to_owned(),
-        };
-        let configs: Vec<LeafConfig> = devices.iter().map(describe).collect();
-        label.sections.spares.extend(configs.iter().map(|leaf| SpareConfig { leaf: leaf.clone() }));
-        label.features.insert(SPARES.to_owned(), Compatibility::Read);
+        let leaves = name_spares(self, &mut label, devices)?;
         let draft = Label { txg: Txg::ZERO, ..label.clone() };
-        for (device, config) in devices.iter().zip(&configs) {
-            write_new_label(&**device, config.guid, NO_VDEV, &draft)?;
-        }
+        leaves.iter().try_for_each(|leaf| write_new_label(&*leaf.device(), leaf.guid(), NO_VDEV, &draft))?;
         self.replace_labels(&mut highest, label, &[])?;
-        let vdevs = &self.engine().storage().vdevs;
-        for (device, config) in devices.iter().zip(&configs) {
-            vdevs.add_spare(Arc::new(Leaf::new(config.guid, device.clone())));
-        }
-        write_spare_labels(&vdevs.spares(), &self.label());
+        self.take_spares(leaves);
         Ok(())
+    }
+
+    /// Has devices stand by that the labels name.
+    pub(super) fn take_spares(&self, leaves: Vec<Arc<Leaf>>) {
+        let vdevs = &self.engine().storage().vdevs;
+        leaves.into_iter().for_each(|leaf| vdevs.add_spare(leaf));
+        write_spare_labels(&vdevs.spares(), &self.label());
     }
 
     /// Has a spare leave the pool; `false` if there is none of this path or number.

@@ -355,3 +355,21 @@ fn what_appears_empty_in_the_place_of_a_failed_device_replaces_it() {
     drop(pool);
     assert_eq!(alone(&empty), newest);
 }
+
+#[test]
+fn vdevs_and_spares_are_added_together_or_not_at_all() {
+    let disks = disks("a b c d");
+    let pool = mirror(&disks[..2]);
+    let small: Arc<dyn Device> = Arc::new(crate::device::MemoryDevice::new("small", 1 << 20));
+    let vdev = || vec![NewVdev::Disk(device(&disks[2]))];
+    for (vdevs, spare) in [(vdev(), small.clone()), (vec![NewVdev::Disk(small.clone())], device(&disks[3]))] {
+        assert!(pool.begin_add_with(vdevs, &[spare]).is_err());
+        assert_eq!((pool.label().vdevs.len(), pool.spares().len()), (1, 0));
+    }
+    pool.begin_add_with(vdev(), &[device(&disks[3])]).unwrap().finish().unwrap();
+    assert_eq!((pool.label().vdevs.len(), pool.spares().len()), (2, 1));
+    let newest = commit(&pool, 2);
+    drop(pool);
+    let pool = opened(&[&disks[0], &disks[1], &disks[2], &disks[3]], 5).unwrap();
+    assert_eq!((pool.label().vdevs.len(), pool.spares().len(), shown(pool.engine())), (2, 1, newest));
+}
