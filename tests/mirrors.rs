@@ -480,6 +480,7 @@ fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
     	A device that is being replaced stays until there is.
     action: If a device that has them can come back: pool online tank DEVICE
     	Otherwise restore or delete the files that 'pool status -v' names, then: pool clear tank
+    	or let the old device go without them: pool detach -f tank DEVICE
       scan: resilvered [SIZE] in [TIME] with 1 errors on [DATE]
     config:
 
@@ -502,6 +503,67 @@ fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
     holds(&lab, &[1]);
     fs::remove_file(lab.path("a.img")).unwrap();
     fs::remove_file(lab.path("b.img")).unwrap();
+    lab.check("tank");
+}
+
+#[test]
+fn spares_and_vdevs_are_added_together_or_not_at_all() {
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    lab.pool(&["create", "-m", "none", "-o", "ashift=16", "tank", "80M:a.img"]);
+    let columns = (1..=6).map(|n| format!("80M:{n}.img")).collect::<Vec<_>>().join(" ");
+    assert_snapshot!(lab.session(&[&format!("pool add -f tank spare 80M:s.img raidz1 {columns}"), "pool list -v -H -o name tank"]), @r"
+    $ pool add -f tank spare 80M:s.img raidz1 80M:1.img 80M:2.img 80M:3.img 80M:4.img 80M:5.img 80M:6.img
+    pool: cannot add to 'tank': the regions of this pool, 1048576 bytes, are too small for a raidz of so many devices
+    [exit 1]
+    $ pool list -v -H -o name tank
+    tank
+    [LAB]/a.img
+    [exit 0]
+    ");
+    assert!(!lab.path("s.img").exists() && !lab.path("1.img").exists());
+    lab.pool(&["add", "-f", "tank", "spare", "80M:s.img", "mirror", "80M:1.img", "80M:2.img"]);
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("mirror-1") && status.contains("AVAIL"), "{status}");
+    lab.check("tank");
+}
+
+#[test]
+fn a_replacement_that_cannot_complete_is_brought_to_its_end_or_given_up() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    put(&lab, 2);
+    lab.pool(&["detach", "tank", "b.img"]);
+    lab.pool(&["export", "tank"]);
+    let image = fs::read(lab.path("a.img")).unwrap();
+    let wanted = &content(1)[8192..12288];
+    let place = image.chunks(4096).position(|sector| sector == wanted).unwrap() as u64 * 4096;
+    let file = File::options().write(true).open(lab.path("a.img")).unwrap();
+    file.write_all_at(&[0xee; 512], place).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    lab.run("pool", &["replace", "-w", "tank", "a.img", "80M:c.img"]).fails(1);
+    // The new one is not wanted any more.
+    lab.pool(&["detach", "tank", "c.img"]);
+    let status = lab.pool(&["status", "tank"]);
+    assert!(status.contains("a.img") && !status.contains("c.img") && !status.contains("mirror"), "{status}");
+    lab.run("pool", &["replace", "-w", "-f", "tank", "a.img", "c.img"]).fails(1);
+    assert_snapshot!(lab.session(&["pool detach tank a.img", "pool detach -f tank a.img"]), @r"
+    $ pool detach tank a.img
+    pool: cannot detach '[LAB]/a.img': [LAB]/c.img lacks one block that no other device gives
+      what is lost is of: tank/home:/1
+      if [LAB]/a.img cannot give it back, let it go: pool detach -f tank [LAB]/a.img
+    [exit 1]
+    $ pool detach -f tank a.img
+    [exit 0]
+    ");
+    let status = lab.pool(&["status", "-v", "tank"]);
+    assert!(!status.contains("a.img") && !status.contains("mirror") && status.contains("state: ONLINE"), "{status}");
+    assert!(status.contains("tank/home:/1\n"), "{status}");
+    fs::remove_file(lab.path("a.img")).unwrap();
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[2]);
+    assert_ne!(lab.run("fs", &["cat", "tank/home:/1"]).code, Some(0));
+    lab.fs(&["destroy", "tank/home"]);
+    lab.pool(&["wait", "-t", "freeing", "tank"]);
     lab.check("tank");
 }
 

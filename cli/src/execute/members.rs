@@ -25,6 +25,9 @@ use crate::{
 /// How often who waits for a resilver looks at it.
 const WATCH: Duration = Duration::from_millis(50);
 
+/// So many damaged files are named at most when that is the reason of a refusal.
+const NAMED: usize = 10;
+
 const NANOS: i64 = 1_000_000_000;
 
 /// What the devices of mirrors need, in one word each, as far as they need anything.
@@ -74,9 +77,56 @@ impl OpenPool {
         Ok(self.layout())
     }
 
-    pub(super) fn detach(&self, device: &str) -> Result<Layout, Failure> {
-        self.pool.detach(device).or_refused("detach", device)?;
+    pub(super) fn detach(&self, device: &str, force: bool) -> Result<Layout, Failure> {
+        const ACTION: &str = "detach";
+        let heirs = self.incomplete_heirs(device)?;
+        if heirs.is_empty() {
+            self.pool.detach(device).or_refused(ACTION, device)?;
+            return Ok(self.layout());
+        }
+        if !force {
+            return Err(self.refuse_loss(device, &heirs)?);
+        }
+        let guids: Vec<Guid> = heirs.iter().map(|heir| heir.leaf.guid()).collect();
+        self.datasets.accept_losses(&guids).or_refused(ACTION, device)?;
+        match self.pool.detach(device) {
+            // Who looks after replacements may have been faster.
+            Err(_) if self.pool.find_device(device).is_err() => {}
+            detached => detached.or_refused(ACTION, device)?,
+        }
         Ok(self.layout())
+    }
+
+    /// The devices that could stand for one, but for blocks that nobody gives: what replaces it, or if nobody else is
+    /// complete, what has joined it.
+    fn incomplete_heirs(&self, device: &str) -> Result<Vec<Arc<Member>>, Failure> {
+        let (vdev, leaf) = self.pool.find_device(device).or_refused("detach", device)?;
+        let own = vdev.as_group().and_then(|group| Some((group, group.member(leaf.guid())?.column())));
+        let Some((group, column)) = own.filter(|_| self.is_stuck()) else { return Ok(Vec::new()) };
+        let mut others = group.of_column(column);
+        others.retain(|other| other.leaf.guid() != leaf.guid());
+        let is_alone = others.iter().all(|other| other.state() != State::Complete);
+        let takes_over = |other: &Arc<Member>| is_alone || other.replaces() == Some(leaf.guid());
+        others.retain(|other| other.state() == State::Filling && takes_over(other));
+        Ok(others)
+    }
+
+    fn refuse_loss(&self, device: &str, heirs: &[Arc<Member>]) -> Result<Failure, Failure> {
+        let lost = self.datasets.resilver_status().map_or(0, |status| status.errors);
+        let blocks = if lost == 1 { "one block".to_owned() } else { format!("{lost} blocks") };
+        let heirs: Vec<&str> = heirs.iter().map(|heir| heir.leaf.name()).collect();
+        let problem = format!("{} lacks {blocks} that no other device gives", heirs.join(", "));
+        let mut names = self.datasets.damaged_names().or_refused("detach", device)?;
+        if names.len() > NAMED {
+            let more = names.split_off(NAMED).len();
+            names.push(format!("{more} more, see pool status -v {}", self.name()));
+        }
+        let hint = format!(
+            "what is lost is of: {}\nif {device} cannot give it back, let it go: pool detach -f {} {device}",
+            names.join(", "),
+            self.name()
+        );
+        Ok(Failure::cannot("detach", device, problem).hint(hint))
     }
 
     /// Has one device of each mirror be a pool of its own, or with `dry_run` only says which would be.
@@ -224,7 +274,8 @@ pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
                 .to_owned(),
             format!(
                 "If a device that has them can come back: pool online {pool} DEVICE\n\
-                 Otherwise restore or delete the files that 'pool status -v' names, then: pool clear {pool}"
+                 Otherwise restore or delete the files that 'pool status -v' names, then: pool clear {pool}\n\
+                 or let the old device go without them: pool detach -f {pool} DEVICE"
             ),
         );
     }

@@ -131,7 +131,7 @@ impl OpenPool {
             Request::Attach { device, new, replace, force } => {
                 self.attach(&device, &new, replace, force).map(Response::Layout)
             }
-            Request::Detach { device } => self.detach(&device).map(Response::Layout),
+            Request::Detach { device, force } => self.detach(&device, force).map(Response::Layout),
             Request::Split { name, devices, dry_run } => self.split(&name, &devices, dry_run).map(Response::Split),
             Request::Renumber { guid } => self.renumber(guid).map(done),
             Request::Remove { vdev, limit, dry_run } => self.remove(&vdev, limit, dry_run, job).map(Response::Removal),

@@ -124,6 +124,8 @@ pub enum Request {
     Detach {
         /// Its path or number.
         device: String,
+        /// Although what takes its place lacks blocks of which there is no good copy.
+        force: bool,
     },
     /// Have one device of each mirror leave, to be an exported pool of their own. `Split`
     Split {

@@ -19,13 +19,14 @@ use pool::{
     env::Nanos,
     space::OwnCursor,
     txg::{Filling, Still, Suspect},
-    units::Txg,
+    units::{Guid, Txg},
 };
 
 use super::{
     copying::{Stepped, Walk},
     datasets::{Datasets, Progress},
     error::Result,
+    moving::refused,
 };
 use crate::scrub::mend;
 
@@ -139,6 +140,30 @@ impl Datasets {
         let status =
             self.resilver_status().filter(|status| status.state == ResilverState::Finished && status.errors > 0);
         status.is_some_and(|status| self.engine().filling() == Some(status.filling))
+    }
+
+    /// Calls these devices complete although they lack what a resilver that is stuck found no good copy of: it is as lost
+    /// on them as on the others, and noted as damage. All else they have: the walk has copied it, or it was written since.
+    ///
+    /// # Errors
+    /// If no resilver is stuck, devices have come or gone since, or it is blocks of the space layer that are lost: to open
+    /// the pool takes these.
+    pub fn accept_losses(&self, devices: &[Guid]) -> Result<()> {
+        let running = self.resilverer.running.lock();
+        let is_now =
+            |running: &&Running| running.has_ended && self.engine().filling().as_ref() == Some(&running.filling);
+        let Some(running) = running.as_ref().filter(is_now) else {
+            return refused("no resilver has come to its end with something left".to_owned());
+        };
+        if running.failed == Txg::LIMIT {
+            return refused("blocks of the space maps have no good copy; pool scrub writes them anew".to_owned());
+        }
+        let mut filling = running.filling.clone();
+        filling.devices.retain(|(device, _)| devices.contains(device));
+        match self.engine().hold_still().filled(&filling, Txg::ZERO)? {
+            true => Ok(()),
+            false => refused("devices have come or gone meanwhile".to_owned()),
+        }
     }
 
     /// Has a resilver that is stuck tried again: what had no good copy may be gone, or have one.
