@@ -108,6 +108,41 @@ fn a_raidz_gets_wider_and_any_device_may_be_lost_after_it() {
 }
 
 #[test]
+fn an_expansion_is_limited_paused_and_goes_on_when_it_is_told_to() {
+    if !can_mount() {
+        return;
+    }
+    let lab = furnished();
+    let before = size(&lab);
+    let status = |part: &str| {
+        lab::wait_until("the status says so", || lab.pool(&["status", "tank"]).contains(part));
+    };
+    assert!(lab.run("pool", &["attach", "-p", "tank"]).fails(1).contains("no raidz is being expanded"));
+    assert!(lab.run("pool", &["attach", "tank", "raidz1-0"]).fails(1).contains("no raidz is being expanded"));
+    lab.run("pool", &["attach", "tank", "a.img"]).fails(2);
+    lab.pool(&["attach", "--limit", "64K", "tank", "raidz1-0", "80M:e.img"]);
+    status("limited to 64K/s");
+    assert!(lab.run("pool", &["attach", "tank", "raidz1-0"]).fails(1).contains("it is under way already"));
+    lab.pool(&["attach", "-p", "tank"]);
+    status("expansion of raidz1-0 is paused");
+    assert!(lab.run("pool", &["attach", "-p", "tank"]).fails(1).contains("it is paused already"));
+    // It has ceased for now, and what it had set aside can be used.
+    lab.pool(&["wait", "-t", "raidz_expand", "tank"]);
+    (40..44).for_each(|seed| put(&lab, seed));
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    status("expansion of raidz1-0 is paused");
+    let paused = lab.pool(&["status", "tank"]);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let line = |text: &str| text.lines().find(|line| line.contains("of its rows")).map(str::to_owned);
+    assert_eq!(line(&paused), line(&lab.pool(&["status", "tank"])));
+    lab.pool(&["attach", "--limit", "1G", "-w", "tank", "raidz1-0"]);
+    assert!(size(&lab) > before + before / 6, "{before} and {}", size(&lab));
+    holds(&lab, 0..44);
+    lab.check("tank");
+}
+
+#[test]
 fn a_raidz_gets_wider_while_its_files_are_used() {
     if !can_mount() {
         return;

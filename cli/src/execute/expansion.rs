@@ -31,6 +31,26 @@ pub(super) fn work(datasets: &Datasets, pool: &Pool, bytes: u64) -> dataset::adm
 }
 
 impl OpenPool {
+    pub(super) fn pause_expansion(&self) -> Result<(), Failure> {
+        self.expanding("pause the expansion in")?;
+        self.datasets.pause_expansion().or_refused("pause the expansion in", self.name())
+    }
+
+    /// Has the expansion go on that is paused, or at another pace.
+    pub(super) fn resume_expansion(&self, limit: Option<u64>) -> Result<(), Failure> {
+        self.expanding(ACTION)?;
+        self.datasets.resume_expansion(limit).or_refused(ACTION, self.name())?;
+        self.scrubbing.wake();
+        Ok(())
+    }
+
+    fn expanding(&self, action: &str) -> Result<(), Failure> {
+        match self.pool.widening() {
+            Some(_) => Ok(()),
+            None => Err(Failure::cannot(action, self.name(), "no raidz is being expanded")),
+        }
+    }
+
     /// Returns when no expansion is under way, or the one that is has no room to go on.
     pub(super) fn wait_for_expansion(&self, job: &mut Job<'_>) -> Result<Layout, Failure> {
         while let Some(expansion) = self.expansion() {
@@ -40,6 +60,9 @@ impl OpenPool {
                 Some(ExpansionPause::NoRoom) => break,
                 Some(ExpansionPause::Degraded) => {
                     return Err(Failure::cannot(ACTION, &expansion.name, "not all of its devices hold everything"));
+                }
+                Some(ExpansionPause::Operator) => {
+                    return Err(Failure::cannot(ACTION, &expansion.name, "it is paused"));
                 }
                 Some(ExpansionPause::Unreadable) => {
                     return Err(Failure::cannot(ACTION, &expansion.name, "something on it could not be read"));
@@ -64,6 +87,7 @@ impl OpenPool {
                 Pause::NoRoom => ExpansionPause::NoRoom,
                 Pause::Degraded => ExpansionPause::Degraded,
                 Pause::Unreadable => ExpansionPause::Unreadable,
+                Pause::Operator => ExpansionPause::Operator,
             }),
             columns: widening.columns as u64,
             rows: widening.rows,
@@ -72,6 +96,7 @@ impl OpenPool {
             total: status.total,
             copied: status.copied,
             seconds: u64::try_from(seconds).unwrap_or(0),
+            limit: self.datasets.moving_limit(),
         })
     }
 }

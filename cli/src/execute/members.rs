@@ -56,7 +56,14 @@ impl OpenPool {
     }
 
     /// Makes a device part of a mirror beside another one, or instead of it, or a column more of a RAID-Z.
-    pub(super) fn attach(&self, beside: &str, new: &VdevSpec, replace: bool, force: bool) -> Result<Layout, Failure> {
+    pub(super) fn attach(
+        &self,
+        beside: &str,
+        new: &VdevSpec,
+        replace: bool,
+        force: bool,
+        limit: Option<u64>,
+    ) -> Result<Layout, Failure> {
         let action = if replace { "replace" } else { "attach to" };
         let raidz = self.pool.find_vdev(beside).ok().filter(|vdev| !replace && vdev.as_raidz().is_some());
         if raidz.is_none() {
@@ -69,7 +76,13 @@ impl OpenPool {
                 let why = format!("the pool's feature {RAIDZ_EXPANSION} is disabled; it is enabled by pool set");
                 return Err(Failure::cannot(action, beside, why));
             }
-            Some(_) => self.pool.attach_column(beside, device).map(drop).or_refused(action, beside)?,
+            Some(_) => {
+                self.datasets.prepare_expansion(limit).or_refused(action, beside)?;
+                self.pool.attach_column(beside, device).map(drop).or_refused(action, beside)?;
+            }
+            None if limit.is_some() => {
+                return Err(Failure::cannot(action, beside, "only the expansion of a raidz is limited"));
+            }
             None => self.pool.attach(beside, device, replace).or_refused(action, beside)?,
         }
         taken.keep();

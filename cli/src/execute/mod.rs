@@ -128,8 +128,8 @@ impl OpenPool {
             Request::AddVdevs { vdevs, spares, force, dry_run } => {
                 self.add_vdevs(&vdevs, &spares, force, dry_run).map(Response::Layout)
             }
-            Request::Attach { device, new, replace, force } => {
-                self.attach(&device, &new, replace, force).map(Response::Layout)
+            Request::Attach { device, new, replace, force, limit } => {
+                self.attach(&device, &new, replace, force, limit).map(Response::Layout)
             }
             Request::Detach { device, force } => self.detach(&device, force).map(Response::Layout),
             Request::Split { name, devices, dry_run } => self.split(&name, &devices, dry_run).map(Response::Split),
@@ -138,6 +138,8 @@ impl OpenPool {
             Request::PauseRemoval => self.pause_removal().map(done),
             Request::StopRemoval => self.stop_removal().map(done),
             Request::WaitForRemoval => self.wait_for_removal(job).map(Response::Layout),
+            Request::PauseExpansion => self.pause_expansion().map(done),
+            Request::ResumeExpansion { limit } => self.resume_expansion(limit).map(done),
             Request::WaitForExpansion => self.wait_for_expansion(job).map(Response::Layout),
             Request::Rebalance { limit, dry_run } => self.rebalance(limit, dry_run, job).map(Response::Rebalance),
             Request::PauseRebalance => self.pause_rebalance().map(done),
@@ -237,6 +239,8 @@ fn is_recorded(request: &Request) -> bool {
         | Request::Attach { .. }
         | Request::Detach { .. }
         | Request::PauseRemoval
+        | Request::PauseExpansion
+        | Request::ResumeExpansion { .. }
         | Request::Renumber { .. }
         | Request::StopRemoval
         | Request::PauseRebalance

@@ -133,7 +133,7 @@ struct Strides {
     scrub: Stride,
     /// Of resilvers, removals and rebalances.
     copying: Stride,
-    /// Of removals and rebalances.
+    /// Of removals, rebalances and expansions.
     pace: Pace,
     /// How long these have to wait.
     rest: Option<Duration>,
@@ -176,7 +176,7 @@ fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::adm
     if (datasets.is_removing() || datasets.is_rebalancing()) && !datasets.is_moving_paused() {
         return Ok(moved(datasets, pool, strides)? || mended == Progress::Worked);
     }
-    if stride(&mut strides.copying, |bytes| expansion::work(datasets, pool, bytes))? == Progress::Worked {
+    if pool.widening().is_some() && paced(datasets, strides, |bytes| expansion::work(datasets, pool, bytes))? {
         return Ok(true);
     }
     let scrubbed = stride(&mut strides.scrub, |bytes| datasets.scrub_step(bytes))?;
@@ -185,19 +185,25 @@ fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::adm
 
 /// Does a step of the removal or the rebalance, if it is due; whether there may be more to do at once.
 fn moved(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
+    paced(datasets, strides, |bytes| match datasets.is_removing() {
+        true => removal::work(datasets, pool, bytes),
+        false => datasets.rebalance_step(bytes),
+    })
+}
+
+/// Does a step of what moves chunks, if it is due by the limit that somebody has set.
+fn paced(
+    datasets: &Datasets,
+    strides: &mut Strides,
+    step: impl FnOnce(u64) -> dataset::admin::Result<Progress>,
+) -> dataset::admin::Result<bool> {
     let limit = datasets.moving_limit();
     let rest = strides.pace.wait(Instant::now(), datasets.moved(), limit);
     strides.rest = Some(rest).filter(|rest| !rest.is_zero());
     if strides.rest.is_some() {
         return Ok(false);
     }
-    let progress = stride(&mut strides.copying, |bytes| {
-        let bytes = Pace::step(bytes, limit);
-        match datasets.is_removing() {
-            true => removal::work(datasets, pool, bytes),
-            false => datasets.rebalance_step(bytes),
-        }
-    })?;
+    let progress = stride(&mut strides.copying, |bytes| step(Pace::step(bytes, limit)))?;
     Ok(progress == Progress::Worked)
 }
 

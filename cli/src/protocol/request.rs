@@ -119,6 +119,8 @@ pub enum Request {
         replace: bool,
         /// Take the new device although it holds something.
         force: bool,
+        /// If a RAID-Z is expanded: at most so many bytes are copied a second.
+        limit: Option<u64>,
     },
     /// Take a device out of its mirror. `Layout`
     Detach {
@@ -156,6 +158,13 @@ pub enum Request {
     StopRemoval,
     /// Wait until no removal is under way. `Layout`
     WaitForRemoval,
+    /// Have the expansion wait that is under way. `Done`
+    PauseExpansion,
+    /// Have the expansion go on that is paused, or copy at another pace. `Done`
+    ResumeExpansion {
+        /// At most so many bytes a second; what was said before if it is none.
+        limit: Option<u64>,
+    },
     /// Wait until no RAID-Z is expanded, or there is no room to go on. `Layout`
     WaitForExpansion,
     /// Begin to even out how full vdevs are. `Rebalance`

@@ -18,6 +18,11 @@
 //! | before the regions of a round are wide | narrow rows: a round begins, perhaps with other regions |
 //! | after that | fewer narrow rows, or none |
 //!
+//! An operator may have it wait, or limit how fast it copies: the row of the catalogue that says so is the one of a removal
+//! and a rebalance ([`super::moving`]), and whatever of the three is begun next begins with that anew. What waits has no
+//! round: its regions are given back. To stop for good is not possible, and to wait for ever is the same: the rows that are
+//! narrow stay so.
+//!
 //! Nothing runs by itself: whoever owns the pool calls [`Datasets::expansion_step`] again and again, and has the rows become
 //! wide when it says so.
 
@@ -56,6 +61,8 @@ pub enum Pause {
     Degraded,
     /// Something could not be read. It is tried again when the pool is opened the next time.
     Unreadable,
+    /// The operator has said so, until he says otherwise.
+    Operator,
 }
 
 /// How the round of an expansion stands, since the pool was opened.
@@ -113,12 +120,75 @@ impl Datasets {
         *self.expander.status.lock()
     }
 
+    /// An expansion is about to begin, at `limit` bytes a second if there is one.
+    pub fn prepare_expansion(&self, limit: Option<u64>) -> Result<()> {
+        let _work = self.mover_work();
+        match self.is_removing() || self.is_rebalancing() {
+            // It waits for these, and goes by what was said of them.
+            true if limit.is_none() => Ok(()),
+            true => refused("a removal or a rebalance is under way, and has its own limit".to_owned()),
+            false => self.set_limit(limit),
+        }
+    }
+
+    /// Has the expansion wait that is under way, until it is told to go on; also after the next import.
+    pub fn pause_expansion(&self) -> Result<()> {
+        self.engine().writable()?;
+        let mut work = self.mover_work();
+        self.check_expands_next()?;
+        if self.is_moving_paused() {
+            return refused("it is paused already".to_owned());
+        }
+        self.pause_moving()?;
+        self.rest(&mut work);
+        Ok(())
+    }
+
+    /// Has an expansion that waits go on, or gives the one that is under way another limit, in bytes a second.
+    pub fn resume_expansion(&self, limit: Option<u64>) -> Result<()> {
+        self.engine().writable()?;
+        let _work = self.mover_work();
+        self.check_expands_next()?;
+        if !self.is_moving_paused() && limit.is_none() {
+            return refused("it is under way already".to_owned());
+        }
+        self.go_on(limit)?;
+        let mut status = self.expander.status.lock();
+        status.pause = status.pause.filter(|pause| *pause != Pause::Operator);
+        // It looks for room at once.
+        *self.expander.looked.lock() = Txg::ZERO;
+        Ok(())
+    }
+
+    fn check_expands_next(&self) -> Result<()> {
+        match self.is_removing() || self.is_rebalancing() {
+            true => refused("it waits for a removal or a rebalance".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Has no round, because the operator has said so; `false` as long as chunks are changing places.
+    fn rest(&self, work: &mut Work) -> bool {
+        let round = self.expander.round.lock().clone();
+        if let Some(round) = round {
+            self.give_round_up(work, &round, Pause::Operator);
+        }
+        let has_none = self.expander.round.lock().is_none();
+        if has_none {
+            self.expander.status.lock().pause = Some(Pause::Operator);
+        }
+        has_none
+    }
+
     /// Does a step of expanding the RAID-Z `vdev`, whose first narrow rows are these: copies about `budget` bytes while the
     /// pool is held still, or makes a few commits.
     pub fn expansion_step(&self, vdev: VdevId, narrow: &Zone, budget: u64) -> Result<Expanding> {
         let mut work = self.mover_work();
         let idle = Ok(Expanding::Went(Progress::Idle));
         if self.engine().writable().is_err() || self.is_removing() || self.is_rebalancing() {
+            return idle;
+        }
+        if self.is_moving_paused() && self.rest(&mut work) {
             return idle;
         }
         let round = self.expander.round.lock().clone();

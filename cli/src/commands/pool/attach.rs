@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::trim::rate;
 use crate::args::common::{pool_name, vdev, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -14,50 +15,74 @@ use crate::protocol::{Request, Response};
 Until it is done, the new device does not protect against a failure of the other one.
 
 A raidz gets wider: its space is given to rows of one device more, as far as what lies there finds room elsewhere on it,
-and as many devices may be lost as before. That cannot be undone.
+and as many devices may be lost as before. That cannot be undone, but it can be paused, and goes on when the raidz is named
+without a device. A removal or a rebalance that is begun meanwhile has it go on after that.
 
 Examples:
   pool attach tank /dev/sdb /dev/sdc
   pool attach tank raidz1-0 /dev/sdd
+  pool attach --limit 20M tank raidz1-0 /dev/sdd    copy at most so many bytes a second
+  pool attach --limit 50M tank raidz1-0             the same of one that is under way
+  pool attach -p tank                               pause it; 'pool attach tank raidz1-0' goes on
   pool attach -w tank /srv/tank.img 10G:/mnt/usb/tank.img"
 )]
 pub struct Arguments {
     /// Take the device although it holds something; what it holds is lost
     #[arg(short = 'f')]
     force: bool,
+    /// Pause the expansion that is under way
+    #[arg(short = 'p', conflicts_with_all = ["force", "wait", "limit", "new"])]
+    pause: bool,
+    /// While a raidz is expanded, copy at most so many bytes a second
+    #[arg(long = "limit", value_name = "RATE")]
+    limit: Option<String>,
     /// Wait until it is filled, or the raidz is as wide as there is room
     #[arg(short = 'w')]
     wait: bool,
     /// The pool
     pool: String,
     /// A device of the pool, by its path or number, or the name of a raidz
-    device: String,
-    /// The new device
+    #[arg(required_unless_present = "pause")]
+    device: Option<String>,
+    /// The new device; without one, an expansion that is paused goes on
     #[arg(value_name = "NEW")]
-    new: String,
+    new: Option<String>,
 }
 
 /// Attaches.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "attach to";
     let pool = pool_name(action, &arguments.pool)?;
-    let new = vdev(action, &pool, &arguments.new)?;
-    let request = Request::Attach {
-        device: vdev_name(&arguments.device)?,
-        new: new.clone(),
-        replace: false,
-        force: arguments.force,
+    let limit = arguments.limit.as_deref().map(rate).transpose()?;
+    // Without a device, it is to pause.
+    let Some(device) = arguments.device.as_deref().filter(|_| !arguments.pause) else {
+        return context.run(&pool, Request::PauseExpansion).map(|()| Exit::Done);
     };
-    let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
-    if arguments.wait && is_raidz(&arguments.device) {
-        match context.call(&pool, Request::WaitForExpansion)? {
-            Response::Layout(_) => {}
-            _ => return Err(unexpected_answer()),
+    let Some(new) = &arguments.new else {
+        if !is_raidz(device) {
+            return Err(Failure::usage(format!("which device is to be attached to '{device}'?")));
         }
-    } else if arguments.wait {
+        context.run(&pool, Request::ResumeExpansion { limit })?;
+        return if arguments.wait { wait(&pool, context) } else { Ok(Exit::Done) };
+    };
+    let new = vdev(action, &pool, new)?;
+    let request =
+        Request::Attach { device: vdev_name(device)?, new: new.clone(), replace: false, force: arguments.force, limit };
+    let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
+    if arguments.wait && is_raidz(device) {
+        return wait(&pool, context);
+    }
+    if arguments.wait {
         context.run(&pool, Request::WaitForResilver { device: new.path.to_text() })?;
     }
     Ok(Exit::Done)
+}
+
+fn wait(pool: &str, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    match context.call(pool, Request::WaitForExpansion)? {
+        Response::Layout(_) => Ok(Exit::Done),
+        _ => Err(unexpected_answer()),
+    }
 }
 
 /// Whether this names a raidz, such as raidz1-0.

@@ -3,6 +3,7 @@
 use dataset::property::size::format_bytes;
 use serde_json::{Value, json};
 
+use super::removal;
 use crate::protocol::{ExpansionPause, ExpansionRecord};
 
 /// What stands behind `expand:`.
@@ -11,7 +12,13 @@ pub(super) fn render(expansion: &ExpansionRecord) -> String {
     let done = permyriad(expansion.rows_done, expansion.rows);
     let done = format!("{}.{:02}% of its rows have all {columns} devices", done / 100, done % 100);
     match expansion.pause {
-        None => format!("expansion of {name} in progress\n{done}\n{}", progress(expansion)),
+        None => {
+            let limit = removal::limit(expansion.limit);
+            format!("expansion of {name} in progress\n{done}\n{}{limit}", progress(expansion))
+        }
+        Some(ExpansionPause::Operator) => {
+            format!("expansion of {name} is paused\n{done}\n'pool attach POOL {name}' has it go on")
+        }
         Some(ExpansionPause::NoRoom) => format!(
             "expansion of {name} waits for room\n{done}\nwhat lies in the others goes on when there is empty space in rows as wide"
         ),
@@ -62,6 +69,7 @@ pub(super) fn encode(expansion: &ExpansionRecord) -> Value {
         "to_copy": expansion.total.to_string(),
         "copied": expansion.copied.to_string(),
         "seconds": expansion.seconds.to_string(),
+        "limit": expansion.limit.map(|limit| limit.to_string()),
     })
 }
 
@@ -80,6 +88,7 @@ mod tests {
             total: 3 << 30,
             copied: 1 << 30,
             seconds: 64,
+            limit: None,
         }
     }
 
@@ -95,8 +104,13 @@ mod tests {
         25.00% of its rows have all 4 devices
         what lies in the others goes on when there is empty space in rows as wide
         ");
-        let shown =
-            [None, Some(ExpansionPause::NoRoom), Some(ExpansionPause::Degraded), Some(ExpansionPause::Unreadable)];
+        let shown = [
+            None,
+            Some(ExpansionPause::NoRoom),
+            Some(ExpansionPause::Degraded),
+            Some(ExpansionPause::Unreadable),
+            Some(ExpansionPause::Operator),
+        ];
         for shown in shown.map(|pause| render(&expansion(pause))) {
             assert!(shown.lines().all(|line| line.len() + 8 <= 82), "{shown}");
         }

@@ -51,7 +51,7 @@ pub(super) fn render_rebalance(rebalance: &RebalanceRecord, zone: Zone) -> Strin
     }
 }
 
-fn limit(limit: Option<u64>) -> String {
+pub(super) fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(String::new, |limit| format!("\nlimited to {}/s", format_bytes(limit)))
 }
 

@@ -44,6 +44,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         new: new.clone(),
         replace: true,
         force: arguments.force,
+        limit: None,
     };
     let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.wait {

@@ -456,6 +456,8 @@ pub enum ExpansionPause {
     Degraded,
     /// Something could not be read.
     Unreadable,
+    /// The operator has said so.
+    Operator,
 }
 
 /// The expansion of a RAID-Z.
@@ -479,6 +481,8 @@ pub struct ExpansionRecord {
     pub copied: u64,
     /// For how many seconds that has gone on.
     pub seconds: u64,
+    /// At most so many bytes are copied a second, if somebody has said so.
+    pub limit: Option<u64>,
 }
 
 /// A rebalance.
