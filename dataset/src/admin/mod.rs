@@ -64,6 +64,7 @@ mod rollback;
 mod scrub;
 mod send;
 mod snapshot;
+mod stride;
 mod value;
 
 #[cfg(test)]
@@ -92,3 +93,4 @@ pub use resolve::Target;
 pub use rollback::{RollbackRequest, RolledBack};
 pub use scrub::ScrubStatus;
 pub use send::{Planned, SendFrom, SendRequest};
+pub use stride::Stride;
