@@ -52,6 +52,7 @@ mod losses;
 mod modified;
 mod moving;
 mod open;
+mod placement;
 mod property;
 mod quotas;
 mod rebalance;
