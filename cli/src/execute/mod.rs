@@ -50,7 +50,6 @@ mod scrub;
 mod snapshot;
 mod spares;
 mod stream;
-mod stride;
 mod suspended;
 #[cfg(test)]
 mod tests;

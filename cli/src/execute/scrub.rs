@@ -14,7 +14,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use dataset::{
-    admin::{Datasets, Progress, Scope},
+    admin::{Datasets, Progress, Scope, Stride},
     catalogue::ScrubState,
     fs::FileType,
     name::Name,
@@ -23,20 +23,13 @@ use pool::admin::Pool;
 
 use super::{
     expansion, files, growth, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, spares,
-    stride::Stride, vital::Vital,
+    vital::Vital,
 };
 use crate::{
     failure::Failure,
     protocol::{ExaminedRecord, Location, ScanKind, ScanRecord, ScrubAction, ScrubPart},
 };
 
-/// The most bytes that one step of a scrub reads, and about how long it takes if others are at work.
-const STEP: u64 = 128 << 20;
-const STEP_TIME: Duration = Duration::from_millis(100);
-/// The most bytes that one step of a resilver, a removal or a rebalance copies, and about how long it takes likewise: commits
-/// wait meanwhile.
-const COPY_STEP: u64 = 64 << 20;
-const COPY_STEP_TIME: Duration = Duration::from_millis(50);
 /// About how many bytes one step of the scrub of a part reads.
 const PART_STEP: u64 = 4 << 20;
 /// How often it is looked for something to do.
@@ -91,8 +84,8 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
     let mut looked = None;
     let mut growth = growth::Watch::new();
     let mut strides = Strides {
-        scrub: Stride::new(STEP, STEP_TIME),
-        copying: Stride::new(COPY_STEP, COPY_STEP_TIME),
+        scrub: Stride::of_scrub(),
+        copying: Stride::of_copying(),
         pace: Pace::new(Instant::now()),
         rest: None,
     };

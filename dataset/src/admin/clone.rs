@@ -28,6 +28,7 @@ impl Datasets {
         }
         let (names, guid, room) = (self.names(), self.new_guid(), self.engine().available());
         let (snapshot, name) = (snapshot.clone(), name.clone());
+        let properties = self.with_vdevs_named(&properties)?;
         self.run(move |tx| {
             let origin = names.snapshot(tx, &snapshot)?;
             names.vacant(tx, &name)?;

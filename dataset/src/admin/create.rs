@@ -34,6 +34,7 @@ impl Datasets {
         let guids: HashMap<DatasetName, Guid> =
             ancestors(&request.name).into_iter().map(|name| (name, self.new_guid())).collect();
         let room = self.engine().available();
+        let request = CreateRequest { properties: self.with_vdevs_named(&request.properties)?, ..request };
         self.run(move |tx| create(tx, &names, &request, &guids, room))
     }
 }

@@ -52,6 +52,7 @@ mod losses;
 mod modified;
 mod moving;
 mod open;
+mod placement;
 mod property;
 mod quotas;
 mod rebalance;
@@ -64,6 +65,7 @@ mod rollback;
 mod scrub;
 mod send;
 mod snapshot;
+mod stride;
 mod value;
 
 #[cfg(test)]
@@ -92,3 +94,4 @@ pub use resolve::Target;
 pub use rollback::{RollbackRequest, RolledBack};
 pub use scrub::ScrubStatus;
 pub use send::{Planned, SendFrom, SendRequest};
+pub use stride::Stride;

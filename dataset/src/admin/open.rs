@@ -9,6 +9,7 @@ use pool::{
         label::{BLOCK_CLONING, FILE_ATTRIBUTES, PROJECT_QUOTA},
         pointer::{BlockPointer, Checksum},
     },
+    space::Placement,
     tree::{Policy, View},
     txg::{Engine, Head, Sync},
 };
@@ -19,6 +20,7 @@ use super::{
     error::{Error, Result},
     feature,
     limits::Limits,
+    placement,
     property::{self, Effective},
     quotas::Quotas,
     resolve::Names,
@@ -269,7 +271,7 @@ fn options_of(effective: &Effective) -> Options {
         checksum,
         copies: text("copies").parse().unwrap_or(1).clamp(1, 3),
         small_blocks: text("special_small_blocks").parse().unwrap_or(0),
-        file: None,
+        placement: Placement { file: None, preferred: placement::preferred(text("vdevs")) },
     };
     Options {
         readonly: text("readonly") == "on",

@@ -66,7 +66,7 @@ impl Datasets {
     }
 
     fn set_with_room(&self, targets: &[Name], assignments: &[Assignment], room: u64) -> Result<()> {
-        let (names, targets, assignments) = (self.names(), targets.to_vec(), assignments.to_vec());
+        let (names, targets, assignments) = (self.names(), targets.to_vec(), self.with_vdevs_named(assignments)?);
         self.run(move |tx| {
             for target in &targets {
                 let id = owner(tx, &names, target)?;

@@ -284,7 +284,7 @@ impl Options {
 
     /// These options for what is stored of the file of this number.
     pub(super) fn placed(mut self, ino: Ino) -> Options {
-        self.policy.file = self.whole_files.then_some(ino);
+        self.policy.placement.file = self.whole_files.then_some(ino);
         self
     }
 }

@@ -104,6 +104,7 @@ pub static DATASET: &[Definition] = &[
         "striped",
         "Whether a file is spread over all vdevs, or lies on one, and the next file on the next.",
     ),
+    inherited("vdevs", "VDEVS", Syntax::Vdevs, "any", "The vdevs that its data go to as long as there is room."),
     own("refquota", "REFQUOTA", Syntax::Limit, "0", "The most space that it may reference, those below not counted."),
     own(
         "refreservation",

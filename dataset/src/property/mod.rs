@@ -314,6 +314,7 @@ mod tests {
             ("special_small_blocks", "32K", "32768"),
             ("special_small_blocks", "0", "0"),
             ("alloc", "roundrobin", "roundrobin"),
+            ("vdevs", "mirror-0,special", "mirror-0,special"),
             ("me:note", "anything at all", "anything at all"),
         ];
         for (name, text, expected) in cases {
@@ -337,6 +338,8 @@ mod tests {
             ("special_small_blocks", "256"),
             ("special_small_blocks", "100K"),
             ("special_small_blocks", "none"),
+            ("vdevs", ""),
+            ("vdevs", "mirror-0,,special"),
             ("readonly", "yes"),
             ("xattr", "dir"),
             ("acltype", "nfsv4"),

@@ -50,6 +50,8 @@ pub enum Syntax {
     CountLimit,
     /// An absolute path, `none` or `legacy`.
     Mountpoint,
+    /// `any`, or vdevs of the pool, and `special` for those for metadata.
+    Vdevs,
     /// Any text of at most `longest` bytes.
     Text {
         /// The greatest length in bytes.
@@ -70,6 +72,9 @@ pub enum Syntax {
     /// A word that the engine chooses.
     Word,
 }
+
+/// The longest list of vdevs, in bytes.
+const MAX_VDEVS: usize = 4096;
 
 /// For whom a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +131,11 @@ impl Syntax {
             Syntax::Limit | Syntax::CountLimit if text == "none" => Ok("0".to_owned()),
             Syntax::Limit | Syntax::CountLimit | Syntax::Bytes => size(text).map(|bytes| bytes.to_string()),
             Syntax::Mountpoint => mountpoint(text),
+            Syntax::Vdevs if text.len() > MAX_VDEVS => Err(format!("must have at most {MAX_VDEVS} bytes")),
+            Syntax::Vdevs if text.contains(char::is_control) || text.split(',').any(str::is_empty) => {
+                Err(format!("must be {self}"))
+            }
+            Syntax::Vdevs => Ok(text.to_owned()),
             Syntax::Text { longest } if text.len() > longest => Err(format!("must have at most {longest} bytes")),
             Syntax::Text { .. } if text.contains(char::is_control) => {
                 Err("must be without control characters".to_owned())
@@ -205,6 +215,7 @@ impl fmt::Display for Syntax {
             Syntax::Limit => f.write_str("a size, or none"),
             Syntax::CountLimit => f.write_str("a number, or none"),
             Syntax::Mountpoint => f.write_str("an absolute path | none | legacy"),
+            Syntax::Vdevs => f.write_str("any, or vdevs and special, with commas between them"),
             Syntax::Text { longest } => write!(f, "text of at most {longest} bytes"),
             Syntax::Bytes => f.write_str("a size"),
             Syntax::Count | Syntax::Identifier => f.write_str("a number"),

@@ -136,7 +136,7 @@ const OPTIONS: Options = Options {
         checksum: Checksum::Blake3,
         copies: 1,
         small_blocks: 0,
-        file: None,
+        placement: pool::space::Placement::ANYWHERE,
     },
     sync: dataset::fs::Durability::Standard,
     sharing: false,

@@ -78,7 +78,7 @@ mod tests {
         checksum: Checksum::Blake3,
         copies: 1,
         small_blocks: 0,
-        file: None,
+        placement: crate::space::Placement::ANYWHERE,
     };
 
     #[test]

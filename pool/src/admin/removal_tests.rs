@@ -334,7 +334,7 @@ fn without_enough_empty_chunks_there_are_no_twins() {
         checksum: Checksum::Blake3,
         copies: 1,
         small_blocks: 0,
-        file: None,
+        placement: crate::space::Placement::ANYWHERE,
     };
     let payload = Payload::new(Arc::new(vec![7; MIB as usize]), policy);
     let pointers: Vec<_> = engine.with_open_txg(|txg| {
@@ -379,7 +379,7 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
         checksum: Checksum::Blake3,
         copies: 1,
         small_blocks: 0,
-        file: None,
+        placement: crate::space::Placement::ANYWHERE,
     };
     let payload = Payload::new(Arc::new(vec![7; MIB as usize]), policy);
     let write = |txg| storage.write_blocks(txg, Class::Data, std::slice::from_ref(&payload));

@@ -10,7 +10,7 @@ use crate::{
     },
     error::{Error, Result},
     format::pointer::{Address, BlockPointer, Compression},
-    space::{Class, Purpose},
+    space::{Class, Placement, Purpose},
     tree::Policy,
     units::Txg,
 };
@@ -76,7 +76,8 @@ fn purpose(class: Class, policy: &Policy, stored: u32) -> Purpose {
     match class {
         Class::Metadata => Purpose::Metadata,
         Class::Data if stored <= policy.small_blocks => Purpose::SmallData,
-        Class::Data => policy.file.map_or(Purpose::Data, Purpose::Together),
+        Class::Data if policy.placement == Placement::ANYWHERE => Purpose::Data,
+        Class::Data => Purpose::Placed(policy.placement),
     }
 }
 

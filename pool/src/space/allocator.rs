@@ -15,6 +15,9 @@
 //! when it would eat into the slop; the reserve of empty chunks keeps that slop in large pieces. The space layer itself
 //! has a last resort of its own in it, that other metadata is refused.
 //!
+//! A record may come with wishes (`Placement`): they are tried before everything else, in the steps that leave what is kept
+//! for metadata alone, and when they cannot be granted the record goes where it would have gone without.
+//!
 //! Devices may be *for* something: metadata looks for room on those for it first, data on the others, each through all of
 //! the steps above, and then on the rest. That is a preference and never a wall: what is counted and what is kept is the
 //! whole pool's, so a block finds room exactly if it would were all devices for everything. Only devices for the intent
@@ -25,7 +28,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use smallvec::SmallVec;
 
 use super::{
-    Allocation, Purpose, Space,
+    Allocation, Placement, Preferred, Purpose, Space,
     chunk::{Chunk, Standing},
     io::{Disk, SpaceIo},
     layout::{Ground, Layout, Vdev, whole_units},
@@ -46,8 +49,7 @@ struct Request<'a> {
     class: Class,
     /// It is a record that may lie with metadata.
     small: bool,
-    /// The number of its file, if that is to lie on one device.
-    file: Option<u64>,
+    placement: Placement,
     /// The sectors of each of the blocks that shall follow each other.
     each: &'a [u32],
     /// Their sum; the most there is if it is too large.
@@ -71,8 +73,8 @@ impl<'a> Request<'a> {
     fn new(txg: Txg, purpose: Purpose, each: &'a [u32]) -> Request<'a> {
         let sectors = each.iter().fold(0, |sum: u32, &each| sum.saturating_add(each));
         let small = purpose == Purpose::SmallData;
-        let file = if let Purpose::Together(file) = purpose { Some(file) } else { None };
-        Request { txg, class: purpose.class(), small, file, each, sectors, by: Asker::Anybody }
+        let placement = if let Purpose::Placed(placement) = purpose { placement } else { Placement::ANYWHERE };
+        Request { txg, class: purpose.class(), small, placement, each, sectors, by: Asker::Anybody }
     }
 
     /// Where to look for room, and in which order.
@@ -267,7 +269,7 @@ impl Space {
     /// The device whose turn it is, or that a file has.
     fn first_vdev(&self, disk: &Disk<'_>, request: &Request<'_>, ground: Ground) -> usize {
         let vdevs = &disk.layout.vdevs;
-        if let Some(file) = request.file {
+        if let Some(file) = request.placement.file {
             let open = || (0..vdevs.len()).filter(|&index| !vdevs[index].closed && vdevs[index].ground == ground);
             let turn = file.checked_rem(open().count() as u64).unwrap_or(0);
             return open().nth(turn as usize).unwrap_or(0);
@@ -289,6 +291,9 @@ impl Space {
         first: usize,
         used: &[usize],
     ) -> Result<(usize, Address)> {
+        if let Some(found) = self.take_preferred(disk, request, first, used) {
+            return Ok(found);
+        }
         let grounds = request.grounds(disk.layout);
         let best = order(&disk.layout.vdevs, grounds[0], first, used);
         if let Some(found) = take_from_first(disk, request, &best) {
@@ -296,7 +301,7 @@ impl Space {
         }
         let _choosing = self.choosing[request.class as usize - 1].lock();
         // Another thread may have chosen meanwhile.
-        let at_home = || request.file.and_then(|_| take_in_steps(disk, request, best.get(..1)?, AT_HOME));
+        let at_home = || request.placement.file.and_then(|_| take_in_steps(disk, request, best.get(..1)?, AT_HOME));
         let found = take_from_first(disk, request, &best).or_else(at_home);
         if let Some(found) = found.or_else(|| take_anywhere(disk, request, &best)) {
             return Ok(found);
@@ -309,6 +314,29 @@ impl Space {
             }
         }
         Err(Error::OutOfSpace)
+    }
+
+    /// Allocates one copy on a device that is preferred and has none yet.
+    fn take_preferred(
+        &self,
+        disk: &Disk<'_>,
+        request: &Request<'_>,
+        first: usize,
+        used: &[usize],
+    ) -> Option<(usize, Address)> {
+        let Placement { file, preferred } = request.placement;
+        if preferred.is_none() {
+            return None;
+        }
+        let mut order = preferred_order(disk.layout, preferred, file.map_or(first, |_| 0), used);
+        if let (Some(file), 1..) = (file, order.len()) {
+            order = order[file as usize % order.len()..][..1].into();
+        }
+        take_from_first(disk, request, &order).or_else(|| {
+            let _choosing = self.choosing[request.class as usize - 1].lock();
+            // Another thread may have chosen meanwhile.
+            take_from_first(disk, request, &order).or_else(|| take_in_steps(disk, request, &order, AT_HOME))
+        })
     }
 
     /// Undoes an allocation that nobody has seen.
@@ -346,6 +374,21 @@ fn order(vdevs: &[Arc<Vdev>], ground: Ground, first: usize, used: &[usize]) -> O
         order.sort_by_key(|&(_, copies)| copies);
     }
     order
+}
+
+/// The preferred devices that have no copy yet, from `first` on. Those for metadata keep what is left to metadata.
+fn preferred_order(layout: &Layout, preferred: Preferred, first: usize, used: &[usize]) -> Order {
+    let vdevs = &layout.vdevs;
+    let is_meant = |vdev: &Vdev| match vdev.ground {
+        Ground::Normal => preferred.has(vdev.id),
+        Ground::Special => (preferred.special || preferred.has(vdev.id)) && !vdev.is_short(),
+        Ground::Log => false,
+    };
+    (0..vdevs.len())
+        .map(|step| (first + step) % vdevs.len())
+        .filter(|index| !used.contains(index) && !vdevs[*index].closed && is_meant(&vdevs[*index]))
+        .map(|index| (index, 0))
+        .collect()
 }
 
 /// Allocates in a chunk. One that cannot be read is as good as full.

@@ -67,7 +67,7 @@ fn room_is_found_exactly_if_it_would_be_were_all_devices_for_everything() {
     for (purpose, bytes, copies) in [
         (Purpose::Data, BYTES, 1),
         (Purpose::Data, BYTES, 2),
-        (Purpose::Together(1), BYTES, 1),
+        (together(1), BYTES, 1),
         (Purpose::Metadata, BYTES, 1),
         (Purpose::Metadata, 1, 2),
         (Purpose::SmallData, 1, 1),
@@ -96,11 +96,52 @@ fn room_is_found_exactly_if_it_would_be_were_all_devices_for_everything() {
     }
 }
 
+fn together(file: u64) -> Purpose {
+    Purpose::Placed(Placement { file: Some(file), ..Placement::ANYWHERE })
+}
+
+fn on(preferred: Preferred) -> Purpose {
+    Purpose::Placed(Placement { preferred, ..Placement::ANYWHERE })
+}
+
+#[test]
+fn records_lie_on_devices_that_are_preferred_while_there_is_room() {
+    let (space, memory) = made(&[(16, None), (64, None), (16, None), (16, SPECIAL), (8, LOG)]);
+    let devices_of =
+        |purpose, copies| devices(&space, &space.allocate(Txg(1), purpose, BYTES, copies, &memory).unwrap());
+    let one = Preferred::default().and(VdevId(2));
+    let two = one.and(VdevId(0));
+    assert!((0..10).all(|_| devices_of(on(one), 1) == [2]));
+    let copies = devices_of(on(one), 2);
+    assert!(copies[0] == 2 && [0, 1].contains(&copies[1]), "the second copy lies elsewhere: {copies:?}");
+    let mut copies = devices_of(on(two), 2);
+    copies.sort_unstable();
+    assert_eq!(copies, [0, 2]);
+    let files = [0, 1, 2, 3].map(|file| {
+        let placement = Placement { file: Some(file), preferred: two };
+        devices_of(Purpose::Placed(placement), 1)[0]
+    });
+    assert!(files[0] != files[1] && files[..2] == files[2..], "each file on one of them, in turn: {files:?}");
+    // Nobody is refused for a wish, and what is for the log is nobody's.
+    let log = Preferred::default().and(VdevId(4)).and(VdevId(1000));
+    assert!((0..10).all(|_| [0, 1, 2].contains(&devices_of(on(log), 1)[0])));
+    let special = Preferred::default().and_special();
+    let taken = fill(&space, &memory, on(special), BYTES, 1);
+    assert_eq!(taken[0], 3);
+    let sectors = |device| taken.iter().filter(|taken| **taken == device).count() as u64 * u64::from(BYTES);
+    let left = 16 * REGION - sectors(3);
+    assert!(left <= 16 * REGION / 4, "all but what is kept for metadata: {left} bytes are left");
+    assert!(sectors(1) > 32 * REGION, "and then as anybody's");
+    let (space, memory) = made(&[(16, None), (64, None), (16, None)]);
+    space.close(&Regions::Vdev(VdevId(2)));
+    let taken = fill(&space, &memory, on(one), BYTES, 1);
+    assert!(taken.len() > 500 && !taken.contains(&2), "what is about to leave gets nothing");
+}
+
 #[test]
 fn files_lie_on_devices_in_turn_each_as_a_whole_while_there_is_room() {
     let (space, memory) = made(&[(64, None), (16, None), (64, SPECIAL), (64, None), (8, LOG)]);
-    let device =
-        |file| devices(&space, &space.allocate(Txg(1), Purpose::Together(file), BYTES, 1, &memory).unwrap())[0];
+    let device = |file| devices(&space, &space.allocate(Txg(1), together(file), BYTES, 1, &memory).unwrap())[0];
     for round in 0..100 {
         assert_eq!([0, 1, 2, 3, 4, 5].map(|file| device(10 * 3 + file)), [0, 1, 3, 0, 1, 3], "round {round}");
     }
@@ -110,7 +151,7 @@ fn files_lie_on_devices_in_turn_each_as_a_whole_while_there_is_room() {
     assert!([0, 3].contains(taken.last().unwrap()));
     let room = 16 * REGION - u64::from(BYTES);
     assert!(space.totals().vdevs[1].allocated >= room, "{:?}", space.totals().vdevs[1]);
-    let run = space.allocate_run(Txg(1), Purpose::Together(2), &[BYTES; 20], 1, &memory).unwrap();
+    let run = space.allocate_run(Txg(1), together(2), &[BYTES; 20], 1, &memory).unwrap();
     assert!(run.iter().all(|block| devices(&space, block) == [3]));
     space.close(&Regions::Vdev(VdevId(3)));
     assert_eq!([0, 1, 2].map(device)[0], 0);

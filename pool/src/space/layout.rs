@@ -243,7 +243,7 @@ impl Vdev {
     }
 
     /// Whether less than a quarter is free.
-    fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         self.free() < self.sectors() / 4
     }
 

@@ -5,7 +5,10 @@
 //! the last committed state refers to and nothing of it is used for anything else meanwhile. Only bad copies are written,
 //! each from one that verified within the same call: what a power failure tears was bad before.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Space,
@@ -19,7 +22,7 @@ use crate::{
 };
 
 /// Where in the list of the space layer's blocks an examination goes on: blocks are ordered by their first copies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnCursor {
     /// The device.
     pub vdev: u32,
@@ -46,49 +49,82 @@ impl Space {
     /// Examines about `budget` bytes of the space layer's own blocks from `from` on, and mends bad copies if `write` says
     /// so. The caller flushes.
     pub fn mend_own(&self, io: &dyn SpaceIo, from: OwnCursor, budget: u64, write: bool) -> OwnExamined {
-        self.go_through(io, from, budget, |disk, pointer, examined| disk.mend(pointer, write, examined))
+        self.go_through(io, from, budget, |disk, blocks, examined| {
+            let mut suspects = BTreeSet::new();
+            for (block, place) in in_order(blocks) {
+                examined.bytes += disk.layout.padded(block.len) as u64;
+                if !disk.examine(block, place).is_whole() {
+                    suspects.insert(start(block));
+                }
+            }
+            let suspects = blocks.iter().filter(|block| suspects.contains(&start(block)));
+            suspects.for_each(|block| disk.mend(block, write, examined));
+        })
     }
 
     /// Writes about `budget` bytes of the space layer's own blocks from `from` on to the devices that are being filled.
     pub fn fill_own(&self, io: &dyn SpaceIo, from: OwnCursor, budget: u64) -> OwnExamined {
-        self.go_through(io, from, budget, |disk, pointer, examined| disk.fill(pointer, examined))
+        self.go_through(io, from, budget, |disk, blocks, examined| {
+            let read = |block| (start(block), disk.read_padded(block));
+            let contents: BTreeMap<_, _> = blocks.iter().map(read).collect();
+            examined.lost += contents.values().filter(|content| content.is_none()).count() as u64;
+            for (block, place) in in_order(blocks) {
+                let Some(bytes) = &contents[&start(block)] else { continue };
+                examined.bytes += bytes.len() as u64;
+                if disk.io.fill(place.vdev, place.offset, bytes).is_ok() {
+                    examined.mended += bytes.len() as u64;
+                }
+            }
+        })
     }
 
+    /// Does something with the blocks of about `budget` bytes from `from` on.
     fn go_through(
         &self,
         io: &dyn SpaceIo,
         from: OwnCursor,
         budget: u64,
-        each: impl Fn(&Disk<'_>, &PhysicalPointer, &mut OwnExamined),
+        work: impl Fn(&Disk<'_>, &[PhysicalPointer], &mut OwnExamined),
     ) -> OwnExamined {
         let stored = self.stored.lock();
         let layout = self.layout.load();
         let disk = Disk { layout: &layout, io };
         let checkpoints = layout.chunks.iter().flat_map(|chunk| chunk.blocks());
-        let start = |pointer: &PhysicalPointer| (pointer.places[0].vdev.0, pointer.places[0].offset);
         let mut blocks: Vec<PhysicalPointer> =
             stored.table_pointers().chain(stored.log_pointers()).chain(checkpoints).collect();
-        blocks.retain(|pointer| start(pointer) >= (from.vdev, from.offset));
+        blocks.retain(|block| start(block) >= from);
         blocks.sort_unstable_by_key(start);
-        let mut examined = OwnExamined::default();
-        for pointer in &blocks {
-            if examined.bytes >= budget {
-                let (vdev, offset) = start(pointer);
-                examined.next = Some(OwnCursor { vdev, offset });
-                break;
-            }
-            each(&disk, pointer, &mut examined);
-        }
+        let mut bytes = 0;
+        let is_in = |block: &&PhysicalPointer| {
+            let is_in = bytes < budget;
+            bytes += (layout.padded(block.len) * block.places().len()) as u64;
+            is_in
+        };
+        let step = blocks.iter().take_while(is_in).count();
+        let mut examined = OwnExamined { next: blocks.get(step).map(start), ..OwnExamined::default() };
+        work(&disk, &blocks[..step], &mut examined);
         examined
     }
 }
 
+/// Where a block stands in the list.
+fn start(block: &PhysicalPointer) -> OwnCursor {
+    OwnCursor { vdev: block.places[0].vdev.0, offset: block.places[0].offset }
+}
+
+/// All copies of some blocks, in the order in which they lie: copies of one block lie far apart.
+fn in_order(blocks: &[PhysicalPointer]) -> Vec<(&PhysicalPointer, &Place)> {
+    let mut copies: Vec<_> = blocks.iter().flat_map(|block| block.places().iter().map(move |at| (block, at))).collect();
+    copies.sort_unstable_by_key(|(_, place)| (place.vdev, place.offset));
+    copies
+}
+
 impl Disk<'_> {
+    /// Looks at the copies of a block one after the other and writes over what is bad, if one is good.
     fn mend(&self, pointer: &PhysicalPointer, write: bool, examined: &mut OwnExamined) {
         let len = self.layout.padded(pointer.len);
         let (mut good, mut bad) = (None, Vec::new());
         for place in pointer.places() {
-            examined.bytes += len as u64;
             let Examined { good: found, bad: sources } = self.examine(pointer, place);
             good = good.or(found);
             bad.extend(sources.into_iter().map(|(source, _)| (*place, source)));
@@ -102,6 +138,13 @@ impl Disk<'_> {
             None => examined.lost += 1,
         }
         examined.bad.extend(bad.into_iter().map(|(place, source)| (place.vdev, source)));
+    }
+
+    /// A block as it is written: with zeros up to the end of its last sector. None if no copy of it is good.
+    fn read_padded(&self, pointer: &PhysicalPointer) -> Option<Arc<Vec<u8>>> {
+        let mut bytes = self.read(pointer, "space structure").ok()?;
+        bytes.resize(self.layout.padded(pointer.len), 0);
+        Some(Arc::new(bytes))
     }
 
     fn examine(&self, pointer: &PhysicalPointer, place: &Place) -> Examined {
@@ -119,22 +162,6 @@ impl Disk<'_> {
         match self.examine(pointer, place).bad.iter().any(|(bad, _)| *bad == source) {
             false => Ok(()),
             true => Err(Error::damaged("space structure", "it does not stay as it is written")),
-        }
-    }
-
-    fn fill(&self, pointer: &PhysicalPointer, examined: &mut OwnExamined) {
-        let len = self.layout.padded(pointer.len);
-        let Ok(mut bytes) = self.read(pointer, "space structure") else {
-            examined.lost += 1;
-            return;
-        };
-        bytes.resize(len, 0);
-        let bytes = Arc::new(bytes);
-        for place in pointer.places() {
-            if self.io.fill(place.vdev, place.offset, &bytes).is_ok() {
-                examined.mended += len as u64;
-            }
-            examined.bytes += len as u64;
         }
     }
 }

@@ -122,14 +122,63 @@ impl Allocation {
     }
 }
 
+/// Where a record is to lie, as long as there is room for data. By default it is nobody's concern.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Placement {
+    /// The number of its file, if that is to lie on one device as a whole. Files with numbers that follow each other lie on
+    /// devices in turn.
+    pub file: Option<u64>,
+    /// The devices to prefer.
+    pub preferred: Preferred,
+}
+
+impl Placement {
+    /// Nothing is wished for.
+    pub const ANYWHERE: Placement = Placement { file: None, preferred: Preferred { numbers: 0, special: false } };
+}
+
+/// Some of a pool's devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Preferred {
+    /// Those of these numbers, a bit for each.
+    numbers: u64,
+    /// Those for metadata.
+    special: bool,
+}
+
+impl Preferred {
+    /// How many devices can be told by number: those before this one.
+    pub const NUMBERS: u32 = u64::BITS;
+
+    /// These, and one more; one with a number that cannot be told is left out.
+    #[must_use]
+    pub fn and(self, vdev: VdevId) -> Preferred {
+        Preferred { numbers: self.numbers | 1u64.checked_shl(vdev.0).unwrap_or(0), ..self }
+    }
+
+    /// These, and those for metadata.
+    #[must_use]
+    pub fn and_special(self) -> Preferred {
+        Preferred { special: true, ..self }
+    }
+
+    /// Whether no device is preferred to others.
+    pub fn is_none(self) -> bool {
+        self == Preferred::default()
+    }
+
+    fn has(self, vdev: VdevId) -> bool {
+        self.numbers.checked_shr(vdev.0).unwrap_or(0) & 1 == 1
+    }
+}
+
 /// What a block is for, which says on which devices it lies if there is room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// A record.
     Data,
-    /// A record that is to lie on one device with the others of its file, which has this number: files with numbers that
-    /// follow each other lie on devices in turn.
-    Together(u64),
+    /// A record for which its owner has wishes.
+    Placed(Placement),
     /// A record that is small enough to lie with metadata, where there are devices for it.
     SmallData,
     /// Everything else.
@@ -140,7 +189,7 @@ impl Purpose {
     /// The class of the chunk that it lies in.
     pub fn class(self) -> Class {
         match self {
-            Purpose::Data | Purpose::Together(_) | Purpose::SmallData => Class::Data,
+            Purpose::Data | Purpose::Placed(_) | Purpose::SmallData => Class::Data,
             Purpose::Metadata => Class::Metadata,
         }
     }

@@ -21,6 +21,7 @@ use crate::{
         compression::{CompressionChoice, decompress},
     },
     format::pointer::{BlockPointer, Checksum},
+    space::Placement,
     txg::{Births, Usage},
     units::Txg,
 };
@@ -36,8 +37,8 @@ pub struct Policy {
     pub copies: u8,
     /// A record that takes no more bytes than this when it is stored lies with metadata, where there are vdevs for it.
     pub small_blocks: u32,
-    /// The number of its file, if that is to lie on one vdev as a whole: see [`Together`](crate::space::Purpose::Together).
-    pub file: Option<u64>,
+    /// Where a record is to lie if there is room.
+    pub placement: Placement,
 }
 
 /// The content of a block that is not stored yet, or was just now.
@@ -101,7 +102,7 @@ impl Record {
             checksum: pointer.checksum_kind,
             copies: pointer.copies,
             small_blocks: 0,
-            file: None,
+            placement: Placement::ANYWHERE,
         };
         let state = Mutex::new(State { bytes: Some(stored), sealed: false, logged: None });
         Arc::new(Record { txg, policy, as_stored: Some(pointer), births, state, pointer: OnceLock::new() })
@@ -242,7 +243,7 @@ mod tests {
             checksum: Checksum::Blake3,
             copies: 1,
             small_blocks: 0,
-            file: None,
+            placement: Placement::ANYWHERE,
         };
         let record = Record::new(Txg(5), policy, vec![1; 100], Arc::default());
         let part = |limit| match record.log_part(Txg(5), limit, || 77) {

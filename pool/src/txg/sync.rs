@@ -116,7 +116,13 @@ fn free(engine: &Engine, txg: Txg, pointer: &BlockPointer) -> Result<()> {
 }
 
 fn metadata_policy(copies: u8) -> Policy {
-    Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies, small_blocks: 0, file: None }
+    Policy {
+        compression: CompressionChoice::Lz4,
+        checksum: Checksum::Blake3,
+        copies,
+        small_blocks: 0,
+        placement: crate::space::Placement::ANYWHERE,
+    }
 }
 
 /// Writes and commits the open transaction group. One at a time.

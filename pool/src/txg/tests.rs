@@ -19,8 +19,13 @@ mod rows;
 mod suspension;
 mod together;
 
-const POLICY: Policy =
-    Policy { compression: CompressionChoice::Lz4, checksum: Checksum::Blake3, copies: 1, small_blocks: 0, file: None };
+const POLICY: Policy = Policy {
+    compression: CompressionChoice::Lz4,
+    checksum: Checksum::Blake3,
+    copies: 1,
+    small_blocks: 0,
+    placement: crate::space::Placement::ANYWHERE,
+};
 /// Where the test's one tree stands in the catalogue.
 const TREE: Key = Key::new(1, 1, 0);
 

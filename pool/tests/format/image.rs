@@ -96,8 +96,13 @@ pub(crate) fn put_all(head: &Head, contents: &Contents) -> Result<()> {
                 batch.kill(block);
             }
             let (compression, checksum) = POLICIES[(key.offset % 4) as usize];
-            let policy =
-                Policy { compression, checksum, copies: 1 + (key.offset % 2) as u8, small_blocks: 0, file: None };
+            let policy = Policy {
+                compression,
+                checksum,
+                copies: 1 + (key.offset % 2) as u8,
+                small_blocks: 0,
+                placement: pool::space::Placement::ANYWHERE,
+            };
             let record = content.clone().map(|bytes| Block::Pending(head.record(view.txg(), policy, bytes)));
             batch.put(*key, body.clone(), record.as_ref());
         }

@@ -12,7 +12,7 @@ use pool::{
 
 use super::world::{World, noise};
 use crate::{
-    admin::{Assignment, Survivors},
+    admin::{Assignment, CreateRequest, Survivors},
     fs::{Caller, Ino, ROOT},
 };
 
@@ -156,4 +156,40 @@ fn without_its_log_the_pool_is_what_the_last_commit_left() {
     world.reopen();
     assert_eq!(world.files("tank/a"), all);
     world.judge();
+}
+
+#[test]
+fn data_goes_to_the_vdevs_that_are_preferred_and_a_wish_can_change() {
+    let world = World::of(&[disk(memory(), None), disk(memory(), None), disk(memory(), SPECIAL)], 1);
+    let named = |value: &str| Assignment { property: "vdevs".into(), value: value.into() };
+    world.create("tank/a").unwrap();
+    set(&world, "compression", "off");
+    let target = "tank/a".parse().unwrap();
+    let shown = || world.datasets.get(&target, "vdevs").unwrap().unwrap().value;
+    assert_eq!(shown(), "any");
+    for value in ["disk-7", "mirror-1", "disk-1,nowhere"] {
+        let error = world.datasets.set(std::slice::from_ref(&target), &[named(value)]).unwrap_err().to_string();
+        assert!(error.contains("the pool has no vdev"), "{error}");
+    }
+    let number = world.engine.storage().vdevs.get(VdevId(1)).unwrap().guid().to_string();
+    let mut records = [0; 3];
+    for (value, kept, vdev) in [(&*number, "disk-1", 1), ("special", "special", 2), ("disk-0", "disk-0", 0)] {
+        set(&world, "vdevs", value);
+        assert_eq!(shown(), kept);
+        let before = lost_with(&world, vdev)[1].1;
+        world.write("tank/a", value, &noise(9, 2 * MIB as usize));
+        let all = lost_with(&world, vdev)[1].1 - before;
+        assert!(all >= 16, "{all} of 16 records are on vdev {vdev}");
+        records[vdev as usize] = all;
+    }
+    // Data sets below follow, and one that is made may wish for itself.
+    let request = |name: &str, properties| {
+        let name = name.parse().unwrap();
+        CreateRequest { name, parents: false, properties, owner: (0, 0) }
+    };
+    world.datasets.create(request("tank/a/b", Vec::new())).unwrap();
+    world.datasets.create(request("tank/c", vec![named("special,disk-1")])).unwrap();
+    let of = |name: &str| world.datasets.get(&name.parse().unwrap(), "vdevs").unwrap().unwrap().value;
+    assert_eq!((of("tank/a/b"), of("tank/c")), ("disk-0".to_owned(), "special,disk-1".to_owned()));
+    assert!(world.datasets.create(request("tank/d", vec![named("disk-3")])).is_err());
 }

@@ -147,7 +147,7 @@ fn plant(code: Code) -> BTreeSet<Code> {
                 checksum: Checksum::Blake3,
                 copies: 1,
                 small_blocks: 0,
-                file: None,
+                placement: pool::space::Placement::ANYWHERE,
             };
             let lost = Payload::new(Arc::new(noise(9, 9000)), policy);
             world.engine.with_open_txg(|txg| world.engine.storage().write_blocks(txg, Class::Data, &[lost])).unwrap();

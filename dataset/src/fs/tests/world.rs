@@ -54,7 +54,7 @@ fn options() -> Options {
         checksum: Checksum::Blake3,
         copies: 1,
         small_blocks: 0,
-        file: None,
+        placement: pool::space::Placement::ANYWHERE,
     };
     Options {
         readonly: false,

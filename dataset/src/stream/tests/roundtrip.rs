@@ -88,7 +88,7 @@ fn put_file(world: &World, head: &Head, blocks: u64) {
         checksum: pool::format::pointer::Checksum::Blake3,
         copies: 1,
         small_blocks: 0,
-        file: None,
+        placement: pool::space::Placement::ANYWHERE,
     };
     for number in 0..blocks {
         head.admit(128 << 10).unwrap();

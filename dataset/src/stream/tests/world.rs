@@ -116,7 +116,7 @@ impl World {
             checksum: checksum[self.below(4) as usize],
             copies: 1,
             small_blocks: 0,
-            file: None,
+            placement: pool::space::Placement::ANYWHERE,
         }
     }
 

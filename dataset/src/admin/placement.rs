@@ -1,0 +1,88 @@
+//! The property `vdevs`: which vdevs a data set's records go to as long as there is room for data on them.
+//!
+//! A user names vdevs as `pool status` does: `mirror-0`, or the path or number of a disk. What is kept are numbers that
+//! a vdev has for life, behind a word for people (`mirror-0`, `disk-1`): a disk may get another path, or become a mirror.
+//! Numbers are never given again, so the name of a vdev that has left, or that came with a stream and is of another pool's,
+//! is a wish that nobody can grant, and does no harm.
+
+use std::sync::Arc;
+
+use pool::{space::Preferred, units::VdevId, vdev::Vdev};
+
+use super::{datasets::Datasets, error::Result, property::Assignment};
+use crate::property::{Property, PropertyError};
+
+const PROPERTY: &str = "vdevs";
+/// No vdev is preferred.
+const ANY: &str = "any";
+/// All vdevs for metadata.
+const SPECIAL: &str = "special";
+
+impl Datasets {
+    /// Assignments in which vdevs of this pool have the names that are kept.
+    ///
+    /// # Errors
+    /// [`PropertyError::Value`] if there is no such vdev, or its number is too high.
+    pub(super) fn with_vdevs_named(&self, assignments: &[Assignment]) -> Result<Vec<Assignment>> {
+        let named = |assignment: &Assignment| match Property::of_dataset(&assignment.property) {
+            Ok(property) if property.name() == PROPERTY && assignment.value != ANY => {
+                let property = assignment.property.clone();
+                Ok(Assignment { property, value: self.kept(&assignment.value)? })
+            }
+            _ => Ok(assignment.clone()),
+        };
+        assignments.iter().map(named).collect()
+    }
+
+    fn kept(&self, value: &str) -> Result<String> {
+        let vdevs = self.engine().storage().vdevs.all();
+        let name = |item: &str| match vdevs.iter().find(|vdev| is_called(vdev, item)) {
+            Some(vdev) if vdev.id().0 >= Preferred::NUMBERS => {
+                Err(format!("only one of the first {} vdevs can be preferred", Preferred::NUMBERS))
+            }
+            Some(vdev) => Ok(kept_name(vdev)),
+            None if item == SPECIAL => Ok(item.to_owned()),
+            None => Err(format!("the pool has no vdev '{item}'")),
+        };
+        let names: std::result::Result<Vec<String>, String> = value.split(',').map(name).collect();
+        let refused = |problem| PropertyError::Value {
+            name: PROPERTY,
+            value: value.to_owned(),
+            problem,
+            expected: "what pool status calls vdevs".to_owned(),
+        };
+        Ok(names.map_err(refused)?.join(","))
+    }
+}
+
+fn is_called(vdev: &Arc<dyn Vdev>, name: &str) -> bool {
+    let is_leaf = || vdev.leaves().iter().any(|leaf| leaf.name() == name || leaf.guid().to_string() == name);
+    kept_name(vdev) == name || vdev.guid().to_string() == name || vdev.as_group().is_none() && is_leaf()
+}
+
+fn kept_name(vdev: &Arc<dyn Vdev>) -> String {
+    vdev.as_group().map_or_else(|| format!("disk-{}", vdev.id()), |group| group.name().to_owned())
+}
+
+/// The vdevs that a value names that is kept.
+pub(super) fn preferred(value: &str) -> Preferred {
+    value.split(',').fold(Preferred::default(), |preferred, item| match item.rsplit_once('-') {
+        None if item == SPECIAL => preferred.and_special(),
+        Some((_, number)) => number.parse().map_or(preferred, |number| preferred.and(VdevId(number))),
+        None => preferred,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_kept_are_vdevs_and_others_are_nothing() {
+        let none = Preferred::default();
+        for nothing in ["any", "", "mirror-x", "mirror-", "disk-99999999999", "disk-64", "tank"] {
+            assert_eq!(preferred(nothing), none, "{nothing}");
+        }
+        assert_eq!(preferred("mirror-3,special,disk-1"), none.and(VdevId(1)).and(VdevId(3)).and_special());
+    }
+}
