@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    collections::BTreeMap,
     fmt,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -16,7 +17,8 @@ use std::{
 use crate::{
     damage::judge::{Subject, Tally as Damaged},
     judge::{Counts, Point, judge_life, judge_point},
-    workload::{Life, Promise, STEPS},
+    layout::{MANY, seed_of_many},
+    workload::{Done, Life, Promise, STEPS},
     world::Outcome,
 };
 
@@ -57,6 +59,9 @@ struct Sums {
     suspensions: u64,
     crashes: Counts,
     damaged: Damaged,
+    /// Of pools of many devices: how many lives each layout had, and what was done with devices.
+    layouts: BTreeMap<String, u64>,
+    done: Done,
 }
 
 impl Tally {
@@ -80,7 +85,10 @@ impl Tally {
         sums.suspensions += life.suspensions;
         sums.crashes.single += life.crashes.single;
         sums.crashes.double += life.crashes.double;
+        sums.crashes.losses.add(life.crashes.losses);
         sums.damaged.add(life.damaged);
+        life.layouts.iter().for_each(|(layout, lives)| *sums.layouts.entry(layout.clone()).or_default() += lives);
+        life.done.iter().for_each(|(kind, times)| *sums.done.entry(kind).or_default() += times);
     }
 
     fn report(&self, again: Again, what: &str) {
@@ -89,9 +97,26 @@ impl Tally {
         println!("\nFOUND at {again}: {what}\n{line}\n");
     }
 
+    fn print_many(&self) {
+        let sums = self.sums.lock().expect("nobody panics with it");
+        let Sums { lives, operations, suspensions, crashes, layouts, done, .. } = &*sums;
+        let done: Vec<String> = done.iter().map(|(kind, times)| format!("{times} {kind}")).collect();
+        println!(
+            "pools of many devices: {lives} lives of {} layouts, {operations} device operations, suspended {suspensions} \
+             times; {} crash points ({} single, {} double); {}; with devices: {}; {} s",
+            layouts.len(),
+            crashes.single + crashes.double,
+            crashes.single,
+            crashes.double,
+            crashes.losses,
+            done.join(", "),
+            self.since.elapsed().as_secs(),
+        );
+    }
+
     fn print(&self) {
         let sums = self.sums.lock().expect("nobody panics with it");
-        let (Sums { lives, operations, suspensions, crashes, damaged }, seconds) =
+        let (Sums { lives, operations, suspensions, crashes, damaged, .. }, seconds) =
             (&*sums, self.since.elapsed().as_secs());
         println!(
             "{} crash points ({} single, {} double) at {operations} device operations of {lives} lives, suspended {suspensions} \
@@ -138,6 +163,49 @@ pub(crate) fn soak(first: u64, cases: u64) -> bool {
         }
     });
     false
+}
+
+/// Lives so many lives of pools of many devices, and judges their points. Returns whether nothing was found, and each of the
+/// layouts was there.
+pub(crate) fn run_many(lives: u64) -> bool {
+    let (tally, end) = (Tally::new(MANY.start), MANY.start + lives);
+    on_all_cores(|| {
+        while let Some(seed) = Some(tally.next()).filter(|seed| *seed < end) {
+            live_and_judge_many(seed, &tally);
+        }
+    });
+    tally.print_many();
+    !tally.has_found()
+}
+
+/// Goes on with new seeds of pools of many devices until something is found.
+pub(crate) fn soak_many(first: u64) -> bool {
+    println!("pools of many devices, from seed {first} on, until something is found");
+    let tally = Tally::new(first);
+    on_all_cores(|| {
+        while !tally.has_found() {
+            live_and_judge_many(seed_of_many(tally.next() - MANY.start), &tally);
+            tally.print_many();
+        }
+    });
+    false
+}
+
+fn live_and_judge_many(seed: u64, tally: &Tally) {
+    let mut again = Again::Life(seed);
+    let judged = guarded(|| {
+        let life = Life::live(seed, STEPS)?;
+        let (operations, suspensions) = (life.recorder.len() as u64, life.operator.calls());
+        let layouts = BTreeMap::from([(life.layout.to_string(), 1)]);
+        let done = life.done.clone();
+        let mut sums = Sums { lives: 1, operations, suspensions, layouts, done, ..Sums::default() };
+        sums.crashes = judge_life(&life, seed, &mut |point| again = Again::Point(point))?;
+        tally.add(&sums);
+        Ok(())
+    });
+    if let Err(what) = judged {
+        tally.report(again, &what);
+    }
 }
 
 /// One life with everything that may happen to it.

@@ -32,10 +32,11 @@ use pool::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
+    losses::{Losses, Tally},
     model::Pool,
     observe::{self, Known},
     workload::{History, Life},
-    world::{DEVICE_SIZE, Outcome, RESILVER_STEP, World, members},
+    world::{DEVICE_SIZE, Outcome, RESILVER_STEP, World},
 };
 
 /// A power failure: after how many recorded operations, and what became of those that were not flushed.
@@ -94,12 +95,19 @@ impl FromStr for Point {
 pub(crate) struct Counts {
     pub(crate) single: u64,
     pub(crate) double: u64,
+    /// Of pools of many devices.
+    pub(crate) losses: Tally,
 }
 
 /// How many seeded fates a cut gets, beside the one that drops everything.
 const FATES: u64 = 2;
 /// Of so many points of mirrors one is judged without each of the devices.
 const BEREFT: u64 = 24;
+/// So many cuts of the life of a pool of many devices are judged, about, each with one fate; of so many points one with losses,
+/// and one with more than there may be.
+const CUTS_OF_MANY: usize = 70;
+const BEREFT_OF_MANY: u64 = 2;
+const TOO_MANY: u64 = 5;
 /// So many bytes rot at a place.
 const ROTTEN: usize = 4096;
 /// Of so many points one gets second failures,
@@ -111,17 +119,24 @@ const SECONDS: usize = 6;
 pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) -> Outcome<Counts> {
     let mut counts = Counts::default();
     let judge = Judge { life, known: Known::default() };
-    for at in life.history.first_cut()..=life.recorder.len() {
-        for fate in 0..=FATES {
+    let cuts = life.history.first_cut()..=life.recorder.len();
+    let thin = if life.layout.is_many { (cuts.clone().count() / CUTS_OF_MANY).max(1) as u64 } else { 1 };
+    for at in cuts {
+        let number = point_number(Point { seed, first: Cut { at, fate: u64::MAX }, second: None });
+        if !number.is_multiple_of(thin) {
+            continue;
+        }
+        let fates = if life.layout.is_many { number / thin % (FATES + 1)..=FATES } else { 0..=FATES };
+        for fate in fates {
             let point = Point { seed, first: Cut { at, fate }, second: None };
             let (images, undecided) = point.first.images(&life.recorder);
             tell(point);
-            let came_up = judge.first(point, &images)?;
+            let came_up = judge.first(point, &images, &mut counts.losses)?;
             counts.single += 1;
             if point_number(point).is_multiple_of(DOUBLED) {
                 counts.double += judge.seconds(point, &images, &came_up, tell)?;
             }
-            if undecided == 0 {
+            if undecided == 0 || life.layout.is_many {
                 // Every other fate is the same.
                 break;
             }
@@ -134,11 +149,11 @@ pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) ->
 pub(crate) fn judge_point(life: &Life, point: Point) -> Outcome<()> {
     let judge = Judge { life, known: Known::default() };
     let (images, _) = point.first.images(&life.recorder);
-    let came_up = judge.first(Point { second: None, ..point }, &images)?;
+    let came_up = judge.first(Point { second: None, ..point }, &images, &mut Tally::default())?;
     let Some(second) = point.second else {
         return judge.seconds(point, &images, &came_up, &mut |_| {}).map(drop);
     };
-    let recorder = record_cleaning(point, &images, &came_up)?;
+    let recorder = judge.record_cleaning(point, &images, &came_up)?;
     judge.second(point, second, &recorder, &came_up)
 }
 
@@ -182,12 +197,22 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn first(&self, point: Point, images: &[Arc<MemoryDevice>]) -> Outcome<Pool> {
+    fn first(&self, point: Point, images: &[Arc<MemoryDevice>], losses: &mut Tally) -> Outcome<Pool> {
         let (promised, begun) = self.life.history.span(point.first.at);
         let found = self.came_up(images, point)?;
         fits(&self.life.history, point.first.at, promised..=begun, &found)?;
-        if self.life.is_mirrored && point_number(point).is_multiple_of(BEREFT) {
+        if self.life.layout.is_mirrored() && point_number(point).is_multiple_of(BEREFT) {
             self.bereft(images, point, &found)?;
+        }
+        if self.life.layout.is_many {
+            let (cut, seed, known) = (point.first.at, point_number(point), &self.known);
+            let judge = Losses { history: &self.life.history, cut, images, known, seed };
+            if seed % BEREFT_OF_MANY == 0 {
+                losses.add(judge.judge()?);
+            }
+            if seed % TOO_MANY == 0 {
+                losses.add(judge.judge_more()?);
+            }
         }
         Ok(found)
     }
@@ -195,7 +220,7 @@ impl Judge<'_> {
     /// Opens a pool, checks it, and reads all of it. What the opening writes goes to a copy.
     fn came_up(&self, images: &[Arc<MemoryDevice>], point: Point) -> Outcome<Pool> {
         let copies = copied(images);
-        let world = World::import(&copies, point_number(point))?;
+        let world = World::import(&self.life.layout, &copies, point_number(point))?;
         self.look_at(&world)
     }
 
@@ -207,7 +232,7 @@ impl Judge<'_> {
             copied(images).into_iter().filter(|image| image.name() != lost).collect()
         };
         let other = |name: &str| if name == "disk0" { "disk1" } else { "disk0" };
-        let members = World::import(&copied(images), seed)?.mirrored();
+        let members = World::import(&self.life.layout, &copied(images), seed)?.mirrored();
         for (name, _) in members.iter().filter(|(_, is_complete)| *is_complete) {
             let alone = self.came_up(&without(images, other(name)), point);
             if alone.as_ref().is_err_and(|error| error.contains("has no complete device")) && is_untold(images, name) {
@@ -220,7 +245,7 @@ impl Judge<'_> {
         }
         // Each import draws an epoch of its own, as in life.
         let filled = copied(images);
-        let world = World::import(&filled, seed.wrapping_add(1))?;
+        let world = World::import(&self.life.layout, &filled, seed.wrapping_add(1))?;
         world.clean_up()?;
         if let Some((name, _)) = world.mirrored().iter().find(|(_, is_complete)| !is_complete) {
             return Err(format!("{name} is not complete after it was filled"));
@@ -233,7 +258,7 @@ impl Judge<'_> {
         }
         let rotten = if seed.is_multiple_of(2) { "disk0" } else { "disk1" };
         rot(filled.iter().find(|image| image.name() == rotten).expect("it is there"), seed);
-        let world = World::import(&filled, seed.wrapping_add(2));
+        let world = World::import(&self.life.layout, &filled, seed.wrapping_add(2));
         let world = world.map_err(|error| format!("{rotten} is rotten: {error}"))?;
         let seen = observe::pool_knowing(&world, &world.list()?, &self.known)?;
         same(found, &seen, &format!("what rots on {rotten} is seen"))?;
@@ -267,7 +292,7 @@ impl Judge<'_> {
         tell: &mut dyn FnMut(Point),
     ) -> Outcome<u64> {
         tell(point);
-        let recorder = record_cleaning(point, images, came_up)?;
+        let recorder = self.record_cleaning(point, images, came_up)?;
         let mut random = StdRng::seed_from_u64(point_number(point));
         let mut count = 0;
         for _ in 0..SECONDS.min(recorder.len()) {
@@ -278,6 +303,24 @@ impl Judge<'_> {
             count += 1;
         }
         Ok(count)
+    }
+
+    /// Opens and cleans up with every write recorded. That must go well and change nothing that can be seen. A pool of many
+    /// devices has what was under way brought to its end.
+    fn record_cleaning(&self, point: Point, images: &[Arc<MemoryDevice>], came_up: &Pool) -> Outcome<Arc<Recorder>> {
+        let (recorder, layout) = (Recorder::new(), &self.life.layout);
+        let devices: Vec<_> = images.iter().map(|image| Arc::new(recorder.wrap(image.snapshot()))).collect();
+        let members = layout.members(devices.into_iter().map(|device| device as Arc<dyn Device>));
+        let env = Arc::new(SeededEnv::new(point_number(point)));
+        let world = World::open(members, env).map_err(|error| format!("the pool does not open: {error}"))?;
+        world.clean_up()?;
+        if layout.is_many {
+            world.settle()?;
+        }
+        world.check()?;
+        let found = observe::pool(&world, &world.list()?)?;
+        same(came_up, &found, "cleaning up after the crash has changed the pool")?;
+        Ok(recorder)
     }
 
     fn second(&self, point: Point, second: Cut, recorder: &Recorder, first: &Pool) -> Outcome<()> {
@@ -302,7 +345,7 @@ fn is_untold(images: &[Arc<MemoryDevice>], name: &str) -> bool {
     calls_it_behind(&own) && others.any(|other| other.txg > own.txg && !calls_it_behind(&other))
 }
 
-fn copied(images: &[Arc<MemoryDevice>]) -> Vec<Arc<MemoryDevice>> {
+pub(crate) fn copied(images: &[Arc<MemoryDevice>]) -> Vec<Arc<MemoryDevice>> {
     images.iter().map(|image| Arc::new(image.snapshot())).collect()
 }
 
@@ -356,21 +399,7 @@ fn goes_on_from(history: &History, cut: usize, span: RangeInclusive<usize>, foun
         })
 }
 
-/// Opens and cleans up with every write recorded. That must go well and change nothing that can be seen.
-fn record_cleaning(point: Point, images: &[Arc<MemoryDevice>], came_up: &Pool) -> Outcome<Arc<Recorder>> {
-    let recorder = Recorder::new();
-    let devices: Vec<_> = images.iter().map(|image| Arc::new(recorder.wrap(image.snapshot()))).collect();
-    let members = members(devices.into_iter().map(|device| device as Arc<dyn Device>));
-    let env = Arc::new(SeededEnv::new(point_number(point)));
-    let world = World::open(members, env).map_err(|error| format!("the pool does not open: {error}"))?;
-    world.clean_up()?;
-    world.check()?;
-    let found = observe::pool(&world, &world.list()?)?;
-    same(came_up, &found, "cleaning up after the crash has changed the pool")?;
-    Ok(recorder)
-}
-
-fn same(expected: &Pool, found: &Pool, what: &str) -> Outcome<()> {
+pub(crate) fn same(expected: &Pool, found: &Pool, what: &str) -> Outcome<()> {
     match expected.digest() == found.digest() {
         true => Ok(()),
         false => Err(format!("{what}:\n  {}", expected.differences(found).join("\n  "))),

@@ -10,12 +10,17 @@
 //! cargo test -p dataset --test crash -- damage SEED:CASE        one damaged pool again
 //! cargo test -p dataset --test crash -- life SEED               what is done in a life
 //! cargo test --release -p dataset --test crash -- soak [SEED]   new seeds without end, until something is found
+//! cargo test -p dataset --test crash -- many dose               the lives of pools of many devices alone
+//! cargo test --release -p dataset --test crash -- many [SEED]   new seeds of these without end
 //!
 //! model      what users may expect to find: maps and bytes
 //! world      a pool as its service opens it, and all its checks
 //! observe    reading an opened pool into a model
-//! workload   the random lives, with devices that fail for a while
+//! layout     what a pool is made of
+//! upkeep     what whoever has a pool open does for its devices
+//! workload   the random lives, with devices that fail for a while, leave, return, are replaced, added and removed
 //! judge      one power failure, and what comes up after it
+//! losses     and with devices lost, rotten, old or refusing
 //! damage     damage in every region, and what is left then
 //! trust      the simulator's own checks: replays, and planted defects
 //! campaign   many lives on all cores; counting
@@ -28,21 +33,27 @@
 mod campaign;
 mod damage;
 mod judge;
+mod layout;
+mod losses;
 mod model;
 mod observe;
 mod trust;
+mod upkeep;
 mod workload;
 mod world;
 
 use std::{process::ExitCode, time::SystemTime};
 
 use judge::Point;
+use world::Outcome;
 
 /// How many crash points every change has to survive, and how many lives that takes.
 const POINTS: u64 = 20_000;
 const LIVES: u64 = 12;
 /// How many times the end of each is damaged.
 const CASES: u64 = 500;
+/// How many lives of pools of many devices there are beside them: one of each layout.
+const LIVES_OF_MANY: u64 = layout::COUNT;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,13 +61,16 @@ fn main() -> ExitCode {
     let succeeded = match arguments[..] {
         ["soak"] => campaign::soak(seed_of_the_day(), CASES),
         ["soak", seed] => seed.parse().is_ok_and(|seed| campaign::soak(seed, CASES)),
+        ["many"] => campaign::soak_many(layout::seed_of_many(seed_of_the_day())),
+        ["many", "dose"] => is_trusted(trust::check_many()) && campaign::run_many(LIVES_OF_MANY),
+        ["many", seed] => seed.parse().is_ok_and(campaign::soak_many),
         ["life", seed] => seed.parse().is_ok_and(|seed| campaign::replay_crash(seed, None)),
         ["crash", point] => point.parse().is_ok_and(|point: Point| campaign::replay_crash(point.seed, Some(point))),
         ["damage", case] => damage_case(case).is_some_and(|(seed, case)| campaign::replay_damage(seed, case)),
         // The test harness's own options and filters.
         [.., filter] if !filter.starts_with('-') && !"crash".contains(filter) => true,
         [.., "--list"] => true,
-        _ => trusted() && campaign::run(0..LIVES, CASES, POINTS),
+        _ => is_trusted(trust::check()) && campaign::run(0..LIVES, CASES, POINTS) && campaign::run_many(LIVES_OF_MANY),
     };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -67,8 +81,8 @@ fn damage_case(text: &str) -> Option<(u64, u64)> {
     Some((seed.parse().ok()?, case.parse().ok()?))
 }
 
-fn trusted() -> bool {
-    match trust::check() {
+fn is_trusted(checked: Outcome<()>) -> bool {
+    match checked {
         Ok(()) => true,
         Err(problem) => {
             println!("the simulator cannot be trusted: {problem}");

@@ -5,6 +5,7 @@ use pool::device::{Device, Fate};
 use crate::{
     damage::judge::{Subject, Tally},
     judge::judge_life,
+    layout::{COUNT, MANY},
     workload::{Life, STEPS, plant::Plant},
     world::{DEVICE_SIZE, Outcome},
 };
@@ -15,7 +16,26 @@ pub(crate) fn check() -> Outcome<()> {
     check_crashes(Plant::LazyFlush)?;
     check_crashes(Plant::EmptyFsync)?;
     check_crashes(Plant::ForgetfulClear)?;
-    check_damage(Plant::NoChecksums)
+    check_damage(Plant::NoChecksums)?;
+    check_many()
+}
+
+/// The same of pools of many devices.
+pub(crate) fn check_many() -> Outcome<()> {
+    check_replay(MANY.start + 1)?;
+    check_losses(Plant::BarrenRows)?;
+    check_losses(Plant::SkippedBlocks)
+}
+
+fn check_losses(plant: Plant) -> Outcome<()> {
+    for seed in MANY.start..MANY.start + COUNT {
+        // What is missing on a device may be missed while the pool lives.
+        let Ok(life) = Life::live_with(seed, STEPS, Some(plant)) else { return Ok(()) };
+        if judge_life(&life, seed, &mut |_| {}).is_err() {
+            return Ok(());
+        }
+    }
+    Err(format!("{plant:?} was planted and is not found"))
 }
 
 /// The same seed gives the same steps, and the same bytes on the devices.

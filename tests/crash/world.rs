@@ -8,14 +8,15 @@ use dataset::{
     name::{DatasetName, Name},
 };
 use pool::{
-    admin::{self, CreateOptions, NewVdev, OpenOptions},
+    admin::{self, ClassedVdev, CreateOptions, OpenOptions},
     check::{self, Ledger},
     device::{Device, MemoryDevice},
     env::{Env, SeededEnv},
     txg::{Engine, Settings},
     units::MIB,
-    vdev::labels,
 };
+
+use crate::layout::Layout;
 
 /// The pool's name.
 pub(crate) const POOL: &str = "tank";
@@ -44,11 +45,10 @@ pub(crate) fn name(text: &str) -> DatasetName {
 }
 
 impl World {
-    /// A new pool on these devices: one, or a mirror.
-    pub(crate) fn create(mut devices: Vec<Arc<dyn Device>>, env: Arc<dyn Env>) -> World {
+    /// A new pool of these vdevs.
+    pub(crate) fn create(vdevs: &[ClassedVdev], env: Arc<dyn Env>) -> World {
         let options = CreateOptions { settings: settings(), ..CreateOptions::new(POOL) };
-        let vdev = if devices.len() == 1 { NewVdev::Disk(devices.remove(0)) } else { NewVdev::Mirror(devices) };
-        let pool = admin::create_of(&[vdev], &options, env).expect("a pool can be made");
+        let pool = admin::create_of(vdevs, &options, env).expect("a pool can be made");
         let datasets = Datasets::create_root(pool.engine().clone(), name(POOL), (0, 0)).expect("it gets a data set");
         World { pool: Arc::new(pool), datasets }
     }
@@ -61,9 +61,9 @@ impl World {
         Ok(World { pool: Arc::new(pool), datasets })
     }
 
-    /// Opens what a power failure has left.
-    pub(crate) fn import(images: &[Arc<MemoryDevice>], seed: u64) -> Outcome<World> {
-        let devices = members(images.iter().map(|image| image.clone() as Arc<dyn Device>));
+    /// Opens what a power failure has left of a pool that was made so.
+    pub(crate) fn import(layout: &Layout, images: &[Arc<MemoryDevice>], seed: u64) -> Outcome<World> {
+        let devices = layout.members(images.iter().map(|image| image.clone() as Arc<dyn Device>));
         World::open(devices, Arc::new(SeededEnv::new(seed))).map_err(|error| format!("the pool does not open: {error}"))
     }
 
@@ -135,11 +135,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Those of the devices that an import would take: the first, on which the pool was made, and of the others those that
-/// are labelled already.
-pub(crate) fn members(devices: impl Iterator<Item = Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
-    let belongs = |device: &dyn Device| matches!(labels::read_label(device), Ok(Some(_)));
-    devices.enumerate().filter(|(at, device)| *at == 0 || belongs(&**device)).map(|(_, device)| device).collect()
 }

@@ -7,7 +7,7 @@
 use crate::{
     block::{checksum::verify, compression::decompress, storage::Storage},
     error::{Error, Result},
-    format::pointer::BlockPointer,
+    format::pointer::{BlockPointer, Checksum},
     vdev::{Found, Vdev},
 };
 
@@ -66,7 +66,11 @@ impl Storage {
         let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
         let vdev = self.vdevs.get(id)?;
         let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
-        match vdev.read_checked(offset, bytes, &is_good)? {
+        let found = match pointer.checksum_kind {
+            Checksum::Off => vdev.read_checked(offset, bytes, &is_good)?,
+            _ => vdev.read_surely(offset, bytes, &is_good)?,
+        };
+        match found {
             Found::Bad => Err(mismatch(pointer, &*vdev)),
             found => Ok(found),
         }

@@ -132,10 +132,10 @@ impl Vdevs {
 }
 
 impl SpaceIo for Vdevs {
-    /// The space layer reads for those who write: a device that fails is waited for.
+    /// The space layer reads for those who write: a device that fails is waited for. It knows the checksum of all that it reads.
     fn read(&self, vdev: VdevId, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<()> {
         let vdev = self.get(vdev)?;
-        Suspension::patiently(|| vdev.read_checked(offset, buf, is_good).map(drop))
+        Suspension::patiently(|| vdev.read_surely(offset, buf, is_good).map(drop))
     }
 
     fn examine(&self, vdev: VdevId, offset: u64, len: usize, is_good: Check<'_>) -> Result<Examined> {

@@ -99,12 +99,14 @@ fn read_at(storage: &Storage, head: &LogHead, sector: u32, len: usize, is_good: 
     let address = Address { chunk: head.area.chunk, sector: head.area.sector + sector };
     let (vdev, offset) = storage.space.resolve(address, len as u32)?;
     let vdev = storage.vdevs.get(vdev)?;
-    // Where the log ends nothing is good, and nothing is wrong with that.
+    // Where the log ends nothing is good, and nothing is wrong with that. Who answers has all that was promised, so nobody
+    // needs those who refuse.
     let mut examined = Suspension::patiently(|| vdev.examine(offset, len, is_good));
+    let has_answered = examined.bad.iter().any(|(_, refused)| refused.is_none());
     let refused = examined.bad.drain(..).find_map(|(_, refused)| refused);
     match (examined.good, refused) {
         (Some(bytes), _) => Ok(bytes),
-        (None, Some(error)) => Err(error),
-        (None, None) => Ok(vec![0; len]),
+        (None, Some(error)) if !has_answered => Err(error),
+        (None, _) => Ok(vec![0; len]),
     }
 }

@@ -151,6 +151,12 @@ pub trait Vdev: Send + Sync {
         self.read_checked(offset, buf, is_good)
     }
 
+    /// As [`Vdev::read_checked`], of bytes of which nothing else passes than what was written there: their checksum is known.
+    /// So where no source gives them that holds everything, those are asked as well that are being filled.
+    fn read_surely(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        self.read_checked(offset, buf, is_good)
+    }
+
     /// Begins to read `len` bytes from `offset` on. Who has many requests begins them in the order in which they lie, and has
     /// several under way. If nothing comes of one, the bytes are read again in smaller parts, and otherwise.
     fn begin(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun;

@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     judge::Cut,
+    layout::Layout,
     model::{Node, Pool},
     observe,
     workload::{History, Life},
@@ -46,6 +47,7 @@ pub(crate) struct Subject {
     state: Pool,
     plan: Plan,
     newest: Txg,
+    layout: Layout,
 }
 
 /// What became of a case.
@@ -76,15 +78,15 @@ impl Tally {
 impl Subject {
     /// The end of the life of `seed`.
     pub(crate) fn of(seed: u64, life: Life) -> Outcome<Subject> {
-        let recorder = life.recorder.clone();
+        let (recorder, layout) = (life.recorder.clone(), life.layout.clone());
         let history = life.end()?;
         let whole = Cut { at: recorder.len(), fate: 0 }.images(&recorder).0;
         let state = history.steps.last().expect("a life has a first step").state.clone();
-        let world = World::import(&copies(&whole), seed)?;
+        let world = World::import(&layout, &copies(&whole), seed)?;
         let newest = world.engine().committed();
         let plan = Plan::of(&world, &whole, newest)?;
         plan.check_copies(&whole)?;
-        Ok(Subject { seed, whole, history, life: recorder, state, plan, newest })
+        Ok(Subject { seed, whole, history, life: recorder, state, plan, newest, layout })
     }
 
     /// Damages a copy of the pool and judges what is left.
@@ -186,7 +188,7 @@ impl Subject {
         let loss = lost.iter().map(|thing| thing.region.loses()).max().unwrap_or(Loss::Nothing);
         let hit = self.plan.hit(&self.whole, images);
         tally.hit += u64::from(!hit.is_empty());
-        let world = match World::import(images, self.seed) {
+        let world = match World::import(&self.layout, images, self.seed) {
             Ok(world) => world,
             Err(_) if loss >= Loss::Pool => {
                 tally.refused += 1;

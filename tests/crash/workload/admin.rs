@@ -17,7 +17,7 @@ use pool::device::MemoryDevice;
 use super::{Life, Promise, Stream, Told};
 use crate::{
     model::{Dataset, Snapshot},
-    world::{DEVICE_SIZE, Outcome, POOL, World, members, name},
+    world::{DEVICE_SIZE, Outcome, POOL, World, name},
 };
 
 /// How many data sets there may be, snapshots of each, and devices.
@@ -366,7 +366,7 @@ impl Life {
         let new = MemoryDevice::new(format!("disk{}", self.devices.len()), DEVICE_SIZE);
         // A device that fails while it is added is refused.
         self.operator.heal(false);
-        let new = self.operator.take_in(super::plant::planted(self.recorder.wrap(new), self.plant));
+        let new = self.operator.take_in(super::plant::planted(self.recorder.wrap(new), self.plant, true));
         self.devices.push(new.clone());
         self.expect("pool add", self.world.pool.add(vec![new]))?;
         Ok(Some("add a device".into()))
@@ -387,7 +387,7 @@ impl Life {
 
     /// Opens the pool that is on the devices.
     pub(super) fn open_anew(&mut self) -> Outcome<()> {
-        let devices = members(self.devices.iter().cloned());
+        let devices = self.layout.members(self.devices.iter().cloned());
         self.world = self.expect("import", World::open(devices, self.env.clone()))?;
         self.world.clean_up()?;
         self.operator.attend(&self.world.pool);

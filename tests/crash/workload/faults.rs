@@ -14,7 +14,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use dataset::admin::Progress;
+use dataset::{admin::Progress, catalogue::ScrubState};
 use parking_lot::Mutex;
 use pool::{
     admin::Pool,
@@ -68,6 +68,11 @@ impl Operator {
         let device = Arc::new(FaultDevice::new(device));
         self.devices.lock().push(device.clone());
         device
+    }
+
+    /// The device of this name.
+    pub(super) fn device(&self, name: &str) -> Option<Arc<FaultDevice>> {
+        self.devices.lock().iter().find(|device| device.name() == name).cloned()
     }
 
     /// Sees to an opened pool.
@@ -187,6 +192,11 @@ impl Life {
     /// Makes good what commits have done without while a device refused it: a copy of what has others.
     fn scrub(&mut self) -> Outcome<()> {
         let datasets = &self.world.datasets;
+        // One that goes on has been past what is to be made good.
+        let before = self.expect("the scrub's state", datasets.scrub_status())?;
+        if before.is_some_and(|status| matches!(status.state, ScrubState::Running | ScrubState::Paused)) {
+            self.expect("stop the scrub", datasets.stop_scrub())?;
+        }
         self.expect("start a scrub", datasets.start_scrub())?;
         while self.expect("scrub", datasets.scrub_step(SCRUB_STEP))? == Progress::Worked {}
         let status = self.expect("the scrub's result", datasets.scrub_status())?;

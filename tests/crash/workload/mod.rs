@@ -6,6 +6,7 @@
 //! command, that everything up to it survives; an fsync, that all of its data set does. See [`History::span`].
 
 mod admin;
+mod devices;
 pub(crate) mod faults;
 mod files;
 pub(crate) mod plant;
@@ -19,8 +20,10 @@ use pool::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
+pub(crate) use self::devices::Done;
 use self::{faults::Operator, plant::Plant};
 use crate::{
+    layout::Layout,
     model::{Dataset, Pool},
     observe,
     world::{DEVICE_SIZE, Outcome, POOL, World},
@@ -28,8 +31,6 @@ use crate::{
 
 /// How many steps a life has.
 pub(crate) const STEPS: usize = 110;
-/// Of so many lives one is that of a pool that is a mirror.
-const MIRRORED: u64 = 3;
 /// How many actors take turns.
 const ACTORS: usize = 3;
 
@@ -111,11 +112,13 @@ pub(crate) struct Life {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) history: History,
     devices: Vec<Arc<dyn Device>>,
-    /// Its first two devices are a mirror.
-    pub(crate) is_mirrored: bool,
+    /// What its pool was made of.
+    pub(crate) layout: Layout,
     world: World,
     env: Arc<SeededEnv>,
     pub(crate) operator: Arc<Operator>,
+    /// What was done with devices, if there are many.
+    pub(crate) done: Done,
     /// What is wrong on purpose.
     plant: Option<Plant>,
     model: Pool,
@@ -147,24 +150,25 @@ impl Life {
     fn begin(seed: u64, plant: Option<Plant>) -> Outcome<Life> {
         let recorder = Recorder::new();
         let operator = Operator::new(plant);
-        let is_mirrored = plant.is_none() && seed % MIRRORED == 1;
+        let layout = Layout::of(seed, plant.is_some());
         let device = |n: usize| {
             let device = recorder.wrap(MemoryDevice::new(format!("disk{n}"), DEVICE_SIZE));
-            operator.take_in(plant::planted(device, plant))
+            operator.take_in(plant::planted(device, plant, false))
         };
-        let devices: Vec<_> = (0..if is_mirrored { 2 } else { 1 }).map(device).collect();
+        let devices: Vec<_> = (0..layout.devices()).map(device).collect();
         let env = Arc::new(SeededEnv::new(seed));
-        let world = World::create(devices.clone(), env.clone());
+        let world = World::create(&layout.vdevs(&devices), env.clone());
         operator.attend(&world.pool);
         let mut life = Life {
             recorder,
             history: History::default(),
             devices,
-            is_mirrored,
+            layout,
             model: Pool::default(),
             random: StdRng::seed_from_u64(env.random()),
             env,
             operator,
+            done: Done::new(),
             plant,
             actors: vec![Actor { dataset: POOL.into(), open: Vec::new() }; ACTORS],
             streams: Vec::new(),
@@ -209,10 +213,14 @@ impl Life {
     fn step(&mut self) -> Outcome<()> {
         let begin = self.recorder.len();
         let actor = self.below(ACTORS);
-        if self.is_mirrored && self.one_in(6) {
+        let is_mirrored = self.layout.is_mirrored();
+        if is_mirrored && self.one_in(6) {
             self.as_step(Promise::Nothing, |life| life.see_to_the_mirror())?;
         }
-        let begin = if self.is_mirrored { self.recorder.len() } else { begin };
+        if self.layout.is_many && self.one_in(2) {
+            self.as_step(Promise::Nothing, |life| life.see_to_the_devices())?;
+        }
+        let begin = if is_mirrored || self.layout.is_many { self.recorder.len() } else { begin };
         let done = match self.below(100) {
             0..60 => self.touch_files(actor)?,
             60..68 => self.make_durable(actor)?,

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use pool::device::{Device, RecordingDevice};
+use pool::{
+    device::{Device, RecordingDevice},
+    format::label::{DATA_START, usable_size},
+};
 
 /// A defect that a life is lived with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +24,18 @@ pub(crate) enum Plant {
     ForgetfulClear,
     /// Data have no checksums, so damage is not seen.
     NoChecksums,
+    /// One device of many lacks some rows: each fifth write to it is lost.
+    BarrenRows,
+    /// Devices that join a pool of many lack some of the blocks that they were filled with.
+    SkippedBlocks,
 }
 
-/// The device, or one that has the defect.
-pub(super) fn planted(device: RecordingDevice, plant: Option<Plant>) -> Arc<dyn Device> {
+/// The device, or one that has the defect. It is new if it joins a pool that there is.
+pub(super) fn planted(device: RecordingDevice, plant: Option<Plant>, is_new: bool) -> Arc<dyn Device> {
+    let is_barren = plant == Some(Plant::BarrenRows) && device.name() == "disk0";
+    if is_barren || plant == Some(Plant::SkippedBlocks) && is_new {
+        return Arc::new(LossyDevice { inner: device, writes: AtomicU64::new(0) });
+    }
     match plant {
         Some(Plant::LazyFlush) => Arc::new(LazyDevice { inner: device, flushes: AtomicU64::new(0) }),
         _ => Arc::new(device),
@@ -59,6 +70,42 @@ impl Device for LazyDevice {
             0 => self.inner.flush(),
             _ => Ok(()),
         }
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+}
+
+/// A device that loses each fifth write between its labels.
+struct LossyDevice {
+    inner: RecordingDevice,
+    writes: AtomicU64,
+}
+
+impl Device for LossyDevice {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let data = DATA_START..DATA_START + usable_size(self.size());
+        if data.contains(&offset) && self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(5) {
+            return Ok(());
+        }
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

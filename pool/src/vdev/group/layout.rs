@@ -31,6 +31,10 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
         self.read_any(offset, buf, is_good)
     }
 
+    /// Fills `buf` with bytes that pass, if members have them that are not asked otherwise; nobody is blamed.
+    /// See [`Vdev::read_surely`].
+    fn read_filling(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool;
+
     /// See [`Vdev::begin`].
     fn begin_some(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun;
 
@@ -97,6 +101,17 @@ impl<L: Layout> Vdev for L {
     fn read_simply(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
         self.check_range("read", offset, buf.len() as u64)?;
         Layout::read_simply(self, offset, buf, is_good)
+    }
+
+    /// Who is being filled may have any block already: power may have failed while the newest uberblock was written, and then
+    /// those who lack it lack nothing else. What it has in the block's place otherwise does not pass.
+    fn read_surely(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> Result<Found> {
+        match Vdev::read_checked(self, offset, buf, is_good) {
+            Ok(Found::Bad) | Err(_) if self.group().has_more_to_ask() && self.read_filling(offset, buf, is_good) => {
+                Ok(Found::Elsewhere)
+            }
+            found => found,
+        }
     }
 
     fn begin(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {

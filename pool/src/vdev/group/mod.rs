@@ -265,6 +265,14 @@ impl Group {
         filling.map(|member| (member.leaf.guid(), member.details.lock().behind.has.txg)).collect()
     }
 
+    /// Whether members are in use that are not read from, or not first: those that lack something, and one of two that have
+    /// one column.
+    pub(super) fn has_more_to_ask(&self) -> bool {
+        let members = self.members();
+        members.len() > self.quorum().columns.max(1)
+            || members.iter().any(|member| matches!(member.state(), State::Filling | State::Filled))
+    }
+
     /// Something was not copied to members that are being filled: they have to be filled from the beginning.
     pub(crate) fn fill_anew(&self) {
         self.note_change();

@@ -57,6 +57,10 @@ impl Layout for Mirror {
         self.read_one(offset, buf, is_good, false)
     }
 
+    fn read_filling(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
+        self.read_lacking(offset, buf, is_good)
+    }
+
     fn begin_some(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
         self.begin_on(offset, len, sources)
     }

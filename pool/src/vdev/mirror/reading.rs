@@ -78,6 +78,13 @@ impl Mirror {
         }
     }
 
+    /// Reads from one member after the other that is being filled until one passes. One that does not is none the worse for it.
+    pub(super) fn read_lacking(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
+        let members = self.group.members();
+        let mut lacking = members.iter().filter(|member| matches!(member.state(), State::Filling | State::Filled));
+        lacking.any(|member| member.leaf.read(offset, buf).is_ok() && is_good(buf))
+    }
+
     /// Begins to read from one complete member, or from each.
     pub(super) fn begin_on(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {
         let round = self.group.round();

@@ -95,6 +95,34 @@ fn a_read_that_is_begun_asks_one_member_or_all_and_counts_nothing() {
     assert!(begun(Sources::All));
 }
 
+/// Power has failed while the newest uberblock was written to some members, and one that has it is rotten.
+#[test]
+fn what_complete_members_do_not_give_is_read_from_one_that_is_being_filled_if_its_checksum_is_known() {
+    for spoil in [Fault::corrupting(0..u64::MAX), Fault::failing(Operation::Read)] {
+        let world = World::new(3);
+        world.mirror.write(0, b"everywhere").unwrap();
+        let found: Arc<dyn Device> = world.devices[1].clone();
+        for device in [1, 2] {
+            world.mirror.do_without(Guid(device), Health::Faulted);
+        }
+        world.mirror.group().take_back(Guid(1), found, Behind::default());
+        assert_eq!(world.states(), [State::Complete, State::Filling, State::Out]);
+        world.devices[0].inject(spoil.clone());
+        world.devices[2].inject(Fault::failing(Operation::Read));
+        let mut bytes = [0; 10];
+        let is_good = |read: &[u8]| read == b"everywhere";
+        let simple = world.mirror.read_checked(0, &mut bytes, &is_good);
+        assert!(matches!(simple, Ok(Found::Bad) | Err(_)), "without a checksum it may be anything");
+        assert_eq!(world.mirror.read_surely(0, &mut bytes, &is_good).unwrap(), Found::Elsewhere);
+        assert_eq!(&bytes, b"everywhere");
+        // What it lacks does not pass, and is no fault of its.
+        world.devices[1].write_at(DATA_START, b"before").unwrap();
+        let lacking = world.mirror.read_surely(0, &mut bytes, &is_good);
+        assert!(matches!(lacking, Ok(Found::Bad) | Err(_)));
+        assert_eq!(world.checksum_errors()[1], 0);
+    }
+}
+
 #[test]
 fn a_member_that_fails_a_write_or_a_flush_gets_nothing_more() {
     for on in [Operation::Write, Operation::Flush] {

@@ -145,6 +145,10 @@ impl Layout for RaidZ {
         self.read_or_compute(offset, buf, is_good, Suspects::None)
     }
 
+    fn read_filling(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
+        self.compute_lacking(offset, buf, is_good)
+    }
+
     fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
         self.examine_columns(offset, len, is_good)
     }

@@ -110,6 +110,34 @@ impl RaidZ {
         }
     }
 
+    /// Computes the bytes with what members have that are being filled, where no complete one gives their columns, or with
+    /// another member of a column that has two, and fills `buf` if they pass. Nobody is blamed.
+    pub(super) fn compute_lacking(&self, offset: u64, buf: &mut [u8], is_good: Check<'_>) -> bool {
+        let Ok(rows) = self.rows(offset, buf.len()) else { return false };
+        let members = self.group.members();
+        let read = |member: &Arc<Member>| self.end_column(member, &rows, self.begin_column(member, &rows)).ok();
+        // What each column has to offer, that of complete members first.
+        let offers = |column: usize| {
+            let has_it = |member: &&Arc<Member>| member.column() == column && member.state() != State::Out;
+            let mut sources: Vec<&Arc<Member>> = members.iter().filter(has_it).collect();
+            sources.sort_by_key(|member| std::cmp::Reverse(member.state()));
+            sources.into_iter().filter_map(read).collect()
+        };
+        let offers: Vec<Vec<Vec<u8>>> = (0..rows.shape.columns()).map(offers).collect();
+        let most = offers.iter().map(Vec::len).max().unwrap_or(0);
+        let attempt = |turn: usize| {
+            let nth = |of: &Vec<Vec<u8>>| of.get(turn.min(of.len().saturating_sub(1))).cloned();
+            let columns: Columns = offers.iter().map(nth).collect();
+            let are_enough = columns.iter().flatten().count() >= rows.shape.data();
+            let computed =
+                if are_enough { self.compute(&rows, columns, buf.len(), is_good, Suspects::All) } else { None };
+            computed.map(|computed| computed.columns)
+        };
+        let Some(columns) = (0..most).find_map(attempt) else { return false };
+        self.data_of(&rows, &columns, buf);
+        true
+    }
+
     /// Reads every column of the rows, and finds out who does not hold what it should.
     pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
         let rows = match self.whole_rows(offset, len) {

@@ -352,6 +352,30 @@ fn a_member_that_is_filled_gets_its_column_and_is_neither_read_nor_relied_on() {
 }
 
 #[test]
+fn what_complete_members_do_not_add_up_to_is_computed_with_those_that_are_being_filled() {
+    for spoil in [Fault::corrupting(0..u64::MAX), Fault::failing(Operation::Read)] {
+        let world = World::new(4, 2);
+        let block = noise(7, 5 * world.row() as usize);
+        world.raidz.write(0, &block).unwrap();
+        for gone in [1, 2] {
+            let found: Arc<dyn Device> = world.devices[gone as usize].clone();
+            world.raidz.do_without(Guid(gone), Health::Faulted);
+            world.raidz.group.take_back(Guid(gone), found, Behind::default());
+        }
+        world.devices[0].inject(spoil.clone());
+        let mut bytes = vec![0; block.len()];
+        let is_good = |read: &[u8]| read == block;
+        let simple = world.raidz.read_checked(0, &mut bytes, &is_good);
+        assert!(matches!(simple, Ok(Found::Bad) | Err(_)), "without a checksum it may be anything");
+        // One of them lacks it, and the others add up.
+        world.spoil(2, 0, block.len());
+        assert_eq!(world.raidz.read_surely(0, &mut bytes, &is_good).unwrap(), Found::Elsewhere);
+        assert_eq!(bytes, block);
+        assert_eq!(world.checksum_errors()[1..3], [0, 0]);
+    }
+}
+
+#[test]
 fn two_members_of_a_column_are_one_that_is_complete() {
     let world = World::new(3, 1);
     let block = noise(9, 6 * world.row() as usize);
@@ -379,6 +403,22 @@ fn each_of_two_members_of_a_column_is_examined() {
     assert_eq!(world.examined(0, &block), (true, vec![Guid(7)]));
     world.spoil(0, 0, block.len());
     assert_eq!(world.examined(0, &block), (true, vec![Guid(0), Guid(7)]));
+}
+
+/// One device is being replaced, the new one is complete, and the old one is rotten: that is no loss.
+#[test]
+fn of_two_members_of_a_column_the_second_is_asked_where_the_first_lies() {
+    let world = World::new(3, 1);
+    let block = noise(9, 6 * world.row() as usize);
+    let twin = device(7);
+    let members = world.raidz.group.members().iter().cloned().chain([member(7, 0, &twin, State::Complete)]).collect();
+    world.raidz.group.set_members(members);
+    world.raidz.write(0, &block).unwrap();
+    world.spoil(0, 0, block.len());
+    world.spoil(1, 0, block.len());
+    let mut bytes = vec![0; block.len()];
+    assert_eq!(world.raidz.read_surely(0, &mut bytes, &|read| read == block).unwrap(), Found::Elsewhere);
+    assert_eq!(bytes, block);
 }
 
 #[test]
