@@ -136,6 +136,8 @@ fn properties_have_values_and_sources() {
     tank/home  copies                1                      default
     tank/home  special_small_blocks  0                      default
     tank/home  alloc                 striped                default
+    tank/home  primarycache          all                    default
+    tank/home  secondarycache        all                    default
     tank/home  refquota              none                   default
     tank/home  refreservation        none                   default
     tank/home  guid                  [GUID]  -

@@ -19,6 +19,7 @@ use pool::{
     device::Access,
     env::SystemEnv,
     error::Error,
+    secondary::Feeder,
     txg::{Committer, Engine, Settings},
     units::Txg,
 };
@@ -67,6 +68,7 @@ pub struct OpenPool {
     pub(super) scrubbing: Scrubbing,
     pub(super) events: Events,
     committer: Committer,
+    feeder: Feeder,
 }
 
 /// What a pool of this name shall be that is given these properties.
@@ -159,6 +161,7 @@ impl OpenPool {
         let scrubbing = Scrubbing::start(datasets.clone(), pool.clone(), mounting);
         let events = Events::start(datasets.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
+        let feeder = Feeder::spawn(pool.engine().clone());
         OpenPool {
             pool,
             datasets,
@@ -172,6 +175,7 @@ impl OpenPool {
             scrubbing,
             events,
             committer,
+            feeder,
         }
     }
 
@@ -264,7 +268,7 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool { pool, datasets, mounts, background, scrubbing, events, committer, .. } = self;
+        let OpenPool { pool, datasets, mounts, background, scrubbing, events, committer, feeder, .. } = self;
         let name = datasets.pool_name();
         // From here on nobody could have it go on.
         match pool.engine().suspension().is_suspended() {
@@ -277,6 +281,7 @@ impl OpenPool {
         drop(scrubbing);
         drop(events);
         drop(committer);
+        drop(feeder);
         if is_suspended(&pool) {
             // What is not committed cannot be any more, and keeping the pool open would not change that.
             tracing::warn!("pool '{name}' is closed without what came after its last commit");
@@ -289,6 +294,7 @@ impl OpenPool {
         if !pool.engine().read_only() {
             pool.engine().commit().or_refused("close", &name)?;
         }
+        pool.engine().secondary().finish();
         end(&pool).or_refused("close", &name)
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn takes(stored: usize) -> u64 {
 impl Feed {
     /// Remembers about so many blocks that were read.
     pub(super) fn remember(&mut self, blocks: usize) {
-        self.seen = vec![0; blocks.min(MOST_SEEN).max(1)];
+        self.seen = vec![0; blocks.clamp(1, MOST_SEEN)];
     }
 
     /// Forgets all.

@@ -25,6 +25,10 @@ fn fault(name: &str) -> Arc<FaultDevice> {
     Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 80 * MIB))))
 }
 
+fn device(fault: &Arc<FaultDevice>) -> Arc<dyn Device> {
+    fault.clone()
+}
+
 impl World {
     /// A pool of records and an empty cache device.
     fn new() -> World {
@@ -35,7 +39,7 @@ impl World {
         let head = pool.engine().open_head(1, None);
         (0..RECORDS).for_each(|index| put_noise(&head, index * RECORD as u64, RECORD).unwrap());
         pool.engine().commit().unwrap();
-        pool.add_caches(&[cache.clone()]).unwrap();
+        pool.add_caches(&[device(&cache)]).unwrap();
         pool.engine().secondary().finish();
         World { disk, cache, pool, head }
     }
@@ -216,7 +220,7 @@ fn a_cache_device_is_removed_and_put_offline_while_it_is_read() {
         assert!(world.pool.remove_cache("cache").unwrap());
         assert!(!world.pool.remove_cache("cache").unwrap());
         assert_eq!(crate::vdev::labels::read_label(&*world.cache).unwrap(), None);
-        world.pool.add_caches(&[world.cache.clone()]).unwrap();
+        world.pool.add_caches(&[device(&world.cache)]).unwrap();
         thread::sleep(Duration::from_millis(20));
         done.store(true, Ordering::Relaxed);
         reader.join().unwrap();
