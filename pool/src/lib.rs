@@ -10,6 +10,7 @@
 //! log      the intent log: frames of what was promised since the last commit
 //! tree     the one persistent map: everything is a tree of (object, kind, offset) -> body and block
 //! block    records on their way to and from the devices: compress, checksum, allocate, write; the read cache
+//! secondary  cache devices: copies of what was read, on devices that nobody would miss
 //! space    which parts of the devices are free: chunks, allocation, the space log
 //! vdev     a virtual device: one device today, the seam for mirrors and RAID-Z
 //! device   a file, a block device, memory; recording and faulty ones for tests
@@ -28,6 +29,7 @@ pub mod error;
 pub mod format;
 pub mod inspect;
 pub mod log;
+pub mod secondary;
 pub mod space;
 pub mod tree;
 pub mod txg;

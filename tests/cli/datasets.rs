@@ -137,6 +137,8 @@ fn properties_have_values_and_sources() {
     tank/home  special_small_blocks  0                      default
     tank/home  alloc                 striped                default
     tank/home  vdevs                 any                    default
+    tank/home  primarycache          all                    default
+    tank/home  secondarycache        all                    default
     tank/home  refquota              none                   default
     tank/home  refreservation        none                   default
     tank/home  guid                  [GUID]  -

@@ -96,6 +96,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	dirty_limit	128M	default
     tank	feature@allocation_classes	enabled	local
     tank	feature@block_cloning	enabled	local
+    tank	feature@cache_devices	enabled	local
     tank	feature@device_removal	enabled	local
     tank	feature@file_attributes	enabled	local
     tank	feature@packed_chunks	enabled	local

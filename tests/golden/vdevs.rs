@@ -1,4 +1,4 @@
-//! Golden pools on vdevs of every kind: with classes and a spare, being rebalanced, with packed chunks, being expanded.
+//! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, being rebalanced, with packed chunks, being expanded.
 //!
 //! Each was left in the middle of what it shows, so that the bytes of it are kept: a log with frames on a vdev of its own,
 //! a rebalance that is paused, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
@@ -16,13 +16,13 @@ use pool::{
     env::SeededEnv,
     format::{
         label::{
-            ALLOCATION_CLASSES, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION, REBALANCE, SPARES,
-            classes::VdevClass,
+            ALLOCATION_CLASSES, CACHE_DEVICES, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION, REBALANCE,
+            SPARES, classes::VdevClass,
         },
         vdev_config::VdevTree,
     },
     units::VdevId,
-    vdev::labels,
+    vdev::{Health, labels},
 };
 
 use super::{
@@ -54,7 +54,7 @@ struct Kept {
     go_on: fn(&World),
 }
 
-const KEPT: [Kept; 4] = [
+const KEPT: [Kept; 5] = [
     Kept {
         name: "classes",
         devices: 4,
@@ -67,6 +67,21 @@ const KEPT: [Kept; 4] = [
             let classes = [(VdevId(1), VdevClass::Special), (VdevId(2), VdevClass::Log)];
             assert_eq!(label.sections.classes, classes.into());
             assert_eq!(label.sections.spares.len(), 1);
+        },
+        go_on: |_| {},
+    },
+    Kept {
+        name: "cached",
+        devices: 2,
+        // The cache device.
+        spared: &[1],
+        features: &[CACHE_DEVICES],
+        make: cached,
+        shows: |world| {
+            world.engine().secondary().finish();
+            let cache = world.pool.caches().remove(0);
+            let holds = world.engine().secondary().held(cache.guid()) > 0;
+            assert_eq!(holds, cache.health() == Health::Online, "what was read is there");
         },
         go_on: |_| {},
     },
@@ -171,6 +186,22 @@ fn with_classes() -> Vec<Arc<MemoryDevice>> {
     let logged = file(&fs, ROOT, b"only in the log", &words(1004, 20_000));
     fs.fsync(logged).unwrap();
     images
+}
+
+/// A disk, and a cache device that holds some of what is on it.
+fn cached() -> Vec<Arc<MemoryDevice>> {
+    let images = disks(&["disk", "cache"]);
+    let world = furnished(&[classed(&images[0], None)], 6);
+    world.pool.add_caches(&[device(&images[1])]).unwrap();
+    world.engine().secondary().finish();
+    world.engine().cache().clear();
+    let fs = world.fs("tank/home");
+    let file = fs.lookup(ROOT, b"2").unwrap().ino;
+    let mut content = Vec::new();
+    fs.read(file, 0, 512 << 10, &mut content).unwrap();
+    assert!(content == words(2, 512 << 10));
+    world.engine().secondary().finish();
+    exported(&world, images)
 }
 
 /// A disk that was nearly full, a second one, and a rebalance that has moved something and is paused.

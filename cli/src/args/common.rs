@@ -136,10 +136,10 @@ pub fn pool_name(action: &str, text: &str) -> Result<String, Failure> {
 }
 
 /// The words of the vdev language of ZFS that this version refuses by name.
-const VDEV_WORDS: &[&str] = &["draid", "spare", "cache", "dedup"];
+const VDEV_WORDS: &[&str] = &["draid", "spare", "dedup"];
 
 /// Reads vdevs: devices that stand alone, and after a word such as `mirror` or `raidz2` those of one vdev of that kind. What
-/// comes after `special` or `log` is there for that.
+/// comes after `special`, `log` or `cache` is there for that.
 pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeSpec>, Failure> {
     let mut vdevs: Vec<VdevTreeSpec> = Vec::new();
     let mut role = VdevRole::Normal;
@@ -169,6 +169,10 @@ pub fn vdevs(action: &str, pool: &str, texts: &[String]) -> Result<Vec<VdevTreeS
     if vdevs.iter().any(|vdev| vdev.role == VdevRole::Log && vdev.kind.parity().is_some()) {
         let why = "a log is a single device or a mirror, not a raidz";
         return Err(Failure::cannot(action, pool, why));
+    }
+    if vdevs.iter().any(|vdev| vdev.role == VdevRole::Cache && vdev.kind != VdevKind::Disk) {
+        let why = "a cache device is a single device: nothing is lost with it";
+        return Err(Failure::cannot(action, pool, why).hint("name vdevs before the word 'cache'"));
     }
     let is_wrong = |vdev: &&VdevTreeSpec| !vdev.kind.devices().contains(&vdev.devices.len());
     if let Some(VdevTreeSpec { kind, .. }) = vdevs.iter().find(is_wrong) {
@@ -330,6 +334,12 @@ mod tests {
         }
         assert!(read("/a log raidz1 /b /c").unwrap_err().message.ends_with("not a raidz"));
         assert!(read("/a special raidz1 /b /c").is_ok());
+        assert_eq!(
+            roles("/a cache /b /c log /d"),
+            [("normal", "disk", 1), ("cache", "disk", 1), ("cache", "disk", 1), ("log", "disk", 1),]
+        );
+        assert!(read("/a cache mirror /b /c").unwrap_err().message.ends_with("nothing is lost with it"));
+        assert!(read("/a cache").unwrap_err().message.ends_with("followed by no device"));
     }
 
     #[test]

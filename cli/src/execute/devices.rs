@@ -67,7 +67,8 @@ pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<d
         }
     }
     let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
-    let may_do_without = |label: Label| label.vdevs.iter().any(is_group) || !label.sections.classes.is_empty();
+    let has_more = |label: &Label| !label.sections.classes.is_empty() || !label.sections.caches.is_empty();
+    let may_do_without = |label: Label| label.vdevs.iter().any(is_group) || has_more(&label);
     let mut labels = present.iter().filter_map(|device| read_label(&**device).ok().flatten());
     match absent {
         Some(absent) if !labels.any(may_do_without) => Err(absent),
@@ -89,6 +90,11 @@ pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, acce
         let device = match FileDevice::open(path, access) {
             Ok(device) => guarded(device),
             Err(error) if error.kind() == ErrorKind::Device => {
+                absent.get_or_insert(error);
+                continue;
+            }
+            // Another pool has it by now: it is none of this one's.
+            Err(error) if label_of(path).is_some_and(|label| !is_its(label.pool.0)) => {
                 absent.get_or_insert(error);
                 continue;
             }
@@ -353,7 +359,8 @@ impl Found {
         let members = || self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
         let spares = self.label.sections.spares.iter().map(|spare| &spare.leaf);
         let is_idle = |spare: &&LeafConfig| members().all(|leaf| leaf.guid != spare.guid);
-        let leaves = members().chain(spares.filter(is_idle));
+        let caches = self.label.sections.caches.iter().map(|cache| &cache.leaf);
+        let leaves = members().chain(spares.filter(is_idle)).chain(caches);
         // One that is missing may come back to where it was.
         let path = |leaf: &LeafConfig| self.paths.get(&leaf.guid).cloned().unwrap_or_else(|| PathBuf::from(&leaf.path));
         leaves.map(|leaf| path(leaf).into()).collect()

@@ -116,13 +116,14 @@ struct Watch {
 #[derive(Clone, PartialEq)]
 struct Device {
     path: String,
-    vdev: VdevId,
+    /// None of a cache device, which is in none.
+    vdev: Option<VdevId>,
     health: Health,
     counts: Counts,
 }
 
 impl Device {
-    fn of(vdev: VdevId, leaf: &Leaf) -> Device {
+    fn of(vdev: Option<VdevId>, leaf: &Leaf) -> Device {
         Device { path: leaf.name().to_owned(), vdev, health: leaf.health(), counts: leaf.counters().snapshot() }
     }
 }
@@ -173,7 +174,7 @@ impl Watch {
             let of = |device: &Device| [("vdev_path", device.path.clone()), ("vdev_guid", guid.to_string())];
             let [path, number] = of(device);
             let Some(old) = before.get(guid) else {
-                let is_known = before.values().any(|other| other.vdev == device.vdev);
+                let is_known = device.vdev.is_some() && before.values().any(|other| other.vdev == device.vdev);
                 let class = if is_known { "sysevent.fs.zfs.vdev_attach" } else { "sysevent.fs.zfs.vdev_add" };
                 self.note(class, [path, number]);
                 continue;
@@ -283,5 +284,7 @@ impl Watch {
 fn devices(datasets: &Datasets) -> BTreeMap<u64, Device> {
     let vdevs = datasets.engine().storage().vdevs.all();
     let of = |leaf: &Arc<Leaf>, vdev| (leaf.guid().0, Device::of(vdev, leaf));
-    vdevs.iter().flat_map(|vdev| vdev.leaves().iter().map(|leaf| of(leaf, vdev.id())).collect::<Vec<_>>()).collect()
+    let caches = datasets.engine().secondary().devices();
+    let members = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(|leaf| (Some(vdev.id()), leaf)));
+    members.chain(caches.into_iter().map(|leaf| (None, leaf))).map(|(vdev, leaf)| of(&leaf, vdev)).collect()
 }

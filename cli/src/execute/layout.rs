@@ -18,6 +18,17 @@ use crate::{
     protocol::{LayoutVdev, VdevKind, VdevRole, VdevSpec, VdevTreeSpec},
 };
 
+/// The vdevs among these, and the cache devices.
+pub(crate) fn apart(specs: &[VdevTreeSpec]) -> (Vec<VdevTreeSpec>, Vec<VdevSpec>) {
+    let (caches, vdevs): (Vec<_>, Vec<_>) = specs.iter().cloned().partition(|vdev| vdev.role == VdevRole::Cache);
+    (vdevs, devices_of(&caches))
+}
+
+/// How cache devices of these paths are shown.
+pub(crate) fn shown_caches(paths: impl Iterator<Item = String>) -> impl Iterator<Item = LayoutVdev> {
+    paths.map(|name| LayoutVdev { role: VdevRole::Cache, name, devices: Vec::new(), may_lose: 0 })
+}
+
 /// The devices of all vdevs, in order.
 pub(crate) fn devices_of(vdevs: &[VdevTreeSpec]) -> Vec<VdevSpec> {
     vdevs.iter().flat_map(|vdev| vdev.devices.iter().cloned()).collect()
@@ -40,6 +51,7 @@ pub(crate) fn grouped(vdevs: &[VdevTreeSpec], devices: Vec<Arc<dyn Device>>) -> 
             VdevRole::Normal => None,
             VdevRole::Special => Some(VdevClass::Special),
             VdevRole::Log => Some(VdevClass::Log),
+            VdevRole::Cache => unreachable!("it is no vdev: see apart"),
         };
         ClassedVdev { vdev: made, class }
     };

@@ -182,6 +182,7 @@ impl OpenPool {
                 }
             }
         }
+        self.take_caches_back(device);
         self.scrubbing.wake();
     }
 
@@ -253,7 +254,9 @@ impl OpenPool {
         let vdevs = self.engine().storage().vdevs.all();
         let size = self.engine().space_totals().size;
         let classes = self.pool.label().sections.classes;
-        let shown = vdevs.iter().map(|vdev| layout::shown(&**vdev, &classes)).collect();
+        let shown = vdevs.iter().map(|vdev| layout::shown(&**vdev, &classes));
+        let caches = layout::shown_caches(self.cache_paths().into_iter());
+        let shown = shown.chain(caches).collect();
         Layout { pool: self.name().to_string(), vdevs: shown, spares: self.idle_spares(), size }
     }
 

@@ -24,6 +24,7 @@
 mod accounts;
 mod activity;
 mod background;
+mod caches;
 pub(crate) mod check;
 mod dataset;
 pub(crate) mod devices;

@@ -19,6 +19,7 @@ use pool::{
     device::Access,
     env::SystemEnv,
     error::Error,
+    secondary::Feeder,
     txg::{Committer, Engine, Settings},
     units::Txg,
 };
@@ -69,6 +70,7 @@ pub struct OpenPool {
     pub(super) events: Events,
     pub(super) trimming: Trimming,
     committer: Committer,
+    feeder: Feeder,
 }
 
 /// What a pool of this name shall be that is given these properties.
@@ -163,6 +165,7 @@ impl OpenPool {
         let events = Events::start(datasets.clone());
         let trimming = Trimming::start(datasets.clone(), pool.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
+        let feeder = Feeder::spawn(pool.engine().clone());
         OpenPool {
             pool,
             datasets,
@@ -177,6 +180,7 @@ impl OpenPool {
             events,
             trimming,
             committer,
+            feeder,
         }
     }
 
@@ -256,7 +260,7 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool { pool, datasets, mounts, background, scrubbing, events, trimming, committer, .. } = self;
+        let OpenPool { pool, datasets, mounts, background, scrubbing, events, trimming, committer, feeder, .. } = self;
         let name = datasets.pool_name();
         // From here on nobody could have it go on.
         match pool.engine().suspension().is_suspended() {
@@ -270,6 +274,7 @@ impl OpenPool {
         drop(events);
         drop(trimming);
         drop(committer);
+        drop(feeder);
         if is_suspended(&pool) {
             // What is not committed cannot be any more, and keeping the pool open would not change that.
             tracing::warn!("pool '{name}' is closed without what came after its last commit");
@@ -282,6 +287,7 @@ impl OpenPool {
         if !pool.engine().read_only() {
             pool.engine().commit().or_refused("close", &name)?;
         }
+        pool.engine().secondary().finish();
         end(&pool).or_refused("close", &name)
     }
 }

@@ -15,7 +15,7 @@ use pool::{
 
 use super::{
     devices::{NewDevices, check_new},
-    layout::{asked, check_replication, devices_of, grouped, kind_of, name_of, role_of, size_of},
+    layout::{apart, asked, check_replication, devices_of, grouped, kind_of, name_of, role_of, shown_caches, size_of},
     members,
     open_pool::OpenPool,
     refusal::OrRefused,
@@ -153,6 +153,7 @@ impl OpenPool {
         let has_own = |vdev: &VdevRecord| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0;
         let has_errors = vdevs.iter().any(|vdev| has_own(vdev) || vdev.members.iter().any(has_own));
         let advice = members::advice(self.needs(), self.name().as_str());
+        let cache_advice = self.cache_advice();
         let (suspended, failed) = (self.engine().suspension().reason(), self.engine().failure());
         // The catalogue may not be in memory, and the devices away.
         let (damaged, scan, freeing) = match suspended {
@@ -181,6 +182,7 @@ impl OpenPool {
                 Some(format!("Restore the files from a backup, or delete them; then: pool scrub {}", self.name())),
             ),
             (None, None) if advice.is_some() => advice.unzip(),
+            (None, None) if cache_advice.is_some() => cache_advice.unzip(),
             (None, None) if has_errors => (
                 Some("One or more devices had errors since the pool was imported. No data is lost.".to_owned()),
                 Some(format!(
@@ -282,7 +284,8 @@ impl OpenPool {
                 trim: None,
             }
         };
-        self.vdevs().all().iter().map(|vdev| record(&**vdev)).collect()
+        let vdevs = self.vdevs().all();
+        vdevs.iter().map(|vdev| record(&**vdev)).chain(self.cache_records()).collect()
     }
 
     fn vdevs(&self) -> &Vdevs {
@@ -338,6 +341,7 @@ impl OpenPool {
             written_bytes: total(|counts| counts.written_bytes),
             members: Vec::new(),
         };
+        let vdevs = vdevs.into_iter().chain(self.cache_counts()).collect();
         IoSample { elapsed: self.opened.elapsed().as_nanos().try_into().unwrap_or(u64::MAX), pool, vdevs }
     }
 
@@ -366,17 +370,23 @@ impl OpenPool {
     ) -> Result<Layout, Failure> {
         const ACTION: &str = "add to";
         let name = self.name().to_string();
+        let (vdevs, caches) = apart(vdevs);
+        let vdevs = &vdevs[..];
         let (present, specs) = (self.vdevs().all(), devices_of(vdevs));
         if !force && !vdevs.is_empty() {
             check_replication(vdevs, &present, &self.pool.label().sections.classes, ACTION, &name)?;
         }
-        let all: Vec<VdevSpec> = specs.iter().chain(spares).cloned().collect();
+        let all: Vec<VdevSpec> = specs.iter().chain(&caches).chain(spares).cloned().collect();
         if dry_run {
             let devices = check_new(&all, ACTION, &name, force)?;
             let highest = present.last().map(|vdev| vdev.id()).max(self.engine().storage().space.highest_vdev());
             let next = highest.map_or(0, |highest| highest.0 as usize + 1);
             let mut layout = self.layout();
-            layout.vdevs.extend(asked(vdevs, next));
+            let paths = caches.iter().map(|cache| cache.path.to_text()).collect::<Vec<_>>();
+            let (had, kept) = layout.vdevs.into_iter().partition(|vdev| vdev.role == VdevRole::Cache);
+            let (had, kept): (Vec<_>, Vec<_>) = (had, kept);
+            let new = asked(vdevs, next).into_iter();
+            layout.vdevs = kept.into_iter().chain(new).chain(had).chain(shown_caches(paths.into_iter())).collect();
             layout.spares.extend(spares.iter().map(|spare| spare.path.to_text()));
             let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);
             layout.size += size_of(vdevs, &devices, sector, Some(region));
@@ -385,15 +395,19 @@ impl OpenPool {
         check_new(&all, ACTION, &name, force)?;
         if vdevs.is_empty() {
             self.add_spares(spares, force)?;
+            self.add_caches(&caches, force)?;
             return Ok(self.layout());
         }
-        let taken = NewDevices::take(&all, ACTION, &name, force)?;
+        let standing: Vec<VdevSpec> = specs.iter().chain(spares).cloned().collect();
+        let taken = NewDevices::take(&standing, ACTION, &name, force)?;
         let mut devices = taken.devices();
         let stand_by = devices.split_off(specs.len());
         let addition = self.pool.begin_add_with(grouped(vdevs, devices), &stand_by).or_refused(ACTION, &name)?;
         // From here on a label may name them, whatever fails.
         taken.keep();
         addition.finish().or_refused(ACTION, &name)?;
+        // These leave again at a word, and those before do not.
+        self.add_caches(&caches, force)?;
         Ok(self.layout())
     }
 }

@@ -44,6 +44,9 @@ impl OpenPool {
         if self.pool.spares().iter().any(|spare| spare.leaf.name() == name || spare.leaf.guid().to_string() == name) {
             return self.remove_spare(name, dry_run);
         }
+        if self.pool.find_cache(name).is_some() {
+            return self.remove_cache(name, dry_run);
+        }
         let vdev = self.pool.find_vdev(name).or_refused(ACTION, name)?;
         let plan = self.pool.plan_removal(vdev.id()).or_refused(ACTION, name)?;
         let shown = RemovalPlan {

@@ -11,7 +11,7 @@ use pool::{
     },
     space::Placement,
     tree::{Policy, View},
-    txg::{Engine, Head, Sync},
+    txg::{Caching, Engine, Head, Sync},
 };
 use rustix::io::Errno;
 
@@ -257,6 +257,14 @@ fn unreadable(name: &str, errno: Errno) -> Error {
     PoolError::damaged(format!("data set {name}"), format!("cannot be opened: {errno}")).into()
 }
 
+fn caching(text: &str) -> Caching {
+    match text {
+        "metadata" => Caching::Metadata,
+        "none" => Caching::None,
+        _ => Caching::All,
+    }
+}
+
 /// What properties say about a file system. The values are canonical; one that is not counts as the default.
 fn options_of(effective: &Effective) -> Options {
     let text = |name: &str| effective.get(name).map_or("", |valued| valued.value.as_str());
@@ -285,6 +293,8 @@ fn options_of(effective: &Effective) -> Options {
             "disabled" => Durability::Disabled,
             _ => Durability::Standard,
         },
+        primary_cache: caching(text("primarycache")),
+        secondary_cache: caching(text("secondarycache")),
         sharing: false,
         acl: text("acltype") == "posix",
         attributes: false,

@@ -68,7 +68,7 @@ use pool::{
     env::Nanos,
     error::Result,
     tree::{Policy, View},
-    txg::Head,
+    txg::{Caching, Head},
 };
 pub use rustix::io::Errno;
 
@@ -113,6 +113,10 @@ pub struct Options {
     pub accounts: bool,
     /// Whether there are access control lists. Without them they are hidden, and nothing new gets one.
     pub acl: bool,
+    /// What of it is kept in the cache in memory.
+    pub primary_cache: Caching,
+    /// What of it may go to cache devices.
+    pub secondary_cache: Caching,
     /// Whether copies may share blocks: the pool's feature `block_cloning` is enabled.
     pub sharing: bool,
 }
@@ -170,6 +174,7 @@ impl FileSystem {
     /// Opens the file system of a tree that [`FileSystem::format`] has made.
     pub fn open(head: Arc<Head>, options: Options) -> Result<Arc<FileSystem>, Errno> {
         let (master, below) = head.read(|view| Ok::<_, Failure>((load_master(view)?, load_below(view)?)))?;
+        head.set_caching(options.primary_cache, options.secondary_cache);
         Ok(Arc::new(FileSystem {
             head,
             options: RwLock::new(options),
@@ -211,6 +216,7 @@ impl FileSystem {
 
     /// Changes the options.
     pub fn set_options(&self, options: Options) {
+        self.head.set_caching(options.primary_cache, options.secondary_cache);
         *self.options.write() = options;
     }
 

@@ -5,7 +5,7 @@ const FIXED_NAMES: &str = "file names are stored and compared as the bytes they 
 const VOLUMES: &str = "this version of Cenote has file systems, and no block volumes";
 const SHARING: &str = "share the mounted directory with the tools of your NFS or SMB server";
 const ONE_LOG: &str = "writes that must be durable are committed with their transaction group";
-const CACHING: &str = "the cache is one for the pool; its bound is the pool property 'cache_size'";
+const CACHING: &str = "what is kept of what is read is up to primarycache and secondarycache; of a file, to its attribute direct: fs setattr";
 const METADATA: &str = "metadata always has two copies, if there is room";
 const ACL: &str =
     "it is about NFSv4 ACLs; those of POSIX (acltype=posix) are inherited and follow the mode by POSIX's rules";
@@ -20,7 +20,7 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["volsize", "volblocksize", "volmode", "volthreading", "snapdev"], VOLUMES),
     (&["sharenfs", "sharesmb"], SHARING),
     (&["logbias"], ONE_LOG),
-    (&["primarycache", "secondarycache", "prefetch", "direct"], CACHING),
+    (&["prefetch", "direct"], CACHING),
     (&["redundant_metadata"], METADATA),
     (&["aclinherit", "aclmode"], ACL),
     (&["filesystem_limit", "snapshot_limit", "filesystem_count", "snapshot_count"], LIMITS),

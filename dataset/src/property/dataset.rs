@@ -7,6 +7,7 @@ const FS_SNAP: Kinds = Kinds::FILESYSTEM.with(Kinds::SNAPSHOT);
 const SNAP: Kinds = Kinds::SNAPSHOT;
 const ALL: Kinds = Kinds::ALL_DATASETS;
 const ON_OFF: Syntax = Syntax::Choice(&["on", "off"]);
+const CACHED: Syntax = Syntax::Choice(&["all", "metadata", "none"]);
 
 const fn computed(
     name: &'static str,
@@ -105,6 +106,20 @@ pub static DATASET: &[Definition] = &[
         "Whether a file is spread over all vdevs, or lies on one, and the next file on the next.",
     ),
     inherited("vdevs", "VDEVS", Syntax::Vdevs, "any", "The vdevs that its data go to as long as there is room."),
+    inherited(
+        "primarycache",
+        "PRIMARYCACHE",
+        CACHED,
+        "all",
+        "What of that which is read stays in the cache in memory: all, only metadata, or none.",
+    ),
+    inherited(
+        "secondarycache",
+        "SECONDARYCACHE",
+        CACHED,
+        "all",
+        "What of that which is read goes to cache devices, where there are any: all, only metadata, or none.",
+    ),
     own("refquota", "REFQUOTA", Syntax::Limit, "0", "The most space that it may reference, those below not counted."),
     own(
         "refreservation",

@@ -31,7 +31,7 @@ impl Pool {
         self.resume(reopen)?;
         let vdevs = self.engine().storage().vdevs.all();
         let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
-        all.for_each(|leaf| leaf.counters().clear_errors());
+        all.chain(self.caches()).for_each(|leaf| leaf.counters().clear_errors());
         Ok(())
     }
 

@@ -208,6 +208,10 @@ impl Pool {
     /// [`Error::Request`] if it is no device of such a vdev, or the others do not hold everything.
     pub fn put_offline(&self, device: &str, temporary: bool) -> Result<()> {
         self.engine().writable()?;
+        if let Some(cache) = self.find_cache(device) {
+            self.put_cache_offline(&cache);
+            return Ok(());
+        }
         let (vdev, leaf) = self.find_device(device)?;
         let group = vdev.as_group().ok_or_else(|| only_complete(None, &leaf))?;
         if !group.put_offline(leaf.guid(), !temporary) {
@@ -228,6 +232,9 @@ impl Pool {
     /// changed without the others.
     pub fn put_online(&self, device: &str, reopen: Reopen<'_>) -> Result<bool> {
         self.engine().writable()?;
+        if let Some(cache) = self.find_cache(device) {
+            return self.put_cache_online(&cache, reopen);
+        }
         let (vdev, leaf) = self.find_device(device)?;
         let is_out = |group: &&Group| group.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
         let Some(mirror) = vdev.as_group().filter(is_out) else { return Ok(false) };

@@ -6,6 +6,7 @@
 //! ```text
 //! add       new devices for an opened pool
 //! assemble  devices put together to vdevs: which of a mirror's are complete
+//! caches    cache devices come and go
 //! clear     going on after a device has failed
 //! columns   a RAID-Z gets a device more, and wider rows
 //! committed the last committed state of an opened pool, beside it
@@ -25,6 +26,7 @@
 
 mod add;
 mod assemble;
+mod caches;
 mod clear;
 mod columns;
 mod committed;

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     assemble::{Assembly, assemble},
+    caches::open_caches,
     pool::{Pool, settle_labels},
     renumber::was_renumbered,
     spares::standing_by,
@@ -147,6 +148,7 @@ pub(crate) fn open_unread(
         log,
     };
     let engine = Engine::open(opening, env, options.settings);
+    open_caches(&engine, &label, &by_guid);
     if has_grown {
         engine.with_open_txg(|_| ());
     }

@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{
     add::Addition,
     assemble::zones,
+    caches::write_cache_labels,
     spares::{Watched, write_spare_labels},
 };
 use crate::{
@@ -191,6 +192,7 @@ pub(super) fn settle_labels(
         if vdevs.iter().map(|vdev| vdev.news()).eq(news.iter().copied()) {
             write_labels(joining, &label)?;
             write_spare_labels(&engine.storage().vdevs.spares(), &label);
+            write_cache_labels(engine, &label);
             let told = vdevs.iter().zip(news).filter_map(|(vdev, news)| Some((vdev, news?)));
             told.for_each(|(vdev, news)| vdev.told(news));
             return Ok(label);

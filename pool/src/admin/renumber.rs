@@ -41,8 +41,9 @@ impl Pool {
             let members = vdev.as_group().map(|group| group.members()).unwrap_or_default();
             members.iter().find(|member| member.state() != State::Complete).map(|member| member.leaf.name().to_owned())
         };
-        let spares = self.engine().storage().vdevs.spares();
-        let missing = spares.iter().find(|leaf| leaf.health() != Health::Online).map(|leaf| leaf.name().to_owned());
+        let spares = self.engine().storage().vdevs.spares().into_iter().chain(self.caches());
+        let missing =
+            spares.into_iter().find(|leaf| leaf.health() != Health::Online).map(|leaf| leaf.name().to_owned());
         match vdevs.iter().find_map(|vdev| incomplete(&**vdev)).or(missing) {
             Some(name) => {
                 Err(Error::Request(format!("{name} is missing or lacks something, and would not be known again")))
@@ -58,5 +59,5 @@ pub fn was_renumbered(label: &Label, own: &Label, device: &dyn Device) -> bool {
     let is_named = || label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).any(|leaf| leaf.guid == own.device);
     let has_uberblock = || uberblocks::read_uberblocks(device, label.pool).is_ok_and(|ring| !ring.is_empty());
     let is_older = (own.epoch, own.pool != label.pool) == (label.epoch, true) && own.txg < label.txg;
-    is_older && (label.is_spare(own.device) || is_named() && has_uberblock())
+    is_older && (label.is_spare(own.device) || label.is_cache(own.device) || is_named() && has_uberblock())
 }

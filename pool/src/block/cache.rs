@@ -21,9 +21,9 @@ use crate::{
 const SHARD: u64 = 32 * MIB;
 
 /// A block's identity in time.
-type BlockKey = (Address, Txg);
+pub(crate) type BlockKey = (Address, Txg);
 
-fn key(pointer: &BlockPointer) -> BlockKey {
+pub(crate) fn key(pointer: &BlockPointer) -> BlockKey {
     (pointer.addresses[0], pointer.birth)
 }
 

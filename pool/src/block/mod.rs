@@ -26,4 +26,5 @@ mod write;
 
 pub(crate) use mend::Copying;
 pub use mend::{Bad, Examined};
+pub(crate) use read::unpacked;
 pub use write::Payload;

@@ -14,25 +14,16 @@ use crate::{
 impl Storage {
     /// The content of a block: verified and decompressed.
     pub fn read_block(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
-        self.read_block_noting(pointer, || {})
-    }
-
-    /// The same; calls `bad` for each copy on the way that is not good.
-    pub fn read_block_noting(&self, pointer: &BlockPointer, bad: impl FnMut()) -> Result<Vec<u8>> {
-        let stored = self.read_any_copy(pointer, bad)?;
-        if pointer.stored == pointer.logical {
-            return Ok(stored);
-        }
-        decompress(pointer.compression, &stored, pointer.logical as usize)
-            .map_err(|problem| Error::damaged(describe(pointer), problem))
+        unpacked(pointer, self.read_stored(pointer)?)
     }
 
     /// The bytes of a block as they are stored, verified.
     pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
-        self.read_any_copy(pointer, || {})
+        self.read_stored_noting(pointer, || {})
     }
 
-    fn read_any_copy(&self, pointer: &BlockPointer, mut bad: impl FnMut()) -> Result<Vec<u8>> {
+    /// The same; calls `bad` for each copy on the way that is not good.
+    pub fn read_stored_noting(&self, pointer: &BlockPointer, mut bad: impl FnMut()) -> Result<Vec<u8>> {
         let mut bytes = vec![0; pointer.stored as usize];
         let mut last = Error::damaged(describe(pointer), "it has no copy");
         for copy in 0..usize::from(pointer.copies) {
@@ -75,6 +66,15 @@ impl Storage {
             found => Ok(found),
         }
     }
+}
+
+/// The content of a block that was stored as these bytes.
+pub(crate) fn unpacked(pointer: &BlockPointer, stored: Vec<u8>) -> Result<Vec<u8>> {
+    if pointer.stored == pointer.logical {
+        return Ok(stored);
+    }
+    decompress(pointer.compression, &stored, pointer.logical as usize)
+        .map_err(|problem| Error::damaged(describe(pointer), problem))
 }
 
 /// The error of a copy that is not what the pointer says.

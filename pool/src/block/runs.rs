@@ -172,15 +172,26 @@ impl Storage {
     }
 
     /// The contents of those of these blocks that lie near others of them, verified and decompressed, by their places in
-    /// the list. What is not found good at once is left out, like what lies alone: who needs it reads it.
-    pub(crate) fn read_together(&self, blocks: &[BlockPointer]) -> Vec<(usize, Vec<u8>)> {
+    /// the list. What is not found good at once is left out, like what lies alone: who needs it reads it. `seen` is given each
+    /// block as it is stored.
+    pub(crate) fn read_together(
+        &self,
+        blocks: &[BlockPointer],
+        seen: impl Fn(&BlockPointer, &[u8]),
+    ) -> Vec<(usize, Vec<u8>)> {
         let first =
             |(block, pointer): (usize, &BlockPointer)| self.place(block, pointer, *pointer.addresses().first()?);
         let runs = self.runs(blocks.iter().enumerate().filter_map(first).collect(), blocks, MAX_GAP);
-        runs.iter().filter(|run| run.len() > 1).filter_map(|run| self.read_run(run, blocks)).flatten().collect()
+        let many = runs.iter().filter(|run| run.len() > 1);
+        many.filter_map(|run| self.read_run(run, blocks, &seen)).flatten().collect()
     }
 
-    fn read_run(&self, run: &[Copy], blocks: &[BlockPointer]) -> Option<Vec<(usize, Vec<u8>)>> {
+    fn read_run(
+        &self,
+        run: &[Copy],
+        blocks: &[BlockPointer],
+        seen: &impl Fn(&BlockPointer, &[u8]),
+    ) -> Option<Vec<(usize, Vec<u8>)>> {
         let mut bytes = vec![0; len(run, blocks)];
         let vdev = self.vdevs.get(run[0].vdev).ok()?;
         let found = vdev.read_simply(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
@@ -190,6 +201,7 @@ impl Storage {
                 true => stored.to_vec(),
                 false => decompress(pointer.compression, stored, pointer.logical as usize).ok()?,
             };
+            seen(pointer, stored);
             Some((copy.block, content))
         };
         // Whoever reads a block alone says of which one a copy is bad.

@@ -70,6 +70,7 @@ pub const MAX_FEATURES: usize = 256;
 pub const KNOWN_FEATURES: &[&str] = &[
     ALLOCATION_CLASSES,
     BLOCK_CLONING,
+    CACHE_DEVICES,
     DEVICE_REMOVAL,
     FILE_ATTRIBUTES,
     PACKED_CHUNKS,
@@ -87,6 +88,10 @@ pub const ALLOCATION_CLASSES: &str = "allocation_classes";
 /// The feature of pools in which blocks may be referred to more than once, see
 /// [`Shared`](crate::format::pointer::Shared). Who does not know it cannot read such a pointer.
 pub const BLOCK_CLONING: &str = "block_cloning";
+
+/// The feature of pools that have, or had, [cache devices](caches::CacheConfig). Who does not know it would leave them out of
+/// use, and say nothing of them.
+pub const CACHE_DEVICES: &str = "cache_devices";
 
 /// The feature of pools that devices have left, or are about to leave. Who does not know it cannot read the rows of chunks
 /// that have come to lie elsewhere, takes those of a device that is gone for damage, and would allocate on one that is
@@ -221,6 +226,11 @@ impl Label {
     /// Whether this device is a spare, in use or not.
     pub fn is_spare(&self, device: Guid) -> bool {
         self.sections.spares.iter().any(|spare| spare.leaf.guid == device)
+    }
+
+    /// Whether this device is a cache device.
+    pub fn is_cache(&self, device: Guid) -> bool {
+        self.sections.caches.iter().any(|cache| cache.leaf.guid == device)
     }
 
     /// What a vdev of the pool gives to it, in bytes.

@@ -4,6 +4,7 @@
 //! read is hostile until its checksum and then each of its fields was verified: decoding returns an error, never panics
 //! and never allocates more than the bytes at hand justify. `pool/FORMAT.md` is the same in words and byte tables.
 
+pub mod cache_segment;
 pub mod codec;
 pub mod gang;
 pub mod intent;

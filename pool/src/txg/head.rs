@@ -20,7 +20,7 @@ use crate::{
     txg::{
         births::{Births, Usage},
         durable::Touched,
-        engine::Engine,
+        engine::{Cached, Caching, Engine},
     },
     units::Txg,
 };
@@ -76,6 +76,7 @@ pub struct Head {
     id: u64,
     engine: Weak<Engine>,
     births: Arc<Births>,
+    cached: Cached,
     /// Held shared by whoever changes the tree.
     changes: RwLock<()>,
     /// Takes no more changes, for nobody would write them, and gives no more references.
@@ -196,6 +197,7 @@ impl Head {
             id,
             engine,
             births: Arc::default(),
+            cached: Cached::default(),
             changes: RwLock::default(),
             closed: AtomicBool::new(false),
             tree,
@@ -383,7 +385,7 @@ impl Head {
     /// The same for the block of the item under `key`: if a copy is bad, it will be looked at again.
     pub fn bytes_at(&self, key: Key, block: &Block) -> Result<Arc<Vec<u8>>> {
         match block {
-            Block::Stored(pointer) => self.engine().read_item(self.id, key, pointer),
+            Block::Stored(pointer) => self.engine().read_item(self, key, pointer),
             Block::Pending(_) => self.bytes(block),
         }
     }
@@ -402,7 +404,16 @@ impl Head {
             Block::Stored(pointer) => Some(*pointer),
             Block::Pending(_) => None,
         });
-        self.engine().bring(stored.collect());
+        self.engine().bring(self, stored.collect());
+    }
+
+    /// Says what of the tree is kept in the cache in memory, and what on cache devices. What is there stays.
+    pub fn set_caching(&self, memory: Caching, devices: Caching) {
+        self.cached.set(memory, devices);
+    }
+
+    pub(super) fn cached(&self) -> &Cached {
+        &self.cached
     }
 
     /// Keeps everybody from changing the tree until the guard is dropped; whoever tries waits. What was changed before
@@ -541,7 +552,7 @@ impl Head {
     /// Reads the node that an operation has missed and keeps it for the next attempt.
     fn pin<E: OpError>(&self, engine: &Engine, sources: &Sources<'_>, error: &E) -> Result<(), E> {
         let miss = *error.miss().expect("the caller has looked");
-        let node = engine.load_node_of(self.id, &miss)?;
+        let node = engine.load_node_of(self, &miss)?;
         sources.pinned.borrow_mut().push((miss.pointer, node));
         Ok(())
     }

@@ -49,7 +49,7 @@ pub(crate) use births::Births;
 pub use births::Usage;
 pub use committer::Committer;
 pub use durable::LogStats;
-pub use engine::{Ancestry, CATALOGUE, Engine, Opening, SETTLING_COMMITS, Settings};
+pub use engine::{Ancestry, CATALOGUE, Caching, Engine, Opening, SETTLING_COMMITS, Settings};
 pub(crate) use engine::{Features, REPEATS, state_of};
 pub use evacuate::{Evacuation, Vacating};
 pub use fill::Filling;

@@ -15,6 +15,7 @@ use crate::{
     units::{MIB, Txg},
 };
 
+mod cached;
 mod rows;
 mod suspension;
 mod together;

@@ -86,7 +86,7 @@ impl Counters {
         add(&self.write_errors, u64::from(!succeeded));
     }
 
-    pub(super) fn count_checksum_error(&self) {
+    pub(crate) fn count_checksum_error(&self) {
         add(&self.checksum_errors, 1);
     }
 }

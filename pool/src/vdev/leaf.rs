@@ -57,7 +57,7 @@ impl Health {
     }
 
     /// What an error says about the device.
-    pub(super) fn after(source: &io::Error) -> Health {
+    pub(crate) fn after(source: &io::Error) -> Health {
         let errno = source.raw_os_error().map(Errno::from_raw_os_error);
         match errno {
             Some(
@@ -271,14 +271,14 @@ impl Leaf {
     }
 
     /// Whether it is the device that fails and not one of its sectors: then it does not give its label either.
-    pub(super) fn is_lost(&self, source: &io::Error) -> bool {
+    pub(crate) fn is_lost(&self, source: &io::Error) -> bool {
         source.kind() == io::ErrorKind::TimedOut
             || Health::after(source) == Health::Unavailable
             || self.device().read_at(BODY_AT, &mut [0; BODY_SIZE]).is_err()
     }
 
     /// Fills `buf` from `offset` on.
-    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let at = self.place(offset, buf.len() as u64)?;
         // A commit is waited for by many, and must not be caught in the system.
         let result = match Suspension::is_patient() {
@@ -303,7 +303,7 @@ impl Leaf {
     }
 
     /// Writes all of `bytes` at `offset`.
-    pub(super) fn write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
+    pub(crate) fn write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
         let at = self.place(offset, bytes.len() as u64)?;
         let result = self.device().write_shared(at, bytes);
         self.counters.count_write(bytes.len(), result.is_ok());
@@ -324,7 +324,7 @@ impl Leaf {
     }
 
     /// Returns when every write that returned before is durable.
-    pub(super) fn flush(&self) -> io::Result<()> {
+    pub(crate) fn flush(&self) -> io::Result<()> {
         self.end_flush(self.begin_flush())
     }
 

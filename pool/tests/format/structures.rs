@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pool::{
     format::{
+        cache_segment::{CachedBlock, SEGMENT_SIZE, SegmentHeader},
         codec::{Reader, Writer},
         gang::{self, Piece},
         intent::{
@@ -139,6 +140,24 @@ fn the_sections() {
     sections.encode(&mut coded);
     let bytes = golden::compare("sections", &coded);
     assert_eq!(Sections::decode(&mut Reader::new(&bytes)), Ok(sections));
+}
+
+#[test]
+fn the_header_of_a_segment_of_a_cache_device() {
+    let block = |chunk: u32, offset: u32, stored: u32| CachedBlock {
+        address: address(chunk, 700),
+        birth: Txg(0x102),
+        offset,
+        stored,
+    };
+    let header = SegmentHeader {
+        device: Guid(0x1d05),
+        sequence: 9,
+        epoch: Epoch(0xe0),
+        blocks: vec![block(3, 32768, 131_072), block(4, 163_840, 777)],
+    };
+    let bytes = golden::compare("cache-segment", &header.encode(2 * SEGMENT_SIZE));
+    assert_eq!(SegmentHeader::decode(&bytes, 2 * SEGMENT_SIZE), Ok(header));
 }
 
 #[test]

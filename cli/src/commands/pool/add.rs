@@ -19,6 +19,7 @@ use crate::protocol::{Request, Response};
   pool add tank log /dev/pmem0               an fsync then touches no other device
   pool add tank 10G:/var/lib/tank2.img
   pool add tank spare /dev/sdg               stands by, and steps in for a device that fails
+  pool add tank cache /dev/nvme0n1           copies of what is read, for reading again
   pool add -n tank /dev/sdd                  say what would be, and what a loss would cost")]
 pub struct Arguments {
     /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
@@ -29,7 +30,7 @@ pub struct Arguments {
     dry_run: bool,
     /// The pool
     pool: String,
-    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special, log or spare before what is for that
+    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special, log, cache or spare before what is for that
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

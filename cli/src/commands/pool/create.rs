@@ -22,7 +22,10 @@ space is parity. A block there takes whole rows, of a sector of each device that
 
 What is named after 'special' takes metadata first of all, and records of data sets that are small enough for their property
 special_small_blocks; it is lost with everything, so let it stand as much as the rest. What is named after 'log' takes
-the intent log and nothing else: an fsync then touches no other device.
+the intent log and nothing else: an fsync then touches no other device. What is named after 'cache' takes copies of what is
+read (ZFS: L2ARC), for data that is read again and again and is too much for memory. It takes nothing that is not elsewhere,
+so it is a single device, and none of the pool's space; it keeps what it has over export and import. What goes there is
+the property secondarycache.
 
 Examples:
   pool create tank 10G:/var/lib/tank.img
@@ -32,6 +35,7 @@ Examples:
   pool create tank raidz2 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
   pool create tank mirror /dev/sdb /dev/sdc special mirror /dev/nvme0n1 /dev/nvme1n1 log /dev/pmem0
   pool create tank mirror /dev/sdb /dev/sdc spare /dev/sdd
+  pool create tank mirror /dev/sdb /dev/sdc cache /dev/nvme0n1
   pool create -n tank /dev/sdb               say what would be, and what a loss would cost"
 )]
 pub struct Arguments {
@@ -52,7 +56,7 @@ pub struct Arguments {
     mountpoint: Option<String>,
     /// The pool
     name: String,
-    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special, log or spare before what is for that
+    /// The devices; mirror, raidz1, raidz2 or raidz3 before those that are one vdev; special, log, cache or spare before what is for that
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

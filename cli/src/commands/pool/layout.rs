@@ -31,7 +31,8 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
 /// What the loss of devices costs; vdevs of which equally many may be lost are told of together.
 fn losses(vdevs: &[LayoutVdev]) -> String {
     let mut groups: BTreeMap<(bool, usize), Vec<&str>> = BTreeMap::new();
-    for LayoutVdev { role, name, may_lose, .. } in vdevs {
+    // With a cache device nothing is lost.
+    for LayoutVdev { role, name, may_lose, .. } in vdevs.iter().filter(|vdev| vdev.role != VdevRole::Cache) {
         groups.entry((*role == VdevRole::Log, *may_lose)).or_default().push(name);
     }
     let line = |(&(is_log, may_lose), names): (&(bool, usize), &Vec<&str>)| {

@@ -9,11 +9,13 @@ use crate::protocol::Request;
 
 /// Arguments of `pool offline`.
 #[derive(Args, Debug)]
-#[command(after_help = "Nothing is read from the device or written to it until 'pool online' takes it back.
+#[command(
+    after_help = "Nothing is read from the device or written to it until 'pool online' takes it back. A cache device is used again when the pool is imported.
 
 Examples:
   pool offline tank /dev/sdb
-  pool offline -t tank /dev/sdb              until the pool is imported again")]
+  pool offline -t tank /dev/sdb              until the pool is imported again"
+)]
 pub struct Arguments {
     /// Only until the next import
     #[arg(short = 't')]

@@ -13,6 +13,7 @@ use crate::protocol::{RemovalPlan, Request, Response};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash. At the end the labels of the devices are erased, and they belong to nobody.
+A spare that stands by leaves at once, and so does a cache device: nothing has to be moved.
 Several vdevs leave one after the other: then the command waits for all but the last.
 
 Examples:

@@ -228,7 +228,7 @@ pub(super) fn vdevs_json(vdevs: &[VdevRecord]) -> (Map<String, Value>, Map<Strin
     let object = |vdevs: Vec<&VdevRecord>| vdevs.iter().map(|vdev| (vdev.path.clone(), vdev_json(vdev))).collect();
     let (mut normal, mut others) = (Map::new(), Map::new());
     for (role, vdevs) in VdevRole::groups(vdevs, |vdev| vdev.role) {
-        match role.heading() {
+        match role.json_heading() {
             None => normal = object(vdevs),
             Some(heading) => drop(others.insert(heading.to_owned(), Value::Object(object(vdevs)))),
         }

@@ -97,6 +97,8 @@ pub enum VdevRole {
     Special,
     /// The intent log, and nothing else.
     Log,
+    /// Copies of what is read: a cache device, which is no vdev.
+    Cache,
 }
 
 impl VdevRole {
@@ -105,6 +107,7 @@ impl VdevRole {
         match word {
             "special" => Some(VdevRole::Special),
             "log" | "logs" => Some(VdevRole::Log),
+            "cache" => Some(VdevRole::Cache),
             _ => None,
         }
     }
@@ -115,6 +118,15 @@ impl VdevRole {
             VdevRole::Normal => None,
             VdevRole::Special => Some("special"),
             VdevRole::Log => Some("logs"),
+            VdevRole::Cache => Some("cache"),
+        }
+    }
+
+    /// Where such vdevs stand in JSON, as in ZFS; normal ones stand below the pool.
+    pub fn json_heading(self) -> Option<&'static str> {
+        match self {
+            VdevRole::Cache => Some("l2cache"),
+            role => role.heading(),
         }
     }
 
@@ -124,13 +136,14 @@ impl VdevRole {
             VdevRole::Normal => "normal",
             VdevRole::Special => "special",
             VdevRole::Log => "log",
+            VdevRole::Cache => "cache",
         }
     }
 
     /// Vdevs by what they are there for, in the order of the tables; roles that none has are left out.
     pub fn groups<T>(all: &[T], role: impl Fn(&T) -> VdevRole) -> Vec<(VdevRole, Vec<&T>)> {
         let of = |wanted| (wanted, all.iter().filter(|one| role(one) == wanted).collect::<Vec<_>>());
-        let groups = [VdevRole::Normal, VdevRole::Special, VdevRole::Log].map(of);
+        let groups = [VdevRole::Normal, VdevRole::Special, VdevRole::Log, VdevRole::Cache].map(of);
         groups.into_iter().filter(|(_, vdevs)| !vdevs.is_empty()).collect()
     }
 }
@@ -264,7 +277,7 @@ pub struct PoolStatus {
     pub activity: Option<String>,
     /// How many file systems are mounted, by how their requests come from the kernel.
     pub transports: BTreeMap<String, u64>,
-    /// Its devices.
+    /// Its devices, and its cache devices.
     pub vdevs: Vec<VdevRecord>,
     /// Its spares: `AVAIL`, `INUSE`, or what is wrong with them.
     pub spares: Vec<VdevRecord>,
@@ -534,7 +547,7 @@ pub struct RemovalPlan {
     pub available: u32,
     /// The size of a region.
     pub region: u64,
-    /// The devices of the pool, if it has left at once: a spare that stands by.
+    /// The devices of the pool, if it has left at once: a spare that stands by, or a cache device.
     pub left: Option<Layout>,
 }
 
@@ -543,7 +556,7 @@ pub struct RemovalPlan {
 pub struct Layout {
     /// The pool's name.
     pub pool: String,
-    /// Its vdevs.
+    /// Its vdevs, and its cache devices.
     pub vdevs: Vec<LayoutVdev>,
     /// The paths of devices that stand by.
     pub spares: Vec<String>,

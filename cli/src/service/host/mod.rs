@@ -27,7 +27,7 @@ use crate::{
     execute::{
         MountPlaces, OpenPool, create_options,
         devices::{self, Found, NewDevices, check_new},
-        layout::{asked, check_replication, devices_of, grouped, size_of},
+        layout::{apart, asked, check_replication, devices_of, grouped, shown_caches, size_of},
     },
     failure::Failure,
     protocol::{
@@ -74,33 +74,33 @@ impl Client {
         if !create.force {
             check_replication(&create.vdevs, &[], &VdevClasses::new(), ACTION, name)?;
         }
+        let (vdevs, caches) = apart(&create.vdevs);
         let spares = create.spares.iter().map(|spare| spare.path.to_text()).collect();
-        let layout = |size| Layout { pool: name.to_owned(), vdevs: asked(&create.vdevs, 0), spares, size };
-        let specs = devices_of(&create.vdevs);
-        let all: Vec<_> = specs.iter().chain(&create.spares).cloned().collect();
+        let paths = caches.iter().map(|cache| cache.path.to_text()).collect::<Vec<_>>();
+        let shown: Vec<_> = asked(&vdevs, 0).into_iter().chain(shown_caches(paths.into_iter())).collect();
+        let layout = |size| Layout { pool: name.to_owned(), vdevs: shown, spares, size };
+        let specs = devices_of(&vdevs);
+        let all: Vec<_> = specs.iter().chain(&caches).chain(&create.spares).cloned().collect();
         if create.dry_run {
             let devices = check_new(&all, ACTION, name, create.force)?;
             let sector = 1 << create_options(&create.name, &create.pool_assignments).ashift;
-            return Ok(layout(size_of(&create.vdevs, &devices, sector, None)));
+            return Ok(layout(size_of(&vdevs, &devices, sector, None)));
         }
-        if !create.spares.is_empty() {
+        if all.len() > specs.len() {
             // They are taken when the pool is made.
             check_new(&all, ACTION, name, create.force)?;
         }
         let taken = NewDevices::take(&specs, ACTION, name, create.force)?;
         let (pool_assignments, root_assignments) = (&create.pool_assignments, &create.root_assignments);
-        let pool = OpenPool::create(
-            &create.name,
-            &grouped(&create.vdevs, taken.devices()),
-            pool_assignments,
-            root_assignments,
-        )?;
+        let pool =
+            OpenPool::create(&create.name, &grouped(&vdevs, taken.devices()), pool_assignments, root_assignments)?;
         pool.add_spares(&create.spares, create.force)?;
+        pool.add_caches(&caches, create.force)?;
         let known = KnownPool {
             name: create.name.clone(),
             guid: pool.guid(),
             former: None,
-            devices: specs.iter().chain(&create.spares).map(|device| DevicePath::from(device.path.clone())).collect(),
+            devices: all.iter().map(|device| DevicePath::from(device.path.clone())).collect(),
             read_only: false,
             no_mount: false,
             altroot: altroot(pool_assignments),

@@ -64,6 +64,8 @@ fn options() -> Options {
         recordsize: 4096,
         policy,
         sync: crate::fs::Durability::Standard,
+        primary_cache: pool::txg::Caching::All,
+        secondary_cache: pool::txg::Caching::All,
         sharing: true,
         acl: true,
         attributes: true,

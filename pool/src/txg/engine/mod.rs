@@ -31,14 +31,18 @@ use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 
 pub use self::admission::SETTLING_COMMITS;
 use self::commit::Orders;
-pub(super) use self::opening::CATALOGUE_LEVEL;
-pub use self::opening::{Ancestry, Opening, Settings};
 pub(crate) use self::opening::{REPEATS, state_of};
+pub(super) use self::{opening::CATALOGUE_LEVEL, reading::Cached};
+pub use self::{
+    opening::{Ancestry, Opening, Settings},
+    reading::Caching,
+};
 use crate::{
     block::{cache::BlockCache, storage::Storage},
     env::Env,
     error::{Error, Result},
     format::pointer::BlockPointer,
+    secondary::Secondary,
     space::SpaceTotals,
     tree::Root,
     txg::{durable::Log, head::Head, still::Suspects, sync::SyncClient, throttle::Throttle, workers::Workers},
@@ -63,6 +67,7 @@ pub struct Engine {
     guid: AtomicU64,
     pub(super) storage: Storage,
     cache: BlockCache,
+    secondary: Secondary,
     env: Arc<dyn Env>,
     pub(super) workers: Workers,
     pub(super) throttle: Throttle,
@@ -181,9 +186,15 @@ impl Engine {
         &self.cache
     }
 
+    /// The cache devices.
+    pub fn secondary(&self) -> &Secondary {
+        &self.secondary
+    }
+
     /// Changes the bounds of cache and dirty data, in bytes.
     pub fn tune(&self, cache: u64, dirty: u64) {
         self.cache.set_capacity(cache);
+        self.secondary.set_cache(cache);
         self.throttle.set_limit(dirty);
     }
 

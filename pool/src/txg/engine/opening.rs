@@ -16,6 +16,7 @@ use crate::{
         intent::Entry,
         uberblock::{Epoch, Uberblock},
     },
+    secondary::Secondary,
     tree::Root,
     txg::{durable::Log, head::Head, still::Suspects, throttle::Throttle, workers::Workers},
     units::{Guid, Txg},
@@ -93,12 +94,14 @@ impl Engine {
             None => Root::empty(first),
         };
         let head = uberblock.as_ref().and_then(|uberblock| uberblock.log);
+        let opened = uberblock.as_ref().map_or(Txg::ZERO, state_of);
         let (kick, kicked) = bounded(1);
         let engine = Arc::new(Engine {
             guid: AtomicU64::new(guid.0),
             log: Log::new(head.map(|head| (head, storage.space.unit_at(head.area))), log),
             storage,
             cache: BlockCache::new(settings.cache),
+            secondary: Secondary::new(settings.cache, ancestry.epoch, opened, read_only),
             env,
             workers: Workers::new(settings.workers),
             throttle: Throttle::new(settings.dirty),
@@ -106,7 +109,7 @@ impl Engine {
             ancestry,
             gate: RwLock::new(first),
             touched: AtomicBool::new(uberblock.is_none()),
-            changed: AtomicU64::new(uberblock.as_ref().map_or(Txg::ZERO, state_of).0),
+            changed: AtomicU64::new(opened.0),
             committed: AtomicU64::new(committed.0),
             heads: Mutex::default(),
             kept: Mutex::default(),

@@ -1,18 +1,74 @@
-//! Reading blocks and nodes: through the cache, verified, and with bad copies noted where an open tree refers to them.
+//! Reading blocks and nodes: through the caches, verified, and with bad copies noted where an open tree refers to them.
+//!
+//! The cache in memory is asked first, then the cache devices, then the vdevs. What goes through all trees, such as a scrub,
+//! does not ask the cache devices, and nothing that it reads goes there.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    sync::atomic::{AtomicU8, Ordering},
+};
 
 use super::Engine;
 use crate::{
-    block::Copying,
+    block::{Copying, unpacked},
     error::{Error, Result},
     format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
     tree::{Miss, Node, verify_place},
-    txg::still::{Place, Suspect},
+    txg::{
+        head::Head,
+        still::{Place, Suspect},
+    },
 };
 
 /// So many for each CPU: enough that no device waits for a CPU.
 const REQUESTS: usize = 4;
+
+/// What of a tree is kept in a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Caching {
+    /// Everything.
+    #[default]
+    All,
+    /// Its nodes, and no data.
+    Metadata,
+    /// Nothing.
+    None,
+}
+
+/// What of a tree is kept in the cache in memory, and what on cache devices.
+#[derive(Debug, Default)]
+pub(in crate::txg) struct Cached {
+    memory: AtomicU8,
+    devices: AtomicU8,
+}
+
+impl Cached {
+    pub(in crate::txg) fn set(&self, memory: Caching, devices: Caching) {
+        self.memory.store(memory as u8, Ordering::Relaxed);
+        self.devices.store(devices as u8, Ordering::Relaxed);
+    }
+
+    /// Whether data is kept in memory.
+    pub(in crate::txg) fn keeps_data(&self) -> bool {
+        self.memory.load(Ordering::Relaxed) == Caching::All as u8
+    }
+
+    /// Whether nodes are kept in memory.
+    fn keeps_nodes(&self) -> bool {
+        self.memory.load(Ordering::Relaxed) != Caching::None as u8
+    }
+
+    /// Whether data may go to cache devices.
+    fn gives_data(&self) -> bool {
+        self.devices.load(Ordering::Relaxed) == Caching::All as u8
+    }
+
+    /// Whether nodes may.
+    fn gives_nodes(&self) -> bool {
+        self.devices.load(Ordering::Relaxed) != Caching::None as u8
+    }
+}
 
 impl Engine {
     /// The content of a block, verified and decompressed, through the cache.
@@ -26,33 +82,63 @@ impl Engine {
     }
 
     /// The same for a block that belongs to an item of an open tree: a bad copy will be looked at again.
-    pub(in crate::txg) fn read_item(&self, tree: u64, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+    pub(in crate::txg) fn read_item(&self, head: &Head, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
         if let Some(bytes) = self.cache.data(pointer) {
             return Ok(bytes);
         }
-        let bytes = self.fetch_item(tree, key, pointer)?;
-        self.cache.keep_data(pointer, bytes.clone());
+        let suspect = Suspect { tree: head.id(), place: Place::Item(key), pointer: *pointer };
+        let stored = self.fetch(pointer, head.cached().gives_data(), || self.suspects.add(suspect))?;
+        let bytes = Arc::new(unpacked(pointer, stored)?);
+        if head.cached().keeps_data() {
+            self.cache.keep_data(pointer, bytes.clone());
+        }
         Ok(bytes)
     }
 
-    /// The same without keeping what is read.
+    /// The same without keeping what is read anywhere.
     pub(in crate::txg) fn read_item_once(&self, tree: u64, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
-        match self.cache.data(pointer) {
-            Some(bytes) => Ok(bytes),
-            None => self.fetch_item(tree, key, pointer),
+        if let Some(bytes) = self.cache.data(pointer) {
+            return Ok(bytes);
+        }
+        let suspect = Suspect { tree, place: Place::Item(key), pointer: *pointer };
+        let stored = self.storage.read_stored_noting(pointer, || self.suspects.add(suspect))?;
+        Ok(Arc::new(unpacked(pointer, stored)?))
+    }
+
+    /// A block as it is stored, from a cache device or from the vdevs; `gives` says whether it may go to a cache device.
+    fn fetch(&self, pointer: &BlockPointer, gives: bool, bad: impl FnMut()) -> Result<Vec<u8>> {
+        if let Some(stored) = self.secondary.read(pointer) {
+            return Ok(stored);
+        }
+        let stored = self.storage.read_stored_noting(pointer, bad)?;
+        if gives {
+            self.offer(pointer, &stored);
+        }
+        Ok(stored)
+    }
+
+    /// A block that was read may go to a cache device, if nothing can take its group back any more.
+    fn offer(&self, pointer: &BlockPointer, stored: &[u8]) {
+        if pointer.birth <= self.committed() {
+            self.secondary.offer(pointer, stored);
         }
     }
 
-    fn fetch_item(&self, tree: u64, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
-        let suspect = Suspect { tree, place: Place::Item(key), pointer: *pointer };
-        Ok(Arc::new(self.storage.read_block_noting(pointer, || self.suspects.add(suspect))?))
-    }
-
-    /// Brings those of these blocks into the cache that are not there and lie near each other, by few requests.
-    pub(in crate::txg) fn bring(&self, mut blocks: Vec<BlockPointer>) {
-        blocks.retain(|pointer| self.cache.data(pointer).is_none());
+    /// Brings those of these blocks into the cache that are not there and lie near each other, by few requests. What is on a
+    /// cache device is left to be read there.
+    pub(in crate::txg) fn bring(&self, head: &Head, mut blocks: Vec<BlockPointer>) {
+        if !head.cached().keeps_data() {
+            return;
+        }
+        blocks.retain(|pointer| self.cache.data(pointer).is_none() && !self.secondary.has(pointer));
         if blocks.len() > 1 {
-            for (at, bytes) in self.storage.read_together(&blocks) {
+            let gives = head.cached().gives_data();
+            let seen = |pointer: &BlockPointer, stored: &[u8]| {
+                if gives {
+                    self.offer(pointer, stored);
+                }
+            };
+            for (at, bytes) in self.storage.read_together(&blocks, seen) {
                 self.cache.keep_data(&blocks[at], Arc::new(bytes));
             }
         }
@@ -80,16 +166,23 @@ impl Engine {
 
     /// Reads a node that is not in memory.
     pub fn load_node(&self, miss: &Miss) -> Result<Arc<Node>> {
-        self.load_node_noting(miss, || {})
+        self.load_node_by(miss, true, |pointer| self.storage.read_stored(pointer))
     }
 
     /// The same for a node of an open tree: a bad copy will be looked at again.
-    pub(in crate::txg) fn load_node_of(&self, tree: u64, miss: &Miss) -> Result<Arc<Node>> {
-        let suspect = Suspect { tree, place: Place::of(miss), pointer: miss.pointer };
-        self.load_node_noting(miss, || self.suspects.add(suspect))
+    pub(in crate::txg) fn load_node_of(&self, head: &Head, miss: &Miss) -> Result<Arc<Node>> {
+        let suspect = Suspect { tree: head.id(), place: Place::of(miss), pointer: miss.pointer };
+        let read =
+            |pointer: &BlockPointer| self.fetch(pointer, head.cached().gives_nodes(), || self.suspects.add(suspect));
+        self.load_node_by(miss, head.cached().keeps_nodes(), read)
     }
 
-    fn load_node_noting(&self, miss: &Miss, bad: impl FnMut()) -> Result<Arc<Node>> {
+    fn load_node_by(
+        &self,
+        miss: &Miss,
+        keeps: bool,
+        read: impl FnOnce(&BlockPointer) -> Result<Vec<u8>>,
+    ) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.node(&miss.pointer) {
             // A pointer that lies may lead to a node that is here by right, in another place.
             verify_place(&node, miss.pointer.birth, miss).map_err(|problem| Error::damaged("tree node", problem))?;
@@ -98,11 +191,13 @@ impl Engine {
         if miss.pointer.logical as usize > NODE_MAX {
             return Err(Error::damaged("tree node", format!("it is said to have {} bytes", miss.pointer.logical)));
         }
-        let bytes = self.storage.read_block_noting(&miss.pointer, bad)?;
+        let bytes = unpacked(&miss.pointer, read(&miss.pointer)?)?;
         let decoded = Node::decode(&bytes);
         let placed = decoded.and_then(|(node, txg)| verify_place(&node, txg, miss).map(|()| node));
         let node = Arc::new(placed.map_err(|problem| Error::damaged("tree node", problem))?);
-        self.cache.keep_node(&miss.pointer, node.clone());
+        if keeps {
+            self.cache.keep_node(&miss.pointer, node.clone());
+        }
         Ok(node)
     }
 }
