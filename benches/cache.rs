@@ -7,6 +7,7 @@
 //! `cargo bench --bench cache`. Run in any other way (as a test) it only goes through everything once, on little.
 
 mod common;
+#[expect(dead_code, reason = "how often heads move is counted by another benchmark")]
 #[path = "common/disk.rs"]
 mod disk;
 

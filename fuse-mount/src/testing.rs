@@ -39,6 +39,8 @@ const OPTIONS: Options = Options {
     acl: false,
     attributes: true,
     accounts: true,
+    primary_cache: pool::txg::Caching::All,
+    secondary_cache: pool::txg::Caching::All,
 };
 
 /// No snapshots, and nothing to do for a commit.

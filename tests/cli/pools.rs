@@ -36,15 +36,15 @@ fn a_pool_is_made_shown_and_destroyed() {
     [exit 0]
     $ pool list
     NAME  SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG  CAP  DEDUP  HEALTH  ALTROOT
-    tank  62M  636K  61.4M  -  -  0%  1%  1.00x  ONLINE  -
+    tank  62M  636K  61.4M  -  -  3%  1%  1.00x  ONLINE  -
     [exit 0]
     $ pool list -H -p -o name,size,health
     tank	65011712	ONLINE
     [exit 0]
     $ pool list -v tank
     NAME  SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG  CAP  DEDUP  HEALTH  ALTROOT
-    tank  62M  636K  61.4M  -  -  0%  1%  1.00x  ONLINE  -
-      [LAB]/tank.img  62M  600K  61.4M  -  -  0%  0.9%  -  ONLINE  -
+    tank  62M  636K  61.4M  -  -  3%  1%  1.00x  ONLINE  -
+      [LAB]/tank.img  62M  600K  61.4M  -  -  3%  0.9%  -  ONLINE  -
     [exit 0]
     $ pool status
       pool: tank
@@ -91,12 +91,13 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	freeing	0B	-
     tank	leaked	0B	-
     tank	checkpoint	-	-
-    tank	fragmentation	0%	-
+    tank	fragmentation	3%	-
     tank	cache_size	256M	default
     tank	dirty_limit	128M	default
     tank	feature@allocation_classes	enabled	local
     tank	feature@block_cloning	enabled	local
     tank	feature@cache_devices	enabled	local
+    tank	feature@defragment	enabled	local
     tank	feature@device_removal	enabled	local
     tank	feature@file_attributes	enabled	local
     tank	feature@packed_chunks	enabled	local
@@ -332,6 +333,7 @@ fn pools_in_json() {
           "removal_stats": null,
           "raidz_expand_stats": null,
           "rebalance_stats": null,
+          "defragment_stats": null,
           "vdevs": {
             "tank": {
               "name": "tank",

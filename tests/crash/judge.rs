@@ -36,7 +36,7 @@ use crate::{
     model::Pool,
     observe::{self, Known},
     workload::{History, Life},
-    world::{DEVICE_SIZE, Outcome, RESILVER_STEP, World},
+    world::{DEVICE_SIZE, Outcome, RESILVER_STEP, World, as_devices},
 };
 
 /// A power failure: after how many recorded operations, and what became of those that were not flushed.
@@ -197,6 +197,11 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// What an import takes of these images.
+    fn members(&self, images: &[Arc<MemoryDevice>]) -> Vec<Arc<dyn Device>> {
+        self.life.layout.members(as_devices(images))
+    }
+
     fn first(&self, point: Point, images: &[Arc<MemoryDevice>], losses: &mut Tally) -> Outcome<Pool> {
         let (promised, begun) = self.life.history.span(point.first.at);
         let found = self.came_up(images, point)?;
@@ -220,7 +225,7 @@ impl Judge<'_> {
     /// Opens a pool, checks it, and reads all of it. What the opening writes goes to a copy.
     fn came_up(&self, images: &[Arc<MemoryDevice>], point: Point) -> Outcome<Pool> {
         let copies = copied(images);
-        let world = World::import(&self.life.layout, &copies, point_number(point))?;
+        let world = World::import(self.members(&copies), point_number(point))?;
         self.look_at(&world)
     }
 
@@ -232,7 +237,7 @@ impl Judge<'_> {
             copied(images).into_iter().filter(|image| image.name() != lost).collect()
         };
         let other = |name: &str| if name == "disk0" { "disk1" } else { "disk0" };
-        let members = World::import(&self.life.layout, &copied(images), seed)?.mirrored();
+        let members = World::import(self.members(&copied(images)), seed)?.mirrored();
         for (name, _) in members.iter().filter(|(_, is_complete)| *is_complete) {
             let alone = self.came_up(&without(images, other(name)), point);
             if alone.as_ref().is_err_and(|error| error.contains("has no complete device")) && is_untold(images, name) {
@@ -245,7 +250,7 @@ impl Judge<'_> {
         }
         // Each import draws an epoch of its own, as in life.
         let filled = copied(images);
-        let world = World::import(&self.life.layout, &filled, seed.wrapping_add(1))?;
+        let world = World::import(self.members(&filled), seed.wrapping_add(1))?;
         world.clean_up()?;
         if let Some((name, _)) = world.mirrored().iter().find(|(_, is_complete)| !is_complete) {
             return Err(format!("{name} is not complete after it was filled"));
@@ -258,7 +263,7 @@ impl Judge<'_> {
         }
         let rotten = if seed.is_multiple_of(2) { "disk0" } else { "disk1" };
         rot(filled.iter().find(|image| image.name() == rotten).expect("it is there"), seed);
-        let world = World::import(&self.life.layout, &filled, seed.wrapping_add(2));
+        let world = World::import(self.members(&filled), seed.wrapping_add(2));
         let world = world.map_err(|error| format!("{rotten} is rotten: {error}"))?;
         let seen = observe::pool_knowing(&world, &world.list()?, &self.known)?;
         same(found, &seen, &format!("what rots on {rotten} is seen"))?;
@@ -310,7 +315,7 @@ impl Judge<'_> {
     fn record_cleaning(&self, point: Point, images: &[Arc<MemoryDevice>], came_up: &Pool) -> Outcome<Arc<Recorder>> {
         let (recorder, layout) = (Recorder::new(), &self.life.layout);
         let devices: Vec<_> = images.iter().map(|image| Arc::new(recorder.wrap(image.snapshot()))).collect();
-        let members = layout.members(devices.into_iter().map(|device| device as Arc<dyn Device>));
+        let members = layout.members(devices.into_iter().map(|device| device as Arc<dyn Device>).collect());
         let env = Arc::new(SeededEnv::new(point_number(point)));
         let world = World::open(members, env).map_err(|error| format!("the pool does not open: {error}"))?;
         world.clean_up()?;

@@ -125,10 +125,15 @@ impl Layout {
 
     /// Those of the devices that an import would take: those that are labelled. Of few devices the first, on which the pool
     /// was made, is taken in any case.
-    pub(crate) fn members(&self, devices: impl Iterator<Item = Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
+    pub(crate) fn members(&self, devices: Vec<Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
         let belongs = |device: &dyn Device| matches!(labels::read_label(device), Ok(Some(_)));
         let is_taken = |at: usize, device: &dyn Device| !self.is_many && at == 0 || belongs(device);
-        devices.enumerate().filter(|(at, device)| is_taken(*at, &**device)).map(|(_, device)| device).collect()
+        devices
+            .into_iter()
+            .enumerate()
+            .filter(|(at, device)| is_taken(*at, &**device))
+            .map(|(_, device)| device)
+            .collect()
     }
 }
 

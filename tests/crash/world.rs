@@ -16,8 +16,6 @@ use pool::{
     units::MIB,
 };
 
-use crate::layout::Layout;
-
 /// The pool's name.
 pub(crate) const POOL: &str = "tank";
 
@@ -26,6 +24,11 @@ pub(crate) const DEVICE_SIZE: u64 = 64 * MIB;
 
 /// The bytes that a resilver or a scrub handles in a step.
 pub(crate) const RESILVER_STEP: u64 = 1 << 18;
+
+/// What images hold, as devices.
+pub(crate) fn as_devices(images: &[Arc<MemoryDevice>]) -> Vec<Arc<dyn Device>> {
+    images.iter().map(|image| image.clone() as Arc<dyn Device>).collect()
+}
 
 /// An opened pool.
 pub(crate) struct World {
@@ -61,9 +64,8 @@ impl World {
         Ok(World { pool: Arc::new(pool), datasets })
     }
 
-    /// Opens what a power failure has left of a pool that was made so.
-    pub(crate) fn import(layout: &Layout, images: &[Arc<MemoryDevice>], seed: u64) -> Outcome<World> {
-        let devices = layout.members(images.iter().map(|image| image.clone() as Arc<dyn Device>));
+    /// Opens what a power failure has left.
+    pub(crate) fn import(devices: Vec<Arc<dyn Device>>, seed: u64) -> Outcome<World> {
         World::open(devices, Arc::new(SeededEnv::new(seed))).map_err(|error| format!("the pool does not open: {error}"))
     }
 

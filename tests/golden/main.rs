@@ -24,9 +24,13 @@ use dataset::{
     admin::{Naming, ReceiveRequest, SendFrom, SendRequest},
     name::SnapshotName,
 };
-use pool::{device::MemoryDevice, env::SeededEnv};
+use pool::{
+    admin::{ClassedVdev, NewVdev},
+    device::MemoryDevice,
+    env::SeededEnv,
+};
 use script::STREAMS;
-use world::{DEVICE_SIZE, World};
+use world::{DEVICE_SIZE, World, as_devices};
 
 /// The generations of pools that went through the script. From the third on the pool's devices are a mirror; before, each was a vdev.
 const GENERATIONS: &[u32] = &[1, 2, 3];
@@ -60,7 +64,7 @@ fn devices(generation: u32, state: &str) -> Vec<Arc<MemoryDevice>> {
 }
 
 fn open(generation: u32, state: &str) -> World {
-    World::import(&devices(generation, state), 2).unwrap()
+    World::import(as_devices(&devices(generation, state)), 2).unwrap()
 }
 
 /// Every check that there is, of a pool on which nothing is going on.
@@ -112,14 +116,14 @@ fn a_pool_that_lost_power_replays_its_log_holds_what_was_synced_and_checks_clean
 fn a_pool_of_old_goes_on_and_is_opened_again() {
     for &generation in GENERATIONS {
         let images = devices(generation, "exported");
-        let world = World::import(&images, 3).unwrap();
+        let world = World::import(as_devices(&images), 3).unwrap();
         world.clean_up().unwrap();
         script::go_on(&world);
         check(&world);
         let seen = listing::of_pool(&world);
         world.datasets.close_all().unwrap();
         world.pool.export().unwrap();
-        let world = World::import(&images, 4).unwrap();
+        let world = World::import(as_devices(&images), 4).unwrap();
         assert_same("after another import", &listing::of_pool(&world), &seen);
         check(&world);
     }
@@ -140,7 +144,8 @@ fn receive(world: &World, stream: &[u8], into: &str) {
 
 fn new_pool() -> World {
     let devices = (0..DEVICES).map(|at| Arc::new(MemoryDevice::new(format!("new{at}"), DEVICE_SIZE)) as _);
-    let world = World::create(devices.collect(), Arc::new(SeededEnv::new(5)));
+    let mirror = ClassedVdev { vdev: NewVdev::Mirror(devices.collect()), class: None };
+    let world = World::create(&[mirror], Arc::new(SeededEnv::new(5)));
     // Looking at files is to leave no trace.
     script::set(&world, "tank", &[("atime", "off")]);
     world

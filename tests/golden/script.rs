@@ -20,14 +20,15 @@ use dataset::{
     name::{DatasetName, SnapshotName},
 };
 use pool::{
-    device::{Device, MemoryDevice},
+    admin::{ClassedVdev, NewVdev},
+    device::MemoryDevice,
     env::SeededEnv,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 
 use crate::{
     DEVICES, send,
-    world::{DEVICE_SIZE, World, name},
+    world::{DEVICE_SIZE, World, as_devices, name},
 };
 
 /// The file that only the intent log of the crashed pool holds, as a listing has it.
@@ -77,8 +78,8 @@ const VARIANTS: [(&str, &[(&str, &str)]); 6] = [
 /// The devices of the pool: `exported`, or `crashed` a little later.
 pub(crate) fn make(state: &str) -> Vec<MemoryDevice> {
     let images: Vec<_> = (0..DEVICES).map(|at| Arc::new(MemoryDevice::new(format!("disk{at}"), DEVICE_SIZE))).collect();
-    let devices = images.iter().map(|image| image.clone() as Arc<dyn Device>).collect();
-    let world = World::create(devices, Arc::new(SeededEnv::new(1)));
+    let mirror = ClassedVdev { vdev: NewVdev::Mirror(as_devices(&images)), class: None };
+    let world = World::create(&[mirror], Arc::new(SeededEnv::new(1)));
     live(&world);
     match state {
         "exported" => {

@@ -1,7 +1,8 @@
-//! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, being rebalanced, with packed chunks, being expanded.
+//! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, being rebalanced, with packed chunks,
+//! being expanded, being defragmented.
 //!
 //! Each was left in the middle of what it shows, so that the bytes of it are kept: a log with frames on a vdev of its own,
-//! a rebalance that is paused, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
+//! a rebalance and a defragmentation that are paused, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
 //! some records, blocks larger than a region (gangs), and a file of every kind.
 
 use std::{cell::LazyCell, sync::Arc};
@@ -16,8 +17,8 @@ use pool::{
     env::SeededEnv,
     format::{
         label::{
-            ALLOCATION_CLASSES, CACHE_DEVICES, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION, REBALANCE,
-            SPARES, classes::VdevClass,
+            ALLOCATION_CLASSES, CACHE_DEVICES, DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION,
+            REBALANCE, SPARES, classes::VdevClass,
         },
         vdev_config::VdevTree,
     },
@@ -28,11 +29,9 @@ use pool::{
 use super::{
     MOST, assert_listed, assert_same, check, committed, listing, pages,
     script::{self, create, every_kind, file, overwrite, set, snapshot, words},
-    world::{DEVICE_SIZE, World, name, settings},
+    world::{DEVICE_SIZE, World, as_devices, name, settings},
 };
 
-/// The generation that these pools are.
-const GENERATION: u32 = 4;
 /// What a step copies, in bytes.
 const STEP: u64 = 1 << 20;
 /// More than any work here takes.
@@ -40,6 +39,8 @@ const STEPS: usize = 2000;
 
 /// A pool that is kept.
 struct Kept {
+    /// The generation that it is.
+    generation: u32,
     name: &'static str,
     /// How many devices are its own.
     devices: usize,
@@ -54,8 +55,9 @@ struct Kept {
     go_on: fn(&World),
 }
 
-const KEPT: [Kept; 5] = [
+const KEPT: [Kept; 6] = [
     Kept {
+        generation: 4,
         name: "classes",
         devices: 4,
         // The spare.
@@ -71,6 +73,7 @@ const KEPT: [Kept; 5] = [
         go_on: |_| {},
     },
     Kept {
+        generation: 4,
         name: "cached",
         devices: 2,
         // The cache device.
@@ -86,6 +89,7 @@ const KEPT: [Kept; 5] = [
         go_on: |_| {},
     },
     Kept {
+        generation: 4,
         name: "rebalance",
         devices: 2,
         spared: &[],
@@ -101,6 +105,7 @@ const KEPT: [Kept; 5] = [
         },
     },
     Kept {
+        generation: 4,
         name: "packed",
         devices: 3,
         spared: &[0, 1, 2],
@@ -110,6 +115,7 @@ const KEPT: [Kept; 5] = [
         go_on: |_| {},
     },
     Kept {
+        generation: 4,
         name: "expanded",
         devices: 4,
         spared: &[0, 1, 2, 3],
@@ -127,6 +133,23 @@ const KEPT: [Kept; 5] = [
                 }
             }
             panic!("the expansion does not come to rest");
+        },
+    },
+    Kept {
+        generation: 5,
+        name: "defragmented",
+        devices: 1,
+        spared: &[],
+        features: &[DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, REBALANCE],
+        make: defragmented,
+        shows: |world| {
+            assert!(world.datasets.is_defragmenting() && world.datasets.is_moving_paused());
+            assert!(world.datasets.defragment_status().unwrap().emptied > 0);
+            assert!(world.engine().storage().space.packed().0 > 0);
+        },
+        go_on: |world| {
+            assert_eq!(world.datasets.start_defragment(None).unwrap(), None);
+            defragment(world, |world| !world.datasets.is_defragmenting());
         },
     },
 ];
@@ -228,6 +251,39 @@ fn rebalance(world: &World, is_enough: impl Fn(&World) -> bool) {
     panic!("the rebalance does not get there: {:?}", world.datasets.rebalance_status());
 }
 
+/// A disk of which most was deleted, and a defragmentation that has packed something and is paused.
+fn defragmented() -> Vec<Arc<MemoryDevice>> {
+    let images = disks(&["disk"]);
+    let world = furnished(&[classed(&images[0], None)], 6);
+    create(&world, "tank/holes", &[("compression", "off")]);
+    for number in 0..100 {
+        overwrite(&world.fs("tank/holes"), &number.to_string(), 0, &words(2000 + number, 128 << 10));
+        if number % 10 == 9 {
+            world.engine().commit().unwrap();
+        }
+    }
+    for number in (0..100).filter(|number| number % 4 > 0) {
+        world.fs("tank/holes").unlink(ROOT, number.to_string().as_bytes()).unwrap();
+    }
+    (0..6).for_each(|_| _ = world.engine().commit_anyway().unwrap());
+    assert_eq!(world.datasets.start_defragment(Some(1 << 30)).unwrap(), None);
+    defragment(&world, |world| world.datasets.defragment_status().unwrap().emptied > 0);
+    world.datasets.pause_defragment().unwrap();
+    exported(&world, images)
+}
+
+/// Defragments until that is so.
+fn defragment(world: &World, is_enough: impl Fn(&World) -> bool) {
+    for _ in 0..STEPS {
+        if is_enough(world) {
+            return;
+        }
+        world.clean_up().unwrap();
+        world.datasets.defragment_step(STEP).unwrap();
+    }
+    panic!("the defragmentation does not get there: {:?}", world.datasets.defragment_status());
+}
+
 /// A RAID-Z, and a disk beside it that has left.
 fn left_by_a_disk() -> (World, Vec<Arc<MemoryDevice>>) {
     let mut images = disks(&["a", "b", "c", "leaves"]);
@@ -296,7 +352,7 @@ impl Kept {
         let made: LazyCell<Vec<Arc<MemoryDevice>>, _> = LazyCell::new(self.make);
         let there = (0..self.devices).filter(|at| !gone.contains(at));
         let device = |at: usize| {
-            let file = format!("{GENERATION}-{}-{at}.pages.zst", self.name);
+            let file = format!("{}-{}-{at}.pages.zst", self.generation, self.name);
             let pack = || {
                 let image: &Arc<MemoryDevice> = &made[at];
                 pages::pack(image)
@@ -309,7 +365,7 @@ impl Kept {
     }
 
     fn listing(&self) -> String {
-        format!("{GENERATION}-{}.txt", self.name)
+        format!("{}-{}.txt", self.generation, self.name)
     }
 }
 
@@ -318,7 +374,7 @@ fn pools_on_vdevs_of_every_kind_hold_what_they_held_and_check_clean() {
     for kept in &KEPT {
         let gone = kept.spared.iter().map(|at| vec![*at]);
         for gone in [vec![]].into_iter().chain(gone) {
-            let world = World::import(&kept.devices(&gone), 2).unwrap();
+            let world = World::import(as_devices(&kept.devices(&gone)), 2).unwrap();
             (kept.shows)(&world);
             assert_listed(&kept.listing(), &listing::of_pool(&world));
             check(&world);
@@ -340,7 +396,7 @@ fn labels_of_old_name_what_the_pools_use() {
 #[test]
 fn what_only_the_log_vdev_holds_is_replayed_and_without_it_the_rest_is_there() {
     let kept = &KEPT[0];
-    let world = World::import(&kept.devices(&[]), 2).unwrap();
+    let world = World::import(as_devices(&kept.devices(&[])), 2).unwrap();
     assert!(listing::of_pool(&world).contains(script::ONLY_LOGGED));
     let devices = || kept.devices(&[2]).into_iter().map(|disk| disk as Arc<dyn Device>).collect();
     let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
@@ -358,7 +414,7 @@ fn what_only_the_log_vdev_holds_is_replayed_and_without_it_the_rest_is_there() {
 fn what_was_under_way_goes_on() {
     for kept in &KEPT {
         let images = kept.devices(&[]);
-        let world = World::import(&images, 3).unwrap();
+        let world = World::import(as_devices(&images), 3).unwrap();
         (kept.go_on)(&world);
         overwrite(&world.fs("tank/home"), "later", 0, &words(1006, 300_000));
         world.clean_up().unwrap();
@@ -366,7 +422,7 @@ fn what_was_under_way_goes_on() {
         let seen = listing::of_pool(&world);
         world.datasets.close_all().unwrap();
         world.pool.export().unwrap();
-        let world = World::import(&images, 4).unwrap();
+        let world = World::import(as_devices(&images), 4).unwrap();
         assert_same("after another import", &listing::of_pool(&world), &seen);
         check(&world);
     }

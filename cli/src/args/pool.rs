@@ -47,6 +47,8 @@ pub enum PoolCommand {
     Attach(attach::Arguments),
     /// Take a device out of its mirror
     Detach(detach::Arguments),
+    /// Have regions that are mostly holes become empty ones
+    Defragment(defragment::Arguments),
     /// Have all vdevs of a pool become equally full
     Rebalance(rebalance::Arguments),
     /// Have one device of each mirror be a pool of its own

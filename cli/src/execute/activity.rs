@@ -26,6 +26,11 @@ impl OpenPool {
     /// About how many bytes an activity has before it; `None` if it is not under way.
     fn left(&self, activity: Activity) -> Result<Option<u64>, Failure> {
         Ok(match activity {
+            Activity::Defragment => {
+                let running = self.defragment_record().map(|record| record.moved);
+                let running = running.filter(|moved| moved.ended.is_none() && !moved.paused);
+                running.map(|moved| moved.total.saturating_sub(moved.copied))
+            }
             Activity::Freeing => {
                 Some(self.datasets.freeing().or_refused(ACTION, self.name())?).filter(|bytes| *bytes > 0)
             }

@@ -69,6 +69,7 @@ impl OpenPool {
                 read_errors: counts.read_errors,
                 write_errors: counts.write_errors,
                 checksum_errors: counts.checksum_errors,
+                trim: None,
             }
         };
         self.pool.caches().iter().map(record).collect()

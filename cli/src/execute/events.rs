@@ -98,6 +98,9 @@ impl Drop for Events {
     }
 }
 
+/// When something began, how it stands, and whether it is paused.
+type Seen = (Nanos, MoveState, bool);
+
 /// What was seen last, and the events that came of it.
 struct Watch {
     datasets: Arc<Datasets>,
@@ -107,7 +110,8 @@ struct Watch {
     suspended: Option<String>,
     scrub: Option<(Nanos, ScrubState)>,
     resilver: Option<(Nanos, ResilverState)>,
-    rebalance: Option<(Nanos, MoveState, bool)>,
+    rebalance: Option<Seen>,
+    defragment: Option<Seen>,
     /// The number of the next event.
     next: u64,
     kept: VecDeque<EventRecord>,
@@ -140,6 +144,7 @@ impl Watch {
             scrub: None,
             resilver: None,
             rebalance: None,
+            defragment: None,
             next: 1,
             kept: VecDeque::new(),
         };
@@ -164,7 +169,7 @@ impl Watch {
         self.look_at_suspension();
         self.look_at_scrub();
         self.look_at_resilver();
-        self.look_at_rebalance();
+        self.look_at_batches();
     }
 
     fn look_at_devices(&mut self) {
@@ -255,29 +260,42 @@ impl Watch {
         }
     }
 
-    fn look_at_rebalance(&mut self) {
-        let Some(status) = self.datasets.rebalance_status() else { return };
-        let is_paused = status.state == MoveState::Running && self.datasets.is_moving_paused();
-        let now = (status.start, status.state, is_paused);
-        let before = self.rebalance.replace(now).filter(|(start, ..)| *start == now.0);
+    fn look_at_batches(&mut self) {
+        let is_paused = self.datasets.is_moving_paused();
+        let seen = |start, state| (start, state, state == MoveState::Running && is_paused);
+        if let Some(now) = self.datasets.rebalance_status().map(|status| seen(status.start, status.state)) {
+            let before = self.rebalance.replace(now);
+            self.compare("rebalance", before, now);
+        }
+        if let Some(now) = self.datasets.defragment_status().map(|status| seen(status.start, status.state)) {
+            let before = self.defragment.replace(now);
+            self.compare("defragment", before, now);
+        }
+    }
+
+    fn compare(&mut self, what: &str, before: Option<Seen>, now: Seen) {
         // One that began before the pool was opened goes on as it stood.
-        let (state, was_paused) = match before {
+        let (state, was_paused) = match before.filter(|(start, ..)| *start == now.0) {
             Some((_, state, was_paused)) => (state, was_paused),
             None if now.0 >= self.opened => {
-                self.note("sysevent.fs.cenote.rebalance_start", []);
+                self.note(&format!("sysevent.fs.cenote.{what}_start"), []);
                 (MoveState::Running, false)
             }
             None => return,
         };
-        match (state, now.1) {
-            (MoveState::Running, MoveState::Running) if was_paused != is_paused => {
-                let class = if is_paused { "rebalance_paused" } else { "rebalance_resume" };
-                self.note(&format!("sysevent.fs.cenote.{class}"), []);
+        let event = match (state, now.1) {
+            (MoveState::Running, MoveState::Running) if was_paused != now.2 => {
+                if now.2 {
+                    "paused"
+                } else {
+                    "resume"
+                }
             }
-            (before, now) if before == now => {}
-            (_, MoveState::Finished) => self.note("sysevent.fs.cenote.rebalance_finish", []),
-            _ => self.note("sysevent.fs.cenote.rebalance_abort", []),
-        }
+            (before, now) if before == now => return,
+            (_, MoveState::Finished) => "finish",
+            _ => "abort",
+        };
+        self.note(&format!("sysevent.fs.cenote.{what}_{event}"), []);
     }
 }
 

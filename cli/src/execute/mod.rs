@@ -12,9 +12,9 @@
 //! activity    what goes on in the background   events      what has happened
 //! losses      what would be lost with some devices          trim        giving free space back
 //! pace        how fast chunks are moved                 rebalance   having vdevs become equally full
-//! removal     taking a vdev out of the pool             spares      devices that stand by
-//! growth      what devices have grown
-//! rewind      choosing an older state to go back to       memory      how much of it there is
+//! removal     taking a vdev out of the pool             defragment  having holes become whole regions
+//! growth      what devices have grown                   spares      devices that stand by
+//! rewind      choosing an older state to go back to     memory      how much of it there is
 //! vital       threads that the pool cannot do without
 //! refusal     errors of the layers below as failures
 //! ```
@@ -27,6 +27,7 @@ mod background;
 mod caches;
 pub(crate) mod check;
 mod dataset;
+mod defragment;
 pub(crate) mod devices;
 mod events;
 mod expansion;
@@ -145,6 +146,10 @@ impl OpenPool {
             Request::PauseRebalance => self.pause_rebalance().map(done),
             Request::StopRebalance => self.stop_rebalance().map(done),
             Request::WaitForRebalance => self.wait_for_rebalance(job).map(done),
+            Request::Defragment { limit, dry_run } => self.defragment(limit, dry_run, job).map(Response::Defragment),
+            Request::PauseDefragment => self.pause_defragment().map(done),
+            Request::StopDefragment => self.stop_defragment().map(done),
+            Request::WaitForDefragment => self.wait_for_defragment(job).map(done),
             Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
             Request::Online { device, expand } => self.online(&device, expand).map(done),
             Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
@@ -229,6 +234,7 @@ fn is_recorded(request: &Request) -> bool {
         Request::AddVdevs { dry_run, .. }
         | Request::Remove { dry_run, .. }
         | Request::Rebalance { dry_run, .. }
+        | Request::Defragment { dry_run, .. }
         | Request::Split { dry_run, .. }
         | Request::Create { dry_run, .. }
         | Request::Destroy { dry_run, .. }
@@ -245,6 +251,8 @@ fn is_recorded(request: &Request) -> bool {
         | Request::StopRemoval
         | Request::PauseRebalance
         | Request::StopRebalance
+        | Request::PauseDefragment
+        | Request::StopDefragment
         | Request::Offline { .. }
         | Request::Online { .. }
         | Request::Scrub { .. }

@@ -287,7 +287,7 @@ impl OpenPool {
         if !pool.engine().read_only() {
             pool.engine().commit().or_refused("close", &name)?;
         }
-        pool.engine().secondary().finish();
+        pool.engine().secondary().close();
         end(&pool).or_refused("close", &name)
     }
 }

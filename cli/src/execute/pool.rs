@@ -98,7 +98,7 @@ impl OpenPool {
             "capacity" => percent(totals.size - totals.free, totals.size),
             "free" => totals.free,
             "allocated" => allocated(&totals),
-            "fragmentation" => self.engine().storage().space.fragmentation().into(),
+            "fragmentation" => self.engine().storage().space.fragmentation(None).into(),
             "guid" => self.guid(),
             "bcloneused" | "bclonesaved" | "bcloneratio" if self.engine().suspension().is_suspended() => {
                 return Ok(Some(NONE.to_owned()));
@@ -203,6 +203,7 @@ impl OpenPool {
             removal: self.removal(),
             expansion: self.expansion(),
             rebalance: self.rebalance_record(),
+            defragment: self.defragment_record(),
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,
@@ -213,7 +214,6 @@ impl OpenPool {
 
     fn vdev_records(&self) -> Vec<VdevRecord> {
         let totals = self.engine().space_totals();
-        let fragmentation = self.engine().storage().space.fragmentation().into();
         let is_stuck = self.is_stuck();
         let label = self.pool.label();
         let space_layer = &self.engine().storage().space;
@@ -223,6 +223,7 @@ impl OpenPool {
         let record = |vdev: &dyn Vdev| {
             let role = role_of(vdev.id(), &classes);
             let space = totals.vdevs.iter().find(|total| total.vdev == vdev.id());
+            let fragmentation = space_layer.fragmentation(Some(vdev.id())).into();
             let leaf_record = |leaf: &Leaf| {
                 let counts = leaf.counters().snapshot();
                 VdevRecord {

@@ -1,8 +1,13 @@
-//! Requests about rebalancing. The work is done by the thread that scrubs: see [`super::scrub`].
+//! Requests about rebalancing, and what they share with those about defragmenting. The work is done by the thread that scrubs:
+//! see [`super::scrub`].
 
 use std::{thread, time::Duration};
 
-use pool::space::{Balanced, Imbalance};
+use dataset::catalogue::{MoveState, RebalanceRow};
+use pool::{
+    env::Nanos,
+    space::{Balanced, Imbalance},
+};
 
 use super::{job::Job, open_pool::OpenPool, refusal::OrRefused, removal::end_of};
 use crate::{
@@ -10,7 +15,7 @@ use crate::{
     protocol::{RebalancePlan, RebalanceRecord, RemovalEnd},
 };
 
-/// How often who waits for a rebalance looks at it.
+/// How often who waits looks.
 const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
@@ -53,42 +58,69 @@ impl OpenPool {
 
     /// Returns when no rebalance is under way.
     pub(super) fn wait_for_rebalance(&self, job: &mut Job<'_>) -> Result<(), Failure> {
-        let what = format!("rebalancing {}", self.name());
+        self.wait_for_batches((ACTION, "rebalancing"), words(Balanced::NoRoom), &|| self.rebalance_record(), job)
+    }
+
+    /// Returns when nothing is under way that goes batch by batch.
+    pub(super) fn wait_for_batches(
+        &self,
+        (action, doing): (&str, &str),
+        no_room: &str,
+        record: &dyn Fn() -> Option<RebalanceRecord>,
+        job: &mut Job<'_>,
+    ) -> Result<(), Failure> {
+        let what = format!("{doing} {}", self.name());
         loop {
-            let Some(rebalance) = self.rebalance_record() else { return Ok(()) };
-            let refused = |why: &str| Err(Failure::cannot(ACTION, self.name(), why));
-            match rebalance.ended {
-                None if rebalance.paused => return refused("it is paused"),
+            let Some(record) = record() else { return Ok(()) };
+            let refused = |why: &str| Err(Failure::cannot(action, self.name(), why));
+            match record.ended {
+                None if record.paused => return refused("it is paused"),
                 None => {}
                 Some(RemovalEnd::Finished) => return Ok(()),
                 Some(RemovalEnd::Canceled) => return refused("it was stopped"),
                 Some(RemovalEnd::Unreadable) => return refused("something could not be read"),
-                Some(RemovalEnd::NoRoom) => return refused(words(Balanced::NoRoom)),
+                Some(RemovalEnd::NoRoom) => return refused(no_room),
             }
-            self.engine().writable().or_refused(ACTION, self.name())?;
+            self.engine().writable().or_refused(action, self.name())?;
             job.check()?;
-            job.tell(&what, rebalance.copied, Some(rebalance.total.max(rebalance.copied)));
+            job.tell(&what, record.copied, Some(record.total.max(record.copied)));
             thread::sleep(WATCH);
         }
     }
 
     /// How the rebalance stands that is under way or was the last one.
     pub(super) fn rebalance_record(&self) -> Option<RebalanceRecord> {
-        let status = self.datasets.rebalance_status()?;
-        let ended = end_of(status.state);
-        let until = if ended.is_none() { self.engine().env().now() } else { status.end };
-        Some(RebalanceRecord {
+        let RebalanceRow { state, start, end, total, copied, errors } = self.datasets.rebalance_status()?;
+        Some(self.batches_record(Stood { state, start, end, total, copied, errors }))
+    }
+
+    /// How something stands that goes batch by batch.
+    pub(super) fn batches_record(&self, stood: Stood) -> RebalanceRecord {
+        let Stood { state, start, end, total, copied, errors } = stood;
+        let ended = end_of(state);
+        let until = if ended.is_none() { self.engine().env().now() } else { end };
+        RebalanceRecord {
             ended,
             paused: ended.is_none() && self.datasets.is_moving_paused(),
             limit: self.datasets.moving_limit().filter(|_| ended.is_none()),
-            start: status.start.div_euclid(NANOS),
-            end: status.end.div_euclid(NANOS),
-            seconds: u64::try_from((until - status.start) / NANOS).unwrap_or(0),
-            total: status.total,
-            copied: status.copied,
-            errors: status.errors,
-        })
+            start: start.div_euclid(NANOS),
+            end: end.div_euclid(NANOS),
+            seconds: u64::try_from((until - start) / NANOS).unwrap_or(0),
+            total,
+            copied,
+            errors,
+        }
     }
+}
+
+/// What the rows have in common of what goes batch by batch.
+pub(super) struct Stood {
+    pub(super) state: MoveState,
+    pub(super) start: Nanos,
+    pub(super) end: Nanos,
+    pub(super) total: u64,
+    pub(super) copied: u64,
+    pub(super) errors: u64,
 }
 
 /// Why nothing is moved.

@@ -124,9 +124,9 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
 /// How much each kind of work takes on in a step.
 struct Strides {
     scrub: Stride,
-    /// Of resilvers, removals and rebalances.
+    /// Of resilvers, removals, rebalances and defragmentations.
     copying: Stride,
-    /// Of removals, rebalances and expansions.
+    /// Of removals, rebalances, defragmentations and expansions.
     pace: Pace,
     /// How long these have to wait.
     rest: Option<Duration>,
@@ -151,8 +151,7 @@ fn stride(
     Ok(progress)
 }
 
-/// Does a step; whether there may be more to do. A removal and a rebalance wait for a resilver: what lacks something is more
-/// urgent; an expansion waits for all of them, and a scrub, too, but for none that is paused.
+/// Does a step; whether there may be more to do. What moves chunks waits for a resilver: what lacks something is more urgent; an expansion waits for all of them, and a scrub, too, but for none that is paused.
 fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
     strides.rest = None;
     let mended = datasets.mend_step()?;
@@ -166,7 +165,7 @@ fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::adm
     if datasets.is_resilvering() {
         return Ok(mended == Progress::Worked);
     }
-    if (datasets.is_removing() || datasets.is_rebalancing()) && !datasets.is_moving_paused() {
+    if datasets.is_moving() && !datasets.is_moving_paused() {
         return Ok(moved(datasets, pool, strides)? || mended == Progress::Worked);
     }
     if pool.widening().is_some() && paced(datasets, strides, |bytes| expansion::work(datasets, pool, bytes))? {
@@ -176,11 +175,12 @@ fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::adm
     Ok([mended, scrubbed].contains(&Progress::Worked))
 }
 
-/// Does a step of the removal or the rebalance, if it is due; whether there may be more to do at once.
+/// Does a step of the removal, the rebalance or the defragmentation, if it is due; whether there may be more to do at once.
 fn moved(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
-    paced(datasets, strides, |bytes| match datasets.is_removing() {
-        true => removal::work(datasets, pool, bytes),
-        false => datasets.rebalance_step(bytes),
+    paced(datasets, strides, |bytes| match (datasets.is_removing(), datasets.is_rebalancing()) {
+        (true, _) => removal::work(datasets, pool, bytes),
+        (_, true) => datasets.rebalance_step(bytes),
+        _ => datasets.defragment_step(bytes),
     })
 }
 

@@ -180,6 +180,19 @@ pub enum Request {
     StopRebalance,
     /// Wait until no rebalance is under way. `Done`
     WaitForRebalance,
+    /// Begin to empty regions that are mostly holes. `Defragment`
+    Defragment {
+        /// At most so many bytes are copied a second.
+        limit: Option<u64>,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Have the defragmentation wait that is under way. `Done`
+    PauseDefragment,
+    /// Give up the defragmentation that is under way. `Done`
+    StopDefragment,
+    /// Wait until no defragmentation is under way. `Done`
+    WaitForDefragment,
     /// Put a device of a mirror out of use. `Done`
     Offline {
         /// Its path or number.
@@ -641,6 +654,8 @@ pub enum Response {
     Removal(RemovalPlan),
     /// What a rebalance moves.
     Rebalance(RebalancePlan),
+    /// What a defragmentation moves.
+    Defragment(DefragmentPlan),
     /// What a split makes of a pool.
     Split(SplitRecord),
     /// Data sets.

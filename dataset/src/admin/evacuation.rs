@@ -19,14 +19,13 @@ use pool::{
         key::Key,
         label::{DEVICE_REMOVAL, PACKED_CHUNKS},
     },
-    space::{Regions, Targets},
+    space::{Packs, Regions, Targets},
     units::VdevId,
 };
 
 use super::{
     datasets::{Datasets, Progress},
     error::Result,
-    feature,
     moving::{Emptying, Work, refused},
 };
 use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
@@ -76,12 +75,9 @@ impl Datasets {
             }
             return refused(format!("the removal of {} is under way; use pool remove -s to stop it", running.name));
         }
-        if self.is_rebalancing() {
-            return refused("a rebalance is under way; use pool rebalance -s to stop it".to_owned());
-        }
-        self.check_not_widening()?;
+        self.check_nothing_moves()?;
         let plan = self.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
-        if !plan.fits_whole() && !self.may_pack(vdev)? {
+        if !plan.fits_whole() && self.packs(vdev)? == Packs::Never {
             let problem = "what lies on it finds no empty regions of its kind elsewhere, and the pool's feature";
             return refused(format!("{problem} {PACKED_CHUNKS} is disabled; it is enabled by pool set"));
         }
@@ -147,7 +143,7 @@ impl Datasets {
         if self.is_moving_paused() {
             return idle;
         }
-        let packs = self.may_pack(vdev)?;
+        let packs = self.packs(vdev)?;
         match self.empty_step(&mut work, (&Regions::Vdev(vdev), &Targets::Anywhere), packs, budget)? {
             Emptying::Worked { copied, errors } => {
                 if let Some(row) = &mut *self.mover.removal.lock() {
@@ -174,19 +170,10 @@ impl Datasets {
         }
     }
 
-    /// Whether chunks of a vdev may be packed. They are only where they have to be, and the labels name the feature before.
-    fn may_pack(&self, vdev: VdevId) -> Result<bool> {
-        let engine = self.engine();
-        // Asked at every step, and the plan looks at all chunks.
-        if engine.is_active(PACKED_CHUNKS) {
-            return Ok(true);
-        }
-        let plan = engine.storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
-        if plan.fits_whole() || !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
-            return Ok(false);
-        }
-        engine.activate(PACKED_CHUNKS)?;
-        Ok(true)
+    /// Whether chunks of a vdev are packed. They are only where they have to be.
+    fn packs(&self, vdev: VdevId) -> Result<Packs> {
+        let plan = || self.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
+        Ok(if self.may_pack(|| !plan().fits_whole())? { Packs::IfNeeded } else { Packs::Never })
     }
 
     fn running_removal(&self) -> Option<RemovalRow> {

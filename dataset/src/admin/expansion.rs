@@ -4,8 +4,8 @@
 //! It goes in rounds. The first regions of those with narrow rows are closed, as many as leave half of the room that there
 //! is; what lies there is copied to others of the same width; then these regions become fewer and wider ones. When too few
 //! of the same width are empty even for one, what lies there is packed instead, block by block: in wide rows as long as some
-//! are empty, for those are not emptied again. When there is no room for a round, it waits for some. A removal and a
-//! rebalance come first, and do not begin while there is a round.
+//! are empty, for those are not emptied again. When there is no room for a round, it waits for some. A removal, a rebalance
+//! and a defragmentation come first, and do not begin while there is a round.
 //!
 //! How much room a round takes that is packed shows when it is. One that finds too little is given up, and only a smaller
 //! one follows, or one with more room. Each that comes to its end leaves fewer narrow rows, so there is an end to them.
@@ -29,8 +29,8 @@
 use parking_lot::Mutex;
 use pool::{
     env::Nanos,
-    format::{label::PACKED_CHUNKS, vdev_config::Zone},
-    space::{MovingPlan, Regions, Targets},
+    format::vdev_config::Zone,
+    space::{MovingPlan, Packs, Regions, Targets},
     units::{Txg, VdevId},
     vdev::State,
 };
@@ -38,7 +38,6 @@ use pool::{
 use super::{
     datasets::{Datasets, Progress},
     error::Result,
-    feature,
     moving::{Emptying, Work, refused},
 };
 
@@ -185,7 +184,7 @@ impl Datasets {
     pub fn expansion_step(&self, vdev: VdevId, narrow: &Zone, budget: u64) -> Result<Expanding> {
         let mut work = self.mover_work();
         let idle = Ok(Expanding::Went(Progress::Idle));
-        if self.engine().writable().is_err() || self.is_removing() || self.is_rebalancing() {
+        if self.engine().writable().is_err() || self.is_moving() {
             return idle;
         }
         if self.is_moving_paused() && self.rest(&mut work) {
@@ -193,7 +192,7 @@ impl Datasets {
         }
         let round = self.expander.round.lock().clone();
         let Some(round) = round else { return self.begin_round(&mut work, vdev, narrow) };
-        let packs = self.engine().is_active(PACKED_CHUNKS);
+        let packs = if self.may_pack(|| false)? { Packs::IfNeeded } else { Packs::Never };
         match self.empty_step(&mut work, (&round.regions, &Targets::Anywhere), packs, budget)? {
             Emptying::Worked { copied, .. } => self.expander.status.lock().copied += copied,
             Emptying::Idle => return idle,
@@ -287,15 +286,11 @@ impl Datasets {
         (count > 0).then(|| (count, plan(count).bytes))
     }
 
-    /// The same if what lies there is packed, which may be done where it has to: the labels name the feature before.
+    /// The same if what lies there is packed, which may be done where it has to.
     fn next_packed_round(&self, vdev: VdevId, narrow: &Zone) -> Result<Option<(u32, u64)>> {
-        let engine = self.engine();
-        if !engine.is_active(PACKED_CHUNKS) && !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
-            return Ok(None);
-        }
+        let space = &self.engine().storage().space;
         let first = narrow.first_region;
-        let regions = |count| Regions::Range(vdev, first..first + count);
-        let plan = |count| engine.storage().space.moving_plan(&regions(count), &Targets::Anywhere);
+        let plan = |count| space.moving_plan(&Regions::Range(vdev, first..first + count), &Targets::Anywhere);
         let short = *self.expander.short.lock();
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
@@ -305,10 +300,7 @@ impl Datasets {
                 && (count == 1 || is_easy)
                 && short.is_none_or(|short| short.allows(count, plan.spare))
         });
-        if count > 0 {
-            engine.activate(PACKED_CHUNKS)?;
-        }
-        Ok((count > 0).then(|| (count, plan(count).bytes)))
+        Ok((count > 0 && self.may_pack(|| true)?).then(|| (count, plan(count).bytes)))
     }
 
     /// Gives a round up, unless chunks are changing places: then it goes on. Nobody holds the pool still.

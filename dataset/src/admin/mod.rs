@@ -22,13 +22,15 @@
 //! history    what was done to the pool
 //! scrub      examining and mending everything           examine    a part of it, on demand
 //! copying    everything walked, to copy it elsewhere: for resilver, and for moving
-//! moving     regions emptied step by step: for evacuation, by which a vdev leaves, and for rebalance
+//! moving     regions emptied step by step: for evacuation, by which a vdev leaves, for expansion, and for batches
+//! batches    regions emptied some at a time: for rebalance and defragment
 //! losses     what would be lost if devices were
 //! damage     the names of what is damaged for good
 //! ```
 //!
 //! Requests and answers are plain types without formatting; commands print them.
 
+mod batches;
 mod bookmark;
 mod client;
 mod clone;
@@ -37,6 +39,7 @@ mod copying;
 mod create;
 mod damage;
 mod datasets;
+mod defragment;
 mod destroy;
 mod error;
 mod evacuation;
@@ -74,6 +77,7 @@ mod tests;
 pub use compare::{Difference, DifferenceKind};
 pub use create::CreateRequest;
 pub use datasets::{Datasets, Mount, Progress};
+pub use defragment::DefragmentStatus;
 pub use destroy::{DestroyRequest, DestroySnapshotsRequest, Destroyed};
 pub use error::{Error, Result};
 pub use evacuation::{RemovalStatus, Removing};

@@ -1,8 +1,9 @@
-//! What removing a vdev and rebalancing have in common: regions are emptied while everything is in use, step by step, as fast
-//! as somebody wants. What is emptied and why is [`super::evacuation`]'s and [`super::rebalance`]'s; why nothing is lost is
-//! argued in [`pool::txg::Vacating`] and in the pool's `space`; the walk is [`super::copying`]'s.
+//! What removing a vdev, rebalancing, defragmenting and expanding have in common: regions are emptied while everything is in
+//! use, step by step, as fast as somebody wants. What is emptied and why is [`super::evacuation`]'s, [`super::rebalance`]'s,
+//! [`super::defragment`]'s and [`super::expansion`]'s; why nothing is lost is argued in [`pool::txg::Vacating`] and in the
+//! pool's `space`; the walk is [`super::copying`]'s.
 //!
-//! One of the two is under way at a time. That it is paused, or slowed down, is a row of the catalogue of its own.
+//! One of them is under way at a time. That it is paused, or slowed down, is a row of the catalogue of its own.
 //!
 //! # When there is nothing good to copy
 //!
@@ -20,20 +21,21 @@ use pool::{
     error::Error as PoolError,
     format::{
         key::Key,
-        label::{DEVICE_REMOVAL, REBALANCE},
+        label::{DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, REBALANCE},
     },
-    space::{Batch, Regions, Targets},
+    space::{Batch, Packs, Regions, Targets},
     txg::{Evacuation, Still, Vacating},
     units::Txg,
 };
 
 use super::{
+    batches::{InBatches, under_way},
     copying::{Stepped, Walk},
     datasets::Datasets,
     error::Result,
     feature,
 };
-use crate::catalogue::{POOL, PaceRow, RebalanceRow, RemovalRow, Row, kind};
+use crate::catalogue::{DefragmentRow, POOL, PaceRow, RebalanceRow, RemovalRow, Row, kind};
 
 const PACE: Key = Key::new(POOL, kind::PACE, 0);
 
@@ -50,6 +52,8 @@ pub(super) struct Mover {
     pub(super) removal: Mutex<Option<RemovalRow>>,
     /// How the rebalance stands.
     pub(super) rebalance: Mutex<Option<RebalanceRow>>,
+    /// How the defragmentation stands.
+    pub(super) defragment: Mutex<Option<DefragmentRow>>,
     pace: Mutex<PaceRow>,
     /// How many bytes were copied since the pool was opened.
     copied: AtomicU64,
@@ -61,8 +65,10 @@ pub(super) struct Work {
     copying: Option<Copying>,
     /// How often it was tried to get the space layer's own blocks elsewhere.
     tries: u32,
-    /// What is rebalanced at the moment.
+    /// What is emptied at the moment, if it goes batch by batch.
     pub(super) batch: Option<Batch>,
+    /// How many chunks of it were packed, and into how many.
+    pub(super) packed: (usize, usize),
 }
 
 struct Copying {
@@ -89,7 +95,7 @@ pub(super) enum Emptying {
 impl Work {
     /// Begins with other regions.
     pub(super) fn begin(&mut self, batch: Option<Batch>) {
-        *self = Work { copying: None, tries: 0, batch };
+        *self = Work { copying: None, tries: 0, batch, packed: (0, 0) };
     }
 }
 
@@ -99,8 +105,11 @@ impl Datasets {
         self.resume_removal();
         // It is named before such a row is written.
         if self.engine().is_active(REBALANCE) {
-            self.resume_rebalance();
+            self.resume_batches::<RebalanceRow>();
             *self.mover.pace.lock() = self.stored(PACE).unwrap_or_default();
+        }
+        if self.engine().is_active(DEFRAGMENT) {
+            self.resume_batches::<DefragmentRow>();
         }
     }
 
@@ -112,7 +121,27 @@ impl Datasets {
         })
     }
 
-    /// Whether the removal or the rebalance that is under way is paused.
+    /// Whether a vdev is removed, or chunks are moved by a rebalance or a defragmentation, be it paused or not.
+    pub fn is_moving(&self) -> bool {
+        self.is_removing() || self.is_rebalancing() || self.is_defragmenting()
+    }
+
+    /// Refuses to empty other regions while some are emptied.
+    pub(super) fn check_nothing_moves(&self) -> Result<()> {
+        let stop = |command: &str| format!("pool {command} -s");
+        if self.is_removing() {
+            return refused(under_way(RemovalRow::WHAT, &stop("remove")));
+        }
+        if self.is_rebalancing() {
+            return refused(under_way(RebalanceRow::WHAT, &stop(RebalanceRow::COMMAND)));
+        }
+        if self.is_defragmenting() {
+            return refused(under_way(DefragmentRow::WHAT, &stop(DefragmentRow::COMMAND)));
+        }
+        self.check_not_widening()
+    }
+
+    /// Whether what is under way of these is paused.
     pub fn is_moving_paused(&self) -> bool {
         self.mover.pace.lock().paused
     }
@@ -176,13 +205,28 @@ impl Datasets {
         self.activate_for_moving(DEVICE_REMOVAL)
     }
 
+    /// Whether chunks may be packed: the pool does so already, or may begin to where that `is_needed`. Then the labels name
+    /// the feature.
+    pub(super) fn may_pack(&self, is_needed: impl FnOnce() -> bool) -> Result<bool> {
+        let engine = self.engine();
+        // Asked at every step, and who needs it may have to look at all chunks.
+        if engine.is_active(PACKED_CHUNKS) {
+            return Ok(true);
+        }
+        if !is_needed() || !self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))? {
+            return Ok(false);
+        }
+        engine.activate(PACKED_CHUNKS)?;
+        Ok(true)
+    }
+
     /// Does a step of emptying closed regions to these vdevs: copies about `budget` bytes while the pool is held still, or
-    /// makes a few commits. If it `packs`, their chunks are packed where they find too few empty ones of their kind.
+    /// makes a few commits.
     pub(super) fn empty_step(
         &self,
         work: &mut Work,
         (from, to): (&Regions, &Targets),
-        packs: bool,
+        packs: Packs,
         budget: u64,
     ) -> Result<Emptying> {
         if work.copying.is_some() {
@@ -242,7 +286,8 @@ impl Datasets {
             return Ok(Emptying::Unreadable);
         }
         match still.change_places(&copying.evacuation) {
-            Ok(true) => {}
+            // No commit has come between.
+            Ok(true) => work.packed = self.engine().storage().space.packing(),
             // A device may lack what was copied: it begins again.
             Ok(false) => drop(self.engine().storage().space.unpair()),
             Err(PoolError::OutOfSpace) => return Ok(Emptying::NoRoom),

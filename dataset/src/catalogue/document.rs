@@ -2,7 +2,10 @@
 
 use pool::units::Txg;
 
-use super::{DamageRow, MoveState, PaceRow, RebalanceRow, RemovalRow, Row, ScrubPosition, ScrubRow, ScrubState, kind};
+use super::{
+    DamageRow, DefragmentRow, MoveState, PaceRow, RebalanceRow, RemovalRow, Row, ScrubPosition, ScrubRow, ScrubState,
+    kind,
+};
 
 const DOCUMENT: &str = include_str!("../../FORMAT.md");
 
@@ -43,6 +46,7 @@ fn the_document_lists_every_kind_of_row() {
         (kind::REMOVAL, "REMOVAL"),
         (kind::REBALANCE, "REBALANCE"),
         (kind::PACE, "PACE"),
+        (kind::DEFRAGMENT, "DEFRAGMENT"),
     ];
     assert_eq!(documented(), kinds.map(|(number, name)| (number, name.to_owned())));
 }
@@ -61,6 +65,14 @@ fn rebalances_are_coded_as_the_document_says() {
     let times = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
     assert_eq!(row.encode(), [&[1, 3], &times[..], &[4, 5, 6]].concat());
     assert_eq!(PaceRow { paused: true, limit: 7 }.encode(), [1, 1, 7]);
+}
+
+#[test]
+fn defragmentations_are_coded_as_the_document_says() {
+    let (state, counts) = (MoveState::NoRoom, DefragmentRow { wanted: 7, emptied: 8, taken: 9, ..Default::default() });
+    let row = DefragmentRow { state, start: 1, end: 2, total: 4, copied: 5, errors: 6, ..counts };
+    let times = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(row.encode(), [&[1, 5], &times[..], &[4, 5, 6, 7, 8, 9]].concat());
 }
 
 #[test]

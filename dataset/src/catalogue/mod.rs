@@ -29,6 +29,7 @@
 //! (0, REMOVAL, 0)                            Removal
 //! (0, REBALANCE, 0)                          Rebalance
 //! (0, PACE, 0)                               Pace
+//! (0, DEFRAGMENT, 0)                         Defragmentation
 //! ```
 //!
 //! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
@@ -51,7 +52,7 @@ mod transaction;
 use pool::format::key::Key;
 
 pub use coding::Row;
-pub use moves::{MoveState, PaceRow, RebalanceRow, RemovalRow};
+pub use moves::{DefragmentRow, MoveState, PaceRow, RebalanceRow, RemovalRow};
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
 pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
 pub use scrub::{DamageRow, ScrubPosition, ScrubRow, ScrubState};
@@ -114,6 +115,8 @@ pub mod kind {
     pub const REBALANCE: u8 = 22;
     /// How fast chunks are moved.
     pub const PACE: u8 = 23;
+    /// The defragmentation.
+    pub const DEFRAGMENT: u8 = 24;
 }
 
 /// The key of the catalogue's own row.

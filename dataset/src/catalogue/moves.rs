@@ -1,4 +1,4 @@
-//! The rows of what is moved between vdevs. Their byte tables stand in `dataset/FORMAT.md`, "Catalogue".
+//! The rows of what is moved between vdevs and regions. Their byte tables stand in `dataset/FORMAT.md`, "Catalogue".
 
 use pool::format::codec::{Malformed, Reader, malformed};
 
@@ -45,6 +45,30 @@ row! {
 }
 
 row! {
+    /// The defragmentation that is under way, or the last one.
+    DefragmentRow, "defragmentation" {
+        /// How it stands.
+        state: MoveState,
+        /// When it began, in nanoseconds since 1970.
+        start: i64,
+        /// When it ended, in nanoseconds since 1970; 0 while it is under way.
+        end: i64,
+        /// What was to be moved when it began, in bytes.
+        total: u64,
+        /// What was copied, in bytes.
+        copied: u64,
+        /// How many blocks were found without a good copy.
+        errors: u64,
+        /// How many regions were to be emptied when it began.
+        wanted: u64,
+        /// How many were.
+        emptied: u64,
+        /// How many have taken in what was in those.
+        taken: u64,
+    }
+}
+
+row! {
     /// How fast chunks are moved, whatever for.
     PaceRow, "pace" {
         /// Not at all for now: somebody has paused it.
@@ -54,14 +78,14 @@ row! {
     }
 }
 
-/// How a removal or a rebalance stands.
+/// How a removal, a rebalance or a defragmentation stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MoveState {
     /// Under way, whenever the pool is open: nothing is allocated on a vdev that is removed.
     #[default]
     Running = 1,
-    /// The vdev has left the pool, or all are about equally full.
+    /// The vdev has left the pool, all are about equally full, or no region more would come of it.
     Finished = 2,
     /// Given up by the operator.
     Canceled = 3,
@@ -104,6 +128,13 @@ mod tests {
         }
 
         #[test]
+        fn defragmentations_round_trip(state in 1u8..6, numbers: [u64; 6], start: i64, end: i64) {
+            let state = MoveState::take(&mut Reader::new(&[state]), "state").unwrap();
+            let [total, copied, errors, wanted, emptied, taken] = numbers;
+            round_trips(&DefragmentRow { state, start, end, total, copied, errors, wanted, emptied, taken });
+        }
+
+        #[test]
         fn removals_round_trip(state in 1u8..6, name in "[a-z/]{0,40}", numbers: [u64; 4], start: i64, end: i64) {
             let state = MoveState::take(&mut Reader::new(&[state]), "state").unwrap();
             let [vdev, total, copied, errors] = numbers;
@@ -115,6 +146,7 @@ mod tests {
             let _ = RemovalRow::decode(&bytes);
             let _ = RebalanceRow::decode(&bytes);
             let _ = PaceRow::decode(&bytes);
+            let _ = DefragmentRow::decode(&bytes);
         }
     }
 }

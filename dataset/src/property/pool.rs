@@ -78,7 +78,12 @@ pub static POOL: &[Definition] = &[
     computed("freeing", "FREEING", Syntax::Bytes, "Space of destroyed data sets that is still being freed."),
     computed("leaked", "LEAKED", Syntax::Bytes, "Space that freeing met damage in and gave up."),
     computed("checkpoint", "CKPOINT", Syntax::Bytes, "Always '-': there are no checkpoints of whole pools."),
-    computed("fragmentation", "FRAG", Syntax::Percent, "How much of the free space is in small pieces."),
+    computed(
+        "fragmentation",
+        "FRAG",
+        Syntax::Percent,
+        "How much of the free space lies in regions that are partly used: pool defragment.",
+    ),
     settable(
         "cache_size",
         "CACHE_SIZE",

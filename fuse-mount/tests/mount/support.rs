@@ -143,6 +143,8 @@ const OPTIONS: Options = Options {
     acl: false,
     attributes: true,
     accounts: true,
+    primary_cache: pool::txg::Caching::All,
+    secondary_cache: pool::txg::Caching::All,
 };
 
 fn new_pool() -> Pool {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     device::{Device, Fate, MemoryDevice, Recorder},
     format::vdev_config::{RaidZConfig, VdevTree},
-    space::{Regions, SAFE_STATES, Targets},
+    space::{Packs, Regions, SAFE_STATES, Targets},
     txg::Vacating,
     units::{MIB, Txg, VdevId},
     vdev::labels,
@@ -46,7 +46,7 @@ fn widen(pool: &Pool, most: u32) -> bool {
     let regions = regions(count);
     engine.close(&regions);
     for _ in 0..200 {
-        match engine.vacate(&regions, &Targets::Anywhere, false).unwrap() {
+        match engine.vacate(&regions, &Targets::Anywhere, Packs::Never).unwrap() {
             Vacating::Working => {}
             Vacating::Copying => copy_all(engine),
             Vacating::Vacated => {
@@ -151,7 +151,7 @@ fn once_rows_are_wide_the_new_device_counts_as_any() {
     let front = Regions::Range(RAIDZ, first..first + 2);
     engine.close(&front);
     loop {
-        match engine.vacate(&front, &Targets::Anywhere, false).unwrap() {
+        match engine.vacate(&front, &Targets::Anywhere, Packs::Never).unwrap() {
             Vacating::Copying => copy_all(engine),
             Vacating::Vacated => break,
             _ => {}

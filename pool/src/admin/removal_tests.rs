@@ -21,7 +21,7 @@ use crate::{
         label::DEVICE_REMOVAL,
         pointer::{BlockPointer, Checksum},
     },
-    space::{Class, Regions, SAFE_STATES, SpaceIo, Targets},
+    space::{Class, Packs, Regions, SAFE_STATES, SpaceIo, Targets},
     tree::{Batch, Block, Event, Miss, Node, Policy, Root, View, Walker},
     txg::{Engine, Plain, Sync, SyncClient, Vacating, Written},
     units::{MIB, Txg, VdevId},
@@ -133,7 +133,7 @@ fn empty(pool: &Pool, regions: &Regions) {
     let engine = pool.engine();
     engine.activate(DEVICE_REMOVAL).unwrap();
     engine.close(regions);
-    while engine.vacate(regions, &Targets::Anywhere, false).unwrap() != Vacating::Copying {}
+    while engine.vacate(regions, &Targets::Anywhere, Packs::Never).unwrap() != Vacating::Copying {}
     copy_all(engine);
     assert!(!engine.reopen(regions));
     engine.commit_anyway().unwrap();
@@ -161,7 +161,7 @@ fn remove(pool: &Pool) {
     engine.activate(DEVICE_REMOVAL).unwrap();
     engine.close(&ALL);
     for _ in 0..100 {
-        match engine.vacate(&ALL, &Targets::Anywhere, false).unwrap() {
+        match engine.vacate(&ALL, &Targets::Anywhere, Packs::Never).unwrap() {
             Vacating::Working => {}
             Vacating::Copying => copy_all(engine),
             Vacating::Vacated => {
@@ -303,7 +303,7 @@ fn a_removal_that_is_given_up_leaves_everything_as_it_was() {
     let engine = pool.engine();
     let size = engine.space_totals().size;
     engine.close(&ALL);
-    while engine.vacate(&ALL, &Targets::Anywhere, false).unwrap() != Vacating::Copying {}
+    while engine.vacate(&ALL, &Targets::Anywhere, Packs::Never).unwrap() != Vacating::Copying {}
     assert!(engine.space_totals().size < size);
     assert!(engine.reopen(&ALL));
     commit(&pool, 3);
@@ -345,7 +345,7 @@ fn without_enough_empty_chunks_there_are_no_twins() {
     assert!(!plan.fits() && plan.needed >= 35, "{plan:?}");
     engine.close(&ALL);
     let refused = loop {
-        match engine.vacate(&ALL, &Targets::Anywhere, false) {
+        match engine.vacate(&ALL, &Targets::Anywhere, Packs::Never) {
             Ok(Vacating::Working) => {}
             other => break other,
         }
@@ -386,7 +386,7 @@ fn what_is_kept_for_metadata_is_not_taken_for_twins() {
     engine.with_open_txg(|txg| while storage.space.free_for(Class::Data) >= 2 * MIB && write(txg).is_ok() {});
     let spare = || storage.space.totals().free;
     let refused = loop {
-        match engine.vacate(&ALL, &Targets::Anywhere, false) {
+        match engine.vacate(&ALL, &Targets::Anywhere, Packs::Never) {
             Ok(Vacating::Working) => {}
             other => break other,
         }

@@ -19,6 +19,7 @@ use crate::{
     },
     error::{Error, Result},
     format::pointer::{Address, BlockPointer},
+    space::Extent,
     units::{Guid, Txg, VdevId},
     vdev,
 };
@@ -180,17 +181,35 @@ impl Storage {
     /// # Errors
     /// If a device cannot be read, or where the pieces of a gang lie is not known: then something may be left behind.
     pub(crate) fn copy_as_it_is(&self, pointer: &BlockPointer) -> Result<()> {
-        for extent in self.extents(pointer)? {
-            let address = Address { chunk: extent.chunk, sector: extent.sector };
-            let len = extent.sectors * self.sector;
-            if self.space.moves(address, len) {
-                let (id, offset) = self.space.resolve(address, len)?;
-                let mut bytes = vec![0; len as usize];
-                self.vdevs.get(id)?.read(offset, &mut bytes)?;
-                self.copy_part(address, &Arc::new(bytes), Copying::Twins)?;
-            }
+        self.extents(pointer)?.into_iter().try_for_each(|extent| self.copy_extent_as_it_is(extent))
+    }
+
+    fn copy_extent_as_it_is(&self, extent: Extent) -> Result<()> {
+        let address = Address { chunk: extent.chunk, sector: extent.sector };
+        let len = extent.sectors * self.sector;
+        if self.space.moves(address, len) {
+            let (id, offset) = self.space.resolve(address, len)?;
+            let mut bytes = vec![0; len as usize];
+            self.vdevs.get(id)?.read(offset, &mut bytes)?;
+            self.copy_part(address, &Arc::new(bytes), Copying::Twins)?;
         }
         Ok(())
+    }
+
+    /// Copies what is allocated in chunks that are packed and that nothing refers to.
+    pub(crate) fn copy_unclaimed(&self) -> Result<()> {
+        let unclaimed = self.space.unplaced(&self.vdevs)?;
+        if let Some(first) = unclaimed.first() {
+            let sectors: u64 = unclaimed.iter().map(|extent| u64::from(extent.sectors)).sum();
+            let bytes = sectors * u64::from(self.sector);
+            tracing::warn!(
+                "{bytes} bytes are allocated and nothing refers to them, the first at sector {} of chunk {}: they move as \
+                 they are; pool check names them",
+                first.sector,
+                first.chunk
+            );
+        }
+        unclaimed.into_iter().try_for_each(|extent| self.copy_extent_as_it_is(extent))
     }
 
     /// Whether a copy at this address is to be copied.

@@ -71,6 +71,7 @@ pub const KNOWN_FEATURES: &[&str] = &[
     ALLOCATION_CLASSES,
     BLOCK_CLONING,
     CACHE_DEVICES,
+    DEFRAGMENT,
     DEVICE_REMOVAL,
     FILE_ATTRIBUTES,
     PACKED_CHUNKS,
@@ -92,6 +93,8 @@ pub const BLOCK_CLONING: &str = "block_cloning";
 /// The feature of pools that have, or had, [cache devices](caches::CacheConfig). Who does not know it would leave them out of
 /// use, and say nothing of them.
 pub const CACHE_DEVICES: &str = "cache_devices";
+/// The feature of pools that were defragmented. Who does not know it takes the row of the catalogue that says so for damage.
+pub const DEFRAGMENT: &str = "defragment";
 
 /// The feature of pools that devices have left, or are about to leave. Who does not know it cannot read the rows of chunks
 /// that have come to lie elsewhere, takes those of a device that is gone for damage, and would allocate on one that is
@@ -118,6 +121,7 @@ pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
 /// The feature of pools that were rebalanced, or of which a removal was paused or slowed down. Who does not know it takes the
 /// rows of the catalogue that say so for damage.
 pub const REBALANCE: &str = "rebalance";
+
 /// The feature of pools that have, or had, [spares](spares::SpareConfig). Who does not know it would leave them out of the labels,
 /// and take one that stands in for another device for one that replaces it.
 pub const SPARES: &str = "spares";

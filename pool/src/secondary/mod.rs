@@ -286,12 +286,22 @@ impl Secondary {
         (device.write(&taken, self.trust.epoch, &self.index), rate)
     }
 
-    /// Finds out what is on all devices, and writes what waits, so that the next import has it.
+    /// Finds out what is on all devices, and writes what waits.
     pub fn finish(&self) {
-        while self.devices.read().clone().iter().any(|device| device.is_loading()) {
+        while self.is_loading() {
             self.step(Duration::ZERO);
         }
-        if self.read_only || !self.is_there() {
+        self.close();
+    }
+
+    fn is_loading(&self) -> bool {
+        self.devices.read().iter().any(|device| device.is_loading())
+    }
+
+    /// Writes what waits, so that the next import has it. Nobody waits until it is known what is on the devices: as long as it is
+    /// not, what waits is forgotten.
+    pub fn close(&self) {
+        if self.read_only || !self.is_there() || self.is_loading() {
             return;
         }
         let mut turn = self.turn.lock();

@@ -24,9 +24,9 @@ use super::{
 use crate::units::VdevId;
 
 /// At most so many chunks are moved together.
-const BATCH: u32 = 64;
+pub(super) const BATCH: u32 = 64;
 /// Of the empty chunks that nobody is kept for, a batch takes one of so many.
-const SHARE: u32 = 4;
+pub(super) const SHARE: u32 = 4;
 /// A chunk that is less full than one of so many parts is not worth a region.
 const LEAST: u64 = 16;
 /// A vdev is about as full as all together if no more than one of so many parts of it is missing or too much.
@@ -120,16 +120,23 @@ impl Space {
 
 /// How many empty chunks there are beside those that are kept for metadata.
 fn room(layout: &Layout) -> u32 {
+    spare(layout).saturating_sub(layout.reserve())
+}
+
+/// How many empty chunks there are.
+pub(super) fn spare(layout: &Layout) -> u32 {
     let open = layout.vdevs.iter().filter(|vdev| vdev.is_open()).flat_map(|vdev| &vdev.chunks);
-    let spare = open.filter(|chunk| chunk.is_spare()).count() as u32;
-    spare.saturating_sub(layout.reserve())
+    open.filter(|chunk| chunk.is_spare()).count() as u32
+}
+
+/// Whether all regions of a vdev have one unit: one that is being expanded sees to its own.
+pub(super) fn is_settled(vdev: &&Arc<Vdev>) -> bool {
+    vdev.zones.iter().all(|zone| zone.unit == vdev.unit)
 }
 
 /// The vdevs that may exchange chunks, by what they are for and the unit of the chunks.
 fn shelves(layout: &Layout) -> BTreeMap<(Ground, u32), Vec<Shelf>> {
     let mut shelves: BTreeMap<(Ground, u32), BTreeMap<VdevId, Shelf>> = BTreeMap::new();
-    // One that is being expanded has regions of two units, and sees to them itself.
-    let is_settled = |vdev: &&Arc<Vdev>| vdev.zones.iter().all(|zone| zone.unit == vdev.unit);
     for vdev in layout.vdevs.iter().filter(|vdev| vdev.is_open()).filter(is_settled) {
         for chunk in vdev.chunks.iter().filter(|chunk| chunk.standing() == Standing::Open) {
             let peers = shelves.entry((vdev.ground, chunk.unit)).or_default();

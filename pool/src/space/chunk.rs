@@ -17,15 +17,12 @@ mod packing;
 mod stored;
 mod trim;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool, AtomicU8, AtomicU32, AtomicU64,
-            Ordering::{Acquire, Relaxed},
-        },
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed},
     },
-    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -43,9 +40,6 @@ use crate::{
     },
     units::{ChunkId, Txg, VdevId},
 };
-
-/// How long somebody who only wants to show a chunk waits for it.
-const GLANCE: Duration = Duration::from_millis(20);
 
 /// The hint of a chunk whose map is not loaded: anything may fit.
 const UNKNOWN: u32 = u32::MAX;
@@ -403,15 +397,6 @@ impl Chunk {
             self.settle(&mut state);
         }
         released
-    }
-
-    /// How many free sectors lie in pieces shorter than `limit`; what is not loaded does not count, nor what is being
-    /// loaded, from a device that may not answer.
-    pub(super) fn in_pieces_below(&self, limit: u32) -> u64 {
-        match self.state.try_lock_for(GLANCE).as_deref() {
-            Some(State { map: Map::Loaded(map), .. }) => map.in_pieces_below(limit),
-            _ => 0,
-        }
     }
 
     /// An error about this chunk's map.

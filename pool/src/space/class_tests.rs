@@ -233,6 +233,6 @@ fn what_leaves_goes_to_a_device_for_the_same_if_there_is_room() {
         space.moving_plan(&Regions::Vdev(VdevId(1)), &Targets::Anywhere).available,
         64 + 16 - space.layout.load().reserve()
     );
-    space.pair(&Regions::Vdev(VdevId(1)), &Targets::Anywhere, false).unwrap();
+    space.pair(&Regions::Vdev(VdevId(1)), &Targets::Anywhere, Packs::Never).unwrap();
     assert_eq!(space.twin(there, BYTES).unwrap().unwrap().0, VdevId(2));
 }

@@ -89,12 +89,6 @@ impl FreeMap {
         rest.chain(Some(self.cursor).filter(|cursor| cursor.len > 0))
     }
 
-    /// How many free sectors lie in spans shorter than `limit`.
-    pub(super) fn in_pieces_below(&self, limit: u32) -> u64 {
-        let short = self.by_size.range(..(limit, 0)).map(|&(len, _)| u64::from(len)).sum::<u64>();
-        short + if self.cursor.len < limit { u64::from(self.cursor.len) } else { 0 }
-    }
-
     fn move_cursor(&mut self, len: u32) -> Option<()> {
         let from = self.cursor.start;
         self.park_cursor();
@@ -196,7 +190,6 @@ mod tests {
                 prop_assert_eq!(total(spans.iter().copied()), 100 - taken.len() as u64);
                 prop_assert!(spans.iter().all(|span| (span.start..span.end()).all(|sector| !taken.contains(&sector))));
                 prop_assert!(map.largest() <= spans.iter().map(|span| span.len).max().unwrap_or(0));
-                prop_assert_eq!(map.in_pieces_below(1000), 100 - taken.len() as u64);
             }
         }
     }

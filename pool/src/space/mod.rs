@@ -39,6 +39,7 @@
 //! hold       keeping an older state whole
 //! moving     regions are emptied: their chunks come to lie elsewhere
 //! balance    which chunks to move so that vdevs are equally full
+//! holes      which chunks to pack into fewer
 //! packing    what is in chunks comes to lie in others, without regions of their own
 //! history    how long what was freed stays as it is
 //! ```
@@ -49,6 +50,7 @@ mod chunk;
 mod free_map;
 mod history;
 mod hold;
+mod holes;
 mod io;
 mod layout;
 mod mend;
@@ -74,10 +76,11 @@ pub use self::{
     balance::{Balanced, Batch, Imbalance},
     history::{DEFERRED_GROUPS, SAFE_STATES},
     hold::Hold,
+    holes::{Dense, Fragmentation},
     io::SpaceIo,
     layout::{VdevShape, region_size},
     mend::{OwnCursor, OwnExamined},
-    moving::{MovingPlan, Regions, Targets},
+    moving::{MovingPlan, Packs, Regions, Targets},
     packing::Hosted,
     trim::{TrimCursor, TrimWhat, Trimmed},
 };
@@ -89,11 +92,8 @@ pub use crate::format::space::{Class, SpaceRoot, Span};
 use crate::{
     error::Result,
     format::{pointer::Address, space::PhysicalPointer},
-    units::{ChunkId, KIB, Txg, VdevId},
+    units::{ChunkId, Txg, VdevId},
 };
-
-/// Free space in pieces shorter than this counts as fragmented: the default record does not fit.
-const FRAGMENT: u64 = 128 * KIB;
 
 /// A run of sectors of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -478,15 +478,6 @@ impl Space {
     /// The size of a region, in bytes: no block may be larger.
     pub fn region(&self) -> u64 {
         self.layout.load().region
-    }
-
-    /// How much of the free space, in percent, lies in pieces too short for a record, among chunks in use.
-    pub fn fragmentation(&self) -> u8 {
-        let layout = self.layout.load();
-        let limit = (FRAGMENT.min(layout.region) / u64::from(layout.sector)) as u32;
-        let used = layout.chunks.iter().filter(|chunk| !chunk.is_packed());
-        let short: u64 = used.map(|chunk| chunk.in_pieces_below(limit)).sum();
-        (short * 100).checked_div(layout.free()).unwrap_or(0).min(100) as u8
     }
 
     /// What was allocated at the end of the last transaction group that was synced, by chunk: loads every chunk.

@@ -40,14 +40,17 @@
 //! Which regions are closed is stored by whoever closes them, and so is how far they are: here everything begins again when
 //! the pool is opened. One set of regions is emptied at a time.
 
+mod regions;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    ops::Range,
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
+
+pub use self::regions::{MovingPlan, Packs, Regions, Targets};
 
 use super::{
     Space,
@@ -65,95 +68,6 @@ use crate::{
     },
     units::{ChunkId, Txg, VdevId},
 };
-
-/// Regions that are emptied together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Regions {
-    /// All of a vdev, those that it gets later among them.
-    Vdev(VdevId),
-    /// Some of a vdev that follow each other.
-    Range(VdevId, Range<u32>),
-    /// These, of any vdevs.
-    These(BTreeSet<(VdevId, u32)>),
-}
-
-impl Regions {
-    /// Whether a region of a vdev is one of them.
-    pub fn contains(&self, vdev: VdevId, region: u32) -> bool {
-        match self {
-            Regions::Vdev(all) => *all == vdev,
-            Regions::Range(of, range) => *of == vdev && range.contains(&region),
-            Regions::These(these) => these.contains(&(vdev, region)),
-        }
-    }
-
-    fn has(&self, chunk: &Chunk) -> bool {
-        let (vdev, region) = chunk.seat();
-        self.contains(vdev, region)
-    }
-
-    /// The vdev with those of them closed or open that are its own.
-    fn closed_on(&self, vdev: &Vdev, is_closed: bool) -> Vdev {
-        if let Regions::Vdev(all) = self {
-            return vdev.opened(if *all == vdev.id { !is_closed } else { !vdev.closed });
-        }
-        let mut closed = BTreeSet::clone(&vdev.closed_regions);
-        for region in vdev.chunks.iter().map(|chunk| chunk.region()).filter(|region| self.contains(vdev.id, *region)) {
-            match is_closed {
-                true => closed.insert(region),
-                false => closed.remove(&region),
-            };
-        }
-        vdev.with_closed(closed)
-    }
-}
-
-/// Where the chunks of regions that are emptied may go, as far as they suit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Targets {
-    /// To any vdev, the emptiest first.
-    Anywhere,
-    /// To these.
-    Vdevs(BTreeSet<VdevId>),
-}
-
-impl Targets {
-    pub(super) fn contains(&self, vdev: VdevId) -> bool {
-        match self {
-            Targets::Anywhere => true,
-            Targets::Vdevs(vdevs) => vdevs.contains(&vdev),
-        }
-    }
-}
-
-/// What it takes to empty regions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MovingPlan {
-    /// The bytes that are allocated there, which are to be copied.
-    pub bytes: u64,
-    /// How many empty regions that takes elsewhere.
-    pub needed: u32,
-    /// How many there are that suit, beside those that are kept for metadata.
-    pub available: u32,
-    /// How many empty regions it takes if what is there is packed, about.
-    pub packed: u32,
-    /// How many there are of any kind, beside those that are kept for metadata.
-    pub spare: u32,
-    /// The size of a region, in bytes.
-    pub region: u64,
-}
-
-impl MovingPlan {
-    /// Whether there is room.
-    pub fn fits(&self) -> bool {
-        self.fits_whole() || self.packed <= self.spare
-    }
-
-    /// Whether there is room for each chunk as a whole.
-    pub fn fits_whole(&self) -> bool {
-        self.needed <= self.available
-    }
-}
 
 /// Where what is allocated in a chunk is copied.
 #[derive(Debug)]
@@ -187,9 +101,9 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    fn new(targets: HashMap<ChunkId, Target>, to: &Targets) -> Moves {
+    fn new(targets: HashMap<ChunkId, Target>, to: &Targets, packs: Packs) -> Moves {
         let packed = targets.iter().filter(|(_, target)| matches!(target, Target::Hosts)).map(|(id, _)| *id);
-        let packer = Packer::new(packed.collect(), to.clone());
+        let packer = Packer::new(packed.collect(), to.clone(), packs);
         let (has_switched, is_incomplete) = (AtomicBool::new(false), AtomicBool::new(false));
         Moves { targets, packer, has_switched, is_incomplete }
     }
@@ -197,6 +111,11 @@ impl Moves {
     /// The chunks that will change places with others.
     fn twins(&self) -> impl Iterator<Item = (&ChunkId, &Arc<Chunk>)> {
         self.targets.iter().filter_map(|(id, target)| Some((id, target.twin()?)))
+    }
+
+    /// What is packed, as long as blocks are copied.
+    pub(super) fn packs(&self) -> Option<&Packer> {
+        Some(&self.packer).filter(|packer| !packer.is_idle() && !self.has_switched())
     }
 
     fn has_switched(&self) -> bool {
@@ -242,55 +161,23 @@ impl Space {
         self.layout.load().is_closed(vdev)
     }
 
-    /// What it takes to empty regions, be they closed or not, if their chunks may go to these vdevs.
-    pub fn moving_plan(&self, regions: &Regions, to: &Targets) -> MovingPlan {
-        let layout = self.layout.load();
-        let mut plan = MovingPlan { region: layout.region, ..MovingPlan::default() };
-        // What is allocated by units has room only where it is by the same ones.
-        let mut slack: BTreeMap<u32, i64> = BTreeMap::new();
-        for chunk in layout.chunks_in(regions) {
-            let allocated = chunk.allocated();
-            plan.bytes += u64::from(allocated) * u64::from(layout.sector);
-            plan.needed += u32::from(allocated > 0);
-            *slack.entry(chunk.unit).or_default() -= i64::from(allocated > 0);
-        }
-        let (mut spare, mut others, mut suits) = (0, 0, 0);
-        for vdev in layout.vdevs.iter().filter(|vdev| vdev.ground != Ground::Log) {
-            let is_other = |chunk: &&Arc<Chunk>| !vdev.is_closed(chunk.region()) && !regions.has(chunk);
-            for chunk in vdev.chunks.iter().filter(is_other) {
-                others += 1;
-                spare += u32::from(chunk.is_spare());
-                suits += u32::from(chunk.is_spare() && to.contains(vdev.id));
-                if let Some(slack) = slack.get_mut(&chunk.unit).filter(|_| to.contains(vdev.id) && chunk.is_spare()) {
-                    *slack += 1;
-                }
-            }
-        }
-        let suitable = i64::from(plan.needed) + slack.into_values().min().unwrap_or(0);
-        let beside = spare.saturating_sub(layout.reserve_of(others));
-        plan.available = u32::try_from(suitable.max(0)).unwrap_or(u32::MAX).min(beside);
-        plan.packed = u32::try_from(plan.bytes.div_ceil(layout.region)).unwrap_or(u32::MAX);
-        plan.spare = suits.min(beside);
-        plan
-    }
-
-    /// Gives each chunk of closed regions that holds something a twin on these vdevs. Where there are too few, and `packs`
-    /// says that it may be done, all of them are packed.
+    /// Gives each chunk of closed regions that holds something a twin on these vdevs, or has all of them packed.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] if there are too few empty chunks; then there are no twins.
-    pub fn pair(&self, regions: &Regions, to: &Targets, packs: bool) -> Result<()> {
+    pub fn pair(&self, regions: &Regions, to: &Targets, packs: Packs) -> Result<()> {
         let _stored = self.stored.lock();
         let layout = self.layout.load();
         assert!(self.moves.load().is_none(), "one set of regions is emptied at a time");
         let moving: Vec<&Arc<Chunk>> = layout.chunks_in(regions).filter(|chunk| chunk.allocated() > 0).collect();
         assert!(moving.iter().all(|chunk| chunk.standing() == Standing::Closed), "a chunk is moved that is in use");
-        let targets = match layout.twins_of(&moving, to) {
+        let twins = if packs == Packs::Always { None } else { layout.twins_of(&moving, to) };
+        let targets: HashMap<ChunkId, Target> = match twins {
             Some(twins) => twins,
-            None if packs => moving.iter().map(|chunk| (chunk.id, Target::Hosts)).collect(),
-            None => return Err(Error::OutOfSpace),
+            None if packs == Packs::Never => return Err(Error::OutOfSpace),
+            None => moving.iter().map(|chunk| (chunk.id, Target::Hosts)).collect(),
         };
-        self.moves.store(Some(Arc::new(Moves::new(targets, to))));
+        self.moves.store(Some(Arc::new(Moves::new(targets, to, packs))));
         Ok(())
     }
 
@@ -350,6 +237,11 @@ impl Space {
         self.target_of(address, bytes).is_some_and(|packs| packs)
     }
 
+    /// How many chunks are being packed, and into how many, so far.
+    pub fn packing(&self) -> (usize, usize) {
+        self.moves.load().as_ref().map_or((0, 0), |moves| moves.packer.counts())
+    }
+
     /// Whether there is no empty chunk left for what is packed.
     pub fn has_run_out(&self) -> bool {
         self.moves.load().as_ref().is_some_and(|moves| moves.packer.is_full())
@@ -370,6 +262,11 @@ impl Space {
         if let Some(moves) = &*self.moves.load() {
             moves.is_incomplete.store(true, Ordering::Release);
         }
+    }
+
+    /// Whether nothing is known that should have been copied and was not.
+    pub fn is_copied(&self) -> bool {
+        self.moves.load().as_ref().is_some_and(|moves| !moves.is_incomplete.load(Ordering::Acquire))
     }
 
     /// Has the chunks change places with their twins, or be packed. To be called in the open group `txg`, while no group is

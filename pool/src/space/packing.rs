@@ -8,6 +8,10 @@
 //! Below lie the chunks; above, whoever resolves an address asks the layout, which follows the map. That is one search in
 //! memory, without a lock.
 //!
+//! Chunks are packed where they have to leave their regions and find no empty ones of their kind, and where they are mostly
+//! holes (see [`super::holes`]). Each piece costs 16 bytes of memory until it is freed, and the search; a chunk is packed once,
+//! and what was packed moves on with its hosts. Its map knows what was freed until it is written anew.
+//!
 //! What must hold:
 //!
 //! 1. An entry of a map names sectors of a chunk that lies on a region: maps do not lead to maps. When a host is emptied
@@ -33,12 +37,15 @@
 //! | after the last of a packed chunk was freed, before a table says so | the chunk with a map of which nothing is needed |
 //! | after that | a row without a region and a map, whose number may be used again |
 
+mod packer;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use parking_lot::Mutex;
+use self::packer::HandedOut;
+pub(super) use self::packer::Packer;
 
 use super::{
     Extent, Space,
@@ -48,7 +55,7 @@ use super::{
     layout::{Ground, Layout, Vdev, whole_units},
     moving::{Regions, Targets},
     span_set::{normalize, total},
-    sync::Stored,
+    sync::{COPIES, Stored},
 };
 use crate::{
     error::{Error, Result},
@@ -57,11 +64,14 @@ use crate::{
         space::{
             Span,
             packing::{Entry, PackedMap},
-            table::{Row, Seat},
+            table::{ROWS_PER_PAGE, Row, Seat},
         },
     },
-    units::{ChunkId, Txg, VdevId},
+    units::{ChunkId, KIB, Txg, VdevId},
 };
+
+/// No page of the table has more bytes, with all that it is rounded up by.
+const MAX_PAGE: u64 = 32 * KIB;
 
 /// Where the sectors of a packed chunk are.
 #[derive(Debug, Default)]
@@ -127,10 +137,9 @@ impl Layout {
         Ok(Some((host, hosted)))
     }
 
-    /// Sets an empty chunk aside, of the device that has the most free space, if more are empty than are kept for metadata.
-    /// Of a device that is being expanded those with narrow rows come last, from the end on: they will be emptied, too.
-    fn take_host<'a>(&'a self, to: &Targets) -> Option<Arc<Chunk>> {
-        if self.empty.load(Relaxed) <= self.reserve() {
+    /// Sets an empty chunk aside, of the device that has the most free space, if more are empty than are kept. Of a device that is being expanded those with narrow rows come last, from the end on: they will be emptied, too.
+    fn take_host<'a>(&'a self, to: &Targets, keep: u32) -> Option<Arc<Chunk>> {
+        if self.empty.load(Relaxed) <= keep {
             return None;
         }
         let mut open: Vec<_> = self.vdevs.iter().filter(|vdev| vdev.is_open() && to.contains(vdev.id)).collect();
@@ -166,116 +175,6 @@ impl Layout {
 /// Whether any part of a packed chunk that is whole units of it can be freed alone in the host.
 fn is_divisible(chunk: &Chunk, host: &Chunk) -> bool {
     chunk.unit.is_multiple_of(host.unit)
-}
-
-/// Chunks that are being emptied, and where what is found in them goes.
-#[derive(Debug)]
-pub(super) struct Packer {
-    /// They are packed when all of them is copied.
-    sources: BTreeSet<ChunkId>,
-    /// Where there are hosts.
-    to: Targets,
-    handed_out: Mutex<HandedOut>,
-}
-
-#[derive(Debug, Default)]
-struct HandedOut {
-    hosts: Vec<Host>,
-    /// By the chunk of the address and the first sector.
-    entries: BTreeMap<ChunkId, BTreeMap<u32, Entry>>,
-    /// There was no empty chunk to go on with.
-    is_full: bool,
-}
-
-/// An empty chunk that is being filled.
-#[derive(Debug)]
-struct Host {
-    chunk: Arc<Chunk>,
-    next: u32,
-}
-
-impl Host {
-    /// As many sectors as these in whole units, if that many are left.
-    fn hand_out(&mut self, sectors: u32) -> Option<Address> {
-        let sector = self.next;
-        let end = sector.checked_add(whole_units(sectors, self.chunk.unit)).filter(|&end| end <= self.chunk.sectors)?;
-        self.next = end;
-        Some(Address { chunk: self.chunk.id, sector })
-    }
-}
-
-impl Packer {
-    /// Begins to empty these chunks, in which nothing is allocated any more.
-    pub(super) fn new(sources: BTreeSet<ChunkId>, to: Targets) -> Packer {
-        Packer { sources, to, handed_out: Mutex::default() }
-    }
-
-    /// Whether this chunk is emptied.
-    pub(super) fn empties(&self, chunk: ChunkId) -> bool {
-        self.sources.contains(&chunk)
-    }
-
-    /// Whether no chunk is emptied.
-    pub(super) fn is_idle(&self) -> bool {
-        self.sources.is_empty()
-    }
-
-    /// Whether it has run out of empty chunks.
-    pub(super) fn is_full(&self) -> bool {
-        self.handed_out.lock().is_full
-    }
-
-    /// The place in a host for sectors of `chunk`, which are one block, or several if the host's units allow that: the same
-    /// each time.
-    ///
-    /// # Errors
-    /// [`Error::OutOfSpace`] if there is no empty chunk left, and [`Error::Damaged`] if a part of it has a place already.
-    pub(super) fn place(&self, layout: &Layout, chunk: &Chunk, span: Span) -> Result<(Arc<Chunk>, u32)> {
-        let mut handed_out = self.handed_out.lock();
-        let known = handed_out.entries.get(&chunk.id);
-        let before = known.and_then(|known| known.range(..span.end()).next_back()).map(|(_, entry)| *entry);
-        if let Some(entry) = before.filter(|entry| entry.span.end() > span.start) {
-            if entry.span.start > span.start || entry.span.end() < span.end() {
-                let problem = format!("sectors {}+{} of chunk {} overlap others", span.start, span.len, chunk.id);
-                return Err(Error::damaged("block address", problem));
-            }
-            let host = &layout.chunks[entry.host.chunk.0 as usize];
-            return Ok((host.clone(), entry.host.sector + (span.start - entry.span.start)));
-        }
-        let host = handed_out.room(layout, &self.to, span.len)?;
-        handed_out.entries.entry(chunk.id).or_default().insert(span.start, Entry { span, host });
-        Ok((layout.chunks[host.chunk.0 as usize].clone(), host.sector))
-    }
-
-    /// The chunks that take it in.
-    #[cfg(test)]
-    pub(super) fn hosts(&self) -> BTreeSet<ChunkId> {
-        self.handed_out.lock().hosts()
-    }
-
-    /// Gives the hosts back: nothing is packed.
-    pub(super) fn give_up(&self, layout: &Layout) {
-        self.handed_out.lock().hosts.drain(..).for_each(|host| layout.let_stand(&host.chunk));
-    }
-}
-
-impl HandedOut {
-    fn room(&mut self, layout: &Layout, to: &Targets, sectors: u32) -> Result<Address> {
-        // What is left in the hosts before the last one is looked at, too: blocks differ in size.
-        if let Some(found) = self.hosts.iter_mut().rev().take(4).find_map(|host| host.hand_out(sectors)) {
-            return Ok(found);
-        }
-        let Some(chunk) = layout.take_host(to) else {
-            self.is_full = true;
-            return Err(Error::OutOfSpace);
-        };
-        self.hosts.push(Host { chunk, next: 0 });
-        self.hosts.last_mut().and_then(|host| host.hand_out(sectors)).ok_or(Error::OutOfSpace)
-    }
-
-    fn hosts(&self) -> BTreeSet<ChunkId> {
-        self.hosts.iter().map(|host| host.chunk.id).collect()
-    }
 }
 
 /// What changes when chunks are packed.
@@ -315,6 +214,9 @@ impl Space {
         };
         // What may have to be read is read before anything changes.
         handed_out.hosts.iter().try_for_each(|host| host.chunk.live(&disk).map(drop))?;
+        if !layout.has_room_for_table() {
+            return Err(Error::OutOfSpace);
+        }
         let pointers = self.store_maps(txg, plan.maps.iter().map(describe), &disk)?;
         // From here on nothing fails but what the caller cannot go on without.
         for (id, span) in &plan.moved {
@@ -340,6 +242,32 @@ impl Space {
         }
         stored.is_packing = true;
         Ok(true)
+    }
+
+    /// What is allocated in chunks that are being packed and was given no place, in pieces that can be given one. When all
+    /// that the pool refers to was copied, that is what nothing refers to.
+    pub fn unplaced(&self, io: &dyn SpaceIo) -> Result<Vec<Extent>> {
+        let _stored = self.stored.lock();
+        let Some(moves) = self.moves.load_full() else { return Ok(Vec::new()) };
+        let Some(packer) = moves.packs() else { return Ok(Vec::new()) };
+        let layout = self.layout.load();
+        let handed_out = packer.handed_out.lock();
+        let mut unplaced = Vec::new();
+        for (id, spans) in needs(packer, &handed_out, &Disk { layout: &layout, io })?.spans {
+            let chunk = &layout.chunks[id.0 as usize];
+            let placed = pieces(&handed_out.placed(id), &spans, chunk, &layout);
+            let rest = without(&spans, &normalize(placed.iter().map(|entry| entry.span).collect()));
+            let units = rest.into_iter().flat_map(|span| (span.start..span.end()).step_by(chunk.unit as usize));
+            unplaced.extend(units.map(|start| extent(id, Span::new(start, chunk.unit))));
+        }
+        Ok(unplaced)
+    }
+
+    /// How many chunks are packed with something in them, and how many bytes of memory their maps take.
+    pub fn packed(&self) -> (usize, u64) {
+        let layout = self.layout.load();
+        let entries: usize = layout.packed.values().map(|packing| packing.entries.len()).sum();
+        (layout.packed.len(), (entries * size_of::<Entry>()) as u64)
     }
 
     /// Forgets where the sectors of chunks were in which nothing is any more.
@@ -402,6 +330,14 @@ pub struct Hosted {
 }
 
 impl Layout {
+    /// Whether all of a table finds room in empty chunks, which nobody but the space layer takes by now: the group in which
+    /// chunks are packed is not committed without its own.
+    fn has_room_for_table(&self) -> bool {
+        let pages = self.chunks.len().div_ceil(ROWS_PER_PAGE) as u64 + 1;
+        let bytes = pages * MAX_PAGE * u64::from(COPIES);
+        u64::from(self.empty.load(Relaxed)) * self.region >= bytes
+    }
+
     /// This layout with another chunk on the region of one that is packed.
     fn give_region(&mut self, chunk: &Chunk, stored: &Stored, txg: Txg, disk: &Disk<'_>) -> Result<()> {
         let ((vdev, region), unit) = (chunk.seat(), chunk.unit);
@@ -419,51 +355,66 @@ impl Layout {
     }
 }
 
-/// What changes, if all that is in the sources has a place.
-fn plan(packer: &Packer, handed_out: &HandedOut, disk: &Disk<'_>) -> Result<Option<Plan>> {
+/// What has to have a place before chunks can be packed.
+#[derive(Default)]
+struct Needs {
+    /// By the chunk of the address: in order and disjoint.
+    spans: BTreeMap<ChunkId, Vec<Span>>,
+    /// What else is in packed chunks of which something moves.
+    stays: BTreeMap<ChunkId, Vec<Entry>>,
+    /// What is freed in those that are packed, because it has another host then.
+    moved: Vec<(ChunkId, Span)>,
+}
+
+fn needs(packer: &Packer, handed_out: &HandedOut, disk: &Disk<'_>) -> Result<Needs> {
     let layout = disk.layout;
-    let nothing = BTreeMap::new();
-    let placed = |id: &ChunkId| handed_out.entries.get(id).unwrap_or(&nothing);
     let mut touched = handed_out.hosts();
     touched.extend(&packer.sources);
-    let mut plan = Plan::default();
+    let mut needs = Needs::default();
     for (id, packing) in layout.packed.iter().filter(|(_, packing)| packing.names_any(&touched)) {
         let chunk = &layout.chunks[id.0 as usize];
         let live = pieces(&packing.entries, &chunk.live(disk)?, chunk, layout);
-        let (moving, mut entries): (Vec<Entry>, Vec<Entry>) =
+        let (moving, stays): (Vec<Entry>, Vec<Entry>) =
             live.into_iter().partition(|entry| packer.empties(entry.host.chunk));
         for Entry { span, host } in &moving {
             let unit = layout.chunks[host.chunk.0 as usize].unit;
-            plan.moved.push((host.chunk, Span::new(host.sector, whole_units(span.len, unit))));
+            needs.moved.push((host.chunk, Span::new(host.sector, whole_units(span.len, unit))));
         }
-        let moving = normalize(moving.iter().map(|entry| entry.span).collect());
-        let Some(moved) = cover(&moving, placed(id), chunk, layout) else { return Ok(None) };
-        plan.take(&moved, layout);
-        entries.extend(moved);
-        entries.sort_unstable_by_key(|entry| entry.span.start);
-        plan.maps.insert(*id, joined(entries, chunk, layout));
+        needs.spans.insert(*id, normalize(moving.iter().map(|entry| entry.span).collect()));
+        needs.stays.insert(*id, stays);
     }
     for id in &packer.sources {
-        let chunk = &layout.chunks[id.0 as usize];
-        let live = chunk.live(disk)?;
+        let live = layout.chunks[id.0 as usize].live(disk)?;
         if live.is_empty() {
             // It has become empty meanwhile, and keeps its region.
             continue;
         }
-        let hosting = plan.moved.iter().filter(|(host, _)| host == id).map(|(_, span)| *span).collect();
-        let Some(entries) = cover(&without(&live, &normalize(hosting)), placed(id), chunk, layout) else {
-            return Ok(None);
-        };
-        plan.take(&entries, layout);
-        plan.maps.insert(*id, joined(entries, chunk, layout));
+        let hosting = needs.moved.iter().filter(|(host, _)| host == id).map(|(_, span)| *span).collect();
+        needs.spans.insert(*id, without(&live, &normalize(hosting)));
+    }
+    Ok(needs)
+}
+
+/// What changes, if all that is in the sources has a place.
+fn plan(packer: &Packer, handed_out: &HandedOut, disk: &Disk<'_>) -> Result<Option<Plan>> {
+    let layout = disk.layout;
+    let Needs { spans, mut stays, moved } = needs(packer, handed_out, disk)?;
+    let mut plan = Plan { moved, ..Plan::default() };
+    for (id, spans) in spans {
+        let chunk = &layout.chunks[id.0 as usize];
+        let Some(placed) = cover(&spans, handed_out.placed(id), chunk, layout) else { return Ok(None) };
+        plan.take(&placed, layout);
+        let mut entries = stays.remove(&id).unwrap_or_default();
+        entries.extend(placed);
+        entries.sort_unstable_by_key(|entry| entry.span.start);
+        plan.maps.insert(id, joined(entries, chunk, layout));
     }
     plan.taken.values_mut().for_each(|spans| *spans = normalize(std::mem::take(spans)));
     Ok(Some(plan))
 }
 
 /// The entries of what is live, if all of it was placed.
-fn cover(live: &[Span], placed: &BTreeMap<u32, Entry>, chunk: &Chunk, layout: &Layout) -> Option<Vec<Entry>> {
-    let placed: Vec<Entry> = placed.values().copied().collect();
+fn cover(live: &[Span], placed: Vec<Entry>, chunk: &Chunk, layout: &Layout) -> Option<Vec<Entry>> {
     let found = pieces(&placed, live, chunk, layout);
     let is_whole = total(found.iter().map(|entry| entry.span)) == total(live.iter().copied());
     is_whole.then_some(found)

@@ -42,7 +42,7 @@ const MAX_LOG_BLOCK: u32 = 128 * KIB as u32;
 /// Room for the entries of a log block's own allocation.
 const LOG_SLACK: usize = 64;
 /// The space layer's blocks have as many copies.
-const COPIES: u8 = 3;
+pub(super) const COPIES: u8 = 3;
 
 /// What the last sync stored, and where.
 #[derive(Debug, Default)]

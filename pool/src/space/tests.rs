@@ -25,6 +25,7 @@ use super::{chunk::Standing, packing::Packer, *};
 use crate::{
     error::Error,
     format::{codec::Reader, label::classes::VdevClass, space::Place},
+    units::KIB,
     vdev::Check,
 };
 
@@ -212,7 +213,7 @@ impl Simulation {
     }
 
     fn try_pack(&mut self, all: &[ChunkId], layout: &layout::Layout) -> bool {
-        let packer = Packer::new(all.iter().copied().collect(), Targets::Anywhere);
+        let packer = Packer::new(all.iter().copied().collect(), Targets::Anywhere, Packs::IfNeeded);
         let left_out = self.random.random_bool(0.1);
         if !self.copy_to_hosts(&packer, layout, left_out) {
             self.give_up(&packer, layout);

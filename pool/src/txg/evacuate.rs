@@ -1,4 +1,4 @@
-//! Emptying regions while the pool is in use: the engine's part of a removal and of a rebalance.
+//! Emptying regions while the pool is in use: the engine's part of a removal, and of all else that moves chunks.
 //!
 //! What becomes of chunks and rows is argued in [`crate::space`] (`moving`). Here is how everything gets out of regions, be they all of
 //! a vdev:
@@ -20,7 +20,7 @@ use crate::{
     block::Copying,
     error::{Error, Result},
     format::pointer::BlockPointer,
-    space::{Regions, SAFE_STATES, Targets},
+    space::{Packs, Regions, SAFE_STATES, Targets},
     txg::{Engine, Still},
     vdev::{Era, Group},
 };
@@ -65,11 +65,11 @@ impl Engine {
     }
 
     /// Does a step of getting everything out of closed regions but what blocks of trees are there, with two commits at most.
-    /// It goes to these vdevs, in the regions' own shape or, if it `packs` and has to, in pieces.
+    /// It goes to these vdevs, in the regions' own shape or in pieces.
     ///
     /// # Errors
     /// [`crate::error::Error::OutOfSpace`] if there are too few empty chunks for what is to be copied.
-    pub fn vacate(&self, regions: &Regions, to: &Targets, packs: bool) -> Result<Vacating> {
+    pub fn vacate(&self, regions: &Regions, to: &Targets, packs: Packs) -> Result<Vacating> {
         let space = &self.storage.space;
         if space.is_copying() {
             return Ok(Vacating::Copying);
@@ -80,7 +80,7 @@ impl Engine {
         let plan = space.moving_plan(regions, to);
         if space.has_left(regions) && !space.is_switching() && plan.needed > 0 {
             // Others may have taken what there was room for, and what is kept for metadata is kept.
-            if !(plan.fits_whole() || packs && plan.fits()) {
+            if !plan.fits_as(packs) {
                 return Err(Error::OutOfSpace);
             }
             space.pair(regions, to, packs)?;
@@ -127,15 +127,22 @@ impl Still<'_> {
 
     /// Everything was copied: has the chunks change places. `false` if something was not, or may be missing somewhere.
     ///
+    /// What is still allocated in chunks that are packed and was not met on the way through all trees is nobody's: a leak,
+    /// which `pool check` names. It moves as it is, and stays what it was: were it left where it lies, nothing could be
+    /// packed.
+    ///
     /// # Errors
-    /// [`Error::OutOfSpace`] if what is packed finds no room for its maps, and that of a device.
+    /// [`Error::OutOfSpace`] if what is packed finds no room for its maps or for what is nobody's, and that of a device.
     pub fn change_places(&self, evacuation: &Evacuation) -> Result<bool> {
         let engine = self.engine();
-        engine.storage().vdevs.flush()?;
+        let storage = engine.storage();
+        if storage.space.is_copied() {
+            storage.copy_unclaimed()?;
+        }
+        storage.vdevs.flush()?;
         if engine.evacuation() != *evacuation {
             return Ok(false);
         }
-        let storage = engine.storage();
         let switched = engine.with_open_txg(|txg| storage.space.switch(txg, &storage.vdevs));
         // What contradicts itself may have been found when half was done.
         if let Err(error @ Error::Damaged { .. }) = &switched {

@@ -16,7 +16,7 @@ use pool::{
         pointer::BlockPointer,
         vdev_config::VdevTree,
     },
-    space::{Regions, Targets},
+    space::{Packs, Regions, Targets},
     tree::{Event, Miss, Root, Walker},
     txg::{Engine, Vacating},
     units::Txg,
@@ -57,7 +57,7 @@ fn widen(pool: &Pool) {
     let regions = Regions::Range(widening.vdev, first..first + WIDENED);
     engine.close(&regions);
     loop {
-        match engine.vacate(&regions, &Targets::Anywhere, false).unwrap() {
+        match engine.vacate(&regions, &Targets::Anywhere, Packs::Never).unwrap() {
             Vacating::Copying => {
                 engine.commit_anyway().unwrap();
                 let evacuation = engine.evacuation();

@@ -35,7 +35,7 @@ use crate::{
     model::{Node, Pool},
     observe,
     workload::{History, Life},
-    world::{DEVICE_SIZE, Outcome, World},
+    world::{DEVICE_SIZE, Outcome, World, as_devices},
 };
 
 /// The last state of a life, whole, and where everything lies in it.
@@ -82,7 +82,7 @@ impl Subject {
         let history = life.end()?;
         let whole = Cut { at: recorder.len(), fate: 0 }.images(&recorder).0;
         let state = history.steps.last().expect("a life has a first step").state.clone();
-        let world = World::import(&layout, &copies(&whole), seed)?;
+        let world = World::import(layout.members(as_devices(&copies(&whole))), seed)?;
         let newest = world.engine().committed();
         let plan = Plan::of(&world, &whole, newest)?;
         plan.check_copies(&whole)?;
@@ -188,7 +188,7 @@ impl Subject {
         let loss = lost.iter().map(|thing| thing.region.loses()).max().unwrap_or(Loss::Nothing);
         let hit = self.plan.hit(&self.whole, images);
         tally.hit += u64::from(!hit.is_empty());
-        let world = match World::import(&self.layout, images, self.seed) {
+        let world = match World::import(self.layout.members(as_devices(images)), self.seed) {
             Ok(world) => world,
             Err(_) if loss >= Loss::Pool => {
                 tally.refused += 1;

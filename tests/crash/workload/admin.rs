@@ -387,7 +387,7 @@ impl Life {
 
     /// Opens the pool that is on the devices.
     pub(super) fn open_anew(&mut self) -> Outcome<()> {
-        let devices = self.layout.members(self.devices.iter().cloned());
+        let devices = self.layout.members(self.devices.clone());
         self.world = self.expect("import", World::open(devices, self.env.clone()))?;
         self.world.clean_up()?;
         self.operator.attend(&self.world.pool);

@@ -2,10 +2,12 @@
 
 pub mod add;
 pub mod attach;
+mod batches;
 pub mod check;
 pub mod clear;
 pub mod create;
 pub mod debug;
+pub mod defragment;
 pub mod destroy;
 pub mod detach;
 pub mod events;
@@ -62,6 +64,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Add(arguments) => add::run(arguments, context),
         PoolCommand::Attach(arguments) => attach::run(arguments, context),
         PoolCommand::Detach(arguments) => detach::run(arguments, context),
+        PoolCommand::Defragment(arguments) => defragment::run(arguments, context),
         PoolCommand::Rebalance(arguments) => rebalance::run(arguments, context),
         PoolCommand::Reguid(arguments) => reguid::run(arguments, context),
         PoolCommand::Split(arguments) => split::run(arguments, context),

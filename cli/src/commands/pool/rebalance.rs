@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::property::size::format_bytes;
 
-use super::trim::rate;
+use super::batches::{How, Order};
 use crate::args::common::pool_name;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -26,39 +26,23 @@ Examples:
   pool rebalance -s tank                     stop"
 )]
 pub struct Arguments {
-    /// Only say what would be moved
-    #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "limit"])]
-    dry_run: bool,
-    /// Pause the rebalance that is under way
-    #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "limit"])]
-    pause: bool,
-    /// Stop the rebalance that is under way
-    #[arg(short = 's', conflicts_with_all = ["wait", "limit"])]
-    stop: bool,
-    /// Wait until it is done
-    #[arg(short = 'w')]
-    wait: bool,
-    /// Copy at most so many bytes a second
-    #[arg(long = "limit", value_name = "RATE")]
-    limit: Option<String>,
-    /// The pool
-    pool: String,
+    #[command(flatten)]
+    how: How,
 }
 
 /// Rebalances.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let pool = pool_name("rebalance", &arguments.pool)?;
-    let limit = arguments.limit.as_deref().map(rate).transpose()?;
-    match (arguments.pause, arguments.stop) {
-        (true, _) => return context.run(&pool, Request::PauseRebalance).map(|()| Exit::Done),
-        (_, true) => return context.run(&pool, Request::StopRebalance).map(|()| Exit::Done),
-        _ => {}
-    }
-    let request = Request::Rebalance { limit, dry_run: arguments.dry_run };
+    let pool = pool_name("rebalance", &arguments.how.pool)?;
+    let (limit, dry_run) = match arguments.how.order()? {
+        Order::Pause => return context.run(&pool, Request::PauseRebalance).map(|()| Exit::Done),
+        Order::Stop => return context.run(&pool, Request::StopRebalance).map(|()| Exit::Done),
+        Order::Begin { limit, dry_run } => (limit, dry_run),
+    };
+    let request = Request::Rebalance { limit, dry_run };
     let Response::Rebalance(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
-    if arguments.dry_run || plan.reason.is_some() {
+    if dry_run || plan.reason.is_some() {
         context.print(&render(&plan))?;
-    } else if arguments.wait {
+    } else if arguments.how.wait {
         context.run(&pool, Request::WaitForRebalance)?;
     }
     Ok(Exit::Done)

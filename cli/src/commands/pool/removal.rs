@@ -1,10 +1,11 @@
-//! How `pool status` shows a removal, in the words of `zpool status`, which scripts look for, and a rebalance.
+//! How `pool status` shows a removal, in the words of `zpool status`, which scripts look for, a rebalance and a
+//! defragmentation.
 
 use dataset::property::size::format_bytes;
 use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
-use crate::protocol::{RebalanceRecord, RemovalEnd, RemovalRecord};
+use crate::protocol::{DefragmentRecord, RebalanceRecord, RemovalEnd, RemovalRecord};
 
 /// What stands behind `remove:`.
 pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {
@@ -49,6 +50,17 @@ pub(super) fn render_rebalance(rebalance: &RebalanceRecord, zone: Zone) -> Strin
         Some(RemovalEnd::Unreadable) => format!("given up on {end}:\nsomething could not be read"),
         Some(RemovalEnd::NoRoom) => format!("given up on {end}:\nthere were too few empty regions"),
     }
+}
+
+/// What stands behind `defragment:`.
+pub(super) fn render_defragment(defragment: &DefragmentRecord, zone: Zone) -> String {
+    let DefragmentRecord { moved, wanted, emptied, taken, maps, .. } = defragment;
+    let rebalanced = render_rebalance(moved, zone);
+    let emptied = match moved.ended {
+        None => format!("{emptied} of {wanted} regions emptied, {taken} filled"),
+        Some(_) => format!("{emptied} regions emptied, {taken} filled"),
+    };
+    format!("{rebalanced}\n{emptied}\n{} of memory used for maps", format_bytes(*maps))
 }
 
 pub(super) fn limit(limit: Option<u64>) -> String {
@@ -134,6 +146,21 @@ pub(super) fn encode_rebalance(rebalance: &RebalanceRecord) -> Value {
     })
 }
 
+/// A defragmentation as JSON.
+pub(super) fn encode_defragment(defragment: &DefragmentRecord) -> Value {
+    let mut value = encode_rebalance(&defragment.moved);
+    let numbers = [
+        ("regions_to_empty", defragment.wanted),
+        ("regions_emptied", defragment.emptied),
+        ("regions_filled", defragment.taken),
+        ("packed_chunks", defragment.packed),
+        ("map_memory", defragment.maps),
+    ];
+    let numbers = numbers.into_iter().map(|(name, number)| (name.to_owned(), json!(number.to_string())));
+    value.as_object_mut().expect("it is one").extend(numbers);
+    value
+}
+
 fn state(ended: Option<RemovalEnd>, paused: bool) -> &'static str {
     match ended {
         None if paused => "PAUSED",
@@ -203,6 +230,28 @@ mod tests {
             // The title and a tab stand in front.
             assert!(shown.lines().all(|line| line.len() <= 69), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_defragmentation_says_what_it_gains_and_costs() {
+        let of = |ended| {
+            let moved = rebalance(ended);
+            let record = DefragmentRecord { moved, wanted: 60, emptied: 41, taken: 12, packed: 41, maps: 5000 };
+            (render_defragment(&record, || TimeZone::UTC), encode_defragment(&record))
+        };
+        insta::assert_snapshot!(of(None).0, @r"
+        in progress since Fri Nov  7 09:05:30 2025
+        300M copied out of 1G at 83.0K/s, 29.29% done, 2h28m to go
+        41 of 60 regions emptied, 12 filled
+        4.88K of memory used for maps
+        ");
+        let (shown, json) = of(Some(RemovalEnd::Finished));
+        insta::assert_snapshot!(shown, @r"
+        moved 300M in 1h1m on Fri Nov  7 09:05:30 2025
+        41 regions emptied, 12 filled
+        4.88K of memory used for maps
+        ");
+        assert_eq!((&json["regions_emptied"], &json["map_memory"]), (&json!("41"), &json!("5000")));
     }
 
     #[test]

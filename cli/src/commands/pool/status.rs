@@ -115,6 +115,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     let removal = status.removal.as_ref().map(|removal| removal::render(removal, zone));
     let expansion = status.expansion.as_ref().map(expansion::render);
     let rebalance = status.rebalance.as_ref().map(|rebalance| removal::render_rebalance(rebalance, zone));
+    let defragment = status.defragment.as_ref().map(|defragment| removal::render_defragment(defragment, zone));
     let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
     let lines = [
         ("status", &status.status),
@@ -123,6 +124,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
         ("remove", &removal),
         ("expand", &expansion),
         ("rebalance", &rebalance),
+        ("defragment", &defragment),
         ("  busy", &status.activity),
         ("mounts", &mounts),
     ];
@@ -252,6 +254,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "removal_stats": status.removal.as_ref().map(removal::encode),
             "raidz_expand_stats": status.expansion.as_ref().map(expansion::encode),
             "rebalance_stats": status.rebalance.as_ref().map(removal::encode_rebalance),
+            "defragment_stats": status.defragment.as_ref().map(removal::encode_defragment),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "spares": Value::Object(status.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare))).collect()),
             "error_count": status.damaged.len().to_string(),
@@ -298,6 +301,7 @@ mod tests {
             removal: None,
             expansion: None,
             rebalance: None,
+            defragment: None,
             activity: None,
             transports: BTreeMap::new(),
             vdevs: vec![vdev],

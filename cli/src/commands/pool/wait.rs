@@ -27,6 +27,8 @@ const ABSENT: &[(&[&str], &str)] =
 /// Arguments of `pool wait`.
 #[derive(Args, Debug)]
 #[command(after_help = "Activities:
+  defragment    regions that are mostly holes are emptied; what is paused has
+                ceased
   freeing       what was destroyed is freed
   raidz_expand  rows of a raidz get another device; when there is no room
                 to go on it has ceased
@@ -185,7 +187,7 @@ mod tests {
         insta::assert_snapshot!(failure.render(""), @"the activity 'initialize' is not supported: free space is left as it is");
         insta::assert_snapshot!(wanted("sleep").unwrap_err().render(""), @r"
         there is no activity 'sleep'
-          activities: freeing, raidz_expand, rebalance, remove, replace, resilver, scrub, trim
+          activities: defragment, freeing, raidz_expand, rebalance, remove, replace, resilver, scrub, trim
         ");
         assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
     }

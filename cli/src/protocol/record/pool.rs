@@ -273,6 +273,8 @@ pub struct PoolStatus {
     pub expansion: Option<ExpansionRecord>,
     /// The rebalance that is under way, or the last one.
     pub rebalance: Option<RebalanceRecord>,
+    /// The defragmentation that is under way, or the last one.
+    pub defragment: Option<DefragmentRecord>,
     /// What else runs in the background, such as the freeing of destroyed data sets.
     pub activity: Option<String>,
     /// How many file systems are mounted, by how their requests come from the kernel.
@@ -365,6 +367,8 @@ pub struct ExaminedRecord {
 /// What a pool does in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Activity {
+    /// It empties regions that are mostly holes.
+    Defragment,
     /// It frees what was destroyed.
     Freeing,
     /// It expands a RAID-Z.
@@ -385,7 +389,8 @@ pub enum Activity {
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 8] = [
+    pub const ALL: [Activity; 9] = [
+        Activity::Defragment,
         Activity::Freeing,
         Activity::Expand,
         Activity::Rebalance,
@@ -399,6 +404,7 @@ impl Activity {
     /// As ZFS calls it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Activity::Defragment => "defragment",
             Activity::Freeing => "freeing",
             Activity::Expand => "raidz_expand",
             Activity::Rebalance => "rebalance",
@@ -420,10 +426,10 @@ pub struct ActivityRecord {
     pub left: Option<u64>,
 }
 
-/// How a removal or a rebalance has ended.
+/// How a removal, a rebalance or a defragmentation has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RemovalEnd {
-    /// The vdev has left, or all are about equally full.
+    /// The vdev has left, all are about equally full, or no region more would be empty.
     Finished,
     /// It was stopped.
     Canceled,
@@ -498,7 +504,7 @@ pub struct ExpansionRecord {
     pub limit: Option<u64>,
 }
 
-/// A rebalance.
+/// A rebalance, or what else goes batch by batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebalanceRecord {
     /// How it has ended; `None` while it is under way.
@@ -528,6 +534,40 @@ pub struct RebalancePlan {
     pub bytes: u64,
     /// How many regions they lie in.
     pub chunks: u32,
+    /// The size of a region.
+    pub region: u64,
+    /// Why nothing would be moved.
+    pub reason: Option<String>,
+}
+
+/// A defragmentation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefragmentRecord {
+    /// How far it is.
+    pub moved: RebalanceRecord,
+    /// How many regions were to be emptied when it began.
+    pub wanted: u64,
+    /// How many were.
+    pub emptied: u64,
+    /// How many have taken in what was in those.
+    pub taken: u64,
+    /// How many chunks of the pool are packed, whatever for.
+    pub packed: u64,
+    /// How much memory their maps take, in bytes.
+    pub maps: u64,
+}
+
+/// What a defragmentation would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefragmentPlan {
+    /// The bytes that would be moved.
+    pub bytes: u64,
+    /// How many regions would be emptied.
+    pub chunks: u32,
+    /// How many regions are empty.
+    pub empty: u32,
+    /// How many would be then.
+    pub empty_then: u32,
     /// The size of a region.
     pub region: u64,
     /// Why nothing would be moved.

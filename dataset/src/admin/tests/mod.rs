@@ -6,6 +6,8 @@ mod classes;
 mod codes;
 mod concurrency;
 mod crash;
+mod cuts;
+mod defragment;
 mod durable;
 mod findings;
 mod full;

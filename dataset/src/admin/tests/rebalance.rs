@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use pool::{
     admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
     space::{Balanced, SAFE_STATES},
     units::MIB,
 };
 
+use super::cuts::{recorded, wherever_power_fails};
 use super::world::{World, name, noise, refusal, settings};
 use crate::{
     admin::{Datasets, Progress},
@@ -234,8 +235,8 @@ fn what_cannot_be_read_stays_where_it_is() {
 #[test]
 fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
     let recorder = Recorder::new();
-    let disks = ["a", "b"].map(|name| Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB))) as Arc<dyn Device>);
-    let bench = Bench::new(disks, 8);
+    let disks = recorded(&recorder, &[64, 64]);
+    let bench = Bench::new([disks[0].clone(), disks[1].clone()], 8);
     bench.world.fs("tank/a").fsync(ROOT).unwrap();
     let begin = recorder.len();
     bench.start();
@@ -249,15 +250,9 @@ fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
         bench.steps(1);
     }
     drop(bench);
-    let end = recorder.len();
-    let step = ((end - begin) / 40).max(1);
-    let cuts = (begin..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
-    for (cut, seed) in cuts.zip(0..) {
-        let what = format!("cut {cut} of {begin} to {end}, seed {seed}");
-        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
-        let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as _).collect();
+    wherever_power_fails(&recorder, begin..recorder.len(), 40, &promised, |cut, what, images| {
         let bench = Bench::open(images, 9);
-        bench.judge_files(&what);
+        bench.judge_files(what);
         let files = bench.world.files("tank/a");
         for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
             assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
@@ -265,10 +260,10 @@ fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
         // Whatever is free is used at once, so nothing that is still needed may be.
         (0..20).for_each(|number| bench.world.write("tank/a", &format!("more{number}"), &noise(200 + number, LEN)));
         bench.world.engine.commit().unwrap();
-        bench.judge_files(&what);
+        bench.judge_files(what);
         if bench.world.datasets.rebalance_status().is_some() {
             bench.finish();
-            bench.judge(&what);
+            bench.judge(what);
         }
-    }
+    });
 }

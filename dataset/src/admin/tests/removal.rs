@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pool::{
     admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{Device, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
     format::{
         key::Key,
@@ -17,6 +17,7 @@ use pool::{
     vdev::labels,
 };
 
+use super::cuts::{recorded, wherever_power_fails};
 use super::world::{World, name, noise, refusal, settings};
 use crate::{
     admin::{Datasets, Progress, Removing},
@@ -368,14 +369,6 @@ fn wherever_power_fails_what_is_packed_is_there() {
     power_fails_anywhere(&recorder, Bench::new(&vdevs, 13), 20);
 }
 
-/// Devices of so many MiB of which everything is recorded.
-fn recorded(recorder: &Arc<Recorder>, sizes: &[u64]) -> Vec<Arc<dyn Device>> {
-    let device = |(name, size): (char, &u64)| {
-        Arc::new(recorder.wrap(MemoryDevice::new(name.to_string(), size * MIB))) as Arc<dyn Device>
-    };
-    ('a'..).zip(sizes).map(device).collect()
-}
-
 /// Cuts a removal at about so many places.
 fn power_fails_anywhere(recorder: &Arc<Recorder>, bench: Bench, places: usize) {
     bench.world.fs("tank/a").fsync(ROOT).unwrap();
@@ -392,17 +385,11 @@ fn power_fails_anywhere(recorder: &Arc<Recorder>, bench: Bench, places: usize) {
     }
     assert!(bench.world.engine.log_stats().frames > 5, "fsyncs are more than commits");
     drop(bench);
-    let end = recorder.len();
-    let step = ((end - begin) / places).max(1);
-    let cuts = (begin..=end).step_by(step).chain(promised.iter().copied()).chain(end.saturating_sub(30)..=end);
-    for (cut, seed) in cuts.zip(0..) {
-        let what = format!("cut {cut} of {begin} to {end}, seed {seed}");
-        let images = recorder.images_at(cut, &mut Fate::seeded(seed));
-        let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as _).collect();
+    wherever_power_fails(recorder, begin..recorder.len(), places, &promised, |cut, what, images| {
         let there = images.iter().filter(|image| labels::read_label(&***image).unwrap().is_some());
         let bench = Bench::open(there.cloned().collect(), 9);
         bench.world.judge();
-        bench.judge_files(&what);
+        bench.judge_files(what);
         let files = bench.world.files("tank/a");
         for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
             assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
@@ -410,7 +397,7 @@ fn power_fails_anywhere(recorder: &Arc<Recorder>, bench: Bench, places: usize) {
         if bench.world.datasets.removal_status().is_some() {
             bench.finish();
             bench.judge();
-            bench.judge_files(&what);
+            bench.judge_files(what);
         }
-    }
+    });
 }

@@ -15,8 +15,9 @@ use super::{FindingKind, Report};
 use crate::{
     admin::Result,
     catalogue::{
-        Body, Bookmark, Bucket, DamageRow, DatasetRow, History, Hold, Link, Master, Named, PaceRow, RebalanceRow,
-        RemovalRow, Row, ScrubRow, SharedRow, SharingRow, SnapshotRow, Transaction, Value, Work, kind, shared_address,
+        Body, Bookmark, Bucket, DamageRow, DatasetRow, DefragmentRow, History, Hold, Link, Master, Named, PaceRow,
+        RebalanceRow, RemovalRow, Row, ScrubRow, SharedRow, SharingRow, SnapshotRow, Transaction, Value, Work, kind,
+        shared_address,
     },
 };
 
@@ -98,6 +99,7 @@ impl Rows {
             kind::REMOVAL => row::<RemovalRow>(bytes).map(|_| ())?,
             kind::REBALANCE => row::<RebalanceRow>(bytes).map(|_| ())?,
             kind::PACE => row::<PaceRow>(bytes).map(|_| ())?,
+            kind::DEFRAGMENT => row::<DefragmentRow>(bytes).map(|_| ())?,
             _ => return Err("unknown kind of row".into()),
         }
         Ok(())

@@ -49,7 +49,7 @@ fn chunks_change_places_and_are_used_again_when_the_table_says_so() {
         space.has_left(&ALL)
     }));
     assert_eq!(space.moving_plan(&ALL, &Targets::Anywhere).needed as usize, moving.len());
-    space.pair(&ALL, &Targets::Anywhere, false).unwrap();
+    space.pair(&ALL, &Targets::Anywhere, Packs::Never).unwrap();
     for (number, address) in (0..).zip(&blocks).filter(|(_, address)| on_it(address)) {
         let (vdev, offset) = space.twin(*address, LEN).unwrap().unwrap();
         assert_eq!(vdev, VdevId(0));
@@ -157,7 +157,7 @@ impl Lab {
             self.commit();
             self.space.has_left(regions)
         }));
-        self.space.pair(regions, to, false).unwrap();
+        self.space.pair(regions, to, Packs::Never).unwrap();
         for (number, address) in (0..).zip(&self.blocks) {
             if let Some((vdev, offset)) = self.space.twin(*address, LEN).unwrap() {
                 self.memory.write(vdev, offset, &stamp(number)).unwrap();

@@ -234,6 +234,22 @@ fn a_cache_device_is_removed_and_put_offline_while_it_is_read() {
 }
 
 #[test]
+fn who_closes_a_pool_does_not_wait_until_it_is_known_what_is_on_its_cache_devices() {
+    let world = World::warm();
+    world.pool.engine().secondary().close();
+    let World { disk, cache, pool, head } = world;
+    drop((pool, head));
+    let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+    let pool = admin::open(vec![disk, device(&cache)], &options, Arc::new(SeededEnv::new(9))).unwrap();
+    let reads = || pool.caches()[0].counters().snapshot().reads;
+    let before = reads();
+    pool.engine().secondary().close();
+    assert_eq!(reads(), before);
+    pool.engine().secondary().finish();
+    assert!(reads() > before, "there was something to find out");
+}
+
+#[test]
 fn after_going_back_nothing_is_read_that_was_given_up() {
     let mut world = World::warm();
     for round in 0..4 {

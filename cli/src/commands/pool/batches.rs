@@ -1,0 +1,49 @@
+//! How the commands are spelled that have regions emptied some at a time: `pool rebalance` and `pool defragment`.
+
+use clap::Args;
+
+use super::trim::rate;
+use crate::failure::Failure;
+
+/// What to do, and how.
+#[derive(Args, Debug)]
+pub(super) struct How {
+    /// Only say what would be moved
+    #[arg(short = 'n', conflicts_with_all = ["pause", "stop", "wait", "limit"])]
+    dry_run: bool,
+    /// Pause what is under way
+    #[arg(short = 'p', conflicts_with_all = ["stop", "wait", "limit"])]
+    pause: bool,
+    /// Stop what is under way
+    #[arg(short = 's', conflicts_with_all = ["wait", "limit"])]
+    stop: bool,
+    /// Wait until it is done
+    #[arg(short = 'w')]
+    pub(super) wait: bool,
+    /// Copy at most so many bytes a second
+    #[arg(long = "limit", value_name = "RATE")]
+    limit: Option<String>,
+    /// The pool
+    pub(super) pool: String,
+}
+
+/// What is to be done.
+pub(super) enum Order {
+    /// It waits until it is begun again.
+    Pause,
+    /// It is given up.
+    Stop,
+    /// It begins or goes on, at so many bytes a second; or it is only said what would be.
+    Begin { limit: Option<u64>, dry_run: bool },
+}
+
+impl How {
+    pub(super) fn order(&self) -> Result<Order, Failure> {
+        let limit = self.limit.as_deref().map(rate).transpose()?;
+        Ok(match (self.pause, self.stop) {
+            (true, _) => Order::Pause,
+            (_, true) => Order::Stop,
+            _ => Order::Begin { limit, dry_run: self.dry_run },
+        })
+    }
+}

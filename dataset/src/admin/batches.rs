@@ -1,0 +1,204 @@
+//! Regions emptied batch by batch: what rebalancing and defragmenting have in common. Which chunks are next is theirs to say
+//! ([`super::rebalance`], [`super::defragment`]); why nothing is lost when chunks change places or are packed is argued in
+//! [`pool::txg::Vacating`] and in the pool's `space`; the steps are [`super::moving`]'s.
+//!
+//! Some chunks are closed, copied and moved, and their regions are taken back at once, though what lies there now rests for a
+//! few commits. Then others are chosen. So little is set aside at a time, and whatever has moved stays where it is, however it
+//! ends.
+//!
+//! That something is under way is a row of the catalogue. Which chunks are being moved is not: it is chosen anew.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before the row is committed | nothing under way |
+//! | while a batch is copied | the row, and it is chosen again; the copies are free space |
+//! | after chunks have moved, before the table that says so is committed | the same |
+//! | after that, before the row counts the batch | the row, which goes on from what has moved, and does not count this batch |
+//! | after the row says that it has ended | it as it has ended, and no chunk that is closed |
+//!
+//! Chunks that have moved leave empty ones that rest; an import finds that in their rows.
+
+use parking_lot::Mutex;
+use pool::{
+    env::Nanos,
+    format::{key::Key, label::DEVICE_REMOVAL, label::REBALANCE},
+    space::{Batch, Packs},
+};
+
+use super::{
+    datasets::{Datasets, Progress},
+    error::Result,
+    moving::{Emptying, Mover, Work, refused},
+};
+use crate::catalogue::{MoveState, Row};
+
+/// Chunks that have changed places are taken back when a table says so: one of so many commits finds room for it.
+const COMMITS: u32 = 10;
+
+/// How something stands that goes batch by batch: a row of the catalogue.
+pub(super) trait InBatches: Row + Clone + Send + 'static {
+    /// Where the row stands.
+    const KEY: Key;
+    /// The command that begins and ends it.
+    const COMMAND: &'static str;
+    /// How chunks are moved.
+    const PACKS: Packs;
+
+    /// Where it is kept in memory.
+    fn of(mover: &Mover) -> &Mutex<Option<Self>>;
+    /// What is next.
+    fn next(&self, datasets: &Datasets) -> Result<Next>;
+    /// How it stands.
+    fn state(&self) -> MoveState;
+    /// The same as it has ended.
+    fn ended(self, state: MoveState, end: Nanos) -> Self;
+    /// Counts what was copied, in bytes, and blocks without a good copy.
+    fn count(&mut self, copied: u64, errors: u64);
+    /// Counts how many chunks were packed, and into how many.
+    fn count_packed(&mut self, packed: (usize, usize));
+}
+
+/// What is to be done next.
+pub(super) enum Next {
+    /// These are emptied.
+    Batch(Batch),
+    /// Nothing; it has ended so.
+    Over(MoveState),
+}
+
+impl Datasets {
+    /// How it stood when the pool was closed. To be called before anything is allocated.
+    pub(super) fn resume_batches<R: InBatches>(&self) {
+        *R::of(&self.mover).lock() = self.stored(R::KEY);
+    }
+
+    /// Has it go on if it is paused, or at another limit; whether it was under way at all.
+    pub(super) fn continue_batches<R: InBatches>(&self, limit: Option<u64>) -> Result<bool> {
+        match self.running::<R>() {
+            None => Ok(false),
+            Some(_) if self.is_moving_paused() || limit.is_some() => self.go_on(limit).map(|()| true),
+            Some(_) => refused(under_way(R::WHAT, &format!("pool {} -s", R::COMMAND))),
+        }
+    }
+
+    /// Begins. That nothing else is moved was looked at.
+    pub(super) fn begin_batches<R: InBatches>(&self, work: &mut Work, limit: Option<u64>, row: R) -> Result<()> {
+        self.activate_for_moving(DEVICE_REMOVAL)?;
+        self.activate_for_moving(REBALANCE)?;
+        self.set_limit(limit)?;
+        work.begin(None);
+        self.put_batches(row)
+    }
+
+    pub(super) fn pause_batches<R: InBatches>(&self) -> Result<()> {
+        self.engine().writable()?;
+        let mut work = self.mover_work();
+        match self.running::<R>() {
+            None => refused(format!("no {} is under way", R::WHAT)),
+            Some(_) if self.is_moving_paused() => refused("it is paused already".to_owned()),
+            Some(row) => {
+                let row = self.settle(&mut work, row)?;
+                self.put_batches(row)?;
+                self.pause_moving()
+            }
+        }
+    }
+
+    pub(super) fn stop_batches<R: InBatches>(&self) -> Result<()> {
+        self.engine().writable()?;
+        let mut work = self.mover_work();
+        match self.running::<R>() {
+            None => refused(format!("no {} is under way", R::WHAT)),
+            Some(row) => self.end(&mut work, row, MoveState::Canceled),
+        }
+    }
+
+    /// The row, if it is under way.
+    pub(super) fn running<R: InBatches>(&self) -> Option<R> {
+        R::of(&self.mover).lock().clone().filter(|row| row.state() == MoveState::Running)
+    }
+
+    /// Does a step, if it is under way and not paused: copies about `budget` bytes while the pool is held still, or makes a
+    /// few commits.
+    pub(super) fn batch_step<R: InBatches>(&self, budget: u64) -> Result<Progress> {
+        let mut work = self.mover_work();
+        let is_possible = self.engine().writable().is_ok() && !self.is_moving_paused();
+        let Some(row) = self.running::<R>().filter(|_| is_possible) else { return Ok(Progress::Idle) };
+        let Some(batch) = work.batch.clone() else {
+            match row.next(self)? {
+                Next::Batch(batch) => {
+                    self.engine().close(&batch.regions);
+                    work.begin(Some(batch));
+                }
+                Next::Over(state) => self.end(&mut work, row, state)?,
+            }
+            return Ok(Progress::Worked);
+        };
+        if self.is_moved(&batch) {
+            let row = self.settle(&mut work, row)?;
+            self.put_batches(row)?;
+            return Ok(Progress::Worked);
+        }
+        match self.empty_step(&mut work, (&batch.regions, &batch.targets), R::PACKS, budget)? {
+            Emptying::Worked { copied, errors } => {
+                if let Some(row) = &mut *R::of(&self.mover).lock() {
+                    row.count(copied, errors);
+                }
+            }
+            Emptying::Idle => return Ok(Progress::Idle),
+            Emptying::Vacated => self.let_go(&mut work)?,
+            Emptying::Unreadable => self.end(&mut work, row, MoveState::Unreadable)?,
+            Emptying::NoRoom => self.end(&mut work, row, MoveState::NoRoom)?,
+        }
+        Ok(Progress::Worked)
+    }
+
+    /// Whether nothing that is allocated lies in the regions of a batch any more, and the table says so. What older states
+    /// have there rests, whatever becomes of the regions.
+    fn is_moved(&self, batch: &Batch) -> bool {
+        let space = &self.engine().storage().space;
+        self.engine().has_changed_places(&batch.regions) && !space.is_copying() && !space.is_switching()
+    }
+
+    fn end<R: InBatches>(&self, work: &mut Work, row: R, state: MoveState) -> Result<()> {
+        let row = self.settle(work, row)?;
+        self.put_batches(row.ended(state, self.now()))
+    }
+
+    /// Is done with the batch; the row that counts what has become of it.
+    fn settle<R: InBatches>(&self, work: &mut Work, mut row: R) -> Result<R> {
+        let packed = work.packed;
+        self.let_go(work)?;
+        row.count_packed(packed);
+        Ok(row)
+    }
+
+    /// Takes the regions of the batch back, whatever lies there. Chunks that have moved stay where they are.
+    fn let_go(&self, work: &mut Work) -> Result<()> {
+        let Some(batch) = work.batch.clone() else { return Ok(()) };
+        for _ in 0..COMMITS {
+            if self.unpair(work) && self.engine().reopen(&batch.regions) {
+                work.begin(None);
+                return Ok(());
+            }
+            // Chunks have moved, and the next table says so.
+            self.engine().commit_anyway()?;
+        }
+        refused("the pool is too full to tell where what was moved is; delete something, and try again".to_owned())
+    }
+
+    fn put_batches<R: InBatches>(&self, row: R) -> Result<()> {
+        let stored = row.clone();
+        self.run(move |tx| {
+            tx.put(R::KEY, &stored, None);
+            Ok(())
+        })?;
+        *R::of(&self.mover).lock() = Some(row);
+        Ok(())
+    }
+}
+
+/// What is said to whoever wants something else moved.
+pub(super) fn under_way(what: &str, stop: &str) -> String {
+    format!("a {what} is under way; use {stop} to stop it")
+}

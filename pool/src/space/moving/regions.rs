@@ -1,0 +1,162 @@
+//! What is emptied, where that may go, and what it takes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
+
+use crate::{
+    space::{
+        Space,
+        chunk::Chunk,
+        layout::{Ground, Vdev},
+    },
+    units::VdevId,
+};
+
+/// Regions that are emptied together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Regions {
+    /// All of a vdev, those that it gets later among them.
+    Vdev(VdevId),
+    /// Some of a vdev that follow each other.
+    Range(VdevId, Range<u32>),
+    /// These, of any vdevs.
+    These(BTreeSet<(VdevId, u32)>),
+}
+
+impl Regions {
+    /// Whether a region of a vdev is one of them.
+    pub fn contains(&self, vdev: VdevId, region: u32) -> bool {
+        match self {
+            Regions::Vdev(all) => *all == vdev,
+            Regions::Range(of, range) => *of == vdev && range.contains(&region),
+            Regions::These(these) => these.contains(&(vdev, region)),
+        }
+    }
+
+    pub(in crate::space) fn has(&self, chunk: &Chunk) -> bool {
+        let (vdev, region) = chunk.seat();
+        self.contains(vdev, region)
+    }
+
+    /// The vdev with those of them closed or open that are its own.
+    pub(super) fn closed_on(&self, vdev: &Vdev, is_closed: bool) -> Vdev {
+        if let Regions::Vdev(all) = self {
+            return vdev.opened(if *all == vdev.id { !is_closed } else { !vdev.closed });
+        }
+        let mut closed = BTreeSet::clone(&vdev.closed_regions);
+        for region in vdev.chunks.iter().map(|chunk| chunk.region()).filter(|region| self.contains(vdev.id, *region)) {
+            match is_closed {
+                true => closed.insert(region),
+                false => closed.remove(&region),
+            };
+        }
+        vdev.with_closed(closed)
+    }
+}
+
+/// Where the chunks of regions that are emptied may go, as far as they suit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// To any vdev, the emptiest first.
+    Anywhere,
+    /// To these.
+    Vdevs(BTreeSet<VdevId>),
+}
+
+impl Targets {
+    pub(in crate::space) fn contains(&self, vdev: VdevId) -> bool {
+        match self {
+            Targets::Anywhere => true,
+            Targets::Vdevs(vdevs) => vdevs.contains(&vdev),
+        }
+    }
+}
+
+/// Whether chunks of regions that are emptied are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packs {
+    /// They are not: each needs an empty chunk of its unit.
+    Never,
+    /// All of them are, where there are too few empty chunks of their unit.
+    IfNeeded,
+    /// All of them are, into fewer chunks than they are, for which some may be borrowed that are kept for metadata.
+    Always,
+}
+
+/// What it takes to empty regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MovingPlan {
+    /// The bytes that are allocated there, which are to be copied.
+    pub bytes: u64,
+    /// How many empty regions that takes elsewhere.
+    pub needed: u32,
+    /// How many there are that suit, beside those that are kept for metadata.
+    pub available: u32,
+    /// How many empty regions it takes if what is there is packed, about.
+    pub packed: u32,
+    /// How many there are of any kind, beside those that are kept for metadata.
+    pub spare: u32,
+    /// How many there are beside those that are kept for the space layer itself.
+    pub lent: u32,
+    /// The size of a region, in bytes.
+    pub region: u64,
+}
+
+impl MovingPlan {
+    /// Whether there is room, be it that what is there is packed.
+    pub fn fits(&self) -> bool {
+        self.fits_as(Packs::IfNeeded)
+    }
+
+    /// Whether there is room if chunks are packed so.
+    pub fn fits_as(&self, packs: Packs) -> bool {
+        match packs {
+            Packs::Never => self.fits_whole(),
+            Packs::IfNeeded => self.fits_whole() || self.packed <= self.spare,
+            Packs::Always => self.packed <= self.lent,
+        }
+    }
+
+    /// Whether there is room for each chunk as a whole.
+    pub fn fits_whole(&self) -> bool {
+        self.needed <= self.available
+    }
+}
+
+impl Space {
+    /// What it takes to empty regions, be they closed or not, if their chunks may go to these vdevs.
+    pub fn moving_plan(&self, regions: &Regions, to: &Targets) -> MovingPlan {
+        let layout = self.layout.load();
+        let mut plan = MovingPlan { region: layout.region, ..MovingPlan::default() };
+        // What is allocated by units has room only where it is by the same ones.
+        let mut slack: BTreeMap<u32, i64> = BTreeMap::new();
+        for chunk in layout.chunks_in(regions) {
+            let allocated = chunk.allocated();
+            plan.bytes += u64::from(allocated) * u64::from(layout.sector);
+            plan.needed += u32::from(allocated > 0);
+            *slack.entry(chunk.unit).or_default() -= i64::from(allocated > 0);
+        }
+        let (mut spare, mut others, mut suits) = (0, 0, 0);
+        for vdev in layout.vdevs.iter().filter(|vdev| vdev.ground != Ground::Log) {
+            let is_other = |chunk: &&Arc<Chunk>| !vdev.is_closed(chunk.region()) && !regions.has(chunk);
+            for chunk in vdev.chunks.iter().filter(is_other) {
+                others += 1;
+                spare += u32::from(chunk.is_spare());
+                suits += u32::from(chunk.is_spare() && to.contains(vdev.id));
+                if let Some(slack) = slack.get_mut(&chunk.unit).filter(|_| to.contains(vdev.id) && chunk.is_spare()) {
+                    *slack += 1;
+                }
+            }
+        }
+        let suitable = i64::from(plan.needed) + slack.into_values().min().unwrap_or(0);
+        let beside = spare.saturating_sub(layout.reserve_of(others));
+        plan.available = u32::try_from(suitable.max(0)).unwrap_or(u32::MAX).min(beside);
+        plan.packed = u32::try_from(plan.bytes.div_ceil(layout.region)).unwrap_or(u32::MAX);
+        plan.spare = suits.min(beside);
+        plan.lent = suits.min(spare.saturating_sub(layout.last_resort()));
+        plan
+    }
+}
