@@ -277,3 +277,56 @@ fn a_log_that_is_gone_is_told_of_and_done_without() {
     lab.check("tank");
     has(&lab, "two", 2);
 }
+
+#[test]
+fn a_data_set_is_told_which_vdevs_its_data_goes_to() {
+    let _filters = filters().bind_to_scope();
+    let lab = made(&["-f", "100M:a.img", "100M:b.img", "special", "64M:c.img"]);
+    assert_snapshot!(
+        lab.session(&[
+            &format!("fs create -o vdevs={} tank/b", lab.at("b.img")),
+            "fs get -H -o value,source vdevs tank/b",
+            "fs set vdevs=special,disk-0 tank",
+            "fs get -H -o value,source vdevs tank",
+            "fs set vdevs=disk-0,mirror-1 tank",
+            "fs set vdevs= tank",
+            "fs inherit vdevs tank/b",
+            "fs get -H -o value,source vdevs tank/b",
+        ]),
+        @r"
+    $ fs create -o vdevs=[LAB]/b.img tank/b
+    [exit 0]
+    $ fs get -H -o value,source vdevs tank/b
+    disk-1	local
+    [exit 0]
+    $ fs set vdevs=special,disk-0 tank
+    [exit 0]
+    $ fs get -H -o value,source vdevs tank
+    special,disk-0	local
+    [exit 0]
+    $ fs set vdevs=disk-0,mirror-1 tank
+    fs: cannot set property for 'tank': bad value 'disk-0,mirror-1' for 'vdevs': the pool has no vdev 'mirror-1'
+      values: what pool status calls vdevs
+    [exit 1]
+    $ fs set vdevs= tank
+    fs: cannot set property for 'tank': bad value '' for 'vdevs': must be any, or vdevs and special, with commas between them
+    [exit 1]
+    $ fs inherit vdevs tank/b
+    [exit 0]
+    $ fs get -H -o value,source vdevs tank/b
+    special,disk-0	inherited from tank
+    [exit 0]
+    "
+    );
+    lab.fs(&["set", "vdevs=disk-1", "tank/b"]);
+    lab.fs(&["set", "compression=off", "tank"]);
+    fs::write(lab.path("file"), noise(10_000_000, 1)).unwrap();
+    lab.fs(&["cp", "file", "tank/b:/file"]);
+    lab.pool(&["sync", "tank"]);
+    let listed = lab.pool(&["list", "-vHp", "-o", "name,allocated", "tank"]);
+    let allocated = |disk: &str| -> u64 {
+        let line = listed.lines().find(|line| line.contains(disk)).unwrap_or_else(|| panic!("{disk}: {listed}"));
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    assert!(allocated("b.img") >= 10_000_000 && allocated("a.img") < 2_000_000, "{listed}");
+}
