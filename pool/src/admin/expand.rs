@@ -35,7 +35,7 @@ use crate::{
     },
     units::VdevId,
     vdev::{
-        Leaf, labels,
+        Leaf, Vdev, labels,
         raidz::zones::{Zones, lengthened},
     },
 };
@@ -55,24 +55,32 @@ impl Pool {
     /// If the pool takes no changes, or labels could not be written.
     pub fn remeasure(&self) -> Result<bool> {
         self.engine().writable()?;
-        let vdevs = self.engine().storage().vdevs.all();
-        let leaves = vdevs.iter().filter(|vdev| !vdev.is_lost()).flat_map(|vdev| vdev.labelled());
-        let grown = |leaf: Arc<Leaf>| leaf.grown().ok().flatten().map(|size| (leaf, size));
-        let grown: Vec<(Arc<Leaf>, u64)> = leaves.filter_map(grown).collect();
-        if grown.is_empty() {
+        let vdevs = || self.engine().storage().vdevs.all();
+        // A device that came back may be larger than it was.
+        vdevs().iter().filter_map(|vdev| vdev.as_group()).for_each(|group| group.remeasure());
+        if grown_leaves(&vdevs()).is_empty() {
             return Ok(false);
         }
-        // No commit writes uberblocks meanwhile, and nobody labels.
+        // No commit writes uberblocks meanwhile, and nobody labels. Until it was so somebody else may have measured, too.
         let _still = self.engine().hold_still();
         let mut highest = self.labelling();
-        for (leaf, size) in &grown {
-            labels::move_back_labels(&*leaf.device(), *size)?;
-            leaf.take_size();
+        let vdevs = vdevs();
+        let (mut has_moved, mut failure) = (false, None);
+        for (leaf, size) in grown_leaves(&vdevs) {
+            match labels::move_back_labels(&*leaf.device(), size) {
+                Ok(()) => {
+                    leaf.take_size();
+                    has_moved = true;
+                }
+                Err(error) => failure = Some(error),
+            }
         }
-        vdevs.iter().filter_map(|vdev| vdev.as_group()).for_each(|group| group.remeasure());
-        let label = self.label();
-        self.replace_labels(&mut highest, label, &[])?;
-        Ok(true)
+        if has_moved {
+            vdevs.iter().filter_map(|vdev| vdev.as_group()).for_each(|group| group.remeasure());
+            let label = self.label();
+            self.replace_labels(&mut highest, label, &[])?;
+        }
+        failure.map_or(Ok(has_moved), Err)
     }
 
     /// Takes over what the devices have grown, of one vdev or of all, as far as that was [taken note
@@ -109,6 +117,12 @@ impl Pool {
         self.engine().commit()?;
         Ok(sum)
     }
+}
+
+/// The devices that are larger than was known, and how large they are.
+fn grown_leaves(vdevs: &[Arc<dyn Vdev>]) -> Vec<(Arc<Leaf>, u64)> {
+    let leaves = vdevs.iter().filter(|vdev| !vdev.is_lost()).flat_map(|vdev| vdev.labelled());
+    leaves.filter_map(|leaf| leaf.grown().ok().flatten().map(|size| (leaf, size))).collect()
 }
 
 /// A vdev as labels are to describe it when it takes what its devices have grown, and how many bytes of whole regions that

@@ -211,3 +211,36 @@ fn wherever_power_fails_while_a_device_of_an_open_pool_grows_the_pool_is_whole()
     assert_eq!(outcomes, [true; 2]);
     Ok(())
 }
+
+#[test]
+fn what_is_at_the_back_moves_though_the_front_was_overwritten() {
+    let late = Late::named("disk");
+    let (device, _) = stamped(late.clone());
+    let pool = writing_pool(&device, 2);
+    let newest = commit(&pool, 3);
+    late.inner.write_at(0, &vec![0xee; 512 << 10]).unwrap();
+    late.grow();
+    assert!(pool.remeasure().unwrap());
+    // No commit has come to write uberblocks anew.
+    drop(pool);
+    let again = writing_pool(&device, 3);
+    assert_eq!((shown(again.engine()), again.growth()), (newest, 20 * MIB));
+}
+
+#[test]
+fn a_device_whose_labels_cannot_move_keeps_no_other_from_growing() {
+    let (late, other) = (Late::named("a"), Late::named("b"));
+    let faulty = Arc::new(FaultDevice::new(late.clone()));
+    let vdevs = [NewVdev::Disk(faulty.clone()), NewVdev::Disk(other.clone())];
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let pool = create_of(&vdevs, &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    commit(&pool, 3);
+    [&late, &other].into_iter().for_each(|device| device.grow());
+    faulty.inject(Fault { range: SIZE..GROWN, ..Fault::failing(Operation::Write) });
+    assert_eq!(pool.remeasure().unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!(pool.growth(), 20 * MIB);
+    faulty.heal();
+    assert!(pool.remeasure().unwrap());
+    assert_eq!((pool.growth(), pool.expand(None).unwrap(), regions(&pool)), (40 * MIB, 40 * MIB, 164));
+}

@@ -66,14 +66,15 @@ fn writing_order(device: &dyn Device) -> Result<[[usize; 2]; 2]> {
     }
 }
 
-/// Has a device that was found to have grown end at `size`: its back labels are there from now on. They get the uberblocks of
-/// the first label, and whoever calls this writes the labels themselves. The caller keeps others from writing labels, and
-/// the pool still. After an error the device ends where it did.
+/// Has a device that was found to have grown end at `size`: its back labels are there from now on, with its newest label, and
+/// with the uberblocks that they had or, where these cannot be read, that others have. Whoever calls this writes what has
+/// changed in them. The caller keeps others from writing labels, and the pool still. After an error the device ends where it
+/// did.
 ///
 /// | power fails | import finds |
 /// | --- | --- |
-/// | before or while the new place is written | the front labels, as they were, and at the end nothing, or uberblocks that the front ones have, too |
-/// | after that, before the labels are written | the same |
+/// | before or while the new place is written | the front labels, as they were, and at the end nothing, or what was at the old one |
+/// | after that, before the labels are written | all four, as they were |
 /// | while the labels are written | as always: the first pair has L0, the second L1, and one of them is as it was |
 ///
 /// The back labels from before stay where they were until the space there is used. If the device is cut back meanwhile they
@@ -83,15 +84,18 @@ fn writing_order(device: &dyn Device) -> Result<[[usize; 2]; 2]> {
 /// # Errors
 /// [`Error::Device`] if the new place cannot be written.
 pub fn move_back_labels(device: &dyn Device, size: u64) -> Result<()> {
-    let before = device.size();
-    let mut back = vec![0; LABEL_SIZE as usize];
-    let ring = &mut back[RING_AT as usize..][..RING_SIZE];
-    if device.read_at(offsets(device)?[0] + RING_AT, ring).is_err() {
-        // The next commits fill it.
-        ring.fill(0);
-    }
+    let (before, places) = (device.size(), offsets(device)?);
+    assert!(size > before, "a device that has grown is larger");
+    let label = read_label(device)?;
+    let read = |at: usize| {
+        let mut ring = vec![0; RING_SIZE];
+        device.read_at(places[at] + RING_AT, &mut ring).ok().map(|()| ring)
+    };
+    // What is at the front may be damaged: what is at the back need not be, and each has its own. Of a ring that nobody gives
+    // the next commits fill another.
+    let rings = [[2, 3, 0, 1], [3, 2, 1, 0]].map(|order| order.into_iter().find_map(read));
     device.resize(size);
-    let moved = write_back(device, &back);
+    let moved = write_back(device, label.as_ref(), &rings);
     if moved.is_err() {
         device.resize(before);
     }
@@ -99,12 +103,23 @@ pub fn move_back_labels(device: &dyn Device, size: u64) -> Result<()> {
 }
 
 /// Writes both back labels as a whole, erases what lies behind them, and flushes.
-fn write_back(device: &dyn Device, label: &[u8]) -> Result<()> {
+fn write_back(device: &dyn Device, label: Option<&Label>, rings: &[Option<Vec<u8>>; 2]) -> Result<()> {
     let offsets = offsets(device)?;
+    let bodies = label.map(|label| encode(device, label)).transpose()?;
+    let image = |at: usize| {
+        let mut image = vec![0; LABEL_SIZE as usize];
+        if let Some(bodies) = &bodies {
+            image[BODY_AT as usize..][..BODY_SIZE].copy_from_slice(&bodies[at].1);
+        }
+        if let Some(ring) = &rings[at - 2] {
+            image[RING_AT as usize..].copy_from_slice(ring);
+        }
+        image
+    };
     let end = offsets[LABELS - 1] + LABEL_SIZE;
     let tail = vec![0; (device.size() - end) as usize];
-    let written = [(offsets[2], label), (offsets[3], label), (end, &tail)];
-    let written = written.into_iter().try_for_each(|(at, bytes)| device.write_at(at, bytes));
+    let written = [(offsets[2], image(2)), (offsets[3], image(3)), (end, tail)];
+    let written = written.iter().try_for_each(|(at, bytes)| device.write_at(*at, bytes));
     written.and_then(|()| device.flush()).map_err(|source| failed(device, "move the back labels", source))
 }
 
