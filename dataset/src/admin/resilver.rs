@@ -17,6 +17,7 @@
 use parking_lot::Mutex;
 use pool::{
     env::Nanos,
+    format::pointer::BlockPointer,
     space::OwnCursor,
     txg::{Filling, Still, Suspect},
     units::{Guid, Txg},
@@ -29,6 +30,9 @@ use super::{
     moving::refused,
 };
 use crate::scrub::mend;
+
+/// So much is known one by one of what a resilver cannot copy.
+const LOST: usize = 1 << 16;
 
 /// What became of a resilver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +77,8 @@ struct Running {
     filling: Filling,
     /// When the youngest block was born that could not be copied. Who lacked nothing that old lacks nothing now.
     failed: Txg,
+    /// What could not be copied, the first [`LOST`] of it, each with whether it is a node below which nothing was walked.
+    lost: Vec<(BlockPointer, bool)>,
     /// Where the space layer's own blocks are to be gone on with.
     space: Option<OwnCursor>,
     walk: Walk,
@@ -130,6 +136,8 @@ impl Datasets {
         drop(still);
         let births = failed.iter().map(|(block, _)| block.pointer.birth);
         running.failed = births.fold(running.failed, Txg::max);
+        let room = LOST + 1 - running.lost.len();
+        running.lost.extend(failed.iter().take(room).map(|(block, is_unread)| (block.pointer, *is_unread)));
         self.count(examined, copied, failed.len() as u64);
         self.note_failed(&failed.iter().map(|(block, _)| *block).collect::<Vec<_>>())?;
         Ok(Progress::Worked)
@@ -143,24 +151,36 @@ impl Datasets {
     }
 
     /// Calls these devices complete although they lack what a resilver that is stuck found no good copy of: it is as lost
-    /// on them as on the others, and noted as damage. All else they have: the walk has copied it, or it was written since.
+    /// on them as on the others, and noted as damage. All else they have: the walk has copied it, or it was written since, or
+    /// it could not be read then and is copied now. Below a node that can be read by now nothing was walked, so the resilver
+    /// begins again if there is one.
     ///
     /// # Errors
-    /// If no resilver is stuck, devices have come or gone since, or it is blocks of the space layer that are lost: to open
-    /// the pool takes these.
+    /// If no resilver is stuck, devices have come or gone since, the resilver begins again, more is lost than is known one by
+    /// one, or it is blocks of the space layer that are lost: to open the pool takes these.
     pub fn accept_losses(&self, devices: &[Guid]) -> Result<()> {
-        let running = self.resilverer.running.lock();
+        let mut slot = self.resilverer.running.lock();
         let is_now =
             |running: &&Running| running.has_ended && self.engine().filling().as_ref() == Some(&running.filling);
-        let Some(running) = running.as_ref().filter(is_now) else {
+        let Some(running) = slot.as_ref().filter(is_now) else {
             return refused("no resilver has come to its end with something left".to_owned());
         };
         if running.failed == Txg::LIMIT {
             return refused("blocks of the space maps have no good copy; pool scrub writes them anew".to_owned());
         }
+        if running.lost.len() > LOST {
+            return refused(format!("more than {LOST} blocks have no good copy"));
+        }
+        let still = self.engine().hold_still();
+        let pointers: Vec<BlockPointer> = running.lost.iter().map(|(pointer, _)| *pointer).collect();
+        let copied = still.fill(&pointers);
+        if running.lost.iter().zip(&copied).any(|((_, is_unread), copied)| *is_unread && copied.is_ok()) {
+            *slot = None;
+            return refused("what could not be read can be by now, so the resilver begins again".to_owned());
+        }
         let mut filling = running.filling.clone();
         filling.devices.retain(|(device, _)| devices.contains(device));
-        match self.engine().hold_still().filled(&filling, Txg::ZERO)? {
+        match still.filled(&filling, Txg::ZERO)? {
             true => Ok(()),
             false => refused("devices have come or gone meanwhile".to_owned()),
         }
@@ -185,7 +205,7 @@ impl Datasets {
         let status = ResilverStatus { state, start, end: 0, total, examined: 0, copied: 0, errors: 0, filling: filled };
         *self.resilverer.status.lock() = Some(status);
         let space = Some(OwnCursor::default());
-        Ok(Running { filling, failed: Txg::ZERO, space, walk, has_ended: false })
+        Ok(Running { filling, failed: Txg::ZERO, lost: Vec::new(), space, walk, has_ended: false })
     }
 
     /// Notes what became of the resilver, if one runs.

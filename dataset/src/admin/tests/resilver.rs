@@ -297,7 +297,32 @@ fn below_a_node_that_cannot_be_read_for_once_nothing_counts_as_copied() {
     let status = bench.world.datasets.resilver_status().unwrap();
     assert_eq!((status.state, status.errors), (ResilverState::Finished, 1));
     assert_eq!(bench.state("new"), State::Filling);
-    bench.world.datasets.try_resilver_again();
+    // Whoever would do without the old one does not do without what is below.
+    let new = bench.pool.find_device("new").unwrap().1.guid();
+    let refusal = bench.world.datasets.accept_losses(&[new]).unwrap_err().to_string();
+    assert!(refusal.contains("begins again"), "{refusal}");
     bench.go_on_with_the_new_one();
+    assert!(bench.world.files("tank/b")["file"] == content);
+}
+
+#[test]
+fn what_could_not_be_read_for_once_is_there_when_the_loss_is_accepted() {
+    let old = disk("old");
+    let bench = Bench::new(std::slice::from_ref(&old), 7);
+    let content = noise(8, LEN);
+    bench.world.write("tank/b", "file", &content);
+    let (_, block) = bench.blocks("tank/b", "file");
+    bench.pool.attach("old", disk("new"), false).unwrap();
+    bench.world.engine.cache().clear();
+    let at = bench.place(&block);
+    // Together with its neighbours, and alone.
+    old.inject(Fault { range: at..at + 1, times: 2, ..Fault::failing(Operation::Read) });
+    bench.finish();
+    assert_eq!(bench.world.datasets.resilver_status().unwrap().errors, 1);
+    let new = bench.pool.find_device("new").unwrap().1.guid();
+    bench.world.datasets.accept_losses(&[new]).unwrap();
+    bench.pool.detach("old").unwrap();
+    bench.world.engine.cache().clear();
+    bench.world.judge();
     assert!(bench.world.files("tank/b")["file"] == content);
 }
