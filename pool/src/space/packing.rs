@@ -152,7 +152,15 @@ impl Layout {
             open.iter().copied().flat_map(of)
         };
         let held = chunks(false).find(|chunk| chunk.hold());
-        held.or_else(|| chunks(true).collect::<Vec<_>>().into_iter().rev().find(|chunk| chunk.hold())).cloned()
+        let held = held.or_else(|| chunks(true).collect::<Vec<_>>().into_iter().rev().find(|chunk| chunk.hold()));
+        // Somebody else may have taken one meanwhile.
+        match held.filter(|_| self.empty.load(Relaxed) < keep) {
+            Some(chunk) => {
+                self.let_stand(chunk);
+                None
+            }
+            None => held.cloned(),
+        }
     }
 
     /// A number for a chunk on a region: one of which nothing is left, or a new one. With the group up to which the log may
