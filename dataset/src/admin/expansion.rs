@@ -122,10 +122,12 @@ impl Datasets {
     /// An expansion is about to begin, at `limit` bytes a second if there is one.
     pub fn prepare_expansion(&self, limit: Option<u64>) -> Result<()> {
         let _work = self.mover_work();
-        match self.is_removing() || self.is_rebalancing() {
+        match self.is_moving() {
             // It waits for these, and goes by what was said of them.
             true if limit.is_none() => Ok(()),
-            true => refused("a removal or a rebalance is under way, and has its own limit".to_owned()),
+            true => {
+                refused("a removal, a rebalance or a defragmentation is under way, and has its own limit".to_owned())
+            }
             false => self.set_limit(limit),
         }
     }
@@ -160,8 +162,8 @@ impl Datasets {
     }
 
     fn check_expands_next(&self) -> Result<()> {
-        match self.is_removing() || self.is_rebalancing() {
-            true => refused("it waits for a removal or a rebalance".to_owned()),
+        match self.is_moving() {
+            true => refused("it waits for a removal, a rebalance or a defragmentation".to_owned()),
             false => Ok(()),
         }
     }
