@@ -148,7 +148,8 @@ impl Trimmer {
         };
         let step = self.pool.trim(vdev, task.cursor, budget);
         self.pace.lock().bytes += step.as_ref().map_or(0, |step| step.bytes);
-        if let Some(task) = self.tasks.lock().get_mut(&vdev) {
+        // One that was started meanwhile is another.
+        if let Some(task) = self.tasks.lock().get_mut(&vdev).filter(|now| now.cursor == task.cursor) {
             match step {
                 Ok(step) => {
                     task.bytes += step.bytes;

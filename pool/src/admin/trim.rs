@@ -1,5 +1,7 @@
 //! Telling the devices of a pool which space nobody needs: see [`crate::space::TrimCursor`]. Image files get holes there.
 
+use std::{cell::RefCell, collections::BTreeSet};
+
 use super::pool::Pool;
 use crate::{
     error::Result,
@@ -17,24 +19,42 @@ const AT_ONCE: u64 = 64 * MIB;
 impl Pool {
     /// Does a step: tells the devices of about `budget` bytes that are free on a vdev.
     pub fn trim(&self, vdev: VdevId, from: TrimCursor, budget: u64) -> Result<Trimmed> {
-        self.trim_step((TrimWhat::Vdev(vdev), from), (LEAST, budget))
+        self.trim_step((TrimWhat::Vdev(vdev), from), (LEAST, budget), &|vdev, offset, len| {
+            self.discard(vdev, offset, len)
+        })
     }
 
     /// Does a step: tells the devices of about `budget` bytes that have become free since they were told. A vdev that does
     /// not take it is passed over.
     pub fn trim_fresh(&self, from: TrimCursor, budget: u64) -> Result<Trimmed> {
-        self.trim_step((TrimWhat::Fresh, from), (LEAST_FRESH, budget))
+        let refusing = RefCell::new(BTreeSet::new());
+        let discard = |vdev, offset, len| {
+            if !refusing.borrow().contains(&vdev)
+                && let Err(error) = self.discard(vdev, offset, len)
+            {
+                tracing::debug!("what has become free is not given back: {error}");
+                refusing.borrow_mut().insert(vdev);
+            }
+            Ok(())
+        };
+        self.trim_step((TrimWhat::Fresh, from), (LEAST_FRESH, budget), &discard)
     }
 
-    fn trim_step(&self, what: (TrimWhat, TrimCursor), how_much: (u64, u64)) -> Result<Trimmed> {
+    fn trim_step(
+        &self,
+        what: (TrimWhat, TrimCursor),
+        how_much: (u64, u64),
+        discard: &dyn Fn(VdevId, u64, u64) -> Result<()>,
+    ) -> Result<Trimmed> {
         self.engine().writable()?;
         let storage = self.engine().storage();
-        let discard = |vdev, offset, len: u64| {
-            let vdev = storage.vdevs.get(vdev)?;
-            let pieces = (0..len).step_by(AT_ONCE as usize);
-            pieces.into_iter().try_for_each(|at| vdev.discard(offset + at, AT_ONCE.min(len - at)))
-        };
-        storage.space.trim(&storage.vdevs, what, how_much, &discard)
+        storage.space.trim(&storage.vdevs, what, how_much, discard)
+    }
+
+    fn discard(&self, vdev: VdevId, offset: u64, len: u64) -> Result<()> {
+        let vdev = self.engine().storage().vdevs.get(vdev)?;
+        let pieces = (0..len).step_by(AT_ONCE as usize);
+        pieces.into_iter().try_for_each(|at| vdev.discard(offset + at, AT_ONCE.min(len - at)))
     }
 }
 
