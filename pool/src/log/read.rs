@@ -78,12 +78,12 @@ fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> 
             continue;
         }
         let is_first = |sector: &[u8]| frame_len(sector, id).is_some();
-        let mut frame = read_at(storage, head, start, storage.sector as usize, &is_first)?;
+        let mut frame = read_at(storage, head, (start, false), storage.sector as usize, &is_first)?;
         let Some(len) = frame_len(&frame, id).filter(|len| *len <= room) else { continue };
         let whole = len.next_multiple_of(storage.sector as usize);
         if whole > frame.len() {
             let is_whole = |frame: &[u8]| decode_frame(&frame[..len]).is_some();
-            frame = read_at(storage, head, start, whole, &is_whole)?;
+            frame = read_at(storage, head, (start, true), whole, &is_whole)?;
         }
         if let Some(entries) = decode_frame(&frame[..len]) {
             let entries = entries.map_err(|problem| Error::damaged("intent log", problem))?;
@@ -94,19 +94,25 @@ fn next_frame(storage: &Storage, head: &LogHead, position: u32, id: FrameId) -> 
     Ok(None)
 }
 
-fn read_at(storage: &Storage, head: &LogHead, sector: u32, len: usize, is_good: Check<'_>) -> Result<Vec<u8>> {
+fn read_at(
+    storage: &Storage,
+    head: &LogHead,
+    (sector, is_inside): (u32, bool),
+    len: usize,
+    is_good: Check<'_>,
+) -> Result<Vec<u8>> {
     const { assert!(FRAME_HEADER <= 512, "a header lies in one sector") };
     let address = Address { chunk: head.area.chunk, sector: head.area.sector + sector };
     let (vdev, offset) = storage.space.resolve(address, len as u32)?;
     let vdev = storage.vdevs.get(vdev)?;
     // Where the log ends nothing is good, and nothing is wrong with that. Who answers has all that was promised, so nobody
-    // needs those who refuse.
+    // needs those who refuse; but within a frame whose first sector is good, one may be rotten where another refuses.
     let mut examined = Suspension::patiently(|| vdev.examine(offset, len, is_good));
     let has_answered = examined.bad.iter().any(|(_, refused)| refused.is_none());
     let refused = examined.bad.drain(..).find_map(|(_, refused)| refused);
     match (examined.good, refused) {
         (Some(bytes), _) => Ok(bytes),
-        (None, Some(error)) if !has_answered => Err(error),
+        (None, Some(error)) if !has_answered || is_inside => Err(error),
         (None, _) => Ok(vec![0; len]),
     }
 }
