@@ -54,6 +54,9 @@ pub(super) struct Computed {
     suspects: u64,
 }
 
+/// Of so many columns that two members have are both tried at most.
+const DOUBLED: usize = 6;
+
 impl RaidZ {
     /// Reads from the devices that hold the bytes, and if they do not pass, from all.
     pub(super) fn read_or_compute(
@@ -124,16 +127,18 @@ impl RaidZ {
             sources.into_iter().filter_map(read).collect()
         };
         let offers: Vec<Vec<Vec<u8>>> = (0..rows.shape.columns()).map(offers).collect();
-        let most = offers.iter().map(Vec::len).max().unwrap_or(0);
+        // Of which there are two, each is tried with each of the others.
+        let doubled: Vec<usize> = (0..offers.len()).filter(|column| offers[*column].len() > 1).take(DOUBLED).collect();
         let attempt = |turn: usize| {
-            let nth = |of: &Vec<Vec<u8>>| of.get(turn.min(of.len().saturating_sub(1))).cloned();
-            let columns: Columns = offers.iter().map(nth).collect();
+            let is_second = |column| doubled.iter().position(|other| *other == column).map_or(0, |bit| turn >> bit & 1);
+            let columns: Columns =
+                offers.iter().enumerate().map(|(column, of)| of.get(is_second(column)).cloned()).collect();
             let are_enough = columns.iter().flatten().count() >= rows.shape.data();
             let computed =
                 if are_enough { self.compute(&rows, columns, buf.len(), is_good, Suspects::All) } else { None };
             computed.map(|computed| computed.columns)
         };
-        let Some(columns) = (0..most).find_map(attempt) else { return false };
+        let Some(columns) = (0..1 << doubled.len()).find_map(attempt) else { return false };
         self.data_of(&rows, &columns, buf);
         true
     }

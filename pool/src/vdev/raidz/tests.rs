@@ -421,6 +421,23 @@ fn of_two_members_of_a_column_the_second_is_asked_where_the_first_lies() {
     assert_eq!(bytes, block);
 }
 
+/// Of one column the second member has it, of another the first.
+#[test]
+fn members_of_columns_that_have_two_are_tried_with_each_other() {
+    let world = World::new(3, 1);
+    let block = noise(11, 6 * world.row() as usize);
+    let twins = [device(7), device(8)];
+    let doubles = (0..2).map(|column| member(7 + column, column as usize, &twins[column as usize], State::Filling));
+    world.raidz.group.set_members(world.raidz.group.members().iter().cloned().chain(doubles).collect());
+    world.raidz.write(0, &block).unwrap();
+    world.raidz.do_without(Guid(2), Health::Faulted);
+    world.spoil(0, 0, block.len());
+    twins[1].inject(Fault::corrupting(0..u64::MAX));
+    let mut bytes = vec![0; block.len()];
+    assert_eq!(world.raidz.read_surely(0, &mut bytes, &|read| read == block).unwrap(), Found::Elsewhere);
+    assert_eq!(bytes, block);
+}
+
 #[test]
 fn who_writes_while_one_too_many_fails_waits_and_loses_nothing() {
     let world = World::new(3, 1);
