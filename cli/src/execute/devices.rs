@@ -93,8 +93,8 @@ pub(crate) fn open_present(paths: &[PathBuf], is_its: &dyn Fn(u64) -> bool, acce
                 absent.get_or_insert(error);
                 continue;
             }
-            // Another pool has it by now: it is none of this one's.
-            Err(error) if label_of(path).is_some_and(|label| !is_its(label.pool.0)) => {
+            // Somebody else has it by now, another pool or the system: it is none of this one's.
+            Err(error) if is_none_of(path, is_its) => {
                 absent.get_or_insert(error);
                 continue;
             }
@@ -501,6 +501,15 @@ pub(crate) fn foreign(search: &[PathBytes]) -> Result<Vec<String>, Failure> {
         told.extend(candidates(Path::new(place.as_os_str()))?.into_iter().filter_map(told_of));
     }
     Ok(told)
+}
+
+/// Whether what is at a path can be read and has no label of this pool.
+fn is_none_of(path: &Path, is_its: &dyn Fn(u64) -> bool) -> bool {
+    let Ok(device) = FileDevice::open(path, Access::Glance) else { return false };
+    match read_label(&device) {
+        Ok(label) => label.is_none_or(|label| !is_its(label.pool.0)),
+        Err(_) => false,
+    }
 }
 
 fn label_of(path: &Path) -> Option<Label> {

@@ -126,7 +126,7 @@ impl Pool {
             return Err(Error::Request(format!("{} {problem}", leaf.name())));
         }
         let config = label.sections.caches.iter().find(|cache| cache.leaf.guid == leaf.guid());
-        let size = config.map_or(0, |cache| cache.leaf.size);
+        let size = config.map_or(0, |cache| cache.leaf.size).max(leaf.size());
         if usable_size(found.size()) < size {
             return Err(shrunk(&*found, size));
         }

@@ -38,7 +38,7 @@ use crate::{
         uberblock::Epoch,
     },
     units::Txg,
-    vdev::{Health, Leaf},
+    vdev::{Health, Leaf, Suspension},
 };
 
 /// The fewest segments that a ring has.
@@ -164,7 +164,8 @@ impl CacheDevice {
     /// The bytes at a place.
     pub(super) fn read(&self, place: Place) -> std::io::Result<Vec<u8>> {
         let mut bytes = vec![0; place.stored as usize];
-        self.leaf.read(at(place.segment) + u64::from(place.offset), &mut bytes)?;
+        // As for a commit, so with a deadline: the vdevs have it as well.
+        Suspension::patiently(|| self.leaf.read(at(place.segment) + u64::from(place.offset), &mut bytes))?;
         Ok(bytes)
     }
 
@@ -185,6 +186,10 @@ impl CacheDevice {
             Ok(Some(next)) => *ring = next,
             Ok(None) => {}
             Err(error) => self.put_out(&mut ring, index, &error),
+        }
+        // A reader has put it out meanwhile.
+        if !self.is_usable() {
+            self.shut(&mut ring, index);
         }
     }
 
