@@ -160,8 +160,9 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, units: &[u32]) -> Simulation {
         let shape = |(id, &unit): (u32, &u32)| {
-            // What a pool of large units has is larger as well.
-            let regions = (12 + 4 * u64::from(id)) * u64::from(unit.isqrt());
+            // What a pool of large units has is larger as well: so many devices of the smallest size make one, and what is kept
+            // for the space layer has room for as many units as there.
+            let regions = (12 + 4 * u64::from(id)) * u64::from(unit);
             VdevShape { unit, ..plain(id, regions * REGION + 1000) }
         };
         Simulation::of(seed, (0..).zip(units).map(shape).collect())
@@ -486,6 +487,22 @@ proptest! {
         for _ in 0..60 {
             simulation.step(pressure);
         }
+    }
+}
+
+#[test]
+fn what_shortens_the_log_leaves_room_for_the_log() {
+    // Pools that are full up to the last resort when the log is long: all that is freed then waits for older states.
+    for seed in [174, 419, 489] {
+        let mut simulation = Simulation::new(seed, &[7]);
+        let (mut were_tight, mut longest) = (0, 0);
+        for _ in 0..60 {
+            simulation.step(79);
+            let (totals, log) = (simulation.space.totals(), simulation.space.stored.lock().log.len());
+            were_tight += u32::from(totals.free < totals.last_resort / 2);
+            longest = longest.max(log);
+        }
+        assert!(were_tight > 0 && longest > 16, "{seed} does not show it: {were_tight}, {longest}");
     }
 }
 

@@ -1,20 +1,22 @@
 //! What shortens the log: checkpoints of chunks, and the table that names them.
 //!
 //! They are *drafted* first: stored, with nothing that stands changed. When all of the draft is stored it is adopted,
-//! and what it replaces is freed. When a block finds no room, the draft is taken back. A group without a draft is as good
-//! as one with it: a row that stays behind has its old checkpoint, the log since then, and a class that is no more than a
-//! preference. Only a table that misses chunks must be written, and new chunks bring room for it.
+//! and what it replaces is freed. When a block finds no room, or the logs that follow would find too little, the draft is
+//! taken back. A group without a draft is as good as one with it: a row that stays behind has its old checkpoint, the log
+//! since then, and a class that is no more than a preference. Only a table that misses chunks must be written, and new
+//! chunks bring room for it.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use super::{LogGroup, Stored, Writer};
+use super::{COPIES, LOG_SLACK, LogGroup, Stored, Writer};
 use crate::{
     error::{Error, Result},
     format::space::{
         PhysicalPointer,
+        log::{MAX_LOG_HEAD, encode_changes},
         table::{ROWS_PER_PAGE, Row, Seat, TableRoot, encode_page},
     },
-    space::chunk::Chunk,
+    space::{DEFERRED_GROUPS, chunk::Chunk, layout::whole_units},
     units::{MIB, Txg},
 };
 
@@ -24,6 +26,8 @@ const CALM_GROUPS: usize = 16;
 const CALM_BYTES: u64 = MIB;
 /// From this length on, in bytes, the log is shortened in a hurry.
 const HURRY_BYTES: u64 = 4 * MIB;
+/// Checkpoints beyond the first of a group leave one part in so many of what is kept for the space layer itself.
+const SHARE_LEFT: u64 = 2;
 /// At most so many chunks are checkpointed in a group because of a region that is emptied.
 const LEAVING: usize = 64;
 
@@ -49,14 +53,39 @@ impl Writer<'_> {
             self.space.arrive_again(self.txg);
         }
         let mut draft = Draft::default();
+        let is_needed = stored.is_packing || stored.rows != self.layout().chunks.len();
         match self.draft(stored, &mut draft) {
-            Ok(()) => self.adopt(stored, draft)?,
-            Err(Error::OutOfSpace) if !stored.is_packing && stored.rows == self.layout().chunks.len() => {
-                self.abandon(draft)?
-            }
+            Err(Error::OutOfSpace) if !is_needed => self.abandon(draft)?,
             Err(error) => return Err(error),
+            // Where chunks have changed places, what waits for the table is more than the log needs.
+            Ok(()) if !is_needed && !stored.is_misplaced && !self.has_room_for_logs() => self.abandon(draft)?,
+            Ok(()) => self.adopt(stored, draft)?,
         }
         Ok(stored.table.expect("the table was written"))
+    }
+
+    /// Whether a draft leaves room for the logs of this group and of those that follow until what it replaces is free: a
+    /// group without a log cannot be stored.
+    fn has_room_for_logs(&self) -> bool {
+        let layout = self.layout();
+        // Most of the time nothing has to be counted.
+        layout.free() >= self.own_sectors() || {
+            let bytes = encode_changes(&self.changes()).len() + MAX_LOG_HEAD + LOG_SLACK;
+            let each = whole_units(layout.sectors_for(u32::try_from(bytes).unwrap_or(u32::MAX)), layout.unit());
+            layout.free() >= u64::from(each) * u64::from(COPIES) * (DEFERRED_GROUPS as u64 + 1)
+        }
+    }
+
+    /// Whether there is room for a checkpoint beside the others of a draft. The first is always tried: the log becomes shorter
+    /// as long as there is any room, and what a few of them replace is soon free.
+    fn has_room_for_more(&self, draft: &Draft<'_>) -> bool {
+        let is_first = || draft.checkpoints.iter().all(|(_, pointer)| pointer.is_none());
+        self.layout().free() >= self.own_sectors() / SHARE_LEFT || is_first()
+    }
+
+    /// What is kept for the space layer itself.
+    fn own_sectors(&self) -> u64 {
+        u64::from(self.layout().last_resort()) * u64::from(self.layout().chunk_sectors())
     }
 
     fn draft<'a>(&'a self, stored: &Stored, draft: &mut Draft<'a>) -> Result<()> {
@@ -113,6 +142,7 @@ impl Writer<'_> {
         };
         let pointer = match chunk.logged() {
             0 => None,
+            _ if !self.has_room_for_more(draft) => return Ok(()),
             _ => match self.store(checkpoint.encode()) {
                 // Another one may be smaller.
                 Err(Error::OutOfSpace) => return Ok(()),
