@@ -19,18 +19,21 @@ pub(super) struct LockedFile {
 /// Describes the process that holds a lock on `file`, "process 1234 (pool service tank)", where it can be found.
 pub(super) fn describe(file: LockedFile) -> Option<String> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    owner_in(&locks, file).map(describe_process)
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    owner_in(&locks, &mounts, file).map(describe_process)
 }
 
 /// The process id of the first `flock` on `file` in the text of `/proc/locks`. Some file systems report another device
-/// number to `stat` than they lock under, so a line that matches in the inode alone is taken second.
-fn owner_in(locks: &str, file: LockedFile) -> Option<u32> {
+/// number to `stat` than they lock under, which no mount has: then a line that matches in the inode alone is taken second.
+fn owner_in(locks: &str, mounts: &str, file: LockedFile) -> Option<u32> {
     let mut similar = None;
+    let number = format!("{}:{}", file.major, file.minor);
+    let is_mounted = mounts.lines().any(|line| line.split(' ').nth(2) == Some(&number));
     for (pid, held) in locks.lines().filter_map(parse_line) {
         if held == file {
             return Some(pid);
         }
-        if held.inode == file.inode {
+        if held.inode == file.inode && !is_mounted {
             similar.get_or_insert(pid);
         }
     }
@@ -84,19 +87,31 @@ mod tests {
         3: -> FLOCK  ADVISORY  WRITE 44 fe:01:43 0 EOF\n\
         garbage\n";
 
+    const MOUNTS: &str = "\
+        30 1 254:1 / / rw,relatime - ext4 /dev/vda rw\n\
+        41 30 0:42 / /mnt/a rw - fuse.cenote a rw\n\
+        42 30 0:46 / /mnt/b rw - fuse.cenote b rw\n";
+
     #[test]
     fn the_holder_is_found_by_device_and_inode() {
-        assert_eq!(owner_in(LOCKS, LockedFile { major: 0xfe, minor: 1, inode: 42 }), Some(33));
+        for mounts in ["", MOUNTS] {
+            assert_eq!(owner_in(LOCKS, mounts, LockedFile { major: 0xfe, minor: 1, inode: 42 }), Some(33));
+        }
     }
 
     #[test]
     fn an_inode_on_an_unknown_device_is_second_best() {
-        assert_eq!(owner_in(LOCKS, LockedFile { major: 7, minor: 1, inode: 42 }), Some(22));
+        assert_eq!(owner_in(LOCKS, MOUNTS, LockedFile { major: 7, minor: 1, inode: 42 }), Some(22));
+    }
+
+    #[test]
+    fn an_inode_of_another_mount_is_another_file() {
+        assert_eq!(owner_in(LOCKS, MOUNTS, LockedFile { major: 0, minor: 46, inode: 42 }), None);
     }
 
     #[test]
     fn who_waits_does_not_hold() {
-        assert_eq!(owner_in(LOCKS, LockedFile { major: 0xfe, minor: 1, inode: 43 }), None);
+        assert_eq!(owner_in(LOCKS, MOUNTS, LockedFile { major: 0xfe, minor: 1, inode: 43 }), None);
     }
 
     #[test]
