@@ -16,9 +16,8 @@ const FILE: usize = 8 << 20;
 
 /// Replaces what differs from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
+    let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"process \d+", "process [PID]");
-    settings.add_filter(r"mounts: \d+ through \S+\n", "");
     settings
 }
 

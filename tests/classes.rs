@@ -10,10 +10,8 @@ use lab::{Lab, noise};
 
 /// Replaces what differs from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
+    let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
-    settings.add_filter(r"mounts: \d+ through \S+\n", "");
-    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
     settings.add_filter(r"\(guid \d+\)", "(guid [GUID])");
     settings
 }

@@ -8,15 +8,8 @@ use std::{
     thread,
 };
 
-use insta::{Settings, assert_snapshot};
-use lab::{Lab, can_mount, noise};
-
-fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
-    settings.add_filter(r"mounts: \d+ through \S+\n", "");
-    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
-    settings
-}
+use insta::assert_snapshot;
+use lab::{Lab, can_mount, noise, told::filters_for_devices};
 
 fn content(seed: u64) -> Vec<u8> {
     noise(400_000, seed)
@@ -50,7 +43,7 @@ fn size(lab: &Lab) -> u64 {
 
 #[test]
 fn a_raidz_gets_wider_and_any_device_may_be_lost_after_it() {
-    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     let before = size(&lab);
     assert_snapshot!(lab.session(&[
         "pool attach tank raidz1-0 64M:small.img",

@@ -20,13 +20,8 @@ use lab::{Lab, can_mount, noise, small_file_system, wait_until};
 
 /// Replaces what differs from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
-    settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
-    settings.add_filter(r"(resilvered|repaired) [\d.]+[BKM]", "$1 [SIZE]");
-    // Which it is depends on the machine.
-    settings.add_filter(r"mounts: \d+ through \S+\n", "");
+    let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"/[ab]/[ab]\.img holds", "/[SIDE] holds");
-    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
     settings
 }
 

@@ -12,19 +12,8 @@ use std::{
     thread,
 };
 
-use insta::{Settings, assert_snapshot};
-use lab::{Lab, can_mount, noise, small_file_system, wait_until};
-
-/// Replaces what differs from run to run.
-fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
-    settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
-    settings.add_filter(r"(resilvered|repaired) [\d.]+[BKM]", "$1 [SIZE]");
-    // Which it is depends on the machine.
-    settings.add_filter(r"mounts: \d+ through \S+\n", "");
-    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
-    settings
-}
+use insta::assert_snapshot;
+use lab::{Lab, can_mount, noise, small_file_system, told::filters_for_devices, wait_until};
 
 fn content(seed: u64) -> Vec<u8> {
     noise(300_000, seed)
@@ -70,7 +59,7 @@ fn status(lab: &Lab) -> String {
 
 #[test]
 fn as_many_devices_die_as_there_is_parity_and_others_take_their_places() {
-    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     lab.pool(&["export", "tank"]);
     ["b.img", "d.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
     assert_snapshot!(lab.session(&[&format!("pool import -d {}", lab.at(""))]), @r"
@@ -147,7 +136,7 @@ fn as_many_devices_die_as_there_is_parity_and_others_take_their_places() {
 
 #[test]
 fn one_device_more_than_there_is_parity_is_one_too_many() {
-    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     lab.pool(&["export", "tank"]);
     fs::create_dir(lab.path("away")).unwrap();
     let away = ["a.img", "c.img", "d.img"];
@@ -184,7 +173,7 @@ fn one_device_more_than_there_is_parity_is_one_too_many() {
 
 #[test]
 fn a_device_is_put_out_of_use_and_comes_back() {
-    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     lab.pool(&["offline", "tank", "b.img"]);
     lab.pool(&["offline", "tank", "c.img"]);
     put(&lab, 2);
@@ -209,7 +198,7 @@ fn a_device_is_put_out_of_use_and_comes_back() {
 
 #[test]
 fn what_rots_is_healed_by_reading_and_by_a_scrub() {
-    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     lab.pool(&["export", "tank"]);
     for image in ["a.img", "d.img"] {
         let file = File::options().write(true).open(lab.path(image)).unwrap();
@@ -240,7 +229,7 @@ fn what_rots_is_healed_by_reading_and_by_a_scrub() {
 
 #[test]
 fn what_cannot_be_is_refused_in_words() {
-    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
     assert_snapshot!(lab.session(&[
         "pool attach tank a.img 80M:x.img",
         "pool detach tank a.img",
@@ -263,7 +252,7 @@ fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
     if !can_mount() {
         return;
     }
-    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    let (lab, _filters) = (Lab::new(), filters_for_devices().bind_to_scope());
     if !small_file_system(&lab.path("small"), "24m") {
         return;
     }

@@ -14,14 +14,11 @@ use lab::{Lab, can_mount, noise, wait_until};
 
 /// Replaces what differs from run to run.
 fn filters() -> Settings {
-    let mut settings = lab::told::filters_for_paths();
+    let mut settings = lab::told::filters_for_devices();
     settings.add_filter(r"copied [\d.]+[BKM]? in \d+h\d+m", "copied [SIZE] in [TIME]");
     settings.add_filter(r"(?m)^[\d.]+[BKM]? would be moved", "[SIZE] would be moved");
     settings.add_filter(r"takes \d+ empty", "takes [COUNT] empty");
     settings.add_filter(r"there are \d+", "there are [COUNT]");
-    // Which it is depends on the machine.
-    settings.add_filter(r"mounts: \d+ through \S+\n", "");
-    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
     settings
 }
 

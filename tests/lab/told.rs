@@ -55,3 +55,13 @@ pub(crate) fn filters_for_paths() -> Settings {
     settings.add_filter("   +", "  ");
     settings
 }
+
+/// The same for what `pool status` shows of devices: times, sizes and what depends on the machine are replaced too.
+pub(crate) fn filters_for_devices() -> Settings {
+    let mut settings = filters_for_paths();
+    settings.add_filter(r"in \d\d:\d\d:\d\d with", "in [TIME] with");
+    settings.add_filter(r"(resilvered|repaired) [\d.]+[BKM]", "$1 [SIZE]");
+    settings.add_filter(r"mounts: \d+ through \S+\n", "");
+    settings.add_filter(r"(?m)^ +busy: freeing .*\n", "");
+    settings
+}

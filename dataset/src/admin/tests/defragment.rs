@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use pool::{
     admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
-    check::{self, Ledger},
     device::{Device, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
-    format::key::Key,
     space::{Class, Dense, Fragmentation, SAFE_STATES},
-    tree::{Event, Walker},
     units::{MIB, Txg},
 };
 
@@ -17,9 +14,8 @@ use super::cuts::{recorded, wherever_power_fails};
 use super::world::{World, name, noise, refusal, settings};
 use crate::{
     admin::{Datasets, Progress},
-    catalogue::{DatasetRow, MoveState, dataset_key},
-    fs::{ROOT, key::EXTENT},
-    lineage::{self, nodes},
+    catalogue::MoveState,
+    fs::ROOT,
 };
 
 /// Small, so that every walk takes many steps.
@@ -136,26 +132,12 @@ impl Bench {
 
     /// How many blocks of a data set are gangs.
     fn gangs(&self, dataset: &str) -> usize {
-        let id = self.world.datasets.open_dataset(&name(dataset)).unwrap().id();
-        let (row, root) = self.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
-        let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
-        let mut count = 0;
-        while let Some(event) = walker.next(|place| self.world.engine.load_node(place)).unwrap() {
-            let Event::Enter(_, node) = event else { continue };
-            let blocks = nodes::items(&node).filter(|(_, item)| item.key().kind == EXTENT);
-            count += blocks.filter(|(leaf, item)| leaf.pointer(item).is_some_and(|pointer| pointer.gang)).count();
-        }
-        count
+        self.world.extents(dataset).iter().filter(|(_, pointer)| pointer.gang).count()
     }
 
-    /// The check's findings.
+    /// The kinds of what the check finds.
     fn findings(&self) -> Vec<String> {
-        self.world.engine.commit().unwrap();
-        let mut ledger = Ledger::default();
-        check::enter_catalogue(&self.world.engine, &mut ledger);
-        lineage::check::check(&self.world.engine, &mut ledger).unwrap().enter(&mut ledger);
-        let found = check::conclude(&self.world.engine, &mut ledger).unwrap();
-        found.iter().map(|finding| format!("{:?}", finding.code)).collect()
+        self.world.all_findings().iter().map(|finding| format!("{:?}", finding.code)).collect()
     }
 }
 

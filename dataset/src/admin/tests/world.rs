@@ -7,8 +7,10 @@ use pool::{
     check::{self, Ledger},
     device::{Device, MemoryDevice},
     env::SeededEnv,
+    format::{key::Key, pointer::BlockPointer},
+    tree::{Event, Walker},
     txg::{Engine, SETTLING_COMMITS, Settings},
-    units::MIB,
+    units::{MIB, Txg},
 };
 use rustix::io::Errno;
 
@@ -17,13 +19,19 @@ use crate::{
         CreateRequest, Datasets, DestroyRequest, DestroySnapshotsRequest, Destroyed, Error, ListRequest, Progress,
         Result, RollbackRequest, RolledBack,
     },
-    fs::{self, Caller, FileSystem, ROOT, SetAttr},
-    lineage,
+    catalogue::{DatasetRow, dataset_key},
+    fs::{self, Caller, FileSystem, ROOT, SetAttr, key::EXTENT},
+    lineage::{self, nodes},
     name::{DatasetName, Name},
 };
 
 /// Files by name, all in the root directory.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
+
+/// Nodes with their levels.
+pub(super) type Nodes = Vec<(u8, BlockPointer)>;
+/// Blocks of items with their keys.
+pub(super) type Items = Vec<(Key, BlockPointer)>;
 
 /// A pool named tank in memory.
 pub(super) struct World {
@@ -186,6 +194,35 @@ impl World {
         }
     }
 
+    /// The blocks of a data set as it is committed: its nodes with their levels, the root first, and its items' blocks with
+    /// their keys.
+    pub(super) fn blocks(&self, dataset: &str) -> (Nodes, Items) {
+        let id = self.datasets.open_dataset(&name(dataset)).unwrap().id();
+        let (row, root) = self.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
+        let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
+        let (mut found, mut blocks) = (Vec::new(), Vec::new());
+        while let Some(event) = walker.next(|place| self.engine.load_node(place)).unwrap() {
+            let Event::Enter(place, node) = event else { continue };
+            found.push((place.level, place.pointer));
+            blocks.extend(nodes::items(&node).filter_map(|(leaf, item)| Some((item.key(), leaf.pointer(item)?))));
+        }
+        (found, blocks)
+    }
+
+    /// The blocks of the files of a data set as it is committed.
+    pub(super) fn extents(&self, dataset: &str) -> Items {
+        let (_, mut blocks) = self.blocks(dataset);
+        blocks.retain(|(key, _)| key.kind == EXTENT);
+        blocks
+    }
+
+    /// The first block of a file as it is committed.
+    pub(super) fn extent(&self, dataset: &str, file: &str) -> BlockPointer {
+        let ino = self.fs(dataset).lookup(ROOT, file.as_bytes()).unwrap().ino;
+        let of_it = self.extents(dataset).into_iter().find(|(key, _)| key.object == ino);
+        of_it.expect("the file has a block").1
+    }
+
     pub(super) fn create(&self, dataset: &str) -> Result<Vec<DatasetName>> {
         self.datasets.create(CreateRequest {
             name: name(dataset),
@@ -258,13 +295,18 @@ impl World {
         }
     }
 
-    /// Commits, and fails if the check finds anything.
-    pub(super) fn judge(&self) {
+    /// Commits; what the check finds then, before files.
+    pub(super) fn all_findings(&self) -> Vec<check::Finding> {
         self.engine.commit().unwrap();
         let mut ledger = Ledger::default();
         check::enter_catalogue(&self.engine, &mut ledger);
         lineage::check::check(&self.engine, &mut ledger).unwrap().enter(&mut ledger);
-        let findings = check::conclude(&self.engine, &mut ledger).unwrap();
+        check::conclude(&self.engine, &mut ledger).unwrap()
+    }
+
+    /// Commits, and fails if the check finds anything.
+    pub(super) fn judge(&self) {
+        let findings = self.all_findings();
         assert!(findings.is_empty(), "{findings:#?}");
         for listed in self.datasets.list(&ListRequest { depth: None, ..ListRequest::default() }).unwrap() {
             let Name::Dataset(name) = listed.name else { continue };

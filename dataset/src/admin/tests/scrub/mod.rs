@@ -11,31 +11,24 @@ use std::sync::Arc;
 use pool::{
     check::{self, Ledger},
     device::{Device, MemoryDevice},
-    format::{key::Key, label::DATA_START, pointer::BlockPointer},
-    tree::{Event, Walker},
-    units::{MIB, Txg},
+    format::{label::DATA_START, pointer::BlockPointer},
+    units::MIB,
     vdev::Counts,
 };
 use rustix::io::Errno;
 
 use crate::{
-    admin::{Assignment, Progress, ScrubStatus, Target, tests::world::World},
-    catalogue::{DatasetRow, dataset_key},
-    fs::{
-        ROOT,
-        key::{EXTENT, Ino},
+    admin::{
+        Assignment, Progress, ScrubStatus, Target,
+        tests::world::{Items, Nodes, World},
     },
-    lineage::{self, nodes},
+    fs::{ROOT, key::Ino},
+    lineage,
 };
 
 const SIZE: u64 = 128 * MIB;
 /// Small, so that every scrub takes many steps.
 const BUDGET: u64 = 64 << 10;
-
-/// Nodes with their levels.
-type Nodes = Vec<(u8, BlockPointer)>;
-/// Blocks of items with their keys.
-type Items = Vec<(Key, BlockPointer)>;
 
 /// A pool and its devices.
 struct Bench {
@@ -83,24 +76,14 @@ impl Bench {
 
     /// The blocks of a data set as it is committed: its nodes with their levels, and its items' blocks with their keys.
     fn blocks(&self, dataset: &str) -> (Nodes, Items) {
-        let id = self.id(dataset);
         self.world.engine.commit().unwrap();
-        let (row, root) = self.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
-        let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
-        let (mut found, mut data) = (Vec::new(), Vec::new());
-        while let Some(event) = walker.next(|place| self.world.engine.load_node(place)).unwrap() {
-            let Event::Enter(place, node) = event else { continue };
-            found.push((place.level, place.pointer));
-            data.extend(nodes::items(&node).filter_map(|(leaf, item)| Some((item.key(), leaf.pointer(item)?))));
-        }
-        (found, data)
+        self.world.blocks(dataset)
     }
 
     /// A block of a file's data.
     fn data(&self, dataset: &str, file: &str) -> BlockPointer {
-        let ino = self.ino(dataset, file);
-        let is_its = |(key, _): &&(Key, BlockPointer)| (key.object, key.kind) == (ino, EXTENT);
-        self.blocks(dataset).1.iter().find(is_its).expect("the file has a block").1
+        self.world.engine.commit().unwrap();
+        self.world.extent(dataset, file)
     }
 
     fn read(&self, dataset: &str, file: &str) -> Result<Vec<u8>, Errno> {
