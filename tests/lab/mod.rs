@@ -211,7 +211,7 @@ impl Lab {
     pub(crate) fn kill(&self, name: &str) {
         let pid = self.service(name).expect("the pool has a service");
         assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
-        wait_until("the service is gone", || self.service(name).is_none());
+        wait_until("the service is gone", || has_ended(pid));
     }
 }
 
@@ -244,6 +244,15 @@ pub(crate) fn small_file_system(path: &Path, size: &str) -> bool {
         }
     }
     mounted
+}
+
+/// Whether a process has ended and closed what it had open. Its command line is gone before that.
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name stands in brackets, and may have some of its own. The state comes behind it, and further on the threads.
+    let Some((_, rest)) = stat.rsplit_once(") ") else { return true };
+    let fields: Vec<&str> = rest.split(' ').collect();
+    matches!(fields[0], "Z" | "X") && matches!(fields[17], "0" | "1")
 }
 
 /// Waits for something that takes a moment.
