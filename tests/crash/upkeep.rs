@@ -77,8 +77,8 @@ impl World {
             Expanding::Went(Progress::Worked) => Ok(true),
             Expanding::Went(Progress::Idle) if self.datasets.expansion_status().pause.is_some() => Ok(false),
             Expanding::Went(Progress::Idle) => self.commit_and(true),
-            Expanding::Widens(count) => {
-                step("widening", pool.widen(widening.vdev, count))?;
+            Expanding::Widens(vdev, count) => {
+                step("widening", pool.widen(vdev, count))?;
                 self.datasets.expansion_done();
                 Ok(true)
             }

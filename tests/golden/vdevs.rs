@@ -338,8 +338,8 @@ fn expansion_step(world: &World) -> bool {
     let Some(widening) = world.pool.widening() else { return false };
     match world.datasets.expansion_step(widening.vdev, &widening.narrow, STEP).unwrap() {
         Expanding::Went(progress) => progress == Progress::Worked,
-        Expanding::Widens(count) => {
-            world.pool.widen(widening.vdev, count).unwrap();
+        Expanding::Widens(vdev, count) => {
+            world.pool.widen(vdev, count).unwrap();
             world.datasets.expansion_done();
             true
         }

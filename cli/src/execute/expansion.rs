@@ -22,8 +22,8 @@ pub(super) fn work(datasets: &Datasets, pool: &Pool, bytes: u64) -> dataset::adm
     let Some(widening) = pool.widening() else { return Ok(Progress::Idle) };
     match datasets.expansion_step(widening.vdev, &widening.narrow, bytes)? {
         Expanding::Went(progress) => Ok(progress),
-        Expanding::Widens(count) => {
-            pool.widen(widening.vdev, count)?;
+        Expanding::Widens(vdev, count) => {
+            pool.widen(vdev, count)?;
             datasets.expansion_done();
             Ok(Progress::Worked)
         }

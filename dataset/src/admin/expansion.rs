@@ -46,9 +46,9 @@ use super::{
 pub enum Expanding {
     /// A step was done, or nothing can be done now.
     Went(Progress),
-    /// Nothing is in so many regions any more, from the first narrow one on, and no state needs them. They are to become
-    /// wide, and then [`Datasets::expansion_done`] to be called.
-    Widens(u32),
+    /// Nothing is in so many regions of this vdev any more, from its first narrow one on, and no state needs them. They are to
+    /// become wide, and then [`Datasets::expansion_done`] to be called.
+    Widens(VdevId, u32),
 }
 
 /// Why an expansion does not go on.
@@ -106,9 +106,10 @@ impl Short {
     }
 }
 
-/// Regions that are emptied.
+/// Regions of a vdev that are emptied.
 #[derive(Clone)]
 struct Round {
+    vdev: VdevId,
     count: u32,
     regions: Regions,
 }
@@ -182,7 +183,7 @@ impl Datasets {
     }
 
     /// Does a step of expanding the RAID-Z `vdev`, whose first narrow rows are these: copies about `budget` bytes while the
-    /// pool is held still, or makes a few commits.
+    /// pool is held still, or makes a few commits. Regions of another one that are being emptied come first.
     pub fn expansion_step(&self, vdev: VdevId, narrow: &Zone, budget: u64) -> Result<Expanding> {
         let mut work = self.mover_work();
         let idle = Ok(Expanding::Went(Progress::Idle));
@@ -200,13 +201,13 @@ impl Datasets {
             Emptying::Idle => return idle,
             Emptying::Vacated => {
                 // Rows of all columns want all of these to be complete.
-                if !self.are_complete(vdev)? {
+                if !self.are_complete(round.vdev)? {
                     self.expander.status.lock().pause = Some(Pause::Degraded);
                     return idle;
                 }
                 self.expander.status.lock().pause = None;
                 self.engine().outlast_states()?;
-                return Ok(Expanding::Widens(round.count));
+                return Ok(Expanding::Widens(round.vdev, round.count));
             }
             Emptying::Unreadable => self.give_round_up(&mut work, &round, Pause::Unreadable),
             Emptying::NoRoom => {
@@ -263,7 +264,7 @@ impl Datasets {
         *self.expander.status.lock() = status;
         work.begin(None);
         engine.close(&regions);
-        *self.expander.round.lock() = Some(Round { count, regions });
+        *self.expander.round.lock() = Some(Round { vdev, count, regions });
         Ok(Expanding::Went(Progress::Worked))
     }
 

@@ -250,8 +250,8 @@ fn expand(life: &Life) {
                 Some(_) => return,
                 None => drop(life.world.engine.commit_anyway().unwrap()),
             },
-            Expanding::Widens(count) => {
-                life.pool.widen(widening.vdev, count).unwrap();
+            Expanding::Widens(vdev, count) => {
+                life.pool.widen(vdev, count).unwrap();
                 datasets.expansion_done();
             }
         }
@@ -290,4 +290,37 @@ fn a_raidz_that_is_more_than_half_full_gets_wide_to_its_end() {
         life.reopen();
         life.judge();
     }
+}
+
+#[test]
+fn one_that_is_expanded_while_another_one_is_waits_for_its_round() {
+    let mut life = Life::new(3, 1, 31);
+    let more = |life: &mut Life, count: usize| -> Vec<Arc<dyn Device>> {
+        let new: Vec<Disk> = (0..count).map(|nth| disk(life.disks.len() + nth)).collect();
+        life.disks.extend(new.iter().cloned());
+        let new: Vec<Arc<dyn Device>> = new.into_iter().map(|disk| disk as Arc<dyn Device>).collect();
+        life.world.devices.extend(new.iter().cloned());
+        new
+    };
+    let devices = more(&mut life, 3);
+    life.pool.begin_add(vec![NewVdev::RaidZ { parity: 1, devices }]).unwrap().finish().unwrap();
+    for number in 0..60 {
+        let (file, content) = (format!("file{number:03}"), noise(number, 400_000));
+        life.world.write("tank/a", &file, &content);
+        life.world.engine.commit().unwrap();
+        life.files.insert(file, content);
+    }
+    let new = more(&mut life, 1).remove(0);
+    life.pool.attach_column("raidz1-1", new).unwrap();
+    while life.world.datasets.expansion_status().regions == 0 {
+        let widening = life.pool.widening().unwrap();
+        life.world.datasets.expansion_step(widening.vdev, &widening.narrow, BUDGET).unwrap();
+    }
+    let new = more(&mut life, 1).remove(0);
+    life.pool.attach_column("raidz1-0", new).unwrap();
+    expand(&life);
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    life.judge();
+    life.reopen();
+    life.judge();
 }
