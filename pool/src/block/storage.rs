@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::RwLock;
@@ -24,6 +27,8 @@ pub struct Vdevs {
     vdevs: RwLock<BTreeMap<VdevId, Arc<dyn Vdev>>>,
     /// Devices of the pool that are in none of them, and stand by.
     spares: RwLock<Vec<Arc<Leaf>>>,
+    /// How often one took the place of another.
+    forms: AtomicU64,
     suspension: Arc<Suspension>,
     teller: OnceLock<Teller>,
 }
@@ -41,10 +46,17 @@ impl Vdevs {
         &self.suspension
     }
 
-    /// One more device.
+    /// One more device, or another form of one: a disk becomes a mirror, and a mirror a disk.
     pub fn add(&self, vdev: Arc<dyn Vdev>) {
         vdev.join(&self.suspension);
-        self.vdevs.write().insert(vdev.id(), vdev);
+        if self.vdevs.write().insert(vdev.id(), vdev).is_some() {
+            self.forms.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How often one of them has taken another form. What a vdev counts of its members begins again then.
+    pub(crate) fn forms(&self) -> u64 {
+        self.forms.load(Ordering::Acquire)
     }
 
     /// One device less.

@@ -10,7 +10,8 @@
 //!    lies there to the twins. What is found was born before; nothing is allocated there meanwhile; what trees take references
 //!    to is copied by the commit that writes these.
 //! 4. All is flushed, and chunks and twins change places, while no commit is under way. If a device of a mirror has come,
-//!    gone or come back meanwhile, or the pool was suspended, somebody may lack copies: then all is copied once more.
+//!    gone or come back meanwhile, a disk has taken another's place, or the pool was suspended, somebody may lack copies:
+//!    then all is copied once more.
 //! 5. When the table says so, the regions are taken back; what lies in them now rests until no state that one goes back to
 //!    has anything there. Or the vdev is to leave: then [`SAFE_STATES`] commits follow for the same reason.
 //!
@@ -41,7 +42,11 @@ pub enum Vacating {
 /// How the devices stood when copying began: if they stand otherwise at the end, somebody may lack copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evacuation {
+    /// How often vdevs had become mirrors, and disks again: to replace a disk is both.
+    forms: u64,
+    /// How often the members of each had changed.
     rounds: Vec<u64>,
+    /// How often the pool had been resumed.
     era: Era,
 }
 
@@ -103,7 +108,7 @@ impl Engine {
     pub fn evacuation(&self) -> Evacuation {
         let vdevs = self.storage.vdevs.all();
         let rounds = vdevs.iter().filter_map(|vdev| vdev.as_group()).map(Group::round).collect();
-        Evacuation { rounds, era: self.suspension().era() }
+        Evacuation { forms: self.storage.vdevs.forms(), rounds, era: self.suspension().era() }
     }
 }
 

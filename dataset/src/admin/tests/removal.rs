@@ -351,6 +351,25 @@ fn a_device_that_was_away_gets_what_has_moved_to_its_mirror() {
 }
 
 #[test]
+fn a_disk_that_takes_the_place_of_the_only_one_meanwhile_gets_what_was_copied_before() {
+    after_any_number_of_steps(|steps| {
+        let disks = disks(["stays", "goes", "new"]);
+        let bench = Bench::of_disks(&disks[..2], 8);
+        bench.start();
+        let is_under_way = bench.steps(steps);
+        // The disk is a mirror for a while, and a disk again.
+        bench.pool.attach("stays", disks[2].clone(), true).unwrap();
+        while bench.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+        bench.pool.finish_replacing().unwrap();
+        assert_eq!(bench.pool.label().vdevs[0].tree.members().count(), 0, "it is a disk again");
+        bench.finish();
+        bench.judge();
+        bench.judge_files(&format!("after {steps} steps"));
+        is_under_way
+    });
+}
+
+#[test]
 fn wherever_power_fails_every_file_is_there() {
     let recorder = Recorder::new();
     let devices = recorded(&recorder, &[128, 160]);
