@@ -327,3 +327,31 @@ fn most(limit: u32, fits: impl Fn(u32) -> bool) -> u32 {
     }
     least
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::raidz::before_packing, *};
+
+    #[test]
+    fn after_a_round_for_which_there_was_too_little_room_a_smaller_one_follows_or_one_with_more_room() {
+        let life = before_packing();
+        let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
+        let (vdev, narrow) = (widening.vdev, &widening.narrow);
+        assert!(datasets.next_round(vdev, narrow).is_none());
+        let next = || datasets.next_packed_round(vdev, narrow).unwrap().map(|(count, _)| count);
+        let count = next().unwrap();
+        let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + count);
+        let spare = life.world.engine.storage().space.moving_plan(&regions, &Targets::Anywhere).spare;
+        let found_too_little = |count, spare| *datasets.expander.short.lock() = Some(Short { count, spare });
+        found_too_little(count, spare - 1);
+        assert_eq!(next(), Some(count));
+        found_too_little(count, spare);
+        assert!(next() < Some(count), "{:?} of {count}", next());
+        // There is no smaller one.
+        found_too_little(1, spare);
+        assert_eq!(next(), None);
+        let idle = Expanding::Went(Progress::Idle);
+        assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), idle);
+        assert_eq!(datasets.expansion_status().pause, Some(Pause::NoRoom));
+    }
+}

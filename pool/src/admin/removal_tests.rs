@@ -13,9 +13,9 @@ use crate::{
     admin::CreateOptions,
     block::{Payload, compression::CompressionChoice},
     check::{self, Ledger},
-    device::{Device, Fate, MemoryDevice, Recorder},
+    device::{Device, Fate, FaultDevice, MemoryDevice, Recorder},
     env::{Env, SeededEnv},
-    error::Result,
+    error::{Error, Result},
     format::{
         key::Key,
         label::DEVICE_REMOVAL,
@@ -118,6 +118,11 @@ pub(super) fn opened(devices: &[Arc<dyn Device>], seed: u64) -> Pool {
 
 /// Copies all that the catalogue refers to, as somebody does who walks all trees.
 pub(super) fn copy_all(engine: &Arc<Engine>) {
+    assert!(copy_all_and(engine, || ()));
+}
+
+/// The same, and does something before chunks change places; whether they do.
+fn copy_all_and(engine: &Arc<Engine>, work: impl FnOnce()) -> bool {
     engine.commit_anyway().unwrap();
     let evacuation = engine.evacuation();
     {
@@ -125,7 +130,8 @@ pub(super) fn copy_all(engine: &Arc<Engine>) {
         each_node(engine, |pointer, _| assert!(still.evacuate(&[*pointer])[0].is_ok()));
         kept(engine).iter().for_each(|pointer| assert!(still.evacuate(&[*pointer])[0].is_ok()));
     }
-    assert!(engine.hold_still().change_places(&evacuation).unwrap());
+    work();
+    engine.hold_still().change_places(&evacuation).unwrap()
 }
 
 /// Empties regions, and takes them back when the table says where their chunks are.
@@ -176,6 +182,28 @@ fn remove(pool: &Pool) {
 
 fn vdevs(pool: &Pool) -> Vec<u32> {
     pool.label().vdevs.iter().map(|vdev| vdev.id.0).collect()
+}
+
+#[test]
+fn chunks_do_not_change_places_if_the_pool_was_suspended_while_they_were_copied() {
+    let disks = ["a", "b"].map(|name| Arc::new(FaultDevice::new(disk(name))));
+    let pool = made(&disks.clone().map(|disk| NewVdev::Disk(disk)));
+    let (engine, suspension) = (pool.engine(), pool.engine().suspension());
+    suspension.enable();
+    engine.activate(DEVICE_REMOVAL).unwrap();
+    engine.close(&ALL);
+    while engine.vacate(&ALL, &Targets::Anywhere, Packs::Never).unwrap() != Vacating::Copying {}
+    let fail = || {
+        suspension.suspend(suspension.era(), &Error::Request("a cable was pulled".into()));
+        disks[0].lose_cache();
+        pool.clear(&|_| unreachable!("they are there")).unwrap();
+    };
+    assert!(!copy_all_and(engine, fail), "who was asked to hold them may have lost them");
+    assert!(!engine.has_changed_places(&ALL));
+    assert!(engine.reopen(&ALL));
+    remove(&pool);
+    let newest = commit(&pool, 3);
+    assert_eq!((shown(pool.engine()), vdevs(&pool)), (newest, vec![0]));
 }
 
 #[test]

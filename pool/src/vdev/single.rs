@@ -221,4 +221,18 @@ mod tests {
         let cleared = Counts { read_errors: 0, write_errors: 0, checksum_errors: 0, ..expected };
         assert_eq!(vdev.leaf().counters().snapshot(), cleared);
     }
+
+    #[test]
+    fn much_that_is_not_flushed_is_flushed_by_who_writes_more() {
+        let vdev = single(Arc::new(MemoryDevice::new("disk", SIZE)));
+        let suspension = Arc::new(Suspension::default());
+        suspension.enable();
+        vdev.join(&suspension);
+        let bytes = Arc::new(vec![7; MIB as usize]);
+        let flushes = |writes: u64| {
+            (0..writes).for_each(|n| vdev.write_shared(n * MIB, bytes.clone()).unwrap());
+            vdev.leaf().counters().snapshot().flushes
+        };
+        assert_eq!([flushes(32), flushes(1), flushes(32), flushes(1)], [0, 1, 1, 2]);
+    }
 }

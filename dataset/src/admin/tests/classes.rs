@@ -1,6 +1,6 @@
 //! Vdevs that are for something: what lies where, what an fsync touches, and what is left when the log is gone.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use pool::{
     admin::{ClassedVdev, NewVdev, OpenOptions},
@@ -45,6 +45,19 @@ fn lost_with(world: &World, lost: u32) -> [(u64, u64); 2] {
         let loss = losses.iter().find(|loss| loss.name == name).unwrap();
         (loss.blocks, loss.lost_blocks)
     })
+}
+
+/// How many records of each file of `tank/a` lie on each of two vdevs, by the name of the file.
+fn records(world: &World) -> BTreeMap<String, [usize; 2]> {
+    world.engine.commit().unwrap();
+    let space = &world.engine.storage().space;
+    let mut found: BTreeMap<Ino, [usize; 2]> = BTreeMap::new();
+    for (key, pointer) in world.extents("tank/a") {
+        let (vdev, _) = space.resolve(pointer.addresses[0], pointer.stored).unwrap();
+        found.entry(key.object).or_default()[vdev.0 as usize] += 1;
+    }
+    let of = |file: &String| found[&world.fs("tank/a").lookup(ROOT, file.as_bytes()).unwrap().ino];
+    world.files("tank/a").keys().map(|file| (file.clone(), of(file))).collect()
 }
 
 #[test]
@@ -192,4 +205,38 @@ fn data_goes_to_the_vdevs_that_are_preferred_and_a_wish_can_change() {
     let of = |name: &str| world.datasets.get(&name.parse().unwrap(), "vdevs").unwrap().unwrap().value;
     assert_eq!((of("tank/a/b"), of("tank/c")), ("disk-0".to_owned(), "special,disk-1".to_owned()));
     assert!(world.datasets.create(request("tank/d", vec![named("disk-3")])).is_err());
+}
+
+#[test]
+fn with_round_robin_each_file_lies_on_one_vdev_and_else_on_all() {
+    let mut world = World::of(&[disk(memory(), None), disk(memory(), None)], 1);
+    world.create("tank/a").unwrap();
+    set(&world, "compression", "off");
+    let write = |world: &World, kind: &str| {
+        for number in 0..4 {
+            world.write("tank/a", &format!("{kind}{number}"), &noise(number, 3 * MIB as usize));
+        }
+    };
+    write(&world, "first");
+    set(&world, "alloc", "roundrobin");
+    write(&world, "whole");
+    // An open data set follows the property, and so does one that is opened with it.
+    world.reopen();
+    write(&world, "later");
+    set(&world, "alloc", "striped");
+    write(&world, "striped");
+    let records = records(&world);
+    let mut whole = [0; 2];
+    for (file, counts) in &records {
+        assert_eq!(counts.iter().sum::<usize>(), 24, "{file}");
+        match file.starts_with("first") || file.starts_with("striped") {
+            true => assert!(counts.iter().all(|count| *count >= 4), "{file} lies on both vdevs: {records:?}"),
+            false => {
+                assert!(counts.contains(&0), "{file} lies on one vdev: {records:?}");
+                whole[usize::from(counts[1] > 0)] += 1;
+            }
+        }
+    }
+    assert_eq!(whole, [4; 2], "in turn: {records:?}");
+    world.judge();
 }

@@ -1,11 +1,24 @@
-//! Power fails anywhere in what a recorder has seen.
+//! Devices that fail when a test says so, and power that fails anywhere in what a recorder has seen.
 
 use std::{ops::Range, sync::Arc};
 
 use pool::{
-    device::{Device, Fate, MemoryDevice, Recorder},
+    device::{Device, Fate, FaultDevice, MemoryDevice, Recorder},
     units::MIB,
 };
+
+/// How large a device is that may fail, in MiB.
+pub(super) const SIZE: u64 = 128;
+
+pub(super) type Disk = Arc<FaultDevice>;
+
+pub(super) fn disks<const N: usize>(names: [&str; N]) -> [Disk; N] {
+    names.map(|name| Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, SIZE * MIB)))))
+}
+
+pub(super) fn devices(disks: &[Disk]) -> Vec<Arc<dyn Device>> {
+    disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
+}
 
 /// Devices of so many MiB of which everything is recorded.
 pub(super) fn recorded(recorder: &Arc<Recorder>, sizes: &[u64]) -> Vec<Arc<dyn Device>> {

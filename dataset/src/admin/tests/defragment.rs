@@ -362,6 +362,31 @@ fn what_cannot_be_read_stays_where_it_is() {
 }
 
 #[test]
+fn one_for_which_there_is_no_room_any_more_ends_and_what_was_to_move_is_the_pool_s_as_before() {
+    let disk = disk("a");
+    let bench = Bench::of_disk(&disk, 16);
+    bench.start();
+    assert!(bench.steps(1));
+    // Chunks are chosen, and somebody takes all to which they could go.
+    let engine = &bench.world.engine;
+    let storage = engine.storage();
+    let take = |txg| storage.space.allocate(txg, Class::Metadata, MIB as u32, 1, &storage.vdevs).ok();
+    let taken: Vec<_> = engine.with_open_txg(|txg| std::iter::from_fn(|| take(txg)).collect());
+    assert!(taken.len() > 5, "{}", taken.len());
+    bench.finish();
+    assert_eq!(bench.state(), MoveState::NoRoom);
+    let give_back = |at: &pool::space::Allocation| {
+        engine.with_open_txg(|txg| storage.space.free(txg, at.addresses[0], MIB as u32)).unwrap();
+    };
+    taken.iter().for_each(give_back);
+    bench.judge_files("given up");
+    bench.judge_totals("given up");
+    bench.start();
+    bench.finish();
+    bench.judge("with room again");
+}
+
+#[test]
 fn what_is_allocated_and_nobody_s_moves_as_it_is() {
     let disk = disk("a");
     let bench = Bench::of_disk(&disk, 12);

@@ -5,37 +5,45 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use pool::{
     admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
-    device::{Device, FaultDevice, MemoryDevice},
+    check::Code,
+    device::{Device, Fault, FaultDevice, MemoryDevice, Operation},
     env::SeededEnv,
-    format::label::DATA_START,
+    format::{label::DATA_START, pointer::BlockPointer},
+    space::{Regions, Targets},
     units::MIB,
+    vdev::raidz::geometry::Rows,
 };
+use rustix::io::Errno;
 
 use super::world::{Files, World, name, noise, settings};
 use crate::{
-    admin::{Datasets, Expanding, Progress},
+    admin::{Datasets, Expanding, Pause, Progress},
     fs::ROOT,
 };
 
 const SIZE: u64 = 96 * MIB;
-const BUDGET: u64 = 256 << 10;
+pub(super) const BUDGET: u64 = 256 << 10;
 
-type Disk = Arc<FaultDevice>;
+pub(super) type Disk = Arc<FaultDevice>;
 
 fn disk(number: usize) -> Disk {
-    Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(format!("disk{number}"), SIZE))))
+    disk_of(number, SIZE)
+}
+
+pub(super) fn disk_of(number: usize, size: u64) -> Disk {
+    Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(format!("disk{number}"), size))))
 }
 
 /// A pool with parity, and what it should hold.
-struct Life {
-    pool: Pool,
-    world: World,
-    disks: Vec<Disk>,
+pub(in crate::admin) struct Life {
+    pub(in crate::admin) pool: Pool,
+    pub(in crate::admin) world: World,
+    pub(super) disks: Vec<Disk>,
     /// The devices that are away, by their places among the disks.
-    away: Vec<usize>,
+    pub(super) away: Vec<usize>,
     parity: usize,
     made: usize,
-    files: Files,
+    pub(super) files: Files,
     snapshots: BTreeMap<String, Files>,
     random: u64,
     steps: usize,
@@ -43,7 +51,12 @@ struct Life {
 
 impl Life {
     fn new(count: usize, parity: u8, seed: u64) -> Life {
-        let disks: Vec<Disk> = (0..count).map(disk).collect();
+        Life::of(&vec![SIZE; count], parity, seed)
+    }
+
+    /// One on disks of these sizes.
+    pub(super) fn of(sizes: &[u64], parity: u8, seed: u64) -> Life {
+        let disks: Vec<Disk> = sizes.iter().enumerate().map(|(number, size)| disk_of(number, *size)).collect();
         let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
         let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let vdev = NewVdev::RaidZ { parity, devices: devices.clone() };
@@ -51,7 +64,7 @@ impl Life {
         let engine = pool.engine().clone();
         let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
         let world = World { devices, engine, datasets };
-        world.create("tank/a").unwrap();
+        ["tank/a", "tank/b"].into_iter().for_each(|name| drop(world.create(name).unwrap()));
         let (files, snapshots) = (Files::new(), BTreeMap::new());
         let parity = usize::from(parity);
         Life {
@@ -60,7 +73,7 @@ impl Life {
             disks,
             away: Vec::new(),
             parity,
-            made: count,
+            made: sizes.len(),
             files,
             snapshots,
             random: seed * 2 + 1,
@@ -73,7 +86,7 @@ impl Life {
         (self.random >> 33) as usize % limit
     }
 
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         match self.below(16) {
             0..=5 => self.write(),
             6 => self.remove(),
@@ -93,7 +106,7 @@ impl Life {
         format!("after {} steps, {} files, without {:?}", self.steps, self.files.len(), self.away)
     }
 
-    fn write(&mut self) {
+    pub(super) fn write(&mut self) {
         let (file, len, seed) = (format!("file{}", self.below(12)), self.below(400_000), self.random);
         let content = noise(seed, len);
         self.world.write("tank/a", &file, &content);
@@ -129,7 +142,7 @@ impl Life {
         }
     }
 
-    fn take_back(&mut self) {
+    pub(super) fn take_back(&mut self) {
         let Some(at) = self.away.pop() else { return };
         self.disks[at].heal();
         let found: Arc<dyn Device> = self.disks[at].clone();
@@ -141,7 +154,7 @@ impl Life {
     fn replace(&mut self) {
         let Some(at) = self.away.pop() else { return };
         self.made += 1;
-        let new = disk(self.made);
+        let new = disk_of(self.made, self.disks[at].size());
         self.pool.attach(self.disks[at].name(), new.clone(), true).unwrap();
         self.disks[at] = new;
         self.finish();
@@ -156,7 +169,7 @@ impl Life {
         let count = self.disks.len();
         let first = self.below(count);
         for at in (first..first + self.parity).map(|at| at % count) {
-            let from = DATA_START + self.below((SIZE - 8 * MIB) as usize) as u64;
+            let from = DATA_START + self.below((self.disks[at].size() - 8 * MIB) as usize) as u64;
             self.disks[at].write_at(from, &noise(self.random, 4 << 20)).unwrap();
         }
         self.world.engine.cache().clear();
@@ -166,7 +179,7 @@ impl Life {
         assert_eq!(self.world.datasets.damage().unwrap().len(), 0, "everything was mended");
     }
 
-    fn reopen(&mut self) {
+    pub(super) fn reopen(&mut self) {
         self.world.datasets.close_all().unwrap();
         let there = |(at, disk): (usize, &Disk)| (!self.away.contains(&at)).then(|| disk.clone() as Arc<dyn Device>);
         self.world.devices = self.disks.iter().enumerate().filter_map(there).collect();
@@ -180,21 +193,21 @@ impl Life {
     }
 
     /// Does what a service does in the background until there is nothing to do.
-    fn finish(&self) {
+    pub(super) fn finish(&self) {
         self.world.work();
         while self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
         self.pool.finish_replacing().unwrap();
         assert!(self.world.engine.filling().is_none(), "everything could be copied");
     }
 
-    fn verify(&self) {
+    pub(super) fn verify(&self) {
         assert!(self.world.files("tank/a") == self.files, "{}", self.told());
         for (snapshot, files) in &self.snapshots {
             assert!(self.world.files(snapshot) == *files, "{snapshot}, {}", self.told());
         }
     }
 
-    fn judge(&self) {
+    pub(super) fn judge(&self) {
         // Whoever is away is missed by now: the check asks all that are in use.
         self.world.engine.commit_anyway().unwrap();
         self.world.engine.cache().clear();
@@ -204,7 +217,10 @@ impl Life {
 }
 
 fn live(count: usize, parity: u8, seed: u64) {
-    let mut life = Life::new(count, parity, seed);
+    lived(Life::new(count, parity, seed));
+}
+
+pub(super) fn lived(mut life: Life) {
     for step in 0..60 {
         life.step();
         if step % 6 == 5 {
@@ -238,8 +254,72 @@ fn whatever_befalls_the_devices_of_triple_parity_files_are_what_was_written() {
     live(4, 3, 22);
 }
 
-/// Has the rows of the first vdev become as wide as it is, as far as there is room.
-fn expand(life: &Life) {
+/// The rows in which a block lies.
+fn rows(world: &World, block: &BlockPointer) -> Rows {
+    let storage = world.engine.storage();
+    let (vdev, offset) = storage.space.resolve(block.addresses[0], block.stored).unwrap();
+    let vdev = storage.vdevs.get(vdev).unwrap();
+    vdev.as_raidz().unwrap().zones().rows(offset, u64::from(block.stored)).unwrap()
+}
+
+/// What each file gives when all of it is read.
+fn each_file(world: &World, files: &Files) -> BTreeMap<String, Result<Vec<u8>, Errno>> {
+    let fs = world.fs("tank/a");
+    let read = |file: &String| {
+        let mut content = Vec::new();
+        let inode = fs.lookup(ROOT, file.as_bytes())?;
+        while content.len() < inode.size as usize {
+            fs.read(inode.ino, content.len() as u64, inode.size as usize - content.len(), &mut content)?;
+        }
+        Ok(content)
+    };
+    files.keys().map(|file| (file.clone(), read(file))).collect()
+}
+
+#[test]
+fn where_one_device_too_many_is_rotten_that_file_is_lost_and_named_and_all_others_are_read() {
+    for (count, parity) in [(3, 1), (5, 2), (6, 3)] {
+        let mut life = Life::new(count, parity, 40 + u64::from(parity));
+        for number in 0..8 {
+            let (file, content) = (format!("file{number}"), noise(number + 1, 300_000));
+            life.world.write("tank/a", &file, &content);
+            life.files.insert(file, content);
+        }
+        life.world.engine.commit().unwrap();
+        let rows = rows(&life.world, &life.world.extent("tank/a", "file3"));
+        let rotten = vec![0x5a; (rows.count * rows.shape.sector()) as usize];
+        for (at, disk) in life.disks.iter().enumerate().take(life.parity + 1) {
+            assert!(each_file(&life.world, &life.files)["file3"].as_ref() == Ok(&life.files["file3"]), "{at} devices");
+            disk.write_at(DATA_START + rows.place(), &rotten).unwrap();
+            life.world.engine.cache().clear();
+        }
+        let judge = |life: &Life| {
+            for (file, read) in each_file(&life.world, &life.files) {
+                match &*file {
+                    "file3" => assert!(read == Err(Errno::IO), "{count}, {parity}: it is made up"),
+                    _ => assert!(read.as_ref() == Ok(&life.files[&file]), "{count}, {parity}: {file}"),
+                }
+            }
+        };
+        judge(&life);
+        // Whoever reads it has found it, and so does a scrub, which makes nothing worse.
+        while life.world.datasets.mend_step().unwrap() == Progress::Worked {}
+        assert_eq!(life.world.datasets.damaged_names().unwrap(), ["tank/a:/file3"]);
+        life.world.datasets.start_scrub().unwrap();
+        while life.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
+        let status = life.world.datasets.scrub_status().unwrap().unwrap();
+        assert_eq!((status.errors, status.repaired), (1, 0), "{status:?}");
+        assert_eq!(life.world.datasets.damaged_names().unwrap(), ["tank/a:/file3"]);
+        life.world.engine.cache().clear();
+        let found = life.world.all_findings();
+        assert!(!found.is_empty() && found.iter().all(|one| one.code == Code::DamagedCopy), "{found:?}");
+        life.reopen();
+        judge(&life);
+    }
+}
+
+/// Has the rows of the first vdev become as wide as they can, as far as there is room.
+pub(super) fn expand(life: &Life) {
     let datasets = &life.world.datasets;
     for _ in 0..20_000 {
         let Some(widening) = life.pool.widening() else { return };
@@ -323,4 +403,165 @@ fn one_that_is_expanded_while_another_one_is_waits_for_its_round() {
     life.judge();
     life.reopen();
     life.judge();
+}
+
+/// A RAID-Z with so many files that has got a column more, whose rows are to become as wide.
+fn widening(files: u64, seed: u64) -> Life {
+    let mut life = Life::new(3, 1, seed);
+    for number in 0..files {
+        let (file, content) = (format!("file{number}"), noise(number + 1, 400_000));
+        life.world.write("tank/a", &file, &content);
+        life.files.insert(file, content);
+    }
+    life.world.engine.commit().unwrap();
+    add_column(&mut life);
+    life
+}
+
+fn add_column(life: &mut Life) {
+    let new = disk(3);
+    life.disks.push(new.clone());
+    life.world.devices.push(new.clone());
+    life.pool.attach_column("raidz1-0", new).unwrap();
+    life.world.engine.commit_anyway().unwrap();
+}
+
+/// Does one step of the expansion; what it has come to, and why it does not go on.
+fn step(life: &Life) -> (Expanding, Option<Pause>) {
+    let widening = life.pool.widening().unwrap();
+    let datasets = &life.world.datasets;
+    let expanding = datasets.expansion_step(widening.vdev, &widening.narrow, BUDGET).unwrap();
+    (expanding, datasets.expansion_status().pause)
+}
+
+const IDLE: Expanding = Expanding::Went(Progress::Idle);
+const WORKED: Expanding = Expanding::Went(Progress::Worked);
+
+/// Brings the expansion to its end, and has everything be there without any one device.
+fn finish_expansion(life: &mut Life) {
+    expand(life);
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    life.judge();
+    for gone in 0..life.disks.len() {
+        life.away = vec![gone];
+        life.reopen();
+        life.verify();
+        life.away.clear();
+        life.reopen();
+    }
+}
+
+#[test]
+fn an_expansion_waits_for_devices_that_lack_something_before_a_round_and_at_its_end() {
+    let away = |life: &mut Life| {
+        life.disks[1].vanish();
+        life.world.engine.commit_anyway().unwrap();
+        life.away.push(1);
+    };
+    let mut life = widening(12, 50);
+    away(&mut life);
+    assert_eq!(step(&life), (IDLE, Some(Pause::Degraded)));
+    assert_eq!(life.world.datasets.expansion_status().regions, 0);
+    life.take_back();
+    assert_eq!(step(&life), (WORKED, None));
+    assert!(life.world.datasets.expansion_status().regions > 0);
+    away(&mut life);
+    // All is copied, and nothing becomes wide.
+    let paused = (0..1000).map(|_| step(&life)).find(|(expanding, _)| *expanding != WORKED).unwrap();
+    assert_eq!(paused, (IDLE, Some(Pause::Degraded)));
+    assert_eq!(step(&life), paused);
+    life.take_back();
+    let (expanding, pause) = step(&life);
+    assert!(matches!(expanding, Expanding::Widens(..)) && pause.is_none(), "{expanding:?}");
+    finish_expansion(&mut life);
+}
+
+#[test]
+fn an_expansion_that_cannot_read_something_changes_nothing_and_is_tried_again_at_the_next_import() {
+    let mut life = widening(12, 51);
+    assert_eq!(step(&life), (WORKED, None));
+    life.world.engine.cache().clear();
+    let rows = rows(&life.world, &life.world.extent("tank/a", "file3"));
+    let at = DATA_START + rows.place();
+    life.world.engine.cache().clear();
+    for disk in &life.disks[..2] {
+        disk.inject(Fault { range: at..at + 1, ..Fault::failing(Operation::Read) });
+    }
+    let paused = (0..1000).map(|_| step(&life)).find(|(_, pause)| pause.is_some()).unwrap();
+    assert_eq!(paused, (WORKED, Some(Pause::Unreadable)));
+    assert_eq!(life.world.datasets.expansion_status().regions, 0);
+    life.disks.iter().for_each(|disk| disk.heal());
+    life.world.engine.commit_anyway().unwrap();
+    assert_eq!(step(&life), (IDLE, Some(Pause::Unreadable)), "not before the pool is opened again");
+    life.judge();
+    life.reopen();
+    finish_expansion(&mut life);
+}
+
+#[test]
+fn an_expansion_whose_room_others_take_gives_its_round_up_and_goes_on() {
+    let life = widening(120, 52);
+    assert_eq!(step(&life), (WORKED, None));
+    // A round has begun, and others take where it was to copy to.
+    let taken = life.world.fill("tank/b", 1 << 20);
+    let paused = (0..1000).map(|_| step(&life)).find(|(_, pause)| pause.is_some()).unwrap();
+    assert_eq!(paused, (WORKED, Some(Pause::NoRoom)));
+    assert_eq!(life.world.datasets.expansion_status().regions, 0);
+    life.world.judge();
+    (0..taken).for_each(|number| life.world.remove("tank/b", &number.to_string()));
+    life.world.work();
+    life.world.settle();
+    expand(&life);
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    life.judge();
+}
+
+#[test]
+fn an_expansion_of_a_pool_without_room_waits_for_some() {
+    let life = widening(40, 53);
+    let taken = life.world.fill("tank/b", 1 << 20);
+    life.world.engine.commit().unwrap();
+    assert_eq!(step(&life), (IDLE, Some(Pause::NoRoom)));
+    assert_eq!(step(&life), (IDLE, Some(Pause::NoRoom)), "nothing has changed");
+    assert_eq!(life.world.datasets.expansion_status().regions, 0);
+    life.judge();
+    (0..taken).for_each(|number| life.world.remove("tank/b", &number.to_string()));
+    life.world.work();
+    life.world.settle();
+    expand(&life);
+    assert!(life.pool.widening().is_none(), "{:?}", life.world.datasets.expansion_status());
+    life.judge();
+}
+
+/// One that is being expanded, of whose narrow regions none finds another as narrow any more.
+pub(in crate::admin) fn before_packing() -> Life {
+    let mut life = Life::new(3, 1, 54);
+    let mut files = Files::new();
+    let totals = || life.world.engine.space_totals();
+    while totals().allocated * 100 < totals().size * 80 {
+        let (file, content) = (format!("file{}", files.len()), noise(files.len() as u64, 400_000));
+        life.world.write("tank/a", &file, &content);
+        life.world.engine.commit().unwrap();
+        files.insert(file, content);
+    }
+    life.files = files;
+    add_column(&mut life);
+    for _ in 0..5000 {
+        let widening = life.pool.widening().unwrap();
+        let (datasets, first) = (&life.world.datasets, widening.narrow.first_region);
+        let next = Regions::Range(widening.vdev, first..first + 1);
+        let plan = life.world.engine.storage().space.moving_plan(&next, &Targets::Anywhere);
+        if datasets.expansion_status().regions == 0 && !plan.fits_whole() {
+            return life;
+        }
+        match datasets.expansion_step(widening.vdev, &widening.narrow, 16 * BUDGET).unwrap() {
+            Expanding::Widens(vdev, count) => {
+                life.pool.widen(vdev, count).unwrap();
+                datasets.expansion_done();
+            }
+            WORKED => {}
+            Expanding::Went(_) => drop(life.world.engine.commit_anyway().unwrap()),
+        }
+    }
+    panic!("all find one: {:?}", life.world.datasets.expansion_status());
 }

@@ -233,6 +233,25 @@ fn what_cannot_be_read_stays_where_it_is() {
 }
 
 #[test]
+fn a_rebalance_for_which_there_is_no_room_any_more_ends() {
+    let disks = [disk("a"), disk("b")];
+    let bench = Bench::new(disks, 7);
+    bench.start();
+    // The first chunks are chosen, and others take where they were to go.
+    assert!(bench.steps(1));
+    let taken = bench.world.fill("tank/a", LEN);
+    bench.finish();
+    assert_eq!(bench.state(), MoveState::NoRoom);
+    bench.judge_files("at its end");
+    (0..taken).for_each(|number| bench.world.remove("tank/a", &number.to_string()));
+    bench.world.work();
+    bench.world.settle();
+    bench.start();
+    bench.finish();
+    bench.judge("with room again");
+}
+
+#[test]
 fn wherever_power_fails_every_file_is_there_and_the_rebalance_goes_on() {
     let recorder = Recorder::new();
     let disks = recorded(&recorder, &[64, 64]);

@@ -3,47 +3,30 @@
 use std::sync::Arc;
 
 use pool::{
-    admin::{self, CreateOptions, NewVdev, OpenOptions, Pool},
-    device::{Device, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    admin::{self, CreateOptions, NewVdev, OpenOptions, Pool, SAFE_STATES, rewind, states},
+    device::{Device, Fault, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
     format::{
-        key::Key,
         label::DATA_START,
         pointer::{Address, BlockPointer},
     },
-    space::{Regions, Targets},
-    tree::{Event, Walker},
+    space::{Packs, Regions, Targets},
     units::{MIB, Txg, VdevId},
     vdev::labels,
 };
 
-use super::cuts::{recorded, wherever_power_fails};
+use super::cuts::{Disk, devices, disks, recorded, wherever_power_fails};
 use super::world::{World, name, noise, refusal, settings};
 use crate::{
-    admin::{Datasets, Progress, Removing},
-    catalogue::{DatasetRow, MoveState, dataset_key},
-    fs::{ROOT, key::EXTENT},
-    lineage::nodes,
+    admin::{Datasets, Progress, Removing, moving::Emptying},
+    catalogue::MoveState,
+    fs::ROOT,
 };
 
 /// Small, so that every walk takes many steps.
 const BUDGET: u64 = 256 << 10;
 const LEN: usize = 512 << 10;
 const GOES: VdevId = VdevId(1);
-
-type Disk = Arc<FaultDevice>;
-
-fn disk(name: &str) -> Disk {
-    Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, 128 * MIB))))
-}
-
-fn disks<const N: usize>(names: [&str; N]) -> [Disk; N] {
-    names.map(disk)
-}
-
-fn devices(disks: &[Disk]) -> Vec<Arc<dyn Device>> {
-    disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect()
-}
 
 /// A pool that a vdev leaves.
 struct Bench {
@@ -141,18 +124,9 @@ impl Bench {
             let (vdev, at) = storage.space.resolve(pointer.addresses[0], pointer.stored).unwrap();
             (vdev == GOES).then_some(DATA_START + at)
         };
-        let id = self.world.datasets.open_dataset(&name("tank/b")).unwrap().id();
-        let (row, root) = self.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
-        let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
-        while let Some(event) = walker.next(|place| self.world.engine.load_node(place)).unwrap() {
-            let Event::Enter(_, node) = event else { continue };
-            let blocks = nodes::items(&node).filter(|(_, item)| item.key().kind == EXTENT);
-            let mut blocks = blocks.filter_map(|(leaf, item)| on_it(&leaf.pointer(item)?));
-            if let Some(block) = blocks.next() {
-                return (root.as_ref().and_then(on_it), block);
-            }
-        }
-        panic!("no block is there");
+        let root = self.world.blocks("tank/b").0[0].1;
+        let block = self.world.extents("tank/b").iter().find_map(|(_, pointer)| on_it(pointer));
+        (on_it(&root), block.expect("no block is there"))
     }
 }
 
@@ -250,6 +224,31 @@ fn what_is_shared_to_where_the_walk_has_been_is_copied() {
             bench.world.write("tank/b", &file, b"");
         }
         bench.world.engine.commit().unwrap();
+        bench.finish();
+        bench.judge();
+        let files = bench.world.files("tank/a");
+        assert!((0..8).all(|number| files[&number.to_string()] == noise(number, LEN)), "after {steps} steps");
+        goes_on
+    });
+}
+
+#[test]
+fn what_is_shared_and_cannot_be_read_then_is_copied_once_more() {
+    after_any_number_of_steps(|steps| {
+        let disks = disks(["a", "b"]);
+        let bench = Bench::of_disks(&disks, 3);
+        let (_, block) = bench.blocks();
+        bench.start();
+        let goes_on = bench.steps(steps);
+        for number in 0..8u64 {
+            let file = number.to_string();
+            bench.world.copy("tank/b", &file, "tank/a", &file);
+            bench.world.write("tank/b", &file, b"");
+        }
+        bench.world.engine.cache().clear();
+        disks[1].inject(Fault { range: block..block + 1, ..Fault::failing(Operation::Read) });
+        bench.world.engine.commit().unwrap();
+        disks[1].heal();
         bench.finish();
         bench.judge();
         let files = bench.world.files("tank/a");
@@ -419,4 +418,100 @@ fn power_fails_anywhere(recorder: &Arc<Recorder>, bench: Bench, places: usize) {
             bench.judge_files(what);
         }
     });
+}
+
+#[test]
+fn a_removal_for_which_there_is_no_room_any_more_is_given_up() {
+    let disks = disks(["a", "b"]);
+    let bench = Bench::of_disks(&disks, 12);
+    bench.world.create("tank/b/more").unwrap();
+    bench.start();
+    // Others take what there was room for.
+    let taken = bench.world.fill("tank/a", LEN);
+    bench.finish();
+    assert_eq!(bench.state(), MoveState::NoRoom);
+    bench.world.judge();
+    bench.judge_files("given up");
+    // What lies on it is the pool's as before.
+    let more = bench.world.fill("tank/b/more", LEN);
+    assert!(more > 20, "{taken} {more}");
+    (0..taken).for_each(|number| bench.world.remove("tank/a", &number.to_string()));
+    (0..more).for_each(|number| bench.world.remove("tank/b/more", &number.to_string()));
+    bench.world.work();
+    bench.world.settle();
+    bench.start();
+    bench.finish();
+    bench.judge();
+    bench.judge_files("with room again");
+}
+
+/// The state of each safe transaction group, of a pool on such devices that has gone back there, with its number.
+fn gone_back(disks: &[Arc<MemoryDevice>]) -> Vec<(Txg, Bench)> {
+    let copies = || -> Vec<Arc<dyn Device>> {
+        let copies = disks.iter().map(|disk| Arc::new(disk.snapshot()) as Arc<dyn Device>);
+        copies.filter(|disk| matches!(labels::read_label(&**disk), Ok(Some(_)))).collect()
+    };
+    let back = |txg| {
+        let images = copies();
+        rewind(&images, txg, &OpenOptions::default(), &SeededEnv::new(20)).unwrap();
+        (txg, Bench::open(images, 21))
+    };
+    let states = states(&copies(), &OpenOptions::default()).unwrap();
+    states.iter().take(SAFE_STATES).map(|state| back(state.txg)).collect()
+}
+
+#[test]
+fn a_pool_that_has_gone_back_goes_on_with_the_removal_or_begins_it_again_or_has_done_it() {
+    let disks = ["a", "b"].map(|name| Arc::new(MemoryDevice::new(name, 64 * MIB)));
+    let vdevs = disks.each_ref().map(|disk| NewVdev::Disk(disk.clone()));
+    let bench = Bench::new(&vdevs, 15);
+    let outlast = |bench: &Bench| (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
+    outlast(&bench);
+    // How many were not under way yet, were, and were although the disk has left.
+    let mut outcomes = [0; 3];
+    let mut judge = || {
+        for (txg, bench) in gone_back(&disks) {
+            let is_there = bench.pool.label().vdevs.len() == 2;
+            bench.judge_files(&format!("{txg}"));
+            outcomes[match (bench.world.datasets.is_removing(), is_there) {
+                (false, true) => {
+                    // The disk takes part as before, until it is told to leave again.
+                    outlast(&bench);
+                    bench.start();
+                    0
+                }
+                (true, true) => 1,
+                (true, false) => 2,
+                (false, false) => continue,
+            }] += 1;
+            bench.finish();
+            bench.judge();
+            bench.judge_files(&format!("{txg}, at its end"));
+        }
+    };
+    bench.start();
+    judge();
+    while bench.steps(3) {
+        judge();
+    }
+    assert_eq!(bench.state(), MoveState::Finished);
+    judge();
+    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
+}
+
+#[test]
+fn what_the_space_layer_never_leaves_is_given_up_after_a_while() {
+    let disks = disks(["a", "b"]);
+    let bench = Bench::of_disks(&disks, 16);
+    let datasets = &bench.world.datasets;
+    let mut work = datasets.mover_work();
+    // As nobody has closed them, each commit has blocks of its own there.
+    let regions = (&Regions::Vdev(GOES), &Targets::Anywhere);
+    let mut step = || datasets.empty_step(&mut work, regions, Packs::Never, BUDGET).unwrap();
+    let count = (0..5000).take_while(|_| matches!(step(), Emptying::Worked { copied: 0, .. })).count();
+    assert!((100..5000).contains(&count), "{count}");
+    assert!(matches!(step(), Emptying::NoRoom));
+    drop(work);
+    bench.world.judge();
+    bench.judge_files("given up");
 }

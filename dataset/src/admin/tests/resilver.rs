@@ -7,20 +7,14 @@ use pool::{
     device::{Device, Fault, FaultDevice, MemoryDevice, Operation},
     env::SeededEnv,
     error::Error as PoolError,
-    format::{key::Key, label::DATA_START, pointer::BlockPointer},
-    tree::{Event, Walker},
+    format::{label::DATA_START, pointer::BlockPointer},
     txg::Settings,
-    units::{MIB, Txg},
+    units::MIB,
     vdev::State,
 };
 
 use super::world::{World, name, noise};
-use crate::{
-    admin::{Datasets, Progress, ResilverState, Target},
-    catalogue::{DatasetRow, dataset_key},
-    fs::{ROOT, key::EXTENT},
-    lineage::nodes,
-};
+use crate::admin::{Datasets, Progress, ResilverState, resilver::LOST};
 
 /// Small, so that every walk takes many steps.
 const BUDGET: u64 = 64 << 10;
@@ -85,27 +79,10 @@ impl Bench {
         self.world.judge();
     }
 
-    fn id(&self, dataset: &str) -> u64 {
-        match self.world.datasets.resolve(&dataset.parse().unwrap()).unwrap() {
-            Target::Dataset(id) | Target::Snapshot(id) => id,
-            Target::Bookmark(..) => unreachable!("nobody asks for one"),
-        }
-    }
-
     /// The root of a data set's tree, and a block of a file in it.
     fn blocks(&self, dataset: &str, file: &str) -> (BlockPointer, BlockPointer) {
-        let (id, ino) = (self.id(dataset), self.world.fs(dataset).lookup(ROOT, file.as_bytes()).unwrap().ino);
         self.world.engine.commit().unwrap();
-        let (row, root) = self.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
-        let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
-        while let Some(event) = walker.next(|place| self.world.engine.load_node(place)).unwrap() {
-            let Event::Enter(_, node) = event else { continue };
-            let mut items = nodes::items(&node).filter_map(|(leaf, item)| Some((item.key(), leaf.pointer(item)?)));
-            if let Some((_, block)) = items.find(|(key, _)| (key.object, key.kind) == (ino, EXTENT)) {
-                return (root.unwrap(), block);
-            }
-        }
-        panic!("{file} has no block");
+        (self.world.blocks(dataset).0[0].1, self.world.extent(dataset, file))
     }
 
     /// Where the first copy of a block lies on a device.
@@ -133,6 +110,29 @@ fn what_is_shared_to_where_the_walk_has_been_is_copied() {
         bench.world.copy("tank/b", "file", "tank/a", "copy");
         bench.world.write("tank/b", "file", b"");
         bench.world.engine.commit().unwrap();
+        bench.go_on_with_the_new_one();
+        assert!(bench.world.files("tank/a")["copy"] == content, "after {steps} steps");
+        goes_on
+    });
+}
+
+#[test]
+fn what_is_shared_and_cannot_be_read_then_is_copied_when_the_walk_begins_again() {
+    let content = noise(1, LEN);
+    after_any_number_of_steps(|steps| {
+        let old = disk("old");
+        let bench = Bench::new(std::slice::from_ref(&old), 1);
+        bench.world.write("tank/b", "file", &content);
+        let (_, block) = bench.blocks("tank/b", "file");
+        bench.pool.attach("old", disk("new"), false).unwrap();
+        let goes_on = bench.steps(steps);
+        bench.world.copy("tank/b", "file", "tank/a", "copy");
+        bench.world.write("tank/b", "file", b"");
+        bench.world.engine.cache().clear();
+        let at = bench.place(&block);
+        old.inject(Fault { range: at..at + 1, ..Fault::failing(Operation::Read) });
+        bench.world.engine.commit().unwrap();
+        old.heal();
         bench.go_on_with_the_new_one();
         assert!(bench.world.files("tank/a")["copy"] == content, "after {steps} steps");
         goes_on
@@ -325,4 +325,92 @@ fn what_could_not_be_read_for_once_is_there_when_the_loss_is_accepted() {
     bench.world.engine.cache().clear();
     bench.world.judge();
     assert!(bench.world.files("tank/b")["file"] == content);
+}
+
+#[test]
+fn without_all_of_the_space_maps_nobody_becomes_complete() {
+    let old = disk("old");
+    let bench = Bench::new(std::slice::from_ref(&old), 10);
+    let content = noise(10, LEN);
+    bench.world.write("tank/b", "file", &content);
+    bench.world.engine.commit().unwrap();
+    bench.pool.attach("old", disk("new"), false).unwrap();
+    assert!(bench.steps(1));
+    // The space layer's own blocks come first.
+    let end = old.size() - DATA_START;
+    old.inject(Fault { range: DATA_START..end, ..Fault::failing(Operation::Read) });
+    assert!(bench.steps(1));
+    old.heal();
+    bench.finish();
+    let status = bench.world.datasets.resilver_status().unwrap();
+    assert!(status.state == ResilverState::Finished && status.errors > 0, "{status:?}");
+    assert_eq!(bench.state("new"), State::Filling);
+    assert!(bench.world.datasets.is_resilver_stuck());
+    let new = bench.pool.find_device("new").unwrap().1.guid();
+    let refused = bench.world.datasets.accept_losses(&[new]).unwrap_err().to_string();
+    assert!(refused.contains("blocks of the space maps have no good copy"), "{refused}");
+    assert_eq!(bench.state("new"), State::Filling);
+    bench.world.datasets.try_resilver_again();
+    bench.go_on_with_the_new_one();
+    assert!(bench.world.files("tank/b")["file"] == content);
+}
+
+#[test]
+fn a_loss_is_not_accepted_of_more_than_is_known_one_by_one() {
+    let old = disk("old");
+    let bench = Bench::new(std::slice::from_ref(&old), 12);
+    let files: Vec<String> = (0..=LOST).map(|number| format!("file{number}")).collect();
+    for (file, seed) in files.iter().zip(0..) {
+        bench.world.write("tank/b", file, &noise(seed, 5000));
+    }
+    for file in &files {
+        let (_, block) = bench.blocks("tank/b", file);
+        old.write_at(bench.place(&block) + 100, &[0xee; 8]).unwrap();
+    }
+    bench.world.engine.cache().clear();
+    bench.pool.attach("old", disk("new"), false).unwrap();
+    bench.finish();
+    let errors = || bench.world.datasets.resilver_status().unwrap().errors;
+    assert_eq!(errors(), LOST as u64 + 1);
+    let new = bench.pool.find_device("new").unwrap().1.guid();
+    let refused = bench.world.datasets.accept_losses(&[new]).unwrap_err().to_string();
+    assert!(refused.contains(&format!("more than {LOST} blocks have no good copy")), "{refused}");
+    assert_eq!(bench.state("new"), State::Filling);
+    // With one less it is known what they are.
+    bench.world.remove("tank/b", &files[0]);
+    bench.world.work();
+    bench.world.datasets.try_resilver_again();
+    bench.finish();
+    assert_eq!(errors(), LOST as u64);
+    bench.world.datasets.accept_losses(&[new]).unwrap();
+    assert_eq!(bench.state("new"), State::Complete);
+}
+
+#[test]
+fn a_loss_is_not_accepted_of_a_device_that_fails_meanwhile() {
+    let old = disk("old");
+    let bench = Bench::new(std::slice::from_ref(&old), 11);
+    bench.world.write("tank/b", "file", &noise(11, LEN));
+    let (_, block) = bench.blocks("tank/b", "file");
+    old.write_at(bench.place(&block) + 100, &[0xee; 8]).unwrap();
+    bench.world.engine.cache().clear();
+    let (new, other) = (disk("new"), disk("other"));
+    bench.pool.attach("old", new.clone(), false).unwrap();
+    bench.pool.attach("old", other, false).unwrap();
+    let guid = |name: &str| bench.pool.find_device(name).unwrap().1.guid();
+    let accept = || bench.world.datasets.accept_losses(&[guid("new"), guid("other")]);
+    let none = "no resilver has come to its end";
+    assert!(accept().unwrap_err().to_string().contains(none));
+    bench.finish();
+    assert!(bench.world.datasets.is_resilver_stuck());
+    // All is flushed before anybody is called complete.
+    new.inject(Fault { times: 1, ..Fault::failing(Operation::Flush) });
+    let refused = accept().unwrap_err().to_string();
+    assert!(refused.contains("devices have come or gone meanwhile"), "{refused}");
+    assert_eq!((bench.state("new"), bench.state("other")), (State::Out, State::Filling));
+    // The one that is left is filled again before it is asked for.
+    assert!(accept().unwrap_err().to_string().contains(none));
+    bench.finish();
+    bench.world.datasets.accept_losses(&[guid("other")]).unwrap();
+    assert_eq!(bench.state("other"), State::Complete);
 }

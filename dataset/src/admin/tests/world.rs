@@ -34,10 +34,10 @@ pub(super) type Nodes = Vec<(u8, BlockPointer)>;
 pub(super) type Items = Vec<(Key, BlockPointer)>;
 
 /// A pool named tank in memory.
-pub(super) struct World {
+pub(in crate::admin) struct World {
     pub(super) devices: Vec<Arc<dyn Device>>,
-    pub(super) engine: Arc<Engine>,
-    pub(super) datasets: Arc<Datasets>,
+    pub(in crate::admin) engine: Arc<Engine>,
+    pub(in crate::admin) datasets: Arc<Datasets>,
 }
 
 pub(super) fn settings() -> Settings {
@@ -134,6 +134,22 @@ impl World {
             fs.write(ino, (index as u64) << 16, part, false)?;
         }
         Ok(())
+    }
+
+    /// Writes files of this length, by their numbers, until there is no room; how many there are.
+    pub(super) fn fill(&self, dataset: &str, len: usize) -> u64 {
+        for number in 0.. {
+            match self.try_write(dataset, &number.to_string(), &noise(number, len)) {
+                Ok(()) => {}
+                Err(refusal) => {
+                    assert_eq!(refusal, Errno::NOSPC);
+                    // Of the last one there may be some.
+                    let _ = self.fs(dataset).unlink(ROOT, number.to_string().as_bytes());
+                    return number;
+                }
+            }
+        }
+        unreachable!("it fills")
     }
 
     /// Makes a file the copy of another, by sharing as far as that goes.

@@ -431,6 +431,50 @@ fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
 }
 
 #[test]
+fn what_a_read_that_is_begun_gets_of_a_member_that_goes_meanwhile_counts_for_nothing() {
+    for sources in [Sources::Any, Sources::All] {
+        // Whoever of them is asked: it goes, and comes back.
+        for goes in [0, 1] {
+            let world = World::new(2);
+            world.mirror.write(0, b"old").unwrap();
+            let begin = || world.mirror.clone().begin(0, 3, sources);
+            assert_eq!(begin()(&|_| true).as_deref(), Some(&b"old"[..]));
+            let begun = begin();
+            let device: Arc<dyn Device> = world.devices[goes as usize].clone();
+            assert!(world.mirror.group().put_offline(Guid(goes), true));
+            world.mirror.write(0, b"new").unwrap();
+            world.mirror.group().take_back(Guid(goes), device, Behind::default());
+            assert_eq!(begun(&|_| true), None, "{sources:?}, and {goes} went");
+        }
+    }
+}
+
+#[test]
+fn a_member_with_much_that_is_not_flushed_is_flushed_by_who_writes_more() {
+    const MANY: u64 = 32;
+    let world = World::new(1);
+    let suspension = Arc::new(Suspension::default());
+    suspension.enable();
+    world.mirror.join(&suspension);
+    let flushes = || world.mirror.leaves().iter().map(|leaf| leaf.counters().snapshot().flushes).collect::<Vec<_>>();
+    let bytes = Arc::new(vec![7; MIB as usize]);
+    let write = |n: u64| world.mirror.write_shared(n * MIB, bytes.clone()).unwrap();
+    (0..MANY).for_each(write);
+    assert_eq!(flushes(), [0], "that much may be kept");
+    write(MANY);
+    assert_eq!(flushes(), [1]);
+    (0..MANY).for_each(write);
+    assert_eq!(flushes(), [1], "what is durable is kept no longer");
+    // So it is with what is copied to one that is being filled, and with that one alone.
+    world.mirror.flush().unwrap();
+    let fresh = Arc::new(MemoryDevice::new("fresh", SIZE));
+    let joined = member(7, fresh, State::Filling);
+    world.mirror.group().set_members(vec![world.mirror.group().members()[0].clone(), joined]);
+    (0..=MANY).for_each(|n| world.mirror.fill(n * MIB, &bytes).unwrap());
+    assert_eq!(flushes(), [2, 1]);
+}
+
+#[test]
 fn a_discard_is_passed_to_all_though_one_refuses() {
     struct Refusing(Arc<Mutex<u32>>, bool);
     impl Device for Refusing {

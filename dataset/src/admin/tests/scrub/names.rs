@@ -3,7 +3,12 @@
 use rustix::io::Errno;
 
 use super::Bench;
-use crate::{admin::tests::world::noise, catalogue::ScrubState, fs::ROOT, scrub::damage::Damage};
+use crate::{
+    admin::tests::world::noise,
+    catalogue::ScrubState,
+    fs::ROOT,
+    scrub::{damage::Damage, mend::SHARERS},
+};
 
 #[test]
 fn a_file_without_a_good_copy_is_named_until_it_is_gone() {
@@ -33,6 +38,29 @@ fn a_file_without_a_good_copy_is_named_until_it_is_gone() {
     bench.world.destroy("tank/a@before", false, true).unwrap();
     assert_eq!(bench.scrub().errors, 0);
     assert_eq!(bench.world.datasets.damage().unwrap(), []);
+}
+
+#[test]
+fn of_more_who_share_a_lost_block_than_are_looked_at_some_are_named_at_once_and_the_others_when_they_are_read() {
+    let bench = Bench::new(1, 12);
+    bench.world.create("tank/a").unwrap();
+    bench.world.write("tank/a", "lost", &noise(2, 50_000));
+    bench.world.snapshot("tank/a@before").unwrap();
+    for number in 0..2 * SHARERS {
+        bench.world.clone("tank/a@before", &format!("tank/b{number}")).unwrap();
+    }
+    let count = || bench.world.datasets.damage().unwrap().len();
+    bench.spoil(&bench.data("tank/a", "lost"), 0);
+    assert_eq!(bench.read("tank/a", "lost"), Err(Errno::IO));
+    bench.mend();
+    assert_eq!(count(), SHARERS, "of {} who have it", 2 * SHARERS + 2);
+    let named = bench.world.datasets.damaged_names().unwrap();
+    let is_named = |number: &usize| named.contains(&format!("tank/b{number}:/lost"));
+    let other = (0..2 * SHARERS).find(|number| !is_named(number)).unwrap();
+    bench.clear();
+    assert_eq!(bench.read(&format!("tank/b{other}"), "lost"), Err(Errno::IO));
+    bench.mend();
+    assert!(bench.world.datasets.damaged_names().unwrap().contains(&format!("tank/b{other}:/lost")));
 }
 
 #[test]
