@@ -368,13 +368,6 @@ impl Group {
         Error::Device { device: self.name.clone(), action, source }
     }
 
-    /// The error of a vdev all of whose members were tried. Enough complete ones are always left, so one was put out of use
-    /// while another one had just become complete: who asks again finds that one.
-    pub(super) fn nobody(&self) -> Error {
-        let source = io::Error::other("its members have changed meanwhile");
-        Error::Device { device: self.name.clone(), action: "read", source }
-    }
-
     /// A member that is in use.
     pub(super) fn member_in_use(&self, device: Guid) -> Option<Arc<Member>> {
         self.member(device).filter(|member| member.state() != State::Out)

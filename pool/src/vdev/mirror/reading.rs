@@ -68,11 +68,9 @@ impl Mirror {
                 return Ok(Found::Bad);
             }
             let Some((leaf, error, health, is_held)) = failure else {
-                match self.group.round() == round {
-                    true => return Err(self.group.nobody()),
-                    // Others have become complete while it was looked for one.
-                    false => continue,
-                }
+                // Others have become complete while it was looked for one.
+                assert_ne!(self.group.round(), round, "a member is complete at any time");
+                continue;
             };
             self.group.hold_reader(era.filter(|_| is_held), &leaf, health, error)?;
         }

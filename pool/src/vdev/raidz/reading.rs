@@ -102,13 +102,8 @@ impl RaidZ {
             if columns.iter().flatten().count() >= rows.shape.data() {
                 return Ok(self.compute_into(&members, &rows, columns, buf, (is_good, suspects), is_doubtful));
             }
-            let Some((leaf, error, health, is_held)) = failure else {
-                match self.group.round() == round {
-                    true => return Err(self.group.nobody()),
-                    // Others have become complete while it was looked for them.
-                    false => continue,
-                }
-            };
+            // Nobody has come or gone while columns were read, so somebody has refused.
+            let (leaf, error, health, is_held) = failure.expect("enough columns are complete at any time");
             self.group.hold_reader(era.filter(|_| is_held), &leaf, health, error)?;
         }
     }
