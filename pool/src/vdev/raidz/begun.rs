@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{
     RaidZ,
     geometry::Rows,
-    parity,
-    reading::{Columns, Suspects},
+    parity::{self, bit},
+    reading::Columns,
 };
 use crate::vdev::{Begun, Check, Member, Sources, State};
 
@@ -47,47 +47,46 @@ impl RaidZ {
                     first => *first = Some(bytes),
                 }
             }
-            let (columns, bytes) = self.all_that_pass(&rows, columns, len, is_good)?;
-            let agrees = seconds.iter().all(|(column, bytes)| columns[*column] == *bytes);
+            let agrees = seconds.iter().all(|(column, bytes)| columns[*column].as_ref() == Some(bytes));
+            let bytes = self.all_that_pass(&rows, columns, (len, sources), is_good)?;
             (agrees && is_as_it_was(&self)).then_some(bytes)
         })
     }
 
-    /// The columns and the bytes, if these pass and everything that was read is as it should be.
+    /// The bytes, if these pass and, where all sources are to be looked at, everything that was read is as it should be.
     fn all_that_pass(
         &self,
         rows: &Rows,
         read: Columns,
-        len: usize,
+        (len, sources): (usize, Sources),
         is_good: Check<'_>,
-    ) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
-        let columns: Option<Vec<Vec<u8>>> = read.iter().cloned().collect();
-        let Some(mut columns) = columns else { return self.those_that_pass(rows, read, len, is_good) };
-        let mut bytes = vec![0; rows.count as usize * rows.shape.row_size() as usize];
-        self.data_of(rows, &columns, &mut bytes);
-        let (content, rest) = bytes.split_at(len);
-        if !is_good(content) || rest.iter().any(|byte| *byte != 0) {
+    ) -> Option<Vec<u8>> {
+        let absent = (0..read.len()).filter(|column| read[*column].is_none()).fold(0, |set, column| set | bit(column));
+        if absent.count_ones() as usize > rows.shape.parity() {
             return None;
         }
-        self.by_roles(rows, &mut columns, |roles, data, _| parity::encode(roles, data), 0);
+        let empty = || vec![0; (rows.count * rows.shape.sector()) as usize];
+        let mut columns: Vec<Vec<u8>> = read.into_iter().map(|column| column.unwrap_or_else(empty)).collect();
+        if absent != 0 {
+            self.by_roles(rows, &mut columns, parity::recover, absent);
+        }
+        let mut bytes = vec![0; (rows.count * rows.shape.row_size()) as usize];
+        self.data_of(rows, &columns, &mut bytes);
+        let (content, rest) = bytes.split_at(len);
+        // Whoever asks for any source has what passes; what he has not asked for he need not judge.
+        let is_right = is_good(content)
+            && (sources == Sources::Any || rest.iter().all(|byte| *byte == 0) && self.is_consistent(rows, &columns));
         bytes.truncate(len);
-        let is_right = columns.iter().zip(&read).all(|(right, read)| read.as_ref() == Some(right));
-        is_right.then_some((columns, bytes))
+        is_right.then_some(bytes)
     }
 
-    /// The same where some columns were not read.
-    fn those_that_pass(
-        &self,
-        rows: &Rows,
-        read: Columns,
-        len: usize,
-        is_good: Check<'_>,
-    ) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
-        let computed = self.compute(rows, read.clone(), len, is_good, Suspects::None)?;
-        let mut bytes = vec![0; len];
-        self.data_of(rows, &computed.columns, &mut bytes);
-        let right = self.columns_of(rows, &bytes);
-        let is_right = right.iter().zip(&read).all(|(right, read)| read.as_ref().is_none_or(|read| read == right));
-        is_right.then_some((right, bytes))
+    /// Whether the parity that columns hold is that of their data.
+    fn is_consistent(&self, rows: &Rows, columns: &[Vec<u8>]) -> bool {
+        rows.stretches().all(|stretch| {
+            let held = stretch.on_device(rows.shape.sector());
+            let of_role = |role| &columns[rows.shape.column(&stretch, role)][held.clone()];
+            let roles: Vec<&[u8]> = (0..columns.len()).map(of_role).collect();
+            parity::agrees(&roles, rows.shape.data())
+        })
     }
 }

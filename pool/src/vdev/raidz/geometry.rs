@@ -173,6 +173,11 @@ impl Geometry {
     pub fn column(&self, stretch: &Stretch, role: usize) -> usize {
         (role + stretch.shift) % self.columns
     }
+
+    /// The role that a column has.
+    pub fn role(&self, stretch: &Stretch, column: usize) -> usize {
+        (column + self.columns - stretch.shift) % self.columns
+    }
 }
 
 impl Rows {

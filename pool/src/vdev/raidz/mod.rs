@@ -92,6 +92,33 @@ impl RaidZ {
         columns
     }
 
+    /// The same of one column alone.
+    fn column_of(&self, rows: &Rows, bytes: &[u8], column: usize) -> Vec<u8> {
+        let (sector, data) = (rows.shape.sector() as usize, rows.shape.data());
+        let mut held = vec![0; rows.count as usize * sector];
+        let zeros = vec![0; sector];
+        for stretch in rows.stretches() {
+            let role = rows.shape.role(&stretch, column);
+            let first = stretch.first as usize;
+            for row in first..first + stretch.count as usize {
+                let own = &mut held[row * sector..(row + 1) * sector];
+                let of_role = |role: usize| {
+                    let at = ((row * data + role) * sector).min(bytes.len());
+                    &bytes[at..(at + sector).min(bytes.len())]
+                };
+                match role.checked_sub(data) {
+                    None => own[..of_role(role).len()].copy_from_slice(of_role(role)),
+                    Some(power) => (0..data).map(of_role).for_each(|held| {
+                        let (there, behind) = own.split_at_mut(held.len());
+                        parity::multiply_and_add(power, there, held);
+                        parity::multiply_and_add(power, behind, &zeros[held.len()..]);
+                    }),
+                }
+            }
+        }
+        held
+    }
+
     /// Has `work` done on each stretch of rows, with the columns in the order of their roles, the number of those that are
     /// data, and a set of columns as one of roles.
     fn by_roles(&self, rows: &Rows, columns: &mut [Vec<u8>], work: impl Fn(&mut [&mut [u8]], usize, u64), set: u64) {
@@ -113,9 +140,12 @@ impl RaidZ {
     fn write_one(&self, member: &Member, offset: u64, good: &[u8]) -> Result<()> {
         let rows = self.whole_rows(offset, good.len())?;
         // Of a column that has joined since, these rows have nothing.
-        match self.columns_of(&rows, good).into_iter().nth(member.column()) {
-            Some(own) => self.group.write_to(member, rows.place(), &Arc::new(own)),
-            None => Ok(()),
+        match member.column() < rows.shape.columns() {
+            true => {
+                let own = self.column_of(&rows, good, member.column());
+                self.group.write_to(member, rows.place(), &Arc::new(own))
+            }
+            false => Ok(()),
         }
     }
 }

@@ -19,6 +19,9 @@
 /// The low byte of the field's polynomial.
 const POLYNOMIAL: u8 = 0x1d;
 
+/// So much parity is computed at a time to be compared: it stays in the processor's cache.
+pub(super) const PIECE: usize = 4096;
+
 /// A column's bit in a set of columns.
 pub const fn bit(column: usize) -> u64 {
     1 << column
@@ -31,6 +34,21 @@ pub fn encode(columns: &mut [&mut [u8]], data: usize) {
         parity.fill(0);
         known.iter().for_each(|column| multiply_and_add(power, parity, column));
     }
+}
+
+/// Whether the parities, the columns behind the `data` ones, are those of the data. Nothing but a little is written to find out.
+pub fn agrees(columns: &[&[u8]], data: usize) -> bool {
+    let (known, parities) = columns.split_at(data);
+    let mut sum = [0; PIECE];
+    parities.iter().enumerate().all(|(power, parity)| {
+        (0..parity.len()).step_by(PIECE).all(|from| {
+            let piece = from..parity.len().min(from + PIECE);
+            let sum = &mut sum[..piece.len()];
+            sum.fill(0);
+            known.iter().for_each(|column| multiply_and_add(power, sum, &column[piece.clone()]));
+            *sum == parity[piece]
+        })
+    })
 }
 
 /// Computes the `lost` columns, by their [`bit`]s, from the others: not more than there are parities.
@@ -74,8 +92,9 @@ fn recover_data(columns: &mut [&mut [u8]], data: usize, missing: &[usize], power
     }
 }
 
-/// Multiplies with 2 to the `power` and adds: one step of evaluating a polynomial.
-fn multiply_and_add(power: usize, sum: &mut [u8], column: &[u8]) {
+/// Multiplies with 2 to the `power` and adds: one step of evaluating a polynomial. Done with all data columns of a row in
+/// order, it makes the parity of this power.
+pub fn multiply_and_add(power: usize, sum: &mut [u8], column: &[u8]) {
     match power {
         0 => add(sum, column),
         1 => sum.iter_mut().zip(column).for_each(|(sum, byte)| *sum = double(*sum) ^ byte),

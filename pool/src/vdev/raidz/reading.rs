@@ -347,11 +347,11 @@ impl RaidZ {
     }
 
     /// Fills `buf` with the data of these rows.
-    pub(super) fn data_of(&self, rows: &Rows, columns: &[Vec<u8>], buf: &mut [u8]) {
+    pub(super) fn data_of(&self, rows: &Rows, columns: &[impl AsRef<[u8]>], buf: &mut [u8]) {
         let (sector, data) = (rows.shape.sector(), rows.shape.data() as u64);
         for stretch in rows.stretches() {
             for role in 0..data {
-                let held = &columns[rows.shape.column(&stretch, role as usize)][stretch.on_device(sector)];
+                let held = &columns[rows.shape.column(&stretch, role as usize)].as_ref()[stretch.on_device(sector)];
                 for (row, held) in (stretch.first..).zip(held.chunks(sector as usize)) {
                     put(buf, (row * data + role) * sector, rows.skip, held);
                 }

@@ -81,6 +81,15 @@ impl World {
         World { raidz: Arc::new(RaidZ::new(VdevId(0), Guid(99), zones, MIB, members)), devices }
     }
 
+    /// A second device of the first column, which holds everything from now on.
+    fn twin(&self) -> Arc<FaultDevice> {
+        let twin = device(7);
+        let members =
+            self.raidz.group.members().iter().cloned().chain([member(7, 0, &twin, State::Complete)]).collect();
+        self.raidz.group.set_members(members);
+        twin
+    }
+
     fn row(&self) -> u64 {
         self.raidz.rows_of(0, 1).unwrap().shape.row_size()
     }
@@ -379,9 +388,7 @@ fn what_complete_members_do_not_add_up_to_is_computed_with_those_that_are_being_
 fn two_members_of_a_column_are_one_that_is_complete() {
     let world = World::new(3, 1);
     let block = noise(9, 6 * world.row() as usize);
-    let twin = device(7);
-    let members = world.raidz.group.members().iter().cloned().chain([member(7, 0, &twin, State::Complete)]).collect();
-    world.raidz.group.set_members(members);
+    world.twin();
     world.raidz.write(0, &block).unwrap();
     assert!(world.raidz.do_without(Guid(1), Health::Faulted));
     assert!(!world.raidz.do_without(Guid(2), Health::Faulted), "the two that would be left hold the same");
@@ -395,9 +402,7 @@ fn two_members_of_a_column_are_one_that_is_complete() {
 fn each_of_two_members_of_a_column_is_examined() {
     let world = World::new(3, 1);
     let block = noise(9, 6 * world.row() as usize);
-    let twin = device(7);
-    let members = world.raidz.group.members().iter().cloned().chain([member(7, 0, &twin, State::Complete)]).collect();
-    world.raidz.group.set_members(members);
+    let twin = world.twin();
     world.raidz.write(0, &block).unwrap();
     twin.write_at(DATA_START, &noise(3, 100)).unwrap();
     assert_eq!(world.examined(0, &block), (true, vec![Guid(7)]));
@@ -405,14 +410,24 @@ fn each_of_two_members_of_a_column_is_examined() {
     assert_eq!(world.examined(0, &block), (true, vec![Guid(0), Guid(7)]));
 }
 
+#[test]
+fn a_read_that_is_begun_from_all_gives_nothing_where_two_members_of_a_column_differ() {
+    let world = World::new(3, 1);
+    let block = noise(9, 6 * world.row() as usize);
+    let twin = world.twin();
+    world.raidz.write(0, &block).unwrap();
+    assert!(begun(&world.raidz, 0, &block, Sources::All));
+    twin.inject(Fault::corrupting(DATA_START + SECTOR..DATA_START + SECTOR + 1));
+    assert!(!begun(&world.raidz, 0, &block, Sources::All), "what the second one holds is wrong");
+    assert!(begun(&world.raidz, 0, &block, Sources::Any), "nobody asks for it");
+}
+
 /// One device is being replaced, the new one is complete, and the old one is rotten: that is no loss.
 #[test]
 fn of_two_members_of_a_column_the_second_is_asked_where_the_first_lies() {
     let world = World::new(3, 1);
     let block = noise(9, 6 * world.row() as usize);
-    let twin = device(7);
-    let members = world.raidz.group.members().iter().cloned().chain([member(7, 0, &twin, State::Complete)]).collect();
-    world.raidz.group.set_members(members);
+    world.twin();
     world.raidz.write(0, &block).unwrap();
     world.spoil(0, 0, block.len());
     world.spoil(1, 0, block.len());
@@ -436,6 +451,68 @@ fn members_of_columns_that_have_two_are_tried_with_each_other() {
     let mut bytes = vec![0; block.len()];
     assert_eq!(world.raidz.read_surely(0, &mut bytes, &|read| read == block).unwrap(), Found::Elsewhere);
     assert_eq!(bytes, block);
+}
+
+#[test]
+fn a_column_alone_is_what_it_is_among_the_others() {
+    for (columns, parity) in shapes() {
+        let world = World::new(columns, parity);
+        let row = world.row();
+        // Within a band, over several, and with a last row that is full, short, or a part of a sector.
+        for (first, len) in
+            [(0, 1), (1, row - 1), (60, 9 * row + SECTOR + 7), (10, 60 * row + 3), (10, 2 * row - SECTOR)]
+        {
+            let bytes = noise(first, len as usize);
+            let rows = world.raidz.whole_rows(first * row, bytes.len()).unwrap();
+            let all = world.raidz.columns_of(&rows, &bytes);
+            for (column, held) in all.iter().enumerate() {
+                assert!(world.raidz.column_of(&rows, &bytes, column) == *held, "{columns}-{parity}: {column} of {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_has_many_reads_finds_a_single_byte_of_parity_that_is_wrong() {
+    for (columns, parity) in shapes() {
+        let world = World::new(columns, parity);
+        let block = noise(3, world.row() as usize * 70 + 13);
+        world.raidz.write(0, &block).unwrap();
+        // The last byte of a long stretch, in each parity.
+        let long = world.raidz.whole_rows(0, block.len()).unwrap();
+        let stretch = long.stretches().next().unwrap();
+        let last = stretch.on_device(SECTOR).end - 1;
+        assert!(last > 4 * parity::PIECE, "it is compared in several pieces");
+        for role in columns - parity..columns {
+            let column = long.shape.column(&stretch, role);
+            let at = DATA_START + last as u64;
+            let mut byte = [0];
+            world.devices[column].read_at(at, &mut byte).unwrap();
+            world.devices[column].write_at(at, &[byte[0] ^ 1]).unwrap();
+            assert!(!begun(&world.raidz, 0, &block, Sources::All), "{columns}-{parity}, role {role}");
+            world.devices[column].write_at(at, &byte).unwrap();
+        }
+        for lost in 0..parity {
+            // With so many devices less what can be known is less by as much.
+            assert!(begun(&world.raidz, 0, &block, Sources::All), "{columns}-{parity} without {lost}");
+            let role = columns - 1;
+            let rows = world.raidz.whole_rows(0, block.len()).unwrap();
+            let stretch = rows.stretches().last().unwrap();
+            let column = rows.shape.column(&stretch, role);
+            let at = DATA_START + stretch.on_device(SECTOR).start as u64 + 5;
+            let mut byte = [0];
+            world.devices[column].read_at(at, &mut byte).unwrap();
+            world.devices[column].write_at(at, &[byte[0] ^ 1]).unwrap();
+            assert!(!begun(&world.raidz, 0, &block, Sources::All), "{columns}-{parity} without {lost}");
+            assert!(begun(&world.raidz, 0, &block, Sources::Any), "{columns}-{parity}: the bytes are good");
+            world.devices[column].write_at(at, &byte).unwrap();
+            // The first data column of that stretch: what is left is read with parity.
+            let next = rows.shape.column(&stretch, lost);
+            if lost + 1 < parity {
+                world.raidz.do_without(Guid(next as u64), Health::Faulted);
+            }
+        }
+    }
 }
 
 #[test]
@@ -529,6 +606,32 @@ fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
         // Whoever does not know what to expect takes anything.
         let found = raidz.read_checked(0, &mut read, &|read| !is_doubted || read == old || read == new).unwrap();
         assert!(read == new && found != Found::Bad && prompting.1.lock().1.is_none(), "{found:?}");
+    }
+}
+
+#[test]
+fn what_a_read_that_is_begun_gets_of_a_member_that_goes_meanwhile_counts_for_nothing() {
+    // Once from those that hold the bytes as data, once from all, once from all because one of the former is away.
+    for (sources, is_away) in [(Sources::Any, false), (Sources::All, false), (Sources::Any, true)] {
+        let world = World::new(4, 2);
+        let [old, new] = [1, 2].map(|seed| noise(seed, 2 * world.row() as usize));
+        world.raidz.write(0, &old).unwrap();
+        let data: Vec<usize> = {
+            let rows = world.raidz.rows_of(0, old.len() as u64).unwrap();
+            let stretch = rows.stretches().next().unwrap();
+            (0..2).map(|role| rows.shape.column(&stretch, role)).collect()
+        };
+        if is_away {
+            assert!(world.raidz.do_without(Guid(data[0] as u64), Health::Faulted));
+        }
+        assert!(begun(&world.raidz, 0, &old, sources));
+        let begun = world.raidz.clone().begin(0, old.len(), sources);
+        let goes = data[1];
+        let device: Arc<dyn Device> = world.devices[goes].clone();
+        assert!(world.raidz.group.put_offline(Guid(goes as u64), true));
+        world.raidz.write(0, &new).unwrap();
+        world.raidz.group.take_back(Guid(goes as u64), device, Behind::default());
+        assert!(begun(&|_| true).is_none(), "{sources:?}, {is_away}");
     }
 }
 
