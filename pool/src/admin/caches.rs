@@ -156,7 +156,7 @@ pub(super) fn write_cache_labels(engine: &Engine, label: &Label) {
         let own = Label { device: leaf.guid(), vdev: NO_VDEV, ..label.clone() };
         if let Err(error) = labels::write_labels(&*leaf.device(), &own) {
             tracing::warn!("a cache device cannot be used: {error}");
-            engine.secondary().put_out(leaf.guid(), Health::Faulted);
+            engine.secondary().put_out(leaf.guid(), Health::of(&error));
         }
     }
 }

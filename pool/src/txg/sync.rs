@@ -188,7 +188,7 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
             leaf.count_uberblock(written.as_ref().err());
             match written {
                 Ok(()) => reached.push(leaf),
-                Err(_) if vdev.do_without(leaf.guid(), Health::Faulted) => {}
+                Err(ref error) if vdev.do_without(leaf.guid(), Health::of(error)) => {}
                 Err(error) => failures.push((*vdev, leaf, error)),
             }
         }

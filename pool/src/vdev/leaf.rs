@@ -56,6 +56,11 @@ impl Health {
         }
     }
 
+    /// What a request that failed says about the device.
+    pub(crate) fn of(error: &Error) -> Health {
+        if let Error::Device { source, .. } = error { Health::after(source) } else { Health::Faulted }
+    }
+
     /// What an error says about the device.
     pub(crate) fn after(source: &io::Error) -> Health {
         let errno = source.raw_os_error().map(Errno::from_raw_os_error);

@@ -325,9 +325,10 @@ impl Group {
         if member.state() >= State::Filled {
             member.details.lock().behind = member.leaf.marks();
         }
+        // Whoever finds it out of use finds why: a spare must not step in for one that the operator does not want.
+        member.leaf.note_health(health);
         member.set_state(State::Out);
         self.note_change();
-        member.leaf.note_health(health);
         member.leaf.forget_unflushed();
         true
     }
