@@ -204,18 +204,23 @@ pub(super) fn settle_labels(
 
 /// Writes labels to all devices that are in use. One that refuses is done without if that can be.
 pub(super) fn write_labels(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Result<()> {
-    for vdev in vdevs {
-        for leaf in vdev.labelled() {
-            let own = Label { device: leaf.guid(), vdev: vdev.id(), ..label.clone() };
-            if let Err(error) = labels::write_labels(&*leaf.device(), &own)
-                && !vdev.do_without(leaf.guid(), Health::Faulted)
-            {
-                leaf.note_fault();
-                return Err(error);
-            }
+    let leaves: Vec<(&Arc<dyn Vdev>, Arc<Leaf>)> =
+        vdevs.iter().flat_map(|vdev| vdev.labelled().into_iter().map(move |leaf| (vdev, leaf))).collect();
+    let own = |(vdev, leaf): &(&Arc<dyn Vdev>, Arc<Leaf>)| {
+        (leaf.device(), Label { device: leaf.guid(), vdev: vdev.id(), ..label.clone() })
+    };
+    let own: Vec<(Arc<dyn Device>, Label)> = leaves.iter().map(own).collect();
+    let devices: Vec<(&dyn Device, &Label)> = own.iter().map(|(device, label)| (&**device, label)).collect();
+    let mut outcome = Ok(());
+    for ((vdev, leaf), written) in leaves.iter().zip(labels::write_all_labels(&devices)) {
+        if let Err(error) = written
+            && !vdev.do_without(leaf.guid(), Health::of(&error))
+        {
+            leaf.note_fault();
+            outcome = outcome.and(Err(error));
         }
     }
-    Ok(())
+    outcome
 }
 
 /// Erases a device and makes it the one that a description of its vdev names.

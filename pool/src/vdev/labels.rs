@@ -17,8 +17,10 @@
 //! The rings of uberblocks in the labels are not touched by this, but for [`write_new_labels`], [`clear_labels`] and
 //! [`move_back_labels`]; see [`crate::vdev::uberblocks`].
 
+use std::sync::Arc;
+
 use crate::{
-    device::Device,
+    device::{Device, Pending},
     error::{Error, Result},
     format::label::{BODY_AT, BODY_SIZE, LABEL_SIZE, LABELS, Label, RING_AT, RING_SIZE, label_offsets},
 };
@@ -44,25 +46,72 @@ pub fn write_new_labels(device: &dyn Device, label: &Label) -> Result<()> {
 /// # Errors
 /// If neither label of a pair could be written, or a flush failed. The device still has a good pair then.
 pub fn write_labels(device: &dyn Device, label: &Label) -> Result<()> {
-    let bodies = encode(device, label)?;
-    for pair in writing_order(device)? {
-        let results = pair.map(|n| device.write_at(bodies[n].0, &bodies[n].1));
-        if let [Err(source), Err(_)] = results {
-            return Err(failed(device, "write a label", source));
-        }
-        device.flush().map_err(|source| failed(device, "flush a label", source))?;
-    }
-    Ok(())
+    write_all_labels(&[(device, label)]).remove(0)
 }
 
-/// The pairs in the order in which to write them: the one that holds a newest label last.
-fn writing_order(device: &dyn Device) -> Result<[[usize; 2]; 2]> {
-    let txgs = offsets(device)?.map(|at| read_label_at(device, at).ok().flatten().map(|label| label.txg));
-    let newest = txgs.iter().max().expect("a device has four labels");
-    let [first, second] = PAIRS;
-    match second.iter().any(|n| txgs[*n] == *newest) {
-        true => Ok([first, second]),
-        false => Ok([second, first]),
+/// The same of many devices at once, and tells of each what became of it. A crash may leave new ones on any of them.
+pub fn write_all_labels(devices: &[(&dyn Device, &Label)]) -> Vec<Result<()>> {
+    let begun: Vec<_> = devices.iter().map(|(device, label)| Replacing::begin(*device, label)).collect();
+    let mut all: Vec<Result<Replacing>> = begun.into_iter().map(|begun| begun.map(|ordered| ordered())).collect();
+    for turn in 0..PAIRS.len() {
+        together(&mut all, |one| one.begin_pair(turn), Replacing::end_pair);
+        together(&mut all, |one| one.device.begin_flush(), Replacing::end_flush);
+    }
+    all.into_iter().map(|one| one.map(drop)).collect()
+}
+
+/// Begins something on all devices that have not failed, and then waits for each.
+fn together<'a, T>(
+    all: &mut [Result<Replacing<'a>>],
+    begin: impl Fn(&Replacing<'a>) -> T,
+    end: impl Fn(&Replacing<'a>, T) -> Result<()>,
+) {
+    let begun: Vec<Option<T>> = all.iter().map(|one| one.as_ref().ok().map(&begin)).collect();
+    for (one, begun) in all.iter_mut().zip(begun) {
+        if let (Ok(replacing), Some(begun)) = (&*one, begun)
+            && let Err(error) = end(replacing, begun)
+        {
+            *one = Err(error);
+        }
+    }
+}
+
+/// A device whose labels are being replaced.
+struct Replacing<'a> {
+    device: &'a dyn Device,
+    bodies: Vec<(u64, Arc<Vec<u8>>)>,
+    /// The pairs in the order in which to write them: the one that holds a newest label last.
+    order: [[usize; 2]; 2],
+}
+
+impl<'a> Replacing<'a> {
+    /// Begins to look at the labels that there are.
+    fn begin(device: &'a dyn Device, label: &Label) -> Result<impl FnOnce() -> Replacing<'a> + use<'a>> {
+        let bodies = encode(device, label)?.into_iter().map(|(at, body)| (at, Arc::new(body))).collect();
+        let begun = offsets(device)?.map(|at| (at, device.begin_read(at + BODY_AT, BODY_SIZE)));
+        Ok(move || {
+            let txgs = begun.map(|(at, body)| Some(decode_at(&body.wait().ok()?, at).ok()??.txg));
+            let newest = txgs.iter().max().expect("a device has four labels");
+            let [first, second] = PAIRS;
+            let is_second_newest = second.iter().any(|n| txgs[*n] == *newest);
+            let order = if is_second_newest { [first, second] } else { [second, first] };
+            Replacing { device, bodies, order }
+        })
+    }
+
+    fn begin_pair(&self, turn: usize) -> [Pending; 2] {
+        self.order[turn].map(|n| self.device.begin_write(self.bodies[n].0, &self.bodies[n].1))
+    }
+
+    fn end_pair(&self, begun: [Pending; 2]) -> Result<()> {
+        match begun.map(Pending::wait) {
+            [Err(source), Err(_)] => Err(failed(self.device, "write a label", source)),
+            _ => Ok(()),
+        }
+    }
+
+    fn end_flush(&self, begun: Pending) -> Result<()> {
+        begun.wait().map_err(|source| failed(self.device, "flush a label", source))
     }
 }
 
@@ -169,8 +218,13 @@ pub fn read_label(device: &dyn Device) -> Result<Option<Label>> {
 fn read_label_at(device: &dyn Device, at: u64) -> Result<Option<Label>> {
     let mut body = vec![0; BODY_SIZE];
     device.read_at(at + BODY_AT, &mut body).map_err(|source| failed(device, "read a label", source))?;
-    match Label::claims(&body) {
-        true => Label::decode(&body, at + BODY_AT).map(Some),
+    decode_at(&body, at)
+}
+
+/// The label of a body that stands in the label at an offset, or `None` if it does not claim to be one.
+fn decode_at(body: &[u8], at: u64) -> Result<Option<Label>> {
+    match Label::claims(body) {
+        true => Label::decode(body, at + BODY_AT).map(Some),
         false => Ok(None),
     }
 }
@@ -216,9 +270,89 @@ pub(super) fn failed(device: &dyn Device, action: &'static str, source: std::io:
     Error::Device { device: device.name().to_owned(), action, source }
 }
 
+/// Devices that can tell whether they were asked together.
+#[cfg(test)]
+pub(super) mod crowd {
+    use std::{
+        io,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::Relaxed},
+        },
+    };
+
+    use crate::device::{Device, MemoryDevice, Pending};
+
+    /// One of several devices, which has a request fail that is waited for before all of them were asked for theirs.
+    pub(crate) struct Crowded {
+        inner: MemoryDevice,
+        count: usize,
+        writes_each: usize,
+        writes: Arc<AtomicUsize>,
+        flushes: Arc<AtomicUsize>,
+    }
+
+    /// So many devices, each of which gets so many writes before anybody waits.
+    pub(crate) fn crowd(count: usize, writes_each: usize, size: u64) -> Vec<Crowded> {
+        let (writes, flushes) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let one = |number| Crowded {
+            inner: MemoryDevice::new(format!("disk{number}"), size),
+            count,
+            writes_each,
+            writes: writes.clone(),
+            flushes: flushes.clone(),
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// Fails if not all of so many have begun when it is waited for.
+    fn among(begun: &Arc<AtomicUsize>, together: usize, done: io::Result<()>) -> Pending {
+        begun.fetch_add(1, Relaxed);
+        let begun = begun.clone();
+        Pending::Begun(Box::new(move || match begun.load(Relaxed).is_multiple_of(together) {
+            true => done,
+            false => Err(io::Error::other("waited for before all were asked")),
+        }))
+    }
+
+    impl Device for Crowded {
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+
+        fn size(&self) -> u64 {
+            self.inner.size()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.inner.read_at(offset, buf)
+        }
+
+        fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            self.begin_write(offset, &Arc::new(bytes.to_vec())).wait()
+        }
+
+        fn begin_write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> Pending {
+            among(&self.writes, self.count * self.writes_each, self.inner.write_at(offset, bytes))
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            self.begin_flush().wait()
+        }
+
+        fn begin_flush(&self) -> Pending {
+            among(&self.flushes, self.count, self.inner.flush())
+        }
+
+        fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+            self.inner.discard(offset, len)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{ops::Range, sync::Arc};
+    use std::ops::Range;
 
     use super::*;
     use crate::{
@@ -297,6 +431,32 @@ mod tests {
         let device = MemoryDevice::new("tiny", MIB - 1);
         assert_eq!(write_new_labels(&device, &sample(1)).unwrap_err().kind(), ErrorKind::Request);
         assert_eq!(device.resident(), 0);
+    }
+
+    #[test]
+    fn devices_get_their_labels_at_the_same_time() {
+        let devices = crowd::crowd(3, 2, SIZE);
+        let labels = [7, 8, 9].map(sample);
+        let each: Vec<(&dyn Device, &Label)> =
+            devices.iter().zip(&labels).map(|(device, label)| (device as &dyn Device, label)).collect();
+        write_all_labels(&each).into_iter().for_each(|written| written.unwrap());
+        let found: Vec<_> = devices.iter().map(|device| read_label(device).unwrap().unwrap().txg.0).collect();
+        assert_eq!(found, [7, 8, 9]);
+    }
+
+    #[test]
+    fn a_device_that_refuses_its_label_keeps_no_other_from_its_own() {
+        for on in [Operation::Write, Operation::Flush] {
+            let (bad, good) = (FaultDevice::new(Arc::new(labelled(7))), labelled(7));
+            bad.inject(Fault::failing(on));
+            let written = write_all_labels(&[(&bad, &sample(8)), (&good, &sample(8))]);
+            assert_eq!(written.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true], "{on:?}");
+            assert_eq!(read_label(&good).unwrap(), Some(sample(8)));
+            assert!(
+                read_label_at(&bad, label_offsets(SIZE)[1]).unwrap() == Some(sample(7)),
+                "its second pair is left alone"
+            );
+        }
     }
 
     #[test]

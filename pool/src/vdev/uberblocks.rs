@@ -15,34 +15,38 @@
 //! and so on. States off the line were left behind by an import that went back, or written by a host that did not see this
 //! line: then the device whose newest state is off the line has diverged.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, io, sync::Arc};
 
 use super::labels::{failed, offsets};
 use crate::{
-    device::Device,
+    device::{Device, Pending},
     error::Result,
     format::{
-        label::{RING_AT, RING_SIZE, uberblock_offset},
+        label::{LABELS, RING_AT, RING_SIZE, uberblock_offset},
         uberblock::{Epoch, UBERBLOCK_SIZE, Uberblock, slot},
         vdev_config::Mark,
     },
     units::{Guid, Txg},
 };
 
-/// Writes an uberblock to its slot in all labels of all devices, and tells of each whether it got it. All are tried; the
-/// commit has happened if one got it and the caller's flush succeeds.
+/// Writes an uberblock to its slot in all labels of all devices, to all of them at once, and tells of each whether it got it.
+/// All are tried; the commit has happened if one got it and the caller's flush succeeds.
 pub fn write_uberblock(devices: &[&dyn Device], uberblock: &Uberblock) -> Vec<Result<()>> {
-    let block = uberblock.encode();
-    devices.iter().map(|device| write_to_device(*device, uberblock.txg, &block)).collect()
+    let block = Arc::new(uberblock.encode());
+    let begin = |device: &dyn Device| {
+        Ok(offsets(device)?.map(|label| device.begin_write(uberblock_offset(label, uberblock.txg), &block)))
+    };
+    let begun: Vec<Result<[Pending; LABELS]>> = devices.iter().map(|device| begin(*device)).collect();
+    devices.iter().zip(begun).map(|(device, begun)| one_of(*device, begun?)).collect()
 }
 
 /// Succeeds if at least one label got the block.
-fn write_to_device(device: &dyn Device, txg: Txg, block: &[u8]) -> Result<()> {
-    let results = offsets(device)?.map(|label| device.write_at(uberblock_offset(label, txg), block));
-    if results.iter().any(Result::is_ok) {
+fn one_of(device: &dyn Device, begun: [Pending; LABELS]) -> Result<()> {
+    let results = begun.map(Pending::wait);
+    if results.iter().any(io::Result::is_ok) {
         return Ok(());
     }
-    let source = results.into_iter().find_map(Result::err).expect("none of the four writes succeeded");
+    let source = results.into_iter().find_map(io::Result::err).expect("none of the four writes succeeded");
     Err(failed(device, "write an uberblock", source))
 }
 
@@ -178,8 +182,6 @@ fn line_of(newest: &Uberblock, all: &[Uberblock]) -> HashMap<Epoch, Txg> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         device::{Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
@@ -188,6 +190,7 @@ mod tests {
             uberblock::{RING_SLOTS, tests::sample},
         },
         units::MIB,
+        vdev::labels::crowd::crowd,
     };
 
     const SIZE: u64 = 64 * MIB;
@@ -240,6 +243,15 @@ mod tests {
         let ranking = find_uberblocks(&[&bad, &good], POOL).unwrap();
         assert_eq!(ranking.standings, [Standing::Empty, Standing::Current]);
         assert!(find_uberblocks(&[&bad], POOL).is_err());
+    }
+
+    #[test]
+    fn devices_get_it_at_the_same_time_and_in_all_their_labels() {
+        let devices = crowd(3, LABELS, SIZE);
+        let all: Vec<&dyn Device> = devices.iter().map(|device| device as &dyn Device).collect();
+        write_uberblock(&all, &sample(5, 1, 0, 0)).into_iter().for_each(Result::unwrap);
+        let ranking = find_uberblocks(&all, POOL).unwrap();
+        assert_eq!(ranking.standings, [Standing::Current; 3]);
     }
 
     #[test]
