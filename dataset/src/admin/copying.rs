@@ -34,7 +34,7 @@ use crate::{
     lineage::arrival,
     scrub::{
         members,
-        pass::{self, Part},
+        pass::{self, Budget, Part},
     },
 };
 
@@ -214,7 +214,7 @@ fn part_of(
     copy: Copy<'_>,
     stepped: &mut Stepped,
 ) -> Key {
-    let found = pass::collect(still.engine(), part, budget, is_meant);
+    let found = pass::collect(still.engine(), part, Budget::held_still(budget), is_meant);
     let pointers: Vec<BlockPointer> = found.suspects.iter().map(|block| block.pointer).collect();
     for (block, copied) in found.suspects.iter().zip(copy(&pointers)) {
         let is_unread = found.unread.contains(&block.place);

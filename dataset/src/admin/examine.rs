@@ -34,7 +34,7 @@ use crate::{
     scrub::{
         damage::{self, Damage, SPACE},
         mend,
-        pass::{self, Found, Part},
+        pass::{self, Budget, Found, Part},
     },
 };
 
@@ -168,7 +168,8 @@ impl Datasets {
         let part = Part { tree, root, level, after, since: Txg::ZERO, limit, from, to };
         // The other blocks of the catalogue are the roots of trees.
         let is_meant = |key: Key| tree != CATALOGUE || key.kind == kind::PAGE;
-        let Found { bytes, suspects, unread, next } = pass::examine(self.engine(), &part, budget, is_meant);
+        let Found { bytes, suspects, unread, next } =
+            pass::examine(self.engine(), &part, Budget::freely(budget), is_meant);
         examination.found.examined += bytes;
         let reached = next.unwrap_or(Key::MAX);
         let (mut next, mut lost) = (reached, Vec::new());

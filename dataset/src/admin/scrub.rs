@@ -22,14 +22,17 @@ use crate::{
     scrub::{
         damage::{self, Damage},
         members, mend,
-        pass::{self, Found, Part},
+        pass::{self, Budget, Found, Part},
     },
 };
 
 const SCRUB: Key = Key::new(POOL, kind::SCRUB, 0);
 
 /// After so many bytes examined the scrub is saved without being asked to.
-const SAVE_EVERY: u64 = 1 << 30;
+const SAVE_EVERY: u64 = 16 << 30;
+
+/// At most so many bytes of the space layer's own blocks are gone through in a step, while the pool is held still.
+pub(super) const SPACE_STEP: u64 = 16 << 20;
 
 /// How often a step is tried again from one key because the tree changed under it.
 pub(super) const RETRIES: u32 = 3;
@@ -227,7 +230,7 @@ impl Datasets {
     }
 
     fn scrub_space(&self, row: &mut ScrubRow, from: OwnCursor, budget: u64) -> Result<bool> {
-        let examined = self.engine().hold_still().mend_space(from, budget);
+        let examined = self.engine().hold_still().mend_space(from, budget.min(SPACE_STEP));
         row.examined += examined.bytes;
         row.repaired += examined.mended;
         row.errors += examined.lost;
@@ -319,7 +322,8 @@ impl Datasets {
         budget: u64,
         is_meant: impl Fn(Key) -> bool,
     ) -> Result<Key> {
-        let Found { bytes, suspects, unread, next } = pass::examine(self.engine(), part, budget, is_meant);
+        let Found { bytes, suspects, unread, next } =
+            pass::examine(self.engine(), part, Budget::freely(budget), is_meant);
         let reached = next.unwrap_or(part.from);
         let (mut next, mut lost) = (reached, Vec::new());
         row.examined += bytes;

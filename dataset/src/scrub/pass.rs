@@ -7,17 +7,45 @@ use std::collections::HashSet;
 use pool::{
     format::{
         key::Key,
+        node::NODE_MAX,
         pointer::{Address, BlockPointer},
     },
-    tree::{Event, Node, Walker},
+    tree::{Event, Miss, Node, Walker},
     txg::{Engine, Place, Suspect},
-    units::Txg,
+    units::{ChunkId, MIB, Txg},
 };
 
 use crate::lineage::nodes;
 
-/// At most about so many blocks are read in one step, however small they are.
-const BLOCKS: usize = 4096;
+/// At most about so many blocks are read in one step, however small they are,
+const BLOCKS: usize = 32 << 10;
+/// and so many nodes entered.
+const NODES: usize = 4096;
+/// So large is an area, in bytes: what lies in one passes under a disk's head without a seek.
+const AREA: u64 = MIB;
+/// So many leaves are read together, if they lie together.
+const AHEAD: u64 = 64;
+
+/// How much a step takes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// About so many bytes,
+    pub bytes: u64,
+    /// in at most about so many areas of a MiB, however far from each other: each may take a disk a seek.
+    pub areas: usize,
+}
+
+impl Budget {
+    /// Of whoever keeps nobody waiting.
+    pub fn freely(bytes: u64) -> Budget {
+        Budget { bytes, areas: 4096 }
+    }
+
+    /// Of whoever holds the pool still meanwhile.
+    pub fn held_still(bytes: u64) -> Budget {
+        Budget { bytes, areas: 512 }
+    }
+}
 
 /// What a step covers of a tree.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +87,8 @@ pub struct Found {
     pub next: Option<Key>,
 }
 
-/// Examines about `budget` bytes of a tree. Of the items' blocks those are meant for which `is_meant` says so.
-pub fn examine(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key) -> bool) -> Found {
+/// Examines as much of a tree as the budget has. Of the items' blocks those are meant for which `is_meant` says so.
+pub fn examine(engine: &Engine, part: &Part, budget: Budget, is_meant: impl Fn(Key) -> bool) -> Found {
     let mut found = collect(engine, part, budget, is_meant);
     let pointers: Vec<BlockPointer> = found.suspects.iter().map(|block| block.pointer).collect();
     let suspicious = engine.suspicious(&pointers);
@@ -68,14 +96,15 @@ pub fn examine(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key)
     found
 }
 
-/// Collects the blocks of about `budget` bytes of a tree, in the order of their first copies, and reads none but the nodes
+/// Collects as many blocks of a tree as the budget has, in the order of their first copies, and reads none but the nodes
 /// on the way to them: all are among the suspects.
-pub fn collect(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key) -> bool) -> Found {
+pub fn collect(engine: &Engine, part: &Part, budget: Budget, is_meant: impl Fn(Key) -> bool) -> Found {
     let mut collected = Collected::new(engine, part, budget);
     let mut walker = Walker::new(nodes::root(part.root, part.level), part.from, part.after.max(part.since));
-    let mut next = None;
+    let (mut next, mut brought) = (None, Key::MIN);
     // A step takes one leaf in any case.
     while next.is_none_or(|next| !collected.is_full() && next < part.to) {
+        collected.bring(&walker, &mut brought);
         let mut asked = None;
         let step = walker.next(|place| {
             asked = Some(*place);
@@ -106,17 +135,19 @@ pub fn collect(engine: &Engine, part: &Part, budget: u64, is_meant: impl Fn(Key)
 struct Collected<'a> {
     engine: &'a Engine,
     part: &'a Part,
-    budget: u64,
+    budget: Budget,
     bytes: u64,
     /// Nodes entered, meant or not.
     nodes: usize,
     seen: HashSet<Address>,
+    /// The chunks that blocks are in, and the areas of these.
+    areas: HashSet<(ChunkId, u64)>,
     blocks: Vec<Suspect>,
     unread: Vec<Place>,
 }
 
 impl<'a> Collected<'a> {
-    fn new(engine: &'a Engine, part: &'a Part, budget: u64) -> Collected<'a> {
+    fn new(engine: &'a Engine, part: &'a Part, budget: Budget) -> Collected<'a> {
         Collected {
             engine,
             part,
@@ -124,13 +155,29 @@ impl<'a> Collected<'a> {
             bytes: 0,
             nodes: 0,
             seen: HashSet::new(),
+            areas: HashSet::new(),
             blocks: Vec::new(),
             unread: Vec::new(),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.bytes >= self.budget || self.blocks.len() >= BLOCKS || self.nodes >= BLOCKS
+        self.bytes >= self.budget.bytes
+            || self.areas.len() >= self.budget.areas
+            || self.blocks.len() >= BLOCKS
+            || self.nodes >= NODES
+    }
+
+    /// Has the leaves brought that the walk comes to next, but for more than the budget has left, and unless they were: those
+    /// below `brought` are not brought twice, for a cache that is small may have let them go.
+    fn bring(&self, walker: &Walker, brought: &mut Key) {
+        let left = self.budget.bytes.saturating_sub(self.bytes) / NODE_MAX as u64;
+        let coming = || walker.coming().take_while(|miss| miss.level == 0 && miss.low < self.part.to);
+        if coming().next().is_some_and(|first| first.low >= *brought && !self.engine.has_node(&first)) {
+            let leaves: Vec<Miss> = coming().take(left.clamp(1, AHEAD) as usize).collect();
+            *brought = leaves.last().map_or(*brought, |last| last.high);
+            self.engine.bring_nodes(leaves);
+        }
     }
 
     /// A node on the way to where an earlier step stopped was read by that one, or is younger.
@@ -167,6 +214,8 @@ impl<'a> Collected<'a> {
         let is_meant = pointer.entered() > self.part.after && pointer.birth <= self.part.limit;
         if is_meant && pointer.birth > self.part.since && self.seen.insert(pointer.addresses[0]) {
             self.bytes += self.engine.storage().taken(&pointer);
+            let area = |at: &Address| (at.chunk, u64::from(at.sector) * u64::from(self.engine.sector()) / AREA);
+            self.areas.extend(pointer.addresses().iter().map(area));
             self.blocks.push(Suspect { tree: self.part.tree, place, pointer });
         }
     }

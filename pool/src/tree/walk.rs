@@ -46,11 +46,25 @@ impl Walker {
         Walker { from, born_after, pending: Some(root), stack: Vec::new() }
     }
 
+    /// The nodes that the walk comes to next under the one that it is in, in order.
+    pub fn coming(&self) -> impl Iterator<Item = Miss> {
+        let below = self.stack.last().into_iter().flat_map(|(place, node, next)| {
+            let left = node.interior().map_or(0..0, |interior| *next..interior.children.len());
+            left.filter_map(|at| child(place, node, at))
+        });
+        self.pending.into_iter().chain(below).filter(|place| self.is_met(place))
+    }
+
+    /// Whether it is of those that the walk goes through.
+    fn is_met(&self, place: &Miss) -> bool {
+        place.pointer.birth > self.born_after && place.high > self.from
+    }
+
     /// The next step. `load` reads a node.
     pub fn next(&mut self, mut load: impl FnMut(&Miss) -> Result<Arc<Node>>) -> Result<Option<Event>> {
         loop {
             if let Some(place) = self.pending.take() {
-                if place.pointer.birth <= self.born_after || place.high <= self.from {
+                if !self.is_met(&place) {
                     continue;
                 }
                 let node = match load(&place) {
@@ -64,11 +78,9 @@ impl Walker {
                 return Ok(Some(Event::Enter(place, node)));
             }
             let Some((place, node, next)) = self.stack.last_mut() else { return Ok(None) };
-            match node.interior().and_then(|interior| Some((interior, interior.children.get(*next)?))) {
-                Some((interior, child)) => {
-                    let pointer = *child.slot.pointer().expect("a stored node's children are stored");
-                    let high = interior.high(*next, node.high);
-                    self.pending = Some(Miss { pointer, level: place.level - 1, low: child.low, high });
+            match child(place, node, *next) {
+                Some(below) => {
+                    self.pending = Some(below);
                     *next += 1;
                 }
                 None => {
@@ -84,4 +96,12 @@ impl Walker {
     pub fn skip(&mut self) {
         self.pending = None;
     }
+}
+
+/// A child of a stored node, if that is no leaf and has so many.
+fn child(place: &Miss, node: &Node, index: usize) -> Option<Miss> {
+    let interior = node.interior()?;
+    let child = interior.children.get(index)?;
+    let pointer = *child.slot.pointer().expect("a stored node's children are stored");
+    Some(Miss { pointer, level: place.level - 1, low: child.low, high: interior.high(index, node.high) })
 }

@@ -177,6 +177,23 @@ impl Engine {
         self.load_node_by(miss, head.cached().keeps_nodes(), read)
     }
 
+    /// Brings those of these nodes into the cache that are not there and lie near each other, by few requests. What is wrong
+    /// with one is said to whoever loads it.
+    pub fn bring_nodes(&self, mut nodes: Vec<Miss>) {
+        nodes.retain(|miss| !self.has_node(miss) && miss.pointer.logical as usize <= NODE_MAX);
+        let pointers: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).collect();
+        for (at, bytes) in self.storage.read_together(&pointers, |_, _| {}) {
+            if let Ok(node) = decoded(&nodes[at], &bytes) {
+                self.cache.keep_node(&pointers[at], node);
+            }
+        }
+    }
+
+    /// Whether a node is in memory.
+    pub fn has_node(&self, miss: &Miss) -> bool {
+        self.cache.node(&miss.pointer).is_some()
+    }
+
     fn load_node_by(
         &self,
         miss: &Miss,
@@ -191,13 +208,16 @@ impl Engine {
         if miss.pointer.logical as usize > NODE_MAX {
             return Err(Error::damaged("tree node", format!("it is said to have {} bytes", miss.pointer.logical)));
         }
-        let bytes = unpacked(&miss.pointer, read(&miss.pointer)?)?;
-        let decoded = Node::decode(&bytes);
-        let placed = decoded.and_then(|(node, txg)| verify_place(&node, txg, miss).map(|()| node));
-        let node = Arc::new(placed.map_err(|problem| Error::damaged("tree node", problem))?);
+        let node = decoded(miss, &unpacked(&miss.pointer, read(&miss.pointer)?)?)?;
         if keeps {
             self.cache.keep_node(&miss.pointer, node.clone());
         }
         Ok(node)
     }
+}
+
+/// A node of these bytes, if it is the one that is meant.
+fn decoded(miss: &Miss, bytes: &[u8]) -> Result<Arc<Node>> {
+    let placed = Node::decode(bytes).and_then(|(node, txg)| verify_place(&node, txg, miss).map(|()| node));
+    placed.map(Arc::new).map_err(|problem| Error::damaged("tree node", problem))
 }

@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use pool::{
     device::Device,
-    format::label::{BODY_AT, DATA_START, label_offsets, uberblock_offset},
+    format::{
+        key::Key,
+        label::{BODY_AT, DATA_START, label_offsets, uberblock_offset},
+    },
     space::OwnCursor,
+    units::Txg,
     vdev::Counts,
 };
 
@@ -15,8 +19,9 @@ use crate::{
         Error, Progress,
         tests::world::{World, noise},
     },
-    catalogue::{ScrubPosition, ScrubState},
+    catalogue::{DatasetRow, ScrubPosition, ScrubState, dataset_key},
     fs::ROOT,
+    scrub::pass::{self, Budget, Part},
 };
 
 #[test]
@@ -68,6 +73,44 @@ fn a_scrub_heals_every_structure_that_has_a_second_copy() {
     let again = bench.scrub();
     assert_eq!((again.repaired, again.errors), (0, 0));
     assert_eq!(bench.counts(), Counts::default());
+}
+
+#[test]
+fn leaves_that_lie_together_are_read_by_few_requests_and_no_leaf_twice_to_bring_it() {
+    let bench = Bench::new(1, 5);
+    bench.world.create("tank/a").unwrap();
+    for n in 0..5000 {
+        bench.world.write("tank/a", &format!("a file with a name that takes some room {n}"), b"");
+    }
+    let leaves = bench.blocks("tank/a").0.iter().filter(|(level, _)| *level == 0).count() as u64;
+    assert!(leaves > 20, "{leaves}");
+    let id = bench.id("tank/a");
+    let (row, root) = bench.world.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
+    let part = Part {
+        tree: id,
+        root: root.unwrap(),
+        level: row.level,
+        after: Txg::ZERO,
+        since: Txg::ZERO,
+        limit: Txg::LIMIT,
+        from: Key::MIN,
+        to: Key::MAX,
+    };
+    let engine = &bench.world.engine;
+    let reads = || engine.storage().vdevs.all()[0].leaves()[0].counters().snapshot().reads;
+    let asked = |capacity| {
+        engine.cache().set_capacity(capacity);
+        engine.cache().clear();
+        let before = reads();
+        let found = pass::collect(engine, &part, Budget::freely(u64::MAX), |_| true);
+        assert_eq!((found.next, found.unread), (Some(Key::MAX), vec![]));
+        assert!(found.suspects.len() as u64 > leaves);
+        reads() - before
+    };
+    let plenty = asked(64 << 20);
+    assert!(plenty < leaves / 2, "{plenty} requests for {leaves} leaves");
+    let none = asked(0);
+    assert!(none < leaves + leaves / 2, "{none} requests for {leaves} leaves that no cache keeps");
 }
 
 #[test]
