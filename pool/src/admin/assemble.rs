@@ -6,10 +6,11 @@
 //! a member is *complete* if the label says so and no other such member of its vdev has a newer uberblock. All others are
 //! filled with what was born after the newest uberblock in their own rings.
 //!
-//! One uberblock less is no less of a RAID-Z. Power may have failed while the newest was written: then it is on some devices
-//! and not on others, but everything else had been flushed on all, and those that have it may be too few to go on with. A
-//! commit returns only when all complete members have its uberblock, and whoever goes on from the newest first gives it to
-//! those who lack it ([`super::open()`]). So none of them can lack more.
+//! One uberblock less is no less. Power may have failed while the newest was written: then it is on some devices and not on
+//! others, but everything else had been flushed on all, and those that have it may be too few to go on with, or refuse to be
+//! read. A commit returns only when all complete members have its uberblock, and whoever goes on from the newest first gives
+//! it to those who lack it ([`super::open()`]). So none of them can lack more. If the devices that have it are away, the pool
+//! goes on from the state before, and they are behind when they come back: see [`super::untold`].
 //!
 //! A member may have one of two pasts: its newest uberblock is an ancestor of the newest of all, or it is one that the label
 //! knows, since that one says how far the member had come when it was put out of use. Everything else is a state that
@@ -24,7 +25,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::open::{ByGuid, shrunk};
+use super::{
+    open::{ByGuid, shrunk},
+    untold::{Untold, pass_over},
+};
 use crate::{
     device::Device,
     error::{Error, Result},
@@ -47,6 +51,8 @@ use crate::{
 pub(super) struct Assembly {
     pub(super) vdevs: Vec<Arc<dyn Vdev>>,
     pub(super) line: Vec<Uberblock>,
+    /// States that were passed over, which are to be erased before anything is written.
+    pub(super) untold: Vec<Untold>,
 }
 
 /// Puts the devices together that a label names. Every single device must be there, and be as large as the label says:
@@ -93,7 +99,7 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     let vdevs = label.vdevs.iter().map(vdev).collect::<Result<_>>()?;
     match rings.line.is_empty() {
         true => Err(Error::damaged(format!("pool {}", label.pool_name), "no device holds a valid uberblock")),
-        false => Ok(Assembly { vdevs, line: rings.line }),
+        false => Ok(Assembly { vdevs, line: rings.line, untold: rings.untold }),
     }
 }
 
@@ -109,20 +115,42 @@ struct Rings {
     line: Vec<Uberblock>,
     /// Of each device the newest uberblock, and how it stands to the newest of all.
     found: BTreeMap<Guid, (Mark, Standing)>,
+    /// Of each device all of them, newest first.
+    rings: BTreeMap<Guid, Vec<Uberblock>>,
+    untold: Vec<Untold>,
 }
 
 impl Rings {
     /// Reads those of the devices that a label names. Others are no part of the pool: they were detached, or are about to
     /// be added.
     fn read(label: &Label, by_guid: &ByGuid) -> Result<Rings> {
-        let named = label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
-        let there: Vec<(Guid, &Arc<dyn Device>)> =
-            named.filter_map(|leaf| Some((leaf.guid, by_guid.get(&leaf.guid)?))).collect();
-        let devices: Vec<&dyn Device> = there.iter().map(|(_, device)| &***device).collect();
-        let found = uberblocks::find_uberblocks(&devices, label.pool)?;
-        let own = there.iter().zip(found.newest).zip(found.standings);
-        let own = own.map(|(((guid, _), newest), standing)| (*guid, (newest, standing))).collect();
-        Ok(Rings { line: found.candidates, found: own })
+        let named: Vec<Guid> = label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.guid).collect();
+        let (mut rings, mut untold, mut failures) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for (leaf, device) in named.iter().filter_map(|leaf| Some((*leaf, by_guid.get(leaf)?))) {
+            let mut ring = match uberblocks::read_uberblocks(&**device, label.pool) {
+                Ok(ring) => ring,
+                Err(error) => {
+                    failures.push(error);
+                    continue;
+                }
+            };
+            if let Some(txg) = pass_over(&mut ring, &**device, label.behind(leaf), label) {
+                untold.push(Untold { leaf, device: device.clone(), txg });
+            }
+            rings.insert(leaf, ring);
+        }
+        if rings.is_empty() && !failures.is_empty() {
+            return Err(failures.swap_remove(0));
+        }
+        let found = uberblocks::rank(&rings.values().cloned().collect::<Vec<_>>());
+        let own = rings.keys().zip(found.newest).zip(found.standings);
+        let own = own.map(|((guid, newest), standing)| (*guid, (newest, standing))).collect();
+        Ok(Rings { line: found.candidates, found: own, rings, untold })
+    }
+
+    /// All uberblocks of a device, newest first.
+    fn ring(&self, device: Guid) -> &[Uberblock] {
+        self.rings.get(&device).map_or(&[], Vec::as_slice)
     }
 
     fn of(&self, device: Guid) -> (Mark, Standing) {
@@ -150,7 +178,7 @@ impl Rings {
     /// Whether a member goes back with the others to a state that it has, though it has not heard of it: power failed while
     /// the uberblock that repeats the state was written to them, which is one of these. Whoever went on without the others
     /// since calls them behind.
-    fn goes_back(&self, member: &MemberConfig, label: &Label, by_guid: &ByGuid, states: &[Uberblock]) -> bool {
+    fn goes_back(&self, member: &MemberConfig, label: &Label, states: &[Uberblock]) -> bool {
         let (own, standing) = self.of(member.leaf.guid);
         let repeats = |state: &&Uberblock| state_of(state) != state.txg && own.txg < state.txg;
         let mut repeats = states.iter().filter(repeats).peekable();
@@ -158,8 +186,7 @@ impl Rings {
         if !is_given_up || repeats.peek().is_none() || !self.have_heard(label) {
             return false;
         }
-        let ring = by_guid.get(&member.leaf.guid).map(|device| uberblocks::read_uberblocks(&**device, label.pool));
-        let ring = ring.and_then(Result::ok).unwrap_or_default();
+        let ring = self.ring(member.leaf.guid);
         let has = |state: &Uberblock| ring.iter().any(|own| (own.epoch, own.txg) == (state.parent, state.forked_at));
         // The vdev may be younger than the state.
         let is_younger = |state: &Uberblock| !ring.is_empty() && ring.iter().all(|own| own.txg > state.forked_at);
@@ -168,9 +195,8 @@ impl Rings {
 
     /// The state from which on a device has had all of the line, by its own rings: what was dropped before it was filled is not on
     /// it. Zero if it has had as many as one may go back to.
-    fn complete_since(&self, device: Guid, label: &Label, by_guid: &ByGuid) -> Txg {
-        let ring = by_guid.get(&device).map(|device| uberblocks::read_uberblocks(&**device, label.pool));
-        let ring = ring.and_then(Result::ok).unwrap_or_default();
+    fn complete_since(&self, device: Guid) -> Txg {
+        let ring = self.ring(device);
         let has = |state: &&Uberblock| ring.iter().any(|own| (own.epoch, own.txg) == (state.epoch, state.txg));
         let recent = &self.line[..self.line.len().min(SAFE_STATES)];
         let had = recent.iter().take_while(has).count();
@@ -224,7 +250,7 @@ impl Parts<'_> {
         let configs: Vec<&MemberConfig> = self.members.iter().map(|(_, member)| *member).collect();
         let is_there = |member: &&&MemberConfig| by_guid.contains_key(&member.leaf.guid);
         let split = |alone: &MemberConfig| Error::Split { pool: label.pool_name.clone(), device: path(alone, by_guid) };
-        let goes_back = |member: &MemberConfig, states| rings.goes_back(member, label, by_guid, states);
+        let goes_back = |member: &MemberConfig, states| rings.goes_back(member, label, states);
         let is_apart = |member: &&&MemberConfig| is_split(member, rings) && !goes_back(member, &rings.line);
         if let Some(alone) = configs.iter().filter(is_there).find(is_apart) {
             return Err(split(alone));
@@ -244,19 +270,16 @@ impl Parts<'_> {
         if let Some(alone) = configs.iter().filter(is_there).find(is_ahead) {
             return Err(split(alone));
         }
-        let needed = self.tree.needed();
-        let lacks_one = |at: usize| needed > 1 && rings.precedes(own(at), newest);
+        let lacks_one = |at: usize| rings.precedes(own(at), newest);
         // What it lacks of a state that repeats one that it has is nothing, nor of the one after, if that was to come to all.
-        let newest_states = &rings.line[..rings.line.len().min(if needed > 1 { 2 } else { 1 })];
+        let newest_states = &rings.line[..rings.line.len().min(2)];
         let has_it = |at: usize| goes_back(configs[at], newest_states);
         // With its first commit a vdev that was added has nothing else in its rings, on those devices that got it.
         let has_only_newest = |at: usize| {
-            let device = by_guid.get(&configs[at].leaf.guid).expect("it is usable");
-            let ring = uberblocks::read_uberblocks(&**device, label.pool);
             let is_it = |own: &Uberblock| (own.epoch, own.txg) == (newest.epoch, newest.txg);
-            ring.is_ok_and(|ring| ring.iter().all(is_it))
+            rings.rings.get(&configs[at].leaf.guid).is_some_and(|ring| ring.iter().all(is_it))
         };
-        let is_first = needed > 1 && (0..leaves.len()).filter(whole).all(has_only_newest);
+        let is_first = (0..leaves.len()).filter(whole).all(has_only_newest);
         let is_current = |at: usize| own(at).txg == newest.txg || lacks_one(at) || has_it(at) || is_first;
         let is_complete = |at: &usize| whole(at) && is_current(*at);
         if !self.tree.suffice((0..leaves.len()).filter(is_complete).map(|at| self.members[at].0)) {
@@ -291,7 +314,7 @@ impl Parts<'_> {
             };
             let member = Member::new(leaf, state, &MemberConfig { behind, ..config.clone() });
             if state == State::Complete {
-                member.note_complete_since(rings.complete_since(config.leaf.guid, label, by_guid));
+                member.note_complete_since(rings.complete_since(config.leaf.guid));
             }
             members.push(Arc::new(member.at_column(self.members[at].0)));
         }

@@ -20,6 +20,7 @@ use super::{
     open::shrunk,
     pool::{Pool, write_new_label},
     spares::settle_spares,
+    untold::pass_over,
 };
 use crate::{
     device::Device,
@@ -287,10 +288,15 @@ impl Pool {
             return Err(shrunk(found, size));
         }
         let devices = self.engine().storage().vdevs.devices();
-        let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).chain([found]).collect();
-        let ranking = uberblocks::find_uberblocks(&devices, label.pool)?;
-        let (mark, standing) = (ranking.newest[devices.len() - 1], ranking.standings[devices.len() - 1]);
         let behind = vdev.as_group().and_then(|mirror| mirror.member(leaf.guid())?.behind());
+        let ring = |device: &dyn Device| uberblocks::read_uberblocks(device, label.pool);
+        let mut own = ring(found)?;
+        if let Some(txg) = pass_over(&mut own, found, behind, &label) {
+            uberblocks::erase_uberblock(found, txg)?;
+        }
+        let rings = devices.iter().map(|device| ring(&**device).unwrap_or_default());
+        let ranking = uberblocks::rank(&rings.chain([own]).collect::<Vec<_>>());
+        let (mark, standing) = (ranking.newest[devices.len()], ranking.standings[devices.len()]);
         let is_known = behind.is_some_and(|behind| behind.knows(mark));
         let is_later = mark.txg > self.engine().committed();
         if (matches!(standing, Standing::Diverged { .. }) || is_later) && !is_known {

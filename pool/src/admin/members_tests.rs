@@ -21,13 +21,14 @@ use crate::{
     tree::{Event, Miss, Root, Walker},
     txg::Engine,
     units::{MIB, Txg},
-    vdev::{Health, State, labels},
+    vdev::{Health, State, labels, uberblocks::erase_uberblock},
 };
 
 mod columns;
 mod erring;
 mod going_back;
 mod raidz;
+mod untold;
 
 pub(super) type Disk = Arc<FaultDevice>;
 
@@ -108,6 +109,13 @@ pub(super) fn alone(of: &Disk) -> Txg {
 /// A device with what this one holds now.
 fn copied(of: &Disk) -> Disk {
     Arc::new(FaultDevice::new(Arc::new(resized(&**of, 64 * MIB))))
+}
+
+/// A device with what this one holds but the uberblock of a state: power has failed when all else was flushed.
+fn lacking(disk: &Disk, state: Txg) -> Disk {
+    let copy = copied(disk);
+    erase_uberblock(&*copy, state).unwrap();
+    copy
 }
 
 pub(super) fn reopen(disk: &Disk) -> impl Fn(&str) -> Result<Arc<dyn Device>> {

@@ -21,6 +21,7 @@
 //! spares    devices that stand by, and step in for one that has failed
 //! split     a device of each mirror leaves, to be a pool of their own
 //! trim      telling the devices which space nobody needs
+//! untold    states that nobody was told of, on devices that come back
 //! probe     recognising what else a device may hold, before it is overwritten
 //! ```
 
@@ -42,6 +43,7 @@ mod rewind;
 mod spares;
 mod split;
 mod trim;
+mod untold;
 
 #[cfg(test)]
 mod columns_tests;

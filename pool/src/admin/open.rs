@@ -8,6 +8,7 @@ use super::{
     pool::{Pool, settle_labels},
     renumber::was_renumbered,
     spares::standing_by,
+    untold::{Untold, forget},
 };
 use crate::{
     block::storage::{Storage, Vdevs},
@@ -60,13 +61,14 @@ pub struct OpenOptions {
 /// | while devices get the newest uberblock | the same state, and more devices that have it |
 /// | while labels are written | labels of two ages, of which each names the same devices and the same state |
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Pool> {
-    let (engine, label, newest) = open_unread(devices, options, env)?;
+    let Unread { engine, label, newest, untold } = open_unread(devices, options, env)?;
     check_catalogue(&engine).map_err(|error| Error::Unreadable {
         pool: label.pool_name.clone(),
         txg: engine.committed(),
         problem: error.to_string(),
     })?;
     if !options.read_only {
+        forget(&engine.storage().vdevs.all(), &untold)?;
         catch_up(&engine, &newest)?;
         let label = settle_labels(&engine, &mut label.txg.clone(), label, &[])?;
         let pool = Pool::new(engine, label);
@@ -81,7 +83,7 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     Ok(Pool::new(engine, label))
 }
 
-/// Gives the newest uberblock to devices of RAID-Zs that hold all that it refers to and have the one before.
+/// Gives the newest uberblock to devices of mirrors and RAID-Zs that hold all that it refers to and have the one before.
 ///
 /// Whoever lacks one uberblock is complete, and who lacks two is not: see [`super::assemble`]. So all must have this one
 /// before any has the next. Otherwise power that fails while that one is written leaves devices that have it and devices
@@ -90,7 +92,7 @@ fn catch_up(engine: &Engine, newest: &Uberblock) -> Result<()> {
     let vdevs = &engine.storage().vdevs;
     let mark = Mark { epoch: newest.epoch, txg: newest.txg };
     let mut given = Vec::new();
-    for vdev in vdevs.all().iter().filter(|vdev| vdev.as_group().is_some_and(|group| group.needed() > 1)) {
+    for vdev in vdevs.all().iter().filter(|vdev| vdev.as_group().is_some()) {
         for leaf in vdev.committing().into_iter().filter(|leaf| leaf.marks().has != mark) {
             leaf.set_mark(mark);
             let written = uberblocks::write_uberblock(&[&*leaf.device()], newest).remove(0);
@@ -109,17 +111,22 @@ fn catch_up(engine: &Engine, newest: &Uberblock) -> Result<()> {
     Ok(())
 }
 
-/// The first half of [`open`]: the engine, of which only the space was read, what the labels are to say, and the state
-/// that was found. Nothing is written.
-pub(crate) fn open_unread(
-    devices: Vec<Arc<dyn Device>>,
-    options: &OpenOptions,
-    env: Arc<dyn Env>,
-) -> Result<(Arc<Engine>, Label, Uberblock)> {
+/// A pool of which only the space was read.
+pub(crate) struct Unread {
+    pub(crate) engine: Arc<Engine>,
+    /// What the labels are to say.
+    label: Label,
+    /// The state that was found.
+    newest: Uberblock,
+    untold: Vec<Untold>,
+}
+
+/// The first half of [`open`]: nothing is written.
+pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn Env>) -> Result<Unread> {
     let (mut label, by_guid) = gather(&devices)?;
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
-    let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
+    let Assembly { vdevs, line, untold } = assemble(&label, &by_guid)?;
     let newest = match options.state {
         Some(txg) if options.read_only => chosen(&label, &line, txg)?,
         Some(_) => return Err(Error::Request("only for reading can a pool be opened at an older state".into())),
@@ -161,7 +168,7 @@ pub(crate) fn open_unread(
             label.pool_name.clone_from(name);
         }
     }
-    Ok((engine, label, found))
+    Ok(Unread { engine, label, newest: found, untold })
 }
 
 /// If the intent log is on a vdev that is lost, where its devices were.
@@ -192,7 +199,7 @@ impl State {
 pub(crate) fn read_state(devices: &[Arc<dyn Device>], txg: Option<Txg>) -> Result<State> {
     let (label, by_guid) = gather(devices)?;
     label.check_supported(false)?;
-    let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
+    let Assembly { vdevs, line, .. } = assemble(&label, &by_guid)?;
     let uberblock = match txg {
         Some(txg) => chosen(&label, &line, txg)?.clone(),
         None => line[0].clone(),

@@ -41,6 +41,7 @@ use super::{
     assemble::{Assembly, assemble},
     open::{ByGuid, OpenOptions, check_state, chosen, first_txg, gather, open_storage},
     pool::write_labels,
+    untold::{Untold, forget},
 };
 use crate::{
     block::storage::Vdevs,
@@ -108,13 +109,15 @@ pub fn rewind(devices: &[Arc<dyn Device>], to: Txg, options: &OpenOptions, env: 
     let (mut label, by_guid) = gather(devices)?;
     label.check_supported(true)?;
     check_state(&label, options)?;
-    let Assembly { vdevs, line } = assemble(&label, &by_guid)?;
+    let Assembly { vdevs, line, untold } = assemble(&label, &by_guid)?;
     let base = chosen(&label, &line, to)?;
     if label.features.contains_key(DEVICE_REMOVAL) {
         // What it lies on may have left the pool: then nothing is written.
         open_storage(&label, Vdevs::new(vdevs.clone()), base)?;
     }
-    let going = Going::back(&mut label, &vdevs, &by_guid, &line, base)?;
+    let going = Going::back(&mut label, &vdevs, &by_guid, (&line, &untold), base)?;
+    // Their numbers are used again. One that refuses gets no label: the others call it behind.
+    forget(&vdevs, &untold)?;
     if going.leaves_some {
         label.txg = label.txg.max(line[0].txg).next();
         write_labels(&vdevs, &label)?;
@@ -156,7 +159,7 @@ impl Going {
         label: &mut Label,
         vdevs: &[Arc<dyn Vdev>],
         by_guid: &ByGuid,
-        line: &[Uberblock],
+        (line, untold): (&[Uberblock], &[Untold]),
         base: &Uberblock,
     ) -> Result<Going> {
         let mut going = Going { devices: Vec::new(), leaves_some: false };
@@ -168,7 +171,7 @@ impl Going {
                 continue;
             };
             let config = label.vdevs.iter_mut().find(|c| c.id == vdev.id()).expect("it was made from this label");
-            let rings = rings_of(&config.tree, described.pool, by_guid);
+            let rings = rings_of(&config.tree, described.pool, by_guid, untold);
             let has = |leaf: &Leaf| rings.get(&leaf.guid()).is_some_and(|ring| has_all(ring, line, base));
             let having: Vec<Guid> = complete.iter().filter(|leaf| has(leaf)).map(|leaf| leaf.guid()).collect();
             let is_later = !group.are_enough(&having);
@@ -193,12 +196,16 @@ impl Going {
     }
 }
 
-/// The rings of the members that are there and can be read.
-fn rings_of(tree: &VdevTree, pool: Guid, by_guid: &ByGuid) -> BTreeMap<Guid, Vec<Uberblock>> {
+/// The rings of the members that are there and can be read, without the states that are passed over.
+fn rings_of(tree: &VdevTree, pool: Guid, by_guid: &ByGuid, untold: &[Untold]) -> BTreeMap<Guid, Vec<Uberblock>> {
     let ring = |member: &MemberConfig| {
         let device = by_guid.get(&member.leaf.guid)?;
         match uberblocks::read_uberblocks(&**device, pool) {
-            Ok(ring) => Some((member.leaf.guid, ring)),
+            Ok(mut ring) => {
+                let is_untold = |txg: Txg| untold.iter().any(|own| (own.leaf, own.txg) == (member.leaf.guid, txg));
+                ring.retain(|state| !is_untold(state.txg));
+                Some((member.leaf.guid, ring))
+            }
             Err(error) => {
                 tracing::warn!("going back without a device: {error}");
                 None

@@ -30,7 +30,7 @@ use crate::{
         codec::{Malformed, Reader, Writer, malformed},
         label::{classes::VdevClass, sections::Sections},
         uberblock::{Epoch, UBERBLOCK_SIZE, slot},
-        vdev_config::{self, VdevConfig},
+        vdev_config::{self, Behind, VdevConfig},
     },
     units::{Guid, KIB, MIB, Txg, VdevId},
 };
@@ -235,6 +235,12 @@ impl Label {
     /// Whether this device is a cache device.
     pub fn is_cache(&self, device: Guid) -> bool {
         self.sections.caches.iter().any(|cache| cache.leaf.guid == device)
+    }
+
+    /// How far a device has come, if it lacks something.
+    pub fn behind(&self, device: Guid) -> Option<Behind> {
+        let mut members = self.vdevs.iter().flat_map(|vdev| vdev.tree.members());
+        members.find(|member| member.leaf.guid == device)?.behind
     }
 
     /// What a vdev of the pool gives to it, in bytes.

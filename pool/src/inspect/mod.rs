@@ -68,7 +68,7 @@ pub type Sink<'a> = &'a mut dyn FnMut(Item) -> io::Result<()>;
 pub fn open(devices: Vec<Arc<dyn Device>>, txg: Option<Txg>) -> Result<Arc<Engine>> {
     let settings = Settings { workers: 0, ..Settings::default() };
     let options = OpenOptions { read_only: true, force: true, state: txg, settings, ..OpenOptions::default() };
-    open_unread(devices, &options, Arc::new(SystemEnv)).map(|(engine, ..)| engine)
+    open_unread(devices, &options, Arc::new(SystemEnv)).map(|unread| unread.engine)
 }
 
 /// A block pointer in one line.

@@ -50,6 +50,18 @@ fn one_of(device: &dyn Device, begun: [Pending; LABELS]) -> Result<()> {
     Err(failed(device, "write an uberblock", source))
 }
 
+/// Erases what is in the slot of a transaction group, in all labels of a device.
+///
+/// # Errors
+/// If one of them refuses: then it may be found there again.
+pub fn erase_uberblock(device: &dyn Device, txg: Txg) -> Result<()> {
+    for label in offsets(device)? {
+        let erased = device.write_at(uberblock_offset(label, txg), &[0; UBERBLOCK_SIZE]);
+        erased.map_err(|source| failed(device, "erase an uberblock", source))?;
+    }
+    Ok(())
+}
+
 /// All good uberblocks of a pool on one device, newest first, each once.
 ///
 /// # Errors

@@ -6,19 +6,17 @@ use super::*;
 fn going_back_after_a_power_failure_is_no_split() {
     let disks = disks("a b");
     let pool = mirror(&disks);
-    commit(&pool, 4);
-    // Power fails while the uberblock of the next commit is on one of them only.
-    let late = copied(&disks[1]);
-    let newest = commit(&pool, 1);
+    let newest = commit(&pool, 5);
     drop(pool);
+    // Power has failed while the uberblock of the last commit was on one of them only.
+    let late = lacking(&disks[1], newest);
     let devices: Vec<Arc<dyn Device>> = vec![disks[0].clone(), late.clone()];
     for to in [newest.back(2), newest.back(1)] {
         let devices: Vec<Arc<dyn Device>> = devices.iter().map(|d| Arc::new(resized(&**d, 64 * MIB)) as _).collect();
         rewind(&devices, to, &writing(), &SeededEnv::new(9)).unwrap();
         let pool = open(devices.clone(), &writing(), Arc::new(SeededEnv::new(10))).unwrap();
         pool.engine().set_client(Arc::new(Stamp));
-        assert_eq!((shown(pool.engine()), states(&pool)), (to, vec![State::Complete, State::Filling]));
-        assert!(fill(&pool));
+        assert_eq!((shown(pool.engine()), states(&pool)), (to, vec![State::Complete, State::Complete]));
         let newest = commit(&pool, 2);
         drop(pool);
         for device in devices {
@@ -64,10 +62,9 @@ fn one_that_went_on_after_power_had_failed_while_all_went_back_is_a_split() {
 fn wherever_power_fails_while_a_mirror_goes_back_the_pool_is_whole() {
     let made_disks = disks("a b");
     let pool = mirror(&made_disks);
-    commit(&pool, 4);
-    let late = copied(&made_disks[1]);
-    let newest = commit(&pool, 1);
+    let newest = commit(&pool, 5);
     drop(pool);
+    let late = lacking(&made_disks[1], newest);
     let recorder = Recorder::new();
     let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
     let devices = vec![wrap(&made_disks[0]), wrap(&late)];
@@ -82,9 +79,9 @@ fn wherever_power_fails_while_a_mirror_goes_back_the_pool_is_whole() {
 fn wherever_power_fails_while_a_mirror_goes_back_without_what_was_filled_later_the_pool_is_whole() {
     let (disks, new) = (disks("a b"), disk("new"));
     let (pool, before) = filled_late(&disks, &new);
-    let late = copied(&new);
     let newest = commit(&pool, 1);
     drop(pool);
+    let late = lacking(&new, newest);
     let recorder = Recorder::new();
     let wrap = |disk: &Disk| Arc::new(recorder.wrap(resized(&**disk, 64 * MIB))) as Arc<dyn Device>;
     let devices = [&disks[0], &late].map(wrap);
@@ -132,11 +129,11 @@ fn go_back(of: &[&Disk], to: Txg) -> Result<Txg> {
 fn a_device_that_was_filled_later_and_missed_the_last_commit_is_filled_anew() {
     let (disks, new) = (disks("a b"), disk("new"));
     let (pool, before) = filled_late(&disks, &new);
-    let late = copied(&new);
-    commit(&pool, 1);
+    let newest = commit(&pool, 1);
     drop(pool);
+    let late = lacking(&new, newest);
     let all = [&disks[0], &disks[1], &late];
-    assert_eq!(states(&opened_with(&all, &reading(None), 3).unwrap())[2], State::Filling);
+    assert_eq!(states(&opened_with(&all, &reading(None), 3).unwrap())[2], State::Complete);
     go_back(&all, before).unwrap();
     let pool = opened(&all, 10).unwrap();
     assert_eq!((shown(pool.engine()), states(&pool)[2]), (before, State::Filling));
