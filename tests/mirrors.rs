@@ -836,6 +836,28 @@ fn a_spare_takes_the_place_of_a_device_for_good_and_an_empty_one_that_appears_do
 }
 
 #[test]
+fn an_older_copy_of_a_device_is_passed_over_whatever_it_is_called() {
+    for copy in ["0.img", "z.img"] {
+        let lab = furnished();
+        lab.pool(&["export", "tank"]);
+        // It takes the place of one that is lost, where the pool would look for that.
+        fs::copy(lab.path("a.img"), lab.path(copy)).unwrap();
+        fs::copy(lab.path("a.img"), lab.path("b.img")).unwrap();
+        let before = fs::read(lab.path(copy)).unwrap();
+        fs::rename(lab.path(copy), lab.path("aside")).unwrap();
+        lab.pool(&["import", "-d", &lab.at("a.img"), "tank"]);
+        put(&lab, 2);
+        lab.pool(&["export", "tank"]);
+        fs::rename(lab.path("aside"), lab.path(copy)).unwrap();
+        lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+        holds(&lab, &[1, 2]);
+        lab.check("tank");
+        assert!(fs::read(lab.path(copy)).unwrap() == before, "it is left as it was");
+        assert!(fs::read(lab.path("b.img")).unwrap() == before, "so is the one in another's place");
+    }
+}
+
+#[test]
 fn a_copy_of_a_pool_is_imported_beside_it_once_it_has_another_number() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     lab.pool(&["export", "tank"]);

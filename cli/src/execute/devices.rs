@@ -1,7 +1,7 @@
 //! Devices on this machine: opening those of a pool, taking new ones, and finding pools that are not imported.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
@@ -523,7 +523,15 @@ fn label_of(path: &Path) -> Option<Label> {
 fn add(found: &mut BTreeMap<Guid, Found>, label: Label, path: PathBuf) {
     let device = label.device;
     let pool = found.entry(label.pool).or_insert_with(|| Found { label: label.clone(), paths: BTreeMap::new() });
-    pool.paths.entry(device).or_insert(path);
+    match pool.paths.entry(device) {
+        // A copy of a device that went on without it is passed over, wherever it is found.
+        Entry::Occupied(mut known) => {
+            if label_of(known.get()).is_none_or(|other| other.txg < label.txg) {
+                known.insert(path);
+            }
+        }
+        Entry::Vacant(place) => drop(place.insert(path)),
+    }
     if label.supersedes(&pool.label) {
         pool.label = label;
     }

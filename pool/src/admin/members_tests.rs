@@ -25,6 +25,7 @@ use crate::{
 };
 
 mod columns;
+mod copies;
 mod erring;
 mod going_back;
 mod raidz;

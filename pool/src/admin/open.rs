@@ -1,6 +1,6 @@
 //! Opening a pool: from labels to the newest committed state.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use super::{
     assemble::{Assembly, assemble},
@@ -273,6 +273,7 @@ fn complete_vdevs(storage: &Storage, label: &Label) -> bool {
 pub(super) type ByGuid = BTreeMap<Guid, Arc<dyn Device>>;
 
 /// The newest label, and the devices by their guids. All are of one pool; power may have failed while its number was changed.
+/// Of those that say that they are one device, the newest counts.
 pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     let mut found: Vec<(Label, &Arc<dyn Device>)> = Vec::with_capacity(devices.len());
     for device in devices {
@@ -282,7 +283,7 @@ pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     }
     let newer = |newest: Label, (label, _): &(Label, _)| if label.supersedes(&newest) { label.clone() } else { newest };
     let (first, others) = found.split_first().ok_or_else(|| Error::Request("a pool has at least one device".into()))?;
-    let newest = others.iter().fold(first.0.clone(), newer);
+    let newest = others.iter().fold(first.0.clone(), &newer);
     let is_of_it = |(label, device): &&(Label, &Arc<dyn Device>)| {
         label.pool == newest.pool || was_renumbered(&newest, label, &***device)
     };
@@ -292,7 +293,36 @@ pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
         let problem = format!("{} belongs to another pool, {}", device.name(), label.pool_name);
         return Err(Error::Request(problem));
     }
+    let found = without_copies(found, newest.pool);
+    let newest = found.iter().fold(found[0].0.clone(), newer);
     Ok((newest, found.into_iter().map(|(label, device)| (label.device, device.clone())).collect()))
+}
+
+/// Of devices that say that they are one, the newest, or the first of those that are equally new. Somebody has copied one onto
+/// another, or it is found by two paths. Nothing is written to the others, and nobody holds them on.
+fn without_copies(found: Vec<(Label, &Arc<dyn Device>)>, pool: Guid) -> Vec<(Label, &Arc<dyn Device>)> {
+    let mut kept: Vec<(Label, &Arc<dyn Device>)> = Vec::with_capacity(found.len());
+    for (label, device) in found {
+        let Some(same) = kept.iter_mut().find(|(other, _)| other.device == label.device) else {
+            kept.push((label, device));
+            continue;
+        };
+        let is_newer = age(&label, &**device, pool) > age(&same.0, &**same.1, pool);
+        let passed_over = if is_newer { mem::replace(same, (label, device)).1 } else { device };
+        let (name, other) = (passed_over.name(), same.1.name());
+        tracing::warn!("{name} is passed over: it is what {other} is by its label, and no newer");
+    }
+    kept
+}
+
+/// How far a device has come, for telling it from a copy of it: to its newest uberblock, which more and more commits write, or to
+/// its label, which has at least the number of the state in which it was written. Its pool may have got the number `pool` since
+/// its label was written. If its rings cannot be read, its label tells.
+fn age(label: &Label, device: &dyn Device, pool: Guid) -> (Txg, Txg) {
+    let ring = |pool| uberblocks::read_uberblocks(device, pool).unwrap_or_default();
+    let newest = [label.pool, pool].map(|pool| ring(pool).first().map_or(Txg::ZERO, |newest| newest.txg));
+    let newest = newest[0].max(newest[1]);
+    (newest.max(label.txg), newest)
 }
 
 pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
