@@ -34,7 +34,7 @@ use crate::{
     space::SAFE_STATES,
     units::{Guid, Txg, VdevId},
     vdev::{
-        Group, Leaf, Member, Mirror, Single, State, Vdev, labels,
+        Group, Leaf, Member, Mirror, Single, State, Stays, Vdev, labels,
         uberblocks::{self, Standing},
     },
 };
@@ -137,6 +137,11 @@ impl Pool {
     /// # Errors
     /// [`Error::Request`] if it is no device of a mirror, or no other one holds everything.
     pub fn detach(&self, device: &str) -> Result<()> {
+        self.have_leave(device, None)
+    }
+
+    /// The same, if the `heir` that is to take its place has everything.
+    fn have_leave(&self, device: &str, heir: Option<Guid>) -> Result<()> {
         self.engine().writable()?;
         self.outlast(device)?;
         // What the others have is all there is from now on.
@@ -152,9 +157,12 @@ impl Pool {
             return Err(Error::Request(problem));
         }
         let was_in_use = member.state() != State::Out;
-        if !mirror.put_out_to_leave(leaf.guid()) {
-            return Err(only_complete(Some(mirror), &leaf));
-        }
+        mirror.put_out_to_leave(leaf.guid(), heir).map_err(|why| match why {
+            Stays::Needed => only_complete(Some(mirror), &leaf),
+            Stays::HeirFailed => {
+                Error::Request(format!("what was to take the place of {} has failed meanwhile", leaf.name()))
+            }
+        })?;
         let mut label = self.label();
         let is_spare = label.is_spare(leaf.guid());
         if !is_spare {
@@ -261,11 +269,11 @@ impl Pool {
             let takes_over =
                 |member: &&Arc<Member>| member.state() == State::Complete && !label.is_spare(member.leaf.guid());
             let complete = members.iter().filter(takes_over);
-            complete.filter_map(|member| member.replaces()).collect::<Vec<Guid>>()
+            complete.filter_map(|member| Some((member.replaces()?, member.leaf.guid()))).collect::<Vec<_>>()
         };
-        let replaced: Vec<Guid> = self.engine().storage().vdevs.all().iter().flat_map(replaced).collect();
-        replaced.iter().try_for_each(|device| match self.detach(&device.to_string()) {
-            // The one that was to take its place has failed meanwhile: both stay.
+        let replaced: Vec<(Guid, Guid)> = self.engine().storage().vdevs.all().iter().flat_map(replaced).collect();
+        replaced.iter().try_for_each(|(device, heir)| match self.have_leave(&device.to_string(), Some(*heir)) {
+            // The one that was to take its place has failed in the commits before: both stay, though others may hold all.
             Err(Error::Request(problem)) => {
                 tracing::warn!("{problem}");
                 Ok(())

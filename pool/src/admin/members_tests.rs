@@ -28,6 +28,7 @@ mod columns;
 mod copies;
 mod erring;
 mod going_back;
+pub(super) mod leaving;
 mod raidz;
 mod untold;
 
@@ -79,8 +80,15 @@ fn behind(pool: &Pool) -> Vec<bool> {
     mirror.members.iter().map(|member| member.behind.is_some()).collect()
 }
 
-/// Fills what is to be filled, as a resilver does; whether there was anything.
+/// Fills what is to be filled, as a resilver does, and has those leave that are replaced; whether there was anything.
 pub(super) fn fill(pool: &Pool) -> bool {
+    let was_lacking = fill_alone(pool);
+    pool.finish_replacing().unwrap();
+    was_lacking
+}
+
+/// Fills what is to be filled; whether there was anything.
+fn fill_alone(pool: &Pool) -> bool {
     let engine = pool.engine();
     let Some(filling) = engine.filling() else { return false };
     engine.commit_anyway().unwrap();
@@ -98,7 +106,6 @@ pub(super) fn fill(pool: &Pool) -> bool {
         still.fill(&[stamp(engine).1]).remove(0).unwrap();
     }
     assert!(engine.hold_still().filled(&filling, Txg::ZERO).unwrap());
-    pool.finish_replacing().unwrap();
     true
 }
 

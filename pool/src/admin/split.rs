@@ -217,7 +217,7 @@ fn no_mirror(vdev: &dyn Vdev) -> Error {
 
 /// Puts the devices out of use that leave, all or none.
 fn put_out(parts: &[Part]) -> Result<()> {
-    let is_done = |part: &&Part| part.group().put_out_to_leave(part.leaf.guid());
+    let is_done = |part: &&Part| part.group().put_out_to_leave(part.leaf.guid(), None).is_ok();
     let done = parts.iter().take_while(is_done).count();
     let is_quiet = parts.iter().all(|part| part.device.outstanding() == 0);
     if done == parts.len() && is_quiet {

@@ -1,19 +1,21 @@
 //! Pools of mirrors on simulated devices are split, wherever power fails.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
-    NewVdev, OpenOptions, Pool, create_of, open,
+    NewVdev, OpenOptions, Pool, SAFE_STATES, create_of,
+    members_tests::{fill, leaving::Healed},
+    open,
     stamped::{Stamp, commit, settings, shown, writing},
 };
 use crate::{
     admin::CreateOptions,
-    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    device::{DeadlineDevice, Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
     error::{Error, Result},
     format::label::{Label, PoolState},
     units::{Guid, MIB, Txg},
-    vdev::{State, labels, mend},
+    vdev::{Sources, State, Vdev, labels, mend},
 };
 
 type Disk = Arc<FaultDevice>;
@@ -130,6 +132,46 @@ fn a_device_that_fails_while_it_leaves_leaves_the_pool_whole() {
         drop(pool);
         assert_eq!(shown(opened(&[&disks[0]], 3).unwrap().engine()), newest, "{skip}");
     }
+}
+
+#[test]
+fn nobody_leaves_before_all_that_devices_were_asked_is_answered() {
+    const FOREVER: Duration = Duration::from_secs(3600);
+    let disks: Vec<Disk> = ["a", "b", "c", "d"].map(disk).into();
+    let slow = Arc::new(DeadlineDevice::new(disks[1].clone(), FOREVER));
+    let [a, c, d] = [0, 2, 3].map(|at| as_device(&disks[at]));
+    let pool = made(&[&[a, slow.clone()], &[c, d]]);
+    commit(&pool, SAFE_STATES);
+    let plan = pool.plan_split(&[]).unwrap();
+    // A read that is given up by whoever could do without it: the device is as good as before, as far as is known.
+    let vdev = pool.find_device("b").unwrap().0;
+    disks[1].inject(Fault::hanging(Operation::Read));
+    slow.set_deadline(Duration::from_millis(50));
+    let _healed = Healed(disks[1].clone());
+    assert!(vdev.begin(0, 512, Sources::All)(&|_| true).is_none());
+    slow.set_deadline(FOREVER);
+    assert_eq!(slow.outstanding(), 1);
+    let refused = pool.split("other", &plan).unwrap_err().to_string();
+    assert!(refused.contains("has not answered earlier requests yet"), "{refused}");
+    // All are of the pool as before, and are filled with what they have missed.
+    let states = || {
+        let vdevs = pool.engine().storage().vdevs.all();
+        let of = |vdev: &Arc<dyn Vdev>| vdev.as_group().unwrap().members()[1].state();
+        vdevs.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(states(), [State::Filling; 2]);
+    assert!(disks.iter().skip(2).all(|disk| label_of(&**disk).pool == pool.label().pool));
+    disks[1].heal();
+    while slow.outstanding() > 0 {
+        std::thread::yield_now();
+    }
+    assert!(label_of(&*disks[1]).pool == pool.label().pool);
+    assert!(fill(&pool));
+    assert_eq!(states(), [State::Complete; 2]);
+    let before = commit(&pool, 1);
+    pool.split("other", &plan).unwrap();
+    let other = opened(&[&disks[1], &disks[3]], 2).unwrap();
+    assert!(shown(other.engine()) >= before);
 }
 
 /// Those of these images that belong to the pool of this number.

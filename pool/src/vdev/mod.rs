@@ -43,6 +43,7 @@ pub mod uberblocks;
 mod unflushed;
 
 pub use counters::{Counters, Counts};
+pub(crate) use group::Stays;
 pub use group::{Group, Member, Quorum, State};
 pub use leaf::{Health, Leaf};
 pub use lost::Lost;

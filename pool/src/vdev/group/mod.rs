@@ -50,7 +50,7 @@ use std::{
     },
 };
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 pub(super) use self::layout::Layout;
 use self::member::Details;
@@ -79,6 +79,15 @@ pub struct Group {
     /// How often that has changed, and of which of these changes the labels were told.
     changes: AtomicU64,
     told: AtomicU64,
+}
+
+/// Why a member that is to leave stays in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// Nobody else has its column, or too few others are complete.
+    Needed,
+    /// What was to take its place has not everything any more.
+    HeirFailed,
 }
 
 /// What it takes to read everything.
@@ -225,9 +234,21 @@ impl Group {
         self.put_out(device, Health::Offline, Some(lasting), false)
     }
 
-    /// Puts a member out of use that is about to leave; `false` if nobody else has its column.
-    pub(crate) fn put_out_to_leave(&self, device: Guid) -> bool {
-        self.put_out(device, Health::Offline, Some(true), true)
+    /// Puts a member out of use that is about to leave: if somebody else has its column, and the `heir` that is to take its
+    /// place, if there is one, has everything at that moment.
+    ///
+    /// # Errors
+    /// Why it stays in use.
+    pub(crate) fn put_out_to_leave(&self, device: Guid, heir: Option<Guid>) -> Result<(), Stays> {
+        let changing = self.changing.lock();
+        let is_complete = |heir| self.member(heir).is_some_and(|heir| heir.state() == State::Complete);
+        if !heir.is_none_or(is_complete) {
+            return Err(Stays::HeirFailed);
+        }
+        match self.put_out_while(&changing, device, Health::Offline, Some(true), true) {
+            true => Ok(()),
+            false => Err(Stays::Needed),
+        }
     }
 
     /// A member that others were to take the place of is gone.
@@ -302,7 +323,18 @@ impl Group {
     /// The order matters. Whoever flushes either finds the member in use, and it has what the flush promises, or finds that
     /// there are news; and what the labels say is not taken for all before the member is out of use.
     fn put_out(&self, device: Guid, health: Health, offline: Option<bool>, leaves: bool) -> bool {
-        let _changing = self.changing.lock();
+        self.put_out_while(&self.changing.lock(), device, health, offline, leaves)
+    }
+
+    /// The same, while nobody else changes how members stand.
+    fn put_out_while(
+        &self,
+        _changing: &MutexGuard<'_, ()>,
+        device: Guid,
+        health: Health,
+        offline: Option<bool>,
+        leaves: bool,
+    ) -> bool {
         let members = self.members();
         let Some(member) = members.iter().find(|member| member.leaf.guid() == device) else { return true };
         let has_it_too = |other: &&Arc<Member>| {
