@@ -12,11 +12,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
 use super::{
     open::shapes_of,
-    pool::{ClassedVdev, NewVdev, Pool, name_features, write_new_label},
+    pool::{ClassedVdev, Labelling, NewVdev, Pool, name_features, write_new_label},
     spares::{NO_VDEV, name_spares},
 };
 use crate::{
@@ -35,7 +33,7 @@ const LEAST_ROWS: u64 = 4;
 pub struct Addition<'a> {
     pool: &'a Pool,
     /// Held from the first label until the pool has the devices: two additions at once would take the same numbers.
-    highest: MutexGuard<'a, Txg>,
+    highest: Labelling<'a>,
     /// What the labels shall say.
     label: Label,
     joining: Vec<Arc<dyn Vdev>>,
@@ -47,7 +45,7 @@ impl<'a> Addition<'a> {
     /// Gives the new devices labels that count less than any other.
     pub(super) fn begin(
         pool: &'a Pool,
-        highest: MutexGuard<'a, Txg>,
+        highest: Labelling<'a>,
         classed: Vec<ClassedVdev>,
         spares: &[Arc<dyn Device>],
     ) -> Result<Addition<'a>> {

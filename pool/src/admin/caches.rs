@@ -76,7 +76,6 @@ impl Pool {
         for (device, config) in devices.iter().zip(&configs) {
             secondary.add(Arc::new(Leaf::new(config.guid, device.clone())));
         }
-        write_cache_labels(self.engine(), &self.label());
         Ok(())
     }
 
@@ -89,6 +88,8 @@ impl Pool {
         label.sections.caches.retain(|other| other.leaf.guid != leaf.guid());
         let was_in_use = leaf.health() == Health::Online;
         self.replace_labels(&mut highest, label, &[])?;
+        // It may hang.
+        let _apart = highest.apart();
         self.engine().secondary().remove(leaf.guid());
         if was_in_use && let Err(error) = labels::clear_labels(&*leaf.device()) {
             tracing::warn!("{name} still says that it is of the pool: {error}");
@@ -132,7 +133,7 @@ impl Pool {
         }
         self.engine().secondary().take_back(leaf.guid(), found)?;
         // It may have missed some.
-        write_cache_labels(self.engine(), &label);
+        self.label_apart();
         Ok(true)
     }
 }

@@ -62,8 +62,7 @@ impl Pool {
             return Ok(false);
         }
         // No commit writes uberblocks meanwhile, and nobody labels. Until it was so somebody else may have measured, too.
-        let _still = self.engine().hold_still();
-        let mut highest = self.labelling();
+        let mut highest = self.labelling_still();
         let vdevs = vdevs();
         let (mut has_moved, mut failure) = (false, None);
         for (leaf, size) in grown_leaves(&vdevs) {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, mem, sync::Arc};
 use super::{
     assemble::{Assembly, assemble},
     caches::open_caches,
-    pool::{Pool, settle_labels},
+    pool::{Pool, settle_labels, write_labels_apart},
     renumber::was_renumbered,
     spares::standing_by,
     untold::{Untold, forget},
@@ -71,6 +71,7 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
         forget(&engine.storage().vdevs.all(), &untold)?;
         catch_up(&engine, &newest)?;
         let label = settle_labels(&engine, &mut label.txg.clone(), label, &[])?;
+        write_labels_apart(&engine, &label);
         let pool = Pool::new(engine, label);
         if pool.engine().has_lost_log() {
             // From here on the log lies elsewhere, and nobody has to be asked again.

@@ -1,6 +1,12 @@
 //! An opened pool.
 
-use std::sync::Arc;
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -23,7 +29,7 @@ use crate::{
             RaidZMember, VdevConfig, VdevTree,
         },
     },
-    txg::{Engine, Features},
+    txg::{Engine, Features, Still},
     units::{Guid, Txg, VdevId},
     vdev::{Health, Leaf, Member, Mirror, RaidZ, Single, State, Vdev, labels},
 };
@@ -40,23 +46,87 @@ pub struct Pool {
 struct Labels {
     /// What all labels say: changed only after all were written.
     label: Mutex<Label>,
-    /// The highest number that any label was given, also one that could not be written. Held by whoever changes labels.
+    /// The highest number that any label was given, also one that could not be written. Held by whoever changes labels of
+    /// the pool's vdevs: a commit may wait for it.
     labelling: Mutex<Txg>,
+    /// Held by whoever changes or writes labels of devices in no vdev, or which devices these are; taken before the pool is held
+    /// still, and before `labelling`. No commit waits for it.
+    apart: Mutex<()>,
+    /// Devices in no vdev are to be told what the labels say now.
+    is_due_apart: AtomicBool,
+}
+
+/// Held by whoever changes labels, or which devices have them: the highest number that any label was given. When it is let
+/// go, commits go on, and only then are the labels of devices in no vdev written, if that is due: one of these that hangs must
+/// not hold commits.
+pub(super) struct Labelling<'a> {
+    // Let go first.
+    highest: MutexGuard<'a, Txg>,
+    still: Option<Still<'a>>,
+    apart: LabellingApart<'a>,
+}
+
+/// What is left of it when commits go on.
+pub(super) struct LabellingApart<'a> {
+    pool: &'a Pool,
+    // Let go after the labels were written.
+    _apart: MutexGuard<'a, ()>,
+}
+
+impl<'a> Labelling<'a> {
+    /// Lets commits go on.
+    pub(super) fn apart(self) -> LabellingApart<'a> {
+        self.apart
+    }
+
+    /// The group at which the pool is held still.
+    pub(super) fn held_at(&self) -> Txg {
+        self.still.as_ref().expect("the pool is held still").txg()
+    }
+}
+
+impl Deref for Labelling<'_> {
+    type Target = Txg;
+
+    fn deref(&self) -> &Txg {
+        &self.highest
+    }
+}
+
+impl DerefMut for Labelling<'_> {
+    fn deref_mut(&mut self) -> &mut Txg {
+        &mut self.highest
+    }
+}
+
+impl Drop for LabellingApart<'_> {
+    fn drop(&mut self) {
+        if self.pool.labels.is_due_apart.swap(false, Ordering::AcqRel) {
+            write_labels_apart(self.pool.engine(), &self.pool.label());
+        }
+    }
 }
 
 impl Labels {
-    /// Changes the labels of all devices.
-    fn change(&self, engine: &Engine, change: impl FnOnce(&mut Label)) -> Result<()> {
+    /// Changes the labels within a commit, or instead of one: those of spares and cache devices follow with the next change by an operator, or the
+    /// next import. What a commit writes is not theirs, and one that hangs must not hold it.
+    fn change_in_commit(&self, engine: &Engine, change: impl FnOnce(&mut Label)) -> Result<()> {
         let mut highest = self.labelling.lock();
         let mut label = self.label.lock().clone();
         change(&mut label);
-        self.replace(engine, &mut highest, label, &[])
+        self.replace_in_vdevs(engine, &mut highest, label, &[])
     }
 
-    /// Writes the labels of the pool's devices, and then those of the `joining` ones.
-    fn replace(&self, engine: &Engine, highest: &mut Txg, label: Label, joining: &[Arc<dyn Vdev>]) -> Result<()> {
+    fn replace_in_vdevs(
+        &self,
+        engine: &Engine,
+        highest: &mut Txg,
+        label: Label,
+        joining: &[Arc<dyn Vdev>],
+    ) -> Result<()> {
         *highest = highest.next().max(engine.committed());
-        let label = settle_labels(engine, highest, Label { txg: *highest, ..label }, joining)?;
+        let label = Label { txg: *highest, ..label };
+        let label = settle_labels(engine, highest, label, joining)?;
         *self.label.lock() = label;
         Ok(())
     }
@@ -71,7 +141,7 @@ impl Features for Labels {
     }
 
     fn activate(&self, engine: &Engine, feature: &'static str) -> Result<()> {
-        self.change(engine, |label| {
+        self.change_in_commit(engine, |label| {
             label.features.insert(feature.to_owned(), Compatibility::None);
         })
     }
@@ -79,11 +149,16 @@ impl Features for Labels {
 
 impl Pool {
     pub(super) fn new(engine: Arc<Engine>, label: Label) -> Pool {
-        let labels = Arc::new(Labels { labelling: Mutex::new(label.txg), label: Mutex::new(label) });
+        let labels = Arc::new(Labels {
+            labelling: Mutex::new(label.txg),
+            label: Mutex::new(label),
+            apart: Mutex::default(),
+            is_due_apart: AtomicBool::new(false),
+        });
         engine.set_features(labels.clone());
         let (told, weak) = (labels.clone(), Arc::downgrade(&engine));
         engine.storage().vdevs.set_teller(Box::new(move || match weak.upgrade() {
-            Some(engine) => told.change(&engine, |_| {}),
+            Some(engine) => told.change_in_commit(&engine, |_| {}),
             None => Ok(()),
         }));
         Pool { engine, labels, watched: Mutex::default() }
@@ -151,8 +226,22 @@ impl Pool {
     }
 
     /// Held by whoever changes labels: the highest number that any was given.
-    pub(super) fn labelling(&self) -> MutexGuard<'_, Txg> {
-        self.labels.labelling.lock()
+    pub(super) fn labelling(&self) -> Labelling<'_> {
+        let apart = LabellingApart { pool: self, _apart: self.labels.apart.lock() };
+        Labelling { highest: self.labels.labelling.lock(), still: None, apart }
+    }
+
+    /// The same with the pool held still, which ends with it: no commit writes uberblocks meanwhile.
+    pub(super) fn labelling_still(&self) -> Labelling<'_> {
+        let apart = LabellingApart { pool: self, _apart: self.labels.apart.lock() };
+        let still = self.engine.hold_still();
+        Labelling { highest: self.labels.labelling.lock(), still: Some(still), apart }
+    }
+
+    /// Has the labels of devices in no vdev say what the others do, which changed meanwhile.
+    pub(super) fn label_apart(&self) {
+        let _apart = LabellingApart { pool: self, _apart: self.labels.apart.lock() };
+        self.labels.is_due_apart.store(true, Ordering::Release);
     }
 
     pub(super) fn watched(&self) -> MutexGuard<'_, Watched> {
@@ -160,16 +249,32 @@ impl Pool {
     }
 
     pub(super) fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
-        self.labels.change(&self.engine, change)
+        let mut highest = self.labelling();
+        let mut label = self.label();
+        change(&mut label);
+        self.replace_labels(&mut highest, label, &[])
     }
 
-    /// Writes the labels of the pool's devices, and then those of the `joining` ones.
+    /// Writes the labels of the pool's devices, and then those of the `joining` ones; those of devices in no vdev follow when
+    /// the [`Labelling`] is let go.
     pub(super) fn replace_labels(&self, highest: &mut Txg, label: Label, joining: &[Arc<dyn Vdev>]) -> Result<()> {
-        self.labels.replace(&self.engine, highest, label, joining)
+        self.replace_labels_in_vdevs(highest, label, joining)?;
+        self.labels.is_due_apart.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The same, but those of devices in no vdev follow only with another change.
+    pub(super) fn replace_labels_in_vdevs(
+        &self,
+        highest: &mut Txg,
+        label: Label,
+        joining: &[Arc<dyn Vdev>],
+    ) -> Result<()> {
+        self.labels.replace_in_vdevs(&self.engine, highest, label, joining)
     }
 }
 
-/// Writes labels to all devices that are in use, and then to those of the `joining` vdevs; returns what they say. A device
+/// Writes labels to all devices of vdevs that are in use, and then to those of the `joining` vdevs; returns what they say. A device
 /// that refuses is done without if that can be, and the labels of the others tell so.
 ///
 /// Each writing needs a higher number than every one before, also than one that failed: a device may have its label.
@@ -191,8 +296,6 @@ pub(super) fn settle_labels(
         write_labels(&vdevs, &label)?;
         if vdevs.iter().map(|vdev| vdev.news()).eq(news.iter().copied()) {
             write_labels(joining, &label)?;
-            write_spare_labels(&engine.storage().vdevs.spares(), &label);
-            write_cache_labels(engine, &label);
             let told = vdevs.iter().zip(news).filter_map(|(vdev, news)| Some((vdev, news?)));
             told.for_each(|(vdev, news)| vdev.told(news));
             return Ok(label);
@@ -200,6 +303,12 @@ pub(super) fn settle_labels(
         *highest = highest.next();
         label.txg = *highest;
     }
+}
+
+/// Has the labels of devices in no vdev say what the others do.
+pub(super) fn write_labels_apart(engine: &Engine, label: &Label) {
+    write_spare_labels(&engine.storage().vdevs.spares(), label);
+    write_cache_labels(engine, label);
 }
 
 /// Writes labels to all devices that are in use. One that refuses is done without if that can be.

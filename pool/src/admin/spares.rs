@@ -180,11 +180,10 @@ impl Pool {
         Ok(())
     }
 
-    /// Has devices stand by that the labels name.
+    /// Has devices stand by that the labels name. Theirs follow with those of the other devices in no vdev.
     pub(super) fn take_spares(&self, leaves: Vec<Arc<Leaf>>) {
         let vdevs = &self.engine().storage().vdevs;
         leaves.into_iter().for_each(|leaf| vdevs.add_spare(leaf));
-        write_spare_labels(&vdevs.spares(), &self.label());
     }
 
     /// Has a spare leave the pool; `false` if there is none of this path or number.
@@ -204,6 +203,8 @@ impl Pool {
         label.sections.spares.retain(|other| other.leaf.guid != spare.leaf.guid());
         self.replace_labels(&mut highest, label, &[])?;
         self.engine().storage().vdevs.take_spare(spare.leaf.guid());
+        // It may hang.
+        let _apart = highest.apart();
         if spare.leaf.health() == Health::Online
             && let Err(error) = labels::clear_labels(&*spare.leaf.device())
         {

@@ -113,8 +113,7 @@ impl Pool {
         self.engine().writable()?;
         self.engine().commit()?;
         leaving.iter().try_for_each(|one| self.outlast(&one.device.to_string()))?;
-        let still = self.engine().hold_still();
-        let mut highest = self.labelling();
+        let mut highest = self.labelling_still();
         let names: Vec<String> = leaving.iter().map(|one| one.device.to_string()).collect();
         if self.plan_split(&names)? != leaving {
             return Err(Error::Request("the devices of the pool have changed meanwhile".into()));
@@ -123,10 +122,10 @@ impl Pool {
         let devices: Vec<Arc<dyn Device>> = parts.iter().map(|part| part.device.clone()).collect();
         let label = self.label();
         let line = line(&label, &devices)?;
-        let base = chosen(&label, &line, still.txg())?;
+        let base = chosen(&label, &line, highest.held_at())?;
         put_out(&parts)?;
 
-        *highest = highest.next().max(still.txg());
+        *highest = highest.next().max(highest.held_at());
         let new = self.new_label(name, &label, &parts, *highest);
         self.write_own(&parts, &new)?;
         let repeated = repeated(&new, base, self.engine().env().now())?;

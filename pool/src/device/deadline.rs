@@ -237,6 +237,10 @@ impl Device for DeadlineDevice {
         self.begin(|device| device.flush())
     }
 
+    fn hurry(&self, deadline: Duration) {
+        self.patience.deadline.fetch_min(in_millis(deadline), Ordering::Relaxed);
+    }
+
     fn give_up(&self) {
         self.patience.given_up.store(true, Ordering::Relaxed);
     }
@@ -409,6 +413,16 @@ mod tests {
         device.set_deadline(Duration::from_millis(20));
         device.write_at(0, b"late").unwrap_err();
         assert_eq!(device.read_trusting(0, &mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        inner.heal();
+    }
+
+    #[test]
+    fn who_is_in_a_hurry_waits_less_and_never_longer() {
+        let (inner, device) = hanging();
+        inner.inject(Fault::hanging(Operation::Read));
+        device.hurry(Duration::from_millis(20));
+        device.hurry(LONG);
+        assert_eq!(device.read_at(0, &mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
         inner.heal();
     }
 

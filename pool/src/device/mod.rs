@@ -15,7 +15,7 @@
 //! 2. A write is durable when a later flush has returned, not before; until then it may be lost or torn at 512 bytes.
 //! 3. A discarded range reads as zeros or as before. It is a hint, and not supporting it is not an error.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 mod backing;
 mod deadline;
@@ -102,6 +102,9 @@ pub trait Device: Send + Sync {
 
     /// From now on, waits for no request that does not come back.
     fn give_up(&self) {}
+
+    /// From now on, waits no longer for a request than this: there is another way if it does not come back.
+    fn hurry(&self, _deadline: Duration) {}
 
     /// Requests that were given up and have not come back: what they write may still land.
     fn outstanding(&self) -> usize {

@@ -20,7 +20,7 @@
 //!    number, with other blocks at the same addresses. For the same reason, what was born after the state that was opened is
 //!    not taken from a device: going back has given it up. Later numbers are never used twice, so the rest is right.
 //! 3. The index takes no more than about an eleventh of what the first level may, whatever devices say.
-//! 4. A device that fails is put out of use, and the pool goes on.
+//! 4. A device that fails, or does not answer within ten seconds, is put out of use, and the pool goes on. No commit waits for one.
 //!
 //! How fast is written: 8 MiB a second, which wears out a disk for 600 TB in two years if it never pauses; 64 MiB a second while
 //! it has segments that were never written, which happens once.
@@ -73,6 +73,9 @@ use self::{
 const CACHE_PER_ENTRY: u64 = 1024;
 /// The index may always have so many entries: more than a segment has.
 const LEAST_ENTRIES: usize = 4096;
+
+/// How long is waited for a device at most: whoever reads could have asked the vdevs long ago.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many bytes are written a second: while there are segments that were never written, and after that.
 const COLD_RATE: u64 = 64 * MIB;
@@ -154,6 +157,7 @@ impl Secondary {
     /// One more device. What is on it is found out in steps.
     pub(crate) fn add(&self, leaf: Arc<Leaf>) {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        leaf.device().hurry(PATIENCE);
         self.devices.write().push(Arc::new(CacheDevice::new(id, leaf)));
         self.settle();
     }
@@ -179,6 +183,7 @@ impl Secondary {
     /// Uses a device again that was found to be the one that was out of use.
     pub(crate) fn take_back(&self, device: Guid, opened: Arc<dyn Device>) -> Result<()> {
         if let Some(found) = self.find(device) {
+            opened.hurry(PATIENCE);
             found.leaf.take_back(opened)?;
             found.open();
             self.settle();

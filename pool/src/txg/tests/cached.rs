@@ -5,7 +5,7 @@ use std::{sync::atomic::AtomicBool, sync::atomic::Ordering, thread};
 
 use super::*;
 use crate::{
-    admin::{Pool, rewind, states},
+    admin::{NewVdev, Pool, rewind, states},
     device::{Fault, FaultDevice, Operation},
     format::pointer::BlockPointer,
     vdev::{Counts, Health},
@@ -231,6 +231,30 @@ fn a_cache_device_is_removed_and_put_offline_while_it_is_read() {
     let world = world.reopened(vec![disk, cache]);
     assert_eq!((world.pool.caches().len(), world.pool.caches()[0].health()), (1, Health::Online));
     world.read_all();
+}
+
+#[test]
+fn a_commit_that_loses_a_device_waits_for_no_cache_device_that_hangs() {
+    let (twins, cache) = ([fault("one"), fault("other")], fault("cache"));
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let mirror = NewVdev::Mirror(twins.iter().map(device).collect());
+    let pool = admin::create_of(&[mirror], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(OneTree));
+    pool.add_caches(&[device(&cache)]).unwrap();
+    pool.engine().secondary().finish();
+    let head = pool.engine().open_head(1, None);
+    put_noise(&head, 0, RECORD).unwrap();
+    cache.inject(Fault::hanging(Operation::Write));
+    twins[1].inject(Fault::failing(Operation::Write));
+    let (say, said) = crossbeam_channel::bounded(1);
+    thread::scope(|scope| {
+        scope.spawn(|| say.send(pool.engine().commit().is_ok()));
+        let committed = said.recv_timeout(Duration::from_secs(120));
+        cache.heal();
+        assert_eq!(committed, Ok(true));
+    });
+    let health: Vec<_> = pool.engine().storage().vdevs.all()[0].leaves().iter().map(|leaf| leaf.health()).collect();
+    assert_eq!(health, [Health::Online, Health::Faulted], "and its labels say so");
 }
 
 #[test]
