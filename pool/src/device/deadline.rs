@@ -261,6 +261,10 @@ impl Device for DeadlineDevice {
         self.inner.resize(size);
     }
 
+    fn truncate(&self, size: u64) -> io::Result<bool> {
+        self.run(move |device| device.truncate(size))
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.run(|device| device.flush())
     }

@@ -129,9 +129,13 @@ impl FaultDevice {
     /// Everything written since the last flush that succeeded is undone.
     pub fn lose_cache(&self) {
         let cache = std::mem::take(&mut *self.cache.lock());
+        let used = self.inner.size();
+        // Also what lies behind the end that the device was given since.
+        self.inner.resize(self.inner.measure().unwrap_or(used));
         for (offset, before) in cache.iter().rev() {
             self.inner.write_at(*offset, before).expect("the device below takes back what it held");
         }
+        self.inner.resize(used);
     }
 
     /// From now on every operation fails with ENODEV, as if the cable had been pulled.
@@ -181,6 +185,16 @@ impl Device for FaultDevice {
 
     fn resize(&self, size: u64) {
         self.inner.resize(size);
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<bool> {
+        self.meet(Operation::Write, size..u64::MAX)?;
+        let is_cut = self.inner.truncate(size)?;
+        if is_cut {
+            // That is durable, as all before it.
+            self.cache.lock().clear();
+        }
+        Ok(is_cut)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -251,6 +265,19 @@ mod tests {
         let mut buf = [0; 6];
         device.read_at(0, &mut buf).unwrap();
         assert_eq!(&buf, b"kept\0\0");
+    }
+
+    #[test]
+    fn a_lost_cache_takes_what_lies_behind_the_end_too() {
+        let device = device();
+        device.write_at((1 << 20) - 4, b"lost").unwrap();
+        device.resize(1 << 19);
+        device.lose_cache();
+        assert_eq!(device.size(), 1 << 19);
+        device.resize(1 << 20);
+        let mut buf = [1; 4];
+        device.read_at((1 << 20) - 4, &mut buf).unwrap();
+        assert_eq!(buf, [0; 4]);
     }
 
     #[test]

@@ -211,6 +211,18 @@ impl Device for FileDevice {
         self.size.store(size, Ordering::Relaxed);
     }
 
+    fn truncate(&self, size: u64) -> io::Result<bool> {
+        let metadata = self.file.metadata()?;
+        if !metadata.is_file() {
+            return Ok(false);
+        }
+        if metadata.len() > size {
+            self.file.set_len(size)?;
+            self.file.sync_all()?;
+        }
+        Ok(true)
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
     }
@@ -408,6 +420,18 @@ mod tests {
         device.resize(2 * MIB);
         device.write_at(2 * MIB - 1, b"x").unwrap();
         assert_eq!(device.size(), 2 * MIB);
+    }
+
+    #[test]
+    fn an_image_is_cut_and_never_grows_by_it() {
+        let folder = folder();
+        let path = folder.path().join("disk");
+        let device = FileDevice::create(&path, 2 * MIB).unwrap();
+        device.resize(MIB);
+        for size in [MIB, 2 * MIB] {
+            assert!(device.truncate(size).unwrap());
+            assert_eq!((path.metadata().unwrap().len(), device.size()), (MIB, MIB));
+        }
     }
 
     #[test]

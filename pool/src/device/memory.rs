@@ -1,6 +1,13 @@
 //! A device in memory: sparse, so that a test can have a large one, and cheap to copy, so that it can have many.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use parking_lot::RwLock;
 
@@ -15,19 +22,52 @@ type Pages = BTreeMap<u64, Arc<Vec<u8>>>;
 #[derive(Debug)]
 pub struct MemoryDevice {
     name: String,
-    size: u64,
+    /// How many bytes it has.
+    there: AtomicU64,
+    /// Whether it is as an image, which can be cut.
+    is_image: AtomicBool,
+    /// How many of them are used.
+    size: AtomicU64,
     pages: RwLock<Pages>,
 }
 
 impl MemoryDevice {
     /// A device of `size` zeros.
     pub fn new(name: impl Into<String>, size: u64) -> MemoryDevice {
-        MemoryDevice { name: name.into(), size, pages: RwLock::default() }
+        MemoryDevice {
+            name: name.into(),
+            there: AtomicU64::new(size),
+            is_image: AtomicBool::new(false),
+            size: AtomicU64::new(size),
+            pages: RwLock::default(),
+        }
     }
 
-    /// A second device with the content that this one has now. Pages are shared until one of the two changes them.
+    /// The same, as an image: what lies at its end can be [given up](Device::truncate).
+    pub fn as_image(self) -> MemoryDevice {
+        self.is_image.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// From now on it has so many bytes: what is behind them is gone, and what it has more is zeros, and is not used yet. As
+    /// if somebody had made an image or a volume longer or cut it.
+    pub fn make(&self, there: u64) {
+        let mut pages = self.pages.write();
+        drop(pages.split_off(&there.div_ceil(PAGE)));
+        if let Some(last) = pages.get_mut(&(there / PAGE)) {
+            Arc::make_mut(last)[(there % PAGE) as usize..].fill(0);
+        }
+        self.there.store(there, Ordering::Relaxed);
+        self.size.fetch_min(there, Ordering::Relaxed);
+    }
+
+    /// A second device with the content that this one has now, all of which is used. Pages are shared until one of the two
+    /// changes them.
     pub fn snapshot(&self) -> MemoryDevice {
-        MemoryDevice { name: self.name.clone(), size: self.size, pages: RwLock::new(self.pages.read().clone()) }
+        let pages = RwLock::new(self.pages.read().clone());
+        let is_image = AtomicBool::new(self.is_image.load(Ordering::Relaxed));
+        let there = self.there.load(Ordering::Relaxed);
+        MemoryDevice { pages, is_image, ..MemoryDevice::new(self.name.clone(), there) }
     }
 
     /// How much memory the content takes, in bytes.
@@ -53,11 +93,27 @@ impl Device for MemoryDevice {
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        Ok(self.there.load(Ordering::Relaxed))
+    }
+
+    fn resize(&self, size: u64) {
+        self.size.store(size.min(self.there.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<bool> {
+        let is_image = self.is_image.load(Ordering::Relaxed);
+        if is_image && self.there.load(Ordering::Relaxed) > size {
+            self.make(size);
+        }
+        Ok(is_image)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        check_range(self.size, offset, buf.len() as u64)?;
+        check_range(self.size(), offset, buf.len() as u64)?;
         let pages = self.pages.read();
         let mut rest = &mut *buf;
         for (page, start, len) in pieces(offset, rest.len()) {
@@ -72,7 +128,7 @@ impl Device for MemoryDevice {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        check_range(self.size, offset, bytes.len() as u64)?;
+        check_range(self.size(), offset, bytes.len() as u64)?;
         let mut pages = self.pages.write();
         let mut rest = bytes;
         for (page, start, len) in pieces(offset, bytes.len()) {
@@ -89,7 +145,7 @@ impl Device for MemoryDevice {
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        check_range(self.size, offset, len)?;
+        check_range(self.size(), offset, len)?;
         let mut pages = self.pages.write();
         for page in offset.div_ceil(PAGE)..(offset + len) / PAGE {
             pages.remove(&page);
@@ -133,6 +189,26 @@ mod tests {
         snapshot.read_at(PAGE - 2, &mut buf).unwrap();
         assert_eq!(&buf, b"abcd");
         assert_eq!(device.resident(), 2 * PAGE);
+    }
+
+    #[test]
+    fn one_that_is_made_longer_has_more_when_it_is_used_and_one_that_is_cut_forgets_what_was_behind() {
+        let device = MemoryDevice::new("memory", PAGE * 2);
+        device.write_at(0, &vec![7; PAGE as usize * 2]).unwrap();
+        device.make(PAGE * 3);
+        assert_eq!((device.size(), device.measure().unwrap()), (PAGE * 2, PAGE * 3));
+        assert!(device.write_at(PAGE * 2, &[7]).is_err(), "that is not used yet");
+        device.resize(PAGE * 3);
+        device.write_at(PAGE * 2, &[7]).unwrap();
+        assert!(!device.truncate(10).unwrap() && device.measure().unwrap() == PAGE * 3, "it is no image");
+        let image = device.snapshot().as_image();
+        assert!(image.snapshot().truncate(10).unwrap() && image.truncate(PAGE + 10).unwrap());
+        assert_eq!((image.size(), image.measure().unwrap(), image.resident()), (PAGE + 10, PAGE + 10, PAGE * 2));
+        image.make(PAGE * 3);
+        image.resize(PAGE * 3);
+        let mut bytes = vec![1; PAGE as usize * 2];
+        image.read_at(PAGE, &mut bytes).unwrap();
+        assert!(bytes[..10] == [7; 10] && bytes[10..].iter().all(|byte| *byte == 0));
     }
 
     #[test]

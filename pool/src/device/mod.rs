@@ -121,8 +121,14 @@ pub trait Device: Send + Sync {
         Ok(self.size())
     }
 
-    /// From now on it has so many bytes, as was [measured](Device::measure).
+    /// From now on it has so many bytes for whoever uses it: as many as was [measured](Device::measure), or fewer.
     fn resize(&self, _size: u64) {}
+
+    /// Gives up what lies behind `size` bytes, for good and durably; `false` if it cannot, because somebody else has made it as
+    /// large as it is.
+    fn truncate(&self, _size: u64) -> io::Result<bool> {
+        Ok(false)
+    }
 
     /// Returns when every write that returned before is durable.
     fn flush(&self) -> io::Result<()>;

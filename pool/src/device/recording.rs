@@ -10,6 +10,9 @@
 //! image:   w1  w2         w3? w4?
 //! ```
 //!
+//! A device that is made longer is so at once, whatever becomes of what was written. One that is cut by
+//! [`Device::truncate`] is, and has what was written before, too.
+//!
 //! Two writes to the same place keep their order, as the page cache and disks keep it.
 
 use std::{io, sync::Arc};
@@ -47,17 +50,25 @@ enum Entry {
     Write { device: usize, offset: u64, bytes: Box<[u8]> },
     Flush { device: usize },
     Discard { device: usize, offset: u64, len: u64 },
+    Size { device: usize, there: u64, is_flush: bool },
 }
 
 impl Entry {
     fn device(&self) -> usize {
         match self {
-            Entry::Write { device, .. } | Entry::Flush { device } | Entry::Discard { device, .. } => *device,
+            Entry::Write { device, .. } | Entry::Flush { device } => *device,
+            Entry::Discard { device, .. } | Entry::Size { device, .. } => *device,
         }
     }
 
+    /// Whether everything before it on its device is durable.
     fn is_flush(&self) -> bool {
-        matches!(self, Entry::Flush { .. })
+        matches!(self, Entry::Flush { .. } | Entry::Size { is_flush: true, .. })
+    }
+
+    /// Whether it is so whenever power fails after it.
+    fn is_certain(&self) -> bool {
+        matches!(self, Entry::Flush { .. } | Entry::Size { .. })
     }
 }
 
@@ -115,7 +126,7 @@ impl Recorder {
         let images: Vec<MemoryDevice> = log.settled.1.iter().map(MemoryDevice::snapshot).collect();
         for (position, entry) in log.entries[..cut].iter().enumerate().skip(log.settled.0) {
             let device = entry.device();
-            let fate = match position < last_flush[device] || entry.is_flush() {
+            let fate = match position < last_flush[device] || entry.is_certain() {
                 true => Fate::Kept,
                 false => fate(),
             };
@@ -139,7 +150,7 @@ impl Log {
 
     /// Moves `settled` to the first operation that is not certain to have survived at `cut`.
     fn settle(&mut self, cut: usize, last_flush: &[usize]) {
-        let certain = |(position, entry): (usize, &Entry)| entry.is_flush() || position < last_flush[entry.device()];
+        let certain = |(position, entry): (usize, &Entry)| entry.is_certain() || position < last_flush[entry.device()];
         let until = self.entries[..cut].iter().enumerate().position(|entry| !certain(entry)).unwrap_or(cut);
         if until < self.settled.0 {
             self.settled = (0, self.initial.iter().map(MemoryDevice::snapshot).collect());
@@ -154,6 +165,12 @@ impl Log {
 /// Applies an operation to an image, as far as its fate lets it.
 fn apply(image: &MemoryDevice, entry: &Entry, fate: Fate) {
     let result = match (entry, fate) {
+        (Entry::Size { there, .. }, _) => {
+            image.make(*there);
+            // An image shows all that there is.
+            image.resize(*there);
+            Ok(())
+        }
         (Entry::Flush { .. }, _) | (_, Fate::Dropped) => Ok(()),
         (Entry::Write { offset, bytes, .. }, Fate::Kept) => image.write_at(*offset, bytes),
         (Entry::Write { offset, bytes, .. }, Fate::Torn(seed)) => tear(image, *offset, bytes, seed),
@@ -185,6 +202,13 @@ pub struct RecordingDevice {
 }
 
 impl RecordingDevice {
+    /// It has so many bytes from now on, as if somebody had made it longer or cut it: see [`MemoryDevice::make`].
+    pub fn make(&self, there: u64) {
+        let mut log = self.recorder.log.lock();
+        self.inner.make(there);
+        log.entries.push(Entry::Size { device: self.index, there, is_flush: false });
+    }
+
     /// Does an operation and records it, as one step: the log's order is the order in which content changed.
     fn record(&self, entry: Entry) -> io::Result<()> {
         let mut log = self.recorder.log.lock();
@@ -201,6 +225,25 @@ impl Device for RecordingDevice {
 
     fn size(&self) -> u64 {
         self.inner.size()
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        self.inner.measure()
+    }
+
+    fn resize(&self, size: u64) {
+        self.inner.resize(size);
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<bool> {
+        let mut log = self.recorder.log.lock();
+        let before = self.inner.measure()?;
+        let is_cut = self.inner.truncate(size)?;
+        let there = self.inner.measure()?;
+        if there != before {
+            log.entries.push(Entry::Size { device: self.index, there, is_flush: true });
+        }
+        Ok(is_cut)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -238,6 +281,23 @@ mod tests {
         let recorder = Recorder::new();
         let device = recorder.wrap(MemoryDevice::new("recorded", 1 << 20));
         (recorder, device)
+    }
+
+    #[test]
+    fn a_device_is_as_long_as_it_was_at_the_cut() {
+        let recorder = Recorder::new();
+        let device = recorder.wrap(MemoryDevice::new("recorded", 1 << 20).as_image());
+        device.write_at(0, &[1]).unwrap();
+        device.write_at((1 << 20) - 1, &[2]).unwrap();
+        device.make(2 << 20);
+        device.resize(2 << 20);
+        device.write_at((2 << 20) - 1, &[3]).unwrap();
+        assert!(device.truncate(1 << 19).unwrap());
+        let images: Vec<_> = (0..=5).map(|cut| recorder.images_at(cut, &mut || Fate::Dropped).remove(0)).collect();
+        let sizes: Vec<u64> = images.iter().map(|image| image.size() >> 19).collect();
+        assert_eq!(sizes, [2, 2, 2, 4, 4, 1]);
+        assert_eq!((byte(&images[3], 0), byte(&images[4], 0)), (0, 0), "to be made longer is no flush");
+        assert_eq!((byte(&images[4], (2 << 20) - 1), byte(&images[5], 0)), (0, 1), "to be cut is");
     }
 
     #[test]
