@@ -105,6 +105,7 @@ fn verify(label: &Label, leaf: &Leaf, device: &dyn Device) -> Result<()> {
     if usable_size(device.size()) < leaf.size() {
         return Err(shrunk(device, leaf.size()));
     }
+    labels::settle_end(device, label, leaf.guid());
     let newest = uberblocks::read_uberblocks(device, label.pool)?.first().map(|uberblock| uberblock.txg);
     if newest.unwrap_or_default() < leaf.newest_uberblock() {
         return refused("is older than what was written to it");

@@ -58,14 +58,14 @@ impl Pool {
         let vdevs = || self.engine().storage().vdevs.all();
         // A device that came back may be larger than it was.
         vdevs().iter().filter_map(|vdev| vdev.as_group()).for_each(|group| group.remeasure());
-        if grown_leaves(&vdevs()).is_empty() {
+        if grown_leaves(&vdevs(), &self.label()).is_empty() {
             return Ok(false);
         }
         // No commit writes uberblocks meanwhile, and nobody labels. Until it was so somebody else may have measured, too.
         let mut highest = self.labelling_still();
         let vdevs = vdevs();
         let (mut has_moved, mut failure) = (false, None);
-        for (leaf, size) in grown_leaves(&vdevs) {
+        for (leaf, size) in grown_leaves(&vdevs, &self.label()) {
             match labels::move_back_labels(&*leaf.device(), size) {
                 Ok(()) => {
                     leaf.take_size();
@@ -118,9 +118,10 @@ impl Pool {
     }
 }
 
-/// The devices that are larger than was known, and how large they are.
-fn grown_leaves(vdevs: &[Arc<dyn Vdev>]) -> Vec<(Arc<Leaf>, u64)> {
+/// The devices that are larger than was known, and how large they are. One that was made smaller is larger on purpose.
+fn grown_leaves(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Vec<(Arc<Leaf>, u64)> {
     let leaves = vdevs.iter().filter(|vdev| !vdev.is_lost()).flat_map(|vdev| vdev.labelled());
+    let leaves = leaves.filter(|leaf| label.end_of(leaf.guid()).is_none());
     leaves.filter_map(|leaf| leaf.grown().ok().flatten().map(|size| (leaf, size))).collect()
 }
 

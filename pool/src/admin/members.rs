@@ -295,6 +295,7 @@ impl Pool {
         if usable_size(found.size()) < size {
             return Err(shrunk(found, size));
         }
+        labels::settle_end(found, &label, leaf.guid());
         let devices = self.engine().storage().vdevs.devices();
         let behind = vdev.as_group().and_then(|mirror| mirror.member(leaf.guid())?.behind());
         let ring = |device: &dyn Device| uberblocks::read_uberblocks(device, label.pool);

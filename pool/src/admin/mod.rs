@@ -18,6 +18,7 @@
 //! removal   vdevs leave a pool
 //! renumber  another number for a pool
 //! rewind    going back to an older state
+//! shrink    devices that are made smaller
 //! spares    devices that stand by, and step in for one that has failed
 //! split     a device of each mirror leaves, to be a pool of their own
 //! trim      telling the devices which space nobody needs
@@ -40,6 +41,7 @@ pub mod probe;
 mod removal;
 mod renumber;
 mod rewind;
+mod shrink;
 mod spares;
 mod split;
 mod trim;
@@ -55,6 +57,8 @@ mod members_tests;
 mod removal_tests;
 #[cfg(test)]
 mod renumber_tests;
+#[cfg(test)]
+mod shrink_tests;
 #[cfg(test)]
 mod spares_tests;
 #[cfg(test)]
@@ -75,6 +79,7 @@ pub use self::{
     pool::{ClassedVdev, NewVdev, Pool},
     renumber::was_renumbered,
     rewind::{KeptState, SAFE_STATES, rewind, states},
+    shrink::{ShrinkPlan, Wanted, end_at},
     spares::{Spare, SpareChange},
     split::Leaving,
 };

@@ -165,6 +165,10 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
         label.txg = first;
         label.epoch = epoch;
         (label.host_id, label.host_name) = options.host.clone();
+        // What ends there anyway needs no word about it, and whoever makes it larger later means that to be used.
+        let ends_there =
+            |guid: &Guid, end: u64| by_guid.get(guid).is_some_and(|d| d.measure().is_ok_and(|there| there == end));
+        label.sections.ends.retain(|guid, end| !ends_there(guid, *end));
         if let Some(name) = &options.rename {
             label.pool_name.clone_from(name);
         }
@@ -296,6 +300,7 @@ pub(super) fn gather(devices: &[Arc<dyn Device>]) -> Result<(Label, ByGuid)> {
     }
     let found = without_copies(found, newest.pool);
     let newest = found.iter().fold(found[0].0.clone(), newer);
+    found.iter().for_each(|(label, device)| labels::settle_end(&***device, &newest, label.device));
     Ok((newest, found.into_iter().map(|(label, device)| (label.device, device.clone())).collect()))
 }
 

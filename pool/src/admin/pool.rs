@@ -238,6 +238,11 @@ impl Pool {
         Labelling { highest: self.labels.labelling.lock(), still: Some(still), apart }
     }
 
+    /// Writes the labels of the vdevs once more, with a higher number, for who holds the pool still.
+    pub(super) fn relabel_held_still(&self) -> Result<()> {
+        self.labels.change_in_commit(&self.engine, |_| {})
+    }
+
     /// Has the labels of devices in no vdev say what the others do, which changed meanwhile.
     pub(super) fn label_apart(&self) {
         let _apart = LabellingApart { pool: self, _apart: self.labels.apart.lock() };
@@ -285,6 +290,7 @@ pub(super) fn settle_labels(
     joining: &[Arc<dyn Vdev>],
 ) -> Result<Label> {
     let _labelling = engine.labelling.lock();
+    label.forget_gone();
     loop {
         let vdevs = engine.storage().vdevs.all();
         let news: Vec<Option<u64>> = vdevs.iter().map(|vdev| vdev.news()).collect();

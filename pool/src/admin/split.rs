@@ -164,7 +164,11 @@ impl Pool {
             txg,
             vdevs: label.vdevs.iter().map(alone).collect(),
             // Devices that stand by stay with the old pool.
-            sections: Sections { classes: label.sections.classes.clone(), ..Sections::default() },
+            sections: Sections {
+                classes: label.sections.classes.clone(),
+                ends: label.sections.ends.clone(),
+                ..Sections::default()
+            },
             ..label.clone()
         }
     }

@@ -21,7 +21,10 @@
 //!
 //! How labels are written so that a crash always leaves a good pair is in [`crate::vdev::labels`].
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     env::Nanos,
@@ -37,6 +40,7 @@ use crate::{
 
 pub mod caches;
 pub mod classes;
+pub mod ends;
 pub mod sections;
 pub mod spares;
 
@@ -79,6 +83,7 @@ pub const KNOWN_FEATURES: &[&str] = &[
     RAIDZ,
     RAIDZ_EXPANSION,
     REBALANCE,
+    SHRUNKEN_DEVICES,
     SPARES,
 ];
 
@@ -122,6 +127,11 @@ pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
 /// rows of the catalogue that say so for damage.
 pub const REBALANCE: &str = "rebalance";
 
+/// The feature of pools of which a device was made smaller, or is about to be. Who does not know it takes rows of chunks for
+/// damage that lay where the device has ended since, looks for labels where it ended before, and would allocate in what is
+/// about to be given up.
+pub const SHRUNKEN_DEVICES: &str = "shrunken_devices";
+
 /// The feature of pools that have, or had, [spares](spares::SpareConfig). Who does not know it would leave them out of the labels,
 /// and take one that stands in for another device for one that replaces it.
 pub const SPARES: &str = "spares";
@@ -146,9 +156,10 @@ pub fn usable_size(size: u64) -> u64 {
     (size - size % LABEL_SIZE).saturating_sub(DATA_START + BACK_LABELS)
 }
 
-/// How large a device must be to give `usable` bytes to the pool.
+/// How large a device must be to give `usable` bytes to the pool: what is left of it behind whole labels gives none.
 pub fn device_size(usable: u64) -> u64 {
-    usable.saturating_add(DATA_START + BACK_LABELS)
+    let size = usable.saturating_add(DATA_START + BACK_LABELS);
+    size.checked_next_multiple_of(LABEL_SIZE).unwrap_or(size)
 }
 
 /// Where the uberblock of a transaction group stands in the label at `label`, in bytes from the start of the device.
@@ -227,6 +238,14 @@ impl Label {
         (self.txg, Reverse(self.vdevs.len())) > (other.txg, Reverse(other.vdevs.len()))
     }
 
+    /// Has its sections say nothing of devices that it does not name any more.
+    pub(crate) fn forget_gone(&mut self) {
+        let Sections { ends, .. } = &mut self.sections;
+        let leaves: BTreeSet<Guid> =
+            self.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.guid).collect();
+        ends.retain(|device, _| leaves.contains(device));
+    }
+
     /// Whether this device is a spare, in use or not.
     pub fn is_spare(&self, device: Guid) -> bool {
         self.sections.spares.iter().any(|spare| spare.leaf.guid == device)
@@ -235,6 +254,11 @@ impl Label {
     /// Whether this device is a cache device.
     pub fn is_cache(&self, device: Guid) -> bool {
         self.sections.caches.iter().any(|cache| cache.leaf.guid == device)
+    }
+
+    /// Where a device ends for the pool, in bytes, if it is larger.
+    pub fn end_of(&self, device: Guid) -> Option<u64> {
+        self.sections.ends.get(&device).copied()
     }
 
     /// How far a device has come, if it lacks something.
@@ -311,6 +335,7 @@ impl Label {
             (self.paths().any(|path| path.len() > vdev_config::MAX_PATH), "a device's path"),
             (self.sections.spares.len() > spares::MAX_SPARES, "the list of spares"),
             (self.sections.caches.len() > caches::MAX_CACHES, "the list of cache devices"),
+            (self.sections.ends.len() > ends::MAX_ENDS, "the list of devices that were made smaller"),
         ];
         match long.iter().find(|(too_long, _)| *too_long) {
             Some((_, what)) => Err(Error::Request(format!("{what} is too long for a label"))),

@@ -128,6 +128,7 @@ fn an_unknown_kind_of_vdev_is_read_and_refused_by_name() {
 fn sectioned() -> Label {
     let leaf = |guid| LeafConfig { guid: Guid(guid), size: 1 << 20, path: "/d/x".to_owned() };
     let sections = Sections {
+        ends: Default::default(),
         classes: BTreeMap::from([(VdevId(1), VdevClass::Special)]),
         spares: vec![spares::SpareConfig { leaf: leaf(1) }],
         caches: vec![caches::CacheConfig { leaf: leaf(2) }],

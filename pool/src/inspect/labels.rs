@@ -10,6 +10,7 @@ use crate::{
         uberblock::{UBERBLOCK_SIZE, Uberblock, slot},
         vdev_config::{MemberConfig, VdevTree},
     },
+    vdev::labels,
 };
 
 /// The four labels of a device.
@@ -38,7 +39,8 @@ fn places(device: &dyn Device, sink: Sink<'_>) -> io::Result<Vec<(usize, u64)>> 
         sink(Item::damaged(0, "device", "it is too small for labels").with("size", device.size()))?;
         return Ok(Vec::new());
     }
-    Ok(label_offsets(device.size()).into_iter().enumerate().collect())
+    let places = labels::places(device).unwrap_or_else(|_| label_offsets(device.size()));
+    Ok(places.into_iter().enumerate().collect())
 }
 
 fn label_items(number: usize, at: u64, label: &Label, sink: Sink<'_>) -> io::Result<()> {
@@ -59,6 +61,9 @@ fn label_items(number: usize, at: u64, label: &Label, sink: Sink<'_>) -> io::Res
     sink(item)?;
     for (name, compatibility) in &label.features {
         sink(Item::new(1, "feature").with("name", name).with("if unknown", format!("{compatibility:?}")))?;
+    }
+    for (device, end) in &label.sections.ends {
+        sink(Item::new(1, "end").with("guid", device).with("at", end))?;
     }
     for vdev in &label.vdevs {
         let item = Item::new(1, "vdev").with("id", vdev.id);

@@ -300,7 +300,8 @@ impl Layout {
     }
 
     /// This layout with a chunk on each region of a device. The device is a new one, or one that has chunks on some of its
-    /// regions or on none; those stay as they are, and so does what the allocator works on.
+    /// regions or on none; those stay as they are, and so does what the allocator works on. A region that the device had
+    /// before it was made smaller has its chunk already, which is empty, and gets no other: it is used again.
     pub(super) fn with_vdev(&self, shape: VdevShape) -> Layout {
         let VdevShape { vdev: id, unit, class, .. } = shape;
         assert!(self.suits(unit), "sectors are allocated {unit} at a time");
@@ -310,7 +311,13 @@ impl Layout {
             Some(at) => self.vdevs[at].with_zone(zone.clone()),
             None => Vdev::new(id, Ground::of(class)).with_zone(zone.clone()),
         };
-        let taken: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region()).collect();
+        let seated: BTreeSet<u32> = vdev.chunks.iter().map(|chunk| chunk.region()).collect();
+        let is_back = |chunk: &&Arc<Chunk>| {
+            let is_there = zone.regions.contains(&chunk.region()) && !seated.contains(&chunk.region());
+            chunk.vdev() == id && is_there && !chunk.is_packed() && !self.packed.contains_key(&chunk.id)
+        };
+        let back: Vec<Arc<Chunk>> = self.chunks.iter().filter(is_back).cloned().collect();
+        let taken: BTreeSet<u32> = seated.iter().copied().chain(back.iter().map(|chunk| chunk.region())).collect();
         let bare = zone.regions.filter(|region| !taken.contains(region));
         let first = self.chunks.len() as u32;
         let chunks: Vec<_> = (first..)
@@ -327,11 +334,14 @@ impl Layout {
         let mut layout = self.clone();
         layout.chunks.extend(chunks.iter().cloned());
         vdev.chunks.extend(chunks);
+        let back: Vec<_> = back.into_iter().filter(|chunk| chunk.unit == unit).collect();
+        vdev.chunks.extend(back.iter().cloned());
         vdev.chunks.sort_by_key(|chunk| chunk.region());
         match before {
             Some(at) => layout.vdevs[at] = Arc::new(vdev),
             None => layout.vdevs.push(Arc::new(vdev)),
         }
+        back.iter().for_each(|chunk| layout.let_stand(chunk));
         layout
     }
 
@@ -419,10 +429,12 @@ impl Layout {
         self.zone_at(place).map_or(0, |zone| u64::from(zone.regions.end) * self.region)
     }
 
-    /// Whether the region that a chunk names is no more: its device was removed, or gave it up.
+    /// Whether the region that a chunk names is no more: its device was removed, gave it up, or was made smaller. One whose
+    /// sectors are allocated together is never made smaller.
     pub(super) fn is_gone(&self, id: VdevId, region: u32) -> bool {
         let vdev = self.vdevs.iter().find(|vdev| vdev.id == id);
-        vdev.is_none_or(|vdev| region < vdev.regions && vdev.unit_of(region).is_none())
+        let may_end_before = |vdev: &Vdev| region < vdev.regions || vdev.unit == 1;
+        vdev.is_none_or(|vdev| vdev.unit_of(region).is_none() && may_end_before(vdev))
     }
 
     /// All free sectors.

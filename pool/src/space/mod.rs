@@ -289,6 +289,8 @@ impl Space {
     pub fn add_vdev(&self, vdev: VdevShape) {
         let _stored = self.stored.lock();
         let layout = self.layout.load().with_vdev(vdev);
+        // Older states may have something in a region that is back.
+        layout.rest_after(self.history.lock().reusable());
         self.layout.store(Arc::new(layout));
     }
 

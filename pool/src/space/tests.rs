@@ -924,7 +924,10 @@ fn a_root_that_points_anywhere_is_refused() {
     refused(&|root| root.allocated += 1);
     refused(&|root| root.next_chunk += 1);
     assert!(Space::open(&root, SECTOR, REGION, &vdevs, Txg(2), &memory).is_err());
-    assert!(Space::open(&root, SECTOR, REGION, &[plain(0, 15 * REGION)], Txg(1), &memory).is_err());
+    let open_as = |shape| Space::open(&root, SECTOR, REGION, &[shape], Txg(1), &memory);
+    assert!(open_as(plain(0, 15 * REGION)).is_ok(), "the last chunk is empty, and gone with the end of the device");
+    assert!(open_as(VdevShape { unit: 2, ..plain(0, 15 * REGION) }).is_err());
+    assert!(open_as(plain(0, 0)).is_err(), "its own blocks lie there");
 }
 
 /// Stops the threads, also when the test fails.

@@ -14,6 +14,11 @@
 //! transaction group: whoever changes a label gives it a higher one. If neither label of the first pair could be written,
 //! the second is left alone: it holds the only good labels.
 //!
+//! The last two stand before the device's end, be that where it ends or, of one that was made smaller, where the label says
+//! that it ends for the pool ([`crate::format::label::ends`]). Only the front labels are asked for that, whose places are
+//! always known, as long as one of them is good: whatever stands where the device ended once is neither looked at nor
+//! believed.
+//!
 //! The rings of uberblocks in the labels are not touched by this, but for [`write_new_labels`], [`clear_labels`] and
 //! [`move_back_labels`]; see [`crate::vdev::uberblocks`].
 
@@ -22,7 +27,8 @@ use std::sync::Arc;
 use crate::{
     device::{Device, Pending},
     error::{Error, Result},
-    format::label::{BODY_AT, BODY_SIZE, LABEL_SIZE, LABELS, Label, RING_AT, RING_SIZE, label_offsets},
+    format::label::{BACK_LABELS, BODY_AT, BODY_SIZE, LABEL_SIZE, LABELS, Label, RING_AT, RING_SIZE, label_offsets},
+    units::Guid,
 };
 
 /// The pairs of labels, by their number.
@@ -115,7 +121,7 @@ impl<'a> Replacing<'a> {
     }
 }
 
-/// Has a device that was found to have grown end at `size`: its back labels are there from now on, with its newest label, and
+/// Has a device end at `size`, because it was found to have grown or is to be made smaller: its back labels are there from now on, with its newest label, and
 /// with the uberblocks that they had or, where these cannot be read, that others have. Whoever calls this writes what has
 /// changed in them. The caller keeps others from writing labels, and the pool still. After an error the device ends where it
 /// did.
@@ -130,11 +136,14 @@ impl<'a> Replacing<'a> {
 /// are found, and are older than the front ones. Where the new place touches the one before, the front labels are all
 /// there is for that moment, as they are whenever a device grows while nobody has it open.
 ///
+/// For a smaller size the same holds: until a label names the new end, an import looks for the back labels at the old one,
+/// where they are as they were. Nothing of the pool may lie at the new place.
+///
 /// # Errors
 /// [`Error::Device`] if the new place cannot be written.
 pub fn move_back_labels(device: &dyn Device, size: u64) -> Result<()> {
     let (before, places) = (device.size(), offsets(device)?);
-    assert!(size > before, "a device that has grown is larger");
+    assert!(size != before, "a device whose end has moved has another size");
     let label = read_label(device)?;
     let read = |at: usize| {
         let mut ring = vec![0; RING_SIZE];
@@ -172,10 +181,100 @@ fn write_back(device: &dyn Device, label: Option<&Label>, rings: &[Option<Vec<u8
     written.and_then(|()| device.flush()).map_err(|source| failed(device, "move the back labels", source))
 }
 
+/// Has a device end where the pool's newest label says. To be called before anything but its label is read of it.
+pub(crate) fn settle_end(device: &dyn Device, label: &Label, guid: Guid) {
+    if let Some(end) = label.end_of(guid)
+        && end < device.size()
+    {
+        device.resize(end);
+    }
+}
+
+/// Fails unless the front labels of a device say what the newest label does about where it ends: by them the back ones are
+/// found.
+///
+/// # Errors
+/// [`Error::Damaged`] if they say otherwise, or cannot be read: their places are bad.
+pub(crate) fn check_front(device: &dyn Device, label: &Label, guid: Guid) -> Result<()> {
+    match front_label(device).filter(|front| front.txg == label.txg && front.end_of(guid) == label.end_of(guid)) {
+        Some(_) => Ok(()),
+        None => {
+            let problem = "they cannot be written, and so the device cannot end elsewhere; replace it";
+            Err(Error::damaged(format!("front labels of {}", device.name()), problem))
+        }
+    }
+}
+
+/// Gives up what lies behind the end of a device that was made smaller, which its front labels say. An image is cut there; of
+/// what stays as large as it was, the labels at its former end are erased, so that they are found by nobody who has lost the
+/// front ones. Returns how many bytes the device has now. Nobody else may use it meanwhile.
+///
+/// # Errors
+/// [`Error::Device`] if the device refuses.
+pub(crate) fn give_up_behind(device: &dyn Device) -> Result<u64> {
+    let end = device.size();
+    let there = device.measure().map_err(|source| failed(device, "measure", source))?;
+    if there <= end || device.truncate(end).map_err(|source| failed(device, "cut", source))? {
+        return Ok(there.min(end));
+    }
+    let from = label_offsets(there)[2].max(end);
+    device.resize(there);
+    let zeros = vec![0; (there - from) as usize];
+    let erased = device.write_at(from, &zeros).and_then(|()| device.flush());
+    device.resize(end);
+    erased.map(|()| there).map_err(|source| failed(device, "erase the former labels", source))
+}
+
+/// The newer of the good front labels.
+fn front_label(device: &dyn Device) -> Option<Label> {
+    let good = PAIRS.map(|[front, _]| read_label_at(device, label_offsets(device.size())[front]).ok().flatten());
+    good.into_iter().flatten().max_by_key(|label| label.txg)
+}
+
+/// Where the labels start of a device of which nobody has looked where it ends: as the front ones say, or if they are lost, the
+/// ones at its end.
+///
+/// # Errors
+/// [`Error::Request`] if it is too small for labels.
+pub fn places(device: &dyn Device) -> Result<[u64; LABELS]> {
+    let offsets = offsets(device)?;
+    let at_end = || offsets[2..].iter().filter_map(|at| read_label_at(device, *at).ok().flatten()).next();
+    let label = front_label(device).or_else(at_end);
+    let end = label.and_then(|label| label.end_of(label.device)).filter(|end| *end < device.size());
+    Ok(end.map_or(offsets, label_offsets))
+}
+
 /// Erases all four labels and what lies behind the last one, so that the device belongs to no pool and shows no signature
-/// of what it held before. An error does not keep it from trying the rest.
+/// of what it held before. Of one that ends elsewhere for its pool than it does, or did when it was opened, the back labels
+/// are erased at each of these ends. An error does not keep it from trying the rest.
+///
+/// Those at other ends come first, for the front labels tell where: if power fails in between they are found again.
 pub fn clear_labels(device: &dyn Device) -> Result<()> {
     let offsets = offsets(device)?;
+    let elsewhere = clear_elsewhere(device, offsets[2]);
+    let cleared = clear_at(device, offsets);
+    elsewhere.and(cleared)
+}
+
+/// Erases back labels that are not where the device ends, for good: where they are found, and where it is found to end.
+fn clear_elsewhere(device: &dyn Device, back: u64) -> Result<()> {
+    let there = device.measure().map_err(|source| failed(device, "measure", source))?;
+    let size = device.size();
+    let mut starts = vec![places(device)?[2], label_offsets(there.max(size))[2]];
+    starts.retain(|start| *start != back);
+    if starts.is_empty() {
+        return Ok(());
+    }
+    let zeros = vec![0; BACK_LABELS as usize];
+    device.resize(there.max(size));
+    let results: Vec<_> = starts.into_iter().map(|start| device.write_at(start, &zeros)).collect();
+    device.resize(size);
+    let erased = results.into_iter().collect::<std::io::Result<()>>().and_then(|()| device.flush());
+    erased.map_err(|source| failed(device, "erase the labels", source))
+}
+
+/// Erases four labels, and what lies behind the last one.
+fn clear_at(device: &dyn Device, offsets: [u64; LABELS]) -> Result<()> {
     let zeros = vec![0; LABEL_SIZE as usize];
     let end = offsets[LABELS - 1] + LABEL_SIZE;
     let tail = &zeros[..(device.size() - end) as usize];
@@ -194,7 +293,7 @@ pub fn clear_labels(device: &dyn Device) -> Result<()> {
 /// [`Error::Device`] if nothing can be read, [`Error::Unsupported`] if there are only labels of another version,
 /// [`Error::Damaged`] if there are only damaged ones.
 pub fn read_label(device: &dyn Device) -> Result<Option<Label>> {
-    let Ok(offsets) = offsets(device) else { return Ok(None) };
+    let Ok(offsets) = places(device) else { return Ok(None) };
     let mut best: Option<Label> = None;
     let (mut absent, mut failure) = (false, None);
     for at in PAIRS.into_iter().flatten().map(|n| offsets[n]) {
@@ -424,6 +523,58 @@ mod tests {
         assert!(uberblocks::read_uberblocks(&device, Guid(77)).unwrap().is_empty());
         clear_labels(&device).unwrap();
         assert_eq!(read_label(&device).unwrap(), None);
+    }
+
+    /// A device of `SIZE` whose label says that it ends at half of that, where its back labels are.
+    fn made_smaller() -> (MemoryDevice, u64) {
+        const END: u64 = 32 * MIB;
+        let device = labelled(7);
+        let mut label = sample(8);
+        label.sections.ends.insert(label.device, END);
+        move_back_labels(&device, END).unwrap();
+        write_labels(&device, &label).unwrap();
+        (device, END)
+    }
+
+    /// Where labels are left on a device that ended at either of these.
+    fn left(device: &MemoryDevice, end: u64) -> Vec<u64> {
+        device.resize(SIZE);
+        let mut places = [label_offsets(end), label_offsets(SIZE)].concat();
+        places.retain(|at| !matches!(read_label_at(device, *at), Ok(None)));
+        places
+    }
+
+    #[test]
+    fn no_labels_are_left_wherever_a_device_that_is_cleared_ends_or_ended() {
+        // As its pool has it, which ends where it was told, and as it is found by somebody else.
+        for is_open in [true, false] {
+            let (device, end) = made_smaller();
+            assert_eq!(
+                left(&device.snapshot(), end).len(),
+                8,
+                "the former ones are there, and the front ones are the same"
+            );
+            if !is_open {
+                device.resize(SIZE);
+            }
+            let size = device.size();
+            clear_labels(&device).unwrap();
+            assert_eq!(device.size(), size);
+            assert_eq!(left(&device, end), [], "{is_open}");
+        }
+    }
+
+    #[test]
+    fn wherever_power_fails_labels_of_a_smaller_device_are_found_by_whoever_clears_it_again() {
+        let recorder = Recorder::new();
+        let (device, end) = made_smaller();
+        let device = recorder.wrap(device.snapshot());
+        clear_labels(&device).unwrap();
+        for (cut, seed) in (0..=recorder.len()).flat_map(|cut| (0..10).map(move |seed| (cut, seed))) {
+            let image = recorder.images_at(cut, &mut Fate::seeded(seed)).remove(0);
+            clear_labels(&image).unwrap();
+            assert_eq!(left(&image, end), [], "cut {cut}, seed {seed}");
+        }
     }
 
     #[test]

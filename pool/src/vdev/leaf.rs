@@ -148,6 +148,11 @@ impl Leaf {
         self.size.fetch_max(usable_size(self.device().size()), Ordering::Relaxed);
     }
 
+    /// Has a device that was made smaller give no more than what lies between its labels. Nobody uses the rest.
+    pub(crate) fn give_less(&self) {
+        self.size.store(usable_size(self.device().size()), Ordering::Relaxed);
+    }
+
     /// The device's path or name.
     pub fn name(&self) -> &str {
         &self.name
@@ -266,7 +271,7 @@ impl Leaf {
     }
 
     /// The error that says what the device refused.
-    pub(super) fn failed(&self, action: &'static str, source: io::Error) -> Error {
+    pub(crate) fn failed(&self, action: &'static str, source: io::Error) -> Error {
         Error::Device { device: self.name().to_owned(), action, source }
     }
 

@@ -14,7 +14,7 @@ use pool::{
     device::TEAR_UNIT,
     format::{
         cache_segment, gang, intent,
-        label::{self, Compatibility, PoolState, caches, classes::VdevClass, sections, spares},
+        label::{self, Compatibility, PoolState, caches, classes::VdevClass, ends, sections, spares},
         node,
         pointer::{self, Checksum, Compression},
         space::{self, Class, log, table},
@@ -45,6 +45,7 @@ fn constants() -> BTreeMap<&'static str, u64> {
         ("MAX_SECTIONS", sections::MAX_SECTIONS as u64),
         ("MAX_SPARES", spares::MAX_SPARES as u64),
         ("MAX_CACHES", caches::MAX_CACHES as u64),
+        ("MAX_ENDS", ends::MAX_ENDS as u64),
         ("SEGMENT_SIZE", cache_segment::SEGMENT_SIZE),
         ("SEGMENT_HEADER", cache_segment::SEGMENT_HEADER),
         ("MAX_CACHED", cache_segment::MAX_CACHED as u64),

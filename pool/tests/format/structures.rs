@@ -131,6 +131,7 @@ fn a_label() {
 fn the_sections() {
     let device = |id| leaf(id).tree.leaves().next().unwrap().clone();
     let sections = Sections {
+        ends: Default::default(),
         classes: BTreeMap::from([(VdevId(1), VdevClass::Special), (VdevId(300), VdevClass::Log)]),
         spares: vec![SpareConfig { leaf: device(4) }],
         caches: vec![CacheConfig { leaf: device(5) }],
@@ -139,6 +140,16 @@ fn the_sections() {
     let mut coded = Vec::new();
     sections.encode(&mut coded);
     let bytes = golden::compare("sections", &coded);
+    assert_eq!(Sections::decode(&mut Reader::new(&bytes)), Ok(sections));
+}
+
+#[test]
+fn the_ends_of_devices() {
+    let ends = BTreeMap::from([(Guid(0x1d00), 163 * MIB / 2), (Guid(0x1d01), 10 << 30)]);
+    let sections = Sections { ends, ..Sections::default() };
+    let mut coded = Vec::new();
+    sections.encode(&mut coded);
+    let bytes = golden::compare("ends", &coded);
     assert_eq!(Sections::decode(&mut Reader::new(&bytes)), Ok(sections));
 }
 

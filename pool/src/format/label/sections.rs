@@ -17,6 +17,7 @@ use crate::format::{
     label::{
         caches::{self, CacheConfig},
         classes::{self, VdevClasses},
+        ends::{self, DeviceEnds},
         spares::{self, SpareConfig},
     },
 };
@@ -27,6 +28,7 @@ pub const MAX_SECTIONS: usize = 16;
 const CLASSES: u8 = 1;
 const SPARES: u8 = 2;
 const CACHES: u8 = 3;
+const ENDS: u8 = 4;
 
 /// All sections of a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct Sections {
     pub spares: Vec<SpareConfig>,
     /// Devices that hold copies of what is read.
     pub caches: Vec<CacheConfig>,
+    /// Where devices end that are larger.
+    pub ends: DeviceEnds,
     /// Sections that this version does not know: kind and payload.
     pub others: Vec<(u8, Vec<u8>)>,
 }
@@ -48,6 +52,7 @@ impl Sections {
             (!self.classes.is_empty()).then(|| (CLASSES, classes::encoded(&self.classes))),
             (!self.spares.is_empty()).then(|| (SPARES, spares::encoded(&self.spares))),
             (!self.caches.is_empty()).then(|| (CACHES, caches::encoded(&self.caches))),
+            (!self.ends.is_empty()).then(|| (ENDS, ends::encoded(&self.ends))),
         ];
         let sections: Vec<_> = known.into_iter().flatten().chain(self.others.iter().cloned()).collect();
         if sections.is_empty() {
@@ -80,6 +85,7 @@ impl Sections {
                 CLASSES => sections.classes = classes::decode(payload)?,
                 SPARES => sections.spares = spares::decode(payload)?,
                 CACHES => sections.caches = caches::decode(payload)?,
+                ENDS => sections.ends = ends::decode(payload)?,
                 kind => sections.others.push((kind, payload.to_vec())),
             }
         }
@@ -93,7 +99,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        format::{label::classes::VdevClass, vdev_config::LeafConfig},
+        format::{
+            label::{LABEL_SIZE, classes::VdevClass},
+            vdev_config::LeafConfig,
+        },
         units::{Guid, VdevId},
     };
 
@@ -122,7 +131,8 @@ mod tests {
 
     #[test]
     fn what_no_program_writes_is_refused() {
-        let refused: [(&[u8], &str); 9] = [
+        let end = |end: u8| [1, 4, 10, 1, 5, 0, 0, 0, 0, 0, 0, 0, end];
+        let refused: [(&[u8], &str); 11] = [
             (&[17], "sections of a label"),
             (&[1, 4, 2, 0], "sections of a label"),
             (&[1, 0, 0], "order of sections"),
@@ -132,6 +142,8 @@ mod tests {
             (&[1, 1, 3, 1, 5, 0], "class of a vdev"),
             (&[1, 1, 5, 2, 5, 1, 5, 2], "order of classes"),
             (&[1, 2, 1, 0], "number of spares"),
+            (&[1, 4, 1, 0], "ends of devices"),
+            (&end(7), "end of a device"),
         ];
         for (bytes, what) in refused {
             assert_eq!(decoded(bytes), Err(Malformed { what }), "{bytes:?}");
@@ -154,13 +166,15 @@ mod tests {
             classes in prop::collection::btree_map(any::<u32>(), 1u8..9, 0..8),
             spares in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
             caches in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
-            others in prop::collection::btree_map(4u8.., prop::collection::vec(any::<u8>(), 0..20), 0..6),
+            ends in prop::collection::btree_map(any::<u64>(), 6u64..1 << 40, 0..6),
+            others in prop::collection::btree_map(5u8.., prop::collection::vec(any::<u8>(), 0..20), 0..6),
         ) {
             let class = |code| VdevClass::from_code(code).unwrap();
             let sections = Sections {
                 classes: classes.into_iter().map(|(id, code)| (VdevId(id), class(code))).collect(),
                 spares: spares.into_iter().map(|(guid, path)| SpareConfig { leaf: leaf(guid, path) }).collect(),
                 caches: caches.into_iter().map(|(guid, path)| CacheConfig { leaf: leaf(guid, path) }).collect(),
+                ends: ends.into_iter().map(|(guid, end)| (Guid(guid), end * LABEL_SIZE)).collect(),
                 others: others.into_iter().collect(),
             };
             let mut bytes = encoded(&sections);
