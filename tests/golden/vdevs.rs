@@ -1,27 +1,28 @@
 //! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, being rebalanced, with packed chunks,
-//! being expanded, being defragmented.
+//! being expanded, being defragmented, being resized.
 //!
 //! Each was left in the middle of what it shows, so that the bytes of it are kept: a log with frames on a vdev of its own,
-//! a rebalance and a defragmentation that are paused, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
+//! a rebalance and a defragmentation that are paused, a resize that has begun, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
 //! some records, blocks larger than a region (gangs), and a file of every kind.
 
 use std::{cell::LazyCell, sync::Arc};
 
 use dataset::{
-    admin::{Datasets, Expanding, Progress, Removing},
+    admin::{Datasets, Expanding, Progress, Removing, Resizing},
     fs::ROOT,
 };
 use pool::{
-    admin::{self, ClassedVdev, CreateOptions, NewVdev, OpenOptions},
+    admin::{self, ClassedVdev, CreateOptions, NewVdev, OpenOptions, ShrinkPlan},
     device::{Device, MemoryDevice},
     env::SeededEnv,
     format::{
         label::{
             ALLOCATION_CLASSES, CACHE_DEVICES, DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION,
-            REBALANCE, SPARES, classes::VdevClass,
+            REBALANCE, SHRUNKEN_DEVICES, SPARES, classes::VdevClass, device_size,
         },
         vdev_config::VdevTree,
     },
+    space::MovingPlan,
     units::VdevId,
     vdev::{Health, labels},
 };
@@ -55,7 +56,7 @@ struct Kept {
     go_on: fn(&World),
 }
 
-const KEPT: [Kept; 6] = [
+const KEPT: [Kept; 7] = [
     Kept {
         generation: 4,
         name: "classes",
@@ -152,7 +153,30 @@ const KEPT: [Kept; 6] = [
             defragment(world, |world| !world.datasets.is_defragmenting());
         },
     },
+    Kept {
+        generation: 6,
+        name: "resized",
+        devices: 2,
+        spared: &[],
+        features: &[DEVICE_REMOVAL, REBALANCE, SHRUNKEN_DEVICES],
+        make: resized,
+        shows: |world| {
+            assert!(world.datasets.is_resizing() && world.datasets.moving_limit() == Some(1 << 30));
+            let ends: Vec<u64> = world.pool.label().sections.ends.into_values().collect();
+            assert_eq!(ends, [device_size(u64::from(KEPT_REGIONS) << 20)]);
+            assert_eq!(world.pool.growth(), 0);
+        },
+        go_on: |world| {
+            world.datasets.start_resize(&shrink(VdevId(1)), Some(1 << 40)).unwrap();
+            resize(world);
+            assert_eq!(world.pool.label().sections.ends.len(), 2);
+            assert!(world.pool.regain(VdevId(0)).unwrap() && world.pool.expand(None).unwrap() > 0);
+        },
+    },
 ];
+
+/// How many regions of a disk are left that is resized.
+const KEPT_REGIONS: u32 = 40;
 
 fn disks(names: &[&str]) -> Vec<Arc<MemoryDevice>> {
     names.iter().map(|name| Arc::new(MemoryDevice::new(*name, DEVICE_SIZE))).collect()
@@ -282,6 +306,37 @@ fn defragment(world: &World, is_enough: impl Fn(&World) -> bool) {
         world.datasets.defragment_step(STEP).unwrap();
     }
     panic!("the defragmentation does not get there: {:?}", world.datasets.defragment_status());
+}
+
+/// Two disks, of which one was made smaller and the other is about to be.
+fn resized() -> Vec<Arc<MemoryDevice>> {
+    let images = disks(&["shorter", "long"]);
+    let world = furnished(&[classed(&images[0], None), classed(&images[1], None)], 6);
+    world.datasets.start_resize(&shrink(VdevId(0)), None).unwrap();
+    resize(&world);
+    world.datasets.start_resize(&shrink(VdevId(1)), Some(1 << 30)).unwrap();
+    exported(&world, images)
+}
+
+/// What makes a disk smaller.
+fn shrink(vdev: VdevId) -> ShrinkPlan {
+    let size = device_size(u64::from(KEPT_REGIONS) << 20);
+    let (name, moving) = (vdev.to_string(), MovingPlan::default());
+    ShrinkPlan { vdev, name, now: DEVICE_SIZE, asked: size, size, regions: KEPT_REGIONS, moving, least: size }
+}
+
+/// Resizes until that is done.
+fn resize(world: &World) {
+    for _ in 0..STEPS {
+        match world.datasets.resize_step(STEP).unwrap() {
+            Resizing::Went(_) => {}
+            Resizing::Shrinks(vdev, regions) => {
+                world.pool.shrink(vdev, regions).unwrap();
+                return world.datasets.resize_done().unwrap();
+            }
+        }
+    }
+    panic!("the resize does not get there: {:?}", world.datasets.resize_status());
 }
 
 /// A RAID-Z, and a disk beside it that has left.

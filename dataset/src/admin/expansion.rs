@@ -4,8 +4,8 @@
 //! It goes in rounds. The first regions of those with narrow rows are closed, as many as leave half of the room that there
 //! is; what lies there is copied to others of the same width; then these regions become fewer and wider ones. When too few
 //! of the same width are empty even for one, what lies there is packed instead, block by block: in wide rows as long as some
-//! are empty, for those are not emptied again. When there is no room for a round, it waits for some. A removal, a rebalance
-//! and a defragmentation come first, and do not begin while there is a round.
+//! are empty, for those are not emptied again. When there is no room for a round, it waits for some. A removal, a rebalance,
+//! a defragmentation and a resize come first, and do not begin while there is a round.
 //!
 //! How much room a round takes that is packed shows when it is. One that finds too little is given up, and only a smaller
 //! one follows, or one with more room. Each that comes to its end leaves fewer narrow rows, so there is an end to them.
@@ -126,9 +126,9 @@ impl Datasets {
         match self.is_moving() {
             // It waits for these, and goes by what was said of them.
             true if limit.is_none() => Ok(()),
-            true => {
-                refused("a removal, a rebalance or a defragmentation is under way, and has its own limit".to_owned())
-            }
+            true => refused(
+                "a removal, a rebalance, a defragmentation or a resize is under way, and has its own limit".to_owned(),
+            ),
             false => self.set_limit(limit),
         }
     }
@@ -164,7 +164,7 @@ impl Datasets {
 
     fn check_expands_next(&self) -> Result<()> {
         match self.is_moving() {
-            true => refused("it waits for a removal, a rebalance or a defragmentation".to_owned()),
+            true => refused("it waits for a removal, a rebalance, a defragmentation or a resize".to_owned()),
             false => Ok(()),
         }
     }

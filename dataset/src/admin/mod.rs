@@ -22,7 +22,8 @@
 //! history    what was done to the pool
 //! scrub      examining and mending everything           examine    a part of it, on demand
 //! copying    everything walked, to copy it elsewhere: for resilver, and for moving
-//! moving     regions emptied step by step: for evacuation, by which a vdev leaves, for expansion, and for batches
+//! moving     regions emptied step by step: for evacuation, by which a vdev leaves, for resizing, by which
+//!            its devices become smaller, for expansion, and for batches
 //! batches    regions emptied some at a time: for rebalance and defragment
 //! losses     what would be lost if devices were
 //! damage     the names of what is damaged for good
@@ -63,6 +64,7 @@ mod receive;
 mod rename;
 mod replay;
 mod resilver;
+mod resizing;
 mod resolve;
 mod rollback;
 mod scrub;
@@ -94,6 +96,7 @@ pub use rebalance::RebalanceStatus;
 pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 pub use rename::Renamed;
 pub use resilver::{ResilverState, ResilverStatus};
+pub use resizing::{ResizeStatus, Resizing};
 pub use resolve::Target;
 pub use rollback::{RollbackRequest, RolledBack};
 pub use scrub::ScrubStatus;

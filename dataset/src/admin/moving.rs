@@ -1,6 +1,6 @@
-//! What removing a vdev, rebalancing, defragmenting and expanding have in common: regions are emptied while everything is in
+//! What removing a vdev, rebalancing, defragmenting, resizing and expanding have in common: regions are emptied while everything is in
 //! use, step by step, as fast as somebody wants. What is emptied and why is [`super::evacuation`]'s, [`super::rebalance`]'s,
-//! [`super::defragment`]'s and [`super::expansion`]'s; why nothing is lost is argued in [`pool::txg::Vacating`] and in the
+//! [`super::defragment`]'s, [`super::resizing`]'s and [`super::expansion`]'s; why nothing is lost is argued in [`pool::txg::Vacating`] and in the
 //! pool's `space`; the walk is [`super::copying`]'s.
 //!
 //! One of them is under way at a time. That it is paused, or slowed down, is a row of the catalogue of its own.
@@ -34,8 +34,9 @@ use super::{
     datasets::Datasets,
     error::Result,
     feature,
+    resizing::Obstacle,
 };
-use crate::catalogue::{DefragmentRow, POOL, PaceRow, RebalanceRow, RemovalRow, Row, kind};
+use crate::catalogue::{DefragmentRow, POOL, PaceRow, RebalanceRow, RemovalRow, ResizeRow, Row, kind};
 
 const PACE: Key = Key::new(POOL, kind::PACE, 0);
 
@@ -54,6 +55,10 @@ pub(super) struct Mover {
     pub(super) rebalance: Mutex<Option<RebalanceRow>>,
     /// How the defragmentation stands.
     pub(super) defragment: Mutex<Option<DefragmentRow>>,
+    /// How the resize stands.
+    pub(super) resize: Mutex<Option<ResizeRow>>,
+    /// Why that one waits, if it does.
+    pub(super) obstacle: Mutex<Option<Obstacle>>,
     pace: Mutex<PaceRow>,
     /// How many bytes were copied since the pool was opened.
     copied: AtomicU64,
@@ -103,6 +108,7 @@ impl Datasets {
     /// Goes on with what was under way when the pool was closed. To be called before anything is allocated.
     pub(super) fn resume_moving(&self) {
         self.resume_removal();
+        self.resume_resize();
         // It is named before such a row is written.
         if self.engine().is_active(REBALANCE) {
             self.resume_batches::<RebalanceRow>();
@@ -121,9 +127,9 @@ impl Datasets {
         })
     }
 
-    /// Whether a vdev is removed, or chunks are moved by a rebalance or a defragmentation, be it paused or not.
+    /// Whether a vdev is removed or resized, or chunks are moved by a rebalance or a defragmentation, be it paused or not.
     pub fn is_moving(&self) -> bool {
-        self.is_removing() || self.is_rebalancing() || self.is_defragmenting()
+        self.is_removing() || self.is_rebalancing() || self.is_defragmenting() || self.is_resizing()
     }
 
     /// Refuses to empty other regions while some are emptied.
@@ -137,6 +143,9 @@ impl Datasets {
         }
         if self.is_defragmenting() {
             return refused(under_way(DefragmentRow::WHAT, &stop(DefragmentRow::COMMAND)));
+        }
+        if self.is_resizing() {
+            return refused(under_way(ResizeRow::WHAT, &stop("resize")));
         }
         self.check_not_widening()
     }

@@ -3,8 +3,8 @@
 use pool::units::Txg;
 
 use super::{
-    DamageRow, DefragmentRow, MoveState, PaceRow, RebalanceRow, RemovalRow, Row, ScrubPosition, ScrubRow, ScrubState,
-    kind,
+    DamageRow, DefragmentRow, MoveState, PaceRow, RebalanceRow, RemovalRow, ResizeRow, Row, ScrubPosition, ScrubRow,
+    ScrubState, kind,
 };
 
 const DOCUMENT: &str = include_str!("../../FORMAT.md");
@@ -47,6 +47,7 @@ fn the_document_lists_every_kind_of_row() {
         (kind::REBALANCE, "REBALANCE"),
         (kind::PACE, "PACE"),
         (kind::DEFRAGMENT, "DEFRAGMENT"),
+        (kind::RESIZE, "RESIZE"),
     ];
     assert_eq!(documented(), kinds.map(|(number, name)| (number, name.to_owned())));
 }
@@ -73,6 +74,15 @@ fn defragmentations_are_coded_as_the_document_says() {
     let row = DefragmentRow { state, start: 1, end: 2, total: 4, copied: 5, errors: 6, ..counts };
     let times = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
     assert_eq!(row.encode(), [&[1, 5], &times[..], &[4, 5, 6, 7, 8, 9]].concat());
+}
+
+#[test]
+fn resizes_are_coded_as_the_document_says() {
+    let (state, name, ends) =
+        (MoveState::NoRoom, "ab".to_owned(), ResizeRow { start: 1, end: 2, ..Default::default() });
+    let row = ResizeRow { state, vdev: 3, name, regions: 7, size: 8, total: 4, copied: 5, errors: 6, ..ends };
+    let times = [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(row.encode(), [&[1, 5, 3, 2, b'a', b'b', 7, 8], &times[..], &[4, 5, 6]].concat());
 }
 
 #[test]

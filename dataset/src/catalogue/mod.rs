@@ -30,6 +30,7 @@
 //! (0, REBALANCE, 0)                          Rebalance
 //! (0, PACE, 0)                               Pace
 //! (0, DEFRAGMENT, 0)                         Defragmentation
+//! (0, RESIZE, 0)                             Resize
 //! ```
 //!
 //! Data sets, snapshots, deadlists, lists and pieces of work draw their ids from one counter; an id is never used twice. The root
@@ -52,7 +53,7 @@ mod transaction;
 use pool::format::key::Key;
 
 pub use coding::Row;
-pub use moves::{DefragmentRow, MoveState, PaceRow, RebalanceRow, RemovalRow};
+pub use moves::{DefragmentRow, MoveState, PaceRow, RebalanceRow, RemovalRow, ResizeRow};
 pub use page::{PAGE_BLOCKS, decode_page, encode_page};
 pub use rows::{Bookmark, Bucket, DatasetRow, History, Hold, Link, Master, Named, SnapshotRow, Task, Value, Work};
 pub use scrub::{DamageRow, ScrubPosition, ScrubRow, ScrubState};
@@ -117,6 +118,8 @@ pub mod kind {
     pub const PACE: u8 = 23;
     /// The defragmentation.
     pub const DEFRAGMENT: u8 = 24;
+    /// The resize of the devices of a vdev.
+    pub const RESIZE: u8 = 25;
 }
 
 /// The key of the catalogue's own row.

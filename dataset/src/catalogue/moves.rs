@@ -69,6 +69,32 @@ row! {
 }
 
 row! {
+    /// The resize of the devices of a vdev: the one that is under way, or the last one.
+    ResizeRow, "resize" {
+        /// How it stands.
+        state: MoveState,
+        /// The vdev's number.
+        vdev: u64,
+        /// What the vdev was called.
+        name: String,
+        /// How many regions it keeps.
+        regions: u64,
+        /// How large its devices become, in bytes.
+        size: u64,
+        /// When it began, in nanoseconds since 1970.
+        start: i64,
+        /// When it ended, in nanoseconds since 1970; 0 while it is under way.
+        end: i64,
+        /// What was allocated behind these regions when it began, in bytes.
+        total: u64,
+        /// What was copied, in bytes.
+        copied: u64,
+        /// How many blocks were found without a good copy.
+        errors: u64,
+    }
+}
+
+row! {
     /// How fast chunks are moved, whatever for.
     PaceRow, "pace" {
         /// Not at all for now: somebody has paused it.
@@ -78,14 +104,15 @@ row! {
     }
 }
 
-/// How a removal, a rebalance or a defragmentation stands.
+/// How a removal, a rebalance, a defragmentation or a resize stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MoveState {
-    /// Under way, whenever the pool is open: nothing is allocated on a vdev that is removed.
+    /// Under way, whenever the pool is open: nothing is allocated on a vdev that is removed, or at the end of one that is made
+    /// smaller.
     #[default]
     Running = 1,
-    /// The vdev has left the pool, all are about equally full, or no region more would come of it.
+    /// The vdev has left the pool or is smaller, all are about equally full, or no region more would come of it.
     Finished = 2,
     /// Given up by the operator.
     Canceled = 3,
@@ -142,11 +169,19 @@ mod tests {
         }
 
         #[test]
+        fn resizes_round_trip(state in 1u8..6, name in "[a-z/]{0,40}", numbers: [u64; 6], start: i64, end: i64) {
+            let state = MoveState::take(&mut Reader::new(&[state]), "state").unwrap();
+            let [vdev, regions, size, total, copied, errors] = numbers;
+            round_trips(&ResizeRow { state, vdev, name, regions, size, start, end, total, copied, errors });
+        }
+
+        #[test]
         fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = RemovalRow::decode(&bytes);
             let _ = RebalanceRow::decode(&bytes);
             let _ = PaceRow::decode(&bytes);
             let _ = DefragmentRow::decode(&bytes);
+            let _ = ResizeRow::decode(&bytes);
         }
     }
 }

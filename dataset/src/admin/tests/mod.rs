@@ -20,6 +20,7 @@ mod removal;
 mod replicas;
 mod requests;
 mod resilver;
+mod resizing;
 mod scrub;
 mod shares;
 mod states;

@@ -16,8 +16,8 @@ use crate::{
     admin::Result,
     catalogue::{
         Body, Bookmark, Bucket, DamageRow, DatasetRow, DefragmentRow, History, Hold, Link, Master, Named, PaceRow,
-        RebalanceRow, RemovalRow, Row, ScrubRow, SharedRow, SharingRow, SnapshotRow, Transaction, Value, Work, kind,
-        shared_address,
+        RebalanceRow, RemovalRow, ResizeRow, Row, ScrubRow, SharedRow, SharingRow, SnapshotRow, Transaction, Value,
+        Work, kind, shared_address,
     },
 };
 
@@ -100,6 +100,7 @@ impl Rows {
             kind::REBALANCE => row::<RebalanceRow>(bytes).map(|_| ())?,
             kind::PACE => row::<PaceRow>(bytes).map(|_| ())?,
             kind::DEFRAGMENT => row::<DefragmentRow>(bytes).map(|_| ())?,
+            kind::RESIZE => row::<ResizeRow>(bytes).map(|_| ())?,
             _ => return Err("unknown kind of row".into()),
         }
         Ok(())

@@ -1,0 +1,505 @@
+//! Devices of a pool in use become smaller, and nobody misses anything.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::{
+    admin::{self, CreateOptions, NewVdev, OpenOptions, Pool, SAFE_STATES, ShrinkPlan, Wanted, rewind, states},
+    device::{Device, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    env::SeededEnv,
+    format::label::SHRUNKEN_DEVICES,
+    space::Balanced,
+    units::{MIB, Txg, VdevId},
+};
+
+use super::cuts::{Disk, SIZE, devices, disks, recorded, wherever_power_fails};
+use super::world::{World, name, noise, refusal, settings};
+use crate::{
+    admin::{Datasets, Progress, Resizing},
+    catalogue::MoveState,
+    fs::ROOT,
+};
+
+/// Small, so that every walk takes many steps.
+const BUDGET: u64 = 2 << 20;
+const LEN: usize = 1 << 20;
+const FILES: std::ops::Range<u64> = 55..90;
+/// What it becomes: 70 regions, and labels.
+const SMALL: u64 = 70 * MIB + 3 * MIB / 2;
+const FIRST: VdevId = VdevId(0);
+
+/// A pool of one vdev, of which the front is empty and the end is not.
+struct Bench {
+    pool: Pool,
+    world: World,
+}
+
+impl Bench {
+    fn new(vdev: NewVdev, seed: u64) -> Bench {
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let devices = vdev.devices().to_vec();
+        let pool = admin::create_of(&[vdev], &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
+        let bench = Bench { pool, world: World { devices, engine, datasets } };
+        ["tank/a", "tank/b"].into_iter().for_each(|name| drop(bench.world.create(name).unwrap()));
+        for number in 0..FILES.end {
+            bench.world.write("tank/b", &number.to_string(), &noise(number, LEN));
+            if number % 10 == 0 {
+                bench.world.engine.commit().unwrap();
+            }
+        }
+        (0..FILES.start).for_each(|number| bench.world.remove("tank/b", &number.to_string()));
+        bench.world.work();
+        (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
+        assert!(bench.plan().moving.bytes > 10 * MIB, "{:?}", bench.plan());
+        bench
+    }
+
+    fn of_disk(disk: &Disk, seed: u64) -> Bench {
+        Bench::new(NewVdev::Disk(disk.clone()), seed)
+    }
+
+    /// The pool on these devices, opened again.
+    fn open(devices: Vec<Arc<dyn Device>>, state: Option<Txg>, seed: u64) -> Bench {
+        let options = OpenOptions { settings: settings(), read_only: state.is_some(), state, ..OpenOptions::default() };
+        let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
+        Bench { pool, world: World { devices, engine, datasets } }
+    }
+
+    fn plan(&self) -> ShrinkPlan {
+        self.pool
+            .plan_shrink(self.pool.engine().storage().vdevs.all()[0].leaves()[0].name(), Wanted::To(SMALL))
+            .unwrap()
+    }
+
+    fn start(&self) {
+        let plan = self.plan();
+        assert!(plan.moving.fits() && plan.least < SMALL, "{plan:?}");
+        self.world.datasets.start_resize(&plan, None).unwrap();
+    }
+
+    /// Does so many steps; `false` if it has come to its end before.
+    fn steps(&self, count: usize) -> bool {
+        (0..count).all(|_| match self.world.datasets.resize_step(BUDGET).unwrap() {
+            Resizing::Went(progress) => progress == Progress::Worked,
+            Resizing::Shrinks(vdev, regions) => {
+                self.pool.shrink(vdev, regions).unwrap();
+                self.world.datasets.resize_done().unwrap();
+                false
+            }
+        })
+    }
+
+    /// Does what a service does in the background until there is nothing to do.
+    fn finish(&self) {
+        for _ in 0..1000 {
+            self.world.work();
+            while self.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+            if !self.steps(1) && !self.world.datasets.is_resizing() {
+                return;
+            }
+        }
+        panic!("the resize does not end: {:?}", self.world.datasets.resize_status());
+    }
+
+    fn state(&self) -> MoveState {
+        self.world.datasets.resize_status().unwrap().state
+    }
+
+    /// All devices end where they were told, and nothing is missing.
+    fn judge(&self, what: &str) {
+        assert_eq!(self.state(), MoveState::Finished, "{what}");
+        assert!(self.world.devices.iter().all(|device| device.size() == SMALL), "{what}");
+        assert_eq!(self.world.engine.space_totals().size, 70 * MIB, "{what}");
+        self.judge_files(what);
+    }
+
+    fn judge_files(&self, what: &str) {
+        self.world.engine.cache().clear();
+        self.world.judge();
+        let files = self.world.files("tank/b");
+        for number in FILES {
+            assert!(files[&number.to_string()] == noise(number, LEN), "file {number}, {what}");
+        }
+    }
+}
+
+/// Runs `test` with a resize that was so many steps on its way, for many numbers of steps that it takes.
+fn after_some_steps(mut test: impl FnMut(usize) -> bool) {
+    let count = (0..1000).step_by(3).take_while(|&steps| test(steps)).count();
+    assert!(count > 3, "it took {count} times three steps");
+}
+
+#[test]
+fn everything_goes_on_while_the_end_of_a_disk_is_emptied() {
+    let [disk] = disks(["a"]);
+    let bench = Bench::of_disk(&disk, 1);
+    let world = &bench.world;
+    world.snapshot("tank/b@old").unwrap();
+    bench.start();
+    assert!(world.engine.is_active(SHRUNKEN_DEVICES));
+    for refused in [
+        refusal(world.datasets.start_rebalance(None).map(|_: Option<Balanced>| ())),
+        refusal(world.datasets.start_removal(FIRST, "it", 0, None)),
+        refusal(world.datasets.start_defragment(None).map(drop)),
+        refusal(world.datasets.start_resize(&bench.plan(), None)),
+    ] {
+        assert!(refused.to_string().contains("use pool resize -s to stop it"), "{refused}");
+    }
+    let mut round = 100;
+    while world.datasets.is_resizing() {
+        round += 1;
+        world.write("tank/a", &format!("new{}", round % 4), &noise(round, 100_000));
+        world.fs("tank/a").fsync(ROOT).unwrap();
+        match round {
+            102 => world.copy("tank/b", "81", "tank/a", "copy"),
+            104 => world.clone("tank/b@old", "tank/c").unwrap(),
+            106 => world.snapshot("tank/a@new").unwrap(),
+            _ => {}
+        }
+        world.work();
+        bench.steps(1);
+        assert!(round < 1000);
+    }
+    bench.judge("at its end");
+    assert!(world.files("tank/a")["copy"] == noise(81, LEN) && world.files("tank/c")["82"] == noise(82, LEN));
+    drop(bench);
+    let safe = states(&devices(std::slice::from_ref(&disk)), &OpenOptions::default()).unwrap();
+    for state in &safe[..SAFE_STATES] {
+        Bench::open(devices(std::slice::from_ref(&disk)), Some(state.txg), 2).judge_files("before");
+    }
+    let bench = Bench::open(devices(std::slice::from_ref(&disk)), None, 3);
+    bench.judge("opened again");
+    // What was given up is taken back, and filled.
+    assert!(bench.pool.regain(FIRST).unwrap());
+    assert_eq!(bench.pool.expand(None).unwrap(), 56 * MIB);
+    (200..240).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
+    bench.world.engine.commit().unwrap();
+    drop(bench);
+    let bench = Bench::open(devices(std::slice::from_ref(&disk)), None, 4);
+    bench.judge_files("regained");
+    let files = bench.world.files("tank/a");
+    assert!((200..240).all(|number| files[&number.to_string()] == noise(number, LEN)));
+}
+
+#[test]
+fn it_goes_on_when_the_pool_is_opened_again_and_can_be_given_up_until_everything_has_moved() {
+    let mut stopped = 0;
+    after_some_steps(|steps| {
+        let [disk] = disks(["a"]);
+        let bench = Bench::of_disk(&disk, 2);
+        bench.start();
+        let goes_on = bench.steps(steps);
+        drop(bench);
+        let bench = Bench::open(devices(std::slice::from_ref(&disk)), None, 3);
+        bench.world.write("tank/a", "new", &noise(9, LEN));
+        bench.world.engine.commit().unwrap();
+        if goes_on {
+            bench.steps(2);
+            match bench.world.datasets.stop_resize(&bench.pool) {
+                Ok(()) => {
+                    stopped += 1;
+                    assert_eq!(bench.state(), MoveState::Canceled);
+                    assert!(refusal(bench.world.datasets.stop_resize(&bench.pool)).to_string().contains("no resize"));
+                    assert_eq!(bench.world.engine.space_totals().size, 126 * MIB);
+                    bench.judge_files("given up");
+                    bench.start();
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains("at the moment") || !bench.world.datasets.is_resizing());
+                }
+            }
+        }
+        bench.finish();
+        bench.judge(&format!("{steps} steps"));
+        goes_on
+    });
+    assert!(stopped > 2, "{stopped}");
+}
+
+#[test]
+fn one_that_is_paused_waits_and_is_no_part_of_the_pool_s_room() {
+    let [disk] = disks(["a"]);
+    let bench = Bench::of_disk(&disk, 4);
+    bench.start();
+    assert!(bench.steps(3));
+    bench.world.datasets.pause_resize().unwrap();
+    assert!(refusal(bench.world.datasets.pause_resize()).to_string().contains("paused already"));
+    assert!(!bench.steps(1));
+    drop(bench);
+    let bench = Bench::open(devices(std::slice::from_ref(&disk)), None, 5);
+    assert!(bench.world.datasets.is_resizing() && bench.world.datasets.is_moving_paused() && !bench.steps(1));
+    assert!(bench.world.engine.space_totals().size < 110 * MIB, "what is closed and free is not the pool's");
+    bench.world.datasets.start_resize(&bench.plan(), Some(1 << 30)).unwrap();
+    assert_eq!(bench.world.datasets.moving_limit(), Some(1 << 30));
+    bench.finish();
+    bench.judge("after a pause");
+}
+
+#[test]
+fn what_cannot_be_read_or_finds_no_room_stays() {
+    let [disk] = disks(["a"]);
+    let bench = Bench::of_disk(&disk, 6);
+    bench.world.engine.cache().clear();
+    let data = 72 * MIB..126 * MIB;
+    disk.inject(Fault { range: data, times: 100_000, ..Fault::failing(Operation::Read) });
+    bench.start();
+    bench.finish();
+    assert_eq!(bench.state(), MoveState::Unreadable);
+    disk.heal();
+    bench.judge_files("healed");
+    (200..250).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
+    bench.world.engine.commit().unwrap();
+    let plan = bench.plan();
+    assert!(!plan.moving.fits() && plan.least > SMALL, "{plan:?}");
+    bench.world.datasets.start_resize(&plan, None).unwrap();
+    bench.finish();
+    assert_eq!(bench.state(), MoveState::NoRoom);
+    assert_eq!(bench.world.engine.space_totals().size, 126 * MIB);
+    bench.judge_files("without room");
+    // The least size that is said to be possible is.
+    let least = bench.pool.plan_shrink("a", Wanted::To(plan.least)).unwrap();
+    assert!(least.moving.fits() && least.size == plan.least, "{least:?}");
+    bench.world.datasets.start_resize(&least, None).unwrap();
+    bench.finish();
+    assert_eq!((bench.state(), disk.size()), (MoveState::Finished, plan.least));
+    bench.judge_files("as small as it could be");
+}
+
+#[test]
+fn a_device_gives_back_what_its_pool_does_not_use() {
+    let [disk] = disks(["a"]);
+    let bench = Bench::of_disk(&disk, 14);
+    let larger: Disk = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("b", 200 * MIB))));
+    bench.pool.attach("a", larger.clone(), true).unwrap();
+    while bench.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+    bench.pool.finish_replacing().unwrap();
+    let plan = bench.pool.plan_shrink("b", Wanted::To(160 * MIB)).unwrap();
+    assert_eq!((plan.now, plan.moving.bytes), (200 * MIB, 0));
+    bench.world.datasets.start_resize(&plan, None).unwrap();
+    bench.finish();
+    assert_eq!((bench.state(), larger.size()), (MoveState::Finished, plan.size));
+    assert_eq!(bench.world.engine.space_totals().size, 126 * MIB, "it uses what it did");
+    bench.judge_files("smaller");
+    drop(bench);
+    let bench = Bench::open(devices(std::slice::from_ref(&larger)), None, 15);
+    assert_eq!((larger.size(), bench.pool.growth()), (plan.size, u64::from(plan.regions) * MIB - 126 * MIB));
+    bench.judge_files("opened again");
+    assert!(bench.pool.regain(FIRST).unwrap());
+    assert_eq!(bench.pool.expand(None).unwrap(), 198 * MIB - 126 * MIB);
+    bench.judge_files("regained");
+}
+
+#[test]
+fn a_resize_ends_or_is_given_up_when_a_smaller_device_has_come_meanwhile() {
+    let large = |name: &str, size| -> Disk { Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(name, size)))) };
+    let is_filled = |bench: &Bench| {
+        while bench.world.datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+        bench.pool.finish_replacing().unwrap();
+    };
+    for (is_mirror, is_given_up) in [(false, false), (true, false), (true, true)] {
+        let [disk] = disks(["a"]);
+        let bench = Bench::of_disk(&disk, 16);
+        let (b, c) = (large("b", 200 * MIB), large("c", 140 * MIB));
+        bench.pool.attach("a", b.clone(), true).unwrap();
+        is_filled(&bench);
+        let plan = bench.pool.plan_shrink("b", Wanted::To(160 * MIB)).unwrap();
+        bench.world.datasets.start_resize(&plan, None).unwrap();
+        bench.world.datasets.pause_resize().unwrap();
+        bench.pool.attach("b", c.clone(), !is_mirror).unwrap();
+        is_filled(&bench);
+        if is_given_up {
+            bench.world.datasets.stop_resize(&bench.pool).unwrap();
+            assert_eq!((bench.state(), b.size(), c.size()), (MoveState::Canceled, 200 * MIB, 140 * MIB));
+        } else {
+            bench.world.datasets.start_resize(&plan, None).unwrap();
+            bench.finish();
+            let left = if is_mirror { plan.size } else { 200 * MIB };
+            assert_eq!((bench.state(), b.size(), c.size()), (MoveState::Finished, left, 140 * MIB));
+        }
+        bench.judge_files("whole");
+    }
+}
+
+#[test]
+fn a_mirror_waits_until_all_of_its_devices_are_there() {
+    let disks = disks(["a", "b"]);
+    let bench = Bench::new(NewVdev::Mirror(devices(&disks)), 7);
+    bench.start();
+    assert!(bench.steps(2));
+    bench.pool.put_offline("b", false).unwrap();
+    assert!(bench.pool.plan_shrink("a", Wanted::To(SMALL)).unwrap_err().to_string().contains("have to be whole"));
+    let datasets = &bench.world.datasets;
+    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize_obstacle().is_some()));
+    assert!(datasets.is_resizing() && disks[0].size() == SIZE * MIB);
+    assert_eq!(datasets.resize_obstacle().unwrap(), "it waits for b, which is not there or lacks data");
+    let committed = bench.world.engine.committed();
+    (0..10).for_each(|_| assert!(!bench.steps(1)));
+    assert_eq!(bench.world.engine.committed(), committed, "who waits commits nothing");
+    let found: Arc<dyn Device> = disks[1].clone();
+    bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
+    bench.finish();
+    bench.judge("both are back");
+    // What the device holds is all there is.
+    bench.pool.detach("a").unwrap();
+    drop(bench);
+    let bench = Bench::open(devices(&disks[1..]), None, 8);
+    bench.judge("the one that was away");
+}
+
+#[test]
+fn one_that_goes_on_is_not_said_to_wait_for_a_device_that_is_back() {
+    let disks = disks(["a", "b"]);
+    let bench = Bench::new(NewVdev::Mirror(devices(&disks)), 17);
+    bench.start();
+    bench.pool.put_offline("b", false).unwrap();
+    let datasets = &bench.world.datasets;
+    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize_obstacle().is_some()));
+    datasets.pause_resize().unwrap();
+    let found: Arc<dyn Device> = disks[1].clone();
+    bench.pool.put_online("b", &move |_| Ok(found.clone())).unwrap();
+    while datasets.resilver_step(BUDGET).unwrap() == Progress::Worked {}
+    datasets.start_resize(&bench.plan(), None).unwrap();
+    assert_eq!(datasets.resize_obstacle(), None);
+    bench.finish();
+    bench.judge("both are back");
+}
+
+#[test]
+fn one_that_waits_can_be_given_up_and_what_it_has_emptied_is_used_again() {
+    let disks = disks(["a", "b"]);
+    let bench = Bench::new(NewVdev::Mirror(devices(&disks)), 11);
+    bench.start();
+    bench.pool.put_offline("b", false).unwrap();
+    let datasets = &bench.world.datasets;
+    assert!((0..300).any(|_| !bench.steps(1) && datasets.resize_obstacle().is_some()));
+    datasets.pause_resize().unwrap();
+    datasets.stop_resize(&bench.pool).unwrap();
+    assert_eq!((bench.state(), datasets.resize_obstacle()), (MoveState::Canceled, None));
+    // Older states have something in what was emptied last.
+    (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
+    assert_eq!(bench.world.engine.space_totals().size, 126 * MIB);
+    (200..240).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
+    bench.world.engine.commit().unwrap();
+    bench.judge_files("given up");
+    drop(bench);
+    let bench = Bench::open(devices(&disks), None, 12);
+    let files = bench.world.files("tank/a");
+    assert!((200..240).all(|number| files[&number.to_string()] == noise(number, LEN)));
+    bench.judge_files("opened again");
+}
+
+#[test]
+fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
+    let [disk] = disks(["a"]);
+    let bench = Bench::of_disk(&disk, 13);
+    bench.start();
+    let datasets = &bench.world.datasets;
+    let front = || Fault { range: 0..MIB / 2, times: 100_000, ..Fault::failing(Operation::Write) };
+    let shrinks = || match (0..300).find_map(|_| match datasets.resize_step(BUDGET).unwrap() {
+        Resizing::Shrinks(vdev, regions) => Some((vdev, regions)),
+        Resizing::Went(_) => None,
+    }) {
+        Some((vdev, regions)) => bench.pool.shrink(vdev, regions),
+        None => panic!("it does not come to its end"),
+    };
+    disk.inject(front());
+    let error = shrinks().unwrap_err();
+    datasets.resize_failed(&error);
+    assert_eq!(datasets.resize_obstacle(), Some(format!("it is tried again each minute: {error}")));
+    let committed = bench.world.engine.committed();
+    (0..10).for_each(|_| assert!(!bench.steps(1)));
+    assert_eq!(bench.world.engine.committed(), committed, "it rests");
+    bench.world.engine.env().sleep(Duration::from_secs(60));
+    let error = shrinks().unwrap_err();
+    datasets.resize_failed(&error);
+    disk.heal();
+    datasets.stop_resize(&bench.pool).unwrap();
+    assert_eq!((bench.world.engine.space_totals().size, disk.size()), (126 * MIB, SIZE * MIB));
+    (200..240).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
+    bench.world.engine.commit().unwrap();
+    (200..240).for_each(|number| bench.world.remove("tank/a", &number.to_string()));
+    bench.world.work();
+    (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
+    // Labels that name the new end are told to nobody else.
+    bench.start();
+    shrinks().unwrap();
+    assert!(refusal(datasets.stop_resize(&bench.pool)).to_string().contains("end there already"));
+    assert!(refusal(datasets.pause_resize()).to_string().contains("end there already"));
+    datasets.resize_done().unwrap();
+    bench.judge("healed");
+}
+
+#[test]
+fn wherever_power_fails_every_file_is_there() {
+    let recorder = Recorder::new();
+    let devices = recorded(&recorder, &[SIZE, SIZE]);
+    let bench = Bench::new(NewVdev::Mirror(devices), 9);
+    bench.world.fs("tank/a").fsync(ROOT).unwrap();
+    let begin = recorder.len();
+    bench.start();
+    // What an fsync has promised, from which write on.
+    let mut promised = Vec::new();
+    while bench.world.datasets.is_resizing() {
+        let number = promised.len() as u64;
+        bench.world.write("tank/a", &number.to_string(), &noise(100 + number, 5000));
+        bench.world.fs("tank/a").fsync(ROOT).unwrap();
+        promised.push(recorder.len());
+        bench.steps(1);
+    }
+    drop(bench);
+    let last: Vec<usize> = promised.iter().copied().step_by(4).collect();
+    wherever_power_fails(&recorder, begin..recorder.len(), 20, &last, |cut, what, images| {
+        let bench = Bench::open(images, None, 10);
+        bench.judge_files(what);
+        let files = bench.world.files("tank/a");
+        for (number, _) in (0..).zip(&promised).filter(|(_, from)| **from <= cut) {
+            assert!(files.get(&number.to_string()) == Some(&noise(100 + number, 5000)), "fsync {number}, {what}");
+        }
+        if bench.world.datasets.resize_status().is_some() {
+            bench.finish();
+            bench.judge(what);
+        }
+    });
+}
+
+#[test]
+fn a_pool_that_has_gone_back_goes_on_with_the_resize_or_begins_it_again_or_has_done_it() {
+    let disk = Arc::new(MemoryDevice::new("disk", SIZE * MIB));
+    let bench = Bench::new(NewVdev::Disk(disk.clone()), 15);
+    // How many were not under way yet, were, and were although the disk is small.
+    let mut outcomes = [0; 3];
+    let mut judge = || {
+        for state in &states(&[disk.clone() as Arc<dyn Device>], &OpenOptions::default()).unwrap()[..SAFE_STATES] {
+            let image: Arc<dyn Device> = Arc::new(disk.snapshot());
+            let images = vec![image];
+            rewind(&images, state.txg, &OpenOptions::default(), &SeededEnv::new(20)).unwrap();
+            let bench = Bench::open(images, None, 21);
+            let is_large = bench.world.devices[0].size() > SMALL;
+            let what = format!("{}", state.txg);
+            bench.judge_files(&what);
+            outcomes[match (bench.world.datasets.is_resizing(), is_large) {
+                (false, true) => {
+                    (0..=SAFE_STATES).for_each(|_| _ = bench.world.engine.commit_anyway().unwrap());
+                    bench.start();
+                    0
+                }
+                (true, true) => 1,
+                (true, false) => 2,
+                (false, false) => continue,
+            }] += 1;
+            bench.finish();
+            bench.judge(&what);
+        }
+    };
+    bench.start();
+    judge();
+    while bench.steps(6) {
+        judge();
+    }
+    assert_eq!(bench.state(), MoveState::Finished);
+    judge();
+    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
+}
