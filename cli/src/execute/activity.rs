@@ -5,7 +5,10 @@ use crate::{
     failure::Failure,
     protocol::{Activity, ActivityRecord},
 };
-use dataset::{admin::ResilverState, catalogue::ScrubState};
+use dataset::{
+    admin::{ResilverState, ResilverStatus},
+    catalogue::ScrubState,
+};
 
 const ACTION: &str = "wait for";
 
@@ -48,7 +51,7 @@ impl OpenPool {
                 removal.map(|removal| removal.total.saturating_sub(removal.copied))
             }
             Activity::Replace => self.is_replacing().then(|| self.to_resilver()),
-            Activity::Resilver => (self.needs().filling && !self.is_stuck()).then(|| self.to_resilver()),
+            Activity::Resilver => self.is_filling().then(|| self.to_resilver()),
             Activity::Scrub => {
                 let status = self.datasets.scrub_status().or_refused(ACTION, self.name())?;
                 let running = status.filter(|status| status.state == ScrubState::Running);
@@ -58,10 +61,20 @@ impl OpenPool {
         })
     }
 
+    /// Whether devices get what they lack, and so may be waited for. That a resilver has ended is noted a moment after they have
+    /// everything.
+    pub(super) fn is_filling(&self) -> bool {
+        !self.is_stuck() && (self.needs().filling || self.resilver().is_some())
+    }
+
+    /// The resilver that is under way.
+    fn resilver(&self) -> Option<ResilverStatus> {
+        self.datasets.resilver_status().filter(|status| status.state == ResilverState::Running)
+    }
+
     /// What a resilver has before it: everything, if it is about to begin.
     fn to_resilver(&self) -> u64 {
-        let running = self.datasets.resilver_status().filter(|status| status.state == ResilverState::Running);
-        let left = running.map(|status| status.total.saturating_sub(status.examined));
+        let left = self.resilver().map(|status| status.total.saturating_sub(status.examined));
         left.unwrap_or_else(|| if self.needs().filling { self.engine().space_totals().allocated } else { 0 })
     }
 }
