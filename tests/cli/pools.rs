@@ -335,6 +335,7 @@ fn pools_in_json() {
           "raidz_expand_stats": null,
           "rebalance_stats": null,
           "defragment_stats": null,
+          "resize_stats": null,
           "vdevs": {
             "tank": {
               "name": "tank",

@@ -51,6 +51,8 @@ pub enum PoolCommand {
     Defragment(defragment::Arguments),
     /// Have all vdevs of a pool become equally full
     Rebalance(rebalance::Arguments),
+    /// Have a device become smaller, which moves what lies at its end
+    Resize(resize::Arguments),
     /// Have one device of each mirror be a pool of its own
     Split(split::Arguments),
     /// Take a vdev out of a pool, which moves what lies on it

@@ -51,6 +51,12 @@ impl OpenPool {
                 removal.map(|removal| removal.total.saturating_sub(removal.copied))
             }
             Activity::Replace => self.is_replacing().then(|| self.to_resilver()),
+            Activity::Resize => {
+                let record = self.resize_record().filter(|record| record.obstacle.is_none() || self.is_filling());
+                let running = record.map(|record| record.moved);
+                let running = running.filter(|moved| moved.ended.is_none() && !moved.paused);
+                running.map(|moved| moved.total.saturating_sub(moved.copied))
+            }
             Activity::Resilver => self.is_filling().then(|| self.to_resilver()),
             Activity::Scrub => {
                 let status = self.datasets.scrub_status().or_refused(ACTION, self.name())?;

@@ -112,6 +112,7 @@ struct Watch {
     resilver: Option<(Nanos, ResilverState)>,
     rebalance: Option<Seen>,
     defragment: Option<Seen>,
+    resize: Option<Seen>,
     /// The number of the next event.
     next: u64,
     kept: VecDeque<EventRecord>,
@@ -145,6 +146,7 @@ impl Watch {
             resilver: None,
             rebalance: None,
             defragment: None,
+            resize: None,
             next: 1,
             kept: VecDeque::new(),
         };
@@ -270,6 +272,10 @@ impl Watch {
         if let Some(now) = self.datasets.defragment_status().map(|status| seen(status.start, status.state)) {
             let before = self.defragment.replace(now);
             self.compare("defragment", before, now);
+        }
+        if let Some(now) = self.datasets.resize_status().map(|status| seen(status.start, status.state)) {
+            let before = self.resize.replace(now);
+            self.compare("resize", before, now);
         }
     }
 

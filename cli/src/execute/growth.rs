@@ -1,4 +1,5 @@
-//! What devices have grown while their pool was open: noticed by the service, and used if that is wanted.
+//! What devices have grown while their pool was open: noticed by the service, and used if that is wanted. One that was made
+//! smaller has not grown, however large it is; what it has given up is taken back when somebody asks for it.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,8 @@ impl Watch {
 /// Has the pool use what is known to have grown, if its property says so.
 pub(super) fn expand_if_wanted(datasets: &Datasets, pool: &Pool) {
     let is_wanted = || datasets.pool_property("autoexpand").ok().flatten().as_deref() == Some("on");
-    if pool.engine().read_only() || pool.growth() == 0 || !is_wanted() {
+    // What becomes smaller does not become larger meanwhile.
+    if pool.engine().read_only() || datasets.is_resizing() || pool.growth() == 0 || !is_wanted() {
         return;
     }
     match pool.expand(None) {
@@ -55,6 +57,11 @@ impl OpenPool {
         const ACTION: &str = "expand";
         self.pool.remeasure().or_refused(ACTION, device)?;
         let (vdev, _) = self.pool.find_device(device).or_refused(ACTION, device)?;
+        if self.datasets.is_resizing() {
+            let why = "a resize is under way; use pool resize -s to stop it";
+            return Err(Failure::cannot(ACTION, device, why));
+        }
+        self.pool.regain(vdev.id()).or_refused(ACTION, device)?;
         self.pool.expand(Some(vdev.id())).or_refused(ACTION, device).map(drop)
     }
 

@@ -13,7 +13,8 @@
 //! losses      what would be lost with some devices          trim        giving free space back
 //! pace        how fast chunks are moved                 rebalance   having vdevs become equally full
 //! removal     taking a vdev out of the pool             defragment  having holes become whole regions
-//! growth      what devices have grown                   spares      devices that stand by
+//! growth      what devices have grown                   resize      having devices become smaller
+//! spares      devices that stand by
 //! rewind      choosing an older state to go back to     memory      how much of it there is
 //! vital       threads that the pool cannot do without
 //! refusal     errors of the layers below as failures
@@ -47,6 +48,7 @@ mod property;
 mod rebalance;
 mod refusal;
 mod removal;
+mod resize;
 pub(crate) mod rewind;
 mod scrub;
 mod snapshot;
@@ -150,6 +152,12 @@ impl OpenPool {
             Request::PauseDefragment => self.pause_defragment().map(done),
             Request::StopDefragment => self.stop_defragment().map(done),
             Request::WaitForDefragment => self.wait_for_defragment(job).map(done),
+            Request::Resize { device, size, limit, dry_run } => {
+                self.resize(&device, size, limit, dry_run, job).map(Response::Resize)
+            }
+            Request::PauseResize => self.pause_resize().map(done),
+            Request::StopResize => self.stop_resize().map(done),
+            Request::WaitForResize => self.wait_for_resize(job).map(Response::Resized),
             Request::Offline { device, temporary } => self.offline(&device, temporary).map(done),
             Request::Online { device, expand } => self.online(&device, expand).map(done),
             Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
@@ -235,6 +243,7 @@ fn is_recorded(request: &Request) -> bool {
         | Request::Remove { dry_run, .. }
         | Request::Rebalance { dry_run, .. }
         | Request::Defragment { dry_run, .. }
+        | Request::Resize { dry_run, .. }
         | Request::Split { dry_run, .. }
         | Request::Create { dry_run, .. }
         | Request::Destroy { dry_run, .. }
@@ -253,6 +262,8 @@ fn is_recorded(request: &Request) -> bool {
         | Request::StopRebalance
         | Request::PauseDefragment
         | Request::StopDefragment
+        | Request::PauseResize
+        | Request::StopResize
         | Request::Offline { .. }
         | Request::Online { .. }
         | Request::Scrub { .. }

@@ -204,6 +204,7 @@ impl OpenPool {
             expansion: self.expansion(),
             rebalance: self.rebalance_record(),
             defragment: self.defragment_record(),
+            resize: self.resize_record(),
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {freeing} bytes of what was destroyed")),
             vdevs,

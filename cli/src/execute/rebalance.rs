@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How often who waits looks.
-const WATCH: Duration = Duration::from_millis(50);
+pub(super) const WATCH: Duration = Duration::from_millis(50);
 
 const NANOS: i64 = 1_000_000_000;
 const ACTION: &str = "rebalance";

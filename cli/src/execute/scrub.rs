@@ -22,8 +22,8 @@ use dataset::{
 use pool::admin::Pool;
 
 use super::{
-    expansion, files, growth, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, spares,
-    vital::Vital,
+    expansion, files, growth, job::Job, members, open_pool::OpenPool, pace::Pace, refusal::OrRefused, removal, resize,
+    spares, vital::Vital,
 };
 use crate::{
     failure::Failure,
@@ -124,9 +124,9 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
 /// How much each kind of work takes on in a step.
 struct Strides {
     scrub: Stride,
-    /// Of resilvers, removals, rebalances and defragmentations.
+    /// Of resilvers, removals, rebalances, defragmentations and resizes.
     copying: Stride,
-    /// Of removals, rebalances, defragmentations and expansions.
+    /// Of removals, rebalances, defragmentations, resizes and expansions.
     pace: Pace,
     /// How long these have to wait.
     rest: Option<Duration>,
@@ -151,7 +151,7 @@ fn stride(
     Ok(progress)
 }
 
-/// Does a step; whether there may be more to do. What moves chunks waits for a resilver: what lacks something is more urgent; an expansion waits for all of them, and a scrub, too, but for none that is paused.
+/// Does a step; whether there may be more to do. What moves chunks waits for a resilver: what lacks something is more urgent; an expansion waits for all of them, and a scrub, too, but for none that is paused, or waits itself.
 fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
     strides.rest = None;
     let mended = datasets.mend_step()?;
@@ -166,7 +166,10 @@ fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::adm
         return Ok(mended == Progress::Worked);
     }
     if datasets.is_moving() && !datasets.is_moving_paused() {
-        return Ok(moved(datasets, pool, strides)? || mended == Progress::Worked);
+        let is_worked = moved(datasets, pool, strides)? || mended == Progress::Worked;
+        if is_worked || datasets.resize_obstacle().is_none() {
+            return Ok(is_worked);
+        }
     }
     if pool.widening().is_some() && paced(datasets, strides, |bytes| expansion::work(datasets, pool, bytes))? {
         return Ok(true);
@@ -175,11 +178,12 @@ fn work(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::adm
     Ok([mended, scrubbed].contains(&Progress::Worked))
 }
 
-/// Does a step of the removal, the rebalance or the defragmentation, if it is due; whether there may be more to do at once.
+/// Does a step of the removal, the rebalance, the defragmentation or the resize, if it is due; whether there may be more to do at once.
 fn moved(datasets: &Datasets, pool: &Pool, strides: &mut Strides) -> dataset::admin::Result<bool> {
     paced(datasets, strides, |bytes| match (datasets.is_removing(), datasets.is_rebalancing()) {
         (true, _) => removal::work(datasets, pool, bytes),
         (_, true) => datasets.rebalance_step(bytes),
+        _ if datasets.is_resizing() => resize::work(datasets, pool, bytes),
         _ => datasets.defragment_step(bytes),
     })
 }

@@ -193,6 +193,23 @@ pub enum Request {
     StopDefragment,
     /// Wait until no defragmentation is under way. `Done`
     WaitForDefragment,
+    /// Begin to make a device smaller. `Resize`
+    Resize {
+        /// Its path or number, or the name of its mirror.
+        device: String,
+        /// How large it is to be.
+        size: NewSize,
+        /// At most so many bytes are copied a second.
+        limit: Option<u64>,
+        /// Only say what would be.
+        dry_run: bool,
+    },
+    /// Have the resize wait that is under way. `Done`
+    PauseResize,
+    /// Give up the resize that is under way. `Done`
+    StopResize,
+    /// Wait until no resize is under way. `Resized`
+    WaitForResize,
     /// Put a device of a mirror out of use. `Done`
     Offline {
         /// Its path or number.
@@ -656,6 +673,10 @@ pub enum Response {
     Rebalance(RebalancePlan),
     /// What a defragmentation moves.
     Defragment(DefragmentPlan),
+    /// What a resize takes.
+    Resize(ResizePlan),
+    /// The devices that are larger than the pool uses of them, after a resize.
+    Resized(Vec<String>),
     /// What a split makes of a pool.
     Split(SplitRecord),
     /// Data sets.

@@ -29,6 +29,7 @@ pub mod remove;
 pub mod reopen;
 pub mod replace;
 pub mod resilver;
+pub mod resize;
 mod rewind;
 mod scan;
 pub mod scrub;
@@ -66,6 +67,7 @@ pub fn run(subcommand: &PoolCommand, command: clap::Command, context: &mut Conte
         PoolCommand::Detach(arguments) => detach::run(arguments, context),
         PoolCommand::Defragment(arguments) => defragment::run(arguments, context),
         PoolCommand::Rebalance(arguments) => rebalance::run(arguments, context),
+        PoolCommand::Resize(arguments) => resize::run(arguments, context),
         PoolCommand::Reguid(arguments) => reguid::run(arguments, context),
         PoolCommand::Split(arguments) => split::run(arguments, context),
         PoolCommand::Remove(arguments) => remove::run(arguments, context),

@@ -1,11 +1,11 @@
-//! How `pool status` shows a removal, in the words of `zpool status`, which scripts look for, a rebalance and a
-//! defragmentation.
+//! How `pool status` shows a removal, in the words of `zpool status`, which scripts look for, a rebalance, a
+//! defragmentation and a resize.
 
 use dataset::property::size::format_bytes;
 use serde_json::{Value, json};
 
 use crate::output::time::{self, Zone};
-use crate::protocol::{DefragmentRecord, RebalanceRecord, RemovalEnd, RemovalRecord};
+use crate::protocol::{DefragmentRecord, RebalanceRecord, RemovalEnd, RemovalRecord, ResizeRecord};
 
 /// What stands behind `remove:`.
 pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {
@@ -61,6 +61,14 @@ pub(super) fn render_defragment(defragment: &DefragmentRecord, zone: Zone) -> St
         Some(_) => format!("{emptied} regions emptied, {taken} filled"),
     };
     format!("{rebalanced}\n{emptied}\n{} of memory used for maps", format_bytes(*maps))
+}
+
+/// What stands behind `resize:`.
+pub(super) fn render_resize(resize: &ResizeRecord, zone: Zone) -> String {
+    let ResizeRecord { moved, name, size, obstacle } = resize;
+    let obstacle = obstacle.as_ref().map_or_else(String::new, |obstacle| format!("\n{obstacle}"));
+    let becomes = if moved.ended == Some(RemovalEnd::Finished) { "ends at" } else { "to" };
+    format!("{}\n{name} {becomes} {}{obstacle}", render_rebalance(moved, zone), format_bytes(*size))
 }
 
 pub(super) fn limit(limit: Option<u64>) -> String {
@@ -161,6 +169,16 @@ pub(super) fn encode_defragment(defragment: &DefragmentRecord) -> Value {
     value
 }
 
+/// A resize as JSON.
+pub(super) fn encode_resize(resize: &ResizeRecord) -> Value {
+    let mut value = encode_rebalance(&resize.moved);
+    let named =
+        [("name", json!(resize.name)), ("size", json!(resize.size.to_string())), ("obstacle", json!(resize.obstacle))];
+    let named = named.into_iter().map(|(name, value)| (name.to_owned(), value));
+    value.as_object_mut().expect("it is one").extend(named);
+    value
+}
+
 fn state(ended: Option<RemovalEnd>, paused: bool) -> &'static str {
     match ended {
         None if paused => "PAUSED",
@@ -252,6 +270,29 @@ mod tests {
         4.88K of memory used for maps
         ");
         assert_eq!((&json["regions_emptied"], &json["map_memory"]), (&json!("41"), &json!("5000")));
+    }
+
+    #[test]
+    fn a_resize_says_what_becomes_of_which_device() {
+        let of = |ended| {
+            let record =
+                ResizeRecord { moved: rebalance(ended), name: "mirror-0".into(), size: 10 << 30, obstacle: None };
+            (render_resize(&record, || TimeZone::UTC), encode_resize(&record))
+        };
+        insta::assert_snapshot!(of(None).0, @r"
+        in progress since Fri Nov  7 09:05:30 2025
+        300M copied out of 1G at 83.0K/s, 29.29% done, 2h28m to go
+        mirror-0 to 10G
+        ");
+        let (shown, json) = of(Some(RemovalEnd::Finished));
+        insta::assert_snapshot!(shown, @r"
+        moved 300M in 1h1m on Fri Nov  7 09:05:30 2025
+        mirror-0 ends at 10G
+        ");
+        assert_eq!(
+            (&json["name"], &json["size"], &json["state"]),
+            (&json!("mirror-0"), &json!("10737418240"), &json!("FINISHED"))
+        );
     }
 
     #[test]

@@ -116,6 +116,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     let expansion = status.expansion.as_ref().map(expansion::render);
     let rebalance = status.rebalance.as_ref().map(|rebalance| removal::render_rebalance(rebalance, zone));
     let defragment = status.defragment.as_ref().map(|defragment| removal::render_defragment(defragment, zone));
+    let resize = status.resize.as_ref().map(|resize| removal::render_resize(resize, zone));
     let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
     let lines = [
         ("status", &status.status),
@@ -125,6 +126,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
         ("expand", &expansion),
         ("rebalance", &rebalance),
         ("defragment", &defragment),
+        ("resize", &resize),
         ("  busy", &status.activity),
         ("mounts", &mounts),
     ];
@@ -255,6 +257,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "raidz_expand_stats": status.expansion.as_ref().map(expansion::encode),
             "rebalance_stats": status.rebalance.as_ref().map(removal::encode_rebalance),
             "defragment_stats": status.defragment.as_ref().map(removal::encode_defragment),
+            "resize_stats": status.resize.as_ref().map(removal::encode_resize),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "spares": Value::Object(status.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare))).collect()),
             "error_count": status.damaged.len().to_string(),
@@ -302,6 +305,7 @@ mod tests {
             expansion: None,
             rebalance: None,
             defragment: None,
+            resize: None,
             activity: None,
             transports: BTreeMap::new(),
             vdevs: vec![vdev],

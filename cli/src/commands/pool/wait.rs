@@ -36,6 +36,8 @@ const ABSENT: &[(&[&str], &str)] =
   remove        a vdev is being removed
   replace       devices are being replaced
   resilver      devices are being filled
+  resize        a device becomes smaller; one that is paused, or waits for
+                a device, has ceased
   scrub         everything is being verified; one that is paused has ceased
   trim          devices are told what is free, because of 'pool trim'; one that
                 is suspended has ceased
@@ -187,7 +189,7 @@ mod tests {
         insta::assert_snapshot!(failure.render(""), @"the activity 'initialize' is not supported: free space is left as it is");
         insta::assert_snapshot!(wanted("sleep").unwrap_err().render(""), @r"
         there is no activity 'sleep'
-          activities: defragment, freeing, raidz_expand, rebalance, remove, replace, resilver, scrub, trim
+          activities: defragment, freeing, raidz_expand, rebalance, remove, replace, resilver, resize, scrub, trim
         ");
         assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
     }

@@ -275,6 +275,8 @@ pub struct PoolStatus {
     pub rebalance: Option<RebalanceRecord>,
     /// The defragmentation that is under way, or the last one.
     pub defragment: Option<DefragmentRecord>,
+    /// The resize of a device that is under way, or the last one.
+    pub resize: Option<ResizeRecord>,
     /// What else runs in the background, such as the freeing of destroyed data sets.
     pub activity: Option<String>,
     /// How many file systems are mounted, by how their requests come from the kernel.
@@ -381,6 +383,8 @@ pub enum Activity {
     Replace,
     /// It fills devices with what they lack.
     Resilver,
+    /// It has a device become smaller.
+    Resize,
     /// It examines everything.
     Scrub,
     /// It tells devices which space nobody needs.
@@ -389,7 +393,7 @@ pub enum Activity {
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 9] = [
+    pub const ALL: [Activity; 10] = [
         Activity::Defragment,
         Activity::Freeing,
         Activity::Expand,
@@ -397,6 +401,7 @@ impl Activity {
         Activity::Remove,
         Activity::Replace,
         Activity::Resilver,
+        Activity::Resize,
         Activity::Scrub,
         Activity::Trim,
     ];
@@ -411,6 +416,7 @@ impl Activity {
             Activity::Remove => "remove",
             Activity::Replace => "replace",
             Activity::Resilver => "resilver",
+            Activity::Resize => "resize",
             Activity::Scrub => "scrub",
             Activity::Trim => "trim",
         }
@@ -426,10 +432,10 @@ pub struct ActivityRecord {
     pub left: Option<u64>,
 }
 
-/// How a removal, a rebalance or a defragmentation has ended.
+/// How a removal, a rebalance, a defragmentation or a resize has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RemovalEnd {
-    /// The vdev has left, all are about equally full, or no region more would be empty.
+    /// The vdev has left, its devices are smaller, all are about equally full, or no region more would be empty.
     Finished,
     /// It was stopped.
     Canceled,
@@ -572,6 +578,51 @@ pub struct DefragmentPlan {
     pub region: u64,
     /// Why nothing would be moved.
     pub reason: Option<String>,
+}
+
+/// How large a device is to be, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NewSize {
+    /// So large.
+    To(u64),
+    /// So much smaller than it is.
+    By(u64),
+}
+
+/// A device that becomes smaller, with the others of its mirror.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResizeRecord {
+    /// How far it is.
+    pub moved: RebalanceRecord,
+    /// What the vdev is, or was, called.
+    pub name: String,
+    /// How large each device becomes, in bytes.
+    pub size: u64,
+    /// Why it does not go on by itself, with everything moved.
+    pub obstacle: Option<String>,
+}
+
+/// What it takes to make a device smaller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResizePlan {
+    /// What the vdev is called.
+    pub name: String,
+    /// How large it was to be, in bytes.
+    pub asked: u64,
+    /// How large it would be: whole regions are kept.
+    pub size: u64,
+    /// The bytes that would be moved.
+    pub bytes: u64,
+    /// How many empty regions that takes elsewhere.
+    pub needed: u32,
+    /// How many there are.
+    pub available: u32,
+    /// The size of a region.
+    pub region: u64,
+    /// How small it could be now.
+    pub least: u64,
+    /// It was done before the answer.
+    pub is_done: bool,
 }
 
 /// What it takes to remove a vdev.
