@@ -172,8 +172,7 @@ impl OpenPool {
     pub(super) fn take_back_failed(&self, device: Option<&str>) {
         for vdev in self.engine().storage().vdevs.all() {
             let Some(mirror) = vdev.as_group() else { continue };
-            for member in mirror.members().iter().filter(|member| member.state() == State::Out && !member.is_offline())
-            {
+            for member in mirror.members().iter().filter(|member| member.is_to_be_missed()) {
                 let (name, guid) = (member.leaf.name(), member.leaf.guid().to_string());
                 if device.is_none_or(|device| device == name || device == guid)
                     && let Err(error) = self.pool.put_online(&guid, &|path| self.reopen(path))

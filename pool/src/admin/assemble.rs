@@ -27,6 +27,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     open::{ByGuid, shrunk},
+    put_out,
     untold::{Untold, pass_over},
 };
 use crate::{
@@ -313,6 +314,9 @@ impl Parts<'_> {
                 }
             };
             let member = Member::new(leaf, state, &MemberConfig { behind, ..config.clone() });
+            if label.had_too_many_errors(config) {
+                put_out::note_errors(&member.leaf);
+            }
             if state == State::Complete {
                 member.note_complete_since(rings.complete_since(config.leaf.guid));
             }

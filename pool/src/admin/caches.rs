@@ -11,7 +11,7 @@
 //! | removing: before a label leaves it out | the pool with it |
 //! | removing: after that | the pool without it; its own label names a pool that does not know it |
 //!
-//! That it is offline no label says: the next import uses it again.
+//! That it is offline the labels say if that is to last: see [`super::put_out`].
 
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ use crate::{
         label::{
             CACHE_DEVICES, Compatibility, Label,
             caches::{CacheConfig, MAX_CACHES},
+            put_out::PutOut,
             usable_size,
         },
         vdev_config::LeafConfig,
@@ -98,13 +99,17 @@ impl Pool {
         Ok(true)
     }
 
-    /// Puts a cache device out of use, until it is put online or the pool is imported again.
-    pub(super) fn put_cache_offline(&self, leaf: &Leaf) {
+    /// Puts a cache device out of use, until it is put online, or if it is `temporary`, the pool is imported again.
+    pub(super) fn put_cache_offline(&self, leaf: &Leaf, temporary: bool) -> Result<()> {
+        // First of all: it may hang, and must not be asked for its own labels. If they cannot be written, it is out of use
+        // until the next import.
         self.engine().secondary().put_out(leaf.guid(), Health::Offline);
+        self.say_why(leaf.guid(), (!temporary).then_some(PutOut::Offline))?;
         // Requests that were given up may still land: who takes it back has to see that.
         if leaf.device().outstanding() == 0 {
             leaf.let_go();
         }
+        Ok(())
     }
 
     /// Takes a cache device back that is out of use; `false` if it is in use.
@@ -132,6 +137,7 @@ impl Pool {
             return Err(shrunk(&*found, size));
         }
         self.engine().secondary().take_back(leaf.guid(), found)?;
+        self.say_why(leaf.guid(), None)?;
         // It may have missed some.
         self.label_apart();
         Ok(true)
@@ -141,11 +147,16 @@ impl Pool {
 /// Gives an engine the cache devices of a label: those that are there, and those that are not.
 pub(super) fn open_caches(engine: &Engine, label: &Label, by_guid: &ByGuid) {
     for CacheConfig { leaf } in &label.sections.caches {
-        let found = by_guid.get(&leaf.guid).filter(|device| usable_size(device.size()) >= leaf.size);
+        let is_offline = label.sections.put_out.contains_key(&leaf.guid);
+        let is_usable = |device: &&Arc<dyn Device>| !is_offline && usable_size(device.size()) >= leaf.size;
+        let found = by_guid.get(&leaf.guid).filter(is_usable);
         let opened = match found {
             Some(device) => Leaf::new(leaf.guid, device.clone()),
             None => Leaf::absent(leaf),
         };
+        if is_offline {
+            opened.note_health(Health::Offline);
+        }
         engine.secondary().add(Arc::new(opened));
     }
 }

@@ -218,11 +218,12 @@ impl Pool {
     pub fn put_offline(&self, device: &str, temporary: bool) -> Result<()> {
         self.engine().writable()?;
         if let Some(cache) = self.find_cache(device) {
-            self.put_cache_offline(&cache);
-            return Ok(());
+            return self.put_cache_offline(&cache, temporary);
         }
         let (vdev, leaf) = self.find_device(device)?;
         let group = vdev.as_group().ok_or_else(|| only_complete(None, &leaf))?;
+        // From now on it is so because the operator wants it.
+        self.say_why(leaf.guid(), None)?;
         if !group.put_offline(leaf.guid(), !temporary) {
             return Err(only_complete(Some(group), &leaf));
         }
@@ -258,6 +259,7 @@ impl Pool {
         let behind = self.recognise(&vdev, &leaf, &*found)?;
         mirror.take_back(leaf.guid(), found, behind);
         self.engine().storage().vdevs.flush()?;
+        self.say_why(leaf.guid(), None)?;
         Ok(true)
     }
 

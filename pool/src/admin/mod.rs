@@ -15,6 +15,7 @@
 //! members   devices of mirrors come, go, and come back
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
+//! put_out   devices that stay out of use over an import
 //! removal   vdevs leave a pool
 //! renumber  another number for a pool
 //! rewind    going back to an older state
@@ -38,6 +39,7 @@ mod members;
 mod open;
 mod pool;
 pub mod probe;
+mod put_out;
 mod removal;
 mod renumber;
 mod rewind;
@@ -53,6 +55,8 @@ mod columns_tests;
 mod growing_tests;
 #[cfg(test)]
 mod members_tests;
+#[cfg(test)]
+mod put_out_tests;
 #[cfg(test)]
 mod removal_tests;
 #[cfg(test)]

@@ -285,14 +285,13 @@ impl Pool {
             let replaced = own.replaces().and_then(|old| group.member(old));
             let is_bad = |member: &Arc<Member>| self.watched().is_bad(member.leaf.guid());
             if let Some(old) = replaced.as_ref().filter(|old| old.state() == State::Complete && is_bad(old)) {
-                if own.state() == State::Complete && vdev.do_without(old.leaf.guid(), Health::Faulted) {
-                    old.leaf.set_trouble(Some("too many errors".to_owned()));
+                if own.state() == State::Complete && self.put_out_for_errors(group, &old.leaf)? {
                     changes.push(SpareChange::PutOut { device: old.leaf.name().to_owned() });
                 }
                 continue;
             }
             let is_back = replaced.is_none_or(|old| old.state() == State::Complete);
-            let is_useless = own.state() == State::Out && !own.is_offline() && leaf.health() != Health::Offline;
+            let is_useless = has_failed(&own);
             if (is_back && has_other(group, &own)) || is_useless {
                 self.detach(&leaf.guid().to_string())?;
                 tracing::info!("the spare {} stands by again", leaf.name());
@@ -393,7 +392,7 @@ pub(super) fn settle_spares(label: &mut Label, group: &Group, leaves: Guid) {
 
 /// Whether a member is out of use, and not because the operator wants it.
 fn has_failed(member: &Arc<Member>) -> bool {
-    member.state() == State::Out && !member.is_offline() && member.leaf.health() != Health::Offline
+    member.is_to_be_missed() && member.leaf.health() != Health::Offline
 }
 
 /// Whether another member of the same column has everything.
@@ -438,5 +437,9 @@ mod tests {
         assert!(watched.note(device, 19, at(701)));
         assert!(watched.note(device, 19, at(9000)) && watched.is_bad(device));
         assert!(!watched.note(device, 0, at(9001)) && !watched.is_bad(device));
+        // Those of one that had not too many are forgotten as well.
+        assert!(!watched.note(device, 9, at(9601)));
+        assert!(!watched.note(device, 0, at(9602)));
+        assert!(watched.note(device, 10, at(9603)));
     }
 }

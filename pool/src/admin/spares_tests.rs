@@ -1,6 +1,6 @@
 //! Spares step in for devices that fail, and are given back, wherever power fails.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     NewVdev, Pool, SpareChange, create_of,
@@ -185,6 +185,50 @@ fn who_gives_too_many_wrong_blocks_serves_until_the_spare_is_complete() {
     assert_eq!(states(&pool), [State::Complete, State::Out, State::Complete]);
     assert_eq!(leaf.trouble().unwrap(), "too many errors");
     assert_eq!(pool.spare_step().unwrap(), []);
+}
+
+#[test]
+fn wrong_blocks_that_come_slowly_or_are_forgotten_call_no_spare() {
+    let disks = disks("a b c");
+    let pool = mirror(&disks[..2]);
+    pool.add_spares(&[device(&disks[2])]).unwrap();
+    let (vdev, leaf) = pool.find_device("b").unwrap();
+    let after = |seconds: u64, wrong: u32| {
+        pool.engine().env().sleep(Duration::from_secs(seconds));
+        (0..wrong).for_each(|_| vdev.note_checksum_error(leaf.guid()));
+        pool.spare_step().unwrap()
+    };
+    // Nine within ten minutes, again and again.
+    assert_eq!(after(0, 9), []);
+    assert_eq!(after(600, 0), []);
+    assert_eq!(after(300, 9), []);
+    assert_eq!(after(300, 0), []);
+    assert_eq!(after(1, 9), []);
+    // Whoever clears them begins anew, also at fewer than there were.
+    leaf.counters().clear_errors();
+    assert_eq!(after(1, 0), []);
+    assert_eq!(after(1, 9), []);
+    assert_eq!(after(597, 1), stepped_in("c", "b"));
+}
+
+#[test]
+fn a_spare_that_cannot_be_written_leaves_all_the_same() {
+    let disks = disks("a b c");
+    let pool = mirror(&disks[..2]);
+    pool.add_spares(&[device(&disks[2])]).unwrap();
+    disks[2].inject(Fault::failing(Operation::Write));
+    assert!(pool.remove_spare("c").unwrap());
+    assert_eq!(spares(&pool), []);
+    disks[2].heal();
+    let own = labels::read_label(&*disks[2]).unwrap().expect("its label is still there");
+    assert!(own.is_spare(own.device) && !pool.label().is_spare(own.device));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let pool = opened(&[&disks[0], &disks[1]], 5).unwrap();
+    assert_eq!((shown(pool.engine()), spares(&pool)), (newest, listed(&[])));
+    // It may be added again.
+    pool.add_spares(&[device(&disks[2])]).unwrap();
+    assert_eq!(spares(&pool), listed(&[("c", false)]));
 }
 
 #[test]

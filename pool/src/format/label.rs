@@ -31,9 +31,9 @@ use crate::{
     error::{Error, Result},
     format::{
         codec::{Malformed, Reader, Writer, malformed},
-        label::{classes::VdevClass, sections::Sections},
+        label::{classes::VdevClass, put_out::PutOut, sections::Sections},
         uberblock::{Epoch, UBERBLOCK_SIZE, slot},
-        vdev_config::{self, Behind, VdevConfig},
+        vdev_config::{self, Behind, MemberConfig, VdevConfig},
     },
     units::{Guid, KIB, MIB, Txg, VdevId},
 };
@@ -41,6 +41,7 @@ use crate::{
 pub mod caches;
 pub mod classes;
 pub mod ends;
+pub mod put_out;
 pub mod sections;
 pub mod spares;
 
@@ -238,12 +239,19 @@ impl Label {
         (self.txg, Reverse(self.vdevs.len())) > (other.txg, Reverse(other.vdevs.len()))
     }
 
+    /// Whether a member of a vdev was put out of use because it had too many errors.
+    pub fn had_too_many_errors(&self, member: &MemberConfig) -> bool {
+        member.is_offline && self.sections.put_out.get(&member.leaf.guid) == Some(&PutOut::TooManyErrors)
+    }
+
     /// Has its sections say nothing of devices that it does not name any more.
     pub(crate) fn forget_gone(&mut self) {
-        let Sections { ends, .. } = &mut self.sections;
+        let Sections { ends, put_out, caches, .. } = &mut self.sections;
         let leaves: BTreeSet<Guid> =
             self.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.guid).collect();
         ends.retain(|device, _| leaves.contains(device));
+        let is_cache = |device: &Guid| caches.iter().any(|cache| cache.leaf.guid == *device);
+        put_out.retain(|device, _| leaves.contains(device) || is_cache(device));
     }
 
     /// Whether this device is a spare, in use or not.
@@ -336,6 +344,7 @@ impl Label {
             (self.sections.spares.len() > spares::MAX_SPARES, "the list of spares"),
             (self.sections.caches.len() > caches::MAX_CACHES, "the list of cache devices"),
             (self.sections.ends.len() > ends::MAX_ENDS, "the list of devices that were made smaller"),
+            (self.sections.put_out.len() > put_out::MAX_PUT_OUT, "the list of devices that were put out of use"),
         ];
         match long.iter().find(|(too_long, _)| *too_long) {
             Some((_, what)) => Err(Error::Request(format!("{what} is too long for a label"))),

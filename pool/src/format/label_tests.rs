@@ -133,6 +133,7 @@ fn sectioned() -> Label {
         spares: vec![spares::SpareConfig { leaf: leaf(1) }],
         caches: vec![caches::CacheConfig { leaf: leaf(2) }],
         others: vec![(9, vec![1, 2, 3])],
+        ..Sections::default()
     };
     Label { sections, ..sample(7) }
 }

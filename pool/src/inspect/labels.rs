@@ -65,6 +65,9 @@ fn label_items(number: usize, at: u64, label: &Label, sink: Sink<'_>) -> io::Res
     for (device, end) in &label.sections.ends {
         sink(Item::new(1, "end").with("guid", device).with("at", end))?;
     }
+    for (device, why) in &label.sections.put_out {
+        sink(Item::new(1, "put out").with("guid", device).with("why", format!("{why:?}")))?;
+    }
     for vdev in &label.vdevs {
         let item = Item::new(1, "vdev").with("id", vdev.id);
         sink(match &vdev.tree {

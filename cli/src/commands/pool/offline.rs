@@ -10,7 +10,7 @@ use crate::protocol::Request;
 /// Arguments of `pool offline`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Nothing is read from the device or written to it until 'pool online' takes it back. A cache device is used again when the pool is imported.
+    after_help = "Nothing is read from the device or written to it until 'pool online' takes it back, also after the pool was exported and imported.
 
 Examples:
   pool offline tank /dev/sdb

@@ -2,7 +2,7 @@
 //!
 //! They stand behind the payload, where labels of old have zeros: those have no section, and a program that does not know
 //! sections steps over them, and finds out by the name of a feature that it may not do without them. So whoever writes the
-//! first section of a kind names a feature in the same label.
+//! first section of a kind names a feature in the same label, unless everybody may [do without](super::put_out) it.
 //!
 //! ```text
 //! sections := count varint, sections
@@ -18,6 +18,7 @@ use crate::format::{
         caches::{self, CacheConfig},
         classes::{self, VdevClasses},
         ends::{self, DeviceEnds},
+        put_out::{self, AllPutOut},
         spares::{self, SpareConfig},
     },
 };
@@ -29,6 +30,7 @@ const CLASSES: u8 = 1;
 const SPARES: u8 = 2;
 const CACHES: u8 = 3;
 const ENDS: u8 = 4;
+const PUT_OUT: u8 = 5;
 
 /// All sections of a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Sections {
     pub caches: Vec<CacheConfig>,
     /// Where devices end that are larger.
     pub ends: DeviceEnds,
+    /// Devices that were put out of use, as far as nothing else says why.
+    pub put_out: AllPutOut,
     /// Sections that this version does not know: kind and payload.
     pub others: Vec<(u8, Vec<u8>)>,
 }
@@ -53,8 +57,10 @@ impl Sections {
             (!self.spares.is_empty()).then(|| (SPARES, spares::encoded(&self.spares))),
             (!self.caches.is_empty()).then(|| (CACHES, caches::encoded(&self.caches))),
             (!self.ends.is_empty()).then(|| (ENDS, ends::encoded(&self.ends))),
+            (!self.put_out.is_empty()).then(|| (PUT_OUT, put_out::encoded(&self.put_out))),
         ];
-        let sections: Vec<_> = known.into_iter().flatten().chain(self.others.iter().cloned()).collect();
+        let mut sections: Vec<_> = known.into_iter().flatten().chain(self.others.iter().cloned()).collect();
+        sections.sort_by_key(|(kind, _)| *kind);
         if sections.is_empty() {
             return;
         }
@@ -86,6 +92,7 @@ impl Sections {
                 SPARES => sections.spares = spares::decode(payload)?,
                 CACHES => sections.caches = caches::decode(payload)?,
                 ENDS => sections.ends = ends::decode(payload)?,
+                PUT_OUT => sections.put_out = put_out::decode(payload)?,
                 kind => sections.others.push((kind, payload.to_vec())),
             }
         }
@@ -100,7 +107,7 @@ mod tests {
     use super::*;
     use crate::{
         format::{
-            label::{LABEL_SIZE, classes::VdevClass},
+            label::{LABEL_SIZE, classes::VdevClass, put_out::PutOut},
             vdev_config::LeafConfig,
         },
         units::{Guid, VdevId},
@@ -132,7 +139,7 @@ mod tests {
     #[test]
     fn what_no_program_writes_is_refused() {
         let end = |end: u8| [1, 4, 10, 1, 5, 0, 0, 0, 0, 0, 0, 0, end];
-        let refused: [(&[u8], &str); 11] = [
+        let refused: [(&[u8], &str); 15] = [
             (&[17], "sections of a label"),
             (&[1, 4, 2, 0], "sections of a label"),
             (&[1, 0, 0], "order of sections"),
@@ -144,6 +151,10 @@ mod tests {
             (&[1, 2, 1, 0], "number of spares"),
             (&[1, 4, 1, 0], "ends of devices"),
             (&end(7), "end of a device"),
+            (&[1, 5, 1, 0], "devices that were put out of use"),
+            (&[1, 5, 10, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0], "devices that were put out of use"),
+            (&[1, 5, 11, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0], "end of devices that were put out of use"),
+            (&[1, 5, 19, 2, 7, 0, 0, 0, 0, 0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1], "devices that were put out of use"),
         ];
         for (bytes, what) in refused {
             assert_eq!(decoded(bytes), Err(Malformed { what }), "{bytes:?}");
@@ -167,14 +178,17 @@ mod tests {
             spares in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
             caches in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
             ends in prop::collection::btree_map(any::<u64>(), 6u64..1 << 40, 0..6),
-            others in prop::collection::btree_map(5u8.., prop::collection::vec(any::<u8>(), 0..20), 0..6),
+            put_out in prop::collection::btree_map(any::<u64>(), 1u8..9, 0..6),
+            others in prop::collection::btree_map(6u8.., prop::collection::vec(any::<u8>(), 0..20), 0..6),
         ) {
             let class = |code| VdevClass::from_code(code).unwrap();
+            let why = |code| PutOut::from_code(code).unwrap();
             let sections = Sections {
                 classes: classes.into_iter().map(|(id, code)| (VdevId(id), class(code))).collect(),
                 spares: spares.into_iter().map(|(guid, path)| SpareConfig { leaf: leaf(guid, path) }).collect(),
                 caches: caches.into_iter().map(|(guid, path)| CacheConfig { leaf: leaf(guid, path) }).collect(),
                 ends: ends.into_iter().map(|(guid, end)| (Guid(guid), end * LABEL_SIZE)).collect(),
+                put_out: put_out.into_iter().map(|(guid, code)| (Guid(guid), why(code))).collect(),
                 others: others.into_iter().collect(),
             };
             let mut bytes = encoded(&sections);

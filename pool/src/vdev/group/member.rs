@@ -116,7 +116,12 @@ impl Member {
         self.state.store(state as u8, Ordering::Release);
     }
 
-    /// Whether the operator has put it out of use.
+    /// Whether it is out of use, and labels do not say that the operator wants it: it has failed, or had too many errors.
+    pub fn is_to_be_missed(&self) -> bool {
+        self.state() == State::Out && (!self.is_offline() || self.leaf.health() != Health::Offline)
+    }
+
+    /// Whether labels say that it was put out of use: by the operator, or because it had too many errors.
     pub fn is_offline(&self) -> bool {
         self.details.lock().is_offline
     }

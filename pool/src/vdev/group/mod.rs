@@ -234,6 +234,11 @@ impl Group {
         self.put_out(device, Health::Offline, Some(lasting), false)
     }
 
+    /// Puts a member out of use for good that has had too many errors; `false` if it cannot be done without.
+    pub(crate) fn put_out_for_errors(&self, device: Guid) -> bool {
+        self.put_out(device, Health::Faulted, Some(true), false)
+    }
+
     /// Puts a member out of use that is about to leave: if somebody else has its column, and the `heir` that is to take its
     /// place, if there is one, has everything at that moment.
     ///

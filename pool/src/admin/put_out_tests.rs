@@ -1,0 +1,211 @@
+//! Who had too many errors stays out of use until somebody takes it back, wherever power fails.
+
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use super::{
+    Pool, SpareChange,
+    members_tests::{Disk, disk, disks, fill, mirror, opened, reopen, states},
+    stamped::commit,
+};
+use crate::{
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    format::label::put_out::PutOut,
+    units::{MIB, Txg},
+    vdev::{Health, State, labels},
+};
+
+fn stepped_in(spare: &str) -> SpareChange {
+    SpareChange::SteppedIn { spare: spare.into(), device: "b".into() }
+}
+
+fn given_back(spare: &str) -> SpareChange {
+    SpareChange::GivenBack { spare: spare.into() }
+}
+
+/// A mirror of the first two, `a` and `b`, in which the spare `c` has everything, and `b` has given too many wrong blocks. The
+/// next step puts it out.
+fn with_bad_one(disks: &[Disk]) -> Pool {
+    let pool = mirror(&disks[..2]);
+    pool.add_spares(&disks[2..].iter().map(|disk| disk.clone() as Arc<dyn Device>).collect::<Vec<_>>()).unwrap();
+    let (vdev, leaf) = pool.find_device("b").unwrap();
+    (0..10).for_each(|_| vdev.note_checksum_error(leaf.guid()));
+    assert_eq!(pool.spare_step().unwrap(), [stepped_in("c")]);
+    assert!(fill(&pool));
+    pool
+}
+
+/// Has it be put out.
+fn put_out(pool: &Pool) {
+    assert_eq!(pool.spare_step().unwrap(), [SpareChange::PutOut { device: "b".into() }]);
+}
+
+/// How `b` does, and why it is not used.
+fn condition(pool: &Pool) -> (Health, Option<String>) {
+    let leaf = pool.find_device("b").unwrap().1;
+    (leaf.health(), leaf.trouble())
+}
+
+fn faulted() -> (Health, Option<String>) {
+    (Health::Faulted, Some("too many errors".to_owned()))
+}
+
+#[test]
+fn who_had_too_many_errors_is_out_of_use_until_somebody_takes_it_back() {
+    let disks = disks("a b c d");
+    let all: Vec<&Disk> = disks.iter().collect();
+    let pool = with_bad_one(&disks);
+    put_out(&pool);
+    drop(pool);
+    for seed in 5..7 {
+        let pool = opened(&all, seed).unwrap();
+        assert_eq!(states(&pool), [State::Complete, State::Out, State::Complete]);
+        assert_eq!(condition(&pool), faulted());
+        assert_eq!(pool.spare_step().unwrap(), []);
+        commit(&pool, 1);
+    }
+    // Who stands in for it may fail as well: another one does.
+    let pool = opened(&all, 7).unwrap();
+    disks[2].vanish();
+    commit(&pool, 1);
+    assert_eq!(pool.spare_step().unwrap(), [given_back("c"), stepped_in("d")]);
+    assert!(fill(&pool));
+    assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
+    assert!(fill(&pool));
+    assert_eq!(pool.spare_step().unwrap(), [given_back("d")]);
+    assert_eq!(condition(&pool), (Health::Online, None));
+    assert!(pool.label().sections.put_out.is_empty());
+    drop(pool);
+    let pool = opened(&[all[0], all[1], all[3]], 8).unwrap();
+    assert_eq!((states(&pool), condition(&pool).0), (vec![State::Complete; 2], Health::Online));
+}
+
+#[test]
+fn who_had_too_many_errors_and_is_put_offline_is_offline_and_who_leaves_is_not_spoken_of() {
+    let disks = disks("a b c");
+    let pool = with_bad_one(&disks);
+    put_out(&pool);
+    assert_eq!(pool.label().sections.put_out.len(), 1);
+    pool.put_offline("b", false).unwrap();
+    assert!(pool.label().sections.put_out.is_empty());
+    drop(pool);
+    let pool = opened(&disks.iter().collect::<Vec<_>>(), 5).unwrap();
+    assert_eq!(condition(&pool), (Health::Offline, None));
+    drop(pool);
+    let disks = self::disks("a b c");
+    let pool = with_bad_one(&disks);
+    put_out(&pool);
+    pool.detach("b").unwrap();
+    assert!(pool.label().sections.put_out.is_empty());
+}
+
+#[test]
+fn wherever_power_fails_a_device_that_had_too_many_errors_is_in_use_or_it_is_said_why_not() {
+    let recorder = Recorder::new();
+    let recorded = |name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)))));
+    let disks = ["a", "b", "c"].map(recorded);
+    let pool = with_bad_one(&disks);
+    commit(&pool, 1);
+    let begin = recorder.len();
+    put_out(&pool);
+    let is_out = recorder.len();
+    commit(&pool, 1);
+    let is_wanted_back = recorder.len();
+    assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
+    let is_back = recorder.len();
+    drop(pool);
+    for (cut, seed) in (begin..=is_back).flat_map(|cut| (0..3).map(move |seed| (cut, seed))) {
+        let what = format!("cut {cut}, seed {seed}");
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
+        let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
+        assert!(images.iter().all(|disk| matches!(labels::read_label(&**disk), Ok(Some(_)))), "{what}");
+        let pool = opened(&images.iter().collect::<Vec<_>>(), 7).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let is_used = states(&pool)[1] != State::Out;
+        if is_used {
+            assert_eq!(condition(&pool), (Health::Online, None), "{what}");
+        } else {
+            assert_eq!(condition(&pool), faulted(), "{what}");
+        }
+        assert!(!is_used || !(is_out..=is_wanted_back).contains(&cut), "{what}: it is in use again");
+        assert!(is_used || cut < is_back, "{what}: it was taken back");
+        commit(&pool, 1);
+    }
+}
+
+/// A pool on a mirror of `a` and `b`, and its cache device, `cache`.
+fn with_cache() -> (Arc<Pool>, Vec<Disk>, Disk) {
+    let (disks, cache) = (disks("a b"), disk("cache"));
+    let pool = mirror(&disks);
+    pool.add_caches(&[cache.clone() as Arc<dyn Device>]).unwrap();
+    (Arc::new(pool), disks, cache)
+}
+
+/// Does something while a device hangs; whether it comes back meanwhile.
+fn comes_back(hanging: &Disk, work: impl FnOnce() + Send) -> bool {
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            work();
+            let _ = tell.send(());
+        });
+        let is_back = told.recv_timeout(Duration::from_secs(10)).is_ok();
+        hanging.heal();
+        is_back
+    })
+}
+
+#[test]
+fn a_cache_device_that_hangs_while_it_is_labelled_holds_no_commit() {
+    let (pool, disks, cache) = with_cache();
+    cache.inject(Fault::hanging(Operation::Write));
+    std::thread::scope(|scope| {
+        let renaming = scope.spawn(|| pool.rename("other"));
+        while pool.name() != "other" {
+            std::thread::yield_now();
+        }
+        disks[1].vanish();
+        // Labels have to call the other one behind.
+        assert!(comes_back(&cache, || assert!(commit(&pool, 1) > Txg::ZERO)), "the commit waits for the cache device");
+        renaming.join().unwrap().unwrap();
+    });
+    assert_eq!(states(&pool), [State::Complete, State::Out]);
+    let label = labels::read_label(&*cache).unwrap().unwrap();
+    assert_eq!((&*label.pool_name, pool.find_cache("cache").unwrap().health()), ("other", Health::Online));
+}
+
+#[test]
+fn a_cache_device_that_hangs_is_put_offline_at_once_and_stays_so() {
+    let (pool, disks, cache) = with_cache();
+    cache.inject(Fault::hanging(Operation::Write));
+    assert!(comes_back(&cache, || pool.put_offline("cache", false).unwrap()), "it waits for what is to go");
+    drop(pool);
+    let pool = opened(&[&disks[0], &disks[1], &cache], 5).unwrap();
+    assert_eq!(pool.find_cache("cache").unwrap().health(), Health::Offline);
+}
+
+#[test]
+fn who_is_out_of_use_for_a_reason_of_later_is_offline_and_the_reason_is_kept() {
+    let (pool, disks, cache) = with_cache();
+    pool.put_offline("b", false).unwrap();
+    let guids = [pool.find_device("b").unwrap().1.guid(), pool.find_cache("cache").unwrap().guid()];
+    pool.relabel(|label| label.sections.put_out.extend(guids.map(|guid| (guid, PutOut::Other(200))))).unwrap();
+    drop(pool);
+    let pool = opened(&[&disks[0], &disks[1], &cache], 5).unwrap();
+    assert_eq!(condition(&pool), (Health::Offline, None));
+    assert_eq!(pool.find_cache("cache").unwrap().health(), Health::Offline);
+    assert_eq!(pool.label().sections.put_out, guids.map(|guid| (guid, PutOut::Other(200))).into());
+}
+
+#[test]
+fn nothing_is_said_of_a_device_with_too_many_errors_that_cannot_be_done_without() {
+    let disks = disks("a b");
+    let pool = mirror(&disks);
+    disks[0].vanish();
+    commit(&pool, 1);
+    let (vdev, leaf) = pool.find_device("b").unwrap();
+    assert!(!pool.put_out_for_errors(vdev.as_group().unwrap(), &leaf).unwrap());
+    assert_eq!((states(&pool)[1], condition(&pool)), (State::Complete, (Health::Online, None)));
+    assert!(pool.label().sections.put_out.is_empty());
+}

@@ -1,0 +1,91 @@
+//! Devices that were put out of use, as a label says them: those of which nothing else says why they are.
+//!
+//! ```text
+//! put out := count varint, devices
+//! device  := guid u64, why u8
+//! ```
+//!
+//! Numbers ascend. A member of a vdev that is said here to have had too many errors is offline by the description of its vdev
+//! too, and one of which that says something else is what that says. So whoever does not know this section takes no device for
+//! better than it is: it finds a member offline, and would use a cache device again, which costs nothing. The section names no
+//! feature. Nor would a reason of later: one that is not known is kept, and its device is out of use all the same.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    format::codec::{Malformed, Reader, Writer, malformed},
+    units::Guid,
+};
+
+/// The most devices.
+pub const MAX_PUT_OUT: usize = 1024;
+
+const OFFLINE: u8 = 1;
+const TOO_MANY_ERRORS: u8 = 2;
+
+/// Why a device is out of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOut {
+    /// The operator has put it out of use.
+    Offline,
+    /// It has had too many errors.
+    TooManyErrors,
+    /// A reason that this version does not know: its code. A device that has it is as one that the operator has put out of use.
+    Other(u8),
+}
+
+impl PutOut {
+    /// The reason with this code; none has code 0.
+    pub fn from_code(code: u8) -> Option<PutOut> {
+        match code {
+            0 => None,
+            OFFLINE => Some(PutOut::Offline),
+            TOO_MANY_ERRORS => Some(PutOut::TooManyErrors),
+            code => Some(PutOut::Other(code)),
+        }
+    }
+
+    /// Its code.
+    pub fn code(self) -> u8 {
+        match self {
+            PutOut::Offline => OFFLINE,
+            PutOut::TooManyErrors => TOO_MANY_ERRORS,
+            PutOut::Other(code) => code,
+        }
+    }
+}
+
+/// The devices.
+pub type AllPutOut = BTreeMap<Guid, PutOut>;
+
+/// The coded form of some devices.
+pub(super) fn encoded(devices: &AllPutOut) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_varint(devices.len() as u64);
+    for (device, why) in devices {
+        out.put_u64(device.0);
+        out.put_u8(why.code());
+    }
+    out
+}
+
+/// The devices of a section.
+pub(super) fn decode(payload: &[u8]) -> Result<AllPutOut, Malformed> {
+    const WHAT: &str = "devices that were put out of use";
+    let mut reader = Reader::new(payload);
+    let count = usize::try_from(reader.varint(WHAT)?).unwrap_or(usize::MAX);
+    if !(1..=MAX_PUT_OUT).contains(&count) {
+        return malformed(WHAT);
+    }
+    let mut devices = AllPutOut::new();
+    for _ in 0..count {
+        let device = Guid(reader.u64(WHAT)?);
+        let Some(why) = PutOut::from_code(reader.u8(WHAT)?) else { return malformed(WHAT) };
+        if devices.last_key_value().is_some_and(|(last, _)| *last >= device) {
+            return malformed(WHAT);
+        }
+        devices.insert(device, why);
+    }
+    reader.finish("end of devices that were put out of use")?;
+    Ok(devices)
+}
