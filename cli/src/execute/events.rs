@@ -250,9 +250,10 @@ impl Watch {
     }
 
     fn look_at_resilver(&mut self) {
-        let Some(now) = self.datasets.resilver_status().map(|status| (status.start, status.state)) else { return };
+        let Some(status) = self.datasets.resilver_status() else { return };
+        let now = (status.start, status.state);
         let before = self.resilver.replace(now).filter(|(start, _)| *start == now.0);
-        if before.is_none() {
+        if before.is_none() && status.resumed.is_none() {
             self.note("sysevent.fs.zfs.resilver_start", []);
         }
         match (before.map_or(ResilverState::Running, |(_, state)| state), now.1) {

@@ -334,8 +334,6 @@ pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
 
 /// How a resilver is shown.
 pub(super) fn scan(status: &ResilverStatus, now: i64) -> ScanRecord {
-    let is_running = status.state == ResilverState::Running;
-    let end = if is_running { now } else { status.end };
     ScanRecord {
         kind: ScanKind::Resilver,
         state: match status.state {
@@ -345,7 +343,8 @@ pub(super) fn scan(status: &ResilverStatus, now: i64) -> ScanRecord {
         },
         start: status.start.div_euclid(NANOS),
         end: status.end.div_euclid(NANOS),
-        seconds: u64::try_from((end - status.start) / NANOS).unwrap_or(0),
+        seconds: status.seconds(now),
+        rate: status.rate(now),
         total: status.total,
         examined: status.examined,
         repaired: status.copied,

@@ -205,10 +205,14 @@ fn paced(
 }
 
 fn save(datasets: &Datasets) {
-    if datasets.engine().writable().is_ok()
-        && let Err(error) = datasets.save_scrub()
-    {
+    if datasets.engine().writable().is_err() {
+        return;
+    }
+    if let Err(error) = datasets.save_scrub() {
         tracing::warn!("how far the scrub has come is not saved: {error}");
+    }
+    if let Err(error) = datasets.save_resilver() {
+        tracing::warn!("how far the resilver has come is not saved: {error}");
     }
 }
 
@@ -301,6 +305,7 @@ impl OpenPool {
             start: status.start.div_euclid(NANOS),
             end: status.end.div_euclid(NANOS),
             seconds: status.elapsed / NANOS.unsigned_abs(),
+            rate: status.examined.checked_div(status.elapsed / NANOS.unsigned_abs()).unwrap_or(0),
             total: status.total,
             examined: status.examined,
             repaired: status.repaired,

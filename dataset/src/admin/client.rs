@@ -8,11 +8,12 @@ use std::{collections::VecDeque, sync::Arc};
 use parking_lot::Mutex;
 use pool::{
     error::{Error as PoolError, Result as PoolResult},
-    txg::{Sync, SyncClient, Written},
+    txg::{FillingNote, Sync, SyncClient, Written},
     units::Txg,
 };
 
 use super::{
+    cursor::Cursor,
     error::{Error, Result},
     format,
     open::OpenTable,
@@ -30,6 +31,8 @@ pub(super) struct Client {
     queue: Mutex<VecDeque<(Txg, Task)>>,
     /// The open data sets. Held while requests are carried out, so that none is opened in between.
     pub(super) table: Mutex<OpenTable>,
+    /// How far a resilver has come from which could be gone on.
+    pub(super) cursor: Mutex<Option<Cursor>>,
 }
 
 /// Where the answer to a request is left.
@@ -103,6 +106,14 @@ impl SyncClient for Client {
             task(sync, &mut table)?;
         }
         table.refresh(sync).map_err(into_pool)
+    }
+
+    fn filling(&self, sync: &mut Sync<'_>) -> Option<FillingNote> {
+        let cursor = self.cursor.lock().clone()?;
+        cursor
+            .note(sync)
+            .inspect_err(|error| tracing::warn!("how far the resilver has come is not noted: {error}"))
+            .ok()
     }
 }
 

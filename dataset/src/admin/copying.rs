@@ -30,7 +30,7 @@ use pool::{
 
 use super::{datasets::Datasets, error::Result};
 use crate::{
-    catalogue::kind,
+    catalogue::{Transaction, kind},
     lineage::arrival,
     scrub::{
         members,
@@ -54,7 +54,8 @@ impl Moved {
     }
 }
 
-/// A walk.
+/// A walk, and how far it has come.
+#[derive(Clone)]
 pub(super) struct Walk {
     /// Blocks born up to then need no copy.
     since: Txg,
@@ -66,15 +67,14 @@ pub(super) struct Walk {
     position: Position,
 }
 
-#[derive(Clone, Copy)]
-enum Position {
+/// Where a walk goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// With the catalogue, whose keys below this one are done.
     Catalogue(Key),
-    Datasets {
-        dataset: u64,
-        done: Txg,
-        member: u64,
-        at: Key,
-    },
+    /// With the data sets: those before this one are done, and of it what was born up to `done`, and of its `member` the keys
+    /// below `at`.
+    Datasets { dataset: u64, done: Txg, member: u64, at: Key },
     /// Everything was walked but what waits to be freed.
     Through,
 }
@@ -104,6 +104,25 @@ impl Walk {
         let landing = datasets.read(arrival::hidden)?.into_iter().collect();
         let position = Position::Catalogue(Key::MIN);
         Ok(Walk { since, limit, landing, moved: datasets.moved.count(), position })
+    }
+
+    /// Goes on where another walk had come in the state that was found when the pool was opened. Whoever lands something now may
+    /// have done so since that one began.
+    pub(super) fn resumed(datasets: &Datasets, since: Txg, limit: Txg, position: Position) -> Result<Walk> {
+        let landing = datasets.read(arrival::hidden)?.into_iter().collect();
+        Ok(Walk { since, limit, landing, moved: datasets.moved.count(), position })
+    }
+
+    /// The commit that it began with.
+    pub(super) fn limit(&self) -> Txg {
+        self.limit
+    }
+
+    /// Where it goes on by the catalogue as `tx` has it, where snapshots have moved so often.
+    pub(super) fn position_in(&self, tx: &Transaction<'_>, moved: &Moved) -> Result<Position> {
+        let mut walk = self.clone();
+        walk.go_back_if(arrival::hidden(tx)?, moved.count());
+        Ok(walk.position)
     }
 
     /// Whether everything was walked, and nothing waits to be freed. The pool is held still.
@@ -137,17 +156,20 @@ impl Walk {
 
     /// Begins with the data sets again if trees have come to stand where the walk may have been.
     fn look_back(&mut self, datasets: &Datasets) -> Result<()> {
+        self.go_back_if(datasets.read(arrival::hidden)?, datasets.moved.count());
+        Ok(())
+    }
+
+    /// The same if these data sets are hidden and snapshots have moved so often.
+    fn go_back_if(&mut self, hidden: Vec<u64>, moved: u64) {
         if matches!(self.position, Position::Catalogue(_)) {
-            return Ok(());
+            return;
         }
-        let hidden: BTreeSet<u64> = datasets.read(arrival::hidden)?.into_iter().collect();
         let before = self.landing.len();
         self.landing.retain(|id| hidden.contains(id));
-        let moved = datasets.moved.count();
         if std::mem::replace(&mut self.moved, moved) != moved || self.landing.len() < before {
             self.position = Position::FIRST_DATASET;
         }
-        Ok(())
     }
 
     fn catalogue(&mut self, still: &Still<'_>, from: Key, budget: u64, copy: Copy<'_>, stepped: &mut Stepped) {

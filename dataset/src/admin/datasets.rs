@@ -8,6 +8,7 @@ use pool::{env::Nanos, error::Error as PoolError, txg::Engine, units::Guid};
 use super::{
     client::{Client, Ticket},
     copying::Moved,
+    cursor::Cursor,
     error::{Error, Result},
     expansion::Expander,
     feature,
@@ -67,6 +68,7 @@ impl Datasets {
         let datasets = Datasets::on(engine, pool);
         // Before anything is allocated.
         datasets.resume_moving();
+        datasets.resume_resilver();
         datasets.replay_log()?;
         Ok(datasets)
     }
@@ -114,6 +116,11 @@ impl Datasets {
 
     pub(super) fn table(&self) -> &Mutex<OpenTable> {
         &self.client.table
+    }
+
+    /// How far a resilver has come, for commits to note.
+    pub(super) fn cursor(&self) -> &Mutex<Option<Cursor>> {
+        &self.client.cursor
     }
 
     /// Reads the catalogue: what is there now, committed or about to be.

@@ -12,7 +12,8 @@
 //! device has come or gone, or an operator has cleared the pool.
 //!
 //! Nothing runs by itself: whoever owns the pool calls [`Datasets::resilver_step`] again and again. How far the walk has
-//! come stands in memory only. It begins again when the pool was closed meanwhile, or another device has joined.
+//! come stands in memory, and in each uberblock ([`super::cursor`]), so that it goes on there after an export or a crash. It
+//! begins again when a device has come, gone, or come back since, and if it had found something that it could not copy.
 
 use parking_lot::Mutex;
 use pool::{
@@ -25,14 +26,18 @@ use pool::{
 
 use super::{
     copying::{Stepped, Walk},
+    cursor::{Cursor, Noted, Shown},
     datasets::{Datasets, Progress},
     error::Result,
     moving::refused,
+    scrub::SPACE_STEP,
 };
 use crate::scrub::mend;
 
 /// So much is known one by one of what a resilver cannot copy. A test shall not need as much.
 pub(super) const LOST: usize = if cfg!(test) { 16 } else { 1 << 16 };
+
+const NANOS: Nanos = 1_000_000_000;
 
 /// What became of a resilver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +67,45 @@ pub struct ResilverStatus {
     pub copied: u64,
     /// Blocks of which there was nothing good to copy.
     pub errors: u64,
+    /// If it began before the pool was opened, and goes on: since when.
+    pub resumed: Option<Resumed>,
     /// What it fills.
     filling: Filling,
+}
+
+/// That a resilver goes on which an earlier import has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// When it was taken over.
+    pub at: Nanos,
+    /// How many bytes it had looked at by then.
+    pub examined: u64,
+}
+
+impl ResilverStatus {
+    fn running(filling: Filling, shown: Shown) -> ResilverStatus {
+        let Shown { start, total, examined, copied } = shown;
+        let state = ResilverState::Running;
+        ResilverStatus { state, start, end: 0, total, examined, copied, errors: 0, resumed: None, filling }
+    }
+
+    /// How many bytes it has looked at in one second on the average, as long as it has been at work since the pool was opened.
+    /// `now` is the time of day if it runs.
+    pub fn rate(&self, now: Nanos) -> u64 {
+        let begun = self.resumed.unwrap_or(Resumed { at: self.start, examined: 0 });
+        let examined = self.examined.saturating_sub(begun.examined);
+        examined.checked_div(self.seconds_since(begun.at, now)).unwrap_or(0)
+    }
+
+    /// How many seconds it has taken, also with the pool closed. `now` is the time of day if it runs.
+    pub fn seconds(&self, now: Nanos) -> u64 {
+        self.seconds_since(self.start, now)
+    }
+
+    fn seconds_since(&self, begin: Nanos, now: Nanos) -> u64 {
+        let end = if self.state == ResilverState::Running { now } else { self.end };
+        u64::try_from(end.saturating_sub(begin) / NANOS).unwrap_or(0)
+    }
 }
 
 /// The resilver of an opened pool.
@@ -81,12 +123,62 @@ struct Running {
     lost: Vec<(BlockPointer, bool)>,
     /// Where the space layer's own blocks are to be gone on with.
     space: Option<OwnCursor>,
+    /// What the intent log referred to when the pool was opened may be missing, too: what was born after this.
+    missed: Missed,
+    /// What is shown has counted these, though they are filled again.
+    has_counted_space: bool,
     walk: Walk,
     /// Everything was walked, and something could not be copied.
     has_ended: bool,
 }
 
+/// What is gone over before a resilver goes on where an earlier import has left it.
+enum Missed {
+    Nothing,
+    After(Txg),
+    Walking(Walk),
+}
+
+impl Running {
+    fn new(filling: Filling, walk: Walk) -> Running {
+        let space = Some(OwnCursor::default());
+        let (missed, lost) = (Missed::Nothing, Vec::new());
+        Running { filling, failed: Txg::ZERO, lost, space, missed, has_counted_space: false, walk, has_ended: false }
+    }
+}
+
 impl Datasets {
+    /// Goes on with the resilver that the state notes that was opened. To be called before anything is committed. One that
+    /// cannot be gone on with begins again.
+    pub(super) fn resume_resilver(&self) {
+        let found = self.engine().found();
+        let filling = self.engine().filling().filter(|_| self.engine().writable().is_ok());
+        let noted = filling.and_then(|filling| Some((Noted::found(found, &filling)?, filling)));
+        let Some((noted, filling)) = noted else { return };
+        let walk = match Walk::resumed(self, filling.since, noted.limit, noted.position) {
+            Ok(walk) => walk,
+            Err(error) => return tracing::warn!("the resilver begins again: {error}"),
+        };
+        let missed = if found.has_log { Missed::After(found.txg) } else { Missed::Nothing };
+        let examined = noted.shown.examined;
+        let resumed = Some(Resumed { at: self.now(), examined });
+        let status = ResilverStatus { resumed, ..ResilverStatus::running(filling.clone(), noted.shown) };
+        *self.resilverer.status.lock() = Some(status);
+        // If it came further than through the space layer's own blocks, it has counted these.
+        let running = Running { missed, has_counted_space: examined > 0, ..Running::new(filling, walk) };
+        self.note_place(&running);
+        *self.resilverer.running.lock() = Some(running);
+    }
+
+    /// Has a commit note how far the resilver has come, if none did since.
+    pub fn save_resilver(&self) -> Result<()> {
+        let newest = self.cursor().lock().as_ref().map(|cursor| cursor.committed);
+        if newest == Some(self.engine().committed()) {
+            self.engine().commit_anyway()?;
+        }
+        Ok(())
+    }
+
     /// The resilver that runs, or the last one since the pool was opened.
     pub fn resilver_status(&self) -> Option<ResilverStatus> {
         self.resilverer.status.lock().clone()
@@ -109,21 +201,32 @@ impl Datasets {
         };
         if running.as_ref().is_none_or(|running| running.filling != filling) {
             self.end_resilver(ResilverState::Canceled);
-            *running = Some(self.begin_resilver(filling)?);
+            let begun = self.begin_resilver(filling)?;
+            self.note_place(&begun);
+            *running = Some(begun);
             return Ok(Progress::Worked);
         }
         let Some(running) = running.as_mut().filter(|running| !running.has_ended) else { return Ok(Progress::Idle) };
+        if let Missed::After(since) = running.missed {
+            running.missed = Missed::Walking(Walk::begin(self, since)?);
+            return Ok(Progress::Worked);
+        }
         let still = self.engine().hold_still();
         if let Some(from) = running.space {
-            let filled = still.fill_space(from, budget);
-            self.count(filled.bytes, filled.mended, filled.lost);
+            let filled = still.fill_space(from, budget.min(SPACE_STEP));
+            let (bytes, mended) = if running.has_counted_space { (0, 0) } else { (filled.bytes, filled.mended) };
+            self.count(bytes, mended, filled.lost);
             if filled.lost > 0 {
                 running.failed = Txg::LIMIT;
+                self.note_place(running);
             }
             running.space = filled.next;
             return Ok(Progress::Worked);
         }
-        if running.walk.is_waiting() {
+        if matches!(&running.missed, Missed::Walking(walk) if walk.is_waiting()) {
+            running.missed = Missed::Nothing;
+        }
+        if running.walk.is_waiting() && matches!(running.missed, Missed::Nothing) {
             return match running.walk.is_through(self)? {
                 true => self.finish_resilver(running, still),
                 // There may be data sets to go through again.
@@ -131,14 +234,18 @@ impl Datasets {
                 false => Ok(Progress::Idle),
             };
         }
-        let Stepped { examined, copied, failed } =
-            running.walk.step(self, &still, budget, &|blocks| still.fill(blocks))?;
+        let walk = match &mut running.missed {
+            Missed::Walking(missed) => missed,
+            _ => &mut running.walk,
+        };
+        let Stepped { examined, copied, failed } = walk.step(self, &still, budget, &|blocks| still.fill(blocks))?;
         drop(still);
         let births = failed.iter().map(|(block, _)| block.pointer.birth);
         running.failed = births.fold(running.failed, Txg::max);
         let room = LOST + 1 - running.lost.len();
         running.lost.extend(failed.iter().take(room).map(|(block, is_unread)| (block.pointer, *is_unread)));
         self.count(examined, copied, failed.len() as u64);
+        self.note_place(running);
         self.note_failed(&failed.iter().map(|(block, _)| *block).collect::<Vec<_>>())?;
         Ok(Progress::Worked)
     }
@@ -179,7 +286,7 @@ impl Datasets {
             return refused("what could not be read can be by now, so the resilver begins again".to_owned());
         }
         let mut filling = running.filling.clone();
-        filling.devices.retain(|(device, _)| devices.contains(device));
+        filling.devices.retain(|lacking| devices.contains(&lacking.device));
         match still.filled(&filling, Txg::ZERO)? {
             true => Ok(()),
             false => refused("devices have come or gone meanwhile".to_owned()),
@@ -195,21 +302,41 @@ impl Datasets {
 
     /// Has the resilver begin again from the beginning, if devices lack something.
     pub fn restart_resilver(&self) {
-        *self.resilverer.running.lock() = None;
+        let mut running = self.resilverer.running.lock();
+        *self.cursor().lock() = None;
+        *running = None;
     }
 
     fn begin_resilver(&self, filling: Filling) -> Result<Running> {
         let walk = Walk::begin(self, filling.since)?;
-        let (state, total) = (ResilverState::Running, self.engine().space_totals().allocated);
-        let (start, filled) = (self.now(), filling.clone());
-        let status = ResilverStatus { state, start, end: 0, total, examined: 0, copied: 0, errors: 0, filling: filled };
+        let (start, total) = (self.now(), self.engine().space_totals().allocated);
+        let status = ResilverStatus::running(filling.clone(), Shown { start, total, examined: 0, copied: 0 });
         *self.resilverer.status.lock() = Some(status);
-        let space = Some(OwnCursor::default());
-        Ok(Running { filling, failed: Txg::ZERO, lost: Vec::new(), space, walk, has_ended: false })
+        Ok(Running::new(filling, walk))
+    }
+
+    /// Has commits note how far a resilver has come, if it could be gone on with from there.
+    fn note_place(&self, running: &Running) {
+        let is_sound = running.failed == Txg::ZERO && matches!(running.missed, Missed::Nothing);
+        let shown = self.resilverer.status.lock().as_ref().map(|status| Shown {
+            start: status.start,
+            total: status.total,
+            examined: status.examined,
+            copied: status.copied,
+        });
+        let cursor = shown.filter(|_| is_sound).map(|shown| Cursor {
+            filling: running.filling.clone(),
+            walk: running.walk.clone(),
+            moved: self.moved.clone(),
+            shown,
+            committed: self.engine().committed(),
+        });
+        *self.cursor().lock() = cursor;
     }
 
     /// Notes what became of the resilver, if one runs.
     fn end_resilver(&self, state: ResilverState) {
+        *self.cursor().lock() = None;
         if let Some(status) = self.resilverer.status.lock().as_mut().filter(|s| s.state == ResilverState::Running) {
             (status.state, status.end) = (state, self.now());
         }
@@ -232,11 +359,12 @@ impl Datasets {
         self.note_damage(lost)
     }
 
+    /// What was noted may be anything.
     fn count(&self, examined: u64, copied: u64, errors: u64) {
         if let Some(status) = &mut *self.resilverer.status.lock() {
-            status.examined += examined;
-            status.copied += copied;
-            status.errors += errors;
+            status.examined = status.examined.saturating_add(examined);
+            status.copied = status.copied.saturating_add(copied);
+            status.errors = status.errors.saturating_add(errors);
         }
     }
 }

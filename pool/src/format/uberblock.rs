@@ -92,7 +92,7 @@ pub fn slot(txg: Txg) -> u64 {
 impl Uberblock {
     /// The counter of this kind, zero if it was never set.
     pub fn counter(&self, kind: u8) -> u64 {
-        self.counters.iter().find(|(at, _)| *at == kind).map_or(0, |(_, value)| *value)
+        counter(&self.counters, kind)
     }
 
     /// The block as written.
@@ -189,6 +189,11 @@ impl Uberblock {
         let counters = decode_counters(reader)?;
         Ok(Uberblock { pool, txg, epoch, parent, forked_at, written, catalogue, space, log, counters })
     }
+}
+
+/// Of these counters the one of this kind, zero if it was never set.
+pub(crate) fn counter(counters: &[(u8, u64)], kind: u8) -> u64 {
+    counters.iter().find(|(at, _)| *at == kind).map_or(0, |(_, value)| *value)
 }
 
 fn decode_counters(reader: &mut Reader<'_>) -> Result<Vec<(u8, u64)>, Malformed> {

@@ -26,7 +26,7 @@ use crate::{
     txg::{
         births::Usage,
         engine::{CATALOGUE_LEVEL, Engine},
-        fill::fill_shares,
+        fill::{FillingNote, fill_shares, noted},
         head::{Frozen, Head, OpError, Plain},
     },
     units::Txg,
@@ -42,6 +42,12 @@ const RUN: usize = 1 << 20;
 pub trait SyncClient: Send + std::marker::Sync {
     /// Called in each transaction group, after every tree that changed was written, and before the catalogue is.
     fn sync(&self, sync: &mut Sync<'_>, written: Vec<Written>) -> Result<()>;
+
+    /// Called after that: how far the filling of devices has come, if somebody could go on from there. Nobody copies before
+    /// the group is committed.
+    fn filling(&self, _sync: &mut Sync<'_>) -> Option<FillingNote> {
+        None
+    }
 }
 
 /// A changed tree as it was written.
@@ -142,6 +148,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     if let Some(client) = engine.client() {
         client.sync(&mut Sync { engine, txg }, written)?;
     }
+    let note = engine.client().and_then(|client| client.filling(&mut Sync { engine, txg }));
     let (catalogue, level) = write_catalogue(engine, txg)?;
     let log = engine.log_head(txg, standing)?;
     let mut space = Vec::new();
@@ -149,6 +156,8 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
     let mark = Mark { epoch: engine.ancestry.epoch, txg };
     engine.storage.vdevs.all().iter().for_each(|vdev| vdev.expect(mark));
     engine.storage.vdevs.flush()?;
+    // After the flush, which devices may not have survived.
+    let counters = [(CATALOGUE_LEVEL, level.into())].into_iter().chain(noted(engine, note)).collect();
     let uberblock = Uberblock {
         pool: engine.guid(),
         txg,
@@ -159,7 +168,7 @@ pub(super) fn run(engine: &Engine) -> Result<Txg> {
         catalogue,
         space,
         log,
-        counters: vec![(CATALOGUE_LEVEL, level.into())],
+        counters,
     };
     publish(engine, &uberblock)?;
     engine.storage.space.committed(txg);

@@ -44,7 +44,7 @@ mod unflushed;
 
 pub use counters::{Counters, Counts};
 pub(crate) use group::Stays;
-pub use group::{Group, Member, Quorum, State};
+pub use group::{Group, Lacking, Member, Quorum, State};
 pub use leaf::{Health, Leaf};
 pub use lost::Lost;
 pub use mirror::Mirror;

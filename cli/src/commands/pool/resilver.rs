@@ -10,7 +10,8 @@ use crate::protocol::Request;
 /// Arguments of `pool resilver`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A device that lacks something is filled at once and without this. What has no good copy is looked for again.
+    after_help = "A device that lacks something is filled at once and without this, and after an export or a crash from where that was. What
+has no good copy is looked for again.
 Where no device lacks anything there is nothing to do.
 
 Examples:

@@ -36,10 +36,9 @@ fn progress(scan: &ScanRecord) -> String {
     // What was allocated meanwhile is not counted, so the end may be a little further away.
     let total = scan.total.max(scan.examined);
     let permyriad = (u128::from(scan.examined) * 10_000).checked_div(total.into()).unwrap_or(0);
-    let rate = scan.examined.checked_div(scan.seconds).unwrap_or(0);
     let is_running = scan.state == ScanState::Scanning;
-    let speed = if is_running { format!(" at {}/s", format_bytes(rate)) } else { String::new() };
-    let left = match (total - scan.examined).checked_div(rate) {
+    let speed = if is_running { format!(" at {}/s", format_bytes(scan.rate)) } else { String::new() };
+    let left = match (total - scan.examined).checked_div(scan.rate) {
         _ if !is_running => String::new(),
         Some(seconds) => format!(", {} to go", duration(seconds)),
         None => ", no estimated completion time".to_owned(),
@@ -95,6 +94,7 @@ pub(super) mod tests {
             start: 1_762_506_330,
             end: 1_762_506_330,
             seconds: 12,
+            rate: 25 << 20,
             total: 1 << 30,
             examined: 300 << 20,
             repaired: 8192,
@@ -133,9 +133,9 @@ pub(super) mod tests {
 
     #[test]
     fn numbers_at_their_ends_neither_divide_by_zero_nor_overflow() {
-        let fresh = ScanRecord { seconds: 0, examined: 0, total: 0, ..scan(ScanState::Scanning) };
+        let fresh = ScanRecord { seconds: 0, rate: 0, examined: 0, total: 0, ..scan(ScanState::Scanning) };
         assert!(render(&fresh, || TimeZone::UTC).ends_with("8K repaired, 0.00% done, no estimated completion time"));
-        let huge = ScanRecord { examined: u64::MAX, seconds: 1, ..scan(ScanState::Scanning) };
+        let huge = ScanRecord { examined: u64::MAX, seconds: 1, rate: u64::MAX, ..scan(ScanState::Scanning) };
         assert!(render(&huge, || TimeZone::UTC).contains("100.00% done, 00:00:00 to go"));
         assert_eq!(duration(100_000), "1 days 03:46:40");
     }

@@ -343,8 +343,10 @@ pub struct ScanRecord {
     pub start: i64,
     /// When it ended or was paused; 0 while it runs.
     pub end: i64,
-    /// How many seconds it has worked.
+    /// How many seconds it has worked, or a resilver has taken, also with the pool closed.
     pub seconds: u64,
+    /// How many bytes it reads in a second, on the average.
+    pub rate: u64,
     /// How many bytes there were when it began.
     pub total: u64,
     /// How many of them it has read.

@@ -21,6 +21,7 @@ mod replicas;
 mod requests;
 mod resilver;
 mod resizing;
+mod resuming;
 mod scrub;
 mod shares;
 mod states;

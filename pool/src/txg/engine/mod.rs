@@ -34,7 +34,7 @@ use self::commit::Orders;
 pub(crate) use self::opening::{REPEATS, state_of};
 pub(super) use self::{opening::CATALOGUE_LEVEL, reading::Cached};
 pub use self::{
-    opening::{Ancestry, Opening, Settings},
+    opening::{Ancestry, Found, Opening, Settings},
     reading::Caching,
 };
 use crate::{
@@ -81,6 +81,8 @@ pub struct Engine {
     /// The last group in which anything had happened when it was closed.
     changed: AtomicU64,
     committed: AtomicU64,
+    /// What was there when it was opened.
+    found: Found,
     pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
     /// Frozen trees that somebody may take references from.
     kept: Mutex<Vec<Weak<Head>>>,
@@ -154,6 +156,11 @@ impl Engine {
     /// The pool's guid.
     pub fn guid(&self) -> Guid {
         Guid(self.guid.load(Ordering::Acquire))
+    }
+
+    /// What was there when the pool was opened.
+    pub fn found(&self) -> &Found {
+        &self.found
     }
 
     /// The clock and randomness that the pool was opened with.

@@ -14,7 +14,7 @@ use crate::{
     env::Env,
     format::{
         intent::Entry,
-        uberblock::{Epoch, Uberblock},
+        uberblock::{Epoch, Uberblock, counter},
     },
     secondary::Secondary,
     tree::Root,
@@ -66,6 +66,24 @@ pub(crate) fn state_of(uberblock: &Uberblock) -> Txg {
     }
 }
 
+/// What was there when a pool was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The transaction group of the uberblock.
+    pub txg: Txg,
+    /// The numbers that it keeps.
+    pub counters: Vec<(u8, u64)>,
+    /// Whether the intent log holds something beyond its state.
+    pub has_log: bool,
+}
+
+impl Found {
+    /// The number of this kind, zero if there is none.
+    pub fn counter(&self, kind: u8) -> u64 {
+        counter(&self.counters, kind)
+    }
+}
+
 /// All that it takes to open an engine.
 pub struct Opening {
     /// The pool's guid.
@@ -95,6 +113,8 @@ impl Engine {
         };
         let head = uberblock.as_ref().and_then(|uberblock| uberblock.log);
         let opened = uberblock.as_ref().map_or(Txg::ZERO, state_of);
+        let counters = uberblock.as_ref().map_or_else(Vec::new, |uberblock| uberblock.counters.clone());
+        let found = Found { txg: committed, counters, has_log: !log.is_empty() };
         let (kick, kicked) = bounded(1);
         let engine = Arc::new(Engine {
             guid: AtomicU64::new(guid.0),
@@ -111,6 +131,7 @@ impl Engine {
             touched: AtomicBool::new(uberblock.is_none()),
             changed: AtomicU64::new(opened.0),
             committed: AtomicU64::new(committed.0),
+            found,
             heads: Mutex::default(),
             kept: Mutex::default(),
             catalogue: OnceLock::new(),

@@ -63,6 +63,19 @@ use crate::{
     units::{Guid, Txg, VdevId},
 };
 
+/// A device that is filled, and where: a spare keeps its guid when it leaves one vdev and joins another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lacking {
+    /// The vdev of which it is a member.
+    pub vdev: VdevId,
+    /// Which column it has there.
+    pub column: usize,
+    /// The device.
+    pub device: Guid,
+    /// What it has: what was born up to then.
+    pub has: Txg,
+}
+
 /// The devices of a vdev that can do without some of them.
 pub struct Group {
     id: VdevId,
@@ -284,11 +297,15 @@ impl Group {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The members that are being filled, and what each of them has: what was born up to then.
-    pub(crate) fn being_filled(&self) -> Vec<(Guid, Txg)> {
+    /// The members that are being filled, and what each of them has.
+    pub(crate) fn being_filled(&self) -> Vec<Lacking> {
         let members = self.members();
         let filling = members.iter().filter(|member| member.state() == State::Filling);
-        filling.map(|member| (member.leaf.guid(), member.details.lock().behind.has.txg)).collect()
+        let lacking = |member: &Arc<Member>| {
+            let (device, has) = (member.leaf.guid(), member.details.lock().behind.has.txg);
+            Lacking { vdev: self.id(), column: member.column(), device, has }
+        };
+        filling.map(lacking).collect()
     }
 
     /// Whether members are in use that are not read from, or not first: those that lack something, and one of two that have
@@ -466,7 +483,7 @@ impl Group {
     }
 
     fn filling(&self) -> Option<Txg> {
-        self.being_filled().into_iter().map(|(_, has)| has).min()
+        self.being_filled().into_iter().map(|lacking| lacking.has).min()
     }
 }
 

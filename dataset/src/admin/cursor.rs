@@ -1,0 +1,190 @@
+//! How far a resilver has come, as each uberblock that is committed meanwhile notes it, so that an import goes on there.
+//!
+//! Why that is sound, and which instants of failure leave what, is argued in [`pool::txg::Filling`]'s module. Here is what is
+//! noted: where the walk goes on, with which commit it began, what it fills, and what `pool status` shows. Each is a
+//! number of the uberblock (`dataset/FORMAT.md`, "Resilver"); one that is zero is not written.
+//!
+//! Not noted are the space layer's own blocks, which are few and filled again, and streams that were landing: what is
+//! hidden in the state that is opened counts as landing. A walk that has found something that it cannot copy is not noted
+//! either: the next import begins again, and may find it.
+
+use std::collections::BTreeMap;
+
+use pool::{
+    env::Nanos,
+    format::key::Key,
+    txg::{FILLING_COUNTERS, Filling, FillingNote, Found, Sync},
+    units::Txg,
+    vdev::Lacking,
+};
+
+use super::{
+    copying::{Moved, Position, Walk},
+    error::Result,
+};
+use crate::catalogue::Transaction;
+
+const LIMIT: u8 = *FILLING_COUNTERS.start();
+const DEVICES: u8 = LIMIT + 1;
+const START: u8 = LIMIT + 2;
+const TOTAL: u8 = LIMIT + 3;
+const EXAMINED: u8 = LIMIT + 4;
+const COPIED: u8 = LIMIT + 5;
+const STAGE: u8 = LIMIT + 6;
+const DATASET: u8 = LIMIT + 7;
+const DONE: u8 = LIMIT + 8;
+const MEMBER: u8 = LIMIT + 9;
+const OBJECT: u8 = LIMIT + 10;
+const KIND: u8 = LIMIT + 11;
+const OFFSET: u8 = LIMIT + 12;
+
+/// Stages of a walk.
+const CATALOGUE: u64 = 1;
+const DATASETS: u64 = 2;
+const THROUGH: u64 = 3;
+
+/// What a resilver has come to, to be noted by commits.
+#[derive(Clone)]
+pub(super) struct Cursor {
+    /// What is filled.
+    pub(super) filling: Filling,
+    /// How far.
+    pub(super) walk: Walk,
+    /// How often snapshots have moved, now.
+    pub(super) moved: Moved,
+    /// What is shown of it.
+    pub(super) shown: Shown,
+    /// The newest commit when it had come so far.
+    pub(super) committed: Txg,
+}
+
+/// What is shown of a resilver, and noted for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) start: Nanos,
+    pub(super) total: u64,
+    pub(super) examined: u64,
+    pub(super) copied: u64,
+}
+
+/// What an uberblock has noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Noted {
+    /// The commit that the walk began with.
+    pub(super) limit: Txg,
+    /// What was filled.
+    devices: u64,
+    /// Where it goes on.
+    pub(super) position: Position,
+    pub(super) shown: Shown,
+}
+
+impl Cursor {
+    /// What the uberblock of a group notes whose catalogue is as it will be.
+    pub(super) fn note(&self, sync: &Sync<'_>) -> Result<FillingNote> {
+        let catalogue = sync.engine().catalogue();
+        let position = catalogue.read(|view| self.walk.position_in(&Transaction::new(*view, 0), &self.moved))?;
+        let (limit, shown) = (self.walk.limit(), self.shown);
+        let noted = Noted { limit, devices: digest(&self.filling), position, shown };
+        Ok(FillingNote { filling: self.filling.clone(), counters: noted.counters() })
+    }
+}
+
+impl Noted {
+    /// What the state that was opened notes of a resilver, if that was filling exactly this.
+    pub(super) fn found(found: &Found, filling: &Filling) -> Option<Noted> {
+        let noted = Noted::decode(found)?;
+        (noted.devices == digest(filling) && noted.limit <= found.txg).then_some(noted)
+    }
+
+    fn decode(found: &Found) -> Option<Noted> {
+        let of = |kind| found.counter(kind);
+        let at = || Some(Key::new(of(OBJECT), u8::try_from(of(KIND)).ok()?, of(OFFSET)));
+        let position = match of(STAGE) {
+            CATALOGUE => Position::Catalogue(at()?),
+            DATASETS => Position::Datasets { dataset: of(DATASET), done: Txg(of(DONE)), member: of(MEMBER), at: at()? },
+            THROUGH => Position::Through,
+            _ => return None,
+        };
+        let shown =
+            Shown { start: of(START).cast_signed(), total: of(TOTAL), examined: of(EXAMINED), copied: of(COPIED) };
+        Some(Noted { limit: Txg(of(LIMIT)), devices: of(DEVICES), position, shown })
+    }
+
+    fn counters(&self) -> Vec<(u8, u64)> {
+        let Shown { start, total, examined, copied } = self.shown;
+        let head = [(LIMIT, self.limit.0), (DEVICES, self.devices), (START, start.cast_unsigned()), (TOTAL, total)];
+        let counts = [(EXAMINED, examined), (COPIED, copied)];
+        let key = |at: Key| [(OBJECT, at.object), (KIND, at.kind.into()), (OFFSET, at.offset)];
+        let place = match self.position {
+            Position::Catalogue(at) => [(STAGE, CATALOGUE)].into_iter().chain(key(at)).collect::<Vec<_>>(),
+            Position::Datasets { dataset, done, member, at } => {
+                let tree = [(STAGE, DATASETS), (DATASET, dataset), (DONE, done.0), (MEMBER, member)];
+                tree.into_iter().chain(key(at)).collect()
+            }
+            Position::Through => vec![(STAGE, THROUGH)],
+        };
+        // By kind, and one that is not there is zero.
+        let all: BTreeMap<u8, u64> = head.into_iter().chain(counts).chain(place).collect();
+        all.into_iter().filter(|(_, value)| *value != 0).collect()
+    }
+}
+
+/// What is filled, in a number: which devices, where and from which state on each, and what is passed over.
+fn digest(filling: &Filling) -> u64 {
+    let mut devices = filling.devices.clone();
+    devices.sort_unstable();
+    let one = |of: Lacking| [of.vdev.0.into(), of.column as u64, of.device.0, of.has.0];
+    let numbers = devices.into_iter().flat_map(one).chain([filling.since.0]);
+    let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decoded(counters: Vec<(u8, u64)>) -> Option<Noted> {
+        Noted::decode(&Found { counters, ..Found::default() })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_noted_is_found(numbers: [u64; 10], kind: u8, stage in 0..3) {
+            let at = Key::new(numbers[0], kind, numbers[1]);
+            let position = match stage {
+                0 => Position::Catalogue(at),
+                1 => Position::Datasets { dataset: numbers[2], done: Txg(numbers[3]), member: numbers[4], at },
+                _ => Position::Through,
+            };
+            let shown =
+                Shown { start: numbers[5].cast_signed(), total: numbers[6], examined: numbers[7], copied: numbers[8] };
+            let noted = Noted { limit: Txg(numbers[9]), devices: !numbers[9], position, shown };
+            let counters = noted.counters();
+            prop_assert!(counters.is_sorted_by(|a, b| a.0 < b.0));
+            prop_assert!(counters.iter().all(|(kind, _)| FILLING_COUNTERS.contains(kind)));
+            prop_assert_eq!(decoded(counters), Some(noted));
+        }
+
+        #[test]
+        fn garbage_never_panics(counters in prop::collection::btree_map(any::<u8>(), any::<u64>(), 0..40)) {
+            let _ = decoded(counters.into_iter().collect());
+        }
+    }
+
+    #[test]
+    fn numbers_stand_where_the_document_says() {
+        let position = Position::Datasets { dataset: 7, done: Txg(8), member: 9, at: Key::new(10, 11, 12) };
+        let shown = Shown { start: 3, total: 4, examined: 5, copied: 6 };
+        let noted = Noted { limit: Txg(1), devices: 2, position, shown };
+        let values = [1, 2, 3, 4, 5, 6, 2, 7, 8, 9, 10, 11, 12];
+        assert_eq!(noted.counters(), (16u8..).zip(values).collect::<Vec<_>>());
+        let noted = Noted { position: Position::Catalogue(Key::MIN), ..noted };
+        assert_eq!(noted.counters()[6..], [(22, 1)]);
+        let noted = Noted { position: Position::Through, ..noted };
+        assert_eq!(noted.counters()[6..], [(22, 3)]);
+        assert_eq!(decoded(Vec::new()), None);
+    }
+}
