@@ -416,7 +416,7 @@ fn what_does_not_fit_is_refused_in_words() {
     mirror-0, mirror-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
     [exit 0]
     $ pool attach tank a.img 64M:small.img
-    pool: cannot attach to '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes and takes the place of more
+    pool: cannot attach to '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes, and it takes 83886080
     [exit 1]
     $ pool attach tank nowhere.img 80M:x.img
     pool: cannot attach to '[LAB]/nowhere.img': no such device in pool: [LAB]/nowhere.img

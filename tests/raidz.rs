@@ -242,9 +242,138 @@ fn what_cannot_be_is_refused_in_words() {
     pool: cannot detach '[LAB]/a.img': raidz2-0 cannot do with one device less: replace [LAB]/a.img instead
     [exit 1]
     $ pool replace tank a.img 64M:small.img
-    pool: cannot replace '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes and takes the place of more
+    pool: cannot replace '[LAB]/a.img': [LAB]/small.img is too small: it has 67108864 bytes, and it takes 83886080
     [exit 1]
     ");
+}
+
+/// How many bytes the pool has, as `list` says.
+fn size(lab: &Lab) -> String {
+    lab.pool(&["list", "-H", "-o", "size", "tank"]).trim().to_owned()
+}
+
+#[test]
+fn devices_of_different_sizes_are_used_as_far_as_enough_of_them_go_on() {
+    let (lab, _filters) = (Lab::new(), filters_for_devices().bind_to_scope());
+    for (image, size) in [("a.img", 80), ("b.img", 160), ("c.img", 160), ("d.img", 80), ("e.img", 80), ("f.img", 80)] {
+        File::create(lab.path(image)).unwrap().set_len(size << 20).unwrap();
+    }
+    assert_snapshot!(lab.session(&[
+        "pool create -n -m none tank raidz1 a.img b.img c.img",
+        "pool create -n -m none tank raidz1 a.img d.img e.img",
+        "pool create -n -m none tank raidz2 a.img b.img c.img",
+        "pool create -m none tank raidz1 a.img b.img c.img",
+        "pool list -o name,size tank",
+        "pool add -n tank raidz1 d.img e.img f.img",
+        "pool replace tank b.img 80M:small.img",
+        "pool replace tank a.img 64M:smaller.img",
+        "pool status tank",
+    ]), @r"
+    $ pool create -n -m none tank raidz1 a.img b.img c.img
+    would create 'tank' with the following layout:
+
+    	tank
+    	  raidz1-0
+    	  [LAB]/a.img
+    	  [LAB]/b.img
+    	  [LAB]/c.img
+
+    space: 236M
+    raidz1-0: any one device may be lost; with a second one of the same vdev, the pool is lost
+    [exit 0]
+    $ pool create -n -m none tank raidz1 a.img d.img e.img
+    would create 'tank' with the following layout:
+
+    	tank
+    	  raidz1-0
+    	  [LAB]/a.img
+    	  [LAB]/d.img
+    	  [LAB]/e.img
+
+    space: 156M
+    raidz1-0: any one device may be lost; with a second one of the same vdev, the pool is lost
+    [exit 0]
+    $ pool create -n -m none tank raidz2 a.img b.img c.img
+    would create 'tank' with the following layout:
+
+    	tank
+    	  raidz2-0
+    	  [LAB]/a.img
+    	  [LAB]/b.img
+    	  [LAB]/c.img
+
+    space: 78M
+    raidz2-0: any 2 devices may be lost; with one more of the same vdev, the pool is lost
+    [exit 0]
+    $ pool create -m none tank raidz1 a.img b.img c.img
+    [exit 0]
+    $ pool list -o name,size tank
+    NAME  SIZE
+    tank  236M
+    [exit 0]
+    $ pool add -n tank raidz1 d.img e.img f.img
+    would update 'tank' to the following configuration:
+
+    	tank
+    	  raidz1-0
+    	  [LAB]/b.img
+    	  [LAB]/c.img
+    	  [LAB]/a.img
+    	  raidz1-1
+    	  [LAB]/d.img
+    	  [LAB]/e.img
+    	  [LAB]/f.img
+
+    space: 392M
+    raidz1-0, raidz1-1: any one device of each may be lost; with a second one of the same vdev, the pool is lost
+    [exit 0]
+    $ pool replace tank b.img 80M:small.img
+    pool: cannot replace '[LAB]/b.img': [LAB]/small.img is too small: it has 83886080 bytes, and it takes 167247872
+    [exit 1]
+    $ pool replace tank a.img 64M:smaller.img
+    pool: cannot replace '[LAB]/a.img': [LAB]/smaller.img is too small: it has 67108864 bytes, and it takes 83886080
+    [exit 1]
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  raidz1-0  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_eq!(size(&lab), "236M");
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    put(&lab, 1);
+    lab.pool(&["replace", "-w", "tank", "a.img", "80M:n.img"]);
+    lab.pool(&["export", "tank"]);
+    fs::remove_file(lab.path("b.img")).unwrap();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+    lab.check("tank");
+}
+
+#[test]
+fn rows_behind_the_smallest_device_get_it_too_when_it_is_replaced_by_a_larger_one() {
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", "none", "tank", "raidz1", "80M:a.img", "160M:b.img", "160M:c.img"]);
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    put(&lab, 1);
+    let before = size(&lab);
+    lab.pool(&["replace", "-w", "tank", "a.img", "160M:n.img"]);
+    assert_eq!(size(&lab), before);
+    lab.pool(&["online", "-e", "tank", "n.img"]);
+    lab.pool(&["wait", "-t", "raidz_expand", "tank"]);
+    // 78 regions of 2 MiB in rows of all three as before, and 80 where there were 40 in rows of two.
+    assert_eq!((before.as_str(), size(&lab).as_str()), ("236M", "316M"));
+    holds(&lab, &[1]);
+    lab.check("tank");
 }
 
 #[test]

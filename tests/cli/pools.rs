@@ -104,6 +104,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@project_quota	enabled	local
     tank	feature@raidz	enabled	local
     tank	feature@raidz_expansion	enabled	local
+    tank	feature@raidz_sizes	enabled	local
     tank	feature@rebalance	enabled	local
     tank	feature@shrunken_devices	enabled	local
     tank	feature@spares	enabled	local

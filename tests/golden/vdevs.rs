@@ -1,5 +1,5 @@
 //! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, being rebalanced, with packed chunks,
-//! being expanded, being defragmented, being resized.
+//! being expanded, being defragmented, being resized, with a RAID-Z of devices of different sizes.
 //!
 //! Each was left in the middle of what it shows, so that the bytes of it are kept: a log with frames on a vdev of its own,
 //! a rebalance and a defragmentation that are paused, a resize that has begun, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
@@ -17,8 +17,8 @@ use pool::{
     env::SeededEnv,
     format::{
         label::{
-            ALLOCATION_CLASSES, CACHE_DEVICES, DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION,
-            REBALANCE, SHRUNKEN_DEVICES, SPARES, classes::VdevClass, device_size,
+            ALLOCATION_CLASSES, CACHE_DEVICES, DATA_START, DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ,
+            RAIDZ_EXPANSION, RAIDZ_SIZES, REBALANCE, SHRUNKEN_DEVICES, SPARES, classes::VdevClass, device_size,
         },
         vdev_config::VdevTree,
     },
@@ -45,6 +45,8 @@ struct Kept {
     name: &'static str,
     /// How many devices are its own.
     devices: usize,
+    /// How large they are but for the last of them, which is of [`DEVICE_SIZE`], in bytes.
+    size: u64,
     /// Which of them may be missing, each alone.
     spared: &'static [usize],
     /// Features that its labels name.
@@ -56,11 +58,12 @@ struct Kept {
     go_on: fn(&World),
 }
 
-const KEPT: [Kept; 7] = [
+const KEPT: [Kept; 8] = [
     Kept {
         generation: 4,
         name: "classes",
         devices: 4,
+        size: DEVICE_SIZE,
         // The spare.
         spared: &[3],
         features: &[ALLOCATION_CLASSES, SPARES],
@@ -77,6 +80,7 @@ const KEPT: [Kept; 7] = [
         generation: 4,
         name: "cached",
         devices: 2,
+        size: DEVICE_SIZE,
         // The cache device.
         spared: &[1],
         features: &[CACHE_DEVICES],
@@ -93,6 +97,7 @@ const KEPT: [Kept; 7] = [
         generation: 4,
         name: "rebalance",
         devices: 2,
+        size: DEVICE_SIZE,
         spared: &[],
         features: &[DEVICE_REMOVAL, REBALANCE],
         make: rebalanced,
@@ -109,6 +114,7 @@ const KEPT: [Kept; 7] = [
         generation: 4,
         name: "packed",
         devices: 3,
+        size: DEVICE_SIZE,
         spared: &[0, 1, 2],
         features: &[DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ],
         make: packed,
@@ -119,6 +125,7 @@ const KEPT: [Kept; 7] = [
         generation: 4,
         name: "expanded",
         devices: 4,
+        size: DEVICE_SIZE,
         spared: &[0, 1, 2, 3],
         features: &[DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ, RAIDZ_EXPANSION],
         make: expanded,
@@ -140,6 +147,7 @@ const KEPT: [Kept; 7] = [
         generation: 5,
         name: "defragmented",
         devices: 1,
+        size: DEVICE_SIZE,
         spared: &[],
         features: &[DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, REBALANCE],
         make: defragmented,
@@ -157,6 +165,7 @@ const KEPT: [Kept; 7] = [
         generation: 6,
         name: "resized",
         devices: 2,
+        size: DEVICE_SIZE,
         spared: &[],
         features: &[DEVICE_REMOVAL, REBALANCE, SHRUNKEN_DEVICES],
         make: resized,
@@ -173,7 +182,26 @@ const KEPT: [Kept; 7] = [
             assert!(world.pool.regain(VdevId(0)).unwrap() && world.pool.expand(None).unwrap() > 0);
         },
     },
+    Kept {
+        generation: 7,
+        name: "sizes",
+        devices: 3,
+        size: LARGE,
+        spared: &[0, 1, 2],
+        features: &[RAIDZ, RAIDZ_EXPANSION, RAIDZ_SIZES],
+        make: of_different_sizes,
+        shows: |world| {
+            let label = world.pool.label();
+            let VdevTree::RaidZ(raidz) = &label.vdevs[0].tree else { panic!("it is a raidz") };
+            assert!(raidz.is_unequal());
+            assert_eq!(raidz.zones.iter().map(|zone| zone.columns).collect::<Vec<_>>(), [3, 2]);
+        },
+        go_on: |_| {},
+    },
 ];
+
+/// How large the devices of a RAID-Z are but for its smallest, in bytes.
+const LARGE: u64 = 2 * DEVICE_SIZE;
 
 /// How many regions of a disk are left that is resized.
 const KEPT_REGIONS: u32 = 40;
@@ -387,6 +415,40 @@ fn expanded() -> Vec<Arc<MemoryDevice>> {
     panic!("no rows become wide: {:?}", world.datasets.expansion_status());
 }
 
+/// A RAID-Z with a device that is smaller than the others, and files behind its end.
+fn of_different_sizes() -> Vec<Arc<MemoryDevice>> {
+    let large = ["large", "as large"].map(|name| Arc::new(MemoryDevice::new(name, LARGE)));
+    let images: Vec<_> = large.into_iter().chain(disks(&["small"])).collect();
+    let columns = images.iter().map(device).collect();
+    let world = furnished(&[NewVdev::RaidZ { parity: 1, devices: columns }], 6);
+    let zone = match &world.pool.label().vdevs[0].tree {
+        VdevTree::RaidZ(raidz) => raidz.zones[1],
+        other => panic!("{other:?}"),
+    };
+    let behind = || {
+        let mut rows = vec![0; DEVICE_SIZE as usize / 2];
+        images[1].read_at(DATA_START + (zone.first_row << world.pool.label().ashift), &mut rows).unwrap();
+        rows.iter().filter(|byte| **byte != 0).count()
+    };
+    // What is before its end is filled with what packs well, and goes again.
+    create(&world, "tank/filler", &[("compression", "off")]);
+    let mut count = 0;
+    while behind() < 2 << 20 {
+        assert!(count < 100, "nothing is ever behind its end");
+        overwrite(&world.fs("tank/filler"), &count.to_string(), 0, &vec![1; 2 << 20]);
+        world.engine().commit().unwrap();
+        count += 1;
+    }
+    let before = behind();
+    overwrite(&world.fs("tank/home"), "behind its end", 0, &words(1007, 1 << 20));
+    world.engine().commit().unwrap();
+    assert!(behind() > before + (1 << 19));
+    (0..count).for_each(|number| world.fs("tank/filler").unlink(ROOT, number.to_string().as_bytes()).unwrap());
+    world.clean_up().unwrap();
+    world.engine().commit().unwrap();
+    exported(&world, images)
+}
+
 /// What a service does for an expansion: `false` if nothing can be done now.
 fn expansion_step(world: &World) -> bool {
     world.clean_up().unwrap();
@@ -413,8 +475,9 @@ impl Kept {
                 pages::pack(image)
             };
             let packed = committed(&file, pack);
+            let size = if at + 1 == self.devices { DEVICE_SIZE } else { self.size };
             assert!(packed.len() < MOST, "{file}: {} bytes", packed.len());
-            Arc::new(pages::unpack(&packed, &format!("disk{at}"), DEVICE_SIZE))
+            Arc::new(pages::unpack(&packed, &format!("disk{at}"), size))
         };
         there.map(device).collect()
     }

@@ -62,7 +62,10 @@ impl OpenPool {
             return Err(Failure::cannot(ACTION, device, why));
         }
         self.pool.regain(vdev.id()).or_refused(ACTION, device)?;
-        self.pool.expand(Some(vdev.id())).or_refused(ACTION, device).map(drop)
+        self.pool.expand(Some(vdev.id())).or_refused(ACTION, device)?;
+        // Rows of a raidz may have become narrow by it.
+        self.scrubbing.wake();
+        Ok(())
     }
 
     /// Takes note of what has grown.

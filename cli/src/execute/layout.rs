@@ -10,7 +10,7 @@ use pool::{
         usable_size,
     },
     units::VdevId,
-    vdev::{Leaf, Vdev, raidz::geometry::Geometry},
+    vdev::{Leaf, Vdev, raidz::zones},
 };
 
 use crate::{
@@ -151,8 +151,8 @@ fn check_alike(vdevs: &[VdevTreeSpec], present: &[Arc<dyn Vdev>], action: &str, 
     }
 }
 
-/// What the smallest device of a vdev gives, how many devices it has, and how many of these are parity.
-type Shape = (u64, usize, Option<usize>);
+/// What each device of a vdev gives, and how many of them are parity.
+type Shape = (Vec<u64>, Option<u8>);
 
 /// How much space these vdevs would give to a pool with sectors and regions of these sizes, in bytes, on devices that are so
 /// large; to a new pool without regions.
@@ -160,22 +160,23 @@ pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], sector: u64, regi
     let mut devices = devices.iter().map(|size| usable_size(*size));
     let shape = |vdev: &VdevTreeSpec| {
         let width = vdev.devices.len();
-        (vdev.role, (devices.by_ref().take(width).min().unwrap_or(0), width, vdev.kind.parity().map(usize::from)))
+        (vdev.role, (devices.by_ref().take(width).collect(), vdev.kind.parity()))
     };
     let shapes: Vec<(VdevRole, Shape)> = vdevs.iter().map(shape).collect();
-    let capacity = |&(least, width, parity): &Shape| {
-        least.saturating_mul(parity.map_or(1, |parity| width.saturating_sub(parity)) as u64)
+    let least = |sizes: &[u64]| sizes.iter().min().copied().unwrap_or(0);
+    let capacity = |(sizes, parity): &Shape| {
+        let data = parity.map_or(1, |parity| sizes.len().saturating_sub(parity.into()));
+        least(sizes).saturating_mul(data as u64)
     };
     let smallest = |is_normal: bool| {
         let alike = shapes.iter().filter(|(role, _)| (*role == VdevRole::Normal) == is_normal);
         alike.map(|(_, shape)| capacity(shape)).min()
     };
     let region = region.unwrap_or_else(|| suitable_region(smallest(true).unwrap_or(0), smallest(false)));
-    let space =
-        |(least, width, parity): Shape| match parity.and_then(|parity| Geometry::new(width, parity, sector, region)) {
-            Some(geometry) => geometry.space(least),
-            None => least / region * region,
-        };
+    let space = |(sizes, parity): Shape| match parity {
+        Some(parity) => zones::space_on(sizes, parity, sector, region),
+        None => least(&sizes) / region * region,
+    };
     // What is for the intent log is none of the pool's.
     shapes.into_iter().filter(|(role, _)| *role != VdevRole::Log).map(|(_, shape)| space(shape)).sum()
 }

@@ -10,7 +10,7 @@
 //! How much room a round takes that is packed shows when it is. One that finds too little is given up, and only a smaller
 //! one follows, or one with more room. Each that comes to its end leaves fewer narrow rows, so there is an end to them.
 //!
-//! That an expansion is under way is what the labels say: there are rows that have not all columns. So no row of the catalogue
+//! That an expansion is under way is what the labels say: there are rows that have not all columns that reach there. So no row of the catalogue
 //! is needed, and nothing is stored of a round.
 //!
 //! | power fails | import finds |

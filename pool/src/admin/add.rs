@@ -51,6 +51,8 @@ impl<'a> Addition<'a> {
     ) -> Result<Addition<'a>> {
         let mut label = pool.label();
         classed.iter().try_for_each(ClassedVdev::check)?;
+        let (sector, region) = units(&label);
+        let classed: Vec<_> = classed.into_iter().map(|classed| classed.in_order(sector, region)).collect();
         let vdevs: Vec<NewVdev> = classed.iter().map(|classed| classed.vdev.clone()).collect();
         // A number that a vdev has had is never another's: chunks that lay on it still have it.
         let highest_yet = pool.engine().storage().space.highest_vdev();
@@ -84,9 +86,9 @@ impl<'a> Addition<'a> {
         let storage = pool.engine().storage();
         pool.engine().with_open_txg(|_| {
             for vdev in joining {
-                let shape = shapes.iter().find(|shape| shape.vdev == vdev.id()).expect("the label describes it");
-                storage.vdevs.add(vdev);
-                storage.space.add_vdev(*shape);
+                let own = shapes.iter().filter(|shape| shape.vdev == vdev.id());
+                storage.vdevs.add(vdev.clone());
+                own.for_each(|shape| storage.space.add_vdev(*shape));
             }
         });
         if !spares.is_empty() {
@@ -107,7 +109,7 @@ fn describe_new(
     guid: &dyn Fn() -> Guid,
 ) -> Result<Vec<VdevConfig>> {
     let region = label.region_size;
-    let is_small = |vdev: &&NewVdev| label.size_of(&vdev.describe(VdevId(0), &Guid::default)) < region;
+    let is_small = |vdev: &&NewVdev| label.size_of(&vdev.describe(VdevId(0), units(label), &Guid::default)) < region;
     if let Some(small) = vdevs.iter().find(is_small) {
         let smallest =
             small.devices().iter().min_by_key(|device| device.size()).map_or("a vdev", |device| device.name());
@@ -118,13 +120,18 @@ fn describe_new(
     let first = highest.map_or(Some(0), |highest| highest.0.checked_add(1));
     let range = first.and_then(|first| Some(first..first.checked_add(u32::try_from(vdevs.len()).ok()?)?));
     let ids = range.ok_or_else(|| Error::Request("the pool has no numbers left for devices".into()))?;
-    Ok(ids.zip(vdevs).map(|(id, vdev)| vdev.describe(VdevId(id), guid)).collect())
+    Ok(ids.zip(vdevs).map(|(id, vdev)| vdev.describe(VdevId(id), units(label), guid)).collect())
+}
+
+/// How large sectors and regions are.
+fn units(label: &Label) -> (u64, u64) {
+    (1 << label.ashift, label.region_size)
 }
 
 /// Refuses vdevs that write so much together that the pool's regions have room for hardly any of it.
 pub(super) fn check_regions(label: &Label, vdevs: &[NewVdev]) -> Result<()> {
     let sectors = label.region_size >> label.ashift;
-    let unit = |vdev: &NewVdev| u64::from(vdev.describe(VdevId(0), &Guid::default).tree.unit());
+    let unit = |vdev: &NewVdev| u64::from(vdev.describe(VdevId(0), units(label), &Guid::default).tree.unit());
     vdevs.iter().try_for_each(|vdev| check_rows(sectors, unit(vdev), label.region_size))
 }
 

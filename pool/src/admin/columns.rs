@@ -40,11 +40,11 @@ use crate::{
     units::{Guid, Txg, VdevId},
     vdev::{
         Group, Leaf, Member, Single, State, Vdev,
-        raidz::zones::{narrow, widened, with_column},
+        raidz::zones::{narrow, wide_end, widened, with_column},
     },
 };
 
-/// A RAID-Z whose rows do not all have all of its columns.
+/// A RAID-Z whose rows do not all have all of its columns that reach there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Widening {
     /// Which.
@@ -55,7 +55,7 @@ pub struct Widening {
     pub columns: usize,
     /// The rows that come next: their regions, from the first on, are to be emptied.
     pub narrow: Zone,
-    /// How many rows there are.
+    /// How many rows there are that can be as wide as those will be.
     pub rows: u64,
     /// How many come before those.
     pub done: u64,
@@ -78,7 +78,7 @@ impl Pool {
         let mut label = self.label();
         let (sector, region) = (1 << label.ashift, label.region_size);
         let config = raidz_of(&mut label, id)?;
-        check_attachable(config, group)?;
+        check_attachable(config, group, sector, region)?;
         check_rows(region / sector, config.data_columns() as u64 + 1, region)?;
         let size = config.device_size();
         if usable_size(new.size()) < size {
@@ -108,22 +108,22 @@ impl Pool {
         Ok(id)
     }
 
-    /// The first RAID-Z whose rows do not all have all of its columns.
+    /// The first RAID-Z whose rows do not all have all of its columns that reach there.
     pub fn widening(&self) -> Option<Widening> {
         let vdevs = self.engine().storage().vdevs.all();
         let is_narrow = |vdev: &&Arc<dyn Vdev>| vdev.as_raidz().is_some_and(|raidz| raidz.zones().is_narrow());
         let vdev = vdevs.iter().find(is_narrow)?;
         let mut label = self.label();
-        let sector = 1 << label.ashift;
+        let (sector, region) = (1 << label.ashift, label.region_size);
         let config = raidz_of(&mut label, vdev.id()).ok()?;
-        let narrow = narrow(config)?;
+        let narrow = narrow(config, sector, region)?;
         let name = vdev.as_group().map(|group| group.name().to_owned()).unwrap_or_default();
-        let (rows, done) = (config.device_size() / sector, narrow.first_row);
+        let (rows, done) = (wide_end(config, sector, region)?, narrow.first_row);
         Some(Widening { vdev: vdev.id(), name, columns: config.columns(), narrow, rows, done })
     }
 
     /// Gives up the first `count` regions of [`Widening::narrow`], which are empty to every state that one may go back to,
-    /// and makes rows with all columns of theirs. After an error the labels may say it or not, and this may be called again.
+    /// and makes rows of theirs with all columns that reach there. After an error the labels may say it or not, and this may be called again.
     ///
     /// # Errors
     /// [`Error::Request`] if something lies there or too few columns are complete, [`Error::Device`] if a label could not be
@@ -140,7 +140,8 @@ impl Pool {
         let (sector, region) = (1 << label.ashift, label.region_size);
         let config = raidz_of(&mut label, id)?;
         let outgrown = || Error::Request(format!("{} has no numbers left for regions", group.name()));
-        let given_up = narrow(config).ok_or_else(|| Error::Request(format!("{} has only wide rows", group.name())))?;
+        let has_none = || Error::Request(format!("{} has only wide rows", group.name()));
+        let given_up = narrow(config, sector, region).ok_or_else(has_none)?;
         let regions = given_up.first_region..given_up.first_region.saturating_add(count);
         if !storage.space.is_unused(id, regions) {
             return Err(Error::Request(format!("something lies in the regions of {} that it gives up", group.name())));
@@ -172,13 +173,13 @@ fn raidz_of(label: &mut Label, id: VdevId) -> Result<&mut RaidZConfig> {
 }
 
 /// Refuses a RAID-Z that cannot have a column more now.
-fn check_attachable(config: &RaidZConfig, group: &Group) -> Result<()> {
+fn check_attachable(config: &RaidZConfig, group: &Group, sector: u64, region: u64) -> Result<()> {
     let name = group.name();
     let refused = |problem: String| Err(Error::Request(problem));
     if config.columns() == RAIDZ_COLUMNS {
         return refused(format!("a raidz has at most {RAIDZ_COLUMNS} devices, and {name} has as many"));
     }
-    if narrow(config).is_some() {
+    if narrow(config, sector, region).is_some() {
         return refused(format!("{name} is being expanded; its rows get all of its devices first"));
     }
     let members = group.members();

@@ -71,6 +71,7 @@ fn create_classed(classed: Vec<ClassedVdev>, options: &CreateOptions, env: Arc<d
     if !(9..=16).contains(&options.ashift) {
         return Err(Error::Request(format!("ashift is 9 to 16, not {}", options.ashift)));
     }
+    let classed: Vec<_> = classed.into_iter().map(|classed| classed.in_order(1 << options.ashift, region)).collect();
     let label = first_label(&classed, region, options, &*env);
     let vdevs: &[NewVdev] = &classed.into_iter().map(|classed| classed.vdev).collect::<Vec<_>>();
     check_regions(&label, vdevs)?;
@@ -113,7 +114,9 @@ pub fn suitable_region(regular: u64, apart: Option<u64>) -> u64 {
 }
 
 fn first_label(classed: &[ClassedVdev], region_size: u64, options: &CreateOptions, env: &dyn Env) -> Label {
-    let describe = |(id, classed): (u32, &ClassedVdev)| classed.vdev.describe(VdevId(id), &|| Guid(env.random()));
+    let units = (1 << options.ashift, region_size);
+    let describe =
+        |(id, classed): (u32, &ClassedVdev)| classed.vdev.describe(VdevId(id), units, &|| Guid(env.random()));
     let vdevs: Vec<VdevConfig> = (0..).zip(classed).map(describe).collect();
     let mut label = Label {
         pool_name: options.name.clone(),

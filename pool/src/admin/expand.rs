@@ -21,7 +21,9 @@
 //!
 //! A RAID-Z that has got a device more has its new rows in its last zone, or in one behind it, with all columns; while it
 //! is being expanded it does not grow, because zones are given up from the front and would be too many: see
-//! [`lengthened`].
+//! [`lengthened`]. One whose devices give different amounts takes what each of them has: it gets rows of those that go on behind
+//! its last, and the rows that it has become wider where more devices reach than did, as those do of one that has got a
+//! device more. One whose devices give equally much goes on doing so.
 
 use std::sync::Arc;
 
@@ -31,12 +33,12 @@ use crate::{
     error::Result,
     format::{
         label::Label,
-        vdev_config::{VdevConfig, VdevTree},
+        vdev_config::{RaidZConfig, RaidZMember, VdevConfig, VdevTree},
     },
     units::VdevId,
     vdev::{
         Leaf, Vdev, labels,
-        raidz::zones::{Zones, lengthened},
+        raidz::zones::{Zones, lengthened, regions_when_wide},
     },
 };
 
@@ -126,21 +128,46 @@ fn grown_leaves(vdevs: &[Arc<dyn Vdev>], label: &Label) -> Vec<(Arc<Leaf>, u64)>
 }
 
 /// A vdev as labels are to describe it when it takes what its devices have grown, and how many bytes of whole regions that
-/// is, if it is any.
+/// is, if it is any: of a RAID-Z also what comes when rows are wider that can be.
 fn grown(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> Option<(VdevConfig, u64)> {
+    let (sector, region) = (1 << label.ashift, label.region_size);
+    let vdev = vdevs.get(config.id).ok()?;
     let mut grown = config.clone();
-    grown.tree.set_device_size(vdevs.get(config.id).ok()?.device_size());
-    if let VdevTree::RaidZ(raidz) = &mut grown.tree
-        && !raidz.zones.is_empty()
-    {
-        raidz.zones = lengthened(raidz, 1 << label.ashift, label.region_size)?;
+    match (&config.tree, &mut grown.tree) {
+        (VdevTree::RaidZ(before), VdevTree::RaidZ(raidz)) if !before.zones.is_empty() => {
+            *raidz = sized(before, &*vdev);
+            raidz.zones = lengthened(before, raidz, sector, region)?;
+        }
+        (_, tree) => tree.set_device_size(vdev.device_size()),
     }
-    let regions = |config: &VdevConfig| label.size_of(config) / label.region_size;
+    let regions = |config: &VdevConfig| match &config.tree {
+        VdevTree::RaidZ(raidz) if !raidz.zones.is_empty() => regions_when_wide(raidz, sector, region),
+        _ => label.size_of(config) / region,
+    };
     let more = regions(&grown).checked_sub(regions(config)).filter(|more| *more > 0)?;
-    Some((grown, more * label.region_size))
+    Some((grown, more * region))
 }
 
-/// The zones of a RAID-Z that was expanded.
+/// A RAID-Z that has zones, as it is on devices of the sizes that they have now. If they gave equally much they go on doing so.
+fn sized(before: &RaidZConfig, vdev: &dyn Vdev) -> RaidZConfig {
+    let mut sized = before.clone();
+    match before.is_unequal() {
+        true => take_sizes(&mut sized, vdev),
+        false => sized.members.iter_mut().for_each(|member| member.member.leaf.size = vdev.device_size()),
+    }
+    sized
+}
+
+/// Notes of each member how large its device is.
+fn take_sizes(raidz: &mut RaidZConfig, vdev: &dyn Vdev) {
+    let leaves = vdev.leaves();
+    for RaidZMember { member, .. } in &mut raidz.members {
+        let own = leaves.iter().find(|leaf| leaf.guid() == member.leaf.guid);
+        member.leaf.size = own.map_or(0, |leaf| leaf.size()).max(member.leaf.size);
+    }
+}
+
+/// The zones of a RAID-Z whose rows differ.
 fn zones_of(label: &Label, config: &VdevConfig) -> Result<Option<Zones>> {
     match &config.tree {
         VdevTree::RaidZ(raidz) if !raidz.zones.is_empty() => zones(label, raidz).map(Some),

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     CreateOptions, NewVdev, Pool, create_of,
+    members_tests::fill,
     stamped::{Stamp, commit, opened, reading, resized, settings, shown, stamped, writing_pool},
 };
 use crate::{
@@ -157,6 +158,33 @@ fn a_mirror_and_a_raidz_grow_as_far_as_the_smallest_of_their_devices() {
         let pool = super::open(all(&devices), &super::stamped::writing(), Arc::new(SeededEnv::new(5))).unwrap();
         assert_eq!((shown(pool.engine()), regions(&pool)), (newest, after));
     }
+}
+
+/// A device of so many MiB, of which as many are there at first.
+fn late(name: &str, (there, size): (u64, u64)) -> Arc<Late> {
+    let late = Late::new(Arc::new(MemoryDevice::new(name, size * MIB)));
+    late.there.store(there * MIB, Ordering::Relaxed);
+    late.resize(there * MIB);
+    late
+}
+
+#[test]
+fn rows_are_narrow_as_soon_as_a_smaller_device_has_left_that_was_replaced_while_the_others_grew() {
+    let large = ["a", "b", "c"].map(|name| late(name, (128, 192)));
+    let devices: Vec<Arc<Late>> = large.iter().cloned().chain([late("d", (64, 64))]).collect();
+    let pool = made(NewVdev::RaidZ { parity: 1, devices: all(&devices) });
+    pool.attach("d", late("new", (128, 128)), true).unwrap();
+    large.iter().for_each(|device| device.there.store(192 * MIB, Ordering::Relaxed));
+    assert!(pool.remeasure().unwrap());
+    assert!(pool.expand(None).unwrap() > 0);
+    // The small one is there yet, so no row can have a column more.
+    assert!(pool.widening().is_none());
+    assert!(fill(&pool));
+    assert!(pool.find_device("d").is_err(), "it has left");
+    let widening = pool.widening().expect("rows are narrow up to where the new one reaches");
+    assert_eq!((widening.columns, widening.narrow.columns), (4, 3));
+    let newest = commit(&pool, 1);
+    assert_eq!(shown(pool.engine()), newest);
 }
 
 #[test]

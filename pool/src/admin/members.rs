@@ -17,6 +17,7 @@
 use std::sync::Arc;
 
 use super::{
+    assemble::zones,
     open::shrunk,
     pool::{Pool, write_new_label},
     spares::settle_spares,
@@ -26,7 +27,7 @@ use crate::{
     device::Device,
     error::{Error, Result},
     format::{
-        label::{Label, usable_size},
+        label::{Label, device_size, usable_size},
         vdev_config::{
             Behind, LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, RaidZMember, VdevConfig, VdevTree,
         },
@@ -35,6 +36,7 @@ use crate::{
     units::{Guid, Txg, VdevId},
     vdev::{
         Group, Leaf, Member, Mirror, Single, State, Stays, Vdev, labels,
+        raidz::zones::narrow,
         uberblocks::{self, Standing},
     },
 };
@@ -69,13 +71,12 @@ impl Pool {
         if vdev.is_lost() {
             return Err(Error::Request(format!("{beside} is missing, and its pool goes on without it; pool remove")));
         }
+        let room = room_for(&label, vdev.id(), old.guid())?;
         let config = config_of(&mut label, vdev.id())?;
-        let size = config.tree.device_size();
-        if usable_size(new.size()) < size {
-            let problem =
-                format!("{} is too small: it has {} bytes and takes the place of more", new.name(), new.size());
-            return Err(Error::Request(problem));
-        }
+        let size = room.taken(usable_size(new.size())).ok_or_else(|| {
+            let needed = device_size(room.needed);
+            Error::Request(format!("{} is too small: it has {} bytes, and it takes {needed}", new.name(), new.size()))
+        })?;
         let leaf = LeafConfig { guid: Guid(self.engine().env().random()), size, path: new.name().to_owned() };
         let joining = MemberConfig {
             behind: Some(Behind::default()),
@@ -172,6 +173,7 @@ impl Pool {
         config.tree = without(config.tree.clone(), leaf.guid());
         self.replace_labels(&mut highest, label, &[])?;
         self.go_on_without(&vdev, mirror, leaf.guid());
+        self.see_how_far_rows_go(&vdev)?;
         let device = was_in_use.then(|| leaf.device());
         leaf.let_go();
         if is_spare {
@@ -195,6 +197,17 @@ impl Pool {
         }
         // Whoever waits for a replacement waits until here.
         group.forget_replaced(device);
+    }
+
+    /// Has a RAID-Z take note of rows that may become wider, because one that has left was smaller than who took its place.
+    fn see_how_far_rows_go(&self, vdev: &Arc<dyn Vdev>) -> Result<()> {
+        let mut label = self.label();
+        if let (Some(raidz), VdevTree::RaidZ(config)) =
+            (vdev.as_raidz(), &config_of(&mut label, vdev.id())?.tree.clone())
+        {
+            raidz.set_zones(zones(&label, config)?);
+        }
+        Ok(())
     }
 
     /// Commits until one of the others has all the states to which one may go back.
@@ -292,8 +305,8 @@ impl Pool {
         if (own.pool, own.device) != (label.pool, leaf.guid()) {
             return refused("is not the device that was there: it belongs elsewhere");
         }
-        let size =
-            label.vdevs.iter().find(|config| config.id == vdev.id()).map_or(0, |config| config.tree.device_size());
+        let leaves = label.vdevs.iter().filter(|config| config.id == vdev.id()).flat_map(|config| config.tree.leaves());
+        let size = leaves.filter(|own| own.guid == leaf.guid()).map(|own| own.size).next().unwrap_or(0);
         if usable_size(found.size()) < size {
             return Err(shrunk(found, size));
         }
@@ -316,6 +329,34 @@ impl Pool {
         let told = behind.map_or(mark, |behind| behind.has);
         Ok(Behind { has: if told.txg < mark.txg { told } else { mark }, may_have: mark })
     }
+}
+
+/// What there is for a device that takes the place of another one, or stands beside it.
+pub(super) struct Room {
+    /// What it has to give to the vdev, in bytes.
+    pub(super) needed: u64,
+    /// What the other one gives.
+    given: u64,
+}
+
+impl Room {
+    /// What a device gives that could give so much, in bytes. More than the other one did is used only when it is asked for.
+    pub(super) fn taken(&self, usable: u64) -> Option<u64> {
+        (usable >= self.needed).then_some(usable.min(self.given))
+    }
+}
+
+/// What there is in the place of a device of a vdev, by a label.
+pub(super) fn room_for(label: &Label, vdev: VdevId, device: Guid) -> Result<Room> {
+    let none = || Error::Request(format!("the pool has no device {device} in vdev {vdev}"));
+    let tree = label.vdevs.iter().find(|config| config.id == vdev).map(|config| &config.tree).ok_or_else(none)?;
+    let leaf = tree.leaves().find(|leaf| leaf.guid == device).ok_or_else(none)?;
+    let (sector, region) = (1 << label.ashift, label.region_size);
+    let needed = tree.needed_in_place_of(device, sector, region);
+    // Rows that are to become wider go on as far as they did when that was begun.
+    let is_narrow = matches!(tree, VdevTree::RaidZ(raidz) if narrow(raidz, sector, region).is_some());
+    let needed = if is_narrow { needed.max(leaf.size) } else { needed };
+    Ok(Room { needed, given: leaf.size.max(needed) })
 }
 
 pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig> {

@@ -349,7 +349,7 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
     Ok(())
 }
 
-/// A vdev as the space layer is told of it: one shape, or of a RAID-Z that was expanded, one of each zone.
+/// A vdev as the space layer is told of it: one shape, or of a RAID-Z whose rows differ, one of each zone.
 pub(super) fn shapes_of(label: &Label, config: &VdevConfig) -> Vec<VdevShape> {
     let vdev = config.id;
     let class = label.sections.classes.get(&vdev).copied();

@@ -21,17 +21,20 @@ use crate::{
     error::{Error, Result},
     format::{
         label::{
-            ALLOCATION_CLASSES, Compatibility, Label, PoolState, RAIDZ, RAIDZ_EXPANSION, classes::VdevClass,
-            usable_size,
+            ALLOCATION_CLASSES, Compatibility, Label, PoolState, RAIDZ, RAIDZ_EXPANSION, RAIDZ_SIZES,
+            classes::VdevClass, usable_size,
         },
         vdev_config::{
             LeafConfig, MIRROR_MEMBERS, MemberConfig, MirrorConfig, RAIDZ_COLUMNS, RAIDZ_PARITY, RaidZConfig,
-            RaidZMember, VdevConfig, VdevTree,
+            RaidZMember, VdevConfig, VdevTree, Zone,
         },
     },
     txg::{Engine, Features, Still},
     units::{Guid, Txg, VdevId},
-    vdev::{Health, Leaf, Member, Mirror, RaidZ, Single, State, Vdev, labels},
+    vdev::{
+        Health, Leaf, Member, Mirror, RaidZ, Single, State, Vdev, labels,
+        raidz::zones::{in_order, on_sizes},
+    },
 };
 
 /// An opened pool and what its labels say.
@@ -352,6 +355,9 @@ pub(super) fn name_features(label: &mut Label) {
             if !raidz.zones.is_empty() {
                 label.features.insert(RAIDZ_EXPANSION.to_owned(), Compatibility::None);
             }
+            if raidz.is_unequal() {
+                label.features.insert(RAIDZ_SIZES.to_owned(), Compatibility::None);
+            }
         }
     }
     if !label.sections.classes.is_empty() {
@@ -376,6 +382,11 @@ impl From<NewVdev> for ClassedVdev {
 }
 
 impl ClassedVdev {
+    /// The same with the devices in the order that uses them best.
+    pub(super) fn in_order(self, sector: u64, region: u64) -> ClassedVdev {
+        ClassedVdev { vdev: self.vdev.in_order(sector, region), ..self }
+    }
+
     /// Refuses a vdev that cannot be, or cannot be there for this.
     pub(super) fn check(&self) -> Result<()> {
         match (&self.vdev, self.class) {
@@ -402,11 +413,11 @@ pub enum NewVdev {
     /// [`MIRROR_MEMBERS`](crate::format::vdev_config::MIRROR_MEMBERS) says.
     Mirror(Vec<Arc<dyn Device>>),
     /// Several devices, as many of which can be lost as there is parity: at least one more, and at most
-    /// [`RAIDZ_COLUMNS`].
+    /// [`RAIDZ_COLUMNS`]. Where some are larger, there are rows of these alone, as far as there are more than parity.
     RaidZ {
         /// How many of them can be lost, as [`RAIDZ_PARITY`] says.
         parity: u8,
-        /// The devices, in the order of the columns.
+        /// The devices, in the order of the columns if all give equally much. Else the largest are the first columns.
         devices: Vec<Arc<dyn Device>>,
     },
 }
@@ -459,10 +470,36 @@ impl NewVdev {
         }
     }
 
-    /// How a label describes it.
-    pub(super) fn describe(&self, id: VdevId, guid: &dyn Fn() -> Guid) -> VdevConfig {
-        let size = self.size();
-        let leaf = |device: &Arc<dyn Device>| LeafConfig { guid: guid(), size, path: device.name().to_owned() };
+    /// The same, of a RAID-Z with the devices in the order of their sizes if they differ by so much that there are rows of some
+    /// of them behind those of all.
+    fn in_order(self, sector: u64, region: u64) -> NewVdev {
+        match self {
+            NewVdev::RaidZ { parity, devices } => {
+                let devices = in_order(devices, |device| usable_size(device.size()), parity, sector, region);
+                NewVdev::RaidZ { parity, devices }
+            }
+            NewVdev::Disk(_) | NewVdev::Mirror(_) => self,
+        }
+    }
+
+    /// Which rows of a RAID-Z have how many columns, if not all have all.
+    fn zones(&self, sector: u64, region: u64) -> Vec<Zone> {
+        let NewVdev::RaidZ { parity, devices } = self else { return Vec::new() };
+        let sizes: Vec<u64> = devices.iter().map(|device| usable_size(device.size())).collect();
+        on_sizes(&sizes, *parity, sector, region)
+    }
+
+    /// How a label describes it, of a pool with such sectors and regions.
+    pub(super) fn describe(&self, id: VdevId, (sector, region): (u64, u64), guid: &dyn Fn() -> Guid) -> VdevConfig {
+        let zones = self.zones(sector, region);
+        let size = |device: &Arc<dyn Device>| match zones[..] {
+            [] => self.size(),
+            _ => usable_size(device.size()),
+        };
+        let leaf = |device: &Arc<dyn Device>| {
+            let (size, path) = (size(device), device.name().to_owned());
+            LeafConfig { guid: guid(), size, path }
+        };
         let tree = match self {
             NewVdev::Disk(device) => VdevTree::Leaf(leaf(device)),
             NewVdev::Mirror(devices) => {
@@ -473,7 +510,7 @@ impl NewVdev {
                 let members = (0..).zip(devices);
                 let member = |(column, device)| RaidZMember { column, member: MemberConfig::whole(leaf(device)) };
                 let members = members.map(member).collect();
-                VdevTree::RaidZ(RaidZConfig { guid: guid(), parity: *parity, members, zones: Vec::new() })
+                VdevTree::RaidZ(RaidZConfig { guid: guid(), parity: *parity, members, zones })
             }
         };
         VdevConfig { id, tree }

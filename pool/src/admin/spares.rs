@@ -27,7 +27,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    members::{Reopen, config_of},
+    members::{Reopen, room_for},
     pool::{Pool, write_new_label},
     probe::probe_foreign,
 };
@@ -230,8 +230,10 @@ impl Pool {
         }
         let mut changes = self.give_back()?;
         for (vdev, member) in self.in_need() {
-            if let Some(spare) = self.smallest_that_fits(vdev.device_size()) {
-                self.step_in(&vdev, &member.leaf, &spare)?;
+            let Ok(room) = room_for(&self.label(), vdev.id(), member.leaf.guid()) else { continue };
+            if let Some(spare) = self.smallest_that_fits(room.needed)
+                && self.step_in(&vdev, &member.leaf, &spare)?
+            {
                 let (spare, device) = (spare.name().to_owned(), member.leaf.name().to_owned());
                 tracing::warn!("the spare {spare} steps in for {device}");
                 changes.push(SpareChange::SteppedIn { spare, device });
@@ -263,7 +265,8 @@ impl Pool {
                 }
                 let Ok(found) = open(leaf.name()) else { continue };
                 let is_empty = matches!((labels::read_label(&*found), probe_foreign(&*found)), (Ok(None), Ok(None)));
-                if is_empty && usable_size(found.size()) >= vdev.device_size() {
+                let Ok(room) = room_for(&self.label(), vdev.id(), leaf.guid()) else { continue };
+                if is_empty && room.taken(usable_size(found.size())).is_some() {
                     self.attach(&leaf.guid().to_string(), found, true)?;
                     tracing::warn!("what has appeared in the place of {} replaces it", leaf.name());
                     replaced.push(leaf.name().to_owned());
@@ -340,11 +343,12 @@ impl Pool {
         })
     }
 
-    /// Has a spare join a vdev.
-    fn step_in(&self, vdev: &Arc<dyn Vdev>, failed: &Arc<Leaf>, spare: &Arc<Leaf>) -> Result<()> {
+    /// Has a spare join a vdev; `false` if it has become too small meanwhile.
+    fn step_in(&self, vdev: &Arc<dyn Vdev>, failed: &Arc<Leaf>, spare: &Arc<Leaf>) -> Result<bool> {
         let mut highest = self.labelling();
-        let mut label = self.label();
-        let size = config_of(&mut label, vdev.id())?.tree.device_size();
+        let label = self.label();
+        let room = room_for(&label, vdev.id(), failed.guid())?;
+        let Some(size) = room.taken(spare.size()) else { return Ok(false) };
         let joining = MemberConfig {
             behind: Some(Behind::default()),
             replaces: Some(failed.guid()),
@@ -361,7 +365,7 @@ impl Pool {
         if joined.is_err() {
             vdevs.add_spare(spare.clone());
         }
-        joined
+        joined.map(|()| true)
     }
 
     /// Has a spare that has left its vdev stand by again. `found` is its device, if it can be used.

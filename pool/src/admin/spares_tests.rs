@@ -267,6 +267,35 @@ fn a_spare_of_a_raidz_makes_up_for_a_second_loss() {
 }
 
 #[test]
+fn a_spare_of_a_raidz_of_different_sizes_has_the_rows_of_the_column_for_which_it_steps_in() {
+    for (fails, steps_in, other) in [("large", "big", "little"), ("small", "little", "big")] {
+        let sizes = [("large", 96), ("second", 96), ("third", 80), ("small", 64)];
+        let disks: Vec<Disk> = sizes.iter().map(|(name, size)| sized(name, size * MIB)).collect();
+        let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+        let raidz = NewVdev::RaidZ { parity: 1, devices: disks.iter().map(device).collect() };
+        let pool = create_of(&[raidz], &options, Arc::new(SeededEnv::new(1))).unwrap();
+        pool.engine().set_client(Arc::new(Stamp));
+        commit(&pool, 3);
+        // The smallest that fits is taken, and the small one fits only where rows end as early.
+        let (little, big) = (sized("little", 64 * MIB), sized("big", 96 * MIB));
+        pool.add_spares(&[device(&little), device(&big)]).unwrap();
+        let failed = disks.iter().find(|disk| disk.name() == fails).unwrap();
+        failed.inject(Fault::failing(Operation::Write));
+        commit(&pool, 2);
+        assert_eq!(pool.spare_step().unwrap(), stepped_in(steps_in, fails));
+        assert!(spares(&pool).contains(&(other.to_owned(), false)), "{other} stands by");
+        assert!(fill(&pool));
+        let newest = commit(&pool, 2);
+        drop(pool);
+        // It is enough without another one.
+        let spare = if steps_in == "big" { &big } else { &little };
+        let there: Vec<&Disk> =
+            disks.iter().filter(|disk| ![fails, "second"].contains(&disk.name())).chain([spare]).collect();
+        assert_eq!(shown(opened(&there, 4).unwrap().engine()), newest);
+    }
+}
+
+#[test]
 fn spares_are_labelled_known_again_and_removed() {
     let disks = disks("a b c d");
     let pool = mirror(&disks[..2]);

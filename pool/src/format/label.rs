@@ -83,6 +83,7 @@ pub const KNOWN_FEATURES: &[&str] = &[
     PROJECT_QUOTA,
     RAIDZ,
     RAIDZ_EXPANSION,
+    RAIDZ_SIZES,
     REBALANCE,
     SHRUNKEN_DEVICES,
     SPARES,
@@ -120,9 +121,13 @@ pub const PROJECT_QUOTA: &str = "project_quota";
 /// The feature of pools with a [RAID-Z](vdev_config::RaidZConfig). Who does not know it finds nothing there.
 pub const RAIDZ: &str = "raidz";
 
-/// The feature of pools with a RAID-Z that got a device more than it was made of. Who does not know it finds rows of two
-/// widths, and numbers of regions that no row has.
+/// The feature of pools with a RAID-Z that got a device more than it was made of, or has devices of different sizes. Who does
+/// not know it finds rows of two widths, and numbers of regions that no row has.
 pub const RAIDZ_EXPANSION: &str = "raidz_expansion";
+
+/// The feature of pools with a RAID-Z whose devices give different amounts to it. Who does not know it finds rows behind the end of
+/// the smallest, and would take a device that is as large as that one for any other.
+pub const RAIDZ_SIZES: &str = "raidz_sizes";
 
 /// The feature of pools that were rebalanced, or of which a removal was paused or slowed down. Who does not know it takes the
 /// rows of the catalogue that say so for damage.

@@ -230,8 +230,16 @@ impl VdevTree {
         self.leaves().map(|leaf| leaf.size).min().unwrap_or(0)
     }
 
+    /// What a device has to give to it to take the place of one of it, in bytes: of a RAID-Z, all rows of its column. No less
+    /// than the smallest does.
+    pub fn needed_in_place_of(&self, device: Guid, sector: u64, region: u64) -> u64 {
+        let VdevTree::RaidZ(raidz) = self else { return self.device_size() };
+        let member = raidz.members.iter().find(|member| member.member.leaf.guid == device);
+        member.map_or(u64::MAX, |member| raidz.needed_of(member.column, sector, region))
+    }
+
     /// The space that it gives to a pool with such sectors and regions, in bytes: that of its smallest device, or of a
-    /// RAID-Z, that of the rows that fit on its smallest.
+    /// RAID-Z, that of the rows that its devices have.
     pub fn size(&self, sector: u64, region: u64) -> u64 {
         match self {
             VdevTree::RaidZ(raidz) => raidz.size(sector, region),
@@ -242,7 +250,7 @@ impl VdevTree {
     /// How many sectors are allocated and written together: a whole row of a RAID-Z.
     pub fn unit(&self) -> u32 {
         match self {
-            // Of one that is being expanded, those that all rows will have.
+            // Of one whose rows differ, those of the widest that there will be.
             VdevTree::RaidZ(raidz) => raidz.data_columns() as u32,
             _ => 1,
         }

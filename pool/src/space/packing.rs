@@ -137,7 +137,8 @@ impl Layout {
         Ok(Some((host, hosted)))
     }
 
-    /// Sets an empty chunk aside, of the device that has the most free space, if more are empty than are kept. Of a device that is being expanded those with narrow rows come last, from the end on: they will be emptied, too.
+    /// Sets an empty chunk aside, of the device that has the most free space, if more are empty than are kept. Those with narrow
+    /// rows come last, from the end on: of a device that is being expanded they will be emptied, too.
     fn take_host<'a>(&'a self, to: &Targets, keep: u32) -> Option<Arc<Chunk>> {
         if self.empty.load(Relaxed) <= keep {
             return None;

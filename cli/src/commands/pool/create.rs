@@ -17,8 +17,9 @@ use crate::protocol::{CreatePool, HostRequest, HostResponse};
     after_help = "A device is the path of an image file or a block device; SIZE:PATH creates the image. Data is spread over all
 devices, and each byte is on one of them. Devices named after the word 'mirror' hold the same: as long as one is left, nothing
 is lost. Of those after 'raidz1' (or 'raidz'), 'raidz2' or 'raidz3', any one, two or three may be lost; that much of their
-space is parity. A block there takes whole rows, of a sector of each device that is left: small blocks take more. Those after
-'spare' hold nothing, and stand by until another one fails.
+space is parity. A block there takes whole rows, of a sector of each device that is left: small blocks take more. If some of
+them are larger, what they have more is used as far as there are more of them than of parity: -n shows what comes of it.
+Those after 'spare' hold nothing, and stand by until another one fails.
 
 What is named after 'special' takes metadata first of all, and records of data sets that are small enough for their property
 special_small_blocks; it is lost with everything, so let it stand as much as the rest. What is named after 'log' takes

@@ -12,8 +12,10 @@ use crate::protocol::Request;
 #[command(after_help = "A device that was changed without the others is refused: detach it, and attach it again.
 
 With -e the pool becomes larger by what the devices have grown. A mirror or a raidz grows as far as the smallest of its
-devices. The service notices by itself that a device has grown, 'pool list' shows it under EXPANDSZ, and with the property
-autoexpand=on it is used without -e. A raidz that is being expanded by a device grows when that is done.
+devices; a raidz that was made of devices of different sizes uses each as far as enough others go on with it, and as far as
+those that 'pool status' names before it. The service notices by itself that a device has grown, 'pool list' shows it under
+EXPANDSZ, and with the property autoexpand=on it is used without -e. A raidz that is being expanded by a device grows when that
+is done.
 
 Examples:
   pool online tank /dev/sdb

@@ -15,6 +15,7 @@ mod limits;
 mod model;
 mod properties;
 pub(super) mod raidz;
+mod raidz_sizes;
 mod rebalance;
 mod removal;
 mod replicas;

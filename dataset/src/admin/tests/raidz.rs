@@ -81,6 +81,19 @@ impl Life {
         }
     }
 
+    /// The pool that is on these disks, and the files that it should hold.
+    pub(super) fn opened(disks: Vec<Disk>, parity: u8, files: Files, seed: u64) -> Life {
+        let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
+        let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
+        let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let engine = pool.engine().clone();
+        let datasets = Datasets::open(engine.clone(), name("tank")).unwrap();
+        let world = World { devices, engine, datasets };
+        let (away, made, parity) = (Vec::new(), disks.len(), usize::from(parity));
+        let random = seed * 2 + 1;
+        Life { pool, world, disks, away, parity, made, files, snapshots: BTreeMap::new(), random, steps: 0 }
+    }
+
     fn below(&mut self, limit: usize) -> usize {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.random >> 33) as usize % limit

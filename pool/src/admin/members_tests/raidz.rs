@@ -401,20 +401,37 @@ fn leavings(recorder: &Recorder, from: usize) -> impl Iterator<Item = (String, V
 
 #[test]
 fn wherever_power_fails_while_a_raidz_is_added_the_pool_is_whole() {
+    whole_while_added([64; 5], 1);
+}
+
+#[test]
+fn wherever_power_fails_while_a_raidz_of_devices_of_different_sizes_is_added_the_pool_is_whole() {
+    whole_while_added([64, 64, 64, 96, 80], 5);
+}
+
+/// A RAID-Z of the last three of five devices of so many MiB is added to a mirror of the first two; one of so many failures of
+/// power is looked at.
+fn whole_while_added(sizes: [u64; 5], step: usize) {
     let recorder = Recorder::new();
-    let wrap = |name: &&str| Arc::new(recorder.wrap(MemoryDevice::new(*name, 64 * MIB))) as Arc<dyn Device>;
-    let devices: Vec<Arc<dyn Device>> = ["a", "b", "c", "d", "e"].iter().map(wrap).collect();
+    let wrap =
+        |(name, size): (&str, u64)| Arc::new(recorder.wrap(MemoryDevice::new(name, size * MIB))) as Arc<dyn Device>;
+    let devices: Vec<Arc<dyn Device>> = ["a", "b", "c", "d", "e"].into_iter().zip(sizes).map(wrap).collect();
     let pool = made(devices[..2].to_vec());
     let first = commit(&pool, 2);
     let begin = recorder.len();
     pool.begin_add(vec![NewVdev::RaidZ { parity: 1, devices: devices[2..].to_vec() }]).unwrap().finish().unwrap();
     let last = commit(&pool, 2);
+    let size = pool.engine().space_totals().size;
+    let usable: u64 = if sizes[4] > sizes[2] { 125 + 16 } else { 125 };
+    assert_eq!(size / MIB - 62, usable);
     drop(pool);
-    for (what, disks) in leavings(&recorder, begin) {
+    for (what, disks) in leavings(&recorder, begin).step_by(step) {
         let pool = opened(&disks.iter().collect::<Vec<_>>(), 7).unwrap_or_else(|error| panic!("{what}: {error}"));
         let state = shown(pool.engine());
         assert!((first..=last).contains(&state), "{what}: {state}");
         assert_eq!(commit(&pool, 1), shown(pool.engine()), "{what}");
+        let is_added = pool.label().vdevs.len() > 1;
+        assert_eq!(pool.engine().space_totals().size == size, is_added, "{what}");
     }
 }
 

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Members stand there in the order of their columns, and the one that replaces another right behind it. One that has ever
-//! got a column more is of kind 6, and says which rows have how many: see [`crate::vdev::raidz::zones`].
+//! got a column more, or whose devices give different amounts, is of kind 6, and says which rows have how many columns: see
+//! [`crate::vdev::raidz::zones`].
 
 use std::ops::RangeInclusive;
 
@@ -25,7 +26,7 @@ use crate::{
 pub const RAIDZ_PARITY: RangeInclusive<u8> = 1..=3;
 /// The most columns of a RAID-Z. There is at least one more than there are of parity.
 pub const RAIDZ_COLUMNS: usize = 32;
-/// The most zones of a RAID-Z that was expanded.
+/// The most zones of a RAID-Z.
 pub const MAX_ZONES: usize = 64;
 
 const WHAT: &str = "member of a raidz";
@@ -39,7 +40,8 @@ pub struct RaidZConfig {
     pub parity: u8,
     /// Its devices, by column.
     pub members: Vec<RaidZMember>,
-    /// Which rows have how many columns, by row; none if it was never expanded: then all have all.
+    /// Which rows have how many columns, by row; none if its devices give equally much and it was never expanded: then all have
+    /// all.
     pub zones: Vec<Zone>,
 }
 
@@ -110,6 +112,29 @@ impl RaidZConfig {
     /// What its smallest device gives to it, in bytes.
     pub fn device_size(&self) -> u64 {
         self.leaves().map(|leaf| leaf.size).min().unwrap_or(0)
+    }
+
+    /// What the smallest device of its first so many columns gives to it, in bytes: so far rows of these can go.
+    pub fn reach(&self, columns: usize) -> u64 {
+        let first = self.members.iter().filter(|member| (member.column as usize) < columns);
+        first.map(|member| member.member.leaf.size).min().unwrap_or(0)
+    }
+
+    /// What a device has to give to it to be of a column, in bytes, with such sectors and regions: the rows of the column, and
+    /// as much as the smallest device does.
+    pub fn needed_of(&self, column: u32, sector: u64, region: u64) -> u64 {
+        let end = |zone: &Zone| {
+            let data = usize::from(zone.columns).saturating_sub(usize::from(self.parity)).max(1);
+            let rows = u64::from(zone.regions).saturating_mul((region / sector).div_ceil(data as u64));
+            zone.first_row.saturating_add(rows).saturating_mul(sector)
+        };
+        let own = self.zones.iter().filter(|zone| u32::from(zone.columns) > column);
+        own.map(end).max().unwrap_or(0).max(self.device_size())
+    }
+
+    /// Whether its devices give different amounts to it.
+    pub fn is_unequal(&self) -> bool {
+        self.leaves().any(|leaf| leaf.size != self.device_size())
     }
 
     /// What it gives to a pool with such sectors and regions, in bytes. Regions are whole, and one takes as many rows on

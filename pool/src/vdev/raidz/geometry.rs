@@ -21,8 +21,8 @@
 //!
 //! The last row of a region may stand for fewer sectors than it has room for. Nobody writes them; they count as zeros.
 //!
-//! A vdev that was expanded has several such tables, its [zones](super::zones): each begins at a row of its own, with a region
-//! of its own, and has the first of the columns, or all.
+//! A vdev that was expanded, or has devices of different sizes, has several such tables, its [zones](super::zones): each begins
+//! at a row of its own, with a region of its own, and has the first of the columns, or all.
 
 use std::ops::Range;
 
