@@ -28,13 +28,21 @@ impl Watch {
         }
         match pool.remeasure() {
             Ok(false) => {}
-            Ok(true) => tracing::info!("devices of pool '{}' have grown", pool.name()),
+            Ok(true) => {
+                tracing::info!("devices of pool '{}' have grown", pool.name());
+                tell_outgrown(pool);
+            }
             Err(error) => tracing::warn!("devices that have grown cannot be taken note of: {error}"),
         }
         // Also without news: the property may have been set since, or a larger device have taken another one's place.
         expand_if_wanted(datasets, pool);
         self.0 = Instant::now() + INTERVAL;
     }
+}
+
+/// Says which vdevs cannot use what their devices have grown.
+pub(super) fn tell_outgrown(pool: &Pool) {
+    pool.outgrown().iter().for_each(|(_, why)| tracing::warn!("{why}"));
 }
 
 /// Has the pool use what is known to have grown, if its property says so.

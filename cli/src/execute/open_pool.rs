@@ -114,6 +114,7 @@ impl OpenPool {
         opened.tune();
         // What keeps it from growing keeps nobody from using it.
         growth::expand_if_wanted(&opened.datasets, &opened.pool);
+        growth::tell_outgrown(&opened.pool);
         opened.clean_up()?;
         Ok(opened)
     }

@@ -36,7 +36,7 @@ fn config(pool: &Pool) -> RaidZConfig {
 }
 
 /// Has rows become wider, at most so many regions at a time; `false` if there is no room for one, or nothing to do.
-fn widen(pool: &Pool, most: u32) -> bool {
+pub(super) fn widen(pool: &Pool, most: u32) -> bool {
     let engine = pool.engine();
     let Some(widening) = pool.widening() else { return false };
     let first = widening.narrow.first_region;

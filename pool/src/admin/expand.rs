@@ -24,13 +24,16 @@
 //! [`lengthened`]. One whose devices give different amounts takes what each of them has: it gets rows of those that go on behind
 //! its last, and the rows that it has become wider where more devices reach than did, as those do of one that has got a
 //! device more. One whose devices give equally much goes on doing so.
+//!
+//! Each time may leave a zone more than there was. Before labels could have too many to tell while rows become wider, the
+//! RAID-Z stays as it is, and whoever wants it larger is told: see [`Pool::outgrown`].
 
 use std::sync::Arc;
 
 use super::{assemble::zones, open::shapes_of, pool::Pool};
 use crate::{
     block::storage::Vdevs,
-    error::Result,
+    error::{Error, Result},
     format::{
         label::Label,
         vdev_config::{RaidZConfig, RaidZMember, VdevConfig, VdevTree},
@@ -38,7 +41,7 @@ use crate::{
     units::VdevId,
     vdev::{
         Leaf, Vdev, labels,
-        raidz::zones::{Zones, lengthened, regions_when_wide},
+        raidz::zones::{Zones, is_outgrown, lengthened, regions_when_wide},
     },
 };
 
@@ -48,6 +51,26 @@ impl Pool {
         let label = self.label();
         let vdevs = &self.engine().storage().vdevs;
         label.vdevs.iter().filter_map(|config| grown(&label, config, vdevs)).map(|(_, more)| more).sum()
+    }
+
+    /// RAID-Zs that cannot use what their devices have grown, because they have done so too often, each with words for it.
+    pub fn outgrown(&self) -> Vec<(VdevId, String)> {
+        let label = self.label();
+        let (sector, region) = (1 << label.ashift, label.region_size);
+        let vdevs = &self.engine().storage().vdevs;
+        let is_outgrown = |config: &&VdevConfig| {
+            let VdevTree::RaidZ(before) = &config.tree else { return false };
+            vdevs.get(config.id).is_ok_and(|vdev| is_outgrown(before, &sized(before, &*vdev), sector, region))
+        };
+        let told = |config: &VdevConfig| {
+            let name = vdevs.get(config.id).ok()?.as_group()?.name().to_owned();
+            let why = format!(
+                "labels have no room to tell more rows of {name}, which has grown and become wider too often: what its \
+                 devices have grown stays unused; pool add another vdev, and pool remove {name}, to use it"
+            );
+            Some((config.id, why))
+        };
+        label.vdevs.iter().filter(is_outgrown).filter_map(told).collect()
     }
 
     /// Takes note of devices that have grown since they were opened; whether there are any. Nothing of what they have more
@@ -88,7 +111,8 @@ impl Pool {
     /// of](Pool::remeasure). Returns how many bytes that is; nothing is written if it is none.
     ///
     /// # Errors
-    /// If the pool takes no changes, or a label could not be written: then nothing of the new space is used.
+    /// [`Error::Request`] if there is something, but labels cannot tell any of it. If the pool takes no changes, or a label
+    /// could not be written: then nothing of the new space is used.
     pub fn expand(&self, only: Option<VdevId>) -> Result<u64> {
         self.engine().writable()?;
         let mut highest = self.labelling();
@@ -104,7 +128,10 @@ impl Pool {
             sum += more;
         }
         if shapes.is_empty() {
-            return Ok(0);
+            return match self.outgrown().into_iter().find(|(id, _)| only.is_none_or(|only| only == *id)) {
+                Some((_, why)) => Err(Error::Request(why)),
+                None => Ok(0),
+            };
         }
         self.replace_labels(&mut highest, label, &[])?;
         for (vdev, zones, shapes) in shapes {

@@ -9,7 +9,9 @@ use std::{
 };
 
 use super::{
-    CreateOptions, NewVdev, Pool, create_of,
+    CreateOptions, NewVdev, Pool,
+    columns_tests::widen,
+    create_of,
     members_tests::fill,
     stamped::{Stamp, commit, opened, reading, resized, settings, shown, stamped, writing_pool},
 };
@@ -17,7 +19,10 @@ use crate::{
     device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
     error::{ErrorKind, Result},
-    format::label::{LABELS, label_offsets},
+    format::{
+        label::{LABELS, label_offsets},
+        vdev_config::{MAX_ZONES, RAIDZ_COLUMNS, VdevTree},
+    },
     units::{Guid, MIB, VdevId},
     vdev::{labels::read_label, uberblocks::read_uberblocks},
 };
@@ -185,6 +190,38 @@ fn rows_are_narrow_as_soon_as_a_smaller_device_has_left_that_was_replaced_while_
     assert_eq!((widening.columns, widening.narrow.columns), (4, 3));
     let newest = commit(&pool, 1);
     assert_eq!(shown(pool.engine()), newest);
+}
+
+#[test]
+fn a_raidz_whose_rows_labels_could_not_tell_any_more_stays_as_it_is_and_says_so() {
+    let devices = [("a", 80), ("b", 80), ("c", 64)].map(|(name, size)| late(name, (size, 512)));
+    let pool = made(NewVdev::RaidZ { parity: 1, devices: all(&devices) });
+    let zones = |pool: &Pool| match pool.label().vdevs.remove(0).tree {
+        VdevTree::RaidZ(raidz) => raidz.zones.len(),
+        other => panic!("{other:?}"),
+    };
+    // The first two stay ahead, what the third one reaches becomes wider, and new rows behind that are not told with old ones.
+    let mut rounds = (64..400).step_by(4).map(|size| {
+        devices.iter().zip([20, 20, 4]).for_each(|(device, ahead)| {
+            device.there.store((size + ahead) * MIB, Ordering::Relaxed);
+        });
+        assert!(pool.remeasure().unwrap());
+        let expanded = pool.expand(Some(VdevId(0)));
+        while widen(&pool, 40) {}
+        assert!(pool.widening().is_none(), "{:?}", pool.widening());
+        expanded
+    });
+    let refused = rounds.find_map(Result::err).unwrap();
+    let told = "labels have no room to tell more rows of raidz1-0, which has grown and become wider too often: what its \
+                devices have grown stays unused; pool add another vdev, and pool remove raidz1-0, to use it";
+    assert_eq!((refused.kind(), refused.to_string()), (ErrorKind::Request, told.to_owned()));
+    assert_eq!((pool.outgrown(), pool.growth()), (vec![(VdevId(0), told.to_owned())], 0));
+    assert!((MAX_ZONES - RAIDZ_COLUMNS - 2..=MAX_ZONES - RAIDZ_COLUMNS).contains(&zones(&pool)), "{}", zones(&pool));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    let pool = super::open(all(&devices), &super::stamped::writing(), Arc::new(SeededEnv::new(5))).unwrap();
+    assert_eq!((shown(pool.engine()), pool.outgrown().len()), (newest, 1));
+    assert!(pool.expand(None).is_err());
 }
 
 #[test]

@@ -329,9 +329,14 @@ pub fn regions_when_wide(config: &RaidZConfig, sector: u64, region: u64) -> u64 
 /// zone, of as many columns as reach there. Zones before may be narrow by that.
 ///
 /// `None` if some are so already: a zone behind them would keep the wide ones before them from having the numbers
-/// that follow theirs. Also if nothing comes of it, or numbers do not suffice.
+/// that follow theirs. Also if nothing comes of it, numbers do not suffice, or it [is outgrown](is_outgrown).
 pub fn lengthened(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u64) -> Option<Vec<Zone>> {
     longer(config, grown, sector, region).filter(|zones| zones.len() <= MOST_LENGTHENED)
+}
+
+/// Whether that would be so many zones that there could be too many while rows become wider.
+pub fn is_outgrown(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u64) -> bool {
+    longer(config, grown, sector, region).is_some_and(|zones| zones.len() > MOST_LENGTHENED)
 }
 
 /// So many zones leave room for those of wider rows: one for each column that may join.
