@@ -72,11 +72,8 @@ impl OpenPool {
         let taken = NewDevices::take(std::slice::from_ref(new), action, beside, force)?;
         let device = taken.devices().remove(0);
         match raidz {
-            Some(_) if self.datasets.feature_state(RAIDZ_EXPANSION).or_refused(action, beside)? == "disabled" => {
-                let why = format!("the pool's feature {RAIDZ_EXPANSION} is disabled; it is enabled by pool set");
-                return Err(Failure::cannot(action, beside, why));
-            }
             Some(_) => {
+                self.datasets.check_feature(RAIDZ_EXPANSION).or_refused(action, beside)?;
                 self.datasets.prepare_expansion(limit).or_refused(action, beside)?;
                 self.pool.attach_column(beside, device).map(drop).or_refused(action, beside)?;
             }

@@ -8,7 +8,8 @@ use dataset::{
 };
 use pool::{
     block::storage::Vdevs,
-    format::label::{KNOWN_FEATURES, Label},
+    device::{Device, MemoryDevice},
+    format::label::{CACHE_DEVICES, KNOWN_FEATURES, Label, SPARES},
     space::SpaceTotals,
     vdev::{Health, Leaf, Member, State, Vdev},
 };
@@ -379,8 +380,9 @@ impl OpenPool {
             check_replication(vdevs, &present, &self.pool.label().sections.classes, ACTION, &name)?;
         }
         let all: Vec<VdevSpec> = specs.iter().chain(&caches).chain(spares).cloned().collect();
+        let devices = check_new(&all, ACTION, &name, force)?;
+        self.check_features(vdevs, &devices, (!spares.is_empty(), !caches.is_empty())).or_refused(ACTION, &name)?;
         if dry_run {
-            let devices = check_new(&all, ACTION, &name, force)?;
             let highest = present.last().map(|vdev| vdev.id()).max(self.engine().storage().space.highest_vdev());
             let next = highest.map_or(0, |highest| highest.0 as usize + 1);
             let mut layout = self.layout();
@@ -394,7 +396,6 @@ impl OpenPool {
             layout.size += size_of(vdevs, &devices, sector, Some(region));
             return Ok(layout);
         }
-        check_new(&all, ACTION, &name, force)?;
         if vdevs.is_empty() {
             self.add_spares(spares, force)?;
             self.add_caches(&caches, force)?;
@@ -411,6 +412,24 @@ impl OpenPool {
         // These leave again at a word, and those before do not.
         self.add_caches(&caches, force)?;
         Ok(self.layout())
+    }
+
+    /// Refuses what would have the labels name features that are disabled: vdevs on devices of these sizes, spares, or cache
+    /// devices.
+    fn check_features(
+        &self,
+        vdevs: &[VdevTreeSpec],
+        sizes: &[u64],
+        (spares, caches): (bool, bool),
+    ) -> dataset::admin::Result<()> {
+        let stand_in = |(spec, size): (VdevSpec, &u64)| -> Arc<dyn Device> {
+            Arc::new(MemoryDevice::new(spec.path.to_text(), *size))
+        };
+        let devices = devices_of(vdevs).into_iter().zip(sizes).map(stand_in).collect();
+        let mut needed = self.pool.features_of(&grouped(vdevs, devices))?;
+        needed.extend(spares.then(|| SPARES.to_owned()));
+        needed.extend(caches.then(|| CACHE_DEVICES.to_owned()));
+        needed.iter().try_for_each(|feature| self.datasets.check_feature(feature))
     }
 }
 

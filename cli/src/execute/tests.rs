@@ -8,6 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use dataset::catalogue::{POOL, keys, kind};
 use pool::admin::{ClassedVdev, NewVdev};
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, lgetxattr, lsetxattr, mknodat};
 
@@ -19,7 +20,7 @@ use crate::{
     failure::Failure,
     protocol::{
         CopyRecord, Location, PathBytes, ReceiveNaming, ReceiveSpec, Request, Response, SendSpec, Stream, TrimAction,
-        VdevSpec,
+        VdevKind, VdevRole, VdevSpec, VdevTreeSpec,
     },
     service::registry::KnownPool,
 };
@@ -238,6 +239,53 @@ fn what_is_copied_within_a_pool_is_the_same_and_shares_its_blocks() {
         world.copy_within("tank/home:/copy", "tank/home:/copy/deeper").unwrap_err().message.contains("into itself")
     );
     assert!(world.copy_within("tank/home:/copy/small", "tank/home:/copy/").unwrap_err().message.contains("replace"));
+}
+
+#[test]
+fn a_pool_whose_features_are_disabled_gets_no_raidz_until_they_are_enabled() {
+    let world = World::new();
+    let datasets = world.pool.as_ref().unwrap().datasets.clone();
+    // As an older program has made it.
+    datasets.run(|tx| tx.delete_range(keys(POOL, kind::PROPERTY))).unwrap();
+    let ask = |sizes: [u64; 3], dry_run: bool| {
+        let device = |(at, size): (usize, u64)| {
+            let path = world.folder.path().join(format!("{at} of {size}"));
+            VdevSpec { path: path.into(), create: Some(size << 20) }
+        };
+        let devices = sizes.into_iter().enumerate().map(device).collect();
+        let vdevs = vec![VdevTreeSpec { kind: VdevKind::RaidZ1, role: VdevRole::Normal, devices }];
+        world.ask(Request::AddVdevs { vdevs, spares: Vec::new(), force: true, dry_run })
+    };
+    let add = |sizes| ask(sizes, false);
+    let enable = |feature: &str| datasets.set_pool_property(&format!("feature@{feature}"), "enabled").unwrap();
+    let refused = |sizes, feature: &str| {
+        let told = format!("the pool's feature {feature} is disabled; it is enabled by pool set");
+        let failure = add(sizes).unwrap_err();
+        assert!(failure.message.ends_with(&told), "{}", failure.message);
+        assert_eq!(ask(sizes, true).unwrap_err().message, failure.message, "it is said before, too");
+        assert_eq!(fs::read_dir(world.folder.path()).unwrap().count(), 1, "no image is left");
+        assert_eq!(world.property(&format!("feature@{feature}")), "disabled");
+    };
+    refused([70, 70, 70], "raidz");
+    enable("raidz");
+    refused([64, 90, 90], "raidz_expansion");
+    enable("raidz_expansion");
+    refused([64, 90, 90], "raidz_sizes");
+    add([70, 70, 70]).unwrap();
+    assert_eq!(
+        (world.property("feature@raidz"), world.property("feature@raidz_sizes")),
+        ("active".into(), "disabled".into())
+    );
+    enable("raidz_sizes");
+    add([64, 90, 90]).unwrap();
+    assert_eq!(world.property("feature@raidz_sizes"), "active");
+    let spare = || {
+        let spare = VdevSpec { path: world.folder.path().join("spare").into(), create: Some(64 << 20) };
+        world.ask(Request::AddVdevs { vdevs: Vec::new(), spares: vec![spare], force: true, dry_run: false })
+    };
+    assert!(spare().unwrap_err().message.ends_with("the pool's feature spares is disabled; it is enabled by pool set"));
+    enable("spares");
+    spare().unwrap();
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use pool::format::label::KNOWN_FEATURES;
 
-use super::{datasets::Datasets, error::Result};
+use super::{datasets::Datasets, error::Result, moving::refused};
 use crate::{
     catalogue::{POOL, Transaction, Value, kind},
     lineage::reference,
@@ -26,6 +26,14 @@ impl Datasets {
             return Ok("active");
         }
         Ok(if self.read(|tx| is_enabled(tx, feature))? { ENABLED } else { "disabled" })
+    }
+
+    /// Refuses to use a feature that is disabled.
+    pub fn check_feature(&self, feature: &str) -> Result<()> {
+        match self.feature_state(feature)? {
+            "disabled" => refused(format!("the pool's feature {feature} is disabled; it is enabled by pool set")),
+            _ => Ok(()),
+        }
     }
 }
 

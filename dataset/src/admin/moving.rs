@@ -202,10 +202,7 @@ impl Datasets {
 
     /// Has the pool use a feature.
     pub(super) fn activate_for_moving(&self, feature: &'static str) -> Result<()> {
-        let is_enabled = self.read(|tx| feature::is_enabled(tx, feature))?;
-        if !is_enabled && !self.engine().is_active(feature) {
-            return refused(format!("the pool's feature {feature} is disabled; it is enabled by pool set"));
-        }
+        self.check_feature(feature)?;
         Ok(self.engine().activate(feature)?)
     }
 

@@ -102,6 +102,19 @@ impl<'a> Addition<'a> {
     }
 }
 
+/// The features that a label would name in addition if it named these vdevs, too.
+pub(super) fn features_of(label: &Label, classed: &[ClassedVdev]) -> Result<Vec<String>> {
+    classed.iter().try_for_each(ClassedVdev::check)?;
+    let (sector, region) = units(label);
+    let mut with_them = label.clone();
+    for classed in classed.iter().cloned().map(|classed| classed.in_order(sector, region)) {
+        with_them.vdevs.push(classed.vdev.describe(VdevId(0), (sector, region), &Guid::default));
+        classed.note_class(VdevId(0), &mut with_them);
+    }
+    name_features(&mut with_them);
+    Ok(with_them.features.into_keys().filter(|feature| !label.features.contains_key(feature)).collect())
+}
+
 fn describe_new(
     label: &Label,
     vdevs: &[NewVdev],

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    add::Addition,
+    add::{self, Addition},
     assemble::zones,
     caches::write_cache_labels,
     spares::{Watched, write_spare_labels},
@@ -226,6 +226,14 @@ impl Pool {
     ) -> Result<Addition<'_>> {
         self.engine.writable()?;
         Addition::begin(self, self.labelling(), vdevs.into_iter().map(Into::into).collect(), spares)
+    }
+
+    /// The features that labels name from the moment on at which these vdevs are added, and do not name yet.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if such a vdev cannot be.
+    pub fn features_of(&self, vdevs: &[ClassedVdev]) -> Result<Vec<String>> {
+        add::features_of(&self.label(), vdevs)
     }
 
     /// Held by whoever changes labels: the highest number that any was given.
