@@ -88,12 +88,12 @@ pub enum Error {
         pool: String,
     },
     /// What the intent log holds cannot be read, for its devices are not there.
-    #[error("the intent log of pool {pool} lies on {path}, which is missing")]
+    #[error("the intent log of pool {pool} lies on {paths}, which {} missing", if paths.contains(" and ") { "are" } else { "is" })]
     LostLog {
         /// The pool's name.
         pool: String,
         /// Where its devices were last seen.
-        path: String,
+        paths: String,
     },
     /// Too few of the devices of a mirror or a RAID-Z that are there hold all that they should.
     #[error("{vdev} of pool {pool} has {}: {missing} missing", lack(*needed))]

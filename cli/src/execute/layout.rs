@@ -198,22 +198,21 @@ pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
 pub(crate) fn shown(vdev: &dyn Vdev, classes: &VdevClasses) -> LayoutVdev {
     let role = role_of(vdev.id(), classes);
     let paths = vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect();
-    match vdev.as_group() {
-        Some(group) => LayoutVdev { role, name: name_of(vdev), devices: paths, may_lose: group.may_lose() },
-        None => LayoutVdev { role, name: name_of(vdev), devices: Vec::new(), may_lose: 0 },
-    }
+    let may_lose = vdev.as_group().map_or(0, |group| group.may_lose());
+    let devices = if vdev.group_name().is_some() { paths } else { Vec::new() };
+    LayoutVdev { role, name: name_of(vdev), devices, may_lose }
 }
 
 /// The name of a vdev: `mirror-0`, `raidz2-0`, or the device's path.
 pub(crate) fn name_of(vdev: &dyn Vdev) -> String {
-    match vdev.as_group() {
-        Some(group) => group.name().to_owned(),
+    match vdev.group_name() {
+        Some(name) => name.to_owned(),
         None => vdev.leaves().iter().map(|leaf: &Arc<Leaf>| leaf.name().to_owned()).collect::<Vec<_>>().join(" "),
     }
 }
 
 /// What a vdev of an open pool is.
 pub(crate) fn kind_of(vdev: &dyn Vdev) -> VdevKind {
-    let word = vdev.as_group().and_then(|group| group.name().split('-').next());
+    let word = vdev.group_name().and_then(|name| name.split('-').next());
     word.and_then(VdevKind::of_word).unwrap_or(VdevKind::Disk)
 }

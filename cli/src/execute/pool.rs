@@ -246,8 +246,21 @@ impl OpenPool {
                 }
             };
             let Some(mirror) = vdev.as_group() else {
-                let record = vdev.leaves().first().map(|leaf| leaf_record(leaf)).expect("a disk is one device");
-                return VdevRecord { note: note(vdev), ..record };
+                let devices: Vec<VdevRecord> = vdev.leaves().iter().map(|leaf| leaf_record(leaf)).collect();
+                let record = devices.first().cloned().expect("a vdev has devices");
+                return match vdev.group_name() {
+                    None => VdevRecord { note: note(vdev), ..record },
+                    // It is lost, with all of them.
+                    Some(name) => VdevRecord {
+                        kind: kind_of(vdev),
+                        path: name.to_owned(),
+                        members: devices,
+                        note: note(vdev),
+                        guid: vdev.guid().0,
+                        trim: None,
+                        ..record
+                    },
+                };
             };
             let all = mirror.members();
             let member_record = |member: &Arc<Member>| VdevRecord {
@@ -326,7 +339,7 @@ impl OpenPool {
                 sum.read_bytes += counts.read_bytes;
                 sum.written_bytes += counts.written_bytes;
             }
-            if vdev.as_group().is_some() {
+            if vdev.group_name().is_some() {
                 sum.members = members;
             }
             sum

@@ -108,7 +108,7 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
 fn lost(label: &Label, config: &VdevConfig) -> Arc<dyn Vdev> {
     let leaves: Vec<_> = config.tree.leaves().map(|leaf| Arc::new(Leaf::absent(leaf))).collect();
     let guid = config.tree.guid().unwrap_or_else(|| leaves[0].guid());
-    Arc::new(Lost::new(config.id, guid, label.size_of(config), leaves))
+    Arc::new(Lost::new((config.id, guid), config.tree.group_name(config.id), label.size_of(config), leaves))
 }
 
 /// What the rings of the devices say.

@@ -142,7 +142,7 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
         _ if options.read_only => Vec::new(),
         None => log::read(&storage, newest)?,
         Some(_) if options.without_log => Vec::new(),
-        Some(path) => return Err(Error::LostLog { pool: label.pool_name.clone(), path }),
+        Some(paths) => return Err(Error::LostLog { pool: label.pool_name.clone(), paths }),
     };
     let first = first_txg(&label, &line[0], newest, &log)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };

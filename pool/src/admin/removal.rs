@@ -27,9 +27,7 @@ impl Pool {
     /// [`Error::Request`] if there is none, or it is a device of one.
     pub fn find_vdev(&self, name: &str) -> Result<Arc<dyn Vdev>> {
         let vdevs = self.engine().storage().vdevs.all();
-        let is_it = |vdev: &&Arc<dyn Vdev>| {
-            vdev.guid().to_string() == name || vdev.as_group().is_some_and(|group| group.name() == name)
-        };
+        let is_it = |vdev: &&Arc<dyn Vdev>| vdev.guid().to_string() == name || vdev.group_name() == Some(name);
         if let Some(vdev) = vdevs.iter().find(is_it) {
             return Ok(vdev.clone());
         }

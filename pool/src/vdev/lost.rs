@@ -17,16 +17,18 @@ use crate::{
 pub struct Lost {
     id: VdevId,
     guid: Guid,
+    /// What it is called, if it is of several devices.
+    name: Option<String>,
     size: u64,
     /// As the labels of the others describe them: at least one.
     leaves: Vec<Arc<Leaf>>,
 }
 
 impl Lost {
-    /// A vdev of this size, of these devices.
-    pub fn new(id: VdevId, guid: Guid, size: u64, leaves: Vec<Arc<Leaf>>) -> Lost {
+    /// A vdev of this size, of these devices; with a name, if they are several.
+    pub fn new((id, guid): (VdevId, Guid), name: Option<String>, size: u64, leaves: Vec<Arc<Leaf>>) -> Lost {
         assert!(!leaves.is_empty(), "a vdev has devices");
-        Lost { id, guid, size, leaves }
+        Lost { id, guid, name, size, leaves }
     }
 
     fn refused<T>(&self, action: &'static str) -> Result<T> {
@@ -83,6 +85,10 @@ impl Vdev for Lost {
 
     fn leaves(&self) -> Vec<Arc<Leaf>> {
         self.leaves.clone()
+    }
+
+    fn group_name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     fn is_lost(&self) -> bool {

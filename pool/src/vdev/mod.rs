@@ -237,6 +237,11 @@ pub trait Vdev: Send + Sync {
         Ok(())
     }
 
+    /// What it is called if it is of several devices, whether they are there or not, as in `mirror-0`.
+    fn group_name(&self) -> Option<&str> {
+        self.as_group().map(Group::name)
+    }
+
     /// Its devices, if they are several.
     fn as_group(&self) -> Option<&Group> {
         None
