@@ -190,11 +190,12 @@ fn what_stands_less_than_the_pool_is_refused_unless_one_insists() {
         $ pool simulate lose tank c.img
         [LAB]/c.img without [LAB]/c.img: lost
 
-        the pool could not be imported; this is what would have a copy left, and what would not:
+        the pool could not be imported without [LAB]/c.img;
+        this is what would have a copy left, and what would not:
 
         NAME  BLOCKS  LOST  FILES  LOST
         <metadata>  11  6  0  0  damaged
-        tank  1  0  1  0  survives
+        tank  1  0  1  0  all blocks remain
         [exit 1]
         "
     );

@@ -20,7 +20,7 @@ use pool::{
 use super::{datasets::Datasets, error::Result};
 use crate::{
     catalogue::kind,
-    fs::key::INODE,
+    fs::key::{DATASET, INODE},
     lineage::nodes,
     scrub::members::{self, Member},
 };
@@ -147,7 +147,8 @@ impl<'a> Tally<'a> {
                 let pointer = leaf.pointer(item).filter(|block| is_meant(key) && block.entered() > after);
                 let has_lost = pointer.map_or(Ok(is_lost), |pointer| self.count(&pointer, is_lost))?;
                 self.loss.files += u64::from(key.kind == INODE);
-                if has_lost && file.replace(key.object) != Some(key.object) {
+                // What belongs to the data set as a whole is no file.
+                if has_lost && key.object != DATASET && file.replace(key.object) != Some(key.object) {
                     self.loss.lost_files += 1;
                 }
             }

@@ -73,20 +73,26 @@ fn render(report: &LossReport) -> String {
         }
     };
     let vdevs: String = report.vdevs.iter().map(vdev).collect();
-    let verdict = match report.survives() {
-        true => "nothing would be lost",
-        false => "the pool could not be imported; this is what would have a copy left, and what would not",
+    let needed: Vec<&str> = report.needed().map(|vdev| vdev.name.as_str()).collect();
+    let verdict = match needed.is_empty() {
+        true => "nothing would be lost".to_owned(),
+        false => format!(
+            "the pool could not be imported without {};\nthis is what would have a copy left, and what would not",
+            needed.join(", ")
+        ),
     };
-    format!("{vdevs}\n{verdict}:\n\n{}", table(&report.datasets))
+    format!("{vdevs}\n{verdict}:\n\n{}", table(report))
 }
 
-fn table(datasets: &[DatasetLoss]) -> String {
+fn table(report: &LossReport) -> String {
     let numbers = ["BLOCKS", "LOST", "FILES", "LOST"].map(Column::right);
     let mut table = Table::new([Column::left("NAME")].into_iter().chain(numbers).chain([Column::left("")]).collect());
-    for loss in datasets {
+    // What nobody can import has not survived.
+    let whole = if report.survives() { "survives" } else { "all blocks remain" };
+    for loss in &report.datasets {
         let [blocks, files] = [loss.blocks, loss.blocks.map(|_| loss.files)];
         let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
-        let word = if loss.lost_blocks == 0 { "survives" } else { "damaged" };
+        let word = if loss.lost_blocks == 0 { whole } else { "damaged" };
         table.push(vec![
             loss.name.clone(),
             count(blocks),
@@ -115,4 +121,41 @@ fn encode(report: &LossReport) -> Value {
         "vdevs": report.vdevs.iter().map(vdev).collect::<Vec<_>>(),
         "datasets": report.datasets.iter().map(dataset).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::VdevLoss;
+
+    fn vdev(name: &str, role: VdevRole, survives: bool) -> VdevLoss {
+        VdevLoss { name: name.into(), role, lost: vec![format!("{name}.img")], left: usize::from(survives), survives }
+    }
+
+    fn dataset(name: &str, lost: u64) -> DatasetLoss {
+        DatasetLoss { name: name.into(), blocks: Some(9), lost_blocks: lost, files: 4, lost_files: lost }
+    }
+
+    #[test]
+    fn of_a_pool_that_could_not_be_imported_nothing_is_said_to_survive() {
+        let datasets = vec![dataset("tank/twice", 0), dataset("tank/once", 2)];
+        let mut vdevs = vec![vdev("mirror-0", VdevRole::Normal, true), vdev("log", VdevRole::Log, false)];
+        let report = LossReport { vdevs: vdevs.clone(), datasets: datasets[..1].to_vec() };
+        let said = render(&report);
+        assert!(said.contains("\nnothing would be lost:\n") && said.contains("survives"), "{said}");
+        vdevs.extend([vdev("raidz1-1", VdevRole::Normal, false), vdev("disk", VdevRole::Special, false)]);
+        insta::assert_snapshot!(render(&LossReport { vdevs, datasets }), @r"
+        mirror-0 without mirror-0.img: one device is left, and holds everything
+        log without log.img: lost, with what was promised since the last commit if power fails as well
+        raidz1-1 without raidz1-1.img: lost
+        disk without disk.img: lost
+
+        the pool could not be imported without raidz1-1, disk;
+        this is what would have a copy left, and what would not:
+
+        NAME        BLOCKS  LOST  FILES  LOST
+        tank/twice       9     0      4     0  all blocks remain
+        tank/once        9     2      4     2  damaged
+        ");
+    }
 }

@@ -732,7 +732,12 @@ pub struct LossReport {
 impl LossReport {
     /// Whether nothing would be lost but what the intent log holds.
     pub fn survives(&self) -> bool {
-        self.vdevs.iter().all(|vdev| vdev.survives || vdev.role == VdevRole::Log)
+        self.needed().next().is_none()
+    }
+
+    /// The vdevs that would be lost, and without which the pool cannot be imported.
+    pub fn needed(&self) -> impl Iterator<Item = &VdevLoss> {
+        self.vdevs.iter().filter(|vdev| !vdev.survives && vdev.role != VdevRole::Log)
     }
 }
 

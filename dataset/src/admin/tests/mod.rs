@@ -27,4 +27,5 @@ mod scrub;
 mod shares;
 mod states;
 mod streams;
+mod vdev_losses;
 pub(super) mod world;

@@ -6,11 +6,28 @@ use super::{Bench, SIZE};
 use crate::admin::{Loss, Survivors, tests::world::noise};
 
 impl Bench {
+    /// What would be lost if only these were left.
+    fn losses_but_for(&self, is_left: &dyn Fn(VdevId) -> bool) -> Vec<Loss> {
+        self.world.datasets.losses(&Survivors { is_left, goes_on: &|| true }).unwrap()
+    }
+
     /// What would be lost with the second device.
     fn losses_without_the_second(&self) -> Vec<Loss> {
-        let survivors = Survivors { is_left: &|vdev| vdev != VdevId(1), goes_on: &|| true };
-        self.world.datasets.losses(&survivors).unwrap()
+        self.losses_but_for(&|vdev| vdev != VdevId(1))
     }
+}
+
+#[test]
+fn with_everything_no_more_is_lost_than_there_is() {
+    let bench = Bench::new(2, 32);
+    bench.world.create("tank/a").unwrap();
+    (0..10).for_each(|n: u64| bench.world.write("tank/a", &n.to_string(), &noise(n + 1, 20_000)));
+    bench.world.engine.commit().unwrap();
+    let said = bench.losses_but_for(&|_| false);
+    assert!(said.iter().all(|loss| loss.blocks > 0 && loss.lost_blocks == loss.blocks), "{said:?}");
+    assert!(said.iter().all(|loss| loss.lost_files == loss.files), "{said:?}");
+    // The directory is one, too.
+    assert_eq!(said.iter().find(|loss| loss.name == "tank/a").unwrap().files, 11);
 }
 
 #[test]
