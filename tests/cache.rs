@@ -343,7 +343,8 @@ fn a_cache_device_that_rots_or_is_cut_short_while_it_is_used_costs_nothing() {
     $ pool status tank
       pool: tank
      state: ONLINE
-    status: A cache device is missing or has failed. Nothing is lost; what it held is read from the other devices.
+    status: A cache device is missing or has failed.
+    	Nothing is lost; what it held is read from the other devices.
     action: If it is there again: pool online tank [LAB]/c.img
     	If it is gone: pool remove tank [LAB]/c.img
     config:
@@ -359,7 +360,8 @@ fn a_cache_device_that_rots_or_is_cut_short_while_it_is_used_costs_nothing() {
     $ pool status -x
       pool: tank
      state: ONLINE
-    status: A cache device is missing or has failed. Nothing is lost; what it held is read from the other devices.
+    status: A cache device is missing or has failed.
+    	Nothing is lost; what it held is read from the other devices.
     action: If it is there again: pool online tank [LAB]/c.img
     	If it is gone: pool remove tank [LAB]/c.img
     config:
@@ -415,7 +417,8 @@ fn a_pool_is_imported_without_its_cache_device_and_takes_it_back() {
     $ pool status tank
       pool: tank
      state: ONLINE
-    status: A cache device is missing or has failed. Nothing is lost; what it held is read from the other devices.
+    status: A cache device is missing or has failed.
+    	Nothing is lost; what it held is read from the other devices.
     action: If it is there again: pool online tank [LAB]/c.img
     	If it is gone: pool remove tank [LAB]/c.img
     config:

@@ -238,7 +238,8 @@ fn a_log_that_is_gone_is_told_of_and_done_without() {
         $ pool status tank
           pool: tank
          state: DEGRADED
-        status: A log device is missing. The pool goes on without it, and its log lies on other devices.
+        status: A log device is missing.
+        	The pool goes on without it, and its log lies on other devices.
         action: If it is there again: pool export tank; pool import tank
         	If it is gone for good: pool remove tank DEVICE
         config:

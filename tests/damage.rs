@@ -67,7 +67,8 @@ fn a_scrub_heals_what_has_a_second_copy() {
     assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
-    status: One or more devices had errors since the pool was imported. No data is lost.
+    status: One or more devices had errors since the pool was imported.
+    	No data is lost.
     action: Look at the devices, and verify everything: pool scrub tank
     	Then forget the errors: pool clear tank
       scan: scrub repaired 100K in [TIME] with 0 errors on [DATE]
@@ -125,8 +126,9 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
-    status: Some files are damaged, and there is no good copy of what they have lost.
-    action: Restore the files from a backup, or delete them; then: pool scrub tank
+    status: Some files are damaged: there is no good copy of what they have lost.
+    action: Restore the files from a backup, or delete them.
+    	Then: pool scrub tank
       scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
     config:
 
@@ -149,8 +151,9 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     assert_snapshot!(lab.shown("pool status tank"), @r"
       pool: tank
      state: ONLINE
-    status: Some files are damaged, and there is no good copy of what they have lost.
-    action: Restore the files from a backup, or delete them; then: pool scrub tank
+    status: Some files are damaged: there is no good copy of what they have lost.
+    action: Restore the files from a backup, or delete them.
+    	Then: pool scrub tank
       scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
     config:
 
@@ -166,8 +169,9 @@ fn what_has_no_good_copy_is_named_until_it_is_gone() {
     assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE
-    status: Some files are damaged, and there is no good copy of what they have lost.
-    action: Restore the files from a backup, or delete them; then: pool scrub tank
+    status: Some files are damaged: there is no good copy of what they have lost.
+    action: Restore the files from a backup, or delete them.
+    	Then: pool scrub tank
       scan: scrub repaired 0B in [TIME] with 1 errors on [DATE]
     config:
 

@@ -148,7 +148,8 @@ fn a_device_dies_and_is_replaced() {
       pool: tank
       id: [GUID]
      state: DEGRADED
-    status: One or more devices are missing from the system, and others hold all that they hold.
+    status: One or more devices are missing from the system,
+    	and others hold all that they hold.
     action: The pool can be imported despite missing devices, in a degraded state.
     config:
 
@@ -474,7 +475,8 @@ fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
     status: One or more devices could not be resilvered: there is no good copy of some blocks.
     	A device that is being replaced stays until there is.
     action: If a device that has them can come back: pool online tank DEVICE
-    	Otherwise restore or delete the files that 'pool status -v' names, then: pool clear tank
+    	Otherwise restore or delete the files that 'pool status -v' names.
+    	Then: pool clear tank
     	or let the old device go without them: pool detach -f tank DEVICE
       scan: resilvered [SIZE] in [TIME] with 1 errors on [DATE]
     config:

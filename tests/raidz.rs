@@ -67,7 +67,8 @@ fn as_many_devices_die_as_there_is_parity_and_others_take_their_places() {
       pool: tank
       id: [GUID]
      state: DEGRADED
-    status: One or more devices are missing from the system, and others hold all that they hold.
+    status: One or more devices are missing from the system,
+    	and others hold all that they hold.
     action: The pool can be imported despite missing devices, in a degraded state.
     config:
 

@@ -40,7 +40,8 @@ fn a_pool_of_another_host_is_taken_only_by_force() {
       id: [GUID]
      state: ONLINE
     status: The pool was last used by host 'elsewhere'.
-    action: The pool can be imported using its name or numeric identifier and the '-f' flag.
+    action: The pool can be imported using its name or numeric identifier and
+    	the '-f' flag.
     config:
 
     	tank  ONLINE

@@ -101,7 +101,8 @@ impl OpenPool {
         let out = self.pool.caches().into_iter().find(is_out)?;
         let name = self.name();
         Some((
-            "A cache device is missing or has failed. Nothing is lost; what it held is read from the other devices."
+            "A cache device is missing or has failed.\n\
+             Nothing is lost; what it held is read from the other devices."
                 .into(),
             format!("If it is there again: pool online {name} {0}\nIf it is gone: pool remove {name} {0}", out.name()),
         ))

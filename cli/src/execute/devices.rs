@@ -415,18 +415,22 @@ impl Found {
                 "The pool cannot be imported. Attach the missing devices and try again.",
             )
         } else if !self.missing().is_empty() && !elsewhere {
-            let status = "One or more devices are missing from the system, and others hold all that they hold.";
+            let status = "One or more devices are missing from the system,\nand others hold all that they hold.";
             let action = "The pool can be imported despite missing devices, in a degraded state.";
             ("DEGRADED", Some(status.to_owned()), action)
         } else if self.is_cut_short() {
             (
                 "UNAVAIL",
                 Some("One or more devices are smaller than they were.".to_owned()),
-                "The pool cannot be imported. Make these devices as large as they were and try again.",
+                "The pool cannot be imported.\nMake these devices as large as they were and try again.",
             )
         } else if elsewhere {
             let status = format!("The pool was last used by host '{}'.", self.label.host_name);
-            ("ONLINE", Some(status), "The pool can be imported using its name or numeric identifier and the '-f' flag.")
+            (
+                "ONLINE",
+                Some(status),
+                "The pool can be imported using its name or numeric identifier and\nthe '-f' flag.",
+            )
         } else {
             ("ONLINE", None, "The pool can be imported using its name or numeric identifier.")
         };

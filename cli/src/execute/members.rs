@@ -286,7 +286,8 @@ pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
                 .to_owned(),
             format!(
                 "If a device that has them can come back: pool online {pool} DEVICE\n\
-                 Otherwise restore or delete the files that 'pool status -v' names, then: pool clear {pool}\n\
+                 Otherwise restore or delete the files that 'pool status -v' names.\n\
+                 Then: pool clear {pool}\n\
                  or let the old device go without them: pool detach -f {pool} DEVICE"
             ),
         );
@@ -307,7 +308,7 @@ pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
     }
     if needs.log_lost {
         return text(
-            "A log device is missing. The pool goes on without it, and its log lies on other devices.".to_owned(),
+            "A log device is missing.\nThe pool goes on without it, and its log lies on other devices.".to_owned(),
             format!(
                 "If it is there again: pool export {pool}; pool import {pool}\n\
                  If it is gone for good: pool remove {pool} DEVICE"

@@ -178,14 +178,15 @@ impl OpenPool {
                 (Some(why.to_owned()), Some(format!("Repair the device, then export and import '{}'.", self.name())))
             }
             (None, None) if self.is_stuck() => advice.unzip(),
+            // As in OpenZFS, what is lost is spoken of before what may still be lost; the devices' states show the rest.
             (None, None) if !damaged.is_empty() => (
-                Some("Some files are damaged, and there is no good copy of what they have lost.".to_owned()),
-                Some(format!("Restore the files from a backup, or delete them; then: pool scrub {}", self.name())),
+                Some("Some files are damaged: there is no good copy of what they have lost.".to_owned()),
+                Some(format!("Restore the files from a backup, or delete them.\nThen: pool scrub {}", self.name())),
             ),
             (None, None) if advice.is_some() => advice.unzip(),
             (None, None) if cache_advice.is_some() => cache_advice.unzip(),
             (None, None) if has_errors => (
-                Some("One or more devices had errors since the pool was imported. No data is lost.".to_owned()),
+                Some("One or more devices had errors since the pool was imported.\nNo data is lost.".to_owned()),
                 Some(format!(
                     "Look at the devices, and verify everything: pool scrub {0}\nThen forget the errors: pool clear {0}",
                     self.name()

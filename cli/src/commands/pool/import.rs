@@ -150,14 +150,14 @@ fn show(search: Vec<PathBytes>, as_json: bool, context: &mut Context<'_>) -> Res
 fn render(pool: &ImportablePool) -> String {
     let mut text = format!("  pool: {}\n    id: {}\n state: {}\n", pool.name, pool.guid, pool.state);
     if let Some(status) = &pool.status {
-        text += &format!("status: {status}\n");
+        text += &format!("status: {}\n", status.replace('\n', "\n\t"));
     }
     let mut table = Table::new(vec![Column::left(&pool.name), Column::left(&pool.state)]);
     for (path, state) in &pool.vdevs {
         table.push(vec![format!("  {path}"), state.clone()]);
     }
     let config: String = table.render(false).lines().map(|line| format!("\t{line}\n")).collect();
-    text + &format!("action: {}\nconfig:\n\n{config}", pool.action)
+    text + &format!("action: {}\nconfig:\n\n{config}", pool.action.replace('\n', "\n\t"))
 }
 
 fn encode(pools: &[ImportablePool]) -> Value {
