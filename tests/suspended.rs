@@ -106,7 +106,7 @@ fn a_pool_without_room_below_stands_still_and_goes_on() {
     	tank  SUSPENDED  0  0  0
     	  [LAB]/small/tank.img  FAULTED  [READ]  [WRITE]  0
 
-    errors: No known data errors
+    errors: List of errors unavailable: pool I/O is currently suspended
     [exit 0]
     ");
     let refused: String = [
@@ -258,7 +258,7 @@ fn a_device_that_vanishes_and_is_back_loses_nothing() {
     	inner  SUSPENDED  0  0  0
     	  [LAB]/mnt/outer/inner.img  UNAVAIL  [READ]  [WRITE]  0
 
-    errors: No known data errors
+    errors: List of errors unavailable: pool I/O is currently suspended
     [exit 0]
     ");
     assert_eq!(fs::read_to_string(lab.mount("inner/before")).unwrap(), "written before");
@@ -372,7 +372,7 @@ fn a_device_that_does_not_answer_keeps_nobody_waiting() {
     	inner  SUSPENDED  0  0  0
     	  [LAB]/mnt/outer/inner.img  FAULTED  [READ]  [WRITE]  0
 
-    errors: No known data errors
+    errors: List of errors unavailable: pool I/O is currently suspended
     [exit 0]
     ");
     assert_snapshot!(shown(&lab, "fs create inner/new"), @r"

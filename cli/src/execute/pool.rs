@@ -158,9 +158,9 @@ impl OpenPool {
         let (suspended, failed) = (self.engine().suspension().reason(), self.engine().failure());
         // The catalogue may not be in memory, and the devices away.
         let (damaged, scan, freeing) = match suspended {
-            Some(_) => (Vec::new(), None, 0),
+            Some(_) => (None, None, 0),
             None => (
-                self.datasets.damaged_names().or_refused("open", self.name())?,
+                Some(self.datasets.damaged_names().or_refused("open", self.name())?),
                 self.scan()?,
                 self.datasets.freeing().or_refused("open", self.name())?,
             ),
@@ -179,7 +179,7 @@ impl OpenPool {
             }
             (None, None) if self.is_stuck() => advice.unzip(),
             // As in OpenZFS, what is lost is spoken of before what may still be lost; the devices' states show the rest.
-            (None, None) if !damaged.is_empty() => (
+            (None, None) if damaged.iter().any(|names| !names.is_empty()) => (
                 Some("Some files are damaged: there is no good copy of what they have lost.".to_owned()),
                 Some(format!("Restore the files from a backup, or delete them.\nThen: pool scrub {}", self.name())),
             ),

@@ -99,7 +99,7 @@ fn trimmed(trim: &TrimRecord, zone: Zone) -> String {
 }
 
 fn is_healthy(status: &PoolStatus) -> bool {
-    status.state == "ONLINE" && status.status.is_none() && status.damaged.is_empty()
+    status.state == "ONLINE" && status.status.is_none() && status.damaged.iter().all(Vec::is_empty)
 }
 
 fn all_healthy(named: &[String]) -> String {
@@ -137,7 +137,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     }
     text += "config:\n\n";
     text.extend(config(status, exact, zone).lines().map(|line| format!("\t{line}\n")));
-    text + "\n" + &errors(&status.damaged, verbose)
+    text + "\n" + &errors(status.damaged.as_deref(), verbose)
 }
 
 /// How many file systems are mounted, and through what their requests come.
@@ -184,14 +184,15 @@ pub(super) fn lines(vdev: &VdevRecord) -> Vec<(usize, &VdevRecord)> {
     std::iter::once((1, vdev)).chain(inner).collect()
 }
 
-fn errors(damaged: &[String], verbose: bool) -> String {
+fn errors(damaged: Option<&[String]>, verbose: bool) -> String {
     match damaged {
-        [] => "errors: No known data errors\n".to_owned(),
-        damaged if verbose => {
+        None => "errors: List of errors unavailable: pool I/O is currently suspended\n".to_owned(),
+        Some([]) => "errors: No known data errors\n".to_owned(),
+        Some(damaged) if verbose => {
             let list: String = damaged.iter().map(|what| format!("        {what}\n")).collect();
             format!("errors: Permanent errors have been detected in the following files:\n\n{list}")
         }
-        damaged => format!("errors: {} data errors, use '-v' for a list\n", damaged.len()),
+        Some(damaged) => format!("errors: {} data errors, use '-v' for a list\n", damaged.len()),
     }
 }
 
@@ -260,7 +261,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "resize_stats": status.resize.as_ref().map(removal::encode_resize),
             "vdevs": { status.name.as_str(): { "name": status.name, "vdev_type": "root", "state": status.state, "vdevs": vdevs } },
             "spares": Value::Object(status.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare))).collect()),
-            "error_count": status.damaged.len().to_string(),
+            "error_count": status.damaged.as_ref().map(|names| names.len().to_string()),
             "errlist": status.damaged,
         });
         object.as_object_mut().expect("it is one").extend(others);
@@ -310,7 +311,7 @@ mod tests {
             transports: BTreeMap::new(),
             vdevs: vec![vdev],
             spares: vec![],
-            damaged: vec![],
+            damaged: Some(vec![]),
         }
     }
 
@@ -363,7 +364,7 @@ mod tests {
             scan: Some(scan::tests::scan(ScanState::Canceled)),
             activity: Some("freeing 1.50G of destroyed data sets".into()),
             transports: [("fuse".to_owned(), 1), ("uring".to_owned(), 2)].into(),
-            damaged: vec!["tank/home:/ann/notes".into()],
+            damaged: Some(vec!["tank/home:/ann/notes".into()]),
             ..status()
         };
         insta::assert_snapshot!(render(&status, true, false, || jiff::tz::TimeZone::UTC), @r"
@@ -384,6 +385,23 @@ mod tests {
 
                 tank/home:/ann/notes
         ");
-        assert_eq!(errors(&status.damaged, false), "errors: 1 data errors, use '-v' for a list\n");
+        assert_eq!(errors(status.damaged.as_deref(), false), "errors: 1 data errors, use '-v' for a list\n");
+    }
+
+    #[test]
+    fn what_nobody_could_look_for_is_not_said_to_be_absent() {
+        let suspended = PoolStatus { state: "SUSPENDED".into(), damaged: None, ..status() };
+        for verbose in [false, true] {
+            let shown = render(&suspended, verbose, false, || jiff::tz::TimeZone::UTC);
+            assert!(
+                shown.ends_with("errors: List of errors unavailable: pool I/O is currently suspended\n"),
+                "{shown}"
+            );
+        }
+        let known = |status: &PoolStatus| {
+            ["error_count", "errlist"].map(|key| encode(std::slice::from_ref(status))["tank"][key].clone())
+        };
+        assert_eq!(known(&suspended), [Value::Null, Value::Null]);
+        assert_eq!(known(&status()), [json!("0"), json!([])]);
     }
 }

@@ -285,8 +285,9 @@ pub struct PoolStatus {
     pub vdevs: Vec<VdevRecord>,
     /// Its spares: `AVAIL`, `INUSE`, or what is wrong with them.
     pub spares: Vec<VdevRecord>,
-    /// What is damaged for good: files, by `data set:path`, or metadata by what it is.
-    pub damaged: Vec<String>,
+    /// What is damaged for good: files, by `data set:path`, or metadata by what it is. None while the pool is suspended:
+    /// nobody can look.
+    pub damaged: Option<Vec<String>>,
 }
 
 /// How a scrub stands.
