@@ -411,6 +411,8 @@ fn a_pool_is_imported_without_its_cache_device_and_takes_it_back() {
 
     	tank  ONLINE
     	  [LAB]/a.img  ONLINE
+    	cache
+    	  [LAB]/c.img  UNAVAIL
     [exit 0]
     $ pool import -d . tank
     [exit 0]

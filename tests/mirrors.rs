@@ -452,6 +452,28 @@ fn devices_that_went_on_without_each_other_are_not_put_together() {
 }
 
 #[test]
+fn a_pool_is_listed_degraded_while_a_device_of_it_is_offline() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["offline", "tank", "b.img"]);
+    lab.pool(&["export", "tank"]);
+    assert_snapshot!(lab.session(&[&format!("pool import -d {}", lab.at(""))]), @r"
+    $ pool import -d [LAB]/
+      pool: tank
+      id: [GUID]
+     state: DEGRADED
+    status: One or more devices are out of use, offline or after too many errors.
+    action: The pool can be imported as it is, in a degraded state.
+    config:
+
+    	tank  DEGRADED
+    	  mirror-0  DEGRADED
+    	  [LAB]/a.img  ONLINE
+    	  [LAB]/b.img  OFFLINE
+    [exit 0]
+    ");
+}
+
+#[test]
 fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     lab.pool(&["offline", "tank", "b.img"]);

@@ -21,9 +21,10 @@ use pool::{
     vdev::labels::read_label,
 };
 
+use super::layout::role_of;
 use crate::{
     failure::Failure,
-    protocol::{ImportablePool, PathBytes, VdevSpec},
+    protocol::{FoundVdev, ImportablePool, PathBytes, VdevRole, VdevSpec},
     service::registry::DevicePath,
 };
 
@@ -318,8 +319,18 @@ impl Found {
         leaves.filter(|leaf| !self.paths.contains_key(&leaf.guid)).map(|leaf| leaf.path.clone()).collect()
     }
 
-    /// Those of them without which the pool cannot be opened.
+    /// Those of them without which the pool cannot be opened. Whether it can be without its log depends on what was last
+    /// written to that.
     fn needed(&self) -> Vec<String> {
+        self.needed_of(|vdev| !self.is_log(vdev))
+    }
+
+    fn is_log(&self, vdev: &VdevConfig) -> bool {
+        self.label.sections.classes.get(&vdev.id) == Some(&VdevClass::Log)
+    }
+
+    /// The missing devices without which some vdevs cannot be.
+    fn needed_of(&self, is_meant: impl Fn(&VdevConfig) -> bool) -> Vec<String> {
         let is_missing = |leaf: &&LeafConfig| !self.paths.contains_key(&leaf.guid);
         let paths = |leaves: Vec<&LeafConfig>| {
             leaves.into_iter().filter(is_missing).map(|leaf| leaf.path.clone()).collect::<Vec<_>>()
@@ -336,9 +347,7 @@ impl Found {
             }
             None => paths(vdev.tree.leaves().collect()),
         };
-        // Whether it can be opened without its log depends on what was last written to it.
-        let is_log = |vdev: &&VdevConfig| self.label.sections.classes.get(&vdev.id) == Some(&VdevClass::Log);
-        self.label.vdevs.iter().filter(|vdev| !is_log(vdev)).flat_map(needed).collect()
+        self.label.vdevs.iter().filter(|vdev| is_meant(vdev)).flat_map(needed).collect()
     }
 
     /// Refuses a pool that is not all there.
@@ -378,35 +387,67 @@ impl Found {
         leaves.any(|leaf| self.paths.get(&leaf.guid).is_some_and(|path| is_cut_short(leaf, path)))
     }
 
-    /// The names and states of a vdev and its devices, those of a mirror or a RAID-Z indented.
-    fn describe_vdev(&self, vdev: &VdevConfig) -> Vec<(String, String)> {
-        let group = vdev.tree.group_name(vdev.id);
-        let indent = if group.is_some() { "  " } else { "" };
-        let device = |leaf: &LeafConfig| match self.paths.get(&leaf.guid) {
-            Some(path) if is_cut_short(leaf, path) => (format!("{indent}{}", path.display()), "UNAVAIL".to_owned()),
-            Some(path) => (format!("{indent}{}", path.display()), "ONLINE".to_owned()),
-            None => (format!("{indent}{}", leaf.path), "UNAVAIL".to_owned()),
+    /// A device, at this depth in its pool. One that no import takes back by itself is said to be so.
+    fn describe_device(&self, leaf: &LeafConfig, depth: usize) -> FoundVdev {
+        let path = self.paths.get(&leaf.guid);
+        let is_there = path.is_some_and(|path| !is_cut_short(leaf, path));
+        let mut members = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.members());
+        let out = members.find(|member| member.leaf.guid == leaf.guid && member.is_offline);
+        let is_unwanted = self.label.sections.put_out.contains_key(&leaf.guid);
+        let state = match out {
+            Some(member) if self.label.had_too_many_errors(member) => "FAULTED",
+            Some(_) => "OFFLINE",
+            None if is_unwanted && self.label.is_cache(leaf.guid) => "OFFLINE",
+            None if is_there => "ONLINE",
+            None => "UNAVAIL",
         };
-        let mut devices: Vec<_> = vdev.tree.leaves().map(device).collect();
+        let name = path.map_or_else(|| leaf.path.clone(), |path| path.display().to_string());
+        FoundVdev { role: VdevRole::Normal, depth, name, state: state.to_owned() }
+    }
+
+    /// The spares and the cache devices, as far as they are there without a state, as in ZFS.
+    fn describe_others(&self) -> (Vec<FoundVdev>, Vec<FoundVdev>) {
+        let sections = &self.label.sections;
+        let device = |leaf: &LeafConfig| {
+            let mut found = self.describe_device(leaf, 0);
+            if found.state == "ONLINE" {
+                found.state.clear();
+            }
+            found
+        };
+        let caches = sections.caches.iter().map(|cache| FoundVdev { role: VdevRole::Cache, ..device(&cache.leaf) });
+        (caches.collect(), sections.spares.iter().map(|spare| device(&spare.leaf)).collect())
+    }
+
+    /// A vdev and its devices, those of a mirror or a RAID-Z deeper.
+    fn describe_vdev(&self, vdev: &VdevConfig) -> Vec<FoundVdev> {
+        let role = role_of(vdev.id, &self.label.sections.classes);
+        let group = vdev.tree.group_name(vdev.id);
+        let depth = usize::from(group.is_some());
+        let mut devices: Vec<_> =
+            vdev.tree.leaves().map(|leaf| FoundVdev { role, ..self.describe_device(leaf, depth) }).collect();
         if let Some(name) = group {
-            let is_usable = |((_, member), (_, state)): &((usize, &MemberConfig), &(String, String))| {
-                member.behind.is_none() && !member.is_offline && state == "ONLINE"
+            let is_usable = |((_, member), found): &((usize, &MemberConfig), &FoundVdev)| {
+                member.behind.is_none() && found.state == "ONLINE"
             };
             let usable = vdev.tree.in_columns().into_iter().zip(&devices).filter(is_usable);
             let is_enough = vdev.tree.suffice(usable.map(|((column, _), _)| column));
-            let state = match (is_enough, devices.iter().all(|(_, state)| state == "ONLINE")) {
+            let state = match (is_enough, devices.iter().all(|found| found.state == "ONLINE")) {
                 (false, _) => "UNAVAIL",
                 (true, false) => "DEGRADED",
                 (true, true) => "ONLINE",
             };
-            devices.insert(0, (name, state.to_owned()));
+            devices.insert(0, FoundVdev { role, depth: 0, name, state: state.to_owned() });
         }
         devices
     }
 
     /// What a user is told of it.
     pub(crate) fn describe(&self) -> ImportablePool {
-        let vdevs: Vec<_> = self.label.vdevs.iter().flat_map(|vdev| self.describe_vdev(vdev)).collect();
+        let (caches, spares) = self.describe_others();
+        let mut vdevs: Vec<_> = self.label.vdevs.iter().flat_map(|vdev| self.describe_vdev(vdev)).collect();
+        let is_degraded = vdevs.iter().any(|found| found.depth == 0 && found.state == "DEGRADED");
+        vdevs.extend(caches);
         let elsewhere = self.label.state == PoolState::Active && self.label.host_id != host().0;
         let (state, status, action) = if !self.needed().is_empty() {
             (
@@ -414,6 +455,11 @@ impl Found {
                 Some("One or more devices are missing from the system.".to_owned()),
                 "The pool cannot be imported. Attach the missing devices and try again.",
             )
+        } else if !self.needed_of(|vdev| self.is_log(vdev)).is_empty() && !elsewhere {
+            let status = "Devices of the intent log are missing from the system.";
+            let action = "Attach them and import the pool, or import it with the '-m' flag:\n\
+                          what was promised since the last commit is lost then, if anything was.";
+            ("DEGRADED", Some(status.to_owned()), action)
         } else if !self.missing().is_empty() && !elsewhere {
             let status = "One or more devices are missing from the system,\nand others hold all that they hold.";
             let action = "The pool can be imported despite missing devices, in a degraded state.";
@@ -431,6 +477,10 @@ impl Found {
                 Some(status),
                 "The pool can be imported using its name or numeric identifier and\nthe '-f' flag.",
             )
+        } else if is_degraded {
+            let status = "One or more devices are out of use, offline or after too many errors.";
+            let action = "The pool can be imported as it is, in a degraded state.";
+            ("DEGRADED", Some(status.to_owned()), action)
         } else {
             ("ONLINE", None, "The pool can be imported using its name or numeric identifier.")
         };
@@ -441,6 +491,7 @@ impl Found {
             status,
             action: action.to_owned(),
             vdevs,
+            spares,
         }
     }
 }

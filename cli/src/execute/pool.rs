@@ -52,6 +52,7 @@ impl OpenPool {
             txg: self.engine().committed().0,
             properties: names.iter().map(|name| self.pool_property(name)).collect::<Result<_, _>>()?,
             vdevs: if vdevs { self.vdev_records() } else { Vec::new() },
+            spares: if vdevs { self.spare_records() } else { Vec::new() },
         })
     }
 

@@ -11,7 +11,9 @@ use crate::args::common::{absolute, assignments, split_assignment};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
-use crate::protocol::{HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind};
+use crate::protocol::{
+    FoundVdev, HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind, VdevRole,
+};
 
 /// Arguments of `pool import`.
 #[derive(Args, Debug)]
@@ -153,8 +155,16 @@ fn render(pool: &ImportablePool) -> String {
         text += &format!("status: {}\n", status.replace('\n', "\n\t"));
     }
     let mut table = Table::new(vec![Column::left(&pool.name), Column::left(&pool.state)]);
-    for (path, state) in &pool.vdevs {
-        table.push(vec![format!("  {path}"), state.clone()]);
+    let line = |vdev: &FoundVdev| vec![format!("{}{}", "  ".repeat(vdev.depth + 1), vdev.name), vdev.state.clone()];
+    for (role, vdevs) in VdevRole::groups(&pool.vdevs, |vdev| vdev.role) {
+        if let Some(heading) = role.heading() {
+            table.push(vec![heading.to_owned(), String::new()]);
+        }
+        vdevs.into_iter().for_each(|vdev| table.push(line(vdev)));
+    }
+    if !pool.spares.is_empty() {
+        table.push(vec!["spares".to_owned(), String::new()]);
+        pool.spares.iter().for_each(|spare| table.push(line(spare)));
     }
     let config: String = table.render(false).lines().map(|line| format!("\t{line}\n")).collect();
     text + &format!("action: {}\nconfig:\n\n{config}", pool.action.replace('\n', "\n\t"))
@@ -162,20 +172,24 @@ fn render(pool: &ImportablePool) -> String {
 
 fn encode(pools: &[ImportablePool]) -> Value {
     let entry = |pool: &ImportablePool| {
-        let vdevs: Map<_, _> = pool
-            .vdevs
-            .iter()
-            .map(|(path, state)| (path.trim_start().to_owned(), json!({ "name": path.trim_start(), "state": state })))
-            .collect();
-        let object = json!({
+        let shown = |vdevs: Vec<&FoundVdev>| {
+            let entry = |vdev: &FoundVdev| (vdev.name.clone(), json!({ "name": vdev.name, "state": vdev.state }));
+            Value::Object(vdevs.into_iter().map(entry).collect::<Map<_, _>>())
+        };
+        let mut object = json!({
             "name": pool.name,
             "type": "POOL",
             "state": pool.state,
             "pool_guid": pool.guid.to_string(),
             "status": pool.status,
             "action": pool.action,
-            "vdevs": vdevs,
         });
+        for (role, vdevs) in VdevRole::groups(&pool.vdevs, |vdev| vdev.role) {
+            object[role.json_heading().unwrap_or("vdevs")] = shown(vdevs);
+        }
+        if !pool.spares.is_empty() {
+            object["spares"] = shown(pool.spares.iter().collect());
+        }
         (pool.guid.to_string(), object)
     };
     Value::Object(pools.iter().map(entry).collect())
@@ -185,6 +199,10 @@ fn encode(pools: &[ImportablePool]) -> Value {
 mod tests {
     use super::*;
 
+    fn found(role: VdevRole, name: &str, state: &str) -> FoundVdev {
+        FoundVdev { role, depth: 0, name: name.into(), state: state.into() }
+    }
+
     #[test]
     fn a_pool_shows_what_is_in_the_way() {
         let pool = ImportablePool {
@@ -193,7 +211,12 @@ mod tests {
             state: "UNAVAIL".into(),
             status: Some("one device is missing".into()),
             action: "attach the device and try again".into(),
-            vdevs: vec![("/a.img".into(), "ONLINE".into()), ("/b.img".into(), "UNAVAIL".into())],
+            vdevs: vec![
+                found(VdevRole::Normal, "/a.img", "ONLINE"),
+                found(VdevRole::Cache, "/d.img", ""),
+                found(VdevRole::Log, "/b.img", "UNAVAIL"),
+            ],
+            spares: vec![found(VdevRole::Normal, "/c.img", "")],
         };
         insta::assert_snapshot!(render(&pool), @r"
           pool: tank
@@ -205,8 +228,17 @@ mod tests {
 
         	tank      UNAVAIL
         	  /a.img  ONLINE
+        	logs
         	  /b.img  UNAVAIL
+        	cache
+        	  /d.img
+        	spares
+        	  /c.img
         ");
+        let json = encode(&[pool]);
+        assert_eq!(json["1234"]["logs"]["/b.img"]["state"], "UNAVAIL");
+        assert_eq!(json["1234"]["l2cache"]["/d.img"]["name"], "/d.img");
+        assert!(json["1234"]["spares"]["/c.img"].is_object());
     }
 
     #[test]

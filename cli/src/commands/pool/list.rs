@@ -4,7 +4,7 @@ use clap::Args;
 use dataset::property::{Precision, Property};
 use serde_json::{Map, Value};
 
-use super::status::{forget_trim, lines, vdevs_json};
+use super::status::{forget_trim, lines, vdev_json, vdevs_json};
 use crate::args::common::{Format, property_list};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -98,6 +98,13 @@ fn render(records: &[PoolRecord], columns: &[Property], style: &Style, scripted:
                 table.push(columns.iter().map(|property| vdev_cell(depth, vdev, property, style, scripted)).collect());
             }
         }
+        if !record.spares.is_empty() {
+            let cell = |property: &Property| if property.name() == "name" { "spare" } else { "-" }.to_owned();
+            table.push(columns.iter().map(cell).collect());
+        }
+        for spare in &record.spares {
+            table.push(columns.iter().map(|property| spare_cell(spare, property, style, scripted)).collect());
+        }
     }
     table.render(scripted)
 }
@@ -121,6 +128,14 @@ fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style
     style.show(property, &canonical.to_string())
 }
 
+/// The same of a spare, which holds nothing.
+fn spare_cell(spare: &VdevRecord, property: &Property, style: &Style, scripted: bool) -> String {
+    match property.name() {
+        "name" | "size" | "health" => vdev_cell(1, spare, property, style, scripted),
+        _ => "-".to_owned(),
+    }
+}
+
 fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder) -> Value {
     let columns: Vec<Property> = columns.iter().filter(|property| property.name() != "name").cloned().collect();
     let entry = |record: &PoolRecord| {
@@ -129,6 +144,10 @@ fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder) -> Va
             let (vdevs, others) = vdevs_json(&record.vdevs);
             pool["vdevs"] = Value::Object(vdevs);
             pool.as_object_mut().expect("it is one").extend(others);
+            if !record.spares.is_empty() {
+                let spares = record.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare)));
+                pool["spares"] = Value::Object(spares.collect());
+            }
         }
         (record.name.clone(), pool)
     };
@@ -181,6 +200,7 @@ mod tests {
             state: "ONLINE".into(),
             txg: 42,
             properties: values.map(property).to_vec(),
+            spares: vec![VdevRecord { path: "/srv/spare.img".into(), state: "AVAIL".into(), ..vdev.clone() }],
             vdevs: vec![vdev],
         }
     }
@@ -190,10 +210,15 @@ mod tests {
         let columns = property_list(COLUMNS, Property::of_pool).unwrap();
         let style = Style { precision: Precision::Human, zone: || TimeZone::UTC };
         insta::assert_snapshot!(render(&[record()], &columns, &style, false), @r"
-        NAME              SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG    CAP  DEDUP  HEALTH  ALTROOT
-        tank             9.50G  1.50G    8G        -         -    3%    15%  1.00x  ONLINE  -
-          /srv/tank.img  9.50G  1.50G    8G        -         -    3%  15.8%      -  ONLINE  -
+        NAME               SIZE  ALLOC  FREE  CKPOINT  EXPANDSZ  FRAG    CAP  DEDUP  HEALTH  ALTROOT
+        tank              9.50G  1.50G    8G        -         -    3%    15%  1.00x  ONLINE  -
+          /srv/tank.img   9.50G  1.50G    8G        -         -    3%  15.8%      -  ONLINE  -
+        spare                 -      -     -        -         -     -      -      -  -       -
+          /srv/spare.img  9.50G      -     -        -         -     -      -      -  AVAIL   -
         ");
+        let lone =
+            render(&[record()], &property_list("name,size,free,health", Property::of_pool).unwrap(), &style, true);
+        assert!(lone.ends_with("spare\t-\t-\t-\n/srv/spare.img\t9.50G\t-\tAVAIL\n"), "{lone}");
     }
 
     #[test]

@@ -171,11 +171,17 @@ fn config(status: &PoolStatus, exact: bool, zone: Zone) -> String {
         table.push(["spares", "", "", "", "", ""].map(str::to_owned).to_vec());
     }
     for spare in &status.spares {
-        let note = spare.note.clone().unwrap_or_default();
         let name = format!("  {}", spare.path);
-        table.push(vec![name, spare.state.clone(), String::new(), String::new(), String::new(), note]);
+        table.push([name, spare.state.clone()].into_iter().chain([const { String::new() }; 4]).collect());
     }
-    table.render(false)
+    // A spare has no numbers: what else is to be known of it stands behind its state.
+    let text = table.render(false);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let spares = lines.len() - status.spares.len();
+    for (line, spare) in lines[spares..].iter_mut().zip(&status.spares) {
+        line.extend(spare.note.iter().map(|note| format!("  {note}")));
+    }
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
 /// A vdev and its devices, with how far each stands to the right.

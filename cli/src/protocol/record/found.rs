@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::VdevRole;
+
 /// A pool that is not imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportablePool {
@@ -15,8 +17,23 @@ pub struct ImportablePool {
     pub status: Option<String>,
     /// What to do.
     pub action: String,
-    /// Its devices: path, and state.
-    pub vdevs: Vec<(String, String)>,
+    /// Its vdevs and their devices, and its cache devices.
+    pub vdevs: Vec<FoundVdev>,
+    /// Its spares.
+    pub spares: Vec<FoundVdev>,
+}
+
+/// A vdev of a pool that is not imported, or a device of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundVdev {
+    /// What it is there for.
+    pub role: VdevRole,
+    /// How deep it lies: a device of a mirror deeper than the mirror.
+    pub depth: usize,
+    /// A device's path, or what a mirror is called.
+    pub name: String,
+    /// Its state; nothing if all is well with a device that is in no vdev.
+    pub state: String,
 }
 
 /// A committed state of a pool.

@@ -174,6 +174,8 @@ pub struct PoolRecord {
     pub properties: Vec<PropertyRecord>,
     /// Its devices, if they were asked for.
     pub vdevs: Vec<VdevRecord>,
+    /// Its spares, if devices were asked for.
+    pub spares: Vec<VdevRecord>,
 }
 
 /// A vdev of a pool, or a device of one.
