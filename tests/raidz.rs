@@ -425,3 +425,23 @@ fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
     }
     lab.check("tank");
 }
+
+#[test]
+fn a_degraded_pool_is_verified_though_something_else_stands_where_a_device_was() {
+    let lab = furnished();
+    lab.pool(&["export", "tank"]);
+    let looked_at = || {
+        lab.pool(&["check", "-d", &lab.at(""), "tank"]);
+        lab.pool(&["import", "-F", "-n", "-d", &lab.at(""), "tank"]);
+        lab.pool(&["debug", "catalogue", "-d", &lab.at(""), "tank"]);
+    };
+    // Nothing, another pool's device that is in use, and one that is not.
+    File::create(lab.path("b.img")).unwrap().set_len(80 << 20).unwrap();
+    looked_at();
+    lab.pool(&["create", "-m", "none", "other", "b.img"]);
+    looked_at();
+    lab.pool(&["export", "other"]);
+    looked_at();
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+}

@@ -4,7 +4,7 @@
 //! A pool that nobody has open is opened to be read only. Of one that is at work the last committed state is opened beside
 //! it: what a crash at that instant would leave is what is verified.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use dataset::{
     admin::{Datasets, ListRequest},
@@ -21,15 +21,22 @@ use pool::{
     txg::Engine,
 };
 
-use super::{Cancel, OpenPool, devices, job::Job, memory, refusal::OrRefused};
+use super::{
+    Cancel, OpenPool,
+    devices::{self, Closed},
+    job::Job,
+    memory,
+    refusal::OrRefused,
+};
 use crate::{
     failure::Failure,
     protocol::{CheckFinding, CheckReport},
 };
 
-/// Verifies the pool on these devices, which nobody has open.
-pub(crate) fn check(name: &str, paths: &[PathBuf], job: &mut Job<'_>) -> Result<CheckReport, Failure> {
-    let devices = devices::open_closed(paths, Access::ReadOnly).or_refused("check", name)?;
+/// Verifies a pool that nobody has open.
+pub(crate) fn check(closed: &Closed, job: &mut Job<'_>) -> Result<CheckReport, Failure> {
+    let name = closed.name.as_str();
+    let devices = devices::open_closed(closed, Access::ReadOnly).or_refused("check", name)?;
     let settings = memory::default_settings();
     let options =
         OpenOptions { read_only: true, force: true, host: devices::host(), settings, ..OpenOptions::default() };

@@ -56,17 +56,20 @@ pub(crate) fn open_all(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn 
     paths.iter().map(|path| Ok(guarded(FileDevice::open(path, access)?))).collect()
 }
 
+/// A pool that nobody has open.
+pub(crate) struct Closed {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its number, and another one that it may have.
+    pub(crate) numbers: Vec<u64>,
+    /// Where its devices are, or were when somebody last had them: there may be others by now.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
 /// Opens and locks the devices of a pool that nobody has open. Those that are not there are left out if it has mirrors
 /// or RAID-Z, which may do without.
-pub(crate) fn open_closed(paths: &[PathBuf], access: Access) -> Result<Vec<Arc<dyn Device>>> {
-    let (mut present, mut absent) = (Vec::new(), None);
-    for path in paths {
-        match FileDevice::open(path, access) {
-            Ok(device) => present.push(guarded(device)),
-            Err(error) if error.kind() == ErrorKind::Device => drop(absent.get_or_insert(error)),
-            Err(error) => return Err(error),
-        }
-    }
+pub(crate) fn open_closed(pool: &Closed, access: Access) -> Result<Vec<Arc<dyn Device>>> {
+    let (present, absent) = open_present(&pool.paths, &|number| pool.numbers.contains(&number), access)?;
     let is_group = |vdev: &VdevConfig| vdev.tree.guid().is_some();
     let has_more = |label: &Label| !label.sections.classes.is_empty() || !label.sections.caches.is_empty();
     let may_do_without = |label: Label| label.vdevs.iter().any(is_group) || has_more(&label);
@@ -313,6 +316,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// The numbers in labels of its devices: two while its number is being changed.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let own = self.paths.values().filter_map(|path| label_of(path)).map(|label| label.pool.0);
+        own.chain([self.label.pool.0]).collect()
+    }
+
     /// The devices that the label names and nobody found, by the paths they had.
     pub(crate) fn missing(&self) -> Vec<String> {
         let leaves = self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());

@@ -18,7 +18,11 @@ use pool::{
     units::Txg,
 };
 
-use super::{devices, files, refusal::OrRefused};
+use super::{
+    devices::{self, Closed},
+    files,
+    refusal::OrRefused,
+};
 use crate::{
     failure::Failure,
     protocol::{Inspect, InspectPart, Location, PathBytes},
@@ -40,10 +44,11 @@ pub(crate) fn uberblocks(path: &PathBytes, sink: Sink<'_>) -> Result<(), Failure
     Ok(structures::uberblocks(&glance(path)?, sink)?)
 }
 
-/// A structure of the pool on these devices.
-pub(crate) fn pool(name: &str, paths: &[PathBuf], what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
+/// A structure of a pool that nobody has open.
+pub(crate) fn pool(closed: &Closed, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
+    let name = closed.name.as_str();
     let Inspect::Pool { txg, part, .. } = what else { return Ok(()) };
-    let (devices, txg) = (devices::open_closed(paths, Access::ReadOnly).or_refused(ACTION, name)?, txg.map(Txg));
+    let (devices, txg) = (devices::open_closed(closed, Access::ReadOnly).or_refused(ACTION, name)?, txg.map(Txg));
     match part {
         InspectPart::Space => Ok(structures::space(&devices, txg, sink).or_refused(ACTION, name)??),
         InspectPart::Log => Ok(structures::log(&devices, txg, sink).or_refused(ACTION, name)??),

@@ -1,7 +1,5 @@
 //! What is done with a pool that nobody has open: going back to an older state, looking into its structures, verifying it.
 
-use std::path::PathBuf;
-
 use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, units::Txg};
 
 use super::{
@@ -11,13 +9,38 @@ use super::{
 };
 use crate::{
     context::unexpected_answer,
-    execute::{Job, OrRefused, check, devices, inspect, rewind},
+    execute::{
+        Job, OrRefused, check,
+        devices::{self, Closed, Found},
+        inspect, rewind,
+    },
     failure::Failure,
     protocol::{
         HostResponse, ImportPool, Inspect, OnProgress, PathBytes, PoolSelector, Request, Response, Rewind, RewindReport,
     },
-    service::{client::Client, registry::DevicePath},
+    service::{
+        client::Client,
+        registry::{DevicePath, KnownPool},
+    },
 };
+
+/// A pool that is known here, on these devices.
+fn as_known(known: &KnownPool, devices: &[DevicePath]) -> Closed {
+    Closed {
+        name: known.name.to_string(),
+        numbers: known.former.into_iter().chain([known.guid]).collect(),
+        paths: devices.iter().map(DevicePath::to_path).collect(),
+    }
+}
+
+/// A pool that was found on devices.
+fn as_found(found: &Found) -> Closed {
+    Closed {
+        name: found.label.pool_name.clone(),
+        numbers: found.numbers(),
+        paths: found.in_order().iter().map(DevicePath::to_path).collect(),
+    }
+}
 
 impl Client {
     /// Imports a pool after going back to an older state if need be, or says what that would lose. To be read only, the
@@ -27,11 +50,12 @@ impl Client {
             return Err(Failure::usage("only one pool at a time can go back: name it"));
         };
         check_assignments(import)?;
-        let (name, paths) = self.closed_pool(which, import)?;
+        let closed = self.closed_pool(which, import)?;
+        let name = closed.name.clone();
         let writes = !rewind.dry_run && on_or_off(&import.assignments, "readonly") != Some(true);
         let lock = self.lock(&name)?;
         let access = if writes { Access::ReadWrite } else { Access::ReadOnly };
-        let devices = devices::open_closed(&paths, access).or_refused("open", &name)?;
+        let devices = devices::open_closed(&closed, access).or_refused("open", &name)?;
         let report = rewind::choose(&name, &devices, rewind.to, import.force || !writes)?;
         if rewind.dry_run {
             return Ok(report);
@@ -52,21 +76,20 @@ impl Client {
         }
     }
 
-    /// The name and the devices of a pool that is known or found, and that nobody serves.
-    fn closed_pool(&self, which: &PoolSelector, import: &ImportPool) -> Result<(String, Vec<PathBuf>), Failure> {
-        let (name, devices) = match self.find_known(which)? {
+    /// A pool that is known or found, and that nobody serves.
+    fn closed_pool(&self, which: &PoolSelector, import: &ImportPool) -> Result<Closed, Failure> {
+        match self.find_known(which)? {
             Some(known) if self.is_served(known.name.as_str()) => {
                 let hint = format!("export it first: pool export {}", known.name);
-                return Err(Failure::cannot("rewind", &known.name, "it is imported").hint(hint));
+                Err(Failure::cannot("rewind", &known.name, "it is imported").hint(hint))
             }
-            Some(known) => (known.name.to_string(), devices_now(&known, import)?),
+            Some(known) => Ok(as_known(&known, &devices_now(&known, import)?)),
             None => {
                 let found = find_one(which, &import.search)?;
                 found.complete()?;
-                (found.label.pool_name.clone(), found.in_order())
+                Ok(as_found(&found))
             }
-        };
-        Ok((name, devices.iter().map(DevicePath::to_path).collect()))
+        }
     }
 
     /// Looks into a pool that nobody has open, or at what every device says of itself.
@@ -82,16 +105,15 @@ impl Client {
             return Err(Failure::cannot("look into", &served.name, "it is in use, and changes all the time").hint(hint));
         }
         let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
-        let (name, devices) = match known {
-            Some(known) => (known.name.to_string(), known.devices),
+        let closed = match known {
+            Some(known) => as_known(&known, &known.devices),
             None => {
                 let found = find_one(which, search)?;
                 found.complete()?;
-                (found.label.pool_name.clone(), found.in_order())
+                as_found(&found)
             }
         };
-        let paths: Vec<PathBuf> = devices.iter().map(DevicePath::to_path).collect();
-        let done = inspect::pool(&name, &paths, what, sink);
+        let done = inspect::pool(&closed, what, sink);
         drop(lock);
         done
     }
@@ -112,15 +134,11 @@ impl Client {
         }
         // Nobody serves it; what is known and not served is not changed while this command has its turn.
         let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
-        let (name, devices) = match known {
-            Some(known) => (known.name.to_string(), known.devices),
-            None => {
-                let found = find_one(which, search)?;
-                (found.label.pool_name.clone(), found.in_order())
-            }
+        let closed = match known {
+            Some(known) => as_known(&known, &known.devices),
+            None => as_found(&find_one(which, search)?),
         };
-        let paths: Vec<PathBuf> = devices.iter().map(DevicePath::to_path).collect();
-        let checked = check::check(&name, &paths, &mut Job::new(Vec::new(), progress));
+        let checked = check::check(&closed, &mut Job::new(Vec::new(), progress));
         drop(lock);
         checked.map(HostResponse::Checked)
     }
