@@ -176,3 +176,34 @@ fn a_raidz_gets_wider_while_its_files_are_used() {
     }
     lab.check("tank");
 }
+
+#[test]
+fn without_a_service_a_command_attaches_and_waits_again_and_again() {
+    let (lab, _filters) = (Lab::mountless(), filters_for_devices().bind_to_scope());
+    lab.pool(&["create", "-m", "none", "tank", "raidz1", "80M:a.img", "80M:b.img", "80M:c.img"]);
+    // The pool stays open between what such a command asks for, though there is another device by then.
+    assert_snapshot!(lab.session(&[
+        "pool attach -w tank raidz1-0 80M:d.img",
+        "pool attach -w tank raidz1-0 80M:e.img",
+        "pool replace -w tank a.img 80M:f.img",
+        "pool list -v -H -o name,health tank",
+    ]), @r"
+    $ pool attach -w tank raidz1-0 80M:d.img
+    [exit 0]
+    $ pool attach -w tank raidz1-0 80M:e.img
+    [exit 0]
+    $ pool replace -w tank a.img 80M:f.img
+    [exit 0]
+    $ pool list -v -H -o name,health tank
+    tank	ONLINE
+    raidz1-0	ONLINE
+    [LAB]/f.img	ONLINE
+    [LAB]/b.img	ONLINE
+    [LAB]/c.img	ONLINE
+    [LAB]/d.img	ONLINE
+    [LAB]/e.img	ONLINE
+    [exit 0]
+    ");
+    fs::remove_file(lab.path("a.img")).unwrap();
+    lab.check("tank");
+}

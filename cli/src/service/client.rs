@@ -176,9 +176,15 @@ impl Client {
     }
 
     /// The devices of a pool have become more.
-    fn note_devices(&self, known: KnownPool, layout: &[String]) -> Result<(), Failure> {
+    fn note_devices(&mut self, known: KnownPool, layout: &[String]) -> Result<(), Failure> {
         let devices = layout.iter().map(|path| std::path::PathBuf::from(path).into()).collect();
-        self.registry.put(&KnownPool { devices, ..known })
+        let noted = KnownPool { devices, ..known.clone() };
+        self.registry.put(&noted)?;
+        // One that is open here is the same pool still, and the next request finds it by what is known of it.
+        if let Some(opened) = self.opened.as_mut().filter(|opened| opened.known == known) {
+            opened.known = noted;
+        }
+        Ok(())
     }
 }
 
