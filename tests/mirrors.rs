@@ -909,3 +909,85 @@ fn a_copy_of_a_pool_is_imported_beside_it_once_it_has_another_number() {
     lab.pool(&["import", "-d", &lab.at("copies"), "77"]);
     assert!(lab.fs_bytes(&["cat", "copy/home:/1"]) == content(1));
 }
+
+#[test]
+fn what_is_split_off_is_imported_below_a_directory_with_properties_of_its_own() {
+    if !can_mount() {
+        return;
+    }
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    let home = lab.at("mnt/tank");
+    lab.pool(&["create", "-m", &home, "tank", "mirror", "80M:a.img", "80M:b.img"]);
+    fs::write(lab.mount("tank/file"), content(1)).unwrap();
+    assert_snapshot!(lab.session(&[
+        "pool split -o nonsense=1 tank copy",
+        "pool split -o altroot=/x tank copy",
+        "pool split -R below/it tank copy",
+        "pool split -R //. tank copy",
+        "pool split -R /dev/null tank copy",
+        "pool list -H -o name,health,altroot",
+    ]), @r"
+    $ pool split -o nonsense=1 tank copy
+    pool: cannot split 'tank': invalid property 'nonsense'
+      user properties have a colon in their name, as in 'me:backup'
+    [exit 1]
+    $ pool split -o altroot=/x tank copy
+    pool: cannot split 'tank': 'altroot' is readonly
+    [exit 1]
+    $ pool split -R below/it tank copy
+    pool: the directory 'below/it' is not an absolute path
+    [exit 2]
+    $ pool split -R //. tank copy
+    pool: the directory '//.' is the root, below which the other pool is mounted
+    [exit 2]
+    $ pool split -R /dev/null tank copy
+    pool: the directory '/dev/null' is no directory
+    [exit 2]
+    $ pool list -H -o name,health,altroot
+    tank	ONLINE	-
+    [exit 0]
+    ");
+    let split = lab
+        .run("pool", &["split", "-R", &lab.at("new"), "-o", "comment=split off", "-o", "autotrim=on", "tank", "copy"]);
+    split.ok();
+    assert_snapshot!(lab.session(&[
+        "pool list -H -o name,health,altroot",
+        "pool get -H -o name,property,value,source comment,autotrim,altroot copy",
+        "pool get -H -o name,property,value,source comment,autotrim tank",
+    ]), @r"
+    $ pool list -H -o name,health,altroot
+    copy	ONLINE	[LAB]/new
+    tank	ONLINE	-
+    [exit 0]
+    $ pool get -H -o name,property,value,source comment,autotrim,altroot copy
+    copy	comment	split off	local
+    copy	autotrim	on	local
+    copy	altroot	[LAB]/new	-
+    [exit 0]
+    $ pool get -H -o name,property,value,source comment,autotrim tank
+    tank	comment	-	default
+    tank	autotrim	off	default
+    [exit 0]
+    ");
+    let below = lab.path(&format!("new{home}/file"));
+    assert!(fs::read(&below).unwrap() == content(1));
+    assert_eq!(lab.fs(&["get", "-H", "-o", "value", "mountpoint", "copy"]), format!("{}{home}\n", lab.at("new")));
+    // Each goes on without the other.
+    fs::write(&below, content(2)).unwrap();
+    assert!(fs::read(lab.mount("tank/file")).unwrap() == content(1));
+    for pool in ["tank", "copy"] {
+        lab.pool(&["export", pool]);
+        lab.pool(&["check", "-d", &lab.at(""), pool]);
+    }
+    // A directory is for one import, and a property for good.
+    lab.pool(&["import", "-N", "-d", &lab.at(""), "copy"]);
+    assert_eq!(lab.pool(&["get", "-H", "-o", "value", "comment,altroot", "copy"]), "split off\n-\n");
+    lab.pool(&["export", "copy"]);
+    // With properties alone it is exported again.
+    lab.pool(&["import", "-N", "-d", &lab.at("a.img"), "tank"]);
+    lab.pool(&["attach", "-w", "tank", "a.img", "80M:c.img"]);
+    lab.pool(&["split", "-o", "comment=exported", "tank", "other", "c.img"]);
+    assert_eq!(lab.pool(&["list", "-H", "-o", "name"]), "tank\n");
+    lab.pool(&["import", "-N", "-d", &lab.at("c.img"), "other"]);
+    assert_eq!(lab.pool(&["get", "-H", "-o", "value", "comment", "other"]), "exported\n");
+}

@@ -80,7 +80,6 @@ impl OpenPool {
         let usual = definition.and_then(|definition| definition.default).unwrap_or(NONE).to_owned();
         let set = || self.datasets.pool_property(name).or_refused("open", self.name());
         let (value, default) = match name {
-            "altroot" => (Some(self.altroot.clone()).filter(|root| !root.is_empty()), NONE.to_owned()),
             "readonly" => (self.engine().read_only().then(|| "on".to_owned()), usual),
             "ashift" => (Some(self.pool.label().ashift.to_string()), usual),
             "cache_size" => (set()?, self.defaults.cache.to_string()),
@@ -113,6 +112,7 @@ impl OpenPool {
             "leaked" => 0,
             "expandsize" if self.pool.growth() > 0 => self.pool.growth(),
             "name" => return Ok(Some(self.name().to_string())),
+            "altroot" if !self.altroot.is_empty() => return Ok(Some(self.altroot.clone())),
             "health" => return Ok(Some(self.state().to_owned())),
             "dedupratio" => return Ok(Some("1.00".to_owned())),
             _ => {

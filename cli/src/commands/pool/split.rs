@@ -1,5 +1,7 @@
 //! `pool split`: one device of each mirror leaves, and these are a pool of their own.
 
+use std::path::{Component, Path};
+
 use clap::Args;
 use dataset::{name::check_new_pool, property::Property};
 
@@ -51,10 +53,8 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pool = pool_name(ACTION, &arguments.pool)?;
     let new = check_new_pool(&arguments.new).map_err(|error| Failure::name("split off", &error))?;
     let mut given = assignments(&arguments.properties, Property::of_pool, true, ACTION, &pool)?;
-    if let Some(root) = &arguments.altroot {
-        let root = [("altroot".to_owned(), root.clone())];
-        given.extend(assignments(&root, Property::of_pool, true, ACTION, &pool)?);
-    }
+    // Nobody can set it: it holds for one import.
+    given.extend(arguments.altroot.as_deref().map(altroot).transpose()?);
     if context.executor.known_pools()?.iter().any(|known| known == new.as_str()) {
         return Err(Failure::cannot(ACTION, &pool, format!("a pool named '{new}' exists already")));
     }
@@ -64,9 +64,26 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if arguments.dry_run {
         context.print(&render(new.as_str(), &split))?;
     } else if !given.is_empty() {
-        import(&split, given, arguments.altroot.is_some(), new.as_str(), context)?;
+        let imported = import(&split, given, arguments.altroot.is_some(), new.as_str(), context);
+        // What has left cannot be had back.
+        imported.map_err(|failure| failure.hint(format!("'{new}' was split off; to import it: pool import {new}")))?;
     }
     Ok(Exit::Done)
+}
+
+/// Below which directory the new pool is mounted: one that is made if it is not there.
+fn altroot(directory: &str) -> Result<Assignment, Failure> {
+    let path = Path::new(directory);
+    let problem = if !path.is_absolute() {
+        "is not an absolute path"
+    } else if !path.components().any(|part| matches!(part, Component::Normal(_))) {
+        "is the root, below which the other pool is mounted"
+    } else if path.exists() && !path.is_dir() {
+        "is no directory"
+    } else {
+        return Ok(Assignment { name: "altroot".to_owned(), value: directory.to_owned() });
+    };
+    Err(Failure::usage(format!("the directory '{directory}' {problem}")))
 }
 
 /// Imports the new pool, to stay or to set properties of it.
