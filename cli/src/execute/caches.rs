@@ -26,11 +26,12 @@ impl OpenPool {
 
     /// A cache device leaves at once: nothing has to be moved.
     pub(super) fn remove_cache(&self, name: &str, dry_run: bool) -> Result<RemovalPlan, Failure> {
+        let bytes = self.pool.find_cache(name).map_or(0, |leaf| self.engine().secondary().held(leaf.guid()));
         if !dry_run {
             self.pool.remove_cache(name).or_refused("remove", name)?;
         }
         let left = (!dry_run).then(|| self.layout());
-        Ok(RemovalPlan { vdev: name.to_owned(), bytes: 0, needed: 0, available: 0, region: 0, left })
+        Ok(RemovalPlan { vdev: name.to_owned(), bytes, needed: 0, available: 0, region: 0, left })
     }
 
     /// Takes cache devices back that have failed or were missing, all or one; one that is still away stays so.

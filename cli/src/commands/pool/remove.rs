@@ -81,6 +81,14 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn render(plan: &RemovalPlan, exact: bool) -> String {
     let RemovalPlan { vdev, bytes, needed, available, region, .. } = plan;
     let size = |bytes: u64| if exact { bytes.to_string() } else { format_bytes(bytes) };
+    match (*region, *bytes) {
+        (0, 0) => return format!("{vdev} would leave at once: nothing has to be moved\n"),
+        (0, copies) => {
+            let copies = size(copies);
+            return format!("{vdev} would leave at once, and {copies} of copies on it would be given up\n");
+        }
+        _ => {}
+    }
     format!(
         "{} would be moved off {vdev}\nit takes {needed} empty regions of {} elsewhere, and there are {available}\n",
         size(*bytes),
@@ -117,5 +125,11 @@ mod tests {
         it takes 4 empty regions of 1M elsewhere, and there are 50
         ");
         assert!(render(&plan, true).starts_with("3145728 would be moved"));
+        let copies = RemovalPlan { vdev: "/c.img".into(), region: 0, needed: 0, available: 0, ..plan };
+        let spare = RemovalPlan { bytes: 0, ..copies.clone() };
+        insta::assert_snapshot!(render(&copies, false) + &render(&spare, true), @r"
+        /c.img would leave at once, and 3M of copies on it would be given up
+        /c.img would leave at once: nothing has to be moved
+        ");
     }
 }

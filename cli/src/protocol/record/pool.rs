@@ -635,13 +635,13 @@ pub struct ResizePlan {
 pub struct RemovalPlan {
     /// What the vdev is called.
     pub vdev: String,
-    /// The bytes that would be moved.
+    /// The bytes that would be moved, or of a cache device, those of the copies on it.
     pub bytes: u64,
     /// How many empty regions that takes elsewhere.
     pub needed: u32,
     /// How many there are.
     pub available: u32,
-    /// The size of a region.
+    /// The size of a region; zero of what leaves at once: a spare that stands by, or a cache device.
     pub region: u64,
     /// The devices of the pool, if it has left at once: a spare that stands by, or a cache device.
     pub left: Option<Layout>,
