@@ -7,5 +7,6 @@ pub mod absent;
 pub mod common;
 pub mod fs;
 pub mod pool;
+pub mod reference;
 pub mod sort;
 pub mod spares;

@@ -27,7 +27,12 @@ pub static POOL: &[Definition] = &[
     computed("name", "NAME", Syntax::Word, "The name."),
     computed("size", "SIZE", Syntax::Bytes, "The space of all devices together."),
     computed("capacity", "CAP", Syntax::Percent, "The part of it that is allocated."),
-    computed("altroot", "ALTROOT", Syntax::Word, "Always '-': mount points are not put under another directory."),
+    computed(
+        "altroot",
+        "ALTROOT",
+        Syntax::Word,
+        "The directory below which its file systems are mounted while it is imported: see 'pool split -R'.",
+    ),
     computed("health", "HEALTH", Syntax::Word, "Whether all devices answer and nothing is damaged: ONLINE if so."),
     computed("guid", "GUID", Syntax::Identifier, "The number that identifies it."),
     computed("version", "VERSION", Syntax::Word, "Always '-': pools name the features they need, feature@NAME."),

@@ -5,20 +5,24 @@ use dataset::property::{Kinds, Property};
 
 use super::select::{Selection, collect};
 use crate::args::common::{Format, Recursion, kinds};
+use crate::args::reference::fs_get;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::get::{Field, Layout, SourceFilter, Wanted};
 use crate::output::json::Encoder;
 use crate::protocol::DatasetRecord;
 
-/// Arguments of `fs get`.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
+/// What stands below the help; the long help tells of the properties before.
+const NOTES: &str = "Examples:
   fs get all tank/home
   fs get compression,recordsize tank tank/home
   fs get -r -s local all tank                what was set, anywhere
   fs get written@monday tank/home            how much is new since that snapshot
-  fs get -Hp -o value used tank/home         for scripts")]
+  fs get -Hp -o value used tank/home         for scripts";
+
+/// Arguments of `fs get`.
+#[derive(Args, Debug)]
+#[command(after_help = NOTES, after_long_help = fs_get(NOTES))]
 pub struct Arguments {
     #[command(flatten)]
     format: Format,

@@ -5,21 +5,24 @@ use dataset::name::Name;
 use dataset::property::Property;
 
 use crate::args::common::{assignments, name};
+use crate::args::reference::fs_set;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::protocol::Request;
 
-/// Arguments of `fs set`.
-#[derive(Args, Debug)]
-#[command(override_usage = "fs set [OPTIONS] <PROPERTY=VALUE>... <DATASET>...")]
-#[command(after_help = "With readonly=on, what programs have changed in mappings is written before. If one still has a
-file open for writing, the property is set all the same and this fails: what is written from
-then on is refused.
+/// What stands below the help; the long help tells of the properties before.
+const NOTES: &str = "With readonly=on, what programs have changed in mappings is written before. If one still has a \
+file open for writing, the property is set all the same and this fails: what is written from then on is refused.
 
 Examples:
   fs set compression=zstd-3 tank/archive
   fs set quota=50G refquota=40G tank/home/ann
-  fs set me:backup=daily tank/home tank/srv  a property of your own")]
+  fs set me:backup=daily tank/home tank/srv  a property of your own";
+
+/// Arguments of `fs set`.
+#[derive(Args, Debug)]
+#[command(override_usage = "fs set [OPTIONS] <PROPERTY=VALUE>... <DATASET>...")]
+#[command(after_help = NOTES, after_long_help = fs_set(NOTES))]
 pub struct Arguments {
     /// Do not mount, unmount or remount because of it
     #[arg(short = 'u')]

@@ -5,18 +5,22 @@ use dataset::property::Property;
 
 use super::list::records;
 use crate::args::common::Format;
+use crate::args::reference::pool_get;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::get::{Field, Layout, SourceFilter, Wanted};
 use crate::output::json::Encoder;
 use crate::protocol::PoolRecord;
 
-/// Arguments of `pool get`.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
+/// What stands below the help; the long help tells of the properties before.
+const NOTES: &str = "Examples:
   pool get all tank
   pool get size,free,capacity
-  pool get -Hp -o value free tank            for scripts")]
+  pool get -Hp -o value free tank            for scripts";
+
+/// Arguments of `pool get`.
+#[derive(Args, Debug)]
+#[command(after_help = NOTES, after_long_help = pool_get(NOTES))]
 pub struct Arguments {
     #[command(flatten)]
     format: Format,

@@ -4,15 +4,19 @@ use clap::Args;
 use dataset::property::Property;
 
 use crate::args::common::{assignments, pool_name, split_assignment};
+use crate::args::reference::pool_set;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::protocol::Request;
 
+/// What stands below the help; the long help tells of the properties before.
+const NOTES: &str = "Examples:
+  pool set comment='the backup pool' tank
+  pool set cache_size=1G tank";
+
 /// Arguments of `pool set`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  pool set comment='the backup pool' tank
-  pool set cache_size=1G tank")]
+#[command(after_help = NOTES, after_long_help = pool_set(NOTES))]
 pub struct Arguments {
     /// What to set
     #[arg(value_name = "PROPERTY=VALUE", value_parser = split_assignment)]

@@ -1,0 +1,173 @@
+//! The reference of properties: what stands about them at the end of `get` and `set`, in the long help and so in the manual
+//! pages. It is made of the tables that properties are checked by, so nothing in it can be forgotten or be out of date.
+//!
+//! A manual page is filled but for lines that begin with a blank, and is indented: so all lines of a list begin with
+//! blanks, and none is longer than 70 columns.
+
+use dataset::property::{DATASET, Definition, MAX_USER_VALUE, Nature, POOL, Precision, Syntax};
+
+/// The longest line of a list: eighty columns, without what a manual page is indented by.
+const WIDTH: usize = 70;
+/// Where the second column begins: behind the longest name.
+const COLUMN: usize = 25;
+
+/// Properties of pools that are in no table, as there are many of them: names, values, help.
+const MORE_OF_POOLS: &[(&str, &str, &str)] =
+    &[("feature@NAME", "enabled", "A feature that the pool may begin to use; 'pool get all' names them.")];
+
+/// The same of data sets.
+const MORE_OF_DATASETS: &[(&str, &str, &str)] = &[
+    ("userquota@NAME", "a size, or none", "The most space that files of this user may take."),
+    ("groupquota@NAME", "a size, or none", "The same of a group."),
+    ("projectquota@NUMBER", "a size, or none", "The same of a project: fs project."),
+    ("userobjquota@NAME", "a number, or none", "The most files and directories of this user."),
+    ("groupobjquota@NAME", "a number, or none", "The same of a group."),
+    ("projectobjquota@NUMBER", "a number, or none", "The same of a project."),
+];
+
+/// What only `fs get` knows.
+const MORE_TO_GET: &[(&str, &str, &str)] = &[
+    ("userused@NAME", "", "The space that files of this user take; also groupused@NAME, projectused@NUMBER."),
+    ("userobjused@NAME", "", "How many these are; also groupobjused@NAME, projectobjused@NUMBER."),
+    ("written@SNAPSHOT", "", "Space referenced now that this snapshot did not."),
+];
+
+/// The end of the long help of `pool set`: properties, and what stands below its short help.
+pub fn pool_set(rest: &str) -> String {
+    format!("{}{rest}", settable_of_pools())
+}
+
+/// The end of the long help of `pool get`.
+pub fn pool_get(rest: &str) -> String {
+    format!("{}{}{rest}", computed(POOL, &[]), settable_of_pools())
+}
+
+/// The end of the long help of `fs set`.
+pub fn fs_set(rest: &str) -> String {
+    format!("{}{rest}", settable_of_datasets())
+}
+
+/// The end of the long help of `fs get`.
+pub fn fs_get(rest: &str) -> String {
+    format!("{}{}{rest}", computed(DATASET, MORE_TO_GET), settable_of_datasets())
+}
+
+fn computed(table: &[Definition], more: &[(&str, &str, &str)]) -> String {
+    section("Computed properties:", table, Nature::ReadOnly, more)
+}
+
+fn settable_of_pools() -> String {
+    let once = section("Properties that are given with 'pool create' or 'pool import':", POOL, Nature::SetOnce, &[]);
+    section("Properties that can be set:", POOL, Nature::Settable, MORE_OF_POOLS) + &once
+}
+
+fn settable_of_datasets() -> String {
+    let text = Syntax::Text { longest: MAX_USER_VALUE }.to_string();
+    let help = "A property of your own; file systems below have it, too, and snapshots can have some of their own.";
+    let user = [("MODULE:NAME", &*text, help)];
+    let inherited = "Properties that file systems below have, too, unless set there:";
+    section(inherited, DATASET, Nature::Inheritable, &user)
+        + &section("Properties of one file system alone:", DATASET, Nature::Settable, MORE_OF_DATASETS)
+}
+
+/// A heading, and all properties of one nature.
+fn section(heading: &str, table: &[Definition], nature: Nature, more: &[(&str, &str, &str)]) -> String {
+    let of_table = table.iter().filter(|definition| definition.nature == nature);
+    let of_table = of_table.map(|definition| entry(definition.name, &values(definition), definition.help));
+    let more = more.iter().map(|(name, values, help)| entry(name, values, help));
+    format!("{heading}\n{}\n", of_table.chain(more).collect::<String>())
+}
+
+/// What can be set, and what holds where nothing is.
+fn values(definition: &Definition) -> String {
+    if !definition.is_settable() {
+        return String::new();
+    }
+    let default = definition.default.map(|default| definition.syntax.print(default, Precision::Human));
+    match default.filter(|default| !default.is_empty()) {
+        Some(default) => format!("{}; by default {default}", definition.syntax),
+        None => definition.syntax.to_string(),
+    }
+}
+
+/// The name, and beside it the values and what it is.
+fn entry(name: &str, values: &str, help: &str) -> String {
+    let lines = [values, help].into_iter().flat_map(wrapped);
+    let names = std::iter::once(name).chain(std::iter::repeat(""));
+    names.zip(lines).map(|(name, line)| format!("  {name:width$}{line}\n", width = COLUMN - 2)).collect()
+}
+
+/// The lines that a text takes in the second column.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| COLUMN + line.len() + 1 + word.len() <= WIDTH) {
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use dataset::property::Property;
+
+    use super::*;
+    use crate::run::{Program, command};
+
+    /// The long help's end of a subcommand.
+    fn reference(program: Program, subcommand: &str) -> String {
+        let known = command(program, "x");
+        let found = known.find_subcommand(subcommand).unwrap();
+        found.get_after_long_help().unwrap_or_else(|| panic!("{subcommand} has none")).to_string()
+    }
+
+    /// Its words from that of a property on, with single blanks between them.
+    fn told_of(name: &str, reference: &str) -> String {
+        let lines = reference.lines().skip_while(|line| !line.starts_with(&format!("  {name} ")));
+        let of_it = |line: &&str| line.starts_with(&" ".repeat(COLUMN));
+        let words = lines.clone().take(1).chain(lines.skip(1).take_while(of_it));
+        words.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_property_is_told_of_with_its_values_where_it_is_read_and_set() {
+        for (program, table) in [(Program::Pool, POOL), (Program::Fs, DATASET)] {
+            let (set, get) = (reference(program, "set"), reference(program, "get"));
+            for definition in table {
+                let Definition { name, help, .. } = definition;
+                let values = values(definition);
+                let said = [name, &*values, help].into_iter().filter(|part| !part.is_empty());
+                let said = said.collect::<Vec<_>>().join(" ");
+                assert_eq!(told_of(name, &get), said, "{program:?} get");
+                let expected = if definition.is_settable() { said } else { String::new() };
+                assert_eq!(told_of(name, &set), expected, "{program:?} set");
+            }
+        }
+        assert_eq!(
+            told_of("recordsize", &reference(Program::Fs, "set")),
+            "recordsize a power of two from 4K to 16M; by default 128K \
+             The size of the records that the files written from now on are stored in."
+        );
+    }
+
+    #[test]
+    fn lines_of_lists_keep_their_form_in_a_manual_page() {
+        for list in [pool_set(""), pool_get(""), fs_set(""), fs_get("")] {
+            let wide = list.lines().filter(|line| line.starts_with(' ')).find(|line| line.len() > WIDTH);
+            assert_eq!(wide, None);
+        }
+    }
+
+    #[test]
+    fn names_that_stand_for_many_are_names_of_properties() {
+        let of_somebody = |name: &str| name.replace("NAME", "7").replace("NUMBER", "7").replace("SNAPSHOT", "a");
+        for (name, values, _) in MORE_OF_DATASETS.iter().chain(MORE_TO_GET) {
+            let property = Property::of_dataset(&of_somebody(name)).unwrap();
+            let is_settable = property.parse_value("1", false).is_ok();
+            assert_eq!(is_settable, !values.is_empty(), "{name}");
+            assert!(!is_settable || property.syntax().to_string() == *values, "{name}");
+        }
+    }
+}
