@@ -59,9 +59,9 @@ pub enum PoolCommand {
     Remove(remove::Arguments),
     /// Have a device take the place of another one
     Replace(replace::Arguments),
-    /// Put devices of mirrors out of use
+    /// Put devices out of use that others can do without
     Offline(offline::Arguments),
-    /// Take devices of mirrors back
+    /// Take devices back, or use what they have grown
     Online(online::Arguments),
     /// Give a pool another number
     Reguid(reguid::Arguments),

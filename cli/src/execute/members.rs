@@ -1,4 +1,4 @@
-//! Requests about the devices of mirrors: attach, detach, replace, offline, online; and the resilver that follows.
+//! Requests about the devices of mirrors and RAID-Zs: attach, detach, replace, offline, online; and the resilver that follows.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -30,7 +30,7 @@ const NAMED: usize = 10;
 
 const NANOS: i64 = 1_000_000_000;
 
-/// What the devices of mirrors need, in one word each, as far as they need anything.
+/// What the devices of mirrors and RAID-Zs need, in one word each, as far as they need anything.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
     pub(super) offline: bool,
@@ -43,7 +43,7 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Whether devices of mirrors are out of use, or lack what nobody has.
+    /// Whether devices of mirrors and RAID-Zs are out of use, or lack what nobody has.
     pub(super) fn is_degraded(self) -> bool {
         self.offline || self.unavailable || self.faulted || self.stuck || self.log_lost
     }
@@ -165,7 +165,7 @@ impl OpenPool {
         if expand { self.expand_vdev_of(device) } else { Ok(()) }
     }
 
-    /// Takes devices of mirrors back that have failed, all or one; one that is still away stays so.
+    /// Takes devices of mirrors and RAID-Zs back that have failed, all or one; one that is still away stays so.
     pub(super) fn take_back_failed(&self, device: Option<&str>) {
         for vdev in self.engine().storage().vdevs.all() {
             let Some(mirror) = vdev.as_group() else { continue };
@@ -275,7 +275,7 @@ impl OpenPool {
     }
 }
 
-/// What is wrong, and what to do about it, if devices of mirrors need something.
+/// What is wrong, and what to do about it, if devices of mirrors and RAID-Zs need something.
 pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
     const ENOUGH: &str = "There are sufficient replicas for the pool to go on in a degraded state.";
     let text = |status: String, action: String| Some((status, action));

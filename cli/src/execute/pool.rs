@@ -56,7 +56,7 @@ impl OpenPool {
         })
     }
 
-    /// `ONLINE`, unless a commit has failed or waits for a device, or devices of mirrors are out of use.
+    /// `ONLINE`, unless a commit has failed or waits for a device, or devices of mirrors and RAID-Zs are out of use.
     fn state(&self) -> &'static str {
         let engine = self.engine();
         let stands_still = engine.failure().is_some() || engine.suspension().is_suspended();

@@ -34,6 +34,34 @@ fn every_subcommand_has_examples_of_itself() {
 }
 
 #[test]
+fn what_cannot_be_undone_is_said() {
+    let known = command(Program::Pool, "pool");
+    let changing = [
+        "add",
+        "attach",
+        "detach",
+        "replace",
+        "remove",
+        "resize",
+        "split",
+        "reguid",
+        "labelclear",
+        "destroy",
+        "import",
+    ];
+    for name in changing.into_iter().chain(["export", "online", "rebalance", "defragment"]) {
+        let help = known.find_subcommand(name).unwrap().get_after_help().unwrap().to_string();
+        let text = help.split("Examples:\n").next().unwrap();
+        assert!(text.lines().any(|line| line.starts_with("Cannot be undone: ")), "{name}: {help}");
+    }
+    for name in ["add", "offline", "split", "simulate"] {
+        let help = known.find_subcommand(name).unwrap().get_after_help().unwrap().to_string();
+        let text = help.split("Examples:\n").next().unwrap();
+        assert!(text.lines().any(|line| line.starts_with("If devices are lost: ")), "{name}: {help}");
+    }
+}
+
+#[test]
 fn examples_parse() {
     for (program, name) in [(Program::Pool, "pool"), (Program::Fs, "fs")] {
         for subcommand in command(program, name).get_subcommands() {

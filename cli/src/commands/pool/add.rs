@@ -11,7 +11,18 @@ use crate::protocol::{Request, Response};
 
 /// Arguments of `pool add`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Cannot be undone: a raidz, vdevs for special or log, spares and cache devices come with features, \
+which the pool keeps when they have left. Older programs that do not know these refuse a pool with a raidz, and only \
+read one with any of the others. The vdevs themselves leave with 'pool remove', as far as there is room for what \
+lies on them.
+
+If devices are lost: data is spread over all vdevs, so the whole pool is lost with one vdev that lacks more devices \
+than it can do without. A device that is a vdev by itself has no redundancy: with it everything is lost. With a log \
+vdev it is only what was promised since the last commit, if power fails as well; with cache devices and spares it is \
+nothing.
+
+Examples:
   pool add tank /dev/sdd
   pool add tank mirror /dev/sdd /dev/sde
   pool add tank raidz1 /dev/sdd /dev/sde /dev/sdf
@@ -20,7 +31,8 @@ use crate::protocol::{Request, Response};
   pool add tank 10G:/var/lib/tank2.img
   pool add tank spare /dev/sdg               stands by, and steps in for a device that fails
   pool add tank cache /dev/nvme0n1           copies of what is read, for reading again
-  pool add -n tank /dev/sdd                  say what would be, and what a loss would cost")]
+  pool add -n tank /dev/sdd                  say what would be, and what a loss would cost"
+)]
 pub struct Arguments {
     /// Take a device although it holds something, which is lost; mix vdevs that stand unequally much
     #[arg(short = 'f')]

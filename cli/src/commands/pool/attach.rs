@@ -14,9 +14,13 @@ use crate::protocol::{Request, Response};
     after_help = "The new device is filled with all that the other one holds, in the background: 'pool status' shows how far that has come.
 Until it is done, the new device does not protect against a failure of the other one.
 
-A raidz gets wider: its space is given to rows of one device more, as far as what lies there finds room elsewhere on it,
-and as many devices may be lost as before. That cannot be undone, but it can be paused, and goes on when the raidz is named
-without a device. A removal or a rebalance that is begun meanwhile has it go on after that.
+A raidz gets wider: its space is given to rows of one device more, as far as what lies there finds room elsewhere on \
+it, and as many devices may be lost as before. It can be paused, and goes on when the raidz is named without a \
+device. A removal or a rebalance that is begun meanwhile has it go on after that.
+
+Cannot be undone: what the new device held is lost. 'pool detach' takes a device out of a mirror again, but none out \
+of a raidz. A raidz that gets wider brings features that the pool keeps: older programs that do not know them refuse \
+it. 'pool import -F' goes back to no state that has something where the wider raidz has given up the space since.
 
 Examples:
   pool attach tank /dev/sdb /dev/sdc

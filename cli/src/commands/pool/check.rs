@@ -22,7 +22,7 @@ something is wrong with it. Nothing is changed. Each finding begins with a code 
   C005 leaked space         C006 unreadable pool    C100 catalogue             C101 wrong counter
   C102 deadlist             C200 file system
 
-What they mean, and the numbers behind them (L01 to L17, F01 to F24), is in dataset/CHECK.md of the source.
+What they mean, and the numbers behind them (L01 to L19, F01 to F24), is in dataset/CHECK.md of the source.
 
 Examples:
   pool check tank                            while it is in use

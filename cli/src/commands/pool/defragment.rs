@@ -24,6 +24,9 @@ are: metadata fills its own holes. With copies=2 or 3 on one device, copies may 
 
 While it is under way, no vdev can be removed, expanded or rebalanced, nor the other way round: one thing is moved at a time.
 
+Cannot be undone: what was moved stays where it is, and the pool keeps the features that come with it: older \
+programs that do not know them refuse it.
+
 Examples:
   pool defragment -n tank                    only say what would be moved, and gained
   pool defragment -w tank

@@ -12,6 +12,8 @@ use crate::protocol::{HostRequest, HostResponse};
 #[command(
     after_help = "From a terminal this asks first; -f does not ask. Image files stay, and can be removed afterwards.
 
+Cannot be undone: no command brings back a pool that was destroyed, nor anything that was in it.
+
 Examples:
   pool destroy tank
   pool destroy -f tank                       do not ask, unmount what is in use"

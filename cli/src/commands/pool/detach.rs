@@ -10,7 +10,9 @@ use crate::protocol::{Request, Response};
 /// Arguments of `pool detach`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The device belongs to nobody after that: its labels are erased, and it does not come back. One that alone holds what its mirror holds is not detached.
+    after_help = "Cannot be undone: the device belongs to nobody after that, its labels are erased, and it does not \
+come back. From then on its mirror can lose one device less. One that alone holds what its mirror holds is not \
+detached.
 
 A replacement is canceled by detaching the new device. One that cannot complete, because some blocks have no good copy, is
 brought to its end by detaching the old device with -f: what these blocks held stays lost. Without -f it is said what that is.

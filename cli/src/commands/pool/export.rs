@@ -9,9 +9,14 @@ use crate::protocol::{HostRequest, HostResponse};
 
 /// Arguments of `pool export`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Cannot be undone: --abandon gives up what a suspended pool could not write. Where its devices can \
+be brought back, 'pool clear' writes that instead, and nothing is lost. An export without it gives up nothing.
+
+Examples:
   pool export tank
-  pool export --abandon tank                 without what cannot be written")]
+  pool export --abandon tank                 without what cannot be written"
+)]
 pub struct Arguments {
     /// All pools
     #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]

@@ -19,6 +19,11 @@ use crate::protocol::{
 #[derive(Args, Debug)]
 #[command(after_help = "Without a name or -a, the pools that could be imported are shown.
 
+Cannot be undone: what -F and -m give up. With -F it is all that came after the state that the pool goes back to, \
+and what fsync has promised since that one; -F -n says what that is, and with -o readonly=on nothing is given up. \
+With -m it is what was promised since the last commit and stood on the log devices alone. -f takes a pool that \
+another host may have: if that one still writes to it, both destroy it.
+
 Examples:
   pool import -d /var/lib                    what is there?
   pool import -d /var/lib tank

@@ -9,12 +9,14 @@ use crate::protocol::{HostRequest, HostResponse};
 
 /// Arguments of `pool labelclear`.
 #[derive(Args, Debug)]
-#[command(after_help = "What the pool holds is lost with the labels, unless other devices hold it too.
+#[command(
+    after_help = "Cannot be undone: what the pool holds there is lost with the labels, unless other devices hold it too.
 A device of an imported pool is refused, with -f too: take it out first, or destroy the pool.
 
 Examples:
   pool labelclear /dev/sdb                   of a pool that was destroyed
-  pool labelclear -f /dev/sdb                although it belongs to an exported pool")]
+  pool labelclear -f /dev/sdb                although it belongs to an exported pool"
+)]
 pub struct Arguments {
     /// Although the device belongs to a pool that is exported or may be in use by another host, or its labels are damaged
     #[arg(short = 'f')]

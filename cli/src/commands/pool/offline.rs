@@ -1,4 +1,4 @@
-//! `pool offline`: devices of mirrors are put out of use.
+//! `pool offline`: devices of mirrors and RAID-Zs are put out of use.
 
 use clap::Args;
 
@@ -11,6 +11,10 @@ use crate::protocol::Request;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Nothing is read from the device or written to it until 'pool online' takes it back, also after the pool was exported and imported.
+
+If devices are lost: until the device is back and has got what it missed, its vdev can lose one device less; a \
+mirror of two can lose none, and with the other device the whole pool is lost. A device that the others cannot do \
+without is refused.
 
 Examples:
   pool offline tank /dev/sdb

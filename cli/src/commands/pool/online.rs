@@ -1,4 +1,4 @@
-//! `pool online`: devices of mirrors are taken back, and get what they have missed.
+//! `pool online`: devices of mirrors and RAID-Zs are taken back, and get what they have missed.
 
 use clap::Args;
 
@@ -16,6 +16,9 @@ devices; a raidz that was made of devices of different sizes uses each as far as
 those that 'pool status' names before it. The service notices by itself that a device has grown, 'pool list' shows it under
 EXPANDSZ, and with the property autoexpand=on it is used without -e. A raidz that is being expanded by a device grows when that
 is done.
+
+Cannot be undone: a raidz that has taken into use what its devices have grown does not become smaller again. Other \
+devices do, with 'pool resize'.
 
 Examples:
   pool online tank /dev/sdb

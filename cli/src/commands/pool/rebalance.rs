@@ -16,7 +16,9 @@ use crate::protocol::{RebalancePlan, Request, Response};
 emptier ones that write by the same unit, some regions at a time, while everything stays mounted and in use. 'pool status'
 shows how far it has come. It goes on after the pool was exported and imported, or after a crash.
 
-What was moved stays where it is, however the rebalance ends.
+
+Cannot be undone: what was moved stays where it is, however the rebalance ends. The pool keeps the features that \
+come with it: older programs that do not know them refuse it.
 
 Examples:
   pool rebalance -n tank                     only say what would be moved

@@ -11,8 +11,9 @@ use crate::protocol::{HostRequest, HostResponse};
 #[derive(Args, Debug)]
 #[command(
     after_help = "A copy of a pool, such as of its images, has the number of the pool, and cannot be imported beside it before one of the two
-has another. All devices have to be there, and to lack nothing; the pool is used meanwhile. What it was before cannot be
-gone back to after that.
+has another. All devices have to be there, and to lack nothing; the pool is used meanwhile.
+
+Cannot be undone: 'pool import -F' goes back to no state from before.
 
 Examples:
   pool reguid tank

@@ -12,7 +12,12 @@ use crate::protocol::{RemovalPlan, Request, Response};
 /// Arguments of `pool remove`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash. At the end the labels of the devices are erased, and they belong to nobody.
+    after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash.
+
+Cannot be undone: at the end the labels of the devices are erased, and they belong to nobody; until then -s stops \
+it. 'pool import -F' goes back to no state from before that has something on the vdev. The pool keeps the features \
+that come with moving what lies on it: older programs that do not know them refuse it.
+
 A spare that stands by leaves at once, and so does a cache device: nothing has to be moved.
 Several vdevs leave one after the other: then the command waits for all but the last.
 

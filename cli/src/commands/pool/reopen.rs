@@ -9,7 +9,7 @@ use crate::protocol::Request;
 /// Arguments of `pool reopen`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "As 'pool clear', without forgetting errors: a suspended pool goes on, and devices of mirrors that have failed are
+    after_help = "As 'pool clear', without forgetting errors: a suspended pool goes on, and devices that have failed are
 taken back. Those that were put offline stay so, as does a device that is still away. Devices are measured anew: see
 'pool online -e'.
 

@@ -12,7 +12,10 @@ use crate::protocol::{Request, Response};
 #[command(
     after_help = "The new device is attached, filled in the background, and then the old one leaves: until then it serves as before, if it
 still does. A device that is the only one of its vdev is replaced as well. If the new one cannot be given all that the old one
-holds, the old one stays; once it has left, its labels are erased, and it does not come back.
+holds, the old one stays, and 'pool detach' of the new one cancels it until then.
+
+Cannot be undone: what the new device held is lost at once. When the old one has left, its labels are erased, and it \
+does not come back.
 
 Examples:
   pool replace tank /dev/sdb /dev/sdd

@@ -19,8 +19,13 @@ const ACTION: &str = "split";
 #[command(
     after_help = "All vdevs have to be mirrors, and none of them is being resilvered. Of each mirror the device leaves that is named, or
 else the last that holds everything. The new pool has all that was committed before, under a number of its own; it is exported
-unless -R is given. The old pool goes on, with one device less in each mirror. What left is not taken back but by attaching it,
-which gives up what it holds.
+unless -R is given. The old pool goes on, with one device less in each mirror.
+
+Cannot be undone: the two pools do not come together again. What left is taken back only by attaching it, which \
+gives up what it holds.
+
+If devices are lost: each vdev of the new pool is one device without redundancy, and each mirror of the old one can \
+lose one less, until 'pool attach' gives them more.
 
 Examples:
   pool split -n tank copy                    say which devices would leave
