@@ -1,0 +1,173 @@
+//! Pools on block devices, through the programs: a loop device is used as an image file is, with a mount or without, is locked
+//! with the file behind it, and what nobody needs any more is given back to that file.
+//!
+//! They take a user who may set up loop devices.
+
+mod lab;
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use lab::{Lab, can_mount, noise, wait_until};
+
+/// A loop device over a file, until it is dropped.
+struct Loop {
+    device: String,
+}
+
+impl Loop {
+    /// One over a new file of so many MiB, which it opens as `direct_io` says; none if there are no loop devices here.
+    fn over(file: &Path, size: u64, direct_io: bool) -> Option<Loop> {
+        let may = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
+        if !may {
+            assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "no loop devices here");
+            #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+            {
+                eprintln!("skipped: this user cannot set up loop devices");
+            }
+            return None;
+        }
+        fs::File::create(file).unwrap().set_len(size << 20).unwrap();
+        let direct_io = if direct_io { "--direct-io=on" } else { "--direct-io=off" };
+        let made = Command::new("losetup").args(["--find", "--show", direct_io]).arg(file).output();
+        match made {
+            Ok(made) if made.status.success() => {
+                Some(Loop { device: String::from_utf8(made.stdout).unwrap().trim().to_owned() })
+            }
+            refused => {
+                assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "losetup: {refused:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
+    }
+}
+
+/// Held by each of these tests: a device that one has let go of may be another's next, under the path that a label still names.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a file takes on the disk, in bytes.
+fn taken(file: &Path) -> u64 {
+    fs::metadata(file).unwrap().blocks() * 512
+}
+
+#[test]
+fn a_pool_on_a_loop_device_is_used_as_on_a_file_and_gives_back_what_nobody_needs() {
+    let _alone = alone();
+    if !can_mount() {
+        return;
+    }
+    for direct_io in [false, true] {
+        let lab = Lab::new();
+        let file = lab.path("behind");
+        let Some(disk) = Loop::over(&file, 200, direct_io) else { return };
+        lab.pool(&["create", "-O", "compression=off", "-m", &lab.at("mnt/tank"), "tank", &disk.device]);
+        fs::write(lab.mount("tank/kept"), noise(3_000_000, 1)).unwrap();
+        fs::write(lab.mount("tank/large"), noise(60 << 20, 2)).unwrap();
+        lab.pool(&["sync", "tank"]);
+        let before = taken(&file);
+        assert!(before > 60 << 20, "{before}");
+        // The file is the same device under another name.
+        let refused = lab.run("pool", &["create", "other", &lab.at("behind")]).fails(1);
+        assert!(refused.contains("in use") || refused.contains("tank"), "{refused}");
+        lab.kill("tank");
+        lab.pool(&["import", "tank"]);
+        assert!(fs::read(lab.mount("tank/large")).unwrap() == noise(60 << 20, 2));
+        fs::remove_file(lab.mount("tank/large")).unwrap();
+        // What one may still go back to is kept.
+        wait_until("what was freed is given back to the file", || {
+            lab.pool(&["sync", "tank"]);
+            lab.pool(&["trim", "-w", "tank"]);
+            taken(&file) + (50 << 20) < before
+        });
+        assert!(fs::read(lab.mount("tank/kept")).unwrap() == noise(3_000_000, 1));
+        lab.pool(&["export", "tank"]);
+        lab.pool(&["check", "-d", &disk.device, "tank"]);
+        // The file alone is the pool, too.
+        drop(disk);
+        lab.pool(&["import", "-d", &lab.at("behind"), "tank"]);
+        assert!(fs::read(lab.mount("tank/kept")).unwrap() == noise(3_000_000, 1));
+    }
+}
+
+#[test]
+fn a_pool_on_loop_devices_needs_no_mount() {
+    let _alone = alone();
+    let lab = Lab::mountless();
+    let (one, two) = (lab.path("one"), lab.path("two"));
+    let (Some(first), Some(second)) = (Loop::over(&one, 80, false), Loop::over(&two, 80, false)) else { return };
+    lab.pool(&["create", "-m", "none", "tank", "mirror", &first.device, &second.device]);
+    fs::write(lab.path("file"), noise(1_000_000, 3)).unwrap();
+    lab.fs(&["cp", "file", "tank:/file"]);
+    lab.pool(&["offline", "tank", &first.device]);
+    assert!(lab.fs_bytes(&["cat", "tank:/file"]) == noise(1_000_000, 3));
+    lab.pool(&["online", "tank", &first.device]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["check", "-d", &first.device, "-d", &second.device, "tank"]);
+}
+
+#[test]
+fn a_raidz_and_a_log_on_loop_devices_are_used_lose_a_device_and_get_another() {
+    let _alone = alone();
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let disk = |name: &str| Loop::over(&lab.path(name), 80, false);
+    let (Some(one), Some(two), Some(three)) = (disk("one"), disk("two"), disk("three")) else { return };
+    let (Some(log), Some(new)) = (disk("log"), disk("new")) else { return };
+    let all = [&one, &two, &three].map(|disk| disk.device.as_str());
+    lab.pool(
+        &[
+            &["create", "-O", "compression=off", "-m", &lab.at("mnt/tank"), "tank", "raidz1"],
+            &all[..],
+            &["log", &log.device],
+        ]
+        .concat(),
+    );
+    let layout = lab.pool(&["status", "tank"]);
+    assert!(layout.contains("raidz1-0") && layout.contains("logs\n"), "{layout}");
+    let file = lab.mount("tank/file");
+    fs::write(&file, noise(20 << 20, 4)).unwrap();
+    // What is promised goes to the log, and is there after the service died.
+    lab.pool(&["sync", "tank"]);
+    fs::write(lab.mount("tank/promised"), noise(300_000, 5)).unwrap();
+    fs::File::open(lab.mount("tank/promised")).unwrap().sync_all().unwrap();
+    lab.kill("tank");
+    lab.pool(&["import", "tank"]);
+    assert!(fs::read(lab.mount("tank/promised")).unwrap() == noise(300_000, 5));
+    // One is gone, as a disk that was pulled out while the machine was off.
+    lab.pool(&["export", "tank"]);
+    let gone = two.device.clone();
+    drop(two);
+    let places: Vec<&str> = [&one, &three, &log].iter().flat_map(|disk| ["-d", disk.device.as_str()]).collect();
+    lab.pool(&[&["import"], &places[..], &["tank"]].concat());
+    assert!(fs::read(&file).unwrap() == noise(20 << 20, 4));
+    assert_eq!(lab.pool(&["list", "-H", "-o", "health", "tank"]), "DEGRADED\n");
+    lab.pool(&["replace", "-w", "tank", &gone, &new.device]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    lab.pool(&["export", "tank"]);
+    // The new one stands in for another.
+    drop(one);
+    let places: Vec<&str> = [&three, &log, &new].iter().flat_map(|disk| ["-d", disk.device.as_str()]).collect();
+    lab.pool(&[&["import"], &places[..], &["tank"]].concat());
+    assert!(fs::read(&file).unwrap() == noise(20 << 20, 4));
+    assert!(fs::read(lab.mount("tank/promised")).unwrap() == noise(300_000, 5));
+    lab.pool(&["export", "tank"]);
+    lab.pool(&[&["check"], &places[..], &["tank"]].concat());
+}
