@@ -991,3 +991,90 @@ fn what_is_split_off_is_imported_below_a_directory_with_properties_of_its_own() 
     lab.pool(&["import", "-N", "-d", &lab.at("c.img"), "other"]);
     assert_eq!(lab.pool(&["get", "-H", "-o", "value", "comment", "other"]), "exported\n");
 }
+
+#[test]
+fn a_mirror_gets_a_third_device_and_one_that_is_offline_for_now_is_back_after_an_import() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    assert_snapshot!(lab.session(&["pool attach -w tank b.img 80M:c.img", "pool status tank"]), @r"
+    $ pool attach -w tank b.img 80M:c.img
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    assert_snapshot!(lab.session(&["pool offline -t tank a.img", "pool status tank"]), @r"
+    $ pool offline -t tank a.img
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices have been taken offline by the administrator.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  mirror-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  OFFLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    put(&lab, 2);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    wait_for_resilver(&lab);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  mirror-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    // Without the flag it stays so.
+    lab.pool(&["offline", "tank", "b.img"]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    let shown = status(&lab);
+    assert!(shown.lines().any(|line| line.contains("b.img") && line.contains("OFFLINE")), "{shown}");
+    lab.pool(&["online", "tank", "b.img"]);
+    lab.pool(&["wait", "-t", "resilver", "tank"]);
+    // Any one of the three is all of it.
+    lab.pool(&["export", "tank"]);
+    fs::create_dir(lab.path("alone")).unwrap();
+    for image in ["a.img", "b.img", "c.img"] {
+        fs::copy(lab.path(image), lab.path("alone").join(image)).unwrap();
+        lab.pool(&["import", "-o", "readonly=on", "-d", &lab.at("alone"), "tank"]);
+        holds(&lab, &[1, 2]);
+        lab.pool(&["export", "tank"]);
+        fs::remove_file(lab.path("alone").join(image)).unwrap();
+    }
+    lab.pool(&["check", "-d", &lab.at(""), "tank"]);
+}

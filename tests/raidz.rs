@@ -7,7 +7,7 @@ mod lab;
 
 use std::{
     fs::{self, File},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
@@ -444,4 +444,150 @@ fn a_degraded_pool_is_verified_though_something_else_stands_where_a_device_was()
     looked_at();
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
     holds(&lab, &[1]);
+}
+
+#[test]
+fn as_much_space_as_is_said_before_it_is_made() {
+    let lab = Lab::mountless();
+    let vdevs = ["raidz2", "70M:a.img", "70M:b.img", "70M:c.img", "70M:d.img", "70M:e.img"];
+    let line = |extra: &'static [&str]| [&["create"], extra, &["-m", "none", "tank"], &vdevs[..]].concat();
+    let said = lab.pool(&line(&["-n"]));
+    assert!(vdevs[1..].iter().all(|image| !lab.path(&image[4..]).exists()), "an image was made");
+    assert_eq!(lab.pool(&["list", "-H"]), "");
+    lab.pool(&line(&[]));
+    let size = lab.pool(&["list", "-H", "-o", "size", "tank"]);
+    assert!(said.lines().any(|line| line == format!("space: {}", size.trim())), "{size}{said}");
+    assert!(said.contains("raidz2-0: any 2 devices may be lost"), "{said}");
+    let add = |extra: &'static [&str]| {
+        let more = ["tank", "raidz2", "70M:f.img", "70M:g.img", "70M:h.img", "70M:i.img"];
+        lab.pool(&[&["add"], extra, &more[..]].concat())
+    };
+    let said = add(&["-n"]);
+    assert!(!lab.path("f.img").exists(), "an image was made");
+    add(&[]);
+    let size = lab.pool(&["list", "-H", "-o", "size", "tank"]);
+    assert!(said.lines().any(|line| line == format!("space: {}", size.trim())), "{size}{said}");
+}
+
+#[test]
+fn of_triple_parity_three_devices_are_lost_and_replaced() {
+    let (lab, _filters) = (Lab::new(), filters_for_devices().bind_to_scope());
+    assert_snapshot!(lab.session(&[
+        "pool create -m none tank raidz3 80M:a.img 80M:b.img 80M:c.img",
+        "pool create -m none tank raidz3 80M:a.img 80M:b.img 80M:c.img 80M:d.img 80M:e.img 80M:f.img",
+    ]), @r"
+    $ pool create -m none tank raidz3 80M:a.img 80M:b.img 80M:c.img
+    pool: cannot create 'tank': a raidz3 has 4 to 32 devices
+      name them after the word: raidz3 DEVICE DEVICE DEVICE DEVICE
+    [exit 1]
+    $ pool create -m none tank raidz3 80M:a.img 80M:b.img 80M:c.img 80M:d.img 80M:e.img 80M:f.img
+    [exit 0]
+    ");
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    put(&lab, 1);
+    lab.pool(&["export", "tank"]);
+    ["a.img", "c.img", "f.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+    put(&lab, 2);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  raidz3-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  UNAVAIL  0  0  0
+    	  [LAB]/b.img  ONLINE  0  0  0
+    	  [LAB]/c.img  UNAVAIL  0  0  0
+    	  [LAB]/d.img  ONLINE  0  0  0
+    	  [LAB]/e.img  ONLINE  0  0  0
+    	  [LAB]/f.img  UNAVAIL  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    for (old, new) in [("a.img", "80M:g.img"), ("c.img", "80M:h.img"), ("f.img", "80M:i.img")] {
+        lab.pool(&["replace", "-w", "tank", old, new]);
+    }
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    // The new ones stand in for those that were left.
+    lab.pool(&["export", "tank"]);
+    ["b.img", "d.img", "e.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1, 2]);
+    lab.check("tank");
+}
+
+#[test]
+fn what_nobody_needs_is_given_back_by_all_devices() {
+    let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
+    fs::write(lab.path("large"), noise(40 << 20, 9)).unwrap();
+    lab.fs(&["cp", "large", "tank/home:/large"]);
+    lab.fs(&["create", "-o", "compression=off", "tank/gone"]);
+    lab.fs(&["cp", "large", "tank/gone:/large"]);
+    lab.pool(&["sync", "tank"]);
+    let images = ["a.img", "b.img", "c.img", "d.img", "e.img"];
+    let stored = || images.map(|image| fs::metadata(lab.path(image)).unwrap().blocks() * 512);
+    let before = stored();
+    assert_snapshot!(lab.session(&["pool status -t tank"]), @r"
+    $ pool status -t tank
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  raidz2-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0  (untrimmed)
+    	  [LAB]/b.img  ONLINE  0  0  0  (untrimmed)
+    	  [LAB]/c.img  ONLINE  0  0  0  (untrimmed)
+    	  [LAB]/d.img  ONLINE  0  0  0  (untrimmed)
+    	  [LAB]/e.img  ONLINE  0  0  0  (untrimmed)
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    lab.fs(&["destroy", "tank/gone"]);
+    // What one may still go back to is kept.
+    wait_until("what was freed is given back", || {
+        lab.pool(&["sync", "tank"]);
+        lab.pool(&["trim", "-w", "tank"]);
+        stored().iter().zip(before).all(|(after, before)| after + (10 << 20) < before)
+    });
+    assert_snapshot!(lab.session(&["pool status -t tank", "pool wait -t trim tank"]), @r"
+    $ pool status -t tank
+      pool: tank
+     state: ONLINE
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  raidz2-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0  (100% trimmed, completed at [DATE])
+    	  [LAB]/b.img  ONLINE  0  0  0  (100% trimmed, completed at [DATE])
+    	  [LAB]/c.img  ONLINE  0  0  0  (100% trimmed, completed at [DATE])
+    	  [LAB]/d.img  ONLINE  0  0  0  (100% trimmed, completed at [DATE])
+    	  [LAB]/e.img  ONLINE  0  0  0  (100% trimmed, completed at [DATE])
+
+    errors: No known data errors
+    [exit 0]
+    $ pool wait -t trim tank
+    [exit 0]
+    ");
+    holds(&lab, &[1]);
+    assert!(lab.fs_bytes(&["cat", "tank/home:/large"]) == noise(40 << 20, 9));
+    // What is left is whole on each device: any two of the others may be lost.
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["check", "-d", &lab.at(""), "tank"]);
+    ["b.img", "d.img"].iter().for_each(|image| fs::remove_file(lab.path(image)).unwrap());
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    assert!(lab.fs_bytes(&["cat", "tank/home:/large"]) == noise(40 << 20, 9));
+    lab.check("tank");
 }

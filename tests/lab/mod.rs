@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test target uses its part of the lab")]
 
 pub(crate) mod crowd;
+pub(crate) mod disks;
 pub(crate) mod forest;
 pub(crate) mod limit;
 pub(crate) mod told;

@@ -1,0 +1,146 @@
+//! A spare steps in for a disk that dies, and stands by again; a disk that appears in the place of a dead one takes it.
+
+use std::fs::{self, File};
+
+use insta::assert_snapshot;
+
+use crate::{
+    create, export_and_check, filters, holds,
+    lab::{Lab, wait_until},
+    put, status,
+};
+
+#[test]
+fn a_spare_steps_in_for_a_disk_that_dies_in_use_and_stands_by_when_that_is_replaced() {
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    let Some(disks) = lab.disks(&["b"], "100M") else { return };
+    create(&lab, &["raidz1", "100M:a.img", &disks[0], "100M:c.img", "spare", "120M:s.img"]);
+    put(&lab, 1);
+    assert_snapshot!(lab.session(&["pool list -v -o name,size,health tank"]), @r"
+    $ pool list -v -o name,size,health tank
+    NAME  SIZE  HEALTH
+    tank  196M  ONLINE
+      raidz1-0  196M  ONLINE
+      [LAB]/a.img  -  ONLINE
+      [LAB]/disk/b/image  -  ONLINE
+      [LAB]/c.img  -  ONLINE
+    spare  -  -
+      [LAB]/s.img  118M  AVAIL
+    [exit 0]
+    ");
+    lab.pull("b");
+    put(&lab, 2);
+    wait_until("the spare has everything", || {
+        let status = lab.pool(&["status", "tank"]);
+        status.contains("INUSE") && status.contains("scan: resilvered")
+    });
+    assert_snapshot!(lab.session(&["pool status tank", "pool list -v -o name,size,health tank"]), @r"
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  DEGRADED  0  0  0
+    	  raidz1-0  DEGRADED  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  spare-1  DEGRADED  0  0  0
+    	  [LAB]/disk/b/image  UNAVAIL  [READ]  [WRITE]  0
+    	  [LAB]/s.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	spares
+    	  [LAB]/s.img  INUSE  currently in use
+
+    errors: No known data errors
+    [exit 0]
+    $ pool list -v -o name,size,health tank
+    NAME  SIZE  HEALTH
+    tank  196M  DEGRADED
+      raidz1-0  196M  DEGRADED
+      [LAB]/a.img  -  ONLINE
+      spare-1  -  DEGRADED
+      [LAB]/disk/b/image  -  UNAVAIL
+      [LAB]/s.img  -  ONLINE
+      [LAB]/c.img  -  ONLINE
+    spare  -  -
+      [LAB]/s.img  118M  INUSE
+    [exit 0]
+    ");
+    holds(&lab, 1..=2);
+    let old = lab.disk_path("b").display().to_string();
+    assert_snapshot!(lab.session(&[&format!("pool replace tank {old} 100M:d.img")]), @r"
+    $ pool replace tank [LAB]/disk/b/image 100M:d.img
+    pool: cannot replace '[LAB]/disk/b/image': the spare [LAB]/s.img stands in for [LAB]/disk/b/image: detach [LAB]/disk/b/image to keep it there, or [LAB]/s.img before
+    [exit 1]
+    ");
+    lab.plug("b");
+    lab.pool(&["online", "tank", &old]);
+    // For a moment it is in neither list.
+    wait_until("the spare stands by", || lab.pool(&["status", "tank"]).contains("AVAIL"));
+    lab.pool(&["replace", "-w", "tank", &old, "100M:d.img"]);
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  raidz1-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/d.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	spares
+    	  [LAB]/s.img  AVAIL
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    holds(&lab, 1..=2);
+    // One that appears in the place of one that fails takes it by itself.
+    lab.pool(&["remove", "tank", "s.img"]);
+    lab.pool(&[
+        "replace",
+        "-w",
+        "tank",
+        "d.img",
+        &format!("100M:{}", lab.disk_path("b").with_file_name("new").display()),
+    ]);
+    lab.pool(&["set", "autoreplace=on", "tank"]);
+    lab.pull("b");
+    put(&lab, 3);
+    assert!(status(&lab).contains("state: DEGRADED"));
+    lab.plug("b");
+    let place = lab.disk_path("b").with_file_name("new");
+    fs::remove_file(&place).unwrap();
+    File::create(&place).unwrap().set_len(100 << 20).unwrap();
+    wait_until("it was replaced", || {
+        let status = lab.pool(&["status", "tank"]);
+        status.contains(" state: ONLINE") && !status.contains("replace") && !status.contains("(resilvering")
+    });
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  raidz1-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/disk/b/new  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    holds(&lab, 1..=3);
+    export_and_check(&lab);
+}
