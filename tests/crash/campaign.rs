@@ -83,9 +83,7 @@ impl Tally {
         sums.lives += life.lives;
         sums.operations += life.operations;
         sums.suspensions += life.suspensions;
-        sums.crashes.single += life.crashes.single;
-        sums.crashes.double += life.crashes.double;
-        sums.crashes.losses.add(life.crashes.losses);
+        sums.crashes.add(&life.crashes);
         sums.damaged.add(life.damaged);
         life.layouts.iter().for_each(|(layout, lives)| *sums.layouts.entry(layout.clone()).or_default() += lives);
         life.done.iter().for_each(|(kind, times)| *sums.done.entry(kind).or_default() += times);
@@ -97,19 +95,32 @@ impl Tally {
         println!("\nFOUND at {again}: {what}\n{line}\n");
     }
 
+    /// What should have happened in lives of pools of many devices, and did not.
+    fn missed(&self) -> Vec<&'static str> {
+        let sums = self.sums.lock().expect("nobody panics with it");
+        let of = |wanted: &[&'static str], counts: &Done| -> Vec<&'static str> {
+            wanted.iter().filter(|kind| !counts.contains_key(*kind)).copied().collect()
+        };
+        [of(&UNDER_WAY, &sums.crashes.under_way), of(&DONE, &sums.done), sums.crashes.losses.missed()].concat()
+    }
+
     fn print_many(&self) {
         let sums = self.sums.lock().expect("nobody panics with it");
         let Sums { lives, operations, suspensions, crashes, layouts, done, .. } = &*sums;
-        let done: Vec<String> = done.iter().map(|(kind, times)| format!("{times} {kind}")).collect();
+        let listed = |counts: &Done| -> String {
+            let counts: Vec<String> = counts.iter().map(|(kind, times)| format!("{times} {kind}")).collect();
+            counts.join(", ")
+        };
         println!(
             "pools of many devices: {lives} lives of {} layouts, {operations} device operations, suspended {suspensions} \
-             times; {} crash points ({} single, {} double); {}; with devices: {}; {} s",
+             times; {} crash points ({} single, {} double), under way at these: {}; {}; with devices: {}; {} s",
             layouts.len(),
             crashes.single + crashes.double,
             crashes.single,
             crashes.double,
+            listed(&crashes.under_way),
             crashes.losses,
-            done.join(", "),
+            listed(done),
             self.since.elapsed().as_secs(),
         );
     }
@@ -144,7 +155,7 @@ pub(crate) fn run(seeds: Range<u64>, cases: u64, points: u64) -> bool {
         }
     });
     tally.print();
-    let judged = tally.sums.lock().expect("nobody panics with it").crashes;
+    let judged = tally.sums.lock().expect("nobody panics with it").crashes.clone();
     let is_enough = judged.single + judged.double >= points;
     if !(tally.has_found() || is_enough) {
         println!("that is less than the {points} crash points that every change has to survive: add lives");
@@ -165,8 +176,53 @@ pub(crate) fn soak(first: u64, cases: u64) -> bool {
     false
 }
 
-/// Lives so many lives of pools of many devices, and judges their points. Returns whether nothing was found, and each of the
-/// layouts was there.
+/// What has to be under way at some points of the lives that every change has to survive,
+const UNDER_WAY: [&str; 9] = [
+    "cache in use",
+    "defragmentation",
+    "expansion",
+    "rebalance",
+    "removal",
+    "resilver",
+    "resize",
+    "rows behind the smallest device in use",
+    "spare in use",
+];
+/// and what has to be done with devices in them.
+const DONE: [&str; 29] = [
+    "add",
+    "attach",
+    "ballast at the end",
+    "cache fed",
+    "defragment",
+    "defragmented",
+    "detach",
+    "expand",
+    "fail",
+    "longer",
+    "offline",
+    "online",
+    "rebalance",
+    "rebalanced",
+    "regain",
+    "remove",
+    "remove packed",
+    "removed",
+    "replace",
+    "resilvered",
+    "resized",
+    "scrub",
+    "shrink",
+    "spare given back",
+    "spare stays",
+    "spare steps in",
+    "upkeep",
+    "use growth",
+    "widened",
+];
+
+/// Lives so many lives of pools of many devices, and judges their points. Returns whether nothing was found, and whatever may
+/// happen to the devices has happened.
 pub(crate) fn run_many(lives: u64) -> bool {
     let (tally, end) = (Tally::new(MANY.start), MANY.start + lives);
     on_all_cores(|| {
@@ -175,7 +231,11 @@ pub(crate) fn run_many(lives: u64) -> bool {
         }
     });
     tally.print_many();
-    !tally.has_found()
+    let missed = tally.missed();
+    if !missed.is_empty() {
+        println!("nothing of this has happened in these lives, so nothing is known of it: {}", missed.join(", "));
+    }
+    !tally.has_found() && missed.is_empty()
 }
 
 /// Goes on with new seeds of pools of many devices until something is found.

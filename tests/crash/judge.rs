@@ -35,8 +35,8 @@ use crate::{
     losses::{Losses, Tally},
     model::Pool,
     observe::{self, Known},
-    workload::{History, Life},
-    world::{DEVICE_SIZE, Outcome, RESILVER_STEP, World, as_devices},
+    workload::{Done, History, Life},
+    world::{Outcome, RESILVER_STEP, World, as_devices},
 };
 
 /// A power failure: after how many recorded operations, and what became of those that were not flushed.
@@ -91,12 +91,24 @@ impl FromStr for Point {
 }
 
 /// How many points of each kind were judged.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) single: u64,
     pub(crate) double: u64,
     /// Of pools of many devices.
     pub(crate) losses: Tally,
+    /// At how many of these what takes long was under way.
+    pub(crate) under_way: Done,
+}
+
+impl Counts {
+    /// Adds what others have counted.
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.single += other.single;
+        self.double += other.double;
+        self.losses.add(other.losses);
+        other.under_way.iter().for_each(|(kind, points)| *self.under_way.entry(kind).or_default() += points);
+    }
 }
 
 /// How many seeded fates a cut gets, beside the one that drops everything.
@@ -133,6 +145,8 @@ pub(crate) fn judge_life(life: &Life, seed: u64, tell: &mut dyn FnMut(Point)) ->
             tell(point);
             let came_up = judge.first(point, &images, &mut counts.losses)?;
             counts.single += 1;
+            let (_, begun) = life.history.span(at);
+            life.history.steps[begun].under_way.iter().for_each(|kind| *counts.under_way.entry(kind).or_default() += 1);
             if point_number(point).is_multiple_of(DOUBLED) {
                 counts.double += judge.seconds(point, &images, &came_up, tell)?;
             }
@@ -318,6 +332,7 @@ impl Judge<'_> {
         let members = layout.members(devices.into_iter().map(|device| device as Arc<dyn Device>).collect());
         let env = Arc::new(SeededEnv::new(point_number(point)));
         let world = World::open(members, env).map_err(|error| format!("the pool does not open: {error}"))?;
+        world.load_caches();
         world.clean_up()?;
         if layout.is_many {
             world.settle()?;
@@ -357,7 +372,7 @@ pub(crate) fn copied(images: &[Arc<MemoryDevice>]) -> Vec<Arc<MemoryDevice>> {
 /// Has a third of what lies between the labels rot.
 fn rot(image: &MemoryDevice, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
-    let end = DATA_START + usable_size(DEVICE_SIZE);
+    let end = DATA_START + usable_size(image.size());
     for at in (DATA_START..end).step_by(ROTTEN) {
         if random.random_range(0..3) == 0 {
             image.write_at(at, &[0xe5; ROTTEN]).expect("memory takes everything");

@@ -1,7 +1,9 @@
 //! What a pool is made of: one device or a mirror of two, as the first lives have it, or many devices in vdevs of any kind.
 //!
 //! Lives of pools of many devices have seeds of their own, [`MANY`], from which follows the layout: one seed after the other
-//! has the next one of [`LAYOUTS`].
+//! has the next one of [`LAYOUTS`]. With it goes what moves chunks in a life ([`Moves`]), and what stands beside the vdevs
+//! ([`Beside`]): the first round has them as they are named there, so that all of them are in the lives of every change, and
+//! each round after that has the next ones. In three of four of these lives devices are of different sizes.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -9,13 +11,21 @@ use pool::{
     admin::{ClassedVdev, NewVdev},
     device::Device,
     format::label::classes::VdevClass,
+    units::MIB,
     vdev::labels,
 };
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::world::DEVICE_SIZE;
 
 /// The seeds of lives of pools of many devices.
 pub(crate) const MANY: Range<u64> = 9_000_000..10_000_000;
 /// Of so many other lives one is that of a pool that is a mirror.
 const MIRRORED: u64 = 3;
+/// The sizes of devices where they differ, in bytes.
+pub(crate) const SIZES: [u64; 4] = [DEVICE_SIZE, 72 * MIB, 80 * MIB, 96 * MIB];
+/// Of so many lives of pools of many devices all are of one size in one.
+const ALIKE: u64 = 4;
 
 /// A vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +70,78 @@ impl fmt::Display for Kind {
 /// A vdev, and what it is there for if not for everything.
 type Part = (Kind, Option<VdevClass>);
 
-/// What pools of many devices are made of.
-const LAYOUTS: [&[Part]; 10] = [
-    &[(Kind::Mirror(3), None)],
-    &[(Kind::RaidZ(1, 3), None)],
-    &[(Kind::RaidZ(2, 5), None)],
-    &[(Kind::RaidZ(3, 6), None)],
-    &[(Kind::Mirror(2), None), (Kind::Mirror(2), None)],
-    &[(Kind::RaidZ(1, 3), None), (Kind::RaidZ(1, 3), None)],
-    &[(Kind::Disk, None), (Kind::Disk, None), (Kind::Mirror(2), Some(VdevClass::Special))],
-    &[(Kind::Mirror(2), None), (Kind::Mirror(2), Some(VdevClass::Log))],
-    &[(Kind::RaidZ(1, 3), None), (Kind::Mirror(2), None)],
-    &[(Kind::RaidZ(2, 4), None), (Kind::Mirror(3), Some(VdevClass::Special)), (Kind::Disk, Some(VdevClass::Log))],
+/// What is begun early in a life, and moves chunks from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moves {
+    /// A vdev is added when much is written, and the pool is rebalanced.
+    Rebalance,
+    /// A RAID-Z gets a device more. Where there is none, the pool is rebalanced.
+    Expansion,
+    /// More than half of what was written is deleted, and the pool is defragmented.
+    Defragment,
+    /// A vdev leaves. Where there is one alone, the pool is rebalanced.
+    Removal,
+    /// The devices of a vdev become smaller that have something at their end. Where there are RAID-Zs alone, the pool is
+    /// rebalanced.
+    Shrink,
+}
+
+const MOVES: [Moves; 5] = [Moves::Rebalance, Moves::Expansion, Moves::Defragment, Moves::Removal, Moves::Shrink];
+
+/// How many devices a pool has beside those of its vdevs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Beside {
+    pub(crate) spares: usize,
+    pub(crate) caches: usize,
+}
+
+const NOTHING: Beside = Beside { spares: 0, caches: 0 };
+const SPARE: Beside = Beside { spares: 1, caches: 0 };
+const CACHE: Beside = Beside { spares: 0, caches: 1 };
+const BOTH: Beside = Beside { spares: 1, caches: 1 };
+const BESIDE: [Beside; 4] = [NOTHING, SPARE, CACHE, BOTH];
+
+/// What pools of many devices are made of, and what their lives are about in the first round.
+const LAYOUTS: [(&[Part], Moves, Beside); 10] = [
+    (&[(Kind::Mirror(3), None)], Moves::Rebalance, SPARE),
+    (&[(Kind::RaidZ(1, 3), None)], Moves::Expansion, CACHE),
+    (&[(Kind::RaidZ(2, 5), None)], Moves::Expansion, SPARE),
+    (&[(Kind::RaidZ(3, 6), None)], Moves::Defragment, CACHE),
+    (&[(Kind::Mirror(2), None), (Kind::Mirror(2), None)], Moves::Defragment, SPARE),
+    (&[(Kind::RaidZ(1, 3), None), (Kind::RaidZ(1, 3), None)], Moves::Rebalance, BOTH),
+    (&[(Kind::Disk, None), (Kind::Disk, None), (Kind::Mirror(2), Some(VdevClass::Special))], Moves::Removal, CACHE),
+    (&[(Kind::Mirror(2), None), (Kind::Mirror(2), Some(VdevClass::Log))], Moves::Shrink, NOTHING),
+    (&[(Kind::RaidZ(1, 3), None), (Kind::Mirror(2), None)], Moves::Removal, SPARE),
+    (
+        &[(Kind::RaidZ(2, 4), None), (Kind::Mirror(3), Some(VdevClass::Special)), (Kind::Disk, Some(VdevClass::Log))],
+        Moves::Expansion,
+        BOTH,
+    ),
 ];
+
+impl Moves {
+    /// The same, or a rebalance where a pool of these vdevs cannot have it.
+    fn fitting(self, parts: &[Part]) -> Moves {
+        let regular = parts.iter().filter(|(_, class)| class.is_none());
+        match self {
+            Moves::Expansion if !parts.iter().any(|(kind, _)| matches!(kind, Kind::RaidZ(..))) => Moves::Rebalance,
+            Moves::Removal if regular.count() == 1 => Moves::Rebalance,
+            Moves::Shrink if parts.iter().all(|(kind, _)| matches!(kind, Kind::RaidZ(..))) => Moves::Rebalance,
+            fitting => fitting,
+        }
+    }
+}
+
+/// How many devices these vdevs are made of.
+fn devices_of(parts: &[Part]) -> usize {
+    parts.iter().map(|(kind, _)| kind.devices()).sum()
+}
+
+/// The one of all that comes so many after the first.
+fn next<T: Copy + PartialEq>(all: &[T], first: T, after: usize) -> T {
+    let at = all.iter().position(|one| *one == first).expect("it is one of all");
+    all[(at + after) % all.len()]
+}
 
 /// A seed of a life of a pool of many devices, from any number.
 pub(crate) fn seed_of_many(number: u64) -> u64 {
@@ -88,18 +157,47 @@ pub(crate) struct Layout {
     parts: Vec<Part>,
     /// Whether it is one of many devices.
     pub(crate) is_many: bool,
+    /// What moves chunks, if there are many devices.
+    pub(crate) moves: Option<Moves>,
+    /// What stands beside the vdevs.
+    pub(crate) beside: Beside,
+    /// Whether the last spare that steps in stays.
+    pub(crate) has_spares_stay: bool,
+    /// How large its devices are, in bytes.
+    pub(crate) sizes: Vec<u64>,
+    /// Whether devices are of different sizes, those too that it gets later.
+    pub(crate) is_unequal: bool,
 }
 
 impl Layout {
     /// That of a life. One with a defect that is not about many devices has one device.
     pub(crate) fn of(seed: u64, is_planted: bool) -> Layout {
         if MANY.contains(&seed) {
-            let parts = LAYOUTS[(seed % COUNT) as usize].to_vec();
-            return Layout { parts, is_many: true };
+            let (parts, moves, beside) = LAYOUTS[(seed % COUNT) as usize];
+            let round = ((seed - MANY.start) / COUNT) as usize;
+            let moves = next(&MOVES, moves, round);
+            let beside = next(&BESIDE, beside, round / MOVES.len());
+            let (parts, moves) = (parts.to_vec(), moves.fitting(parts));
+            let mut random = StdRng::seed_from_u64(seed);
+            let is_unequal = random.random_range(0..ALIKE) > 0 || moves == Moves::Shrink;
+            // None is made smaller than the smallest that there may be.
+            let sizes = if moves == Moves::Shrink { &SIZES[1..] } else { &SIZES };
+            let mut size = || if is_unequal { sizes[random.random_range(0..sizes.len())] } else { DEVICE_SIZE };
+            let sizes = (0..devices_of(&parts)).map(|_| size()).collect();
+            let has_spares_stay = seed.is_multiple_of(3);
+            return Layout { parts, is_many: true, moves: Some(moves), beside, has_spares_stay, sizes, is_unequal };
         }
         let is_mirrored = !is_planted && seed % MIRRORED == 1;
         let kind = if is_mirrored { Kind::Mirror(2) } else { Kind::Disk };
-        Layout { parts: vec![(kind, None)], is_many: false }
+        Layout {
+            parts: vec![(kind, None)],
+            is_many: false,
+            moves: None,
+            beside: NOTHING,
+            has_spares_stay: false,
+            sizes: vec![DEVICE_SIZE; kind.devices()],
+            is_unequal: false,
+        }
     }
 
     /// Whether it is a mirror of two devices, and never anything else.
@@ -107,9 +205,13 @@ impl Layout {
         !self.is_many && self.parts[0].0 != Kind::Disk
     }
 
-    /// How many devices it is made of.
-    pub(crate) fn devices(&self) -> usize {
-        self.parts.iter().map(|(kind, _)| kind.devices()).sum()
+    /// A vdev to add whose chunks may change places with those that there are.
+    pub(crate) fn peer(&self) -> Kind {
+        match self.parts[0].0 {
+            Kind::Disk | Kind::Mirror(2) => Kind::Disk,
+            Kind::Mirror(_) => Kind::Mirror(2),
+            raidz => raidz,
+        }
     }
 
     /// The vdevs of these devices.
@@ -147,6 +249,11 @@ impl fmt::Display for Layout {
             };
             write!(f, "{}{class}{kind}", if at > 0 { " + " } else { "" })?;
         }
-        Ok(())
+        if self.is_unequal {
+            write!(f, " of {:?} MiB", self.sizes.iter().map(|size| size / MIB).collect::<Vec<_>>())?;
+        }
+        let Beside { spares, caches } = self.beside;
+        let beside = [(spares, "spare"), (caches, "cache")];
+        beside.into_iter().filter(|(count, _)| *count > 0).try_for_each(|(count, what)| write!(f, " + {count} {what}"))
     }
 }

@@ -16,14 +16,15 @@
 //! model      what users may expect to find: maps and bytes
 //! world      a pool as its service opens it, and all its checks
 //! observe    reading an opened pool into a model
-//! layout     what a pool is made of
+//! layout     what a pool is made of, and what its life is about
 //! upkeep     what whoever has a pool open does for its devices
-//! workload   the random lives, with devices that fail for a while, leave, return, are replaced, added and removed
+//! workload   the random lives, with devices that fail for a while, leave, return, become larger and smaller, are replaced,
+//!            added and removed, spares that step in, and chunks that move
 //! judge      one power failure, and what comes up after it
-//! losses     and with devices lost, rotten, old or refusing
+//! losses     and with devices lost, rotten, old or refusing, beside the vdevs too
 //! damage     damage in every region, and what is left then
 //! trust      the simulator's own checks: replays, and planted defects
-//! campaign   many lives on all cores; counting
+//! campaign   many lives on all cores; counting, and whether everything has happened
 //! ```
 //!
 //! It does not use the test harness, which would hide the counts.

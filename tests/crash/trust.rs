@@ -7,7 +7,7 @@ use crate::{
     judge::judge_life,
     layout::{COUNT, MANY},
     workload::{Life, STEPS, plant::Plant},
-    world::{DEVICE_SIZE, Outcome},
+    world::Outcome,
 };
 
 /// Fails unless a life can be replayed and every planted defect is found in a few lives.
@@ -55,7 +55,7 @@ fn check_replay(seed: u64) -> Outcome<()> {
 fn contents(life: &Life) -> Vec<Vec<u8>> {
     let images = life.recorder.images_at(life.recorder.len(), &mut || Fate::Kept);
     let content = |image: &dyn Device| {
-        let mut bytes = vec![0; DEVICE_SIZE as usize];
+        let mut bytes = vec![0; image.size() as usize];
         image.read_at(0, &mut bytes).map(|()| bytes).unwrap_or_default()
     };
     images.iter().map(|image| content(image)).collect()

@@ -19,7 +19,7 @@ use pool::{
 /// The pool's name.
 pub(crate) const POOL: &str = "tank";
 
-/// The size of every device: the smallest that there may be.
+/// The size of the devices of a pool whose devices are alike: the smallest that there may be.
 pub(crate) const DEVICE_SIZE: u64 = 64 * MIB;
 
 /// The bytes that a resilver or a scrub handles in a step.

@@ -4,6 +4,11 @@
 
 use std::sync::Arc;
 
+use super::{Life, Promise, Stream, Told};
+use crate::{
+    model::{Dataset, Snapshot},
+    world::{DEVICE_SIZE, Outcome, POOL, World, name},
+};
 use dataset::{
     admin::{
         Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
@@ -11,13 +16,6 @@ use dataset::{
     },
     fs::{OwnerKind, SetQuota},
     name::{Name, SnapshotName},
-};
-use pool::device::MemoryDevice;
-
-use super::{Life, Promise, Stream, Told};
-use crate::{
-    model::{Dataset, Snapshot},
-    world::{DEVICE_SIZE, Outcome, POOL, World, name},
 };
 
 /// How many data sets there may be, snapshots of each, and devices.
@@ -363,11 +361,9 @@ impl Life {
         if self.devices.len() == DEVICES {
             return Ok(None);
         }
-        let new = MemoryDevice::new(format!("disk{}", self.devices.len()), DEVICE_SIZE);
         // A device that fails while it is added is refused.
         self.operator.heal(false);
-        let new = self.operator.take_in(super::plant::planted(self.recorder.wrap(new), self.plant, true));
-        self.devices.push(new.clone());
+        let new = self.new_device(DEVICE_SIZE);
         self.expect("pool add", self.world.pool.add(vec![new]))?;
         Ok(Some("add a device".into()))
     }
@@ -387,11 +383,15 @@ impl Life {
 
     /// Opens the pool that is on the devices.
     pub(super) fn open_anew(&mut self) -> Outcome<()> {
+        for device in &self.devices {
+            // Whoever opens one sees all that there is.
+            device.resize(self.expect("measure", device.measure())?);
+        }
         let devices = self.layout.members(self.devices.clone());
         self.world = self.expect("import", World::open(devices, self.env.clone()))?;
         self.world.clean_up()?;
         self.operator.attend(&self.world.pool);
-        Ok(())
+        self.feed_caches()
     }
 
     fn work_in_the_background(&mut self) -> Told {

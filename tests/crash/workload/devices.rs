@@ -1,6 +1,7 @@
 //! What administrators do with the devices of a pool of many: they put them out of use and take them back, replace them,
-//! attach and detach them, add vdevs and remove them, give a RAID-Z a device more, even out what is full, scrub. What takes
-//! long is done in steps between other steps, so power fails at every instant of it.
+//! attach and detach them, add vdevs and remove them, give a RAID-Z a device more, even out what is full, pack what is mostly
+//! holes, scrub, and let spares stand in. What takes long is done in steps between other steps, so power fails at every instant
+//! of it.
 //!
 //! Nothing of it can be seen in any file, and nothing is promised.
 
@@ -9,47 +10,81 @@ use std::{collections::BTreeMap, sync::Arc};
 use dataset::catalogue::ScrubState;
 use pool::{
     admin::ClassedVdev,
-    device::{Device, MemoryDevice},
-    format::label::classes::VdevClass,
-    units::Guid,
-    vdev::{Group, Health, Member, State, Vdev},
+    device::Device,
+    format::{
+        label::{classes::VdevClass, device_size},
+        vdev_config::{RaidZConfig, VdevTree},
+    },
+    space::{Regions, Targets},
+    units::{Guid, VdevId},
+    vdev::{Group, Health, Leaf, Member, State, Vdev},
 };
 
 use super::Life;
 use crate::{
-    layout::Kind,
+    layout::{Kind, SIZES},
+    upkeep::Grouped,
     world::{DEVICE_SIZE, Outcome},
 };
 
 /// How many devices a life may see.
-const DEVICES: usize = 20;
+const DEVICES: usize = 22;
 /// The most columns that a RAID-Z gets, and the most devices of a mirror.
 const COLUMNS: usize = 7;
 const COPIES: usize = 4;
 /// The bytes that are copied or examined in a step, and how many steps are done at a time.
 const STEP: u64 = 1 << 17;
-const STEPS: usize = 30;
+const STEPS: usize = 24;
+
+/// So many times the operator sees to devices as it comes, and then as often has all be well again: what takes long would never
+/// come to its end otherwise.
+const SEASON: usize = 10;
 
 /// How often what was done with devices.
 pub(crate) type Done = BTreeMap<&'static str, u64>;
 
 /// What an administrator did with devices, if there was anything to do: the kind, and the words.
-type Told = Outcome<Option<(&'static str, String)>>;
+pub(super) type Told = Outcome<Option<(&'static str, String)>>;
+
+/// How the end of what was under way is counted.
+fn ended_as(kind: &str) -> &'static str {
+    match kind {
+        "resilver" => "resilvered",
+        "removal" => "removed",
+        "rebalance" => "rebalanced",
+        "defragmentation" => "defragmented",
+        "resize" => "resized",
+        "expansion" => "widened",
+        _ => "out of use again",
+    }
+}
 
 impl Life {
     /// Does something with the devices, and keeps count of it.
     pub(super) fn see_to_the_devices(&mut self) -> Outcome<String> {
+        let begun = self.begin_moving()?;
+        self.seen_to += 1;
+        let is_calm = self.seen_to / SEASON % 2 == 1;
         let told = match self.below(100) {
-            0..46 => self.tend()?,
-            46..56 => self.put_one_out()?,
+            _ if begun.is_some() => begun,
+            0..32 => self.tend()?,
+            32..34 => self.lengthen_one()?,
+            34..36 => self.use_what_has_grown()?,
+            36..38 => self.make_one_smaller()?,
+            38..48 if is_calm => self.bring_all_back()?,
+            38..48 => self.see_to_a_spare()?,
+            48..56 if is_calm => self.tend()?,
+            48..56 => self.put_one_out()?,
             56..68 => self.bring_one_back()?,
             68..75 => self.replace_one()?,
             75..78 => self.attach_one()?,
             78..81 => self.detach_one()?,
             81..85 => self.add_a_vdev()?,
-            85..89 => self.remove_a_vdev()?,
-            89..93 => self.add_a_column()?,
-            93..96 => self.even_out()?,
+            85..88 => self.remove_a_vdev(false)?,
+            88..91 => self.add_a_column()?,
+            91..93 => self.even_out()?,
+            93..95 => self.defragment()?,
+            95 => self.give_up_moving()?,
             _ => self.begin_a_scrub()?,
         };
         let Some((kind, what)) = told else { return Ok("nothing is to be done with the devices".into()) };
@@ -58,7 +93,8 @@ impl Life {
     }
 
     /// Goes on with what is under way.
-    fn tend(&mut self) -> Told {
+    pub(super) fn tend(&mut self) -> Told {
+        self.see_to_spares()?;
         let (steps, before) = (1 + self.below(STEPS), self.under_way());
         let mut done = 0;
         while done < steps && self.expect("the upkeep", self.world.tend(STEP))? {
@@ -66,25 +102,46 @@ impl Life {
         }
         let after = self.under_way();
         for ended in before.iter().filter(|kind| !after.contains(kind)) {
-            *self.done.entry(ended).or_default() += 1;
+            *self.done.entry(ended_as(ended)).or_default() += 1;
         }
         Ok((done > 0).then(|| ("upkeep", format!("{done} steps of {before:?}"))))
     }
 
-    /// What takes long and has not come to its end, by what is counted at its end.
-    fn under_way(&self) -> Vec<&'static str> {
+    /// What takes long and has not come to its end.
+    pub(super) fn under_way(&self) -> Vec<&'static str> {
         let (datasets, pool) = (&self.world.datasets, &self.world.pool);
         let kinds = [
-            ("resilvered", self.world.engine().filling().is_some()),
-            ("removed", datasets.is_removing()),
-            ("rebalanced", datasets.is_rebalancing()),
-            ("widened", pool.widening().is_some()),
+            ("resilver", self.world.engine().filling().is_some()),
+            ("removal", datasets.is_removing()),
+            ("rebalance", datasets.is_rebalancing()),
+            ("defragmentation", datasets.is_defragmenting()),
+            ("expansion", pool.widening().is_some()),
+            ("resize", datasets.is_resizing()),
+            ("spare in use", pool.spares().iter().any(|spare| spare.used_in.is_some())),
+            ("cache in use", self.world.caches_in_use() > 0),
+            ("rows behind the smallest device in use", self.is_anything_behind_the_smallest()),
         ];
         kinds.into_iter().filter(|(_, is)| *is).map(|(kind, _)| kind).collect()
     }
 
+    /// Whether something lies in rows of a RAID-Z that go on behind its smallest device.
+    fn is_anything_behind_the_smallest(&self) -> bool {
+        let space = &self.world.engine().storage().space;
+        let label = self.world.pool.label();
+        let unequal = label.vdevs.iter().filter_map(|config| match &config.tree {
+            VdevTree::RaidZ(raidz) if raidz.is_unequal() => Some((config.id, raidz)),
+            _ => None,
+        });
+        let columns = |raidz: &RaidZConfig| raidz.zones.iter().map(|zone| zone.columns).max();
+        let behind = |(id, raidz): (VdevId, &RaidZConfig)| -> Vec<Regions> {
+            let narrow = raidz.zones.iter().skip(1).filter(|zone| Some(zone.columns) < columns(raidz));
+            narrow.map(|zone| Regions::Range(id, zone.first_region..zone.first_region + zone.regions)).collect()
+        };
+        unequal.flat_map(behind).any(|regions| space.moving_plan(&regions, &Targets::Anywhere).bytes > 0)
+    }
+
     /// The members that are wanted, each with its vdev.
-    fn members_where(&self, wanted: impl Fn(&Group, &Member) -> bool) -> Vec<(Arc<dyn Vdev>, Arc<Member>)> {
+    pub(super) fn members_where(&self, wanted: impl Fn(&Group, &Member) -> bool) -> Vec<(Arc<dyn Vdev>, Arc<Member>)> {
         let mut found = Vec::new();
         for (vdev, members) in self.world.groups() {
             let group = vdev.as_group().expect("it is one");
@@ -109,6 +166,18 @@ impl Life {
         Ok(Some(("offline", format!("{name}, for good: {}", !is_temporary))))
     }
 
+    /// Takes all devices back that are out of use, or has a spare stay that stands in for one.
+    pub(super) fn bring_all_back(&mut self) -> Told {
+        let mut brought = self.have_a_spare_stay()?;
+        for _ in 0..DEVICES {
+            let Some(told) = self.bring_one_back()? else { break };
+            if let Some((kind, _)) = brought.replace(told) {
+                *self.done.entry(kind).or_default() += 1;
+            }
+        }
+        Ok(brought)
+    }
+
     fn bring_one_back(&mut self) -> Told {
         let is_out =
             |_: &Group, member: &Member| member.state() == State::Out && member.leaf.health() != Health::Online;
@@ -125,18 +194,45 @@ impl Life {
         Ok(Some(("online", format!("{name}, cache lost: {loses}"))))
     }
 
-    /// A device that nobody has used.
-    fn new_device(&mut self) -> Arc<dyn Device> {
-        let new = MemoryDevice::new(format!("disk{}", self.devices.len()), DEVICE_SIZE);
-        let new = self.operator.take_in(super::plant::planted(self.recorder.wrap(new), self.plant, true));
+    /// The size of a device that joins the pool.
+    pub(super) fn a_size(&mut self) -> u64 {
+        if self.layout.is_unequal { SIZES[self.below(SIZES.len())] } else { DEVICE_SIZE }
+    }
+
+    /// How large a device has to be to take the place of one of a vdev, or to stand beside it, in bytes.
+    pub(super) fn least_in_place_of(&self, vdev: &Arc<dyn Vdev>, device: Guid) -> u64 {
+        let label = self.world.pool.label();
+        let config = label.vdevs.iter().find(|config| config.id == vdev.id()).expect("the label names each vdev");
+        let needed = config.tree.needed_in_place_of(device, 1 << label.ashift, label.region_size);
+        // Rows that become wider go on as far as they did when that was begun.
+        let is_narrow = vdev.as_raidz().is_some_and(|raidz| raidz.zones().is_narrow());
+        let given = config.tree.leaves().find(|leaf| leaf.guid == device).map_or(0, |leaf| leaf.size);
+        device_size(if is_narrow { needed.max(given) } else { needed })
+    }
+
+    /// A device that nobody has used for the place of one of a vdev, or beside it, if a life may see one more: it may be as
+    /// small as it can be, and larger than all others there.
+    fn new_device_for(&mut self, vdev: &Arc<dyn Vdev>, device: Guid) -> Option<Arc<dyn Device>> {
+        let least = self.least_in_place_of(vdev, device);
+        let size = if self.one_in(2) { least } else { self.a_size().max(least) };
+        Some(self.new_devices(&[size])?.remove(0))
+    }
+
+    /// A device of this size that nobody has used.
+    pub(super) fn new_device(&mut self, size: u64) -> Arc<dyn Device> {
+        let new = Arc::new(self.recorder.wrap(super::memory(self.devices.len(), size)));
+        self.recorded.push(new.clone());
+        let new = self.operator.take_in(super::plant::planted(new, self.plant, true));
         self.devices.push(new.clone());
         new
     }
 
-    /// So many devices that nobody has used, if a life may see so many more. A device that fails while it joins is refused.
-    fn new_devices(&mut self, count: usize) -> Option<Vec<Arc<dyn Device>>> {
+    /// Devices of these sizes that nobody has used, if a life may see so many more. A device that fails while it joins is
+    /// refused.
+    fn new_devices(&mut self, sizes: &[u64]) -> Option<Vec<Arc<dyn Device>>> {
         self.operator.heal(false);
-        (self.devices.len() + count <= DEVICES).then(|| (0..count).map(|_| self.new_device()).collect())
+        let is_room = self.devices.len() + sizes.len() <= DEVICES;
+        is_room.then(|| sizes.iter().map(|size| self.new_device(*size)).collect())
     }
 
     fn replace_one(&mut self) -> Told {
@@ -146,24 +242,24 @@ impl Life {
             !vdev.is_lost() && members.len() <= COLUMNS && members.iter().all(|member| member.replaces().is_none())
         };
         let mirrors = |vdev: &&Arc<dyn Vdev>| vdev.as_raidz().is_some() || vdev.leaves().len() < COPIES;
-        let leaves: Vec<_> = vdevs.iter().filter(is_settled).filter(mirrors).flat_map(|vdev| vdev.leaves()).collect();
-        let Some(old) = self.pick(&leaves) else { return Ok(None) };
-        let Some(mut new) = self.new_devices(1) else { return Ok(None) };
-        let by = new[0].name().to_owned();
-        self.expect("replace", self.world.pool.attach(old.name(), new.remove(0), true))?;
-        Ok(Some(("replace", format!("{} by {by}", old.name()))))
+        let leaves: Vec<_> = vdevs.iter().filter(is_settled).filter(mirrors).flat_map(leaves_of).collect();
+        let Some((vdev, old)) = self.pick(&leaves) else { return Ok(None) };
+        let Some(new) = self.new_device_for(&vdev, old.guid()) else { return Ok(None) };
+        let (by, size) = (new.name().to_owned(), new.size());
+        self.expect("replace", self.world.pool.attach(old.name(), new, true))?;
+        Ok(Some(("replace", format!("{} by {by} of {size} bytes", old.name()))))
     }
 
     fn attach_one(&mut self) -> Told {
         let vdevs = self.world.engine().storage().vdevs.all();
         let may_grow =
             |vdev: &&Arc<dyn Vdev>| vdev.as_raidz().is_none() && !vdev.is_lost() && vdev.leaves().len() < COPIES - 1;
-        let leaves: Vec<_> = vdevs.iter().filter(may_grow).flat_map(|vdev| vdev.leaves()).collect();
-        let Some(beside) = self.pick(&leaves) else { return Ok(None) };
-        let Some(mut new) = self.new_devices(1) else { return Ok(None) };
-        let name = new[0].name().to_owned();
-        self.expect("attach", self.world.pool.attach(beside.name(), new.remove(0), false))?;
-        Ok(Some(("attach", format!("{name} beside {}", beside.name()))))
+        let leaves: Vec<_> = vdevs.iter().filter(may_grow).flat_map(leaves_of).collect();
+        let Some((vdev, beside)) = self.pick(&leaves) else { return Ok(None) };
+        let Some(new) = self.new_device_for(&vdev, beside.guid()) else { return Ok(None) };
+        let (name, size) = (new.name().to_owned(), new.size());
+        self.expect("attach", self.world.pool.attach(beside.name(), new, false))?;
+        Ok(Some(("attach", format!("{name} of {size} bytes beside {}", beside.name()))))
     }
 
     fn detach_one(&mut self) -> Told {
@@ -188,20 +284,22 @@ impl Life {
             (1, Kind::Disk | Kind::Mirror(_)) => Some(VdevClass::Log),
             _ => None,
         };
-        let Some(devices) = self.new_devices(kind.devices()) else { return Ok(None) };
+        let sizes: Vec<u64> = (0..kind.devices()).map(|_| self.a_size()).collect();
+        let Some(devices) = self.new_devices(&sizes) else { return Ok(None) };
         let added = ClassedVdev { vdev: kind.of(devices), class };
         let pool = self.world.pool.clone();
         self.expect("pool add", pool.begin_add(vec![added]).and_then(|addition| addition.finish()))?;
-        Ok(Some(("add", format!("{kind} {class:?}"))))
+        Ok(Some(("add", format!("{kind} {class:?} of {sizes:?} bytes"))))
     }
 
     /// Whether nothing empties vdevs or regions.
-    fn is_nothing_moving(&self) -> bool {
+    pub(super) fn is_nothing_moving(&self) -> bool {
         let datasets = &self.world.datasets;
-        !datasets.is_removing() && !datasets.is_rebalancing() && datasets.expansion_status().regions == 0
+        !datasets.is_moving() && datasets.expansion_status().regions == 0
     }
 
-    fn remove_a_vdev(&mut self) -> Told {
+    /// Removes any vdev that can leave, or one that has to be packed where that is wanted.
+    pub(super) fn remove_a_vdev(&mut self, packed_if_possible: bool) -> Told {
         if !self.is_nothing_moving() {
             return Ok(None);
         }
@@ -210,7 +308,11 @@ impl Life {
         let plans = vdevs.iter().filter(|vdev| !vdev.is_lost()).map(|vdev| (vdev, pool.plan_removal(vdev.id())));
         // As large a share of the pool has to be left as a life may take.
         let fitting = plans.filter_map(|(vdev, plan)| Some((vdev.clone(), plan.ok()?)).filter(|(_, plan)| plan.fits()));
-        let Some((vdev, plan)) = self.pick(&fitting.collect::<Vec<_>>()) else { return Ok(None) };
+        let mut fitting: Vec<_> = fitting.collect();
+        if packed_if_possible && fitting.iter().any(|(_, plan)| !plan.fits_whole()) {
+            fitting.retain(|(_, plan)| !plan.fits_whole());
+        }
+        let Some((vdev, plan)) = self.pick(&fitting) else { return Ok(None) };
         self.operator.heal(false);
         let name = vdev.as_group().map_or_else(|| vdev.leaves()[0].name().to_owned(), |group| group.name().to_owned());
         let begun = self.world.datasets.start_removal(vdev.id(), &name, plan.bytes, None);
@@ -219,7 +321,7 @@ impl Life {
         Ok(Some((if plan.fits_whole() { "remove" } else { "remove packed" }, format!("{name}{packs}"))))
     }
 
-    fn add_a_column(&mut self) -> Told {
+    pub(super) fn add_a_column(&mut self) -> Told {
         let may_grow = |vdev: &Arc<dyn Vdev>, members: &[Arc<Member>]| {
             let is_narrow = vdev.as_raidz().is_none_or(|raidz| raidz.zones().is_narrow());
             let is_whole =
@@ -228,24 +330,14 @@ impl Life {
             !is_narrow && is_whole && columns == members.len() && columns < COLUMNS
         };
         let groups = self.world.groups();
-        let names: Vec<String> = groups
-            .iter()
-            .filter(|(vdev, members)| may_grow(vdev, members))
-            .filter_map(|(vdev, _)| Some(vdev.as_group()?.name().to_owned()))
-            .collect();
-        let Some(name) = self.pick(&names) else { return Ok(None) };
-        let Some(mut new) = self.new_devices(1) else { return Ok(None) };
+        let growing: Vec<Grouped> = groups.into_iter().filter(|(vdev, members)| may_grow(vdev, members)).collect();
+        let Some((vdev, members)) = self.pick(&growing) else { return Ok(None) };
+        let name = vdev.as_group().expect("it is one").name().to_owned();
+        let least = members.iter().map(|member| self.least_in_place_of(&vdev, member.leaf.guid())).min();
+        let size = self.a_size().max(least.unwrap_or(0));
+        let Some(mut new) = self.new_devices(&[size]) else { return Ok(None) };
         self.expect("attach a column", self.world.pool.attach_column(&name, new.remove(0)))?;
-        Ok(Some(("expand", name)))
-    }
-
-    fn even_out(&mut self) -> Told {
-        if !self.is_nothing_moving() {
-            return Ok(None);
-        }
-        self.operator.heal(false);
-        let begun = self.expect("rebalance", self.world.datasets.start_rebalance(None))?;
-        Ok(begun.is_none().then(|| ("rebalance", String::new())))
+        Ok(Some(("expand", format!("{name} by {size} bytes"))))
     }
 
     fn begin_a_scrub(&mut self) -> Told {
@@ -256,4 +348,9 @@ impl Life {
         self.expect("scrub", self.world.datasets.start_scrub())?;
         Ok(Some(("scrub", String::new())))
     }
+}
+
+/// The devices of a vdev, each with it.
+fn leaves_of(vdev: &Arc<dyn Vdev>) -> Vec<(Arc<dyn Vdev>, Arc<Leaf>)> {
+    vdev.leaves().into_iter().map(|leaf| (vdev.clone(), leaf)).collect()
 }

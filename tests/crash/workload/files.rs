@@ -31,10 +31,10 @@ const PART: usize = 200 << 10;
 type Done = Outcome<Option<(String, Promise)>>;
 
 /// A data set and its files, as one step sees them.
-struct Place {
+pub(super) struct Place {
     dataset: String,
-    fs: Arc<FileSystem>,
-    tree: Arc<Tree>,
+    pub(super) fs: Arc<FileSystem>,
+    pub(super) tree: Arc<Tree>,
 }
 
 impl Place {
@@ -52,8 +52,7 @@ const SETTINGS: [(Attribute, [&str; 3]); 3] = [
 
 impl Life {
     pub(super) fn touch_files(&mut self, actor: usize) -> Done {
-        let (dataset, fs) = self.dataset_of(actor);
-        let place = Place { tree: self.model.datasets[&dataset].tree.clone(), dataset, fs };
+        let place = self.place_of(&self.actors[actor].dataset);
         let files = place.inodes(Node::is_regular);
         let done = match self.below(40) {
             _ if files.is_empty() => self.create(&place)?,
@@ -101,10 +100,14 @@ impl Life {
         self.write_large(&place, ino)
     }
 
+    pub(super) fn place_of(&self, dataset: &str) -> Place {
+        let fs = self.world.fs(dataset);
+        Place { tree: self.model.datasets[dataset].tree.clone(), dataset: dataset.to_owned(), fs }
+    }
+
     /// Creates a file in the root of the first data set.
-    fn create_first(&mut self, name: Vec<u8>) -> Outcome<(Place, Ino)> {
-        let fs = self.world.fs(POOL);
-        let place = Place { tree: self.model.datasets[POOL].tree.clone(), dataset: POOL.to_owned(), fs };
+    pub(super) fn create_first(&mut self, name: Vec<u8>) -> Outcome<(Place, Ino)> {
+        let place = self.place_of(POOL);
         let mut ino = ROOT;
         self.as_step(Promise::Nothing, |life| {
             let attr = life.expect("create", place.fs.create(&Caller::default(), ROOT, &name, 0o600, true))?;
@@ -118,21 +121,24 @@ impl Life {
     /// Writes a file from its start to its end, in parts that are each one change of the tree, and commits.
     fn write_large(&mut self, place: &Place, ino: Ino) -> Outcome<()> {
         for offset in (0..LARGE).step_by(PART) {
-            self.as_step(Promise::Nothing, |life| {
-                let mut data = vec![0; PART];
-                life.random.fill(&mut data[..]);
-                life.expect("write", place.fs.write(ino, offset as u64, &data, false))?;
-                life.edit(place, ino, |node| {
-                    let content = Arc::make_mut(&mut node.content);
-                    content.resize(content.len().max(offset + PART), 0);
-                    content[offset..offset + PART].copy_from_slice(&data);
-                })?;
-                Ok(format!("write {PART} bytes of a large file at {offset}"))
-            })?;
+            self.as_step(Promise::Nothing, |life| life.fill_file(place, ino, offset, PART))?;
         }
         self.as_step(Promise::Everything, |life| {
             life.expect("commit", life.world.engine().commit()).map(|_| "a commit".into())
         })
+    }
+
+    /// Writes noise to a file, in one change of the tree.
+    pub(super) fn fill_file(&mut self, place: &Place, ino: Ino, offset: usize, len: usize) -> Outcome<String> {
+        let mut data = vec![0; len];
+        self.random.fill(&mut data[..]);
+        self.expect("write", place.fs.write(ino, offset as u64, &data, false))?;
+        self.edit(place, ino, |node| {
+            let content = Arc::make_mut(&mut node.content);
+            content.resize(content.len().max(offset + len), 0);
+            content[offset..offset + len].copy_from_slice(&data);
+        })?;
+        Ok(format!("write {len} bytes of a large file, {ino}, at {offset}"))
     }
 
     /// An fsync of a file or directory, or a commit.
@@ -261,7 +267,7 @@ impl Life {
     }
 
     /// Takes a name away, and what has no other.
-    fn leave(&mut self, place: &Place, dir: Ino, name: &[u8], ino: Ino) -> Outcome<()> {
+    pub(super) fn leave(&mut self, place: &Place, dir: Ino, name: &[u8], ino: Ino) -> Outcome<()> {
         self.edit(place, dir, |dir| {
             dir.entries.remove(name);
         })?;

@@ -9,24 +9,26 @@ mod admin;
 mod devices;
 pub(crate) mod faults;
 mod files;
+mod moves;
 pub(crate) mod plant;
+mod sizes;
 
 use std::sync::Arc;
 
 use dataset::fs::{FileSystem, Ino};
 use pool::{
-    device::{Device, MemoryDevice, Recorder},
+    device::{Device, MemoryDevice, Recorder, RecordingDevice},
     env::{Env, SeededEnv},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 pub(crate) use self::devices::Done;
-use self::{faults::Operator, plant::Plant};
+use self::{faults::Operator, moves::Pending, plant::Plant};
 use crate::{
     layout::Layout,
     model::{Dataset, Pool},
     observe,
-    world::{DEVICE_SIZE, Outcome, POOL, World},
+    world::{Outcome, POOL, World},
 };
 
 /// How many steps a life has.
@@ -48,6 +50,8 @@ pub(crate) struct Step {
     pub(crate) state: Pool,
     /// and that one's digest.
     pub(crate) digest: u64,
+    /// What was done with many devices and has not come to its end, when it was over.
+    pub(crate) under_way: Vec<&'static str>,
 }
 
 /// What a step that has returned promises to survive, of everything up to it.
@@ -112,6 +116,8 @@ pub(crate) struct Life {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) history: History,
     devices: Vec<Arc<dyn Device>>,
+    /// The same, so that they can be made longer.
+    recorded: Vec<Arc<RecordingDevice>>,
     /// What its pool was made of.
     pub(crate) layout: Layout,
     world: World,
@@ -119,6 +125,10 @@ pub(crate) struct Life {
     pub(crate) operator: Arc<Operator>,
     /// What was done with devices, if there are many.
     pub(crate) done: Done,
+    /// What moves chunks in a life with many, until it was begun.
+    pending: Option<Pending>,
+    /// How often its operator has seen to devices.
+    seen_to: usize,
     /// What is wrong on purpose.
     plant: Option<Plant>,
     model: Pool,
@@ -143,6 +153,9 @@ impl Life {
         for _ in 0..steps {
             life.step()?;
         }
+        if life.layout.is_many {
+            life.wind_up()?;
+        }
         life.judge_live()?;
         Ok(life)
     }
@@ -151,11 +164,10 @@ impl Life {
         let recorder = Recorder::new();
         let operator = Operator::new(plant);
         let layout = Layout::of(seed, plant.is_some());
-        let device = |n: usize| {
-            let device = recorder.wrap(MemoryDevice::new(format!("disk{n}"), DEVICE_SIZE));
-            operator.take_in(plant::planted(device, plant, false))
-        };
-        let devices: Vec<_> = (0..layout.devices()).map(device).collect();
+        let wrap = |(n, size): (usize, &u64)| Arc::new(recorder.wrap(memory(n, *size)));
+        let recorded: Vec<_> = layout.sizes.iter().enumerate().map(wrap).collect();
+        let taken_in = |device: &Arc<RecordingDevice>| operator.take_in(plant::planted(device.clone(), plant, false));
+        let devices: Vec<_> = recorded.iter().map(taken_in).collect();
         let env = Arc::new(SeededEnv::new(seed));
         let world = World::create(&layout.vdevs(&devices), env.clone());
         operator.attend(&world.pool);
@@ -163,12 +175,15 @@ impl Life {
             recorder,
             history: History::default(),
             devices,
+            recorded,
             layout,
             model: Pool::default(),
             random: StdRng::seed_from_u64(env.random()),
             env,
             operator,
             done: Done::new(),
+            pending: None,
+            seen_to: 0,
             plant,
             actors: vec![Actor { dataset: POOL.into(), open: Vec::new() }; ACTORS],
             streams: Vec::new(),
@@ -187,6 +202,9 @@ impl Life {
         let recordsize = ["4096", "4096", "16384", "131072"][life.below(4)];
         life.set(POOL, "recordsize", recordsize)?;
         life.keep("the pool was made".into(), 0, Promise::Everything);
+        if life.layout.is_many {
+            life.furnish()?;
+        }
         match life.below(10) {
             0 | 1 => life.fill()?,
             2 => life.churn()?,
@@ -242,7 +260,8 @@ impl Life {
 
     fn keep(&mut self, what: String, begin: usize, promise: Promise) {
         let (state, digest, end) = (self.model.clone(), self.model.digest(), self.recorder.len());
-        self.history.steps.push(Step { what, begin, end, promise, state, digest });
+        let under_way = if self.layout.is_many { self.under_way() } else { Vec::new() };
+        self.history.steps.push(Step { what, begin, end, promise, state, digest, under_way });
     }
 
     /// Whether what is in memory is what the model says.
@@ -281,4 +300,10 @@ impl Life {
         let fs = self.world.fs(&name);
         (name, fs)
     }
+}
+
+/// The device of this number. Every other one is an image, which can be cut.
+fn memory(number: usize, size: u64) -> MemoryDevice {
+    let device = MemoryDevice::new(format!("disk{number}"), size);
+    if number.is_multiple_of(2) { device } else { device.as_image() }
 }

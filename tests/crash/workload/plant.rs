@@ -31,20 +31,20 @@ pub(crate) enum Plant {
 }
 
 /// The device, or one that has the defect. It is new if it joins a pool that there is.
-pub(super) fn planted(device: RecordingDevice, plant: Option<Plant>, is_new: bool) -> Arc<dyn Device> {
+pub(super) fn planted(device: Arc<RecordingDevice>, plant: Option<Plant>, is_new: bool) -> Arc<dyn Device> {
     let is_barren = plant == Some(Plant::BarrenRows) && device.name() == "disk0";
     if is_barren || plant == Some(Plant::SkippedBlocks) && is_new {
         return Arc::new(LossyDevice { inner: device, writes: AtomicU64::new(0) });
     }
     match plant {
         Some(Plant::LazyFlush) => Arc::new(LazyDevice { inner: device, flushes: AtomicU64::new(0) }),
-        _ => Arc::new(device),
+        _ => device,
     }
 }
 
 /// A device that flushes every second time.
 struct LazyDevice {
-    inner: RecordingDevice,
+    inner: Arc<RecordingDevice>,
     flushes: AtomicU64,
 }
 
@@ -55,6 +55,18 @@ impl Device for LazyDevice {
 
     fn size(&self) -> u64 {
         self.inner.size()
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        self.inner.measure()
+    }
+
+    fn resize(&self, size: u64) {
+        self.inner.resize(size);
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<bool> {
+        self.inner.truncate(size)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -79,7 +91,7 @@ impl Device for LazyDevice {
 
 /// A device that loses each fifth write between its labels.
 struct LossyDevice {
-    inner: RecordingDevice,
+    inner: Arc<RecordingDevice>,
     writes: AtomicU64,
 }
 
@@ -90,6 +102,18 @@ impl Device for LossyDevice {
 
     fn size(&self) -> u64 {
         self.inner.size()
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        self.inner.measure()
+    }
+
+    fn resize(&self, size: u64) {
+        self.inner.resize(size);
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<bool> {
+        self.inner.truncate(size)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

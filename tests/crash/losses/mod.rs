@@ -9,11 +9,15 @@
 //!    was under way is brought to its end; after that a scrub finds nothing more to mend,
 //! 4. be the same without others of its devices.
 //!
+//! Beside these any of the spares that stand by and of the cache devices may be struck: nothing is lost with them. Before what is
+//! missing is replaced, spares step in for it if the operator is in no hurry.
+//!
 //! If more is struck, it opens or is refused with words, and what is read of it is what was once written there, or an error.
+
+mod strike;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
 };
 
@@ -22,132 +26,22 @@ use dataset::{
     name::Name,
 };
 use pool::{
-    device::{Device, Effect, Fault, FaultDevice, MemoryDevice, Operation},
+    device::{Device, FaultDevice, MemoryDevice},
     env::SeededEnv,
-    format::{
-        label::{DATA_START, Label, usable_size},
-        vdev_config::{MemberConfig, VdevTree},
-    },
     units::Guid,
-    vdev::{Member, labels, uberblocks},
+    vdev::{Member, State, labels},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use rustix::io::Errno;
 
+pub(crate) use self::strike::Tally;
+use self::strike::{BLOWS, Blow, Struck, beside, holders, refuse, rot};
 use crate::{
     judge::{copied, fits, same},
     model::{Node, Pool},
     observe::{self, Known},
     workload::History,
-    world::{DEVICE_SIZE, Outcome, World},
+    world::{Outcome, World},
 };
-
-/// So many bytes rot at a place.
-const ROTTEN: u64 = 4096;
-/// Parts of a device that refuse to be read.
-const REFUSED: u64 = 1 << 20;
-
-/// What has become of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blow {
-    /// It is gone for good.
-    Lost,
-    /// It is away for one import, and comes back as it was.
-    Stale,
-    /// Some of what lies between its labels is something else, or all of it.
-    Rotten,
-    /// Some of what lies between its labels cannot be read, or nothing of it, until somebody sees to it.
-    Erring,
-}
-
-const BLOWS: [Blow; 4] = [Blow::Lost, Blow::Stale, Blow::Rotten, Blow::Erring];
-
-impl Blow {
-    /// Whether the device is not there at the first import.
-    fn is_away(self) -> bool {
-        matches!(self, Blow::Lost | Blow::Stale)
-    }
-}
-
-/// Which devices are struck, by the numbers of their images.
-type Struck = BTreeMap<usize, Blow>;
-
-/// What of what was struck was seen.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    /// Points at which as many devices were struck as may be.
-    pub(crate) bereft: u64,
-    /// Devices that were struck at these, by their blows.
-    pub(crate) blows: [u64; 4],
-    /// Points at which more were struck: the pool opened, or was refused.
-    pub(crate) opened: u64,
-    pub(crate) refused: u64,
-}
-
-impl Tally {
-    /// Adds what others have counted.
-    pub(crate) fn add(&mut self, other: Tally) {
-        self.bereft += other.bereft;
-        self.opened += other.opened;
-        self.refused += other.refused;
-        self.blows.iter_mut().zip(other.blows).for_each(|(sum, more)| *sum += more);
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let blows: Vec<String> =
-            BLOWS.iter().zip(self.blows).map(|(blow, count)| format!("{count} {blow:?}").to_lowercase()).collect();
-        write!(f, "{} bereft points ({} devices), ", self.bereft, blows.join(", "))?;
-        write!(f, "{} with one loss too many ({} refused)", self.opened + self.refused, self.refused)
-    }
-}
-
-/// A vdev as a label describes it: which columns are needed, and the images of whole devices with their columns.
-struct Holders {
-    tree: VdevTree,
-    whole: Vec<(usize, usize)>,
-}
-
-impl Holders {
-    fn suffice_without(&self, struck: &Struck) -> bool {
-        let left = self.whole.iter().filter(|(image, _)| !struck.contains_key(image));
-        match self.tree {
-            VdevTree::Leaf(_) => left.count() > 0,
-            _ => self.tree.suffice(left.map(|(_, column)| *column)),
-        }
-    }
-}
-
-/// What the newest label of these images says of each vdev.
-fn holders(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bool) -> Vec<Holders> {
-    let labelled = images.iter().enumerate().filter(|(at, _)| counts(*at));
-    let found = labelled.filter_map(|(at, image)| Some((at, labels::read_label(&**image).ok().flatten()?)));
-    let found: Vec<(usize, Label)> = found.collect();
-    let newer =
-        |newest: Label, (_, label): &(usize, Label)| if label.supersedes(&newest) { label.clone() } else { newest };
-    let Some((_, first)) = found.first() else { return Vec::new() };
-    let newest = found.iter().fold(first.clone(), newer);
-    let image = |device: Guid| found.iter().find(|(_, label)| label.device == device).map(|(at, _)| *at);
-    let holder = |tree: &VdevTree| {
-        let whole = match tree {
-            VdevTree::Leaf(leaf) => image(leaf.guid).map(|image| (image, 0)).into_iter().collect(),
-            tree => {
-                let is_whole = |member: &MemberConfig| member.behind.is_none() && !member.is_offline;
-                let whole = || tree.members().filter(|member| is_whole(member));
-                let replaced: Vec<Guid> = whole().filter_map(|member| member.replaces).collect();
-                let stays = |member: &MemberConfig| is_whole(member) && !replaced.contains(&member.leaf.guid);
-                let members = tree.in_columns().into_iter();
-                members
-                    .filter(|(_, member)| stays(member))
-                    .filter_map(|(column, member)| Some((image(member.leaf.guid)?, column)))
-                    .collect()
-            }
-        };
-        Holders { tree: tree.clone(), whole }
-    };
-    newest.vdevs.iter().map(|config| holder(&config.tree)).collect()
-}
 
 /// A power failure, as far as losses are judged.
 pub(crate) struct Losses<'a> {
@@ -163,8 +57,8 @@ impl Losses<'_> {
     /// As many devices are struck as may be.
     pub(crate) fn judge(&self) -> Outcome<Tally> {
         let mut random = StdRng::seed_from_u64(self.seed);
-        let drawn = self.draw(self.images, &BLOWS, &BTreeSet::new(), &mut random);
-        let struck = self.without_apart(drawn);
+        let mut struck = self.draw(self.images, &BLOWS, &BTreeSet::new(), &mut random);
+        self.draw_beside(&mut struck, &mut random);
         let mut tally = Tally::default();
         if struck.is_empty() || self.is_untold(&struck) {
             return Ok(tally);
@@ -173,7 +67,9 @@ impl Losses<'_> {
         for blow in struck.values() {
             tally.blows[*blow as usize] += 1;
         }
-        self.bereft(&struck, &mut random).map(|()| tally).map_err(|problem| format!("struck {struck:?}: {problem}"))
+        tally.beside = beside(self.images).iter().filter(|at| struck.contains_key(at)).count() as u64;
+        let bereft = self.bereft(&struck, &mut random).map_err(|problem| format!("struck {struck:?}: {problem}"))?;
+        Ok(Tally { stood_in: bereft, ..tally })
     }
 
     /// One more is struck than may be.
@@ -222,26 +118,13 @@ impl Losses<'_> {
         struck
     }
 
-    /// Power may have failed when only devices had the newest uberblock that are away then, or cannot be read. Those that go on
-    /// without them know nothing of it, so they are apart when they come back, and the pool is refused; and the log that
-    /// belongs to it is read from them alone. To the pool they are lost.
-    fn without_apart(&self, mut struck: Struck) -> Struck {
-        let newest = |at: usize| {
-            let image = &self.images[at];
-            let pool = labels::read_label(&**image).ok().flatten().map(|label| label.pool);
-            let ring = pool.and_then(|pool| uberblocks::read_uberblocks(&**image, pool).ok()).unwrap_or_default();
-            ring.first().map(|uberblock| uberblock.txg)
-        };
-        let shared = (0..self.images.len())
-            .filter(|at| struck.get(at).is_none_or(|blow| *blow == Blow::Rotten))
-            .filter_map(newest)
-            .max();
-        for (at, blow) in struck.iter_mut().filter(|(_, blow)| **blow != Blow::Rotten) {
-            if newest(*at) > shared {
-                *blow = Blow::Lost;
+    /// Devices beside the vdevs are struck: any of them, for nothing is lost with them.
+    fn draw_beside(&self, struck: &mut Struck, random: &mut StdRng) {
+        for image in beside(self.images) {
+            if random.random_range(0..2) == 0 {
+                struck.insert(image, BLOWS[random.random_range(0..BLOWS.len())]);
             }
         }
-        struck
     }
 
     /// Whether the labels that are left do not say yet that their devices are enough: power has failed while labels were
@@ -287,7 +170,8 @@ impl Losses<'_> {
         (devices, erring)
     }
 
-    fn bereft(&self, struck: &Struck, random: &mut StdRng) -> Outcome<()> {
+    /// Strikes, and has everything repaired. Returns how many spares stood in for what was lost.
+    fn bereft(&self, struck: &Struck, random: &mut StdRng) -> Outcome<u64> {
         let mut images = copied(self.images);
         let (devices, erring) = self.strike(&images, struck, random);
         let world = self.open(devices, 1)?;
@@ -295,6 +179,7 @@ impl Losses<'_> {
         if is_only_away {
             world.check()?;
         }
+        world.load_caches();
         let listed = world.list()?;
         // Without a check all of it has to be read.
         let found = match is_only_away {
@@ -308,6 +193,12 @@ impl Losses<'_> {
         world.clean_up()?;
         let world = self.come_back(world, &images, struck, random)?;
         let mut relied: BTreeSet<usize> = struck.keys().copied().collect();
+        let is_for_spares = random.random_range(0..2) == 0;
+        if is_for_spares {
+            // They step in before anybody sees to it.
+            world.settle()?;
+        }
+        let stood_in = stand_ins(&world);
         let replaced = self.replace(&world, &mut images, struck)?;
         relied.extend(self.images.len()..images.len());
         world.settle()?;
@@ -326,7 +217,8 @@ impl Losses<'_> {
         world.check()?;
         same(&found, &observe::pool(&world, &world.list()?)?, "what was repaired is not what was read before")?;
         drop(world);
-        self.lose_others(&images, &relied, &found, random).map_err(|problem| format!("{replaced}{problem}"))
+        self.lose_others(&images, &relied, &found, random).map_err(|problem| format!("{replaced}{problem}"))?;
+        Ok(stood_in)
     }
 
     /// Those that were away for a while are there again: at once, or after the pool was closed.
@@ -343,7 +235,10 @@ impl Losses<'_> {
             return Ok(world);
         }
         if random.random_range(0..2) == 0 {
-            for image in back {
+            // A spare that was away is found by the next import.
+            let spares = world.pool.spares();
+            let is_idle = |name: &str| spares.iter().any(|spare| spare.used_in.is_none() && spare.leaf.name() == name);
+            for image in back.into_iter().filter(|image| !is_idle(image.name())) {
                 let found: Arc<dyn Device> = image.clone();
                 let online = world.pool.put_online(image.name(), &|_| Ok(found.clone()));
                 online.map_err(|error| format!("{} does not come back: {error}", image.name()))?;
@@ -362,9 +257,9 @@ impl Losses<'_> {
     fn replace(&self, world: &World, images: &mut Vec<Arc<MemoryDevice>>, struck: &Struck) -> Outcome<String> {
         let mut told = String::new();
         for at in struck.iter().filter(|(_, blow)| **blow == Blow::Lost).map(|(at, _)| *at) {
-            let lost = images[at].name().to_owned();
-            let new = Arc::new(MemoryDevice::new(format!("new{at}"), DEVICE_SIZE));
-            images[at] = Arc::new(MemoryDevice::new(lost.clone(), DEVICE_SIZE));
+            let (lost, size) = (images[at].name().to_owned(), images[at].size());
+            let new = Arc::new(MemoryDevice::new(format!("new{at}"), size));
+            images[at] = Arc::new(MemoryDevice::new(lost.clone(), size));
             images.push(new.clone());
             let members = world.groups().into_iter().flat_map(|(_, members)| members.to_vec());
             let members: Vec<Arc<Member>> = members.collect();
@@ -444,34 +339,13 @@ impl Losses<'_> {
     }
 }
 
-/// Has a third of what lies between the labels rot, or all of it.
-fn rot(image: &MemoryDevice, random: &mut StdRng) {
-    const PAGE: u64 = 64 << 10;
-    let is_whole = random.random_range(0..3) == 0;
-    let end = DATA_START + usable_size(DEVICE_SIZE);
-    let mut page = vec![0; PAGE as usize];
-    for at in (DATA_START..end - PAGE).step_by(PAGE as usize) {
-        image.read_at(at, &mut page).expect("it lies on the device");
-        if page.iter().all(|byte| *byte == 0) {
-            continue;
-        }
-        for part in (0..PAGE).step_by(ROTTEN as usize) {
-            if is_whole || random.random_range(0..3) == 0 {
-                image.write_at(at + part, &[0xe5; ROTTEN as usize]).expect("memory takes everything");
-            }
-        }
-    }
-}
-
-/// Has a third of what lies between the labels refuse to be read, or all of it.
-fn refuse(device: &FaultDevice, random: &mut StdRng) {
-    let is_whole = random.random_range(0..3) == 0;
-    let end = DATA_START + usable_size(DEVICE_SIZE);
-    for at in (DATA_START..end).step_by(REFUSED as usize) {
-        if is_whole || random.random_range(0..3) == 0 {
-            let effect = Effect::Fail(Errno::IO.raw_os_error());
-            let range = at..(at + REFUSED).min(end);
-            device.inject(Fault { on: Operation::Read, range, skip: 0, times: u64::MAX, effect });
-        }
-    }
+/// How many spares are complete, and stand in for a device that is not there.
+fn stand_ins(world: &World) -> u64 {
+    let label = world.pool.label();
+    let stands_in = |members: &[Arc<Member>], member: &Member| {
+        let is_out = |old: Guid| members.iter().any(|one| one.leaf.guid() == old && one.state() == State::Out);
+        label.is_spare(member.leaf.guid()) && member.state() == State::Complete && member.replaces().is_some_and(is_out)
+    };
+    let count = |members: &[Arc<Member>]| members.iter().filter(|member| stands_in(members, member)).count() as u64;
+    world.groups().iter().map(|(_, members)| count(members)).sum()
 }

@@ -1,0 +1,368 @@
+//! What a life of a pool of many devices is about: what stands beside its vdevs, and what moves chunks in it.
+//!
+//! What an administrator does at random seldom comes to more than a beginning: lives are short, pools are almost empty and
+//! evenly so, and there is nothing to expand or to pack. So a life begins with *ballast*, and early in it something is begun
+//! for which there is reason then; what follows is what happens in all lives, with steps of it in between.
+//!
+//! A spare steps in for a device that fails. It stands by again when that one is back, or the operator has it stay. A cache
+//! device gets what is read after the pool was opened.
+
+use std::sync::Arc;
+
+use dataset::{
+    admin::Error,
+    fs::{Ino, ROOT},
+};
+use pool::{
+    admin::{ClassedVdev, SpareChange},
+    device::{Effect, Fault, Operation},
+    format::{
+        label::usable_size,
+        vdev_config::{VdevConfig, VdevTree},
+    },
+    space::{Regions, SAFE_STATES},
+    vdev::{Group, Member, State},
+};
+use rustix::io::Errno;
+
+use super::{Life, Promise, devices::Told};
+use crate::{
+    layout::{Moves, SIZES},
+    observe,
+    world::{Outcome, POOL},
+};
+
+/// The length of a file of ballast, in bytes: one change of the tree, and a sixth of a region.
+const LEN: usize = 180 << 10;
+/// Of so many files that are to leave holes so many stay.
+const OF: usize = 5;
+const STAY: usize = 2;
+/// So many times the operator sees to devices before what moves chunks is begun, at most.
+const LATEST: usize = 12;
+
+/// So many regions are at the end of a vdev, beside those that ballast takes.
+const END: u64 = 6;
+
+/// So many times the operator goes on with what is under way at the end of a life, at most.
+const ENDING: usize = 40;
+
+/// What moves chunks in a life, until it was begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    moves: Moves,
+    /// How often the operator sees to the devices before.
+    after: usize,
+    /// Whether the vdev was added to which chunks are to go.
+    is_added: bool,
+}
+
+impl Life {
+    /// Gives a new pool what stands beside its vdevs, and ballast.
+    pub(super) fn furnish(&mut self) -> Outcome<()> {
+        let Some(moves) = self.layout.moves else { return Ok(()) };
+        self.pending = Some(Pending { moves, after: self.below(LATEST), is_added: false });
+        self.as_step(Promise::Everything, |life| life.add_what_stands_beside())?;
+        let files = match moves {
+            Moves::Rebalance => 14,
+            Moves::Expansion | Moves::Removal => 7,
+            Moves::Defragment => 25,
+            Moves::Shrink => 7,
+        };
+        let front = if moves == Moves::Shrink || self.one_in(2) { self.front(files) } else { Vec::new() };
+        front.iter().for_each(|regions| self.world.engine().close(regions));
+        for file in 0..files {
+            self.write_ballast(file)?;
+        }
+        let place = if front.is_empty() { "" } else { " at the end of the vdevs" };
+        self.commit_all(&format!("a commit of the ballast{place}"), 1)?;
+        for regions in &front {
+            assert!(self.world.engine().reopen(regions), "nothing changes places in a new pool");
+        }
+        if !front.is_empty() {
+            *self.done.entry("ballast at the end").or_default() += 1;
+        }
+        if moves == Moves::Defragment {
+            for file in (0..files).filter(|file| file % OF >= STAY) {
+                self.remove_ballast(file)?;
+            }
+            self.as_step(Promise::Nothing, |life| {
+                life.world.datasets.reap_files();
+                life.expect("background work", life.world.datasets.background_step())?;
+                Ok("the ballast's blocks are freed".into())
+            })?;
+            // What older states have is in use.
+            self.commit_all("commits until nobody goes back to the ballast", SAFE_STATES + 1)?;
+        }
+        self.most_files += files;
+        Ok(())
+    }
+
+    /// All regions but the last ones of each vdev: those that lie behind the smallest device of a RAID-Z, if there are enough of
+    /// them. While these are closed it is as if they were full.
+    fn front(&self, files: usize) -> Vec<Regions> {
+        let label = self.world.pool.label();
+        let front = |config: &VdevConfig| {
+            // Each of the smallest records takes a row.
+            let ballast = (files * LEN) as u64 * u64::from(config.tree.unit());
+            let end = (END + ballast.div_ceil(label.region_size)) as u32;
+            let regions = (label.size_of(config) / label.region_size) as u32;
+            let first_zone = match &config.tree {
+                VdevTree::RaidZ(raidz) => raidz.zones.first().map_or(regions, |zone| zone.regions),
+                _ => regions,
+            };
+            Regions::Range(config.id, 0..first_zone.min(regions.saturating_sub(end)))
+        };
+        label.vdevs.iter().map(front).collect()
+    }
+
+    fn add_what_stands_beside(&mut self) -> Outcome<String> {
+        let beside = self.layout.beside;
+        // One that is smaller than all others would never step in.
+        let size = if self.one_in(4) { self.a_size() } else { SIZES[SIZES.len() - 1] };
+        let spares: Vec<_> = (0..beside.spares).map(|_| self.new_device(size)).collect();
+        if !spares.is_empty() {
+            self.expect("add a spare", self.world.pool.add_spares(&spares))?;
+        }
+        let size = self.a_size();
+        let caches: Vec<_> = (0..beside.caches).map(|_| self.new_device(size)).collect();
+        if !caches.is_empty() {
+            self.expect("add a cache device", self.world.pool.add_caches(&caches))?;
+        }
+        Ok(format!("the pool gets {beside:?}"))
+    }
+
+    /// Brings what was begun to its end, so that every life gets there, with what is under way between its steps. Of a pool with a
+    /// spare a device fails once more: the spare has its place then, or is given back.
+    pub(super) fn wind_up(&mut self) -> Outcome<()> {
+        self.see_all_well()?;
+        if self.layout.beside.spares > 0 {
+            self.as_counted_step(Life::have_one_fail)?;
+            self.see_to_the_end()?;
+            if self.layout.has_spares_stay {
+                self.as_counted_step(Life::have_a_spare_stay)?;
+            }
+            self.see_all_well()?;
+        }
+        Ok(())
+    }
+
+    fn see_all_well(&mut self) -> Outcome<()> {
+        self.as_counted_step(Life::bring_all_back)?;
+        self.see_to_the_end()
+    }
+
+    fn see_to_the_end(&mut self) -> Outcome<()> {
+        let takes_long = |kind: &&'static str| !kind.ends_with("in use");
+        for _ in 0..ENDING {
+            self.as_counted_step(Life::tend)?;
+            if !self.under_way().iter().any(takes_long) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn as_counted_step(&mut self, act: impl FnOnce(&mut Life) -> Told) -> Outcome<()> {
+        self.as_step(Promise::Nothing, |life| match act(life)? {
+            Some((kind, what)) => {
+                *life.done.entry(kind).or_default() += 1;
+                Ok(format!("{kind}: {what}"))
+            }
+            None => Ok("nothing is to be done with the devices".into()),
+        })
+    }
+
+    fn commit_all(&mut self, what: &str, times: usize) -> Outcome<()> {
+        self.as_step(Promise::Everything, |life| {
+            for _ in 0..times {
+                life.expect("commit", life.world.engine().commit_anyway())?;
+            }
+            Ok(what.into())
+        })
+    }
+
+    fn write_ballast(&mut self, file: usize) -> Outcome<()> {
+        let (place, ino) = self.create_first(name_of(file))?;
+        self.as_step(Promise::Nothing, |life| life.fill_file(&place, ino, 0, LEN))
+    }
+
+    fn remove_ballast(&mut self, file: usize) -> Outcome<()> {
+        let place = self.place_of(POOL);
+        let ino: Ino = place.tree.get(ROOT).entries[&name_of(file)];
+        self.as_step(Promise::Nothing, |life| {
+            life.expect("unlink", place.fs.unlink(ROOT, &name_of(file)))?;
+            life.leave(&place, ROOT, &name_of(file), ino)?;
+            Ok(format!("remove {ino}, which was ballast"))
+        })
+    }
+
+    /// Begins what moves chunks in this life, if it is time, there is reason for it, and nothing is in its way.
+    pub(super) fn begin_moving(&mut self) -> Told {
+        let Some(pending) = &mut self.pending else { return Ok(None) };
+        if pending.after > 0 {
+            pending.after -= 1;
+            return Ok(None);
+        }
+        let (moves, is_added) = (pending.moves, pending.is_added);
+        let told = match moves {
+            Moves::Rebalance if !is_added => {
+                let told = self.add_a_peer()?;
+                self.pending = Some(Pending { moves, after: 0, is_added: true });
+                return Ok(Some(told));
+            }
+            Moves::Rebalance => self.even_out()?,
+            Moves::Expansion => self.add_a_column()?,
+            Moves::Defragment => self.defragment()?,
+            Moves::Removal => self.remove_a_vdev(true)?,
+            Moves::Shrink => self.make_one_smaller()?,
+        };
+        if told.is_some() {
+            self.pending = None;
+        }
+        Ok(told)
+    }
+
+    fn add_a_peer(&mut self) -> Outcome<(&'static str, String)> {
+        self.operator.heal(false);
+        let kind = self.layout.peer();
+        let sizes: Vec<u64> = (0..kind.devices()).map(|_| self.a_size()).collect();
+        let devices = sizes.into_iter().map(|size| self.new_device(size)).collect();
+        let added = ClassedVdev { vdev: kind.of(devices), class: None };
+        let pool = self.world.pool.clone();
+        self.expect("pool add", pool.begin_add(vec![added]).and_then(|addition| addition.finish()))?;
+        Ok(("add", format!("{kind}, to which chunks are to go")))
+    }
+
+    pub(super) fn even_out(&mut self) -> Told {
+        if !self.is_nothing_moving() {
+            return Ok(None);
+        }
+        self.operator.heal(false);
+        let begun = self.expect("rebalance", self.world.datasets.start_rebalance(None))?;
+        Ok(begun.is_none().then(|| ("rebalance", String::new())))
+    }
+
+    pub(super) fn defragment(&mut self) -> Told {
+        if !self.is_nothing_moving() {
+            return Ok(None);
+        }
+        self.operator.heal(false);
+        let begun = self.expect("defragment", self.world.datasets.start_defragment(None))?;
+        Ok(begun.is_none().then(|| ("defragment", String::new())))
+    }
+
+    /// Gives up what moves chunks, but for an expansion, which has to come to its end.
+    pub(super) fn give_up_moving(&mut self) -> Told {
+        let datasets = self.world.datasets.clone();
+        // A removal that has moved everything can only come to its end.
+        let has_moved_all = |stopped: &Result<(), Error>| {
+            stopped.as_ref().is_err_and(|error| error.to_string() == "everything on the vdev has been moved already")
+        };
+        if datasets.is_resizing() {
+            return self.give_up_a_resize();
+        }
+        let (stopped, what) = match (datasets.is_removing(), datasets.is_rebalancing(), datasets.is_defragmenting()) {
+            (true, _, _) => (datasets.stop_removal(), "a removal"),
+            (_, true, _) => (datasets.stop_rebalance(), "a rebalance"),
+            (_, _, true) => (datasets.stop_defragment(), "a defragmentation"),
+            _ => return Ok(None),
+        };
+        if datasets.is_removing() && has_moved_all(&stopped) {
+            return Ok(None);
+        }
+        self.expect("stop", stopped)?;
+        Ok(Some(("stop", what.into())))
+    }
+
+    /// Gives a resize up, if it can be at the moment.
+    fn give_up_a_resize(&mut self) -> Told {
+        self.operator.heal(false);
+        let cannot = ["what was at the end changes places at the moment; try again", "the devices end there already"];
+        match self.world.datasets.stop_resize(&self.world.pool) {
+            Err(error) if cannot.contains(&error.to_string().as_str()) => Ok(None),
+            stopped => self.expect("stop a resize", stopped).map(|()| Some(("stop", "a resize".into()))),
+        }
+    }
+
+    /// Has a spare stay that has everything, or has a device fail; where neither can be, goes on with what is under way.
+    pub(super) fn see_to_a_spare(&mut self) -> Told {
+        let stays = if self.one_in(3) { self.have_a_spare_stay()? } else { None };
+        if stays.is_some() {
+            return Ok(stays);
+        }
+        match self.have_one_fail()? {
+            None => self.tend(),
+            failed => Ok(failed),
+        }
+    }
+
+    /// Has a device fail that others can do without, if a spare stands by that steps in for it.
+    fn have_one_fail(&mut self) -> Told {
+        let spares = self.world.pool.spares();
+        let largest = spares.iter().filter(|spare| spare.used_in.is_none()).map(|spare| spare.leaf.size()).max();
+        let others_are_enough = |group: &Group, member: &Member| {
+            let is_other =
+                |other: &&Arc<Member>| other.leaf.guid() != member.leaf.guid() && other.state() == State::Complete;
+            let others: Vec<_> = group.members().iter().filter(is_other).map(|other| other.leaf.guid()).collect();
+            member.state() == State::Complete && member.replaces().is_none() && group.are_enough(&others)
+        };
+        let mut found = if largest.is_some() { self.members_where(others_are_enough) } else { Vec::new() };
+        found.retain(|(vdev, member)| {
+            usable_size(self.least_in_place_of(vdev, member.leaf.guid())) <= largest.unwrap_or(0)
+        });
+        let Some((_, member)) = self.pick(&found) else { return Ok(None) };
+        // Whether the others can do without it is not to change before they have to.
+        self.operator.heal(false);
+        let name = member.leaf.name().to_owned();
+        let Some(device) = self.operator.device(&name) else { return Ok(None) };
+        let effect = Effect::Fail(Errno::IO.raw_os_error());
+        device.inject(Fault { on: Operation::Write, range: 0..u64::MAX, skip: 0, times: u64::MAX, effect });
+        self.expect("commit", self.world.engine().commit_anyway())?;
+        match member.state() {
+            State::Out => Ok(Some(("fail", name))),
+            state => Err(format!("{name} refuses all writes, and is {state:?} after a commit")),
+        }
+    }
+
+    /// Has a spare that has everything stay, and what it stands in for leave.
+    pub(super) fn have_a_spare_stay(&mut self) -> Told {
+        let label = self.world.pool.label();
+        let stands_in = |_: &Group, member: &Member| {
+            member.state() == State::Complete && member.replaces().is_some() && label.is_spare(member.leaf.guid())
+        };
+        let Some((vdev, spare)) = self.pick(&self.members_where(stands_in)) else { return Ok(None) };
+        let failed = spare.replaces().and_then(|old| vdev.as_group()?.member(old)).expect("it stands in for a member");
+        self.operator.heal(false);
+        self.expect("detach", self.world.pool.detach(failed.leaf.name()))?;
+        Ok(Some(("spare stays", format!("{} for {}", spare.leaf.name(), failed.leaf.name()))))
+    }
+
+    /// Has spares step in and stand by again, and keeps count of it.
+    pub(super) fn see_to_spares(&mut self) -> Outcome<()> {
+        for change in self.expect("spares", self.world.see_to_spares())? {
+            let kind = match change {
+                SpareChange::SteppedIn { .. } => "spare steps in",
+                SpareChange::GivenBack { .. } => "spare given back",
+                SpareChange::PutOut { .. } => "put out for a spare",
+            };
+            *self.done.entry(kind).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// Reads everything there is, so that cache devices get it.
+    pub(super) fn feed_caches(&mut self) -> Outcome<()> {
+        if self.layout.beside.caches == 0 {
+            return Ok(());
+        }
+        self.world.load_caches();
+        observe::pool(&self.world, &self.world.list()?)?;
+        self.world.feed_caches();
+        *self.done.entry("cache fed").or_default() += self.world.caches_in_use() as u64;
+        Ok(())
+    }
+}
+
+fn name_of(file: usize) -> Vec<u8> {
+    format!("ballast{file}").into_bytes()
+}
