@@ -231,6 +231,7 @@ impl Judge<'_> {
             }
             if seed % TOO_MANY == 0 {
                 losses.add(judge.judge_more()?);
+                losses.add(judge.judge_block()?);
             }
         }
         Ok(found)

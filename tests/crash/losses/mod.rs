@@ -13,7 +13,11 @@
 //! missing is replaced, spares step in for it if the operator is in no hurry.
 //!
 //! If more is struck, it opens or is refused with words, and what is read of it is what was once written there, or an error.
+//!
+//! And if as many are lost as may be, and of a vdev all the others are rotten where one block lies, then that block is lost and
+//! nothing else: whatever has it gives an error, and all the rest is read.
 
+mod block;
 mod strike;
 
 use std::{

@@ -57,6 +57,8 @@ pub(crate) struct Tally {
     /// Points at which more were struck: the pool opened, or was refused.
     pub(crate) opened: u64,
     pub(crate) refused: u64,
+    /// Points at which one block was lost, and everything else was read.
+    pub(crate) blocks: u64,
 }
 
 impl Tally {
@@ -67,6 +69,7 @@ impl Tally {
         self.stood_in += other.stood_in;
         self.opened += other.opened;
         self.refused += other.refused;
+        self.blocks += other.blocks;
         self.blows.iter_mut().zip(other.blows).for_each(|(sum, more)| *sum += more);
     }
 
@@ -82,6 +85,7 @@ impl Tally {
             ("erring devices", self.blows[Blow::Erring as usize]),
             ("pools that open with one loss too many", self.opened),
             ("pools that are refused with one loss too many", self.refused),
+            ("lost blocks", self.blocks),
         ];
         seen.into_iter().filter(|(_, count)| *count == 0).map(|(what, _)| what).collect()
     }
@@ -93,7 +97,8 @@ impl fmt::Display for Tally {
             BLOWS.iter().zip(self.blows).map(|(blow, count)| format!("{count} {blow:?}").to_lowercase()).collect();
         write!(f, "{} bereft points ({} devices", self.bereft, blows.join(", "))?;
         write!(f, ", {} of them spares or caches; {} spares stood in), ", self.beside, self.stood_in)?;
-        write!(f, "{} with one loss too many ({} refused)", self.opened + self.refused, self.refused)
+        write!(f, "{} with one loss too many ({} refused), ", self.opened + self.refused, self.refused)?;
+        write!(f, "{} with one block lost", self.blocks)
     }
 }
 

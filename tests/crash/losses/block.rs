@@ -1,0 +1,150 @@
+//! A block is lost with one device more than its vdev can do without, and what does not have it is read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use dataset::{
+    admin::Listed,
+    fs::{FileSystem, Ino, key::EXTENT},
+    lineage::nodes,
+    name::Name,
+};
+use pool::{
+    device::{Device, MemoryDevice},
+    format::{
+        key::Key,
+        label::{DATA_START, usable_size},
+        pointer::{BlockPointer, Checksum},
+    },
+    tree::{Event, Walker},
+    units::Txg,
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::{
+    Losses,
+    strike::{Blow, Struck, Tally},
+};
+use crate::{
+    judge::copied,
+    model::Tree,
+    observe,
+    world::{Outcome, World},
+};
+
+/// Files, by the names of their data sets or snapshots.
+type Files = BTreeSet<(String, Ino)>;
+
+impl Losses<'_> {
+    /// As many devices are lost as may be, and one block is rotten on all others of its vdev.
+    pub(crate) fn judge_block(&self) -> Outcome<Tally> {
+        let mut random = StdRng::seed_from_u64(self.seed ^ 2);
+        let struck = self.draw(self.images, &[Blow::Lost], &BTreeSet::new(), &mut random);
+        if self.is_untold(&struck) {
+            return Ok(Tally::default());
+        }
+        let lost = self.lose_block(&struck, &mut random);
+        lost.map_err(|problem| format!("struck {struck:?}, and a block on all others: {problem}"))
+    }
+
+    fn lose_block(&self, struck: &Struck, random: &mut StdRng) -> Outcome<Tally> {
+        let images = copied(self.images);
+        let (devices, _) = self.strike(&images, struck, random);
+        let world = self.open(devices, 5)?;
+        world.clean_up()?;
+        let trees = trees(&world)?;
+        // Reading notes when it was, and where records are is said by committed trees.
+        world.engine().commit().map_err(|error| error.to_string())?;
+        let blocks: Vec<(BlockPointer, Files)> = blocks(&world, &trees)?.into_values().collect();
+        if blocks.is_empty() {
+            return Ok(Tally::default());
+        }
+        let (block, has_it) = &blocks[random.random_range(0..blocks.len())];
+        rot_block(&world, block, &images, random)?;
+        world.engine().cache().clear();
+        for (name, (fs, tree)) in &trees {
+            for (ino, expected) in tree.nodes() {
+                let is_lost = has_it.contains(&(name.clone(), ino));
+                match observe::node(fs, ino) {
+                    Err(_) if is_lost => {}
+                    Ok(node) if !is_lost && node == **expected => {}
+                    read => return Err(format!("inode {ino} of {name}, lost: {is_lost}, {block:?}: {read:?}")),
+                }
+            }
+        }
+        Ok(Tally { blocks: 1, ..Tally::default() })
+    }
+}
+
+/// All file systems and snapshots, and what is read of them.
+fn trees(world: &World) -> Outcome<BTreeMap<String, (Arc<FileSystem>, Tree)>> {
+    let failed = |error: dataset::admin::Error| error.to_string();
+    let mut trees = BTreeMap::new();
+    for Listed { name, .. } in world.list()? {
+        let fs = match &name {
+            Name::Dataset(name) => world.datasets.open_dataset(name).map_err(failed)?.fs().clone(),
+            Name::Snapshot(name) => world.datasets.open_snapshot(name).map_err(failed)?.fs,
+            Name::Bookmark(_) => continue,
+        };
+        let tree = observe::files(&fs, &name)?;
+        trees.insert(name.to_string(), (fs, tree));
+    }
+    Ok(trees)
+}
+
+/// The blocks of all files' data, by where they are, each with the files that have it.
+fn blocks(
+    world: &World,
+    trees: &BTreeMap<String, (Arc<FileSystem>, Tree)>,
+) -> Outcome<BTreeMap<(u32, u32), (BlockPointer, Files)>> {
+    let mut blocks: BTreeMap<(u32, u32), (BlockPointer, Files)> = BTreeMap::new();
+    for (name, (fs, _)) in trees {
+        let (root, level) = fs.head().clean_root().ok_or_else(|| format!("{name} is not committed"))?;
+        let mut walker = Walker::new(nodes::root(root, level), Key::MIN, Txg::ZERO);
+        let mut next = || walker.next(|place| world.engine().load_node(place)).map_err(|error| error.to_string());
+        while let Some(event) = next()? {
+            let Event::Enter(_, node) = event else { continue };
+            for (leaf, item) in nodes::items(&node).filter(|(_, item)| item.key().kind == EXTENT) {
+                let Some(pointer) = leaf.pointer(item).filter(is_judged) else { continue };
+                let at = pointer.addresses[0];
+                let (_, files) = blocks.entry((at.chunk.0, at.sector)).or_insert((pointer, Files::new()));
+                files.insert((name.clone(), item.key().object));
+            }
+        }
+    }
+    Ok(blocks)
+}
+
+/// Whether it lies in one piece, and has a checksum.
+fn is_judged(pointer: &BlockPointer) -> bool {
+    !pointer.gang && pointer.checksum_kind != Checksum::Off
+}
+
+/// Has all copies of a block rot on all devices that are there, on each in another way: parity that fits rotten data by chance
+/// may be that of the zeros that files are full of.
+fn rot_block(world: &World, block: &BlockPointer, images: &[Arc<MemoryDevice>], random: &mut StdRng) -> Outcome<()> {
+    let storage = world.engine().storage();
+    for address in block.addresses() {
+        let (vdev, offset) = storage.space.resolve(*address, block.stored).map_err(|error| error.to_string())?;
+        let vdev = storage.vdevs.get(vdev).map_err(|error| error.to_string())?;
+        let (at, len) = match vdev.as_raidz() {
+            None => (offset, u64::from(block.stored)),
+            Some(raidz) => {
+                let rows = raidz.zones().rows(offset, block.stored.into()).ok_or("it lies in no rows")?;
+                (rows.place(), rows.count * rows.shape.sector())
+            }
+        };
+        for leaf in vdev.leaves() {
+            // Rows behind the smallest device of a RAID-Z go on on those that reach there.
+            let reaches = |image: &MemoryDevice| at + len <= usable_size(image.size());
+            for image in images.iter().filter(|image| image.name() == leaf.name() && reaches(image)) {
+                let mut rotten = vec![0; len as usize];
+                random.fill(&mut rotten[..]);
+                image.write_at(DATA_START + at, &rotten).expect("memory takes everything");
+            }
+        }
+    }
+    Ok(())
+}
