@@ -189,7 +189,7 @@ const UNDER_WAY: [&str; 9] = [
     "spare in use",
 ];
 /// and what has to be done with devices in them.
-const DONE: [&str; 29] = [
+const DONE: [&str; 32] = [
     "add",
     "attach",
     "ballast at the end",
@@ -216,6 +216,9 @@ const DONE: [&str; 29] = [
     "spare given back",
     "spare stays",
     "spare steps in",
+    "trim",
+    "trimmed",
+    "trimmed as it comes",
     "upkeep",
     "use growth",
     "widened",

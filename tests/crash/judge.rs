@@ -337,6 +337,7 @@ impl Judge<'_> {
         world.clean_up()?;
         if layout.is_many {
             world.settle()?;
+            world.trim_all()?;
         }
         world.check()?;
         let found = observe::pool(&world, &world.list()?)?;

@@ -167,6 +167,8 @@ pub(crate) struct Layout {
     pub(crate) sizes: Vec<u64>,
     /// Whether devices are of different sizes, those too that it gets later.
     pub(crate) is_unequal: bool,
+    /// Whether what has become free is trimmed as it comes.
+    pub(crate) is_trimmed: bool,
 }
 
 impl Layout {
@@ -184,8 +186,17 @@ impl Layout {
             let sizes = if moves == Moves::Shrink { &SIZES[1..] } else { &SIZES };
             let mut size = || if is_unequal { sizes[random.random_range(0..sizes.len())] } else { DEVICE_SIZE };
             let sizes = (0..devices_of(&parts)).map(|_| size()).collect();
-            let has_spares_stay = seed.is_multiple_of(3);
-            return Layout { parts, is_many: true, moves: Some(moves), beside, has_spares_stay, sizes, is_unequal };
+            let (has_spares_stay, is_trimmed) = (seed.is_multiple_of(3), random.random_range(0..2) == 0);
+            return Layout {
+                parts,
+                is_many: true,
+                moves: Some(moves),
+                beside,
+                has_spares_stay,
+                sizes,
+                is_unequal,
+                is_trimmed,
+            };
         }
         let is_mirrored = !is_planted && seed % MIRRORED == 1;
         let kind = if is_mirrored { Kind::Mirror(2) } else { Kind::Disk };
@@ -197,6 +208,7 @@ impl Layout {
             has_spares_stay: false,
             sizes: vec![DEVICE_SIZE; kind.devices()],
             is_unequal: false,
+            is_trimmed: false,
         }
     }
 

@@ -19,7 +19,7 @@
 //! layout     what a pool is made of, and what its life is about
 //! upkeep     what whoever has a pool open does for its devices
 //! workload   the random lives, with devices that fail for a while, leave, return, become larger and smaller, are replaced,
-//!            added and removed, spares that step in, and chunks that move
+//!            added, removed and trimmed, spares that step in, and chunks that move
 //! judge      one power failure, and what comes up after it
 //! losses     and with devices lost, rotten, old or refusing, beside the vdevs too
 //! damage     damage in every region, and what is left then

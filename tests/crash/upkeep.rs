@@ -8,6 +8,7 @@ use dataset::admin::{Expanding, Progress, Removing, Resizing};
 use pool::{
     admin::{Pool, SpareChange},
     error::ErrorKind,
+    space::TrimCursor,
     units::VdevId,
     vdev::{Group, Member, State, Vdev},
 };
@@ -165,6 +166,17 @@ impl World {
             }
         }
         Err(format!("what is under way does not end: {:?}", self.incomplete()))
+    }
+}
+
+impl World {
+    /// Tells the devices of all that is free. What was read before is forgotten.
+    pub(crate) fn trim_all(&self) -> Outcome<()> {
+        for vdev in self.engine().storage().vdevs.all().iter().filter(|vdev| !vdev.is_lost()) {
+            step("a trim", self.pool.trim(vdev.id(), TrimCursor::default(), u64::MAX))?;
+        }
+        self.engine().cache().clear();
+        Ok(())
     }
 }
 

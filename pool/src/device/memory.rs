@@ -147,8 +147,16 @@ impl Device for MemoryDevice {
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(self.size(), offset, len)?;
         let mut pages = self.pages.write();
-        for page in offset.div_ceil(PAGE)..(offset + len) / PAGE {
-            pages.remove(&page);
+        let range = offset / PAGE..(offset + len).div_ceil(PAGE);
+        let there: Vec<u64> = pages.range(range).map(|(page, _)| *page).collect();
+        for page in there {
+            let (start, end) = (offset.max(page * PAGE), (offset + len).min((page + 1) * PAGE));
+            match pages.get_mut(&page).filter(|_| end - start < PAGE) {
+                Some(content) => {
+                    Arc::make_mut(content)[(start - page * PAGE) as usize..(end - page * PAGE) as usize].fill(0);
+                }
+                None => drop(pages.remove(&page)),
+            }
         }
         Ok(())
     }
@@ -212,13 +220,17 @@ mod tests {
     }
 
     #[test]
-    fn discarding_frees_whole_pages_only() {
-        let device = MemoryDevice::new("memory", PAGE * 4);
+    fn what_is_discarded_is_zeros_and_whole_pages_of_it_are_freed() {
+        let device = MemoryDevice::new("memory", PAGE * 5);
         device.write_at(0, &vec![7; PAGE as usize * 3]).unwrap();
         device.discard(1, PAGE * 2).unwrap();
         assert_eq!(device.resident(), 2 * PAGE);
-        let mut byte = [0];
-        device.read_at(PAGE * 2, &mut byte).unwrap();
-        assert_eq!(byte, [7]);
+        let mut bytes = vec![1; PAGE as usize * 3];
+        device.read_at(0, &mut bytes).unwrap();
+        let zeros = 1..PAGE as usize * 2 + 1;
+        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == if zeros.contains(&at) { 0 } else { 7 }));
+        device.discard(5, 0).unwrap();
+        device.discard(PAGE * 3, PAGE * 2).unwrap();
+        assert_eq!(device.resident(), 2 * PAGE);
     }
 }

@@ -174,7 +174,8 @@ fn apply(image: &MemoryDevice, entry: &Entry, fate: Fate) {
         (Entry::Flush { .. }, _) | (_, Fate::Dropped) => Ok(()),
         (Entry::Write { offset, bytes, .. }, Fate::Kept) => image.write_at(*offset, bytes),
         (Entry::Write { offset, bytes, .. }, Fate::Torn(seed)) => tear(image, *offset, bytes, seed),
-        (Entry::Discard { offset, len, .. }, _) => image.discard(*offset, *len),
+        (Entry::Discard { offset, len, .. }, Fate::Kept) => image.discard(*offset, *len),
+        (Entry::Discard { offset, len, .. }, Fate::Torn(seed)) => fray(image, *offset, *len, seed),
     };
     result.expect("what was recorded fits the device");
 }
@@ -190,6 +191,18 @@ fn tear(image: &MemoryDevice, offset: u64, bytes: &[u8], seed: u64) -> io::Resul
             image.write_at(at, sector)?;
         }
         (at, rest) = (at + len, tail);
+    }
+    Ok(())
+}
+
+/// Discards each of some parts of a range, or leaves it, by a coin thrown from `seed`.
+fn fray(image: &MemoryDevice, offset: u64, len: u64, seed: u64) -> io::Result<()> {
+    const PART: u64 = 64 << 10;
+    let mut random = StdRng::seed_from_u64(seed);
+    for at in (0..len).step_by(PART as usize) {
+        if random.random() {
+            image.discard(offset + at, PART.min(len - at))?;
+        }
     }
     Ok(())
 }
@@ -281,6 +294,20 @@ mod tests {
         let recorder = Recorder::new();
         let device = recorder.wrap(MemoryDevice::new("recorded", 1 << 20));
         (recorder, device)
+    }
+
+    #[test]
+    fn a_torn_discard_takes_parts() {
+        let (recorder, device) = recorded();
+        device.write_at(0, &[1; 1 << 20]).unwrap();
+        device.flush().unwrap();
+        device.discard(0, 1 << 20).unwrap();
+        let left = |fate| {
+            let image = &recorder.images_at(3, &mut || fate)[0];
+            (0..16).filter(|part| byte(image, part << 16) == 1).count()
+        };
+        assert_eq!((left(Fate::Kept), left(Fate::Dropped)), (0, 16));
+        assert!((1..16).contains(&left(Fate::Torn(1))));
     }
 
     #[test]

@@ -388,6 +388,7 @@ impl Life {
             device.resize(self.expect("measure", device.measure())?);
         }
         let devices = self.layout.members(self.devices.clone());
+        self.trimming = None;
         self.world = self.expect("import", World::open(devices, self.env.clone()))?;
         self.world.clean_up()?;
         self.operator.attend(&self.world.pool);

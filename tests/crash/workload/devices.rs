@@ -85,6 +85,7 @@ impl Life {
             91..93 => self.even_out()?,
             93..95 => self.defragment()?,
             95 => self.give_up_moving()?,
+            96 | 97 => self.begin_to_trim()?,
             _ => self.begin_a_scrub()?,
         };
         let Some((kind, what)) = told else { return Ok("nothing is to be done with the devices".into()) };
@@ -97,7 +98,11 @@ impl Life {
         self.see_to_spares()?;
         let (steps, before) = (1 + self.below(STEPS), self.under_way());
         let mut done = 0;
-        while done < steps && self.expect("the upkeep", self.world.tend(STEP))? {
+        // Trimming goes on beside all else.
+        while done < steps && {
+            self.trim()?;
+            self.expect("the upkeep", self.world.tend(STEP))?
+        } {
             done += 1;
         }
         let after = self.under_way();

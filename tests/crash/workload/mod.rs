@@ -12,6 +12,7 @@ mod files;
 mod moves;
 pub(crate) mod plant;
 mod sizes;
+mod trim;
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use pool::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 pub(crate) use self::devices::Done;
-use self::{faults::Operator, moves::Pending, plant::Plant};
+use self::{faults::Operator, moves::Pending, plant::Plant, trim::Trimming};
 use crate::{
     layout::Layout,
     model::{Dataset, Pool},
@@ -127,6 +128,8 @@ pub(crate) struct Life {
     pub(crate) done: Done,
     /// What moves chunks in a life with many, until it was begun.
     pending: Option<Pending>,
+    /// What is told of its free space, from where on.
+    trimming: Option<Trimming>,
     /// How often its operator has seen to devices.
     seen_to: usize,
     /// What is wrong on purpose.
@@ -183,6 +186,7 @@ impl Life {
             operator,
             done: Done::new(),
             pending: None,
+            trimming: None,
             seen_to: 0,
             plant,
             actors: vec![Actor { dataset: POOL.into(), open: Vec::new() }; ACTORS],

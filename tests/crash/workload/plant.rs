@@ -28,6 +28,8 @@ pub(crate) enum Plant {
     BarrenRows,
     /// Devices that join a pool of many lack some of the blocks that they were filled with.
     SkippedBlocks,
+    /// Devices discard more than they are told to.
+    GreedyTrim,
 }
 
 /// The device, or one that has the defect. It is new if it joins a pool that there is.
@@ -38,6 +40,7 @@ pub(super) fn planted(device: Arc<RecordingDevice>, plant: Option<Plant>, is_new
     }
     match plant {
         Some(Plant::LazyFlush) => Arc::new(LazyDevice { inner: device, flushes: AtomicU64::new(0) }),
+        Some(Plant::GreedyTrim) => Arc::new(GreedyDevice { inner: device }),
         _ => device,
     }
 }
@@ -134,5 +137,52 @@ impl Device for LossyDevice {
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.inner.discard(offset, len)
+    }
+}
+
+/// So many bytes more are discarded.
+const GREED: u64 = 128 << 10;
+
+/// A device that discards what lies before what it is told of, too.
+struct GreedyDevice {
+    inner: Arc<RecordingDevice>,
+}
+
+impl Device for GreedyDevice {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        self.inner.measure()
+    }
+
+    fn resize(&self, size: u64) {
+        self.inner.resize(size);
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<bool> {
+        self.inner.truncate(size)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        let begin = offset.saturating_sub(GREED).max(DATA_START);
+        self.inner.discard(begin, offset + len - begin)
     }
 }

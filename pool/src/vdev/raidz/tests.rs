@@ -650,11 +650,9 @@ fn of_what_is_discarded_only_whole_rows_are() {
     for row in [0, 160] {
         assert!(read(row) == block[(row * world.row()) as usize..][..world.row() as usize], "part of {row} is needed");
     }
-    // The device forgets whole pages of 64 KiB: the one of rows 42 to 169 is not whole, that of the rows before neither.
-    assert!(read(100) == block[100 * world.row() as usize..][..world.row() as usize]);
-    world.raidz.discard(at + SECTOR, REGION - SECTOR).unwrap();
-    assert!(read(100).iter().all(|byte| *byte == 0));
-    assert!(read(0) == block[..world.row() as usize]);
+    for row in [1, 100, 159] {
+        assert!(read(row).iter().all(|byte| *byte == 0), "nobody needs {row}");
+    }
 }
 
 #[test]
