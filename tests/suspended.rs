@@ -14,7 +14,7 @@ use std::{
 };
 
 use insta::{Settings, assert_snapshot};
-use lab::{Lab, Run, can_mount, noise, small_file_system, wait_until};
+use lab::{Lab, Run, Stopped, can_mount, noise, small_file_system, wait_until};
 
 /// An answer takes less than a second; a machine that is busy with other tests may take longer.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -220,14 +220,15 @@ fn a_pool_that_stands_still_can_be_given_up() {
     assert_eq!(fs::read_to_string(lab.mount("tank/before")).unwrap(), "written before");
 }
 
-/// A lab with a pool `inner` whose image lies on the mount of a pool `outer`.
-fn nested(failmode: &str) -> Option<Lab> {
+/// A lab with a pool `inner` whose image lies on the mount of a pool `outer`. What a killed service has left mounted is
+/// taken away when a pool of its name is imported, by whomever: tests that kill theirs give it different names.
+fn nested(outer: &str, failmode: &str) -> Option<Lab> {
     if !can_mount() {
         return None;
     }
     let lab = Lab::new();
-    lab.create("outer", "400M");
-    let image = format!("100M:{}", lab.at("mnt/outer/inner.img"));
+    lab.create(outer, "400M");
+    let image = format!("100M:{}", lab.at(&format!("mnt/{outer}/inner.img")));
     let failmode = format!("failmode={failmode}");
     let mut create = lab.command("pool", &["create", "-o", &failmode, "-m", &lab.at("mnt/inner"), "inner", &image]);
     assert!(create.env("CENOTE_IO_DEADLINE", "3").status().unwrap().success());
@@ -238,7 +239,7 @@ fn nested(failmode: &str) -> Option<Lab> {
 
 #[test]
 fn a_device_that_vanishes_and_is_back_loses_nothing() {
-    let (Some(lab), _filters) = (nested("continue"), filters().bind_to_scope()) else { return };
+    let (Some(lab), _filters) = (nested("outer", "continue"), filters().bind_to_scope()) else { return };
     let content = noise(3 << 20, 2);
     fs::write(lab.mount("inner/accepted"), &content).unwrap();
     lab.kill("outer");
@@ -302,21 +303,21 @@ fn a_device_that_vanishes_and_is_back_loses_nothing() {
 
 #[test]
 fn a_device_that_is_older_than_it_was_is_refused() {
-    let (Some(lab), _filters) = (nested("continue"), filters().bind_to_scope()) else { return };
-    let (image, copy) = (lab.mount("outer/inner.img"), lab.mount("outer/copy.img"));
+    let (Some(lab), _filters) = (nested("attic", "continue"), filters().bind_to_scope()) else { return };
+    let (image, copy) = (lab.mount("attic/inner.img"), lab.mount("attic/copy.img"));
     fs::copy(&image, &copy).unwrap();
     fs::write(lab.mount("inner/later"), noise(1 << 20, 3)).unwrap();
     lab.pool(&["sync", "inner"]);
-    lab.kill("outer");
+    lab.kill("attic");
     assert!(!write_durably(&lab.mount("inner/late"), b"not acknowledged").wait().unwrap().success());
     wait_until("the pool is suspended", || is_suspended(&lab, "inner"));
-    lab.pool(&["import", "outer"]);
-    let aside = lab.mount("outer/aside.img");
+    lab.pool(&["import", "attic"]);
+    let aside = lab.mount("attic/aside.img");
     fs::rename(&image, &aside).unwrap();
     fs::rename(&copy, &image).unwrap();
     assert_snapshot!(shown(&lab, "pool clear inner"), @r"
     $ pool clear inner
-    pool: cannot clear errors for 'inner': [LAB]/mnt/outer/inner.img is older than what was written to it
+    pool: cannot clear errors for 'inner': [LAB]/mnt/attic/inner.img is older than what was written to it
     [exit 1]
     ");
     fs::rename(&aside, &image).unwrap();
@@ -328,34 +329,11 @@ fn a_device_that_is_older_than_it_was_is_refused() {
     lab.pool(&["export", "inner"]);
 }
 
-/// A process that is stopped now and then, and not left so.
-struct Stopping(u32);
-
-impl Stopping {
-    fn stop(&self) {
-        assert!(self.signal("-STOP"));
-    }
-
-    fn go_on(&self) {
-        assert!(self.signal("-CONT"));
-    }
-
-    fn signal(&self, name: &str) -> bool {
-        Command::new("kill").args([name, &self.0.to_string()]).status().is_ok_and(|status| status.success())
-    }
-}
-
-impl Drop for Stopping {
-    fn drop(&mut self) {
-        self.signal("-CONT");
-    }
-}
-
 #[test]
 fn a_device_that_does_not_answer_keeps_nobody_waiting() {
-    let (Some(lab), _filters) = (nested("wait"), filters().bind_to_scope()) else { return };
-    let outer = Stopping(lab.service("outer").unwrap());
-    outer.stop();
+    let (Some(lab), _filters) = (nested("cellar", "wait"), filters().bind_to_scope()) else { return };
+    let cellar = lab.service("cellar").unwrap();
+    let stopped = Stopped::new(cellar);
     let mut writer = write_durably(&lab.mount("inner/late"), b"acknowledged late");
     wait_until("the pool is suspended", || is_suspended(&lab, "inner"));
     assert_snapshot!(shown(&lab, "pool status inner"), @r"
@@ -363,14 +341,14 @@ fn a_device_that_does_not_answer_keeps_nobody_waiting() {
       pool: inner
      state: SUSPENDED
     status: One or more devices are faulted in response to I/O failures.
-    	[LAB]/mnt/outer/inner.img: cannot [DO]: it has not answered for 3 seconds
+    	[LAB]/mnt/cellar/inner.img: cannot [DO]: it has not answered for 3 seconds
     action: Make sure the affected devices are connected, then run 'pool clear inner'.
     	To give up what cannot be written, run 'pool export --abandon inner'.
     config:
 
     	NAME  STATE  READ  WRITE  CKSUM
     	inner  SUSPENDED  0  0  0
-    	  [LAB]/mnt/outer/inner.img  FAULTED  [READ]  [WRITE]  0
+    	  [LAB]/mnt/cellar/inner.img  FAULTED  [READ]  [WRITE]  0
 
     errors: List of errors unavailable: pool I/O is currently suspended
     [exit 0]
@@ -378,17 +356,17 @@ fn a_device_that_does_not_answer_keeps_nobody_waiting() {
     assert_snapshot!(shown(&lab, "fs create inner/new"), @r"
     $ fs create inner/new
     fs: cannot use 'inner': pool I/O is currently suspended
-      [LAB]/mnt/outer/inner.img: cannot [DO]: it has not answered for 3 seconds
+      [LAB]/mnt/cellar/inner.img: cannot [DO]: it has not answered for 3 seconds
       its devices: pool status inner; to go on when they are back: pool clear inner
       to give up what cannot be written: pool export --abandon inner
     [exit 1]
     ");
     assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
-    outer.go_on();
+    drop(stopped);
     wait_until("the device answers again", || at_once(&lab, "pool clear inner").code == Some(0));
     assert!(writer.wait().unwrap().success());
     assert_eq!(fs::read_to_string(lab.mount("inner/late")).unwrap(), "acknowledged late");
-    outer.stop();
+    let stopped = Stopped::new(cellar);
     let mut writer = write_durably(&lab.mount("inner/lost"), b"never acknowledged");
     wait_until("the pool is suspended", || is_suspended(&lab, "inner"));
     assert_snapshot!(shown(&lab, "pool export --abandon inner"), @r"
@@ -396,6 +374,6 @@ fn a_device_that_does_not_answer_keeps_nobody_waiting() {
     note: 'inner' is left as of transaction group [TXG]; what came later was given up
     [exit 0]
     ");
-    outer.go_on();
+    drop(stopped);
     assert!(!writer.wait().unwrap().success());
 }

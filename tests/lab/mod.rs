@@ -256,6 +256,40 @@ fn has_ended(pid: u32) -> bool {
     matches!(fields[0], "Z" | "X") && matches!(fields[17], "0" | "1")
 }
 
+/// A process that stands still until this is dropped.
+pub(crate) struct Stopped(pub(crate) u32);
+
+impl Stopped {
+    /// Stops a process, and waits until it stands still: the signal reaches its threads one after another, and until then
+    /// one may carry out another request.
+    #[track_caller]
+    pub(crate) fn new(pid: u32) -> Stopped {
+        let stopped = Stopped(pid);
+        assert!(stopped.signal("-STOP"));
+        wait_until("all threads stand still", || threads(pid).iter().all(|state| state == "T"));
+        stopped
+    }
+
+    fn signal(&self, name: &str) -> bool {
+        Command::new("kill").args([name, &self.0.to_string()]).status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may have been killed meanwhile.
+        self.signal("-CONT");
+    }
+}
+
+/// What a process's threads are doing: a letter for each.
+fn threads(pid: u32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    // One that has ended meanwhile does nothing any more.
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")).ok());
+    stats.map(|stat| stat.rsplit(") ").next().unwrap().chars().take(1).collect()).collect()
+}
+
 /// Waits for something that takes a moment.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {

@@ -1,9 +1,7 @@
 //! Pools whose service is gone, or stands still.
 
-use std::process::Command;
-
 use crate::{
-    lab::{self, Lab, Run, wait_until},
+    lab::{self, Lab, Run, Stopped, wait_until},
     mounted, mounts_on,
 };
 
@@ -43,27 +41,10 @@ fn a_service_that_died_is_missed_by_name() {
     assert_eq!(lab.run("pool", &["list"]).stderr, "");
 }
 
-/// A service that stands still until this is dropped.
-struct Stopped(String);
-
-impl Stopped {
-    fn new(lab: &Lab, pool: &str) -> Stopped {
-        let pid = lab.service(pool).unwrap().to_string();
-        assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
-        Stopped(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-CONT", &self.0]).status();
-    }
-}
-
 #[test]
 fn a_service_that_stands_still_does_not_keep_others_from_being_shown() {
     let Some(lab) = mounted(&["tank", "pond"]) else { return };
-    let stopped = Stopped::new(&lab, "tank");
+    let stopped = Stopped::new(lab.service("tank").unwrap());
     let silent = format!("cannot open 'tank': its service (process {}) does not answer", stopped.0);
     let check = |run: Run, shown: &str| {
         says(&run.text(), &[shown]);

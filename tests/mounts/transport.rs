@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::lab::{self, Lab, wait_until};
+use crate::lab::{self, Lab, Stopped, wait_until};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -82,8 +82,7 @@ fn nobody_waits_for_a_service_that_was_killed() {
 
 fn check_killing(lab: &Lab) {
     let mount = lab.mount("tank");
-    let pid = lab.service("tank").unwrap().to_string();
-    assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+    let _stopped = Stopped::new(lab.service("tank").unwrap());
     let ask = |number| {
         let mut command = Command::new("stat");
         command.arg(mount.join(format!("absent{number}"))).stdout(Stdio::null()).stderr(Stdio::null());
