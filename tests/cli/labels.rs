@@ -49,7 +49,8 @@ fn a_device_belongs_to_no_pool_any_more() {
     pool: cannot clear the labels of '[LAB]': [LAB] is neither a file nor a block device
     [exit 1]
     ");
-    assert!(lab.run("pool", &["import", "-d", ".", "-D"]).code != Some(0));
+    lab.run("pool", &["import", "-D", "-d", "a.img"]).fails(1);
+    lab.pool(&["import", "-D", "-d", "b.img"]);
     lab.pool(&["create", "-m", "none", "other", "a.img"]);
 }
 

@@ -11,6 +11,7 @@
 //! content      streams, and files without a mount
 //! quotas       accounts and quotas
 //! labels       devices that are to belong to no pool
+//! destroyed    pools that were destroyed by mistake
 //! losses       what the loss of devices costs
 //! refusals     requests that cannot be done
 //! unchanged    what they leave: nothing
@@ -22,6 +23,7 @@ mod lab;
 
 mod content;
 mod datasets;
+mod destroyed;
 mod invocation;
 mod labels;
 mod losses;

@@ -24,7 +24,7 @@ use pool::{
 use super::layout::role_of;
 use crate::{
     failure::Failure,
-    protocol::{FoundVdev, ImportablePool, PathBytes, VdevRole, VdevSpec},
+    protocol::{FoundVdev, ImportablePool, PathBytes, VdevRole, VdevSpec, Wanted},
     service::registry::DevicePath,
 };
 
@@ -384,6 +384,11 @@ impl Found {
         leaves.map(|leaf| path(leaf).into()).collect()
     }
 
+    /// Whether somebody has destroyed it.
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.label.state == PoolState::Destroyed
+    }
+
     /// Who has it open, as far as that can be told: another user's service, or one with folders of its own.
     pub(crate) fn holder(&self) -> Option<String> {
         self.paths.values().find_map(|path| FileDevice::open(path, Access::Glance).ok()?.holder())
@@ -493,12 +498,17 @@ impl Found {
         } else {
             ("ONLINE", None, "The pool can be imported using its name or numeric identifier.")
         };
+        let back = match self.is_destroyed() && state != "UNAVAIL" {
+            true => "\nIt was destroyed: the '-D' flag brings it back.",
+            false => "",
+        };
         ImportablePool {
             name: self.label.pool_name.clone(),
             guid: self.label.pool.0,
+            is_destroyed: self.is_destroyed(),
             state: state.to_owned(),
             status,
-            action: action.to_owned(),
+            action: format!("{action}{back}"),
             vdevs,
             spares,
         }
@@ -512,7 +522,7 @@ fn is_cut_short(leaf: &LeafConfig, path: &Path) -> bool {
 
 /// Finds the pools on the devices in `search`, or in the usual place, those that somebody has open among them. What cannot
 /// be read is passed over. Looking keeps nobody from opening a pool at the same time.
-pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
+pub(crate) fn find(search: &[PathBytes], wanted: Wanted) -> Result<Vec<Found>, Failure> {
     let usual = [PathBytes::from(USUAL_PLACE)];
     let mut found: BTreeMap<Guid, Found> = BTreeMap::new();
     for place in if search.is_empty() { &usual[..] } else { search } {
@@ -523,7 +533,7 @@ pub(crate) fn find(search: &[PathBytes]) -> Result<Vec<Found>, Failure> {
         }
     }
     join_renumbered(&mut found);
-    Ok(found.into_values().filter(|found| found.label.state != PoolState::Destroyed).collect())
+    Ok(found.into_values().filter(|found| found.is_destroyed() == (wanted == Wanted::Destroyed)).collect())
 }
 
 /// Brings devices together of a pool whose number was being changed when power failed.

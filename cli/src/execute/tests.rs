@@ -20,7 +20,7 @@ use crate::{
     failure::Failure,
     protocol::{
         CopyRecord, Location, PathBytes, ReceiveNaming, ReceiveSpec, Request, Response, SendSpec, Stream, TrimAction,
-        VdevKind, VdevRole, VdevSpec, VdevTreeSpec,
+        VdevKind, VdevRole, VdevSpec, VdevTreeSpec, Wanted,
     },
     service::registry::KnownPool,
 };
@@ -48,7 +48,7 @@ impl World {
 
     fn known(&self) -> KnownPool {
         let search = [PathBytes::from(self.folder.path().to_owned())];
-        let found = find(&search).unwrap().remove(0);
+        let found = find(&search, Wanted::Living).unwrap().remove(0);
         KnownPool {
             name: "tank".parse().unwrap(),
             guid: found.label.pool.0,

@@ -39,6 +39,8 @@ pub enum HostRequest {
     Importable {
         /// Directories and devices to look at; empty for the usual places.
         search: Vec<PathBytes>,
+        /// Which of the pools there.
+        wanted: Wanted,
     },
     /// What devices hold that belong to no pool. `Foreign`
     Foreign {
@@ -133,6 +135,8 @@ pub struct ImportPool {
     pub new_name: Option<DatasetName>,
     /// Directories and devices to look at; empty for the usual places.
     pub search: Vec<PathBytes>,
+    /// Which of the pools there.
+    pub wanted: Wanted,
     /// Although another host seems to have it.
     pub force: bool,
     /// Although its log devices are missing.
@@ -143,6 +147,25 @@ pub struct ImportPool {
     pub assignments: Vec<Assignment>,
     /// Go back to an older state first if need be; only for one pool.
     pub rewind: Option<Rewind>,
+}
+
+/// Which pools on devices are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those that nobody has destroyed.
+    Living,
+    /// Those that were destroyed and are still there.
+    Destroyed,
+}
+
+impl Wanted {
+    /// The words that say so after `pool import`.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Wanted::Living => "",
+            Wanted::Destroyed => " -D",
+        }
+    }
 }
 
 /// To which state a pool is to go back.

@@ -35,7 +35,7 @@ use crate::{
 pub struct OpenOptions {
     /// Write nothing at all.
     pub read_only: bool,
-    /// Open it although by its labels another host has it open, or it was destroyed.
+    /// Open it although by its labels another host has it open, or it was destroyed. To be read only, both can be anyway.
     pub force: bool,
     /// Open it although its intent log is on devices that are not there: what was promised since the last commit is lost.
     pub without_log: bool,
@@ -335,7 +335,7 @@ pub(super) fn check_state(label: &Label, options: &OpenOptions) -> Result<()> {
     if options.force {
         return Ok(());
     }
-    if label.state == PoolState::Destroyed {
+    if label.state == PoolState::Destroyed && !options.read_only {
         return Err(Error::Request(format!("pool {} was destroyed; -f brings it back", label.pool_name)));
     }
     let elsewhere = label.state == PoolState::Active && label.host_id != options.host.0;

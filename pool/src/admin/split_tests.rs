@@ -194,13 +194,14 @@ fn wherever_power_fails_the_old_pool_is_whole_and_the_new_one_whole_or_free() {
     let base = pool.engine().committed();
     let last = commit(&pool, 1);
     drop(pool);
-    let (mut free, mut whole) = (0, 0);
+    let (mut free, mut whole, mut brought_back) = (0, 0, 0);
     for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..4).map(move |seed| (cut, seed))) {
         let what = format!("cut {cut}, seed {seed}");
         let images = || -> Vec<Arc<dyn Device>> {
             let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
             images.map(|image| Arc::new(image) as Arc<dyn Device>).collect()
         };
+        let copies = images();
         let images = images();
         let (staying, leaving) = (of_pool(&images, old), of_pool(&images, new));
         assert_eq!(staying.len() + leaving.len(), 4, "{what}: each is of one of them");
@@ -220,6 +221,12 @@ fn wherever_power_fails_the_old_pool_is_whole_and_the_new_one_whole_or_free() {
             // They are free, and whoever does not know that is told.
             free += leaving.len();
             assert!(leaving.is_empty() || opened_with(leaving.clone(), &writing(), 8).is_err(), "{what}");
+            // On purpose they are taken only for what the new pool was to be.
+            let on_purpose = OpenOptions { force: true, ..writing() };
+            if let Ok(other) = opened_with(of_pool(&copies, new), &on_purpose, 8) {
+                brought_back += 1;
+                assert_eq!(shown(other.engine()), base, "{what}");
+            }
             let known = |device: &&Arc<dyn Device>| pool.find_device(device.name()).is_ok();
             let gone: Vec<_> = leaving.iter().filter(|device| !known(device)).cloned().collect();
             for device in gone {
@@ -237,5 +244,5 @@ fn wherever_power_fails_the_old_pool_is_whole_and_the_new_one_whole_or_free() {
         let newest: Txg = commit(&pool, 1);
         assert_eq!(shown(pool.engine()), newest, "{what}");
     }
-    assert!(free > 0 && whole > 0, "{free} {whole}");
+    assert!(free > 0 && whole > 0 && brought_back > 0, "{free} {whole} {brought_back}");
 }

@@ -211,6 +211,24 @@ fn a_pool_that_is_read_only_can_be_destroyed_and_nothing_else() {
 }
 
 #[test]
+fn a_pool_that_was_destroyed_can_be_looked_at_and_taken_back_on_purpose() {
+    let device = Arc::new(disk("disk"));
+    made(vec![device.clone()]).destroy().unwrap();
+    let destroyed = labels::read_label(&*device).unwrap();
+    let open = |read_only, force| {
+        let options = OpenOptions { settings: settings(), read_only, force, ..OpenOptions::default() };
+        open(vec![device.clone()], &options, Arc::new(SeededEnv::new(2)))
+    };
+    let refused = open(false, false).err().unwrap();
+    assert!(refused.to_string().ends_with("was destroyed; -f brings it back"), "{refused}");
+    drop(open(true, false).unwrap());
+    assert_eq!(labels::read_label(&*device).unwrap(), destroyed);
+    drop(open(false, true).unwrap());
+    assert_eq!(labels::read_label(&*device).unwrap().unwrap().state, PoolState::Active);
+    open(false, false).unwrap().export().unwrap();
+}
+
+#[test]
 fn the_first_commit_of_an_import_spares_the_newest_uberblock() {
     let device = Arc::new(disk("disk"));
     drop(made(vec![device.clone()]));

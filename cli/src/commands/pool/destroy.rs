@@ -12,11 +12,13 @@ use crate::protocol::{HostRequest, HostResponse};
 #[command(
     after_help = "From a terminal this asks first; -f does not ask. Image files stay, and can be removed afterwards.
 
-Cannot be undone: no command brings back a pool that was destroyed, nor anything that was in it.
+Cannot be undone: when its devices have been used again, or their labels cleared. Until then 'pool import -D' brings the pool \
+back, with all that was in it.
 
 Examples:
   pool destroy tank
-  pool destroy -f tank                       do not ask, unmount what is in use"
+  pool destroy -f tank                       do not ask, unmount what is in use
+  pool import -D -d /var/lib tank            that was a mistake"
 )]
 pub struct Arguments {
     /// Do not ask, and unmount what is in use

@@ -12,7 +12,7 @@ use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
 use crate::protocol::{
-    FoundVdev, HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind, VdevRole,
+    FoundVdev, HostRequest, HostResponse, ImportPool, ImportablePool, PathBytes, PoolSelector, Rewind, VdevRole, Wanted,
 };
 
 /// Arguments of `pool import`.
@@ -33,6 +33,8 @@ Examples:
   pool import -m tank                        its log device is gone
   pool import -F tank                        back to the newest state that can be read
   pool import -F -T 1234 -o readonly=on tank  look at an older state; nothing is written
+  pool import -D -d /var/lib                 which pools were destroyed?
+  pool import -D -d /var/lib tank            that was a mistake
   pool import -a                             all, after a reboot too")]
 pub struct Arguments {
     /// Look in this directory, or at this device; may be given several times
@@ -41,6 +43,9 @@ pub struct Arguments {
     /// All pools
     #[arg(short = 'a', conflicts_with = "pool")]
     all: bool,
+    /// Only pools that were destroyed: until its devices are used again, one can be brought back
+    #[arg(short = 'D')]
+    destroyed: bool,
     /// Although another host seems to have it
     #[arg(short = 'f')]
     force: bool,
@@ -76,9 +81,10 @@ pub struct Arguments {
 /// Imports, or shows.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let search = arguments.search.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+    let wanted = if arguments.destroyed { Wanted::Destroyed } else { Wanted::Living };
     match (&arguments.pool, arguments.all) {
-        (None, false) => show(search, arguments.json, context),
-        (pool, _) => import(arguments, pool.as_deref(), search, context),
+        (None, false) => show(search, wanted, arguments.json, context),
+        (pool, _) => import(arguments, pool.as_deref(), (search, wanted), context),
     }
 }
 
@@ -93,7 +99,7 @@ pub(super) fn selector(action: &str, text: &str) -> Result<PoolSelector, Failure
 fn import(
     arguments: &Arguments,
     pool: Option<&str>,
-    search: Vec<PathBytes>,
+    (search, wanted): (Vec<PathBytes>, Wanted),
     context: &mut Context<'_>,
 ) -> Result<Exit, Failure> {
     let action = "import";
@@ -107,6 +113,7 @@ fn import(
         which: pool.map(|text| selector(action, text)).transpose()?,
         new_name: arguments.new_name.as_ref().map(new_name).transpose()?,
         search,
+        wanted,
         force: arguments.force,
         without_log: arguments.without_log,
         no_mount: arguments.no_mount,
@@ -128,21 +135,34 @@ fn import(
     }
 }
 
+fn importable(search: &[PathBytes], wanted: Wanted, context: &mut Context<'_>) -> Result<Vec<ImportablePool>, Failure> {
+    match context.host(HostRequest::Importable { search: search.to_vec(), wanted })? {
+        HostResponse::Importable(pools) => Ok(pools),
+        _ => Err(unexpected_answer()),
+    }
+}
+
 /// How many devices are told of that hold something else.
 const FOREIGN: usize = 4;
 
-fn show(search: Vec<PathBytes>, as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let HostResponse::Importable(pools) = context.host(HostRequest::Importable { search: search.clone() })? else {
-        return Err(unexpected_answer());
-    };
+fn show(search: Vec<PathBytes>, wanted: Wanted, as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let pools = importable(&search, wanted, context)?;
     match (as_json, pools.as_slice()) {
         (true, pools) => context.print_json("import", "pools", encode(pools))?,
+        (false, []) if wanted == Wanted::Destroyed => {
+            let hint = "look elsewhere: pool import -D -d DIR";
+            return Err(Failure::new("no destroyed pools available to import").hint(hint));
+        }
         (false, []) => {
+            let destroyed = importable(&search, Wanted::Destroyed, context)?;
             let mut hint = match context.host(HostRequest::Foreign { search })? {
                 HostResponse::Foreign(lines) => lines,
                 _ => return Err(unexpected_answer()),
             };
             hint.truncate(FOREIGN);
+            hint.extend(
+                destroyed.iter().map(|pool| format!("pool '{}' was destroyed: pool import -D -d DIR", pool.name)),
+            );
             hint.push("look elsewhere: pool import -d DIR".to_owned());
             return Err(Failure::new("no pools available to import").hint(hint.join("\n")));
         }
@@ -155,7 +175,8 @@ fn show(search: Vec<PathBytes>, as_json: bool, context: &mut Context<'_>) -> Res
 }
 
 fn render(pool: &ImportablePool) -> String {
-    let mut text = format!("  pool: {}\n    id: {}\n state: {}\n", pool.name, pool.guid, pool.state);
+    let destroyed = if pool.is_destroyed { " (DESTROYED)" } else { "" };
+    let mut text = format!("  pool: {}\n    id: {}\n state: {}{destroyed}\n", pool.name, pool.guid, pool.state);
     if let Some(status) = &pool.status {
         text += &format!("status: {}\n", status.replace('\n', "\n\t"));
     }
@@ -185,6 +206,7 @@ fn encode(pools: &[ImportablePool]) -> Value {
             "name": pool.name,
             "type": "POOL",
             "state": pool.state,
+            "destroyed": pool.is_destroyed,
             "pool_guid": pool.guid.to_string(),
             "status": pool.status,
             "action": pool.action,
@@ -213,6 +235,7 @@ mod tests {
         let pool = ImportablePool {
             name: "tank".into(),
             guid: 1234,
+            is_destroyed: false,
             state: "UNAVAIL".into(),
             status: Some("one device is missing".into()),
             action: "attach the device and try again".into(),

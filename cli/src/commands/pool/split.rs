@@ -9,7 +9,7 @@ use crate::args::common::{assignments, device_name, pool_name, split_assignment}
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{
-    Assignment, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Request, Response, SplitRecord,
+    Assignment, HostRequest, HostResponse, ImportPool, PathBytes, PoolSelector, Request, Response, SplitRecord, Wanted,
 };
 
 const ACTION: &str = "split";
@@ -103,6 +103,7 @@ fn import(
         which: Some(PoolSelector::Guid(split.guid)),
         new_name: None,
         search: split.leaving.iter().map(|(_, path)| PathBytes::from(path.as_str())).collect(),
+        wanted: Wanted::Living,
         force: false,
         without_log: false,
         no_mount: !stays,

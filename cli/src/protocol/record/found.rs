@@ -11,6 +11,8 @@ pub struct ImportablePool {
     pub name: String,
     /// Its number.
     pub guid: u64,
+    /// Somebody has destroyed it, and nobody has used its devices since.
+    pub is_destroyed: bool,
     /// Its state, `ONLINE` if it can be imported as it is.
     pub state: String,
     /// What is in the way, if anything is.

@@ -4,7 +4,7 @@ use pool::{admin::OpenOptions, device::Access, env::SystemEnv, inspect::Sink, un
 
 use super::{
     find_one,
-    import::{check_assignments, devices_now},
+    import::{check_assignments, devices_now, is_forced},
     on_or_off,
 };
 use crate::{
@@ -16,7 +16,8 @@ use crate::{
     },
     failure::Failure,
     protocol::{
-        HostResponse, ImportPool, Inspect, OnProgress, PathBytes, PoolSelector, Request, Response, Rewind, RewindReport,
+        HostResponse, ImportPool, Inspect, OnProgress, PathBytes, PoolSelector, Request, Response, Rewind,
+        RewindReport, Wanted,
     },
     service::{
         client::Client,
@@ -56,12 +57,12 @@ impl Client {
         let lock = self.lock(&name)?;
         let access = if writes { Access::ReadWrite } else { Access::ReadOnly };
         let devices = devices::open_closed(&closed, access).or_refused("open", &name)?;
-        let report = rewind::choose(&name, &devices, rewind.to, import.force || !writes)?;
+        let report = rewind::choose(&name, &devices, rewind.to, is_forced(import) || !writes)?;
         if rewind.dry_run {
             return Ok(report);
         }
         if writes && report.taken != report.newest {
-            let options = OpenOptions { force: import.force, host: devices::host(), ..OpenOptions::default() };
+            let options = OpenOptions { force: is_forced(import), host: devices::host(), ..OpenOptions::default() };
             let to = Txg(report.taken.txg);
             pool::admin::rewind(&devices, to, &options, &SystemEnv).or_refused("rewind", &name)?;
         }
@@ -78,14 +79,14 @@ impl Client {
 
     /// A pool that is known or found, and that nobody serves.
     fn closed_pool(&self, which: &PoolSelector, import: &ImportPool) -> Result<Closed, Failure> {
-        match self.find_known(which)? {
+        match self.find_known_for(import, which)? {
             Some(known) if self.is_served(known.name.as_str()) => {
                 let hint = format!("export it first: pool export {}", known.name);
                 Err(Failure::cannot("rewind", &known.name, "it is imported").hint(hint))
             }
             Some(known) => Ok(as_known(&known, &devices_now(&known, import)?)),
             None => {
-                let found = find_one(which, &import.search)?;
+                let found = find_one(which, &import.search, import.wanted)?;
                 found.complete()?;
                 Ok(as_found(&found))
             }
@@ -108,7 +109,7 @@ impl Client {
         let closed = match known {
             Some(known) => as_known(&known, &known.devices),
             None => {
-                let found = find_one(which, search)?;
+                let found = find_one(which, search, Wanted::Living)?;
                 found.complete()?;
                 as_found(&found)
             }
@@ -136,7 +137,7 @@ impl Client {
         let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
         let closed = match known {
             Some(known) => as_known(&known, &known.devices),
-            None => as_found(&find_one(which, search)?),
+            None => as_found(&find_one(which, search, Wanted::Living)?),
         };
         let checked = check::check(&closed, &mut Job::new(Vec::new(), progress));
         drop(lock);

@@ -12,7 +12,7 @@ use crate::{
         devices::{self, Found},
     },
     failure::Failure,
-    protocol::{Assignment, HostResponse, ImportPool, PathBytes, PoolSelector},
+    protocol::{Assignment, HostResponse, ImportPool, PathBytes, PoolSelector, Wanted},
     service::{
         client::Client,
         registry::{DevicePath, KnownPool},
@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Client {
-    pub(super) fn importable(&self, search: &[PathBytes]) -> Result<HostResponse, Failure> {
-        let mut found = devices::find(search)?;
+    pub(super) fn importable(&self, search: &[PathBytes], wanted: Wanted) -> Result<HostResponse, Failure> {
+        let mut found = devices::find(search, wanted)?;
         let known = self.known_guids()?;
         found.retain(|pool| !known.contains(&pool.label.pool.0) && pool.holder().is_none());
         Ok(HostResponse::Importable(found.iter().map(Found::describe).collect()))
@@ -36,11 +36,23 @@ impl Client {
         check_assignments(import)?;
         match &import.which {
             None => self.import_all(import),
-            Some(which) => match self.find_known(which)? {
+            Some(which) => match self.find_known_for(import, which)? {
                 Some(known) => self.import_known(&known, import).map(|()| vec![known.name.to_string()]),
-                None => self.import_found(&find_one(which, &import.search)?, import).map(|name| vec![name]),
+                None => {
+                    let found = find_one(which, &import.search, import.wanted)?;
+                    self.import_found(&found, import).map(|name| vec![name])
+                }
             },
         }
+    }
+
+    /// The known pool that is to be imported, if it is one: those that are known here were not destroyed.
+    pub(super) fn find_known_for(
+        &self,
+        import: &ImportPool,
+        which: &PoolSelector,
+    ) -> Result<Option<KnownPool>, Failure> {
+        if import.wanted == Wanted::Living { self.find_known(which) } else { Ok(None) }
     }
 
     /// Brings every known pool back whose service ended, and imports all that are found. One that fails does not keep the
@@ -53,14 +65,16 @@ impl Client {
             Err(failure) if first.is_ok() => first = Err(failure),
             Err(_) => {}
         };
-        for name in self.registry.names()? {
+        // One that is known here was not destroyed.
+        let names = if import.wanted == Wanted::Living { self.registry.names()? } else { Vec::new() };
+        for name in names {
             let known = self.known(&name);
             let result =
                 known.and_then(|known| self.import_known(&known, &ImportPool { new_name: None, ..import.clone() }));
             note(name, result);
         }
         let known = self.known_guids().unwrap_or_default();
-        for found in devices::find(&import.search)? {
+        for found in devices::find(&import.search, import.wanted)? {
             if !known.contains(&found.label.pool.0) && found.holder().is_none() {
                 let name = found.label.pool_name.clone();
                 note(name, self.import_found(&found, import).map(drop));
@@ -113,7 +127,8 @@ impl Client {
             None => old.parse().map_err(|error| Failure::name("import", &error))?,
         };
         if self.registry.get(name.as_str())?.is_some() {
-            let hint = format!("give it another name: pool import {} NEWNAME", found.label.pool);
+            let hint =
+                format!("give it another name: pool import{} {} NEWNAME", import.wanted.flag(), found.label.pool);
             return Err(refused(format!("a pool named '{name}' is already imported")).hint(hint));
         }
         found.complete()?;
@@ -129,7 +144,7 @@ impl Client {
         };
         let lock = self.lock(known.name.as_str())?;
         let opening = Opening {
-            force: import.force,
+            force: is_forced(import),
             without_log: import.without_log,
             rename: import.new_name.is_some(),
             mounting: false,
@@ -153,6 +168,11 @@ impl Client {
         }
         Err(failure)
     }
+}
+
+/// Whether it is no hindrance what labels say of who has the pool. One that was destroyed nobody has.
+pub(super) fn is_forced(import: &ImportPool) -> bool {
+    import.force || import.wanted == Wanted::Destroyed
 }
 
 /// What holds for as long as a pool is imported, and is not kept in it.
@@ -200,7 +220,8 @@ pub(super) fn devices_now(known: &KnownPool, import: &ImportPool) -> Result<Vec<
     if import.which.is_none() || import.search.is_empty() {
         return Ok(known.devices.clone());
     }
-    let found = devices::find(&import.search)?.into_iter().find(|found| known.is_numbered(found.label.pool.0));
+    let found =
+        devices::find(&import.search, import.wanted)?.into_iter().find(|found| known.is_numbered(found.label.pool.0));
     let Some(found) = found else { return Ok(known.devices.clone()) };
     found.complete().map(|()| found.in_order())
 }

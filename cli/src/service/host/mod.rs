@@ -31,7 +31,7 @@ use crate::{
     },
     failure::Failure,
     protocol::{
-        Assignment, CreatePool, HostRequest, HostResponse, Layout, OnProgress, PathBytes, PoolSelector, Request,
+        Assignment, CreatePool, HostRequest, HostResponse, Layout, OnProgress, PathBytes, PoolSelector, Request, Wanted,
     },
 };
 
@@ -49,7 +49,7 @@ impl Client {
                 let export = |pool: &String| self.export_or_abandon(pool, force, abandon);
                 pools.iter().try_for_each(export).map(|()| HostResponse::Done)
             }
-            HostRequest::Importable { search } => self.importable(&search),
+            HostRequest::Importable { search, wanted } => self.importable(&search, wanted),
             HostRequest::Foreign { search } => devices::foreign(&search).map(HostResponse::Foreign),
             HostRequest::Import(import) if import.rewind.is_some() => self.rewind(&import).map(HostResponse::Rewound),
             HostRequest::Import(import) => self.import(&import).map(HostResponse::Imported),
@@ -159,18 +159,25 @@ fn on_or_off(assignments: &[Assignment], property: &str) -> Option<bool> {
 }
 
 /// Finds one pool by its name or number.
-fn find_one(which: &PoolSelector, search: &[PathBytes]) -> Result<Found, Failure> {
-    let (text, hint) = match which {
-        PoolSelector::Name(name) => (name.clone(), "look elsewhere: pool import -d DIR"),
-        PoolSelector::Guid(guid) => (guid.to_string(), "look elsewhere: pool import -d DIR"),
+fn find_one(which: &PoolSelector, search: &[PathBytes], wanted: Wanted) -> Result<Found, Failure> {
+    let text = match which {
+        PoolSelector::Name(name) => name.clone(),
+        PoolSelector::Guid(guid) => guid.to_string(),
     };
     let is_it = |found: &Found| match which {
         PoolSelector::Name(name) => found.label.pool_name == *name,
         PoolSelector::Guid(guid) => found.label.pool.0 == *guid,
     };
-    let mut matching: Vec<Found> = devices::find(search)?.into_iter().filter(is_it).collect();
+    let mut matching: Vec<Found> = devices::find(search, wanted)?.into_iter().filter(is_it).collect();
     match matching.len() {
-        0 => Err(Failure::cannot("import", text, "no such pool available").hint(hint)),
+        0 if wanted == Wanted::Living && devices::find(search, Wanted::Destroyed)?.iter().any(is_it) => {
+            let hint = format!("bring it back: pool import -D -d DIR {text}");
+            Err(Failure::cannot("import", text, "it was destroyed").hint(hint))
+        }
+        0 => {
+            let hint = format!("look elsewhere: pool import{} -d DIR", wanted.flag());
+            Err(Failure::cannot("import", text, "no such pool available").hint(hint))
+        }
         1 => Ok(matching.remove(0)),
         _ => {
             let guids: Vec<String> = matching.iter().map(|found| found.label.pool.to_string()).collect();

@@ -1,0 +1,196 @@
+//! Pools that were destroyed by mistake, and what can still be done.
+
+use std::fs;
+
+use insta::assert_snapshot;
+
+use crate::{filters, furnished, lab::Lab};
+
+#[test]
+fn a_pool_that_was_destroyed_comes_back_whole() {
+    let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.pool(&["destroy", "tank"]);
+    assert_snapshot!(lab.session(&[
+        "pool import -d .",
+        "pool import -d . tank",
+        "pool import -a -d .",
+        "pool list",
+        "pool import -D -d .",
+        "pool import -D -F -n -d . tank",
+        "pool import -D -d . tank",
+        "pool list -H -o name,health",
+        "pool import -d .",
+        "pool import -D -d .",
+        "pool import -D tank",
+        "fs list -H -o name -t all",
+    ]), @r"
+    $ pool import -d .
+    pool: no pools available to import
+      pool 'tank' was destroyed: pool import -D -d DIR
+      look elsewhere: pool import -d DIR
+    [exit 1]
+    $ pool import -d . tank
+    pool: cannot import 'tank': it was destroyed
+      bring it back: pool import -D -d DIR tank
+    [exit 1]
+    $ pool import -a -d .
+    [exit 0]
+    $ pool list
+    no pools available
+    [exit 0]
+    $ pool import -D -d .
+      pool: tank
+        id: [GUID]
+     state: ONLINE (DESTROYED)
+    action: The pool can be imported using its name or numeric identifier.
+    	It was destroyed: the '-D' flag brings it back.
+    config:
+
+    	tank                               ONLINE
+    	  [LAB]/tank.img  ONLINE
+    [exit 0]
+    $ pool import -D -F -n -d . tank
+    the newest state of pool 'tank' can be read: transaction group [TXG], of [DATE]
+    Nothing would be lost. Nothing was written.
+    [exit 0]
+    $ pool import -D -d . tank
+    [exit 0]
+    $ pool list -H -o name,health
+    tank	ONLINE
+    [exit 0]
+    $ pool import -d .
+    pool: no pools available to import
+      look elsewhere: pool import -d DIR
+    [exit 1]
+    $ pool import -D -d .
+    pool: no destroyed pools available to import
+      look elsewhere: pool import -D -d DIR
+    [exit 1]
+    $ pool import -D tank
+    pool: cannot import 'tank': no such pool available
+      look elsewhere: pool import -D -d DIR
+    [exit 1]
+    $ fs list -H -o name -t all
+    tank
+    tank/home
+    tank/home@monday
+    [exit 0]
+    ");
+    let text = fs::read_to_string(lab.path("text")).unwrap();
+    assert_eq!(lab.fs(&["cat", "tank/home:/second"]), text);
+    lab.pool(&["check", "tank"]);
+    lab.pool(&["destroy", "tank"]);
+    let found: serde_json::Value = serde_json::from_str(&lab.pool(&["import", "-D", "-d", ".", "-j"])).unwrap();
+    let pool = found["pools"].as_object().unwrap().values().next().unwrap();
+    assert_eq!((&pool["name"], &pool["destroyed"]), (&"tank".into(), &true.into()));
+    // Another one has its name by now.
+    lab.pool(&["create", "-m", "none", "tank", "64M:other.img"]);
+    assert_snapshot!(lab.session(&["pool import -D -d . tank", "pool import -D -d . tank back"]), @r"
+    $ pool import -D -d . tank
+    pool: cannot import 'tank': a pool named 'tank' is already imported
+      give it another name: pool import -D [GUID] NEWNAME
+    [exit 1]
+    $ pool import -D -d . tank back
+    [exit 0]
+    ");
+    assert_eq!(lab.fs(&["cat", "back/home:/second"]), text);
+    lab.pool(&["destroy", "tank"]);
+    lab.pool(&["destroy", "back"]);
+    lab.pool(&["import", "-D", "-a", "-d", "."]);
+    assert_eq!(lab.pool(&["list", "-H", "-o", "name"]), "back\ntank\n");
+}
+
+#[test]
+fn a_pool_that_was_destroyed_comes_back_with_what_nobody_has_used_since() {
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    lab.pool(&["create", "-m", "none", "tank", "mirror", "64M:a.img", "64M:b.img"]);
+    lab.pool(&["destroy", "tank"]);
+    lab.pool(&["create", "-m", "none", "other", "b.img"]);
+    assert_snapshot!(lab.session(&[
+        "pool import -D -d .",
+        "pool import -D -d . -o readonly=on tank",
+        "pool status tank",
+        "pool export tank",
+        "pool import -D -d . tank",
+        "pool status tank",
+        "pool status other",
+        "pool destroy tank",
+        "pool labelclear a.img",
+        "pool import -D -d . tank",
+    ]), @r"
+    $ pool import -D -d .
+      pool: tank
+        id: [GUID]
+     state: DEGRADED (DESTROYED)
+    status: One or more devices are missing from the system,
+    	and others hold all that they hold.
+    action: The pool can be imported despite missing devices, in a degraded state.
+    	It was destroyed: the '-D' flag brings it back.
+    config:
+
+    	tank                              DEGRADED
+    	  mirror-0                        DEGRADED
+    	    [LAB]/a.img  ONLINE
+    	    [LAB]/b.img  UNAVAIL
+    [exit 0]
+    $ pool import -D -d . -o readonly=on tank
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+    config:
+
+    	NAME                              STATE     READ  WRITE  CKSUM
+    	tank                              DEGRADED     0      0      0
+    	  mirror-0                        DEGRADED     0      0      0
+    	    [LAB]/a.img  ONLINE       0      0      0
+    	    [LAB]/b.img  UNAVAIL      0      0      0
+
+    errors: No known data errors
+    [exit 0]
+    $ pool export tank
+    [exit 0]
+    $ pool import -D -d . tank
+    [exit 0]
+    $ pool status tank
+      pool: tank
+     state: DEGRADED
+    status: One or more devices could not be used: they are missing or do not answer.
+    	There are sufficient replicas for the pool to go on in a degraded state.
+    action: Attach the device and use: pool online tank DEVICE
+    	or replace it: pool replace tank DEVICE NEW
+    config:
+
+    	NAME                              STATE     READ  WRITE  CKSUM
+    	tank                              DEGRADED     0      0      0
+    	  mirror-0                        DEGRADED     0      0      0
+    	    [LAB]/a.img  ONLINE       0      0      0
+    	    [LAB]/b.img  UNAVAIL      0      0      0
+
+    errors: No known data errors
+    [exit 0]
+    $ pool status other
+      pool: other
+     state: ONLINE
+    config:
+
+    	NAME                            STATE   READ  WRITE  CKSUM
+    	other                           ONLINE     0      0      0
+    	  [LAB]/b.img  ONLINE     0      0      0
+
+    errors: No known data errors
+    [exit 0]
+    $ pool destroy tank
+    [exit 0]
+    $ pool labelclear a.img
+    [exit 0]
+    $ pool import -D -d . tank
+    pool: cannot import 'tank': no such pool available
+      look elsewhere: pool import -D -d DIR
+    [exit 1]
+    ");
+}
