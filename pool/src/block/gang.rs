@@ -163,7 +163,8 @@ impl Storage {
     pub(super) fn examine_gang_copy(&self, pointer: &BlockPointer, copy: usize) -> Result<Examined> {
         let mut examined = Examined::default();
         let gang = self.gang(pointer, copy, &mut |at, is_good| {
-            let header = self.examine_part(pointer, copy, at, is_good, &mut examined.bad)?;
+            // What it says is not verified by anything before others are rewritten with it.
+            let header = self.examine_part((pointer, copy), (at, false), is_good, &mut examined.bad)?;
             header.ok_or_else(|| Error::damaged("gang block", "no source of a header is good"))
         });
         let gang = match gang {
@@ -174,7 +175,8 @@ impl Storage {
         let mut whole = Vec::with_capacity(pointer.stored as usize);
         for piece in &gang.pieces {
             let is_good = |bytes: &[u8]| is_piece(piece, bytes);
-            let part = self.examine_part(pointer, copy, piece, &is_good, &mut examined.bad)?;
+            let part = (piece, piece.sum.is_some());
+            let part = self.examine_part((pointer, copy), part, &is_good, &mut examined.bad)?;
             whole.extend(part.unwrap_or_default());
         }
         let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
@@ -185,7 +187,8 @@ impl Storage {
                     let mut rest = &whole[..];
                     for piece in &gang.pieces {
                         let (own, others) = rest.split_at(piece.bytes as usize);
-                        self.examine_part(pointer, copy, piece, &|bytes| bytes == own, &mut examined.bad)?;
+                        let is_good = |bytes: &[u8]| bytes == own;
+                        self.examine_part((pointer, copy), (piece, true), &is_good, &mut examined.bad)?;
                         rest = others;
                     }
                     examined.good = Some(whole);
@@ -199,18 +202,20 @@ impl Storage {
         Ok(examined)
     }
 
-    /// The bytes of a header or a piece, if one of its sources is good.
+    /// The bytes of a header or a piece of a copy, if one of its sources is good. Whether it is `sure` that nothing else is
+    /// taken for it: see [`vdev::Vdev::examine_surely`].
     fn examine_part(
         &self,
-        pointer: &BlockPointer,
-        copy: usize,
-        part: &Piece,
+        (pointer, copy): (&BlockPointer, usize),
+        (part, sure): (&Piece, bool),
         is_good: Check<'_>,
         all: &mut Vec<Bad>,
     ) -> Result<Option<Vec<u8>>> {
         let (id, offset) = self.space.resolve(part.address, part.bytes)?;
         let vdev = self.vdevs.get(id)?;
-        let vdev::Examined { good, bad } = vdev.examine(offset, part.bytes as usize, is_good);
+        let len = part.bytes as usize;
+        let vdev::Examined { good, bad } =
+            if sure { vdev.examine_surely(offset, len, is_good) } else { vdev.examine(offset, len, is_good) };
         let own = good.clone().filter(|_| !bad.is_empty()).map(Arc::new);
         all.extend(bad.into_iter().map(|(source, refused)| {
             let mismatch = || mismatch(pointer, &*vdev);

@@ -18,7 +18,7 @@ use crate::{
         storage::Storage,
     },
     error::{Error, Result},
-    format::pointer::{Address, BlockPointer},
+    format::pointer::{Address, BlockPointer, Checksum},
     space::Extent,
     units::{Guid, Txg, VdevId},
     vdev,
@@ -105,7 +105,11 @@ impl Storage {
         let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
         let vdev = self.vdevs.get(id)?;
         let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
-        let vdev::Examined { good, bad } = vdev.examine(offset, pointer.stored as usize, &is_good);
+        let len = pointer.stored as usize;
+        let vdev::Examined { good, bad } = match pointer.checksum_kind {
+            Checksum::Off => vdev.examine(offset, len, &is_good),
+            _ => vdev.examine_surely(offset, len, &is_good),
+        };
         let mismatch = || mismatch(pointer, &*vdev);
         let bad = bad.into_iter().map(|(source, refused)| Bad::at(copy, (id, source, offset), refused, mismatch));
         Ok(Examined { good, bad: bad.collect() })

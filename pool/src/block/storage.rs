@@ -151,7 +151,7 @@ impl SpaceIo for Vdevs {
     }
 
     fn examine(&self, vdev: VdevId, offset: u64, len: usize, is_good: Check<'_>) -> Result<Examined> {
-        Ok(self.get(vdev)?.examine(offset, len, is_good))
+        Ok(self.get(vdev)?.examine_surely(offset, len, is_good))
     }
 
     fn mend(&self, vdev: VdevId, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {

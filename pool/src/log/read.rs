@@ -107,7 +107,7 @@ fn read_at(
     let vdev = storage.vdevs.get(vdev)?;
     // Where the log ends nothing is good, and nothing is wrong with that. Who answers has all that was promised, so nobody
     // needs those who refuse; but within a frame whose first sector is good, one may be rotten where another refuses.
-    let mut examined = Suspension::patiently(|| vdev.examine(offset, len, is_good));
+    let mut examined = Suspension::patiently(|| vdev.examine_surely(offset, len, is_good));
     let has_answered = examined.bad.iter().any(|(_, refused)| refused.is_none());
     let refused = examined.bad.drain(..).find_map(|(_, refused)| refused);
     match (examined.good, refused) {

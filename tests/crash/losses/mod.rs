@@ -212,6 +212,10 @@ impl Losses<'_> {
             0 => {}
             again => return Err(format!("a second scrub mends {again} bytes")),
         }
+        match world.datasets.damage() {
+            Ok(damage) if damage.is_empty() => {}
+            other => return Err(format!("nothing is lost, and yet there is damage: {other:?}")),
+        }
         world.settle()?;
         if let lacking = world.incomplete()
             && lacking.iter().any(|lacking| !lacking.contains("is Out"))

@@ -38,8 +38,16 @@ pub(in crate::vdev) trait Layout: Send + Sync + 'static {
     /// See [`Vdev::begin`].
     fn begin_some(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun;
 
-    /// See [`Vdev::examine`].
-    fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined;
+    /// See [`Vdev::examine`], and [`Vdev::examine_surely`].
+    fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined;
+
+    /// The same, if the range is one of the vdev.
+    fn examine_checked(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined {
+        match self.check_range("read", offset, len as u64) {
+            Ok(()) => self.examine_all(offset, len, is_good, surely),
+            Err(error) => Examined { good: None, bad: vec![(self.group().guid(), Some(error))] },
+        }
+    }
 
     /// Writes to one member that is in use what it should hold, of which `good` are the bytes of the vdev.
     fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()>;
@@ -122,10 +130,11 @@ impl<L: Layout> Vdev for L {
     }
 
     fn examine(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
-        match self.check_range("read", offset, len as u64) {
-            Ok(()) => self.examine_all(offset, len, is_good),
-            Err(error) => Examined { good: None, bad: vec![(self.guid(), Some(error))] },
-        }
+        self.examine_checked(offset, len, is_good, false)
+    }
+
+    fn examine_surely(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+        self.examine_checked(offset, len, is_good, self.group().has_more_to_ask())
     }
 
     fn mend(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {

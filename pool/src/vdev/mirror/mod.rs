@@ -65,8 +65,8 @@ impl Layout for Mirror {
         self.begin_on(offset, len, sources)
     }
 
-    fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
-        self.examine_each(offset, len, is_good)
+    fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined {
+        self.examine_each(offset, len, is_good, surely)
     }
 
     fn mend_one(&self, source: Guid, offset: u64, good: &Arc<Vec<u8>>) -> Result<()> {

@@ -106,8 +106,8 @@ impl Mirror {
         })
     }
 
-    /// Reads from every complete member.
-    pub(super) fn examine_each(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+    /// Reads from every complete member, and if none is good and that is to be `surely` known, from those being filled.
+    pub(super) fn examine_each(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined {
         let mut examined = Examined::default();
         let members = self.group.members();
         let complete = members.iter().filter(|member| member.state() == State::Complete);
@@ -115,6 +115,10 @@ impl Mirror {
         for (leaf, begun) in begun {
             let read = leaf.end_read(len, begun).map_err(|source| leaf.failed("read", source));
             examined.add(leaf.guid(), read, is_good);
+        }
+        if examined.good.is_none() && surely {
+            let mut bytes = vec![0; len];
+            examined.good = self.read_lacking(offset, &mut bytes, is_good).then_some(bytes);
         }
         examined
     }

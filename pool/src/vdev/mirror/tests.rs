@@ -115,6 +115,11 @@ fn what_complete_members_do_not_give_is_read_from_one_that_is_being_filled_if_it
         assert!(matches!(simple, Ok(Found::Bad) | Err(_)), "without a checksum it may be anything");
         assert_eq!(world.mirror.read_surely(0, &mut bytes, &is_good).unwrap(), Found::Elsewhere);
         assert_eq!(&bytes, b"everywhere");
+        // Whoever examines finds out what the complete one should have.
+        let examined = world.mirror.examine_surely(0, 10, &is_good);
+        assert_eq!(examined.good.as_deref(), Some(&b"everywhere"[..]));
+        assert_eq!(examined.bad.iter().map(|(source, _)| *source).collect::<Vec<_>>(), [Guid(0)]);
+        assert!(world.mirror.examine(0, 10, &is_good).good.is_none());
         // What it lacks does not pass, and is no fault of its.
         world.devices[1].write_at(DATA_START, b"before").unwrap();
         let lacking = world.mirror.read_surely(0, &mut bytes, &is_good);

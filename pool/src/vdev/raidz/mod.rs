@@ -179,8 +179,8 @@ impl Layout for RaidZ {
         self.compute_lacking(offset, buf, is_good)
     }
 
-    fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
-        self.examine_columns(offset, len, is_good)
+    fn examine_all(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined {
+        self.examine_columns(offset, len, is_good, surely)
     }
 
     fn begin_some(self: Arc<Self>, offset: u64, len: usize, sources: Sources) -> Begun {

@@ -138,8 +138,9 @@ impl RaidZ {
         true
     }
 
-    /// Reads every column of the rows, and finds out who does not hold what it should.
-    pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>) -> Examined {
+    /// Reads every column of the rows, and finds out who does not hold what it should. If that does not do, and is to be
+    /// `surely` known, it goes by what the others have: see [`RaidZ::compute_lacking`].
+    pub(super) fn examine_columns(&self, offset: u64, len: usize, is_good: Check<'_>, surely: bool) -> Examined {
         let rows = match self.whole_rows(offset, len) {
             Ok(rows) => rows,
             Err(error) => return Examined { good: None, bad: vec![(self.group.guid(), Some(error))] },
@@ -156,16 +157,22 @@ impl RaidZ {
         }
         let are_enough = columns.iter().flatten().count() >= rows.shape.data();
         let computed = if are_enough { self.compute(&rows, columns, len, is_good, Suspects::All) } else { None };
-        let Some(computed) = computed else {
+        let mut good = vec![0; len];
+        let is_found = match computed {
+            Some(computed) => {
+                self.data_of(&rows, &computed.columns, &mut good);
+                true
+            }
+            None => surely && self.compute_lacking(offset, &mut good, is_good),
+        };
+        if !is_found {
             // Who of those that answered is wrong nobody knows; who did not matters only if it was needed.
             let bad = read.into_iter().filter_map(|(member, read)| match read {
                 Ok(_) => are_enough.then(|| (member.leaf.guid(), None)),
                 Err(source) => (!are_enough).then(|| (member.leaf.guid(), Some(member.leaf.failed("read", source)))),
             });
             return Examined { good: None, bad: bad.collect() };
-        };
-        let mut good = vec![0; len];
-        self.data_of(&rows, &computed.columns, &mut good);
+        }
         let expected = self.columns_of(&rows, &good);
         let bad = read.into_iter().filter_map(|(member, read)| match read {
             Ok(bytes) => (bytes != expected[member.column()]).then(|| (member.leaf.guid(), None)),

@@ -114,7 +114,7 @@ impl World {
     }
 
     fn examined(&self, offset: u64, bytes: &[u8]) -> (bool, Vec<Guid>) {
-        let examined = self.raidz.examine(offset, bytes.len(), &|read| read == bytes);
+        let examined = self.raidz.examine_surely(offset, bytes.len(), &|read| read == bytes);
         assert!(examined.good.as_ref().is_none_or(|good| good == bytes));
         (examined.good.is_some(), examined.bad.into_iter().map(|(source, _)| source).collect())
     }
@@ -434,6 +434,10 @@ fn of_two_members_of_a_column_the_second_is_asked_where_the_first_lies() {
     let mut bytes = vec![0; block.len()];
     assert_eq!(world.raidz.read_surely(0, &mut bytes, &|read| read == block).unwrap(), Found::Elsewhere);
     assert_eq!(bytes, block);
+    // Whoever examines finds the two that are bad, and what they should be.
+    assert_eq!(world.examined(0, &block), (true, vec![Guid(0), Guid(1)]));
+    // Of bytes that nothing is known of only what complete members agree on counts.
+    assert!(world.raidz.examine(0, block.len(), &|read| read == block).good.is_none());
 }
 
 /// Of one column the second member has it, of another the first.
