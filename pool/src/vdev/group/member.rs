@@ -21,11 +21,12 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU8, AtomicU64, Ordering},
 };
 
 use parking_lot::Mutex;
 
+use super::load::Load;
 use crate::{
     format::vdev_config::{Behind, MemberConfig},
     units::{Guid, Txg},
@@ -55,10 +56,7 @@ pub struct Member {
     pub(super) details: Mutex<Details>,
     /// The transaction group of the first uberblock by which it had everything; zero if that was long ago.
     pub(super) complete_since: AtomicU64,
-    /// Reads under way.
-    pub(in crate::vdev) reading: AtomicUsize,
-    /// Where the last read of it has ended.
-    pub(in crate::vdev) last: AtomicU64,
+    pub(in crate::vdev) load: Load,
 }
 
 /// What is said of a member beside its state. Changes with it, under the group's lock.
@@ -87,8 +85,7 @@ impl Member {
             details: Mutex::new(details),
             leaf,
             column: 0,
-            reading: AtomicUsize::new(0),
-            last: AtomicU64::new(u64::MAX),
+            load: Load::default(),
         }
     }
 

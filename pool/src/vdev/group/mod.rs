@@ -38,6 +38,7 @@
 //! If too many of the others are lost in the second case, the import is refused until they are back.
 
 mod layout;
+mod load;
 mod member;
 mod writing;
 
@@ -53,6 +54,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 pub(super) use self::layout::Layout;
+pub(in crate::vdev) use self::load::Reading;
 use self::member::Details;
 pub use self::member::{Member, State};
 use super::{Health, Leaf, Suspension, suspension::Era};

@@ -11,7 +11,7 @@ use std::sync::{Arc, atomic::AtomicUsize};
 
 use super::{
     Begun, Check, Examined, Found, Sources,
-    group::{Group, Layout, Member, Quorum, State},
+    group::{Group, Layout, Member, Quorum, Reading, State},
 };
 use crate::{
     error::Result,

@@ -1,19 +1,20 @@
 //! Which member of a mirror is read.
 //!
-//! A stream stays on one member, whose disk need not seek and reads ahead: the one that was read last just before. What
-//! is no stream goes to the member with the fewest reads under way, in turn among equals; so a second stream begins on
-//! another member, and stays there.
+//! A stream stays on one member, whose disk need not seek and reads ahead: one that was read just before. What is no stream
+//! goes to the member that has the least to read, in turn among equals; so a second stream begins on another member, and
+//! stays there. Where much is read ahead of time, a member may have a lot to read while another one has nothing. Then the
+//! stream goes on there, which is worth a seek: so one stream gets what several disks give.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use super::{Member, Mirror, State};
+use super::{Member, Mirror, Reading, State};
 use crate::{
     error::Result,
     vdev::{Begun, Check, Examined, Found, Health, Sources, Vdev},
 };
 
-/// A read that begins at most so many bytes behind the end of another one, or before it, goes on with its stream.
-const NEAR: u64 = 1 << 20;
+/// A stream leaves a member that has more bytes than this to read for one that has none.
+const A_LOT: u64 = 8 << 20;
 
 impl Mirror {
     /// The member to read at `offset` among the complete ones that were not `tried`, by their bits.
@@ -21,12 +22,12 @@ impl Mirror {
         let turn = self.turn.fetch_add(1, Relaxed);
         let eligible = (0..members.len()).map(|n| (n + turn) % members.len());
         let eligible = eligible.filter(|at| tried & 1 << at == 0 && members[*at].state() == State::Complete);
-        let cost = |at: &usize| {
-            let member = &members[*at];
-            let is_near = member.last.load(Relaxed).abs_diff(offset) <= NEAR;
-            (!is_near, member.reading.load(Relaxed))
-        };
-        eligible.min_by_key(cost)
+        let waiting = |at: &usize| members[*at].load.waiting();
+        let is_any_idle = eligible.clone().any(|at| waiting(&at) == 0);
+        eligible.min_by_key(|at| {
+            let is_left = is_any_idle && waiting(at) > A_LOT;
+            (is_left || !members[*at].load.is_near(offset), waiting(at))
+        })
     }
 
     /// Reads from one member after the other until one passes. With `counts` those that do not are counted.
@@ -38,16 +39,15 @@ impl Mirror {
             while let Some(at) = self.choose(&members, offset, tried) {
                 tried |= 1 << at;
                 let leaf = &members[at].leaf;
-                members[at].reading.fetch_add(1, Relaxed);
+                let reading = Reading::begin(&members[at], offset, buf.len());
                 let read = leaf.read(offset, buf);
-                members[at].reading.fetch_sub(1, Relaxed);
+                drop(reading);
                 // One that went and came back meanwhile lacks something: what it gave counts for nothing.
                 if self.group.round() != round {
                     continue 'again;
                 }
                 match read {
                     Ok(()) if is_good(buf) => {
-                        members[at].last.store(offset + buf.len() as u64, Relaxed);
                         return Ok(if is_bad || failure.is_some() { Found::Elsewhere } else { Found::Good });
                     }
                     Ok(()) => {
@@ -91,13 +91,10 @@ impl Mirror {
             Sources::Any => self.choose(&members, offset, 0).map(|at| &members[at]).into_iter().collect(),
             Sources::All => members.iter().filter(|member| member.state() == State::Complete).collect(),
         };
-        let begin = |member: &Arc<Member>| {
-            member.last.store(offset + len as u64, Relaxed);
-            (member.clone(), member.leaf.begin_read(offset, len))
-        };
+        let begin = |member: &Arc<Member>| (Reading::begin(member, offset, len), member.leaf.begin_read(offset, len));
         let begun: Vec<_> = asked.into_iter().map(begin).collect();
         Box::new(move |is_good| {
-            let end = |(member, begun): (Arc<Member>, _)| member.leaf.end_read(len, begun).ok();
+            let end = |(reading, begun): (Reading, _)| reading.member().leaf.end_read(len, begun).ok();
             let read: Vec<Option<Vec<u8>>> = begun.into_iter().map(end).collect();
             let is_whole = read.iter().all(|bytes| bytes.as_ref().is_some_and(|bytes| is_good(bytes)));
             // One that went and came back meanwhile lacks something: what it gave counts for nothing.

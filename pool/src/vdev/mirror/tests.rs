@@ -233,6 +233,29 @@ fn a_stream_stays_on_one_member_and_two_streams_are_on_two() {
 }
 
 #[test]
+fn a_stream_that_is_far_ahead_goes_on_where_nothing_waits_and_two_streams_keep_their_members() {
+    let world = World::new(2);
+    let begin = |megabyte: u64| world.mirror.clone().begin(megabyte * MIB, MIB as usize, Sources::Any);
+    let waiting = || {
+        let mut waiting: Vec<u64> =
+            world.mirror.group().members().iter().map(|member| member.load.waiting() / MIB).collect();
+        waiting.sort_unstable();
+        waiting
+    };
+    let mut first: Vec<Begun> = (0..12).map(begin).collect();
+    assert_eq!(waiting(), [3, 9], "one seek for many bytes");
+    // Those that were begun first have come, and so the first member has nothing to read.
+    first.drain(..9).for_each(|begun| assert!(begun(&|_| true).is_some()));
+    first.extend((12..20).map(begin));
+    assert_eq!(waiting(), [2, 9]);
+    first.clear();
+    assert_eq!(waiting(), [0, 0], "what nobody comes for does not wait either");
+    let both: Vec<Begun> = (0..12).flat_map(|megabyte| [begin(megabyte), begin(30 + megabyte)]).collect();
+    assert_eq!(waiting(), [12, 12]);
+    drop(both);
+}
+
+#[test]
 fn a_member_that_is_filled_gets_what_is_new_and_is_neither_read_nor_relied_on() {
     let world = World::new(1);
     world.mirror.write(0, b"old").unwrap();
