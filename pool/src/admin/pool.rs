@@ -104,6 +104,8 @@ impl DerefMut for Labelling<'_> {
 
 impl Drop for LabellingApart<'_> {
     fn drop(&mut self) {
+        // What is on its way may be of devices that have left.
+        self.pool.engine().forget_ahead();
         if self.pool.labels.is_due_apart.swap(false, Ordering::AcqRel) {
             write_labels_apart(self.pool.engine(), &self.pool.label());
         }

@@ -31,7 +31,7 @@ const MAX_GAP: u64 = 64 * KIB;
 
 /// A copy of a block, and where it lies.
 #[derive(Clone, Copy)]
-struct Copy {
+pub(super) struct Copy {
     vdev: VdevId,
     offset: u64,
     /// What it takes there, in bytes.
@@ -43,7 +43,7 @@ struct Copy {
 }
 
 /// Copies that are read together, in order.
-type Run = Vec<Copy>;
+pub(super) type Run = Vec<Copy>;
 
 impl Storage {
     /// The blocks among these of which a copy is not good in all its sources, by their places in the list, with so many
@@ -171,41 +171,86 @@ impl Storage {
         runs(copies, blocks, self.space.region(), gap)
     }
 
-    /// The contents of those of these blocks that lie near others of them, verified and decompressed, by their places in
-    /// the list. What is not found good at once is left out, like what lies alone: who needs it reads it. `seen` is given each
-    /// block as it is stored.
-    pub(crate) fn read_together(
-        &self,
-        blocks: &[BlockPointer],
-        seen: impl Fn(&BlockPointer, &[u8]),
-    ) -> Vec<(usize, Vec<u8>)> {
-        let first =
-            |(block, pointer): (usize, &BlockPointer)| self.place(block, pointer, *pointer.addresses().first()?);
-        let runs = self.runs(blocks.iter().enumerate().filter_map(first).collect(), blocks, MAX_GAP);
+    /// Reads those of these blocks that lie near others of them, and has `each` see every one by its place in the list: as it
+    /// is stored, verified, and its content. What is not found good at once is left out, like what lies alone: who needs it
+    /// reads it.
+    pub(crate) fn read_together(&self, blocks: &[BlockPointer], mut each: impl FnMut(usize, &[u8], Vec<u8>)) {
+        let runs = self.runs_of(blocks);
         let many = runs.iter().filter(|run| run.len() > 1);
-        many.filter_map(|run| self.read_run(run, blocks, &seen)).flatten().collect()
+        many.for_each(|run| self.read_run(run, blocks, &mut each));
     }
 
-    fn read_run(
-        &self,
-        run: &[Copy],
-        blocks: &[BlockPointer],
-        seen: &impl Fn(&BlockPointer, &[u8]),
-    ) -> Option<Vec<(usize, Vec<u8>)>> {
+    /// The first copies of blocks in runs, but for those that do not lie in one piece.
+    pub(super) fn runs_of(&self, blocks: &[BlockPointer]) -> Vec<Run> {
+        let first =
+            |(block, pointer): (usize, &BlockPointer)| self.place(block, pointer, *pointer.addresses().first()?);
+        self.runs(blocks.iter().enumerate().filter_map(first).collect(), blocks, MAX_GAP)
+    }
+
+    /// Reads a run, as [`Storage::read_together`] does.
+    pub(super) fn read_run(&self, run: &Run, blocks: &[BlockPointer], each: &mut impl FnMut(usize, &[u8], Vec<u8>)) {
         let mut bytes = vec![0; len(run, blocks)];
-        let vdev = self.vdevs.get(run[0].vdev).ok()?;
+        let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return };
         let found = vdev.read_simply(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
-        let content = |copy: &Copy| {
-            let (pointer, stored) = (&blocks[copy.block], &bytes[range(copy, run, blocks)]);
-            let content = match pointer.stored == pointer.logical {
-                true => stored.to_vec(),
-                false => decompress(pointer.compression, stored, pointer.logical as usize).ok()?,
-            };
-            seen(pointer, stored);
-            Some((copy.block, content))
-        };
         // Whoever reads a block alone says of which one a copy is bad.
-        matches!(found, Ok(Found::Good)).then(|| run.iter().filter_map(content).collect())
+        if !matches!(found, Ok(Found::Good)) {
+            return;
+        }
+        for copy in run {
+            let stored = &bytes[range(copy, run, blocks)];
+            if let Some(content) = content(&blocks[copy.block], stored) {
+                each(copy.block, stored, content);
+            }
+        }
+    }
+
+    /// Begins to read a run.
+    pub(super) fn begin_run(&self, run: &Run, blocks: &[BlockPointer]) -> Option<UnderWay> {
+        let begun = self.begin(run, blocks, Sources::Any)?;
+        let parts = run.iter().map(|copy| (blocks[copy.block], range(copy, run, blocks))).collect();
+        Some(UnderWay { parts, begun })
+    }
+}
+
+/// A run that is being read: its blocks, and where in it they lie.
+pub(super) struct UnderWay {
+    parts: Vec<(BlockPointer, Range<usize>)>,
+    begun: Begun,
+}
+
+impl UnderWay {
+    /// Its blocks.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &BlockPointer> {
+        self.parts.iter().map(|(pointer, _)| pointer)
+    }
+
+    /// How many bytes it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.last().map_or(0, |(_, range)| range.end as u64)
+    }
+
+    /// Waits for it. If all blocks are good, `each` is given every one of them: its pointer, as it is stored, and its
+    /// content. Whoever reads a block alone says of which one a copy is bad.
+    pub(super) fn finish(self, mut each: impl FnMut(&BlockPointer, &[u8], Vec<u8>)) {
+        let UnderWay { parts, begun } = self;
+        let good = |bytes: &[u8], (pointer, range): &(BlockPointer, Range<usize>)| {
+            verify(pointer.checksum_kind, &bytes[range.clone()], &pointer.checksum)
+        };
+        let Some(bytes) = begun(&|bytes| parts.iter().all(|part| good(bytes, part))) else { return };
+        for (pointer, range) in &parts {
+            let stored = &bytes[range.clone()];
+            if let Some(content) = content(pointer, stored) {
+                each(pointer, stored, content);
+            }
+        }
+    }
+}
+
+/// The content of a block that is stored as these bytes.
+fn content(pointer: &BlockPointer, stored: &[u8]) -> Option<Vec<u8>> {
+    match pointer.stored == pointer.logical {
+        true => Some(stored.to_vec()),
+        false => decompress(pointer.compression, stored, pointer.logical as usize).ok(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     hint, mem,
+    ops::Range,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -398,13 +399,16 @@ impl Head {
         }
     }
 
-    /// Brings blocks into the cache that are about to be read, as far as that is faster than to read one after the other.
-    pub fn bring<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
-        let stored = blocks.filter_map(|block| match block {
-            Block::Stored(pointer) => Some(*pointer),
-            Block::Pending(_) => None,
-        });
-        self.engine().bring(self, stored.collect());
+    /// Brings blocks into the cache that are about to be read, as far as that is faster than to read one after the other;
+    /// begins to read those `ahead`, which nobody waits for yet.
+    pub fn bring<'a>(&self, blocks: impl Iterator<Item = &'a Block>, ahead: impl Iterator<Item = &'a Block>) {
+        self.engine().bring(self, stored(blocks), stored(ahead));
+    }
+
+    /// Notes that bytes of an object of the tree are read, of so many that it has, and returns which of them whoever reads will
+    /// probably ask for next: their blocks are worth [bringing](Head::bring) ahead.
+    pub fn look_ahead(&self, object: u64, read: Range<u64>, end: u64) -> Range<u64> {
+        self.engine().look_ahead(self, object, read, end)
     }
 
     /// Says what of the tree is kept in the cache in memory, and what on cache devices. What is there stays.
@@ -560,4 +564,13 @@ impl Head {
 
 fn is_miss<T, E: OpError>(attempt: &Result<T, E>) -> bool {
     attempt.as_ref().is_err_and(|error| error.miss().is_some())
+}
+
+/// Where those of these blocks lie that are stored.
+fn stored<'a>(blocks: impl Iterator<Item = &'a Block>) -> Vec<BlockPointer> {
+    let stored = |block: &Block| match block {
+        Block::Stored(pointer) => Some(*pointer),
+        Block::Pending(_) => None,
+    };
+    blocks.filter_map(stored).collect()
 }

@@ -22,6 +22,7 @@
 //! head       one tree and its life through the groups
 //! births     what a tree's records take, group by group
 //! sync       the second and third step
+//! streams    who reads in order, and what they will ask for next
 //! still      no commit for a while: looking at blocks again, and mending them
 //! fill       devices that lack something get it
 //! evacuate   a vdev is vacated, to leave the pool
@@ -41,6 +42,7 @@ mod fill;
 mod head;
 mod pace;
 mod still;
+mod streams;
 mod sync;
 mod throttle;
 mod workers;

@@ -15,6 +15,7 @@ use crate::{
     units::{MIB, Txg},
 };
 
+mod ahead;
 mod cached;
 mod rows;
 mod suspension;

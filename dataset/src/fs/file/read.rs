@@ -105,7 +105,8 @@ impl FileSystem {
     fn fetch(&self, ino: Ino, look: &Look, out: &mut Vec<u8>) -> Result<(), Failure> {
         let Look { offset, end, .. } = *look;
         if !look.inode.has(flag::DIRECT) {
-            self.head.bring(look.pieces.iter().filter_map(Piece::block));
+            let ahead = self.look_ahead(ino, look);
+            self.head.bring(look.pieces.iter().filter_map(Piece::block), ahead.iter().filter_map(Piece::block));
         }
         let base = out.len();
         out.reserve((end - offset) as usize);
@@ -115,6 +116,20 @@ impl FileSystem {
         }
         out.resize(base + (end - offset) as usize, 0);
         Ok(())
+    }
+
+    /// What will probably be asked for next, as far as it is worth to begin reading it now. What is wrong with it is said to
+    /// whoever reads it.
+    fn look_ahead(&self, ino: Ino, look: &Look) -> Vec<Piece> {
+        let Look { inode, offset, end, .. } = look;
+        if *offset == 0 && *end == inode.size {
+            return Vec::new();
+        }
+        let ahead = self.head.look_ahead(ino, *offset..*end, inode.size);
+        if ahead.is_empty() {
+            return Vec::new();
+        }
+        self.read_tree(|view| record::load(view, ino, record_start(inode, ahead.start), ahead.end)).unwrap_or_default()
     }
 
     fn append(

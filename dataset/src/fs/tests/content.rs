@@ -304,3 +304,76 @@ fn a_block_that_was_reused_under_a_slow_reader_is_no_damage() {
     world.fs.read_looked_up(ino, look, 20_000, &mut bytes).unwrap();
     assert_eq!(bytes, [&[1][..], &[7; 9_900]].concat());
 }
+
+/// What the file holds, of a megabyte that nothing is saved of by compressing.
+fn put_noise(world: &World, ino: Ino) -> Vec<u8> {
+    let mut state = 7_u64;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    let content: Vec<u8> = (0..1 << 20).map(|_| next()).collect();
+    world.fs.write(ino, 0, &content, false).unwrap();
+    world.commit();
+    world.evict();
+    content
+}
+
+fn requests(world: &World) -> u64 {
+    world.engine.storage().vdevs.all()[0].leaves()[0].counters().snapshot().reads
+}
+
+#[test]
+fn a_file_that_is_read_in_order_is_read_by_few_requests_and_once() {
+    const STEP: usize = 8192;
+    let world = World::new(8);
+    let ino = create(&world.fs, "a");
+    let content = put_noise(&world, ino);
+    let before = requests(&world);
+    let mut bytes = Vec::new();
+    while bytes.len() < content.len() {
+        world.fs.read(ino, bytes.len() as u64, STEP, &mut bytes).unwrap();
+    }
+    assert!(bytes == content);
+    let taken = requests(&world) - before;
+    // Alone, each of the reads would take one, and half of what memory holds ahead is begun at a time.
+    assert!(taken <= (content.len() / STEP / 3) as u64, "{taken} requests");
+}
+
+#[test]
+fn whoever_reads_in_order_sees_what_is_changed_just_before() {
+    const STEP: u64 = 16384;
+    let world = World::new(9);
+    let ino = create(&world.fs, "a");
+    let mut content = put_noise(&world, ino);
+    for at in (0..1 << 20).step_by(STEP as usize) {
+        let mut bytes = Vec::new();
+        world.fs.read(ino, at, STEP as usize, &mut bytes).unwrap();
+        let expected = &content[at as usize..((at + STEP) as usize).min(content.len())];
+        assert!(bytes == expected, "{at}");
+        // What is on its way by now is not what will be read.
+        let (from, len) = (at + STEP + 5000, 3000_u64);
+        match at / STEP % 4 {
+            0 => {
+                world.fs.write(ino, from, &vec![at as u8; len as usize], false).unwrap();
+                content.resize(content.len().max((from + len) as usize), 0);
+                content[from as usize..(from + len) as usize].fill(at as u8);
+            }
+            1 => {
+                let flags = FallocateFlags { punch_hole: true, keep_size: true, ..FallocateFlags::default() };
+                let end = ((from + len) as usize).min(content.len());
+                world.fs.fallocate(ino, from, len, flags).unwrap();
+                content[(from as usize).min(end)..end].fill(0);
+            }
+            2 => world.commit(),
+            _ => {
+                // What lay there is used for something else.
+                world.fs.write(ino, at + STEP, &vec![3; 2 * STEP as usize], false).unwrap();
+                content.resize(content.len().max((at + 3 * STEP) as usize), 0);
+                content[(at + STEP) as usize..(at + 3 * STEP) as usize].fill(3);
+                (0..5).for_each(|_| world.commit());
+            }
+        }
+    }
+    world.check();
+}

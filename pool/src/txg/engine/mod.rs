@@ -38,14 +38,17 @@ pub use self::{
     reading::Caching,
 };
 use crate::{
-    block::{cache::BlockCache, storage::Storage},
+    block::{Ahead, cache::BlockCache, storage::Storage},
     env::Env,
     error::{Error, Result},
     format::pointer::BlockPointer,
     secondary::Secondary,
     space::SpaceTotals,
     tree::Root,
-    txg::{durable::Log, head::Head, still::Suspects, sync::SyncClient, throttle::Throttle, workers::Workers},
+    txg::{
+        durable::Log, head::Head, still::Suspects, streams::Streams, sync::SyncClient, throttle::Throttle,
+        workers::Workers,
+    },
     units::{Guid, Txg},
     vdev::Suspension,
 };
@@ -67,6 +70,9 @@ pub struct Engine {
     guid: AtomicU64,
     pub(super) storage: Storage,
     cache: BlockCache,
+    /// What is read ahead of time, and for whom.
+    ahead: Ahead,
+    streams: Streams,
     secondary: Secondary,
     env: Arc<dyn Env>,
     pub(super) workers: Workers,
@@ -201,6 +207,7 @@ impl Engine {
     /// Changes the bounds of cache and dirty data, in bytes.
     pub fn tune(&self, cache: u64, dirty: u64) {
         self.cache.set_capacity(cache);
+        self.ahead.set_cache(cache);
         self.secondary.set_cache(cache);
         self.throttle.set_limit(dirty);
     }

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{CATALOGUE, Engine};
 use crate::{
-    block::{cache::BlockCache, storage::Storage},
+    block::{Ahead, cache::BlockCache, storage::Storage},
     env::Env,
     format::{
         intent::Entry,
@@ -18,7 +18,7 @@ use crate::{
     },
     secondary::Secondary,
     tree::Root,
-    txg::{durable::Log, head::Head, still::Suspects, throttle::Throttle, workers::Workers},
+    txg::{durable::Log, head::Head, still::Suspects, streams::Streams, throttle::Throttle, workers::Workers},
     units::{Guid, Txg},
 };
 
@@ -121,6 +121,8 @@ impl Engine {
             log: Log::new(head.map(|head| (head, storage.space.unit_at(head.area))), log),
             storage,
             cache: BlockCache::new(settings.cache),
+            ahead: Ahead::new(settings.cache),
+            streams: Streams::default(),
             secondary: Secondary::new(settings.cache, ancestry.epoch, opened, read_only),
             env,
             workers: Workers::new(settings.workers),

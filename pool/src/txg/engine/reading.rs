@@ -1,22 +1,25 @@
 //! Reading blocks and nodes: through the caches, verified, and with bad copies noted where an open tree refers to them.
 //!
-//! The cache in memory is asked first, then the cache devices, then the vdevs. What goes through all trees, such as a scrub,
+//! The cache in memory is asked first, then what is on its way already because somebody reads in order, then the cache
+//! devices, then the vdevs. What goes through all trees, such as a scrub,
 //! does not ask the cache devices, and nothing that it reads goes there.
 
 use std::{
+    ops::Range,
     sync::Arc,
     sync::atomic::{AtomicU8, Ordering},
 };
 
 use super::Engine;
 use crate::{
-    block::{Copying, unpacked},
+    block::{Copying, Part, unpacked},
     error::{Error, Result},
     format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
     tree::{Miss, Node, verify_place},
     txg::{
         head::Head,
         still::{Place, Suspect},
+        streams::Windows,
     },
 };
 
@@ -83,7 +86,7 @@ impl Engine {
 
     /// The same for a block that belongs to an item of an open tree: a bad copy will be looked at again.
     pub(in crate::txg) fn read_item(&self, head: &Head, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
-        if let Some(bytes) = self.cache.data(pointer) {
+        if let Some(bytes) = self.cache.data(pointer).or_else(|| self.arrive(head, pointer)) {
             return Ok(bytes);
         }
         let suspect = Suspect { tree: head.id(), place: Place::Item(key), pointer: *pointer };
@@ -105,6 +108,21 @@ impl Engine {
         Ok(Arc::new(unpacked(pointer, stored)?))
     }
 
+    /// A block that is on its way, when it has come.
+    fn arrive(&self, head: &Head, pointer: &BlockPointer) -> Option<Arc<Vec<u8>>> {
+        let landed = self.ahead.land(pointer, |part| self.keep_part(head, part));
+        // Somebody else may have landed it meanwhile.
+        landed.or_else(|| self.cache.data(pointer))
+    }
+
+    /// Keeps what has come of a tree.
+    fn keep_part(&self, head: &Head, Part { pointer, stored, content }: Part<'_>) {
+        if head.cached().gives_data() {
+            self.offer(pointer, stored);
+        }
+        self.cache.keep_data(pointer, content);
+    }
+
     /// A block as it is stored, from a cache device or from the vdevs; `gives` says whether it may go to a cache device.
     fn fetch(&self, pointer: &BlockPointer, gives: bool, bad: impl FnMut()) -> Result<Vec<u8>> {
         if let Some(stored) = self.secondary.read(pointer) {
@@ -124,24 +142,38 @@ impl Engine {
         }
     }
 
-    /// Brings those of these blocks into the cache that are not there and lie near each other, by few requests. What is on a
-    /// cache device is left to be read there.
-    pub(in crate::txg) fn bring(&self, head: &Head, mut blocks: Vec<BlockPointer>) {
+    /// Brings those of these blocks into the cache that are not there and lie near each other, by few requests, and begins to
+    /// read others that will be asked for. What is on a cache device is left to be read there.
+    pub(in crate::txg) fn bring(&self, head: &Head, mut blocks: Vec<BlockPointer>, mut ahead: Vec<BlockPointer>) {
         if !head.cached().keeps_data() {
             return;
         }
-        blocks.retain(|pointer| self.cache.data(pointer).is_none() && !self.secondary.has(pointer));
-        if blocks.len() > 1 {
-            let gives = head.cached().gives_data();
-            let seen = |pointer: &BlockPointer, stored: &[u8]| {
-                if gives {
-                    self.offer(pointer, stored);
-                }
-            };
-            for (at, bytes) in self.storage.read_together(&blocks, seen) {
-                self.cache.keep_data(&blocks[at], Arc::new(bytes));
-            }
+        let is_away = |pointer: &BlockPointer| {
+            self.cache.data(pointer).is_none() && !self.secondary.has(pointer) && !self.ahead.has(pointer)
+        };
+        blocks.retain(is_away);
+        ahead.retain(is_away);
+        let waited = blocks.len();
+        blocks.append(&mut ahead);
+        if !blocks.is_empty() {
+            self.ahead.bring(&self.storage, &blocks, waited, |part| self.keep_part(head, part));
         }
+    }
+
+    /// Notes that somebody reads bytes of an object of a tree, which has `end`, and returns what of it is worth
+    /// [bringing](Engine::bring) ahead of time.
+    pub(in crate::txg) fn look_ahead(&self, head: &Head, object: u64, read: Range<u64>, end: u64) -> Range<u64> {
+        if !head.cached().keeps_data() {
+            return 0..0;
+        }
+        let windows = Windows::within(self.ahead.budget());
+        let len = read.end - read.start;
+        self.streams.note((head.id(), object), read, end, windows, |wanted| self.ahead.room(wanted, len))
+    }
+
+    /// Forgets what is on its way: devices leave, or have left.
+    pub(crate) fn forget_ahead(&self) {
+        self.ahead.ground();
     }
 
     /// The bytes of a block as they are stored, verified.
@@ -182,11 +214,11 @@ impl Engine {
     pub fn bring_nodes(&self, mut nodes: Vec<Miss>) {
         nodes.retain(|miss| !self.has_node(miss) && miss.pointer.logical as usize <= NODE_MAX);
         let pointers: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).collect();
-        for (at, bytes) in self.storage.read_together(&pointers, |_, _| {}) {
+        self.storage.read_together(&pointers, |at, _, bytes| {
             if let Ok(node) = decoded(&nodes[at], &bytes) {
                 self.cache.keep_node(&pointers[at], node);
             }
-        }
+        });
     }
 
     /// Whether a node is in memory.

@@ -1,7 +1,7 @@
 //! A pool with a cache device: what was read once costs its disks no further request, and whatever becomes of the cache
 //! device, what is read is right.
 
-use std::{sync::atomic::AtomicBool, sync::atomic::Ordering, thread};
+use std::{iter, sync::atomic::AtomicBool, sync::atomic::Ordering, thread};
 
 use super::*;
 use crate::{
@@ -112,7 +112,7 @@ fn what_was_read_once_costs_the_disks_no_further_request() {
     // In one go as well.
     world.forget();
     let blocks: Vec<Block> = world.items().into_iter().map(|(_, block)| block).collect();
-    world.head.bring(blocks.iter());
+    world.head.bring(blocks.iter(), iter::empty());
     world.read_all();
     assert_eq!((world.disk_reads(), world.cache_counts().checksum_errors), (disk, 0));
 }
@@ -122,7 +122,7 @@ fn what_is_brought_in_runs_goes_there_too() {
     let world = World::new();
     world.forget();
     let blocks: Vec<Block> = world.items().into_iter().map(|(_, block)| block).collect();
-    world.head.bring(blocks.iter());
+    world.head.bring(blocks.iter(), iter::empty());
     world.pool.engine().secondary().finish();
     world.forget();
     let disk = world.disk_reads();

@@ -1,0 +1,239 @@
+//! Who reads in order, and what they will ask for next.
+//!
+//! A *stream* is somebody who reads an object, such as a file, from one place on. It is known by where the next read should
+//! begin; a read that begins near there is its next one. With the second read it is taken for a stream, and a *window*
+//! behind where it is begins to be read: at first a short one, twice as long with every read, until it is as long as one
+//! stream may have. Several streams may go through one object.
+//!
+//! Streams are few: in each of a number of shards one that comes takes the place of one that has read only once, or else of
+//! the one that has read nothing for longest. That costs who lost the place one read that waits for devices.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+/// Shards, and streams in each.
+const SHARDS: usize = 16;
+const STREAMS: usize = 4;
+/// One that has read nothing while others of its shard have read so often is taken to have ended.
+const PATIENCE: u64 = 64;
+
+/// A tree, and an object in it.
+pub(super) type Object = (u64, u64);
+
+/// How much of a stream is begun to be read before it asks, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Windows {
+    /// When it has just become one, and at most.
+    least: u64,
+    most: u64,
+}
+
+impl Windows {
+    /// Windows of streams that share a budget of bytes.
+    pub(super) fn within(budget: u64) -> Windows {
+        const LEAST: u64 = 2 << 20;
+        let most = budget / 4;
+        Windows { least: LEAST.min(most), most }
+    }
+
+    /// No less than this is begun at a time, unless the object ends.
+    fn step(&self) -> u64 {
+        self.least / 2
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    object: Object,
+    /// Where its next read should begin.
+    next: u64,
+    /// Up to where reading was begun.
+    begun: u64,
+    /// Zero until its second read.
+    window: u64,
+    /// When it has read last.
+    at: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    reads: u64,
+    streams: [Stream; STREAMS],
+}
+
+impl Shard {
+    /// The stream whose next read this is.
+    fn find(&mut self, object: Object, read: &Range<u64>) -> Option<&mut Stream> {
+        let far = |stream: &Stream| stream.next.abs_diff(read.start);
+        let near = 2 * (read.end - read.start);
+        let of_object = |stream: &&mut Stream| stream.at > 0 && stream.object == object && far(stream) <= near;
+        self.streams.iter_mut().filter(of_object).min_by_key(|stream| far(stream))
+    }
+
+    fn begin(&mut self, object: Object, next: u64) {
+        let reads = self.reads;
+        let is_live = |stream: &Stream| stream.window > 0 && stream.at + PATIENCE > reads;
+        let place = self.streams.iter_mut().min_by_key(|stream| (is_live(stream), stream.at));
+        *place.expect("a shard has streams") = Stream { object, next, begun: next, window: 0, at: reads };
+    }
+}
+
+/// The streams of a pool.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+impl Streams {
+    /// Notes a read of an object that has `end` bytes, and returns what of it is to be begun to be read beside that. `room`
+    /// says for how many of the bytes that are wanted there is room.
+    pub(super) fn note(
+        &self,
+        object: Object,
+        read: Range<u64>,
+        end: u64,
+        windows: Windows,
+        room: impl FnOnce(u64) -> u64,
+    ) -> Range<u64> {
+        let mut shard = self.shard(object).lock();
+        shard.reads += 1;
+        let now = shard.reads;
+        let Some(stream) = shard.find(object, &read) else {
+            shard.begin(object, read.end);
+            return 0..0;
+        };
+        stream.at = now;
+        if read.end <= stream.next {
+            return 0..0;
+        }
+        stream.next = read.end;
+        stream.begun = stream.begun.max(read.end);
+        stream.window = (2 * stream.window).clamp(windows.least, windows.most);
+        let wanted = (read.end + stream.window).min(end).saturating_sub(stream.begun);
+        // Many short requests take longer than few long ones.
+        let is_enough = |bytes: u64| bytes > 0 && (bytes >= windows.step() || stream.begun + bytes == end);
+        if !is_enough(wanted) {
+            return 0..0;
+        }
+        let bytes = room(wanted);
+        if !is_enough(bytes) {
+            return 0..0;
+        }
+        let from = stream.begun;
+        stream.begun += bytes;
+        from..stream.begun
+    }
+
+    fn shard(&self, (tree, object): Object) -> &Mutex<Shard> {
+        let mixed = (tree ^ object.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 32) as usize % SHARDS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const WINDOWS: Windows = Windows { least: 2 * MIB, most: 16 * MIB };
+    const FILE: Object = (3, 7);
+    const END: u64 = 100 * MIB;
+
+    /// Notes a read of a megabyte of a file, where there is room for everything.
+    fn read(streams: &Streams, object: Object, megabyte: u64) -> Range<u64> {
+        let range = streams.note(object, megabyte * MIB..(megabyte + 1) * MIB, END, WINDOWS, |wanted| wanted);
+        range.start / MIB..range.end / MIB
+    }
+
+    #[test]
+    fn a_stream_has_a_window_that_grows_with_every_read_and_ends_with_the_object() {
+        let streams = Streams::default();
+        let begun: Vec<Range<u64>> = (0..7).map(|megabyte| read(&streams, FILE, megabyte)).collect();
+        assert_eq!(begun, [0..0, 2..4, 4..7, 7..12, 12..21, 21..22, 22..23]);
+        (7..82).for_each(|megabyte| drop(read(&streams, FILE, megabyte)));
+        assert_eq!(read(&streams, FILE, 82), 98..99);
+        assert_eq!(read(&streams, FILE, 83), 99..100);
+        assert!((84..100).all(|megabyte| read(&streams, FILE, megabyte).is_empty()));
+    }
+
+    #[test]
+    fn streams_go_through_one_object_side_by_side_and_are_told_from_those_of_others() {
+        let streams = Streams::default();
+        for megabyte in 0..5 {
+            let other = (FILE.0 + 1, FILE.1);
+            let begun = [(FILE, 0), (FILE, 50), (other, 0)].map(|(object, from)| {
+                let range = read(&streams, object, from + megabyte);
+                range.start.saturating_sub(from)..range.end.saturating_sub(from)
+            });
+            assert!(begun.iter().all(|range| *range == begun[0]), "{begun:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_late_or_again_or_a_little_further_on_is_the_stream_s() {
+        let streams = Streams::default();
+        [0, 1].map(|megabyte| read(&streams, FILE, megabyte));
+        assert_eq!(read(&streams, FILE, 3), 4..8, "two are on the way at a time");
+        assert_eq!(read(&streams, FILE, 2), 0..0, "it was late");
+        assert_eq!(read(&streams, FILE, 2), 0..0, "and came again");
+        assert_eq!(read(&streams, FILE, 4), 8..13);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_begun_later() {
+        let streams = Streams::default();
+        let note = |megabyte: u64, room: u64| {
+            let range =
+                streams.note(FILE, megabyte * MIB..(megabyte + 1) * MIB, END, WINDOWS, |wanted| wanted.min(room));
+            range.start / MIB..range.end / MIB
+        };
+        assert_eq!([note(0, 0), note(1, 0), note(2, MIB / 2)], [0..0, 0..0, 0..0]);
+        assert_eq!([note(3, MIB), note(4, 100 * MIB)], [4..5, 5..21]);
+    }
+
+    #[test]
+    fn who_reads_once_takes_no_place_from_who_reads_in_order() {
+        let streams = Streams::default();
+        [0, 1].map(|megabyte| read(&streams, FILE, megabyte));
+        for object in 0..PATIENCE / 2 {
+            read(&streams, (1, object), 50);
+        }
+        assert!(!read(&streams, FILE, 2).is_empty());
+    }
+
+    proptest! {
+        /// Whatever is read, nothing is begun that was read, beyond the end, or twice by a stream that goes on.
+        #[test]
+        fn what_is_begun_lies_ahead(reads in prop::collection::vec((0..3_u64, 0..64_u64, 1..32_u64), 1..200)) {
+            let streams = Streams::default();
+            for (object, from, len) in reads {
+                let (from, len, end) = (from * MIB / 2, len * 64 * 1024, 32 * MIB);
+                let read = from..(from + len).min(end).max(from);
+                let begun = streams.note((1, object), read.clone(), end, WINDOWS, |wanted| wanted);
+                prop_assert!(begun.is_empty() || begun.start >= read.end && begun.end <= end, "{begun:?} of {read:?}");
+                prop_assert!(begun.end - begun.start <= WINDOWS.most);
+            }
+        }
+
+        /// A stream of reads of any length gets each byte begun once, or reads it itself before.
+        #[test]
+        fn a_stream_has_everything_begun_once(lens in prop::collection::vec(1..40_u64, 2..100)) {
+            let streams = Streams::default();
+            let end = lens.iter().sum::<u64>() * 64 * 1024;
+            let (mut at, mut begun_to) = (0, 0);
+            for len in lens {
+                let to = at + len * 64 * 1024;
+                let begun = streams.note(FILE, at..to, end, WINDOWS, |wanted| wanted);
+                at = to;
+                if !begun.is_empty() {
+                    prop_assert_eq!(begun.start, begun_to.max(at));
+                    begun_to = begun.end;
+                }
+            }
+            prop_assert!(at == end);
+        }
+    }
+}
