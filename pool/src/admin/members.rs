@@ -178,8 +178,7 @@ impl Pool {
             }
         }
         let mut label = self.label();
-        let is_spare = label.is_spare(leaf.guid());
-        if !is_spare {
+        if !label.is_spare(leaf.guid()) {
             settle_spares(&mut label, mirror, leaf.guid());
         }
         let config = config_of(&mut label, vdev.id())?;
@@ -187,14 +186,19 @@ impl Pool {
         self.replace_labels(&mut highest, label, &[])?;
         self.go_on_without(&vdev, mirror, leaf.guid());
         self.see_how_far_rows_go(&vdev)?;
+        self.release(&leaf, was_in_use);
+        Ok(true)
+    }
+
+    /// Lets go of a device that the labels leave out of its vdev: a spare stands by again, and any other one is nobody's.
+    pub(super) fn release(&self, leaf: &Leaf, was_in_use: bool) {
         let device = was_in_use.then(|| leaf.device());
         leaf.let_go();
-        if is_spare {
+        if self.label().is_spare(leaf.guid()) {
             self.stand_by(leaf.guid(), device);
         } else if let Some(Err(error)) = device.map(|device| labels::clear_labels(&*device)) {
             tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
         }
-        Ok(true)
     }
 
     /// Has a vdev go on without a device that the labels leave out.

@@ -4,7 +4,7 @@
 //! steps in, it joins the vdev as a device does that replaces another one (see [`super::members`]), and is filled. The
 //! difference is what follows: the failed device stays, and leaves only if the operator detaches it. Then the spare has taken
 //! its place for good, and is none any more. If the failed device is complete again, or another one has taken its place,
-//! the spare is given back, and stands by again.
+//! the spare is given back, and stands by again. So it does if the whole vdev leaves ([`super::removal`]).
 //!
 //! The list of spares stands in the labels, and names those in use as well: a spare that is a member is in use.
 //!
