@@ -29,6 +29,7 @@ mod copies;
 mod erring;
 mod going_back;
 pub(super) mod leaving;
+mod logs;
 mod raidz;
 mod untold;
 

@@ -142,7 +142,7 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
         _ if options.read_only => Vec::new(),
         None => log::read(&storage, newest)?,
         Some(_) if options.without_log => Vec::new(),
-        Some(paths) => return Err(Error::LostLog { pool: label.pool_name.clone(), paths }),
+        Some((paths, problem)) => return Err(Error::LostLog { pool: label.pool_name.clone(), paths, problem }),
     };
     let first = first_txg(&label, &line[0], newest, &log)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
@@ -176,12 +176,21 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     Ok(Unread { engine, label, newest: found, untold })
 }
 
-/// If the intent log is on a vdev that is lost, where its devices were.
-fn lost_log(storage: &Storage, uberblock: &Uberblock) -> Option<String> {
+/// If the intent log is on a vdev that is lost, where its devices were, and what is the matter with them.
+fn lost_log(storage: &Storage, uberblock: &Uberblock) -> Option<(String, String)> {
     let area = uberblock.log?.area;
     let vdev = storage.vdevs.get(storage.space.resolve(area, storage.sector).ok()?.0).ok()?;
-    let paths = || vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect::<Vec<_>>().join(" and ");
-    vdev.is_lost().then(paths)
+    if !vdev.is_lost() {
+        return None;
+    }
+    let leaves = vdev.leaves();
+    let troubles: Vec<String> = leaves.iter().filter_map(|leaf| leaf.trouble()).collect();
+    let problem = match (&troubles[..], leaves.len()) {
+        ([], 1) => "is missing".to_owned(),
+        ([], _) => "are missing".to_owned(),
+        _ => format!("cannot be used: {}", troubles.join("; ")),
+    };
+    Some((leaves.iter().map(|leaf| leaf.name().to_owned()).collect::<Vec<_>>().join(" and "), problem))
 }
 
 /// One state of a pool as its uberblock names it, and where to read on.
