@@ -119,6 +119,14 @@ pub enum Error {
         /// One of the devices, by its path.
         device: String,
     },
+    /// No device of a vdev is what the pool was last used with.
+    #[error("{device} of pool {pool} is an older copy: the pool was used since, and not with it")]
+    OlderCopy {
+        /// The pool's name.
+        pool: String,
+        /// The device, by its path.
+        device: String,
+    },
     /// A device of the pool is smaller than it was: it was cut short, or is a shorter copy.
     #[error("{device} has {size} bytes, but its label says {needed}")]
     Shrunk {
@@ -162,6 +170,7 @@ impl Error {
             | Error::Missing { .. }
             | Error::LostLog { .. }
             | Error::Incomplete { .. }
+            | Error::OlderCopy { .. }
             | Error::Shrunk { .. }
             | Error::Suspended(_) => ErrorKind::Device,
             Error::Busy { .. } => ErrorKind::Busy,

@@ -30,6 +30,7 @@ mod erring;
 mod going_back;
 pub(super) mod leaving;
 mod logs;
+mod outdated;
 mod raidz;
 mod untold;
 

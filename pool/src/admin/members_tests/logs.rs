@@ -4,7 +4,7 @@ use super::*;
 use crate::{admin::ClassedVdev, format::label::classes::VdevClass};
 
 /// A pool of the disk `a` whose log is on the other disks: on one, or on a mirror of them.
-fn with_log(disks: &[Disk]) -> Pool {
+pub(super) fn with_log(disks: &[Disk]) -> Pool {
     let device = |disk: &Disk| disk.clone() as Arc<dyn Device>;
     let log = match &disks[1..] {
         [alone] => NewVdev::Disk(device(alone)),
@@ -18,7 +18,7 @@ fn with_log(disks: &[Disk]) -> Pool {
     pool
 }
 
-fn without_log() -> OpenOptions {
+pub(super) fn without_log() -> OpenOptions {
     OpenOptions { without_log: true, ..writing() }
 }
 
