@@ -140,6 +140,13 @@ impl Failure {
             Error::Incomplete { pool, .. } => {
                 return Failure::cannot(action, what, error).hint(format!("look there too: pool import -d DIR {pool}"));
             }
+            Error::OlderCopy { pool, .. } => {
+                let hint = format!(
+                    "bring back the device of which it is a copy, and look there too: pool import -d DIR {pool}\n\
+                     what can be read with it: pool import -o readonly=on {pool}"
+                );
+                return Failure::cannot(action, what, error).hint(hint);
+            }
             Error::LostLog { pool, .. } => {
                 let hint = format!(
                     "look there too: pool import -d DIR {pool}\n\

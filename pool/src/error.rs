@@ -87,13 +87,15 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
-    /// What the intent log holds cannot be read, for its devices are not there.
-    #[error("the intent log of pool {pool} lies on {paths}, which {} missing", if paths.contains(" and ") { "are" } else { "is" })]
+    /// What the intent log holds cannot be read, for its devices are not there, or are not what they were.
+    #[error("the intent log of pool {pool} lies on {paths}, which {problem}")]
     LostLog {
         /// The pool's name.
         pool: String,
         /// Where its devices were last seen.
         paths: String,
+        /// What is the matter with them, as it follows `which`.
+        problem: String,
     },
     /// Too few of the devices of a mirror or a RAID-Z that are there hold all that they should.
     #[error("{vdev} of pool {pool} has {}: {missing} missing", lack(*needed))]
@@ -115,6 +117,14 @@ pub enum Error {
         /// The pool's name.
         pool: String,
         /// One of the devices, by its path.
+        device: String,
+    },
+    /// No device of a vdev is what the pool was last used with.
+    #[error("{device} of pool {pool} is an older copy: the pool was used since, and not with it")]
+    OlderCopy {
+        /// The pool's name.
+        pool: String,
+        /// The device, by its path.
         device: String,
     },
     /// A device of the pool is smaller than it was: it was cut short, or is a shorter copy.
@@ -160,6 +170,7 @@ impl Error {
             | Error::Missing { .. }
             | Error::LostLog { .. }
             | Error::Incomplete { .. }
+            | Error::OlderCopy { .. }
             | Error::Shrunk { .. }
             | Error::Suspended(_) => ErrorKind::Device,
             Error::Busy { .. } => ErrorKind::Busy,

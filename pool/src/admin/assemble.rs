@@ -91,9 +91,11 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     let is_log = |config: &VdevConfig| label.sections.classes.get(&config.id) == Some(&VdevClass::Log);
     let vdev = |config: &VdevConfig| match found(config) {
         // One that was lost and has come back is told from others by no label, and lacks what they have been through.
-        Err(error @ (Error::Missing { .. } | Error::Incomplete { .. } | Error::Split { .. })) if is_log(config) => {
+        Err(
+            error @ (Error::Missing { .. } | Error::Incomplete { .. } | Error::Split { .. } | Error::Shrunk { .. }),
+        ) if is_log(config) => {
             tracing::warn!("the pool is without a vdev for its intent log: {error}");
-            Ok(lost(label, config))
+            Ok(lost(label, config, by_guid))
         }
         found => found,
     };
@@ -104,9 +106,15 @@ pub(super) fn assemble(label: &Label, by_guid: &ByGuid) -> Result<Assembly> {
     }
 }
 
-/// A vdev of which too few devices are there, and without which the pool can be.
-fn lost(label: &Label, config: &VdevConfig) -> Arc<dyn Vdev> {
-    let leaves: Vec<_> = config.tree.leaves().map(|leaf| Arc::new(Leaf::absent(leaf))).collect();
+/// A vdev of which too few devices are there as they were, and without which the pool can be.
+fn lost(label: &Label, config: &VdevConfig, by_guid: &ByGuid) -> Arc<dyn Vdev> {
+    let absent = |config: &LeafConfig| {
+        let (leaf, found) = (Leaf::absent(config), by_guid.get(&config.guid));
+        let too_small = found.filter(|device| usable_size(device.size()) < config.size);
+        leaf.set_trouble(too_small.map(|device| shrunk(&**device, config.size).to_string()));
+        Arc::new(leaf)
+    };
+    let leaves: Vec<_> = config.tree.leaves().map(absent).collect();
     let guid = config.tree.guid().unwrap_or_else(|| leaves[0].guid());
     Arc::new(Lost::new((config.id, guid), config.tree.group_name(config.id), label.size_of(config), leaves))
 }

@@ -144,9 +144,19 @@ impl Pool {
     /// The same, if the `heir` that is to take its place has everything.
     fn have_leave(&self, device: &str, heir: Option<Guid>) -> Result<()> {
         self.engine().writable()?;
-        self.outlast(device)?;
-        // What the others have is all there is from now on.
-        self.engine().storage().vdevs.flush()?;
+        loop {
+            self.outlast(device)?;
+            // What the others have is all there is from now on.
+            self.engine().storage().vdevs.flush()?;
+            if self.leave(device, heir)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes a device out of its vdev; `false` if the one has failed meanwhile that had all the states to which one may go
+    /// back: then another one has to.
+    fn leave(&self, device: &str, heir: Option<Guid>) -> Result<bool> {
         let mut highest = self.labelling();
         let (vdev, leaf) = self.find_device(device)?;
         let mirror =
@@ -158,15 +168,17 @@ impl Pool {
             return Err(Error::Request(problem));
         }
         let was_in_use = member.state() != State::Out;
-        mirror.put_out_to_leave(leaf.guid(), heir).map_err(|why| match why {
-            Stays::Needed => only_complete(Some(mirror), &leaf),
-            Stays::HeirFailed => {
-                Error::Request(format!("what was to take the place of {} has failed meanwhile", leaf.name()))
+        match mirror.put_out_to_leave(leaf.guid(), heir, safe_since(self.engine().committed())) {
+            Ok(()) => {}
+            Err(Stays::TooSoon) => return Ok(false),
+            Err(Stays::Needed) => return Err(only_complete(Some(mirror), &leaf)),
+            Err(Stays::HeirFailed) => {
+                let problem = format!("what was to take the place of {} has failed meanwhile", leaf.name());
+                return Err(Error::Request(problem));
             }
-        })?;
+        }
         let mut label = self.label();
-        let is_spare = label.is_spare(leaf.guid());
-        if !is_spare {
+        if !label.is_spare(leaf.guid()) {
             settle_spares(&mut label, mirror, leaf.guid());
         }
         let config = config_of(&mut label, vdev.id())?;
@@ -174,14 +186,19 @@ impl Pool {
         self.replace_labels(&mut highest, label, &[])?;
         self.go_on_without(&vdev, mirror, leaf.guid());
         self.see_how_far_rows_go(&vdev)?;
+        self.release(&leaf, was_in_use);
+        Ok(true)
+    }
+
+    /// Lets go of a device that the labels leave out of its vdev: a spare stands by again, and any other one is nobody's.
+    pub(super) fn release(&self, leaf: &Leaf, was_in_use: bool) {
         let device = was_in_use.then(|| leaf.device());
         leaf.let_go();
-        if is_spare {
+        if self.label().is_spare(leaf.guid()) {
             self.stand_by(leaf.guid(), device);
         } else if let Some(Err(error)) = device.map(|device| labels::clear_labels(&*device)) {
             tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
         }
-        Ok(())
     }
 
     /// Has a vdev go on without a device that the labels leave out.
@@ -213,12 +230,8 @@ impl Pool {
     /// Commits until one of the others has all the states to which one may go back.
     pub(super) fn outlast(&self, device: &str) -> Result<()> {
         let (vdev, leaf) = self.find_device(device)?;
-        let own = vdev.as_group().and_then(|group| Some((group, group.member(leaf.guid())?.column())));
-        let members = own.map(|(group, column)| group.of_column(column)).unwrap_or_default();
-        let others = members.iter().filter(|member| member.leaf.guid() != leaf.guid());
-        let since =
-            others.filter(|member| member.state() == State::Complete).map(|member| member.complete_since()).min();
-        while since.is_some_and(|since| self.engine().committed().0 < since.0 + SAFE_STATES as u64) {
+        let since = vdev.as_group().and_then(|group| group.outlasted_since(leaf.guid()));
+        while since.is_some_and(|since| since > safe_since(self.engine().committed())) {
             self.engine().commit_anyway()?;
         }
         Ok(())
@@ -424,6 +437,12 @@ pub(super) fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
         VdevTree::Mirror(mirror) if mirror.members.len() == 1 => VdevTree::Leaf(mirror.members[0].leaf.clone()),
         _ => tree,
     }
+}
+
+/// Whoever has had everything since this transaction group or before has all the states to which one may go back from a
+/// committed one.
+pub(super) fn safe_since(committed: Txg) -> Txg {
+    committed.back(SAFE_STATES as u64)
 }
 
 fn only_complete(group: Option<&Group>, leaf: &Leaf) -> Error {

@@ -29,6 +29,8 @@ mod copies;
 mod erring;
 mod going_back;
 pub(super) mod leaving;
+mod logs;
+mod outdated;
 mod raidz;
 mod untold;
 

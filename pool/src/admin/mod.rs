@@ -14,6 +14,7 @@
 //! expand    taking over what devices have grown
 //! members   devices of mirrors come, go, and come back
 //! open      from labels to the newest committed state, to an engine
+//! outdated  vdevs that are older copies of those that were there
 //! pool      an opened pool: rename, export, destroy
 //! put_out   devices that stay out of use over an import
 //! removal   vdevs leave a pool
@@ -37,6 +38,7 @@ mod create;
 mod expand;
 mod members;
 mod open;
+mod outdated;
 mod pool;
 pub mod probe;
 mod put_out;

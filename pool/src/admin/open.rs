@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, mem, sync::Arc};
 use super::{
     assemble::{Assembly, assemble},
     caches::open_caches,
+    outdated::outdated_logs,
     pool::{Pool, settle_labels, write_labels_apart},
     renumber::was_renumbered,
     spares::standing_by,
@@ -128,6 +129,7 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     label.check_supported(!options.read_only)?;
     check_state(&label, options)?;
     let Assembly { vdevs, line, untold } = assemble(&label, &by_guid)?;
+    let outdated = outdated_logs(&label, &vdevs, &line, options.read_only)?;
     let newest = match options.state {
         Some(txg) if options.read_only => chosen(&label, &line, txg)?,
         Some(_) => return Err(Error::Request("only for reading can a pool be opened at an older state".into())),
@@ -138,11 +140,11 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     let has_grown = !options.read_only && complete_vdevs(&storage, &label);
     standing_by(&label, |guid| by_guid.get(&guid).cloned()).into_iter().for_each(|leaf| storage.vdevs.add_spare(leaf));
     // What is only read shows the committed state: applying the log would be a change.
-    let log = match lost_log(&storage, newest) {
+    let log = match lost_log(&storage, newest, &outdated) {
         _ if options.read_only => Vec::new(),
         None => log::read(&storage, newest)?,
         Some(_) if options.without_log => Vec::new(),
-        Some(paths) => return Err(Error::LostLog { pool: label.pool_name.clone(), paths }),
+        Some((paths, problem)) => return Err(Error::LostLog { pool: label.pool_name.clone(), paths, problem }),
     };
     let first = first_txg(&label, &line[0], newest, &log)?;
     let epoch = if options.read_only { newest.epoch } else { Epoch(env.random()) };
@@ -176,12 +178,23 @@ pub(crate) fn open_unread(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, 
     Ok(Unread { engine, label, newest: found, untold })
 }
 
-/// If the intent log is on a vdev that is lost, where its devices were.
-fn lost_log(storage: &Storage, uberblock: &Uberblock) -> Option<String> {
+/// If the intent log is on a vdev that is lost or one of the outdated ones, where its devices are or were, and what is the
+/// matter with them.
+fn lost_log(storage: &Storage, uberblock: &Uberblock, outdated: &[Arc<dyn Vdev>]) -> Option<(String, String)> {
     let area = uberblock.log?.area;
     let vdev = storage.vdevs.get(storage.space.resolve(area, storage.sector).ok()?.0).ok()?;
-    let paths = || vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect::<Vec<_>>().join(" and ");
-    vdev.is_lost().then(paths)
+    let leaves = vdev.leaves();
+    let troubles: Vec<String> = leaves.iter().filter_map(|leaf| leaf.trouble()).collect();
+    let is_one = leaves.len() == 1;
+    let problem = match (vdev.is_lost(), &troubles[..]) {
+        (true, []) if is_one => "is missing".to_owned(),
+        (true, []) => "are missing".to_owned(),
+        (true, _) => format!("cannot be used: {}", troubles.join("; ")),
+        (false, _) if outdated.iter().all(|outdated| outdated.id() != vdev.id()) => return None,
+        (false, _) if is_one => "is an older copy: the pool was used since, and not with it".to_owned(),
+        (false, _) => "are older copies: the pool was used since, and not with them".to_owned(),
+    };
+    Some((leaves.iter().map(|leaf| leaf.name().to_owned()).collect::<Vec<_>>().join(" and "), problem))
 }
 
 /// One state of a pool as its uberblock names it, and where to read on.

@@ -6,6 +6,15 @@
 //! | while labels are written | labels of two ages, of which the newer counts: the same, or the pool without it |
 //! | after that | the pool without it; its own labels, until they are erased, name a pool that does not know it |
 //!
+//! Also a vdev on its way out may need a spare, for what has not been copied yet. The labels that leave the vdev out go on
+//! listing that spare, so the same label takes it out of use: whatever fails, it is a member, or stands by.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | before a label leaves the vdev out | the pool with the vdev, and the spare in use there |
+//! | after that, before the spare's own label is new | a spare that stands by, whose rings are old: see [`super::spares`] |
+//! | while its own label is made anew | a spare that is missing: it can be removed and added again |
+//!
 //! None of the last [`crate::space::SAFE_STATES`] states has anything on it by then. The vdev gets neither labels nor
 //! uberblocks from the moment on at which it leaves, so a device of it that has failed does not keep it.
 
@@ -16,7 +25,7 @@ use crate::{
     error::{Error, Result},
     space::{MovingPlan, Regions, Targets},
     units::VdevId,
-    vdev::{Leaf, Vdev, labels},
+    vdev::{Leaf, Vdev},
 };
 
 impl Pool {
@@ -53,8 +62,10 @@ impl Pool {
             let but = if vdevs.len() > 1 { " that is neither log nor special" } else { "" };
             return Err(Error::Request(format!("it is the only vdev of the pool{but}")));
         }
+        // One that is on its way out may get one yet.
+        let is_staying = |vdev: &&Arc<dyn Vdev>| vdev.id() == id && !self.engine().storage().space.is_closed(id);
         let is_spare = |leaf: &Arc<Leaf>| self.label().is_spare(leaf.guid());
-        if let Some(spare) = vdevs.iter().filter(|vdev| vdev.id() == id).flat_map(|vdev| vdev.leaves()).find(is_spare) {
+        if let Some(spare) = vdevs.iter().filter(is_staying).flat_map(|vdev| vdev.leaves()).find(is_spare) {
             return Err(Error::Request(format!("the spare {} is in use there; detach it first", spare.name())));
         }
         if vdevs.iter().any(|vdev| vdev.filling().is_some()) {
@@ -64,7 +75,7 @@ impl Pool {
     }
 
     /// Takes a vdev out of the pool that is vacated and that no state needs that one may go back to; its devices are nobody's
-    /// then. After an error it is part of the pool or not, as the labels tell that could be written, and this may be called
+    /// then, but for spares that are in use there, which stand by again. After an error it is part of the pool or not, as the labels tell that could be written, and this may be called
     /// again.
     ///
     /// # Errors
@@ -88,12 +99,7 @@ impl Pool {
         storage.space.forget_vdev(id);
         let labelled = vdev.labelled();
         for leaf in vdev.leaves() {
-            if labelled.iter().any(|labelled| labelled.guid() == leaf.guid())
-                && let Err(error) = labels::clear_labels(&*leaf.device())
-            {
-                tracing::warn!("{} still says that it is of the pool: {error}", leaf.name());
-            }
-            leaf.let_go();
+            self.release(&leaf, labelled.iter().any(|labelled| labelled.guid() == leaf.guid()));
         }
         Ok(())
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{
-    NewVdev, OpenOptions, Pool, create_of, open, rewind,
+    NewVdev, OpenOptions, Pool, SpareChange, create_of,
+    members_tests::{Disk, disks},
+    open, rewind,
     stamped::{Stamp, commit, reading, settings, stamp, writing},
     states,
 };
@@ -13,7 +15,7 @@ use crate::{
     admin::CreateOptions,
     block::{Payload, compression::CompressionChoice},
     check::{self, Ledger},
-    device::{Device, Fate, FaultDevice, MemoryDevice, Recorder},
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::{Env, SeededEnv},
     error::{Error, Result},
     format::{
@@ -25,7 +27,7 @@ use crate::{
     tree::{Batch, Block, Event, Miss, Node, Policy, Root, View, Walker},
     txg::{Engine, Plain, Sync, SyncClient, Vacating, Written},
     units::{MIB, Txg, VdevId},
-    vdev::labels,
+    vdev::{Health, labels},
 };
 
 const GOES: VdevId = VdevId(1);
@@ -163,6 +165,12 @@ fn scribble(engine: &Engine) {
 
 /// Has a vdev leave.
 fn remove(pool: &Pool) {
+    vacate(pool);
+    pool.remove_vdev(GOES).unwrap();
+}
+
+/// Does all that it takes before a vdev can leave.
+fn vacate(pool: &Pool) {
     let engine = pool.engine();
     engine.activate(DEVICE_REMOVAL).unwrap();
     engine.close(&ALL);
@@ -170,14 +178,11 @@ fn remove(pool: &Pool) {
         match engine.vacate(&ALL, &Targets::Anywhere, Packs::Never).unwrap() {
             Vacating::Working => {}
             Vacating::Copying => copy_all(engine),
-            Vacating::Vacated => {
-                engine.outlast_states().unwrap();
-                return pool.remove_vdev(GOES).unwrap();
-            }
+            Vacating::Vacated => return engine.outlast_states().unwrap(),
             Vacating::Waiting => panic!("nobody holds a state"),
         }
     }
-    panic!("it does not leave");
+    panic!("it is not vacated");
 }
 
 fn vdevs(pool: &Pool) -> Vec<u32> {
@@ -438,4 +443,82 @@ fn the_chunks_of_a_raidz_go_as_a_whole_to_another_one_of_its_shape_and_to_no_oth
     let plan = pool.plan_removal(GOES).unwrap();
     assert!(plan.needed > 0 && plan.available == 0 && !plan.fits_whole(), "{plan:?}");
     assert!(plan.packed > 0 && plan.fits(), "{plan:?}");
+}
+
+/// The mirrors of `a` and `b` and of `c` and `d`, the second of which leaves when `d` fails and the spare `s` steps in.
+fn leaving_with_a_spare(disks: &[Disk]) -> Pool {
+    let devices: Vec<Arc<dyn Device>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
+    let pool = made(&[NewVdev::Mirror(devices[..2].to_vec()), NewVdev::Mirror(devices[2..4].to_vec())]);
+    pool.add_spares(&devices[4..]).unwrap();
+    pool.engine().close(&ALL);
+    disks[3].inject(Fault::failing(Operation::Write));
+    commit(&pool, 1);
+    let stepped_in = SpareChange::SteppedIn { spare: "s".into(), device: "d".into() };
+    assert_eq!(pool.spare_step().unwrap(), [stepped_in]);
+    let refused = pool.plan_removal(GOES).unwrap_err().to_string();
+    assert!(refused.contains("a resilver is in progress"), "only that keeps the removal from going on: {refused}");
+    vacate(&pool);
+    pool
+}
+
+#[test]
+fn a_spare_in_use_in_a_vdev_that_leaves_stands_by_again() {
+    for fails in [false, true] {
+        let disks = disks("a b c d s");
+        let pool = leaving_with_a_spare(&disks);
+        if fails {
+            disks[4].vanish();
+            commit(&pool, 1);
+        }
+        pool.remove_vdev(GOES).unwrap();
+        let told = |pool: &Pool| pool.spares().iter().map(|s| (s.used_in, s.leaf.health())).collect::<Vec<_>>();
+        let health = if fails { Health::Unavailable } else { Health::Online };
+        assert_eq!(told(&pool), [(None, health)]);
+        let newest = commit(&pool, 2);
+        drop(pool);
+        disks[4].heal();
+        let devices: Vec<Arc<dyn Device>> = [0, 1, 4].map(|at: usize| disks[at].clone() as Arc<dyn Device>).to_vec();
+        let pool = opened(&devices, 3);
+        assert_eq!((shown(pool.engine()), told(&pool)), (newest, vec![(None, Health::Online)]));
+        assert!(pool.remove_spare("s").unwrap());
+        assert_eq!(labels::read_label(&*disks[4]).unwrap(), None);
+    }
+}
+
+#[test]
+fn wherever_power_fails_while_a_vdev_leaves_its_spare_is_one_and_can_step_in_again() {
+    let recorder = Recorder::new();
+    let recorded = |name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)))));
+    let pool = leaving_with_a_spare(&["a", "b", "c", "d", "s"].map(recorded));
+    let begin = recorder.len();
+    pool.remove_vdev(GOES).unwrap();
+    drop(pool);
+    let mut outcomes = [0; 3];
+    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+        let what = format!("cut {cut} of {begin} to {}, seed {seed}", recorder.len());
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
+        let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
+        let there = images.iter().filter(|image| matches!(labels::read_label(&***image), Ok(Some(_))));
+        let there: Vec<Arc<dyn Device>> = there.map(|image| image.clone() as Arc<dyn Device>).collect();
+        let pool = opened(&there, 7);
+        let is_gone = vdevs(&pool) == [0];
+        if !is_gone {
+            vacate(&pool);
+            pool.remove_vdev(GOES).unwrap();
+        }
+        let health = pool.spares()[0].leaf.health();
+        outcomes[usize::from(is_gone) + usize::from(is_gone && health != Health::Online)] += 1;
+        // Power failed while it was labelled anew: it is missing, and free.
+        if health != Health::Online {
+            let spare: Arc<dyn Device> = images[4].clone();
+            assert!(pool.remove_spare("s").unwrap());
+            pool.add_spares(&[spare]).unwrap();
+        }
+        images[1].inject(Fault::failing(Operation::Write));
+        commit(&pool, 1);
+        let stepped_in = SpareChange::SteppedIn { spare: "s".into(), device: "b".into() };
+        assert_eq!(pool.spare_step().unwrap(), [stepped_in], "{what}");
+        assert_eq!(shown(pool.engine()), pool.engine().committed(), "{what}");
+    }
+    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
 }

@@ -4,7 +4,7 @@
 //! steps in, it joins the vdev as a device does that replaces another one (see [`super::members`]), and is filled. The
 //! difference is what follows: the failed device stays, and leaves only if the operator detaches it. Then the spare has taken
 //! its place for good, and is none any more. If the failed device is complete again, or another one has taken its place,
-//! the spare is given back, and stands by again.
+//! the spare is given back, and stands by again. So it does if the whole vdev leaves ([`super::removal`]).
 //!
 //! The list of spares stands in the labels, and names those in use as well: a spare that is a member is in use.
 //!
@@ -229,12 +229,12 @@ impl Pool {
             return Ok(Vec::new());
         }
         let mut changes = self.give_back()?;
-        for (vdev, member) in self.in_need() {
-            let Ok(room) = room_for(&self.label(), vdev.id(), member.leaf.guid()) else { continue };
+        for (vdev, failed) in self.in_need() {
+            let Ok(room) = room_for(&self.label(), vdev, failed.guid()) else { continue };
             if let Some(spare) = self.smallest_that_fits(room.needed)
-                && self.step_in(&vdev, &member.leaf, &spare)?
+                && self.step_in(vdev, &failed, &spare)?
             {
-                let (spare, device) = (spare.name().to_owned(), member.leaf.name().to_owned());
+                let (spare, device) = (spare.name().to_owned(), failed.name().to_owned());
                 tracing::warn!("the spare {spare} steps in for {device}");
                 changes.push(SpareChange::SteppedIn { spare, device });
             }
@@ -304,20 +304,18 @@ impl Pool {
         Ok(changes)
     }
 
-    /// The members that a spare is to stand in for.
-    fn in_need(&self) -> Vec<(Arc<dyn Vdev>, Arc<Member>)> {
+    /// The devices that a spare is to stand in for, and their vdevs.
+    fn in_need(&self) -> Vec<(VdevId, Arc<Leaf>)> {
         let now = self.engine().env().uptime();
         let mut watched = self.watched();
         let mut in_need = Vec::new();
         for vdev in self.engine().storage().vdevs.all() {
-            let members = vdev.as_group().map(Group::members).unwrap_or_default();
-            for member in members.iter() {
+            let Some(group) = vdev.as_group() else { continue };
+            for member in group.members().iter() {
                 let errors = member.leaf.counters().snapshot().checksum_errors;
-                let is_bad = watched.note(member.leaf.guid(), errors, now);
-                let is_in_need = has_failed(member) || (is_bad && member.state() == State::Complete);
-                let is_replaced = members.iter().any(|other| other.replaces() == Some(member.leaf.guid()));
-                if is_in_need && !is_replaced && member.replaces().is_none() {
-                    in_need.push((vdev.clone(), member.clone()));
+                watched.note(member.leaf.guid(), errors, now);
+                if is_in_need(group, member, &watched) {
+                    in_need.push((vdev.id(), member.leaf.clone()));
                 }
             }
         }
@@ -343,10 +341,16 @@ impl Pool {
         })
     }
 
-    /// Has a spare join a vdev; `false` if it has become too small meanwhile.
-    fn step_in(&self, vdev: &Arc<dyn Vdev>, failed: &Arc<Leaf>, spare: &Arc<Leaf>) -> Result<bool> {
+    /// Has a spare join a vdev. It was chosen before this has the labels to itself, so `false` if something has happened
+    /// meanwhile: the spare has left or become too small, or the device has left, is back, is replaced, or was put out of use.
+    fn step_in(&self, vdev: VdevId, failed: &Arc<Leaf>, spare: &Arc<Leaf>) -> Result<bool> {
         let mut highest = self.labelling();
         let label = self.label();
+        let vdevs = &self.engine().storage().vdevs;
+        let is_standing_by = vdevs.spares().iter().any(|idle| Arc::ptr_eq(idle, spare));
+        let Some(vdev) = vdevs.get(vdev).ok().filter(|vdev| is_standing_by && self.needs_one(&**vdev, failed)) else {
+            return Ok(false);
+        };
         let room = room_for(&label, vdev.id(), failed.guid())?;
         let Some(size) = room.taken(spare.size()) else { return Ok(false) };
         let joining = MemberConfig {
@@ -359,13 +363,18 @@ impl Pool {
             // It was given back when power failed.
             write_new_label(&*device, spare.guid(), NO_VDEV, &label)?;
         }
-        let vdevs = &self.engine().storage().vdevs;
         vdevs.take_spare(spare.guid());
-        let joined = self.join(&mut highest, label, (vdev, failed), spare, &joining);
+        let joined = self.join(&mut highest, label, (&vdev, failed), spare, &joining);
         if joined.is_err() {
             vdevs.add_spare(spare.clone());
         }
         joined.map(|()| true)
+    }
+
+    /// Whether a spare is to stand in for this device of a vdev.
+    fn needs_one(&self, vdev: &dyn Vdev, failed: &Leaf) -> bool {
+        let member = vdev.as_group().and_then(|group| Some((group, group.member(failed.guid())?)));
+        member.is_some_and(|(group, member)| is_in_need(group, &member, &self.watched()))
     }
 
     /// Has a spare that has left its vdev stand by again. `found` is its device, if it can be used.
@@ -392,6 +401,13 @@ pub(super) fn settle_spares(label: &mut Label, group: &Group, leaves: Guid) {
     if replacing.iter().all(|device| label.is_spare(*device)) {
         label.sections.spares.retain(|spare| !replacing.contains(&spare.leaf.guid));
     }
+}
+
+/// Whether a spare is to stand in for a member: it has failed, or serves with too many errors, and nobody takes its place.
+fn is_in_need(group: &Group, member: &Arc<Member>, watched: &Watched) -> bool {
+    let is_bad = || member.state() == State::Complete && watched.is_bad(member.leaf.guid());
+    let is_replaced = || group.members().iter().any(|other| other.replaces() == Some(member.leaf.guid()));
+    (has_failed(member) || is_bad()) && !is_replaced() && member.replaces().is_none()
 }
 
 /// Whether a member is out of use, and not because the operator wants it.

@@ -1,10 +1,10 @@
 //! Spares step in for devices that fail, and are given back, wherever power fails.
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use super::{
     NewVdev, Pool, SpareChange, create_of,
-    members_tests::{Disk, alone, disks, fill, mirror, opened, reopen, states},
+    members_tests::{Disk, alone, disks, fill, leaving::Healed, mirror, opened, reopen, states},
     stamped::{Stamp, commit, settings, shown},
 };
 use crate::{
@@ -166,6 +166,54 @@ fn the_smallest_that_fits_and_answers_steps_in() {
     let newest = commit(&pool, 1);
     drop(pool);
     assert_eq!(alone(&large), newest);
+}
+
+/// Has a step of spares choose while a change of the labels is under way, which waits for a device; then somebody else does
+/// something, and all of them end.
+fn step_while(pool: &Pool, of: &Disk, change: impl FnOnce() + Send, then: impl FnOnce() + Send) -> Vec<SpareChange> {
+    let _healed = Healed(of.clone());
+    of.inject(Fault::hanging(Operation::Write));
+    thread::scope(|scope| {
+        let get_there = || thread::sleep(Duration::from_millis(100));
+        scope.spawn(change);
+        get_there();
+        let step = scope.spawn(|| pool.spare_step());
+        get_there();
+        scope.spawn(then);
+        get_there();
+        of.heal();
+        step.join().unwrap().unwrap()
+    })
+}
+
+#[test]
+fn a_spare_that_leaves_while_it_is_chosen_does_not_step_in() {
+    let disks = disks("a b c d");
+    let pool = failed(&disks);
+    assert_eq!(step_while(&pool, &disks[0], || assert!(pool.remove_spare("c").unwrap()), || ()), []);
+    assert_eq!((states(&pool), spares(&pool)), (vec![State::Complete, State::Out], listed(&[])));
+    assert_eq!(labels::read_label(&*disks[2]).unwrap(), None);
+    pool.add_spares(&[device(&disks[3])]).unwrap();
+    assert_eq!(pool.spare_step().unwrap(), stepped_in("d", "b"));
+}
+
+#[test]
+fn nobody_steps_in_for_a_device_that_is_replaced_or_put_out_of_use_while_a_spare_is_chosen() {
+    let disks = disks("a b c new");
+    let pool = failed(&disks);
+    let replace = || pool.attach("b", device(&disks[3]), true).unwrap();
+    assert_eq!(step_while(&pool, &disks[0], replace, || ()), []);
+    assert_eq!(spares(&pool), listed(&[("c", false)]));
+    drop(pool);
+    let pool = opened(&[&disks[0], &disks[2], &disks[3]], 5).unwrap();
+    assert!(fill(&pool));
+    assert_eq!(states(&pool), [State::Complete; 2]);
+    assert_eq!(pool.spare_step().unwrap(), []);
+    let disks = self::disks("a b c");
+    let pool = failed(&disks);
+    let rename = || pool.rename("other").unwrap();
+    assert_eq!(step_while(&pool, &disks[0], rename, || pool.put_offline("b", false).unwrap()), []);
+    assert_eq!(spares(&pool), listed(&[("c", false)]));
 }
 
 #[test]

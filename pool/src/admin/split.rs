@@ -30,6 +30,7 @@
 use std::sync::Arc;
 
 use super::{
+    members::safe_since,
     open::{chosen, first_txg, line},
     pool::Pool,
     rewind::repeating,
@@ -123,7 +124,7 @@ impl Pool {
         let label = self.label();
         let line = line(&label, &devices)?;
         let base = chosen(&label, &line, highest.held_at())?;
-        put_out(&parts)?;
+        put_out(&parts, highest.held_at())?;
 
         *highest = highest.next().max(highest.held_at());
         let new = self.new_label(name, &label, &parts, *highest);
@@ -218,10 +219,12 @@ fn no_mirror(vdev: &dyn Vdev) -> Error {
     Error::Request(format!("{} is no mirror: only a pool of mirrors can be split", name.unwrap_or_default()))
 }
 
-/// Puts the devices out of use that leave, all or none.
-fn put_out(parts: &[Part]) -> Result<()> {
-    let is_done = |part: &&Part| part.group().put_out_to_leave(part.leaf.guid(), None).is_ok();
-    let done = parts.iter().take_while(is_done).count();
+/// Puts the devices out of use that leave, all or none: if others have all the states to which one may go back from the
+/// `committed` one.
+fn put_out(parts: &[Part], committed: Txg) -> Result<()> {
+    let outcomes =
+        parts.iter().map(|part| part.group().put_out_to_leave(part.leaf.guid(), None, safe_since(committed)));
+    let done = outcomes.take_while(std::result::Result::is_ok).count();
     let is_quiet = parts.iter().all(|part| part.device.outstanding() == 0);
     if done == parts.len() && is_quiet {
         return Ok(());
@@ -231,7 +234,7 @@ fn put_out(parts: &[Part]) -> Result<()> {
         part.group().take_back(part.leaf.guid(), part.device.clone(), behind);
     }
     Err(Error::Request(match parts.get(done) {
-        Some(part) => format!("{} has only one device that holds everything", part.group().name()),
+        Some(part) => format!("{} has no other device that has held everything for long enough", part.group().name()),
         None => "a device has not answered earlier requests yet".to_owned(),
     }))
 }

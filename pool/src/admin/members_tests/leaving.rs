@@ -88,17 +88,38 @@ fn whether_an_heir_is_complete_is_judged_at_the_moment_in_which_the_old_one_goes
     let pool = mirror(&disks);
     pool.attach("a", new.clone(), true).unwrap();
     assert!(fill_alone(&pool));
+    let newest = pool.engine().committed();
     let guid = |name: &str| pool.find_device(name).unwrap().1.guid();
     let (vdev, _) = pool.find_device("a").unwrap();
     let group = vdev.as_group().unwrap();
     // It fails after somebody has seen that it is complete. The other one of the mirror is, and would be enough.
     assert!(group.put_offline(guid("new"), true));
-    assert_eq!(group.put_out_to_leave(guid("a"), Some(guid("new"))), Err(Stays::HeirFailed));
+    assert_eq!(group.put_out_to_leave(guid("a"), Some(guid("new")), newest), Err(Stays::HeirFailed));
     assert_eq!(states(&pool), [State::Complete, State::Complete, State::Out]);
     assert_eq!(pool.find_device("a").unwrap().1.health(), Health::Online);
     // Nobody was to take the place of this one.
-    assert_eq!(group.put_out_to_leave(guid("b"), None), Ok(()));
-    assert_eq!(group.put_out_to_leave(guid("a"), None), Err(Stays::Needed));
+    assert_eq!(group.put_out_to_leave(guid("b"), None, newest), Ok(()));
+    assert_eq!(group.put_out_to_leave(guid("a"), None, newest), Err(Stays::Needed));
+}
+
+#[test]
+fn if_the_one_fails_that_had_all_the_states_to_go_back_to_a_device_leaves_when_another_one_has_them() {
+    let (disks, new) = (disks("a b"), disk("new"));
+    let pool = mirror(&disks);
+    commit(&pool, 6);
+    pool.attach("a", new.clone(), false).unwrap();
+    assert!(fill(&pool));
+    // It has had everything for long, so no commit is needed. But before the other one leaves, all is flushed.
+    disks[0].inject(Fault::failing(Operation::Flush));
+    pool.detach("b").unwrap();
+    assert_eq!(states(&pool), [State::Out, State::Complete]);
+    drop(pool);
+    let device: Arc<dyn Device> = new.clone();
+    let kept = rewind_states(std::slice::from_ref(&device), &writing()).unwrap();
+    assert!(kept.len() >= SAFE_STATES, "{kept:?}");
+    for state in kept.iter().take(SAFE_STATES) {
+        assert_eq!(shown(opened_with(&[&new], &reading(Some(state.txg)), 3).unwrap().engine()), state.txg);
+    }
 }
 
 #[test]

@@ -103,6 +103,8 @@ pub(crate) enum Stays {
     Needed,
     /// What was to take its place has not everything any more.
     HeirFailed,
+    /// Nobody else of its column has had everything for so long.
+    TooSoon,
 }
 
 /// What it takes to read everything.
@@ -254,16 +256,26 @@ impl Group {
         self.put_out(device, Health::Faulted, Some(true), false)
     }
 
-    /// Puts a member out of use that is about to leave: if somebody else has its column, and the `heir` that is to take its
-    /// place, if there is one, has everything at that moment.
+    /// From which transaction group on somebody else of a member's column has had everything: the first of them that have.
+    pub(crate) fn outlasted_since(&self, device: Guid) -> Option<Txg> {
+        let column = self.of_column(self.member(device)?.column());
+        let others = column.iter().filter(|other| other.leaf.guid() != device && other.state() == State::Complete);
+        others.map(|other| other.complete_since()).min()
+    }
+
+    /// Puts a member out of use that is about to leave: if at that moment somebody else has its column, and has had everything
+    /// since no later than `latest`, and the `heir` that is to take its place, if there is one, has everything.
     ///
     /// # Errors
     /// Why it stays in use.
-    pub(crate) fn put_out_to_leave(&self, device: Guid, heir: Option<Guid>) -> Result<(), Stays> {
+    pub(crate) fn put_out_to_leave(&self, device: Guid, heir: Option<Guid>, latest: Txg) -> Result<(), Stays> {
         let changing = self.changing.lock();
         let is_complete = |heir| self.member(heir).is_some_and(|heir| heir.state() == State::Complete);
         if !heir.is_none_or(is_complete) {
             return Err(Stays::HeirFailed);
+        }
+        if self.outlasted_since(device).is_some_and(|since| since > latest) {
+            return Err(Stays::TooSoon);
         }
         match self.put_out_while(&changing, device, Health::Offline, Some(true), true) {
             true => Ok(()),
