@@ -122,7 +122,10 @@ fn what_is_brought_in_runs_goes_there_too() {
     let world = World::new();
     world.forget();
     let blocks: Vec<Block> = world.items().into_iter().map(|(_, block)| block).collect();
+    let disk = world.disk_reads();
     world.head.bring(blocks.iter(), iter::empty());
+    world.read_all();
+    assert!(world.disk_reads() - disk < RECORDS / 4, "they came in runs");
     world.pool.engine().secondary().finish();
     world.forget();
     let disk = world.disk_reads();
