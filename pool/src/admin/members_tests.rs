@@ -29,7 +29,7 @@ mod copies;
 mod erring;
 mod going_back;
 pub(super) mod leaving;
-mod raidz;
+pub(in crate::admin) mod raidz;
 mod untold;
 
 pub(super) type Disk = Arc<FaultDevice>;

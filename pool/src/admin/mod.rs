@@ -13,6 +13,7 @@
 //! create    labels on every device, then the first commit
 //! expand    taking over what devices have grown
 //! members   devices of mirrors come, go, and come back
+//! mend      labels and rings that devices in use have lost are written there again
 //! open      from labels to the newest committed state, to an engine
 //! pool      an opened pool: rename, export, destroy
 //! put_out   devices that stay out of use over an import
@@ -36,6 +37,7 @@ mod committed;
 mod create;
 mod expand;
 mod members;
+mod mend;
 mod open;
 mod pool;
 pub mod probe;
@@ -55,6 +57,8 @@ mod columns_tests;
 mod growing_tests;
 #[cfg(test)]
 mod members_tests;
+#[cfg(test)]
+mod mend_tests;
 #[cfg(test)]
 mod put_out_tests;
 #[cfg(test)]
