@@ -223,7 +223,8 @@ impl Datasets {
     }
 
     fn scrub_labels(&self, row: &mut ScrubRow) -> bool {
-        let examined = self.engine().hold_still().mend_labels();
+        let mut examined = self.engine().hold_still().mend_labels();
+        examined += self.engine().mend_labels_apart();
         row.repaired += examined.mended;
         row.position = ScrubPosition::Space { vdev: 0, offset: 0 };
         false

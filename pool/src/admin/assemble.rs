@@ -233,6 +233,10 @@ impl Rings {
         }
         let leaf = Leaf::new(config.guid, device.clone());
         leaf.found_marks(Behind::at(self.of(config.guid).0));
+        let ring = self.ring(config.guid);
+        let has = |state: &&Uberblock| ring.iter().any(|own| (own.epoch, own.txg) == (state.epoch, state.txg));
+        let had = self.line.iter().take(SAFE_STATES).rev().filter(has);
+        had.for_each(|state| leaf.keep_state(&Arc::new(state.clone())));
         Ok(Arc::new(leaf))
     }
 }

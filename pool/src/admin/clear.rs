@@ -21,14 +21,15 @@ use crate::{
 };
 
 impl Pool {
-    /// Forgets the errors of all devices. If the pool is suspended, it takes those back first that are in use, opened anew by
-    /// `reopen` where they do not answer as they are, and resumes the pool; if one is refused that cannot be done without,
-    /// it stays suspended.
+    /// Forgets the errors of all devices, and has those have their labels again that have lost them. If the pool is
+    /// suspended, it takes those back first that are in use, opened anew by `reopen` where they do not answer as they
+    /// are, and resumes the pool; if one is refused that cannot be done without, it stays suspended.
     ///
     /// # Errors
     /// [`Error::Device`] if a device does not answer, [`Error::Request`] if it is not what it was.
     pub fn clear(&self, reopen: &dyn Fn(&str) -> Result<Arc<dyn Device>>) -> Result<()> {
         self.resume(reopen)?;
+        self.mend_labels_at_once();
         let vdevs = self.engine().storage().vdevs.all();
         let all = vdevs.iter().flat_map(|vdev| vdev.leaves());
         all.chain(self.caches()).for_each(|leaf| leaf.counters().clear_errors());
@@ -102,7 +103,8 @@ fn verify(label: &Label, leaf: &Leaf, device: &dyn Device) -> Result<()> {
     if found.epoch != label.epoch {
         return refused("was imported elsewhere meanwhile, or is older than this import");
     }
-    if usable_size(device.size()) < leaf.size() {
+    let there = device.measure().map_or(device.size(), |there| there.min(device.size()));
+    if usable_size(there) < leaf.size() {
         return Err(shrunk(device, leaf.size()));
     }
     labels::settle_end(device, label, leaf.guid());

@@ -283,6 +283,8 @@ impl Pool {
         leaf.let_go();
         let found = reopen(leaf.name())?;
         let behind = self.recognise(&vdev, &leaf, &*found)?;
+        let errors = leaf.counters().snapshot().checksum_errors;
+        self.watched().forgive(leaf.guid(), errors, self.engine().env().uptime());
         mirror.take_back(leaf.guid(), found, behind);
         self.engine().storage().vdevs.flush()?;
         self.say_why(leaf.guid(), None)?;

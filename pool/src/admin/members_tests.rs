@@ -31,7 +31,7 @@ mod going_back;
 pub(super) mod leaving;
 mod logs;
 mod outdated;
-mod raidz;
+pub(in crate::admin) mod raidz;
 mod untold;
 
 pub(super) type Disk = Arc<FaultDevice>;

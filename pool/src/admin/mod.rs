@@ -13,6 +13,7 @@
 //! create    labels on every device, then the first commit
 //! expand    taking over what devices have grown
 //! members   devices of mirrors come, go, and come back
+//! mend      labels and rings that devices in use have lost are written there again
 //! open      from labels to the newest committed state, to an engine
 //! outdated  vdevs that are older copies of those that were there
 //! pool      an opened pool: rename, export, destroy
@@ -37,6 +38,7 @@ mod committed;
 mod create;
 mod expand;
 mod members;
+mod mend;
 mod open;
 mod outdated;
 mod pool;
@@ -57,6 +59,8 @@ mod columns_tests;
 mod growing_tests;
 #[cfg(test)]
 mod members_tests;
+#[cfg(test)]
+mod mend_tests;
 #[cfg(test)]
 mod put_out_tests;
 #[cfg(test)]

@@ -108,7 +108,11 @@ fn catch_up(engine: &Engine, newest: &Uberblock) -> Result<()> {
     }
     if !given.is_empty() {
         vdevs.flush()?;
-        given.iter().for_each(|leaf| leaf.note_uberblock(newest.txg));
+        let state = Arc::new(newest.clone());
+        for leaf in given {
+            leaf.note_uberblock(newest.txg);
+            leaf.keep_state(&state);
+        }
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ use crate::{
     units::{Guid, Txg, VdevId},
     vdev::{
         Health, Leaf, Member, Mirror, RaidZ, Single, State, Vdev, labels,
+        mend::LabelsExamined,
         raidz::zones::{in_order, on_sizes},
     },
 };
@@ -46,7 +47,7 @@ pub struct Pool {
 }
 
 /// The labels of an opened pool.
-struct Labels {
+pub(super) struct Labels {
     /// What all labels say: changed only after all were written.
     label: Mutex<Label>,
     /// The highest number that any label was given, also one that could not be written. Held by whoever changes labels of
@@ -113,6 +114,21 @@ impl Drop for LabellingApart<'_> {
 }
 
 impl Labels {
+    /// Keeps everybody else from changing the labels of the pool's vdevs.
+    pub(super) fn hold(&self) -> MutexGuard<'_, Txg> {
+        self.labelling.lock()
+    }
+
+    /// Keeps everybody else from changing or writing those of devices in no vdev.
+    pub(super) fn hold_apart(&self) -> MutexGuard<'_, ()> {
+        self.apart.lock()
+    }
+
+    /// What all labels say.
+    pub(super) fn current(&self) -> Label {
+        self.label.lock().clone()
+    }
+
     /// Changes the labels within a commit, or instead of one: those of spares and cache devices follow with the next change by an operator, or the
     /// next import. What a commit writes is not theirs, and one that hangs must not hold it.
     fn change_in_commit(&self, engine: &Engine, change: impl FnOnce(&mut Label)) -> Result<()> {
@@ -149,6 +165,14 @@ impl Features for Labels {
         self.change_in_commit(engine, |label| {
             label.features.insert(feature.to_owned(), Compatibility::None);
         })
+    }
+
+    fn mend(&self, still: &Still<'_>) -> LabelsExamined {
+        self.mend_in_vdevs(still)
+    }
+
+    fn mend_apart(&self, engine: &Engine) -> LabelsExamined {
+        self.mend_in_no_vdev(engine)
     }
 }
 

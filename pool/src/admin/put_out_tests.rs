@@ -83,6 +83,26 @@ fn who_had_too_many_errors_is_out_of_use_until_somebody_takes_it_back() {
 }
 
 #[test]
+fn who_was_taken_back_is_put_out_again_for_new_errors_and_not_for_those_before() {
+    for is_cleared in [true, false] {
+        let disks = disks("a b c");
+        let pool = with_bad_one(&disks);
+        put_out(&pool);
+        let (vdev, leaf) = pool.find_device("b").unwrap();
+        if is_cleared {
+            leaf.counters().clear_errors();
+        }
+        assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
+        assert!(fill(&pool));
+        // It is complete before anybody has looked at its errors again.
+        assert_eq!(pool.spare_step().unwrap(), [given_back("c")], "cleared: {is_cleared}");
+        assert_eq!(condition(&pool), (Health::Online, None));
+        (0..10).for_each(|_| vdev.note_checksum_error(leaf.guid()));
+        assert_eq!(pool.spare_step().unwrap(), [stepped_in("c")]);
+    }
+}
+
+#[test]
 fn who_had_too_many_errors_and_is_put_offline_is_offline_and_who_leaves_is_not_spoken_of() {
     let disks = disks("a b c");
     let pool = with_bad_one(&disks);

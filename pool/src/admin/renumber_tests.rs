@@ -33,7 +33,7 @@ fn a_pool_has_another_number_and_goes_on_and_a_copy_keeps_the_old_one() {
     assert_eq!((pool.label().pool, pool.engine().guid()), (NEW, NEW));
     assert!(disks.iter().all(|disk| number(&**disk) == NEW));
     // What the rings still have of the old number is no damage.
-    let examined = mend::mend_uberblocks(&*disks[0], NEW, false).unwrap();
+    let examined = mend::mend_uberblocks(&*disks[0], NEW, &[], false).unwrap();
     assert_eq!((examined.bad, examined.mended), (0, 0));
     let newest = commit(&pool, 3);
     drop(pool);

@@ -113,8 +113,16 @@ impl Watched {
         false
     }
 
-    fn is_bad(&self, device: Guid) -> bool {
-        self.bad.contains_key(&device)
+    /// Whether a device had too many errors, of which it has so many by now. Those that were cleared since do not count, though
+    /// nobody may have noted that yet.
+    fn is_bad(&self, device: Guid, errors: u64) -> bool {
+        self.bad.get(&device).is_some_and(|noted| errors >= *noted)
+    }
+
+    /// Somebody wants a device back that has had so many errors: only those that come later count.
+    pub(super) fn forgive(&mut self, device: Guid, errors: u64, now: Duration) {
+        self.bad.remove(&device);
+        self.since.insert(device, (now, errors));
     }
 }
 
@@ -286,7 +294,10 @@ impl Pool {
                 continue;
             };
             let replaced = own.replaces().and_then(|old| group.member(old));
-            let is_bad = |member: &Arc<Member>| self.watched().is_bad(member.leaf.guid());
+            let is_bad = |member: &Arc<Member>| {
+                let errors = member.leaf.counters().snapshot().checksum_errors;
+                self.watched().is_bad(member.leaf.guid(), errors)
+            };
             if let Some(old) = replaced.as_ref().filter(|old| old.state() == State::Complete && is_bad(old)) {
                 if own.state() == State::Complete && self.put_out_for_errors(group, &old.leaf)? {
                     changes.push(SpareChange::PutOut { device: old.leaf.name().to_owned() });
@@ -455,11 +466,13 @@ mod tests {
         assert!(!watched.note(device, 9, at(600)));
         assert!(!watched.note(device, 18, at(700)), "nine since the last window");
         assert!(watched.note(device, 19, at(701)));
-        assert!(watched.note(device, 19, at(9000)) && watched.is_bad(device));
-        assert!(!watched.note(device, 0, at(9001)) && !watched.is_bad(device));
+        assert!(watched.note(device, 19, at(9000)) && watched.is_bad(device, 19) && !watched.is_bad(device, 0));
+        assert!(!watched.note(device, 0, at(9001)) && !watched.is_bad(device, 19));
         // Those of one that had not too many are forgotten as well.
         assert!(!watched.note(device, 9, at(9601)));
         assert!(!watched.note(device, 0, at(9602)));
         assert!(watched.note(device, 10, at(9603)));
+        watched.forgive(device, 10, at(9604));
+        assert!(!watched.note(device, 19, at(9605)) && watched.note(device, 20, at(9606)));
     }
 }

@@ -88,7 +88,7 @@ fn two_pools_come_of_one_and_each_goes_on() {
     assert_eq!(shown(opened(&[&disks[0], &disks[2]], 3).unwrap().engine()), old);
     assert_eq!(shown(opened(&[&disks[1], &disks[3]], 4).unwrap().engine()), later);
     // What the rings have of the old pool is no damage to the new one.
-    let examined = mend::mend_uberblocks(&*disks[1], new.pool, false).unwrap();
+    let examined = mend::mend_uberblocks(&*disks[1], new.pool, &[], false).unwrap();
     assert_eq!((examined.bad, examined.mended), (0, 0));
     // They do not mix.
     assert!(matches!(opened(&[&disks[0], &disks[3]], 5), Err(Error::Request(_))));

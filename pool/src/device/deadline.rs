@@ -265,6 +265,10 @@ impl Device for DeadlineDevice {
         self.run(move |device| device.truncate(size))
     }
 
+    fn grow_back(&self, size: u64) -> io::Result<bool> {
+        self.run(move |device| device.grow_back(size))
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.run(|device| device.flush())
     }

@@ -197,6 +197,11 @@ impl Device for FaultDevice {
         Ok(is_cut)
     }
 
+    fn grow_back(&self, size: u64) -> io::Result<bool> {
+        self.meet(Operation::Write, self.inner.measure()?..size)?;
+        self.inner.grow_back(size)
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let touched = touched(offset, buf.len());
         let corruptions = self.meet(Operation::Read, touched.clone())?;

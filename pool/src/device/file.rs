@@ -225,6 +225,18 @@ impl Device for FileDevice {
         Ok(true)
     }
 
+    fn grow_back(&self, size: u64) -> io::Result<bool> {
+        let metadata = self.file.metadata()?;
+        if !metadata.is_file() {
+            return Ok(false);
+        }
+        if metadata.len() < size {
+            self.file.set_len(size)?;
+            self.file.sync_all()?;
+        }
+        Ok(true)
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
     }

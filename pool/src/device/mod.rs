@@ -130,6 +130,12 @@ pub trait Device: Send + Sync {
         Ok(false)
     }
 
+    /// Makes an image that somebody has cut as long as it was, `size` bytes, durably: what it has lost is zeros. `false` if it
+    /// cannot, because somebody else has made it as large as it is.
+    fn grow_back(&self, _size: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Returns when every write that returned before is durable.
     fn flush(&self) -> io::Result<()>;
 

@@ -30,7 +30,7 @@ use crate::{
     tree::{Miss, Node, Root},
     txg::Engine,
     units::Txg,
-    vdev::mend::{self, LabelsExamined},
+    vdev::mend::LabelsExamined,
 };
 
 /// At most so many blocks wait to be looked at again; more are left to the next scrub.
@@ -128,6 +128,17 @@ impl Engine {
         Still { engine: self, _syncing: self.syncing.lock() }
     }
 
+    /// The same, if nobody is committing.
+    pub fn try_hold_still(&self) -> Option<Still<'_>> {
+        Some(Still { engine: self, _syncing: self.syncing.try_lock()? })
+    }
+
+    /// Examines the labels of the devices in no vdev, and mends what is bad. No commit may wait for who calls this: such a device
+    /// may hang.
+    pub fn mend_labels_apart(&self) -> LabelsExamined {
+        self.labels().map_or_else(LabelsExamined::default, |labels| labels.mend_apart(self))
+    }
+
     /// The next block that a reader found a bad copy of.
     pub fn next_suspect(&self) -> Option<Suspect> {
         self.suspects.take()
@@ -172,29 +183,10 @@ impl<'a> Still<'a> {
         examined
     }
 
-    /// Examines the labels and uberblocks of all devices, and mends what is bad. What a device refuses is counted there.
+    /// Examines the labels and uberblocks of all devices in vdevs, and mends what is bad. What a device refuses is counted
+    /// there; one that is not what it was is put out of use, or if it cannot be done without, the pool is suspended.
     pub fn mend_labels(&self) -> LabelsExamined {
-        let _labelling = self.engine.labelling.lock();
-        let write = self.engine.writable().is_ok();
-        let mut sum = LabelsExamined::default();
-        for vdev in self.engine.storage().vdevs.all() {
-            for leaf in vdev.committing() {
-                let device = &*leaf.device();
-                let parts =
-                    [mend::mend_labels(device, write), mend::mend_uberblocks(device, self.engine.guid(), write)];
-                for part in parts {
-                    let part = part.unwrap_or_else(|error| {
-                        tracing::warn!("{error}");
-                        LabelsExamined { bad: 1, ..LabelsExamined::default() }
-                    });
-                    (0..part.bad).for_each(|_| vdev.note_checksum_error(leaf.guid()));
-                    sum.bytes += part.bytes;
-                    sum.bad += part.bad;
-                    sum.mended += part.mended;
-                }
-            }
-        }
-        sum
+        self.engine.labels().map_or_else(LabelsExamined::default, |labels| labels.mend(self))
     }
 
     fn mend_standing(&self, pointer: &BlockPointer, count: bool) -> Verdict {

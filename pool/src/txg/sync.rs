@@ -212,7 +212,11 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
         engine.storage.vdevs.flush()?;
         // A device that was away meanwhile may have lost the uberblock with its cache.
         if suspension.era() == era {
-            reached.iter().for_each(|leaf| leaf.note_uberblock(uberblock.txg));
+            let state = Arc::new(uberblock.clone());
+            for leaf in reached {
+                leaf.note_uberblock(uberblock.txg);
+                leaf.keep_state(&state);
+            }
             vdevs.iter().for_each(|vdev| vdev.committed());
             return Ok(());
         }

@@ -10,6 +10,7 @@
 //! ([`Leaf::take_back`]).
 
 use std::{
+    collections::VecDeque,
     io,
     sync::{
         Arc,
@@ -26,11 +27,14 @@ use crate::{
     error::{Error, Result},
     format::{
         label::{BODY_AT, BODY_SIZE, DATA_START, device_size, usable_size},
-        uberblock::UBERBLOCK_SIZE,
+        uberblock::{UBERBLOCK_SIZE, Uberblock},
         vdev_config::{Behind, LeafConfig, Mark},
     },
     units::{Guid, Txg},
 };
+
+/// As many states as one may go back to. So many of its rings are known of a device that has them.
+pub(crate) const KEPT_STATES: usize = 4;
 
 /// How a device does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +100,8 @@ pub struct Leaf {
     trouble: Mutex<Option<String>>,
     /// The newest uberblock that the device has for good: it must not come back with an older one.
     newest: Mutex<Txg>,
+    /// The newest states that it has had in its rings for good, newest first: should its rings be lost, these belong there.
+    states: Mutex<VecDeque<Arc<Uberblock>>>,
 }
 
 impl Leaf {
@@ -113,6 +119,7 @@ impl Leaf {
             marks: Mutex::default(),
             trouble: Mutex::default(),
             newest: Mutex::default(),
+            states: Mutex::default(),
         }
     }
 
@@ -218,6 +225,18 @@ impl Leaf {
         *marks = Behind::at(marks.may_have);
     }
 
+    /// Notes that the device has this state in its rings for good.
+    pub(crate) fn keep_state(&self, state: &Arc<Uberblock>) {
+        let mut states = self.states.lock();
+        states.push_front(state.clone());
+        states.truncate(KEPT_STATES);
+    }
+
+    /// The newest states that the device has had in its rings for good since it lacks nothing, newest first.
+    pub(crate) fn states(&self) -> Vec<Arc<Uberblock>> {
+        self.states.lock().iter().cloned().collect()
+    }
+
     /// Notes that the device refuses what a commit needs.
     pub(crate) fn note_fault(&self) {
         self.note_health(Health::Faulted);
@@ -233,6 +252,7 @@ impl Leaf {
     pub fn take_back(&self, device: Arc<dyn Device>) -> Result<()> {
         self.unflushed.replay(&*device).map_err(|source| self.failed("write", source))?;
         *self.device.write() = device;
+        self.set_trouble(None);
         *self.health.lock() = Health::Online;
         Ok(())
     }
@@ -254,6 +274,7 @@ impl Leaf {
         self.found_marks(marks);
         self.set_trouble(None);
         *self.newest.lock() = Txg::ZERO;
+        self.states.lock().clear();
         self.note_health(Health::Online);
     }
 

@@ -45,6 +45,7 @@ mod unflushed;
 pub use counters::{Counters, Counts};
 pub(crate) use group::Stays;
 pub use group::{Group, Lacking, Member, Quorum, State};
+pub(crate) use leaf::KEPT_STATES;
 pub use leaf::{Health, Leaf};
 pub use lost::Lost;
 pub use mirror::Mirror;

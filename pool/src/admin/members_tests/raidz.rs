@@ -4,7 +4,7 @@ use super::*;
 use crate::{format::vdev_config::VdevConfig, vdev::uberblocks};
 
 /// A pool that is one RAID-Z.
-pub(super) fn raidz_of(parity: u8, devices: Vec<Arc<dyn Device>>) -> Pool {
+pub(in crate::admin) fn raidz_of(parity: u8, devices: Vec<Arc<dyn Device>>) -> Pool {
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
     let vdev = NewVdev::RaidZ { parity, devices };
     let pool = create_of(&[vdev], &options, Arc::new(SeededEnv::new(1))).unwrap();
@@ -13,21 +13,21 @@ pub(super) fn raidz_of(parity: u8, devices: Vec<Arc<dyn Device>>) -> Pool {
     pool
 }
 
-pub(super) fn raidz(parity: u8, of: &[Disk]) -> Pool {
+pub(in crate::admin) fn raidz(parity: u8, of: &[Disk]) -> Pool {
     raidz_of(parity, of.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect())
 }
 
-pub(super) fn names(count: usize) -> Vec<Disk> {
+pub(in crate::admin) fn names(count: usize) -> Vec<Disk> {
     ["a", "b", "c", "d", "e", "f"][..count].iter().map(|name| disk(name)).collect()
 }
 
 /// All sets of at most so many of `count`.
-pub(super) fn sets(count: usize, most: usize) -> Vec<Vec<usize>> {
+pub(in crate::admin) fn sets(count: usize, most: usize) -> Vec<Vec<usize>> {
     let some = (0..1u32 << count).filter(|set| set.count_ones() as usize <= most);
     some.map(|set| (0..count).filter(|at| set & 1 << at != 0).collect()).collect()
 }
 
-pub(super) fn without<'a>(disks: &'a [Disk], missing: &[usize]) -> Vec<&'a Disk> {
+pub(in crate::admin) fn without<'a>(disks: &'a [Disk], missing: &[usize]) -> Vec<&'a Disk> {
     disks.iter().enumerate().filter(|(at, _)| !missing.contains(at)).map(|(_, disk)| disk).collect()
 }
 
@@ -248,7 +248,7 @@ fn is_not_enough(all: &[Disk], there: &[&Disk]) -> bool {
 }
 
 /// Opens what a crash has left without some devices, and requires a state between these, whole, which lasts.
-pub(super) fn survives(
+pub(in crate::admin) fn survives(
     images: Vec<MemoryDevice>,
     missing: &[usize],
     span: std::ops::RangeInclusive<Txg>,

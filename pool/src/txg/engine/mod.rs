@@ -46,11 +46,11 @@ use crate::{
     space::SpaceTotals,
     tree::Root,
     txg::{
-        durable::Log, head::Head, still::Suspects, streams::Streams, sync::SyncClient, throttle::Throttle,
+        Still, durable::Log, head::Head, still::Suspects, streams::Streams, sync::SyncClient, throttle::Throttle,
         workers::Workers,
     },
     units::{Guid, Txg},
-    vdev::Suspension,
+    vdev::{Suspension, mend::LabelsExamined},
 };
 
 /// The number under which the catalogue is open. No data set has it.
@@ -63,6 +63,12 @@ pub(crate) trait Features: Send + Sync {
 
     /// Has the labels of all devices name it, and flushes.
     fn activate(&self, engine: &Engine, feature: &'static str) -> Result<()>;
+
+    /// Has the devices of vdevs have the labels and uberblocks again that they have lost: see [`crate::admin`]'s `mend`.
+    fn mend(&self, still: &Still<'_>) -> LabelsExamined;
+
+    /// The same for the labels of the devices in no vdev, while commits go on.
+    fn mend_apart(&self, engine: &Engine) -> LabelsExamined;
 }
 
 /// An opened pool: devices, space, cache, transaction groups and the catalogue.
@@ -128,6 +134,11 @@ impl Engine {
     /// Names who keeps the features that the pool's labels name.
     pub(crate) fn set_features(&self, features: Arc<dyn Features>) {
         assert!(self.features.set(features).is_ok(), "a pool has one set of labels");
+    }
+
+    /// Who writes its labels, if it has any.
+    pub(super) fn labels(&self) -> Option<&Arc<dyn Features>> {
+        self.features.get()
     }
 
     /// Has all labels name a feature, if they do not yet. When this has returned, and not before, something that only

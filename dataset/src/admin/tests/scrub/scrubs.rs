@@ -6,7 +6,7 @@ use pool::{
     device::Device,
     format::{
         key::Key,
-        label::{BODY_AT, DATA_START, label_offsets, uberblock_offset},
+        label::{BODY_AT, BODY_SIZE, DATA_START, LABEL_SIZE, LABELS, label_offsets, uberblock_offset},
     },
     space::OwnCursor,
     units::Txg,
@@ -73,6 +73,21 @@ fn a_scrub_heals_every_structure_that_has_a_second_copy() {
     let again = bench.scrub();
     assert_eq!((again.repaired, again.errors), (0, 0));
     assert_eq!(bench.counts(), Counts::default());
+}
+
+#[test]
+fn a_scrub_writes_labels_again_that_a_device_has_lost_all_of_and_the_next_finds_nothing() {
+    let bench = Bench::new(2, 6);
+    for at in label_offsets(SIZE) {
+        bench.disks[1].write_at(at, &vec![0; LABEL_SIZE as usize]).unwrap();
+    }
+    let status = bench.scrub();
+    assert_eq!((status.state, status.errors), (ScrubState::Finished, 0));
+    assert!(status.repaired > (LABELS * BODY_SIZE) as u64, "{status:?}");
+    assert!(bench.counts().checksum_errors > LABELS as u64);
+    bench.clear();
+    assert_eq!((bench.scrub().repaired, bench.counts()), (0, Counts::default()));
+    bench.world.judge();
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! Labels and rings that devices in use have lost: who knows what belongs on them has it written there again.
+//!
+//! A scrub calls this, and whoever clears errors. How a device is examined and in which order it is written to stands
+//! in [`crate::vdev::mend`].
+//!
+//! A device is put out of use and not written to if it is not what it was: if it has the label of another pool or of
+//! another device, if all labels are lost and it holds something else that is known by sight, or if it is shorter than
+//! it was and cannot be made longer. If its vdev cannot do without it, nothing must be written to it either, so the
+//! pool is suspended until it is as it was (see [`super::clear`]). Where nobody could resume the pool it goes on, and
+//! says so.
+//!
+//! A device that has lost all of its labels may have lost everything else. It stays in use: its vdev holds it for
+//! complete, as it does a device on which anything else has rotted, and whoever reads finds out. A scrub mends the
+//! rest.
+//!
+//! Labels of devices in no vdev may be older than those of the others, and need not be mended for that. They have no
+//! rings. One that hangs must not hold commits, so they are mended apart, while no pool is held still.
+
+use std::sync::Arc;
+
+use super::{
+    pool::{Labels, Pool},
+    probe::probe_foreign,
+    spares::NO_VDEV,
+};
+use crate::{
+    error::{Error, Result},
+    format::label::{Label, device_size},
+    space::SAFE_STATES,
+    txg::{Engine, Still},
+    vdev::{
+        Health, KEPT_STATES, Leaf, Vdev,
+        mend::{self, LabelsExamined, LabelsFound},
+    },
+};
+
+const _: () = assert!(KEPT_STATES >= SAFE_STATES, "a device alone is enough to go back");
+
+impl Pool {
+    /// Examines labels and uberblocks of all devices, and mends what is bad, if that takes no waiting for a commit.
+    pub(super) fn mend_labels_at_once(&self) {
+        if let Some(still) = self.engine().try_hold_still() {
+            still.mend_labels();
+        }
+    }
+}
+
+impl Labels {
+    /// See [`crate::txg::Features::mend`].
+    pub(super) fn mend_in_vdevs(&self, still: &Still<'_>) -> LabelsExamined {
+        let engine = still.engine();
+        let write = engine.writable().is_ok();
+        let (mut sum, mut refused) = (LabelsExamined::default(), Vec::new());
+        {
+            let (_highest, _labelling) = (self.hold(), engine.labelling.lock());
+            let label = self.current();
+            for vdev in engine.storage().vdevs.all() {
+                for leaf in vdev.labelled() {
+                    let own = Label { device: leaf.guid(), vdev: vdev.id(), ..label.clone() };
+                    match mend_member(engine, &*vdev, &leaf, &own, write) {
+                        Ok(examined) => sum += examined,
+                        Err(error) => refused.push((vdev.clone(), leaf, error)),
+                    }
+                }
+            }
+        }
+        for (vdev, leaf, error) in &refused {
+            sum += refuse(engine, &**vdev, leaf, error, write);
+        }
+        // Only then labels can be written: they say who is out of use.
+        if !refused.is_empty()
+            && write
+            && let Err(error) = engine.storage().vdevs.flush()
+        {
+            tracing::error!("labels do not say that a device was put out of use: {error}");
+        }
+        sum
+    }
+
+    /// See [`crate::txg::Features::mend_apart`].
+    pub(super) fn mend_in_no_vdev(&self, engine: &Engine) -> LabelsExamined {
+        let _apart = self.hold_apart();
+        let write = engine.writable().is_ok();
+        let label = self.current();
+        let mut sum = LabelsExamined::default();
+        let spares = engine.storage().vdevs.spares();
+        let is_named = |leaf: &Arc<Leaf>| label.is_spare(leaf.guid()) || label.is_cache(leaf.guid());
+        let apart = spares.into_iter().chain(engine.secondary().devices());
+        for leaf in apart.filter(|leaf| leaf.health() == Health::Online && is_named(leaf)) {
+            let own = Label { device: leaf.guid(), vdev: NO_VDEV, ..label.clone() };
+            sum += mend_apart(&leaf, &own, write).unwrap_or_else(|error| {
+                tracing::error!("a device of the pool cannot be used: {error}");
+                leaf.counters().count_checksum_error();
+                if write {
+                    engine.secondary().put_out(leaf.guid(), Health::Unavailable);
+                    leaf.note_health(Health::Unavailable);
+                    leaf.set_trouble(Some(error.to_string()));
+                }
+                LabelsExamined { bad: 1, ..LabelsExamined::default() }
+            });
+        }
+        sum
+    }
+}
+
+/// Mends a device of a vdev.
+fn mend_member(engine: &Engine, vdev: &dyn Vdev, leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
+    let device = &*leaf.device();
+    let (labels, mut examined) = look(leaf, own, write)?;
+    if vdev.committing().iter().any(|other| other.guid() == leaf.guid()) {
+        examined += tolerated(mend::mend_uberblocks(device, engine.guid(), &leaf.states(), write));
+    }
+    let mended = labels.mend(device, own, write);
+    // One that has good labels may have a bad place where others were.
+    examined += if labels.newest.is_some() { tolerated(mended) } else { mended? };
+    if examined.mended > 0 {
+        tracing::warn!("labels or uberblocks of {} were lost, and are there again", leaf.name());
+    }
+    (0..examined.bad).for_each(|_| vdev.note_checksum_error(leaf.guid()));
+    Ok(examined)
+}
+
+/// What a device refuses to take is bad.
+fn tolerated(mended: Result<LabelsExamined>) -> LabelsExamined {
+    mended.unwrap_or_else(|error| {
+        tracing::warn!("{error}");
+        LabelsExamined { bad: 1, ..LabelsExamined::default() }
+    })
+}
+
+/// Mends a device that is in no vdev.
+fn mend_apart(leaf: &Leaf, own: &Label, write: bool) -> Result<LabelsExamined> {
+    let (found, mut examined) = look(leaf, own, write)?;
+    examined += found.mend(&*leaf.device(), found.newest.as_ref().unwrap_or(own), write)?;
+    (0..examined.bad).for_each(|_| leaf.counters().count_checksum_error());
+    Ok(examined)
+}
+
+/// The labels of a device that is what it was, and as long.
+fn look(leaf: &Leaf, own: &Label, write: bool) -> Result<(LabelsFound, LabelsExamined)> {
+    let device = &*leaf.device();
+    let examined = mend::mend_size(device, device.size().max(device_size(leaf.size())), write)?;
+    let found = LabelsFound::look(device, own)?;
+    if found.newest.is_none()
+        && let Some(content) = probe_foreign(device).ok().flatten()
+    {
+        return Err(mend::taken(device, &format!("it holds {content}")));
+    }
+    Ok((found, examined))
+}
+
+/// Does without a device that is not what it was or refuses what it should get; if that cannot be, suspends the pool.
+fn refuse(engine: &Engine, vdev: &dyn Vdev, leaf: &Arc<Leaf>, error: &Error, write: bool) -> LabelsExamined {
+    tracing::error!("{error}");
+    vdev.note_checksum_error(leaf.guid());
+    let bad = LabelsExamined { bad: 1, ..LabelsExamined::default() };
+    if !write {
+        return bad;
+    }
+    let is_refusal = matches!(error, Error::Device { .. });
+    let health = if is_refusal { Health::of(error) } else { Health::Unavailable };
+    let is_without = vdev.do_without(leaf.guid(), health);
+    if is_without || !is_refusal {
+        leaf.set_trouble(Some(error.to_string()));
+    }
+    if is_without && leaf.device().outstanding() == 0 {
+        // It is locked as long as it is open, and may be somebody else's.
+        leaf.let_go();
+    } else if !is_without && !is_refusal {
+        leaf.note_fault();
+        let suspension = engine.suspension();
+        suspension.suspend(suspension.era(), error);
+    }
+    bad
+}
