@@ -119,6 +119,11 @@ impl Watched {
         self.bad.get(&device).is_some_and(|noted| errors >= *noted)
     }
 
+    /// The same of a device, by what is counted now.
+    fn has_too_many(&self, leaf: &Leaf) -> bool {
+        self.is_bad(leaf.guid(), leaf.counters().snapshot().checksum_errors)
+    }
+
     /// Somebody wants a device back that has had so many errors: only those that come later count.
     pub(super) fn forgive(&mut self, device: Guid, errors: u64, now: Duration) {
         self.bad.remove(&device);
@@ -294,10 +299,7 @@ impl Pool {
                 continue;
             };
             let replaced = own.replaces().and_then(|old| group.member(old));
-            let is_bad = |member: &Arc<Member>| {
-                let errors = member.leaf.counters().snapshot().checksum_errors;
-                self.watched().is_bad(member.leaf.guid(), errors)
-            };
+            let is_bad = |member: &Arc<Member>| self.watched().has_too_many(&member.leaf);
             if let Some(old) = replaced.as_ref().filter(|old| old.state() == State::Complete && is_bad(old)) {
                 if own.state() == State::Complete && self.put_out_for_errors(group, &old.leaf)? {
                     changes.push(SpareChange::PutOut { device: old.leaf.name().to_owned() });
@@ -416,7 +418,7 @@ pub(super) fn settle_spares(label: &mut Label, group: &Group, leaves: Guid) {
 
 /// Whether a spare is to stand in for a member: it has failed, or serves with too many errors, and nobody takes its place.
 fn is_in_need(group: &Group, member: &Arc<Member>, watched: &Watched) -> bool {
-    let is_bad = || member.state() == State::Complete && watched.is_bad(member.leaf.guid());
+    let is_bad = || member.state() == State::Complete && watched.has_too_many(&member.leaf);
     let is_replaced = || group.members().iter().any(|other| other.replaces() == Some(member.leaf.guid()));
     (has_failed(member) || is_bad()) && !is_replaced() && member.replaces().is_none()
 }
