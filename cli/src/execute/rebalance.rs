@@ -29,7 +29,7 @@ impl OpenPool {
         dry_run: bool,
         job: &mut Job<'_>,
     ) -> Result<RebalancePlan, Failure> {
-        let Imbalance { chunks, bytes, reason } = self.datasets.imbalance();
+        let Imbalance { chunks, bytes, reason } = self.datasets.imbalance().or_refused(ACTION, self.name())?;
         let region = self.engine().storage().space.region();
         let plan = RebalancePlan { bytes, chunks, region, reason: reason.map(words).map(str::to_owned) };
         if dry_run {
@@ -129,5 +129,11 @@ fn words(reason: Balanced) -> &'static str {
         Balanced::NoPeers => "there are no two vdevs that may exchange what lies on them",
         Balanced::Level => "all vdevs are about equally full",
         Balanced::NoRoom => "there are too few empty regions",
+        Balanced::Unpacked => {
+            "rows of vdevs differ in width, and packed_chunks is disabled: pool set feature@packed_chunks=enabled"
+        }
+        Balanced::Kept => {
+            "what the fuller vdevs have too much of may not move: it is metadata, too little, or in pieces"
+        }
     }
 }

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use pool::{
     env::Nanos,
     format::{key::Key, label::DEVICE_REMOVAL, label::REBALANCE},
-    space::{Batch, Packs},
+    space::Batch,
 };
 
 use super::{
@@ -41,8 +41,6 @@ pub(super) trait InBatches: Row + Clone + Send + 'static {
     const KEY: Key;
     /// The command that begins and ends it.
     const COMMAND: &'static str;
-    /// How chunks are moved.
-    const PACKS: Packs;
 
     /// Where it is kept in memory.
     fn of(mover: &Mover) -> &Mutex<Option<Self>>;
@@ -139,7 +137,7 @@ impl Datasets {
             self.put_batches(row)?;
             return Ok(Progress::Worked);
         }
-        match self.empty_step(&mut work, (&batch.regions, &batch.targets), R::PACKS, budget)? {
+        match self.empty_step(&mut work, (&batch.regions, &batch.targets), batch.packs, budget)? {
             Emptying::Worked { copied, errors } => {
                 if let Some(row) = &mut *R::of(&self.mover).lock() {
                     row.count(copied, errors);

@@ -15,7 +15,7 @@ use pool::{
         key::Key,
         label::{DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, REBALANCE},
     },
-    space::{Dense, Fragmentation, Packs},
+    space::{Dense, Fragmentation},
 };
 
 use super::{
@@ -32,7 +32,6 @@ pub type DefragmentStatus = DefragmentRow;
 impl InBatches for DefragmentRow {
     const KEY: Key = Key::new(POOL, kind::DEFRAGMENT, 0);
     const COMMAND: &'static str = "defragment";
-    const PACKS: Packs = Packs::Always;
 
     fn of(mover: &Mover) -> &Mutex<Option<DefragmentRow>> {
         &mover.defragment

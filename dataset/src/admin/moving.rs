@@ -226,6 +226,11 @@ impl Datasets {
         Ok(true)
     }
 
+    /// Whether chunks are packed already, or may be: nothing is changed by asking.
+    pub(super) fn could_pack(&self) -> Result<bool> {
+        Ok(self.engine().is_active(PACKED_CHUNKS) || self.read(|tx| feature::is_enabled(tx, PACKED_CHUNKS))?)
+    }
+
     /// Does a step of emptying closed regions to these vdevs: copies about `budget` bytes while the pool is held still, or
     /// makes a few commits.
     pub(super) fn empty_step(

@@ -1,10 +1,13 @@
 //! Rebalancing: chunks of vdevs that are fuller than others move to those, until all are about equally full. Which, is chosen
-//! by the pool's `space::balance`; the rest is [`super::batches`]'s.
+//! by the pool's `space::balance`, and why that comes to an end is argued there; the rest is [`super::batches`]'s.
+//!
+//! Between vdevs whose rows differ in width chunks are packed, if the pool may do so: then labels name that before the first
+//! batch that is.
 
 use parking_lot::Mutex;
 use pool::{
     env::Nanos,
-    format::key::Key,
+    format::{key::Key, label::PACKED_CHUNKS},
     space::{Balanced, Imbalance, Packs},
 };
 
@@ -22,18 +25,22 @@ pub type RebalanceStatus = RebalanceRow;
 impl InBatches for RebalanceRow {
     const KEY: Key = Key::new(POOL, kind::REBALANCE, 0);
     const COMMAND: &'static str = "rebalance";
-    const PACKS: Packs = Packs::Never;
 
     fn of(mover: &Mover) -> &Mutex<Option<RebalanceRow>> {
         &mover.rebalance
     }
 
     fn next(&self, datasets: &Datasets) -> Result<Next> {
-        Ok(match datasets.engine().storage().space.next_batch() {
-            Some(batch) => Next::Batch(batch),
-            None if datasets.imbalance().reason == Some(Balanced::NoRoom) => Next::Over(MoveState::NoRoom),
-            None => Next::Over(MoveState::Finished),
-        })
+        let space = &datasets.engine().storage().space;
+        let may_pack = datasets.could_pack()?;
+        let Some(batch) = space.next_batch(may_pack) else {
+            let is_short = space.imbalance(may_pack).reason == Some(Balanced::NoRoom);
+            return Ok(Next::Over(if is_short { MoveState::NoRoom } else { MoveState::Finished }));
+        };
+        if batch.packs != Packs::Never {
+            datasets.activate_for_moving(PACKED_CHUNKS)?;
+        }
+        Ok(Next::Batch(batch))
     }
 
     fn state(&self) -> MoveState {
@@ -53,8 +60,8 @@ impl InBatches for RebalanceRow {
 
 impl Datasets {
     /// What a rebalance would move.
-    pub fn imbalance(&self) -> Imbalance {
-        self.engine().storage().space.imbalance()
+    pub fn imbalance(&self) -> Result<Imbalance> {
+        Ok(self.engine().storage().space.imbalance(self.could_pack()?))
     }
 
     /// Begins to rebalance, at `limit` bytes a second if there is one. One that is paused goes on, and one that is not gets
@@ -66,7 +73,7 @@ impl Datasets {
             return Ok(None);
         }
         self.check_nothing_moves()?;
-        let Imbalance { bytes, reason, .. } = self.imbalance();
+        let Imbalance { bytes, reason, .. } = self.imbalance()?;
         if reason.is_some() {
             return Ok(reason);
         }

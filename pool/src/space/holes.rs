@@ -30,7 +30,7 @@ use super::{
     balance::{BATCH, Batch, SHARE, is_settled, spare},
     chunk::Standing,
     layout::{Ground, Layout, Vdev},
-    moving::{Regions, Targets},
+    moving::{Packs, Regions, Targets},
 };
 use crate::{format::space::Class, units::VdevId};
 
@@ -142,7 +142,7 @@ impl Space {
         // Where there is none on the vdev itself, one of those that are like it lends the first.
         let peers = shelves.iter().filter(|peer| shelf.spare > 0 && peer.vdev == shelf.vdev || shelf.lends(peer));
         let targets = Targets::Vdevs(peers.map(|peer| peer.vdev).collect());
-        Some(Batch { regions: Regions::These(regions), targets })
+        Some(Batch { regions: Regions::These(regions), targets, packs: Packs::Always })
     }
 
     /// How much of the free space, in percent, lies in regions that are partly used: of a vdev, or of the pool. Nobody is

@@ -98,6 +98,11 @@ impl Packing {
         (entry.span.end() >= span.end()).then_some(entry)
     }
 
+    /// Where they are, a chunk perhaps several times.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = ChunkId> {
+        self.entries.iter().map(|entry| entry.host.chunk)
+    }
+
     fn names_any(&self, hosts: &BTreeSet<ChunkId>) -> bool {
         self.entries.iter().any(|entry| hosts.contains(&entry.host.chunk))
     }

@@ -13,9 +13,10 @@ use crate::protocol::{RebalancePlan, Request, Response};
 #[derive(Args, Debug)]
 #[command(
     after_help = "After 'pool add' the old vdevs are as full as before, and the new one is empty. What lies on the fuller ones moves to the
-emptier ones that write by the same unit, some regions at a time, while everything stays mounted and in use. 'pool status'
-shows how far it has come. It goes on after the pool was exported and imported, or after a crash.
-
+emptier ones, some regions at a time, while everything stays mounted and in use. Between vdevs whose rows differ in width, such
+as a disk and a raidz, only data moves, in pieces: where they are is kept in memory until they are freed, and the pool begins to
+use the feature packed_chunks. 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or
+after a crash.
 
 Cannot be undone: what was moved stays where it is, however the rebalance ends. The pool keeps the features that \
 come with it: older programs that do not know them refuse it.
