@@ -23,14 +23,25 @@
 //! is being expanded it does not grow, because zones are given up from the front and would be too many: see
 //! [`lengthened`]. One whose devices give different amounts takes what each of them has: it gets rows of those that go on behind
 //! its last, and the rows that it has become wider where more devices reach than did, as those do of one that has got a
-//! device more. One whose devices give equally much goes on doing so.
+//! device more. One whose devices give equally much goes on doing so, because they are mostly replaced one after another, and then
+//! all rows have all columns. Only who names it has it take what its first devices have more than the others, as if it was
+//! made of them (see [`divided`]): it is one of devices of different sizes from then on. Columns keep their order, for that is
+//! what rows go by that there are; so what others than the first ones have more stays unused until those before them have it.
+//!
+//! That a RAID-Z is divided is in the labels that name the new sizes, so what holds of power failures is the same: before
+//! they are written it has no zones, and after that one with the regions that it had, under their numbers, and some behind
+//! it under new ones.
 //!
 //! Each time may leave a zone more than there was. Before labels could have too many to tell while rows become wider, the
 //! RAID-Z stays as it is, and whoever wants it larger is told: see [`Pool::outgrown`].
 
 use std::sync::Arc;
 
-use super::{assemble::zones, open::shapes_of, pool::Pool};
+use super::{
+    assemble::zones,
+    open::shapes_of,
+    pool::{Pool, name_features},
+};
 use crate::{
     block::storage::Vdevs,
     error::{Error, Result},
@@ -41,7 +52,7 @@ use crate::{
     units::VdevId,
     vdev::{
         Leaf, Vdev, labels,
-        raidz::zones::{Zones, is_outgrown, lengthened, regions_when_wide},
+        raidz::zones::{Zones, divided, is_outgrown, lengthened, regions_when_wide},
     },
 };
 
@@ -108,7 +119,8 @@ impl Pool {
     }
 
     /// Takes over what the devices have grown, of one vdev or of all, as far as that was [taken note
-    /// of](Pool::remeasure). Returns how many bytes that is; nothing is written if it is none.
+    /// of](Pool::remeasure). Returns how many bytes that is; nothing is written if it is none. One vdev takes what some devices
+    /// of a RAID-Z have more than others, if it can.
     ///
     /// # Errors
     /// [`Error::Request`] if there is something, but labels cannot tell any of it. If the pool takes no changes, or a label
@@ -121,8 +133,12 @@ impl Pool {
         let (mut shapes, mut sum) = (Vec::new(), 0);
         for at in 0..label.vdevs.len() {
             let id = label.vdevs[at].id;
-            let meant = only.is_none_or(|only| only == id).then(|| grown(&label, &label.vdevs[at], &storage.vdevs));
-            let Some((config, more)) = meant.flatten() else { continue };
+            if only.is_some_and(|only| only != id) {
+                continue;
+            }
+            let apart = only.and_then(|_| grown_apart(&label, &label.vdevs[at], &storage.vdevs));
+            let grown = apart.or_else(|| grown(&label, &label.vdevs[at], &storage.vdevs));
+            let Some((config, more)) = grown else { continue };
             shapes.push((storage.vdevs.get(id)?, zones_of(&label, &config)?, shapes_of(&label, &config)));
             label.vdevs[at] = config;
             sum += more;
@@ -133,6 +149,8 @@ impl Pool {
                 None => Ok(0),
             };
         }
+        // One that is divided needs those of different sizes.
+        name_features(&mut label);
         self.replace_labels(&mut highest, label, &[])?;
         for (vdev, zones, shapes) in shapes {
             if let (Some(raidz), Some(zones)) = (vdev.as_raidz(), zones) {
@@ -167,6 +185,21 @@ fn grown(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> Option<(VdevConfi
         }
         (_, tree) => tree.set_device_size(vdev.device_size()),
     }
+    more_of(label, config, grown)
+}
+
+/// The same of a RAID-Z whose devices give equally much, if it takes what the first of them have more than the others.
+fn grown_apart(label: &Label, config: &VdevConfig, vdevs: &Vdevs) -> Option<(VdevConfig, u64)> {
+    let VdevTree::RaidZ(before) = &config.tree else { return None };
+    let mut raidz = before.clone();
+    take_sizes(&mut raidz, &*vdevs.get(config.id).ok()?);
+    raidz.zones = divided(before, &raidz, 1 << label.ashift, label.region_size).filter(|_| !before.is_unequal())?;
+    more_of(label, config, VdevConfig { tree: VdevTree::RaidZ(raidz), ..config.clone() })
+}
+
+/// A vdev that has grown, and how many bytes of whole regions it has more than it had, if it has any.
+fn more_of(label: &Label, config: &VdevConfig, grown: VdevConfig) -> Option<(VdevConfig, u64)> {
+    let (sector, region) = (1 << label.ashift, label.region_size);
     let regions = |config: &VdevConfig| match &config.tree {
         VdevTree::RaidZ(raidz) if !raidz.zones.is_empty() => regions_when_wide(raidz, sector, region),
         _ => label.size_of(config) / region,

@@ -20,7 +20,7 @@ use crate::{
     env::SeededEnv,
     error::{ErrorKind, Result},
     format::{
-        label::{LABELS, label_offsets},
+        label::{LABELS, RAIDZ_SIZES, label_offsets},
         vdev_config::{MAX_ZONES, RAIDZ_COLUMNS, VdevTree},
     },
     units::{Guid, MIB, VdevId},
@@ -163,6 +163,99 @@ fn a_mirror_and_a_raidz_grow_as_far_as_the_smallest_of_their_devices() {
         let pool = super::open(all(&devices), &super::stamped::writing(), Arc::new(SeededEnv::new(5))).unwrap();
         assert_eq!((shown(pool.engine()), regions(&pool)), (newest, after));
     }
+}
+
+/// Three devices of a RAID-Z, of which the first two have grown, and the pool's regions before.
+fn grown_apart(recorder: Option<&Arc<Recorder>>) -> (Vec<Arc<Late>>, Pool, u64) {
+    let devices = ["a", "b", "c"].map(|name| match recorder {
+        Some(recorder) => Late::new(Arc::new(recorder.wrap(MemoryDevice::new(name, GROWN)))),
+        None => Late::named(name),
+    });
+    devices.iter().for_each(|device| device.resize(SIZE));
+    let pool = made(NewVdev::RaidZ { parity: 1, devices: all(&devices) });
+    let before = regions(&pool);
+    devices[..2].iter().for_each(|device| device.grow());
+    assert!(pool.remeasure().unwrap());
+    (devices.to_vec(), pool, before)
+}
+
+#[test]
+fn a_raidz_of_which_only_the_first_devices_have_grown_uses_that_if_somebody_asks_for_it() {
+    let (devices, pool, before) = grown_apart(None);
+    assert_eq!((pool.growth(), pool.expand(None).unwrap(), regions(&pool)), (0, 0, before), "nobody has asked");
+    assert!(!pool.label().features.contains_key(RAIDZ_SIZES));
+    // Two columns with one of parity: 20 MiB in whole regions.
+    let more = pool.expand(Some(VdevId(0))).unwrap();
+    assert_eq!((more, regions(&pool)), (20 * MIB, before + 20));
+    assert_eq!(pool.expand(Some(VdevId(0))).unwrap(), 0);
+    assert!(pool.label().features.contains_key(RAIDZ_SIZES) && pool.widening().is_none());
+    let newest = commit(&pool, 3);
+    drop(pool);
+    let open = |devices: &[Arc<Late>], options: &super::OpenOptions| {
+        super::open(all(devices), options, Arc::new(SeededEnv::new(5))).unwrap()
+    };
+    for gone in 0..3 {
+        let mut there = devices.clone();
+        there.remove(gone);
+        assert_eq!(shown(open(&there, &reading(None)).engine()), newest, "without device {gone}");
+    }
+    // The last one follows, and its rows become as wide.
+    let pool = open(&devices, &super::stamped::writing());
+    devices[2].grow();
+    assert!(pool.remeasure().unwrap());
+    assert!(pool.expand(None).unwrap() > 0);
+    while widen(&pool, 40) {}
+    assert!(pool.widening().is_none() && regions(&pool) >= before + 39, "{} of {before}", regions(&pool));
+}
+
+#[test]
+fn what_others_than_the_first_devices_have_grown_stays_unused_until_those_have_it() {
+    let devices = ["a", "b", "c"].map(Late::named);
+    let pool = made(NewVdev::RaidZ { parity: 1, devices: all(&devices) });
+    let before = regions(&pool);
+    devices[1..].iter().for_each(|device| device.grow());
+    assert!(pool.remeasure().unwrap());
+    assert_eq!((pool.expand(Some(VdevId(0))).unwrap(), regions(&pool)), (0, before));
+    devices[0].grow();
+    assert!(pool.remeasure().unwrap());
+    assert_eq!(pool.expand(Some(VdevId(0))).unwrap(), 40 * MIB);
+    assert!(!pool.label().features.contains_key(RAIDZ_SIZES), "all give equally much");
+}
+
+#[test]
+fn wherever_power_fails_while_a_raidz_takes_what_some_devices_have_grown_it_opens_with_that_or_without() {
+    let recorder = Recorder::new();
+    let (_, pool, before) = grown_apart(Some(&recorder));
+    let newest = commit(&pool, 1);
+    let begin = recorder.len();
+    pool.expand(Some(VdevId(0))).unwrap();
+    let expanded = recorder.len();
+    let last = commit(&pool, 2);
+    drop(pool);
+    let mut outcomes = [false; 2];
+    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+        let mut images = recorder.images_at(cut, &mut Fate::seeded(seed));
+        images[2] = resized(&images[2], SIZE);
+        let images: Vec<Arc<dyn Device>> = images.into_iter().map(|image| Arc::new(image) as Arc<dyn Device>).collect();
+        let open = || {
+            let env = Arc::new(SeededEnv::new(7));
+            let pool = super::open(images.clone(), &super::stamped::writing(), env).unwrap();
+            pool.engine().set_client(Arc::new(Stamp));
+            pool
+        };
+        let pool = open();
+        let state = shown(pool.engine());
+        assert!((newest..=last).contains(&state), "cut {cut}, seed {seed}: {state}");
+        let is_larger = regions(&pool) == before + 20;
+        assert!(is_larger || regions(&pool) == before && cut < expanded, "cut {cut}, seed {seed}");
+        outcomes[usize::from(is_larger)] = true;
+        pool.expand(Some(VdevId(0))).unwrap();
+        let state = commit(&pool, 1);
+        drop(pool);
+        let again = open();
+        assert_eq!((shown(again.engine()), regions(&again)), (state, before + 20), "cut {cut}, seed {seed}");
+    }
+    assert_eq!(outcomes, [true; 2]);
 }
 
 /// A device of so many MiB, of which as many are there at first.

@@ -13,9 +13,11 @@ use crate::protocol::Request;
 
 With -e the pool becomes larger by what the devices have grown. A mirror or a raidz grows as far as the smallest of its
 devices; a raidz that was made of devices of different sizes uses each as far as enough others go on with it, and as far as
-those that 'pool status' names before it. The service notices by itself that a device has grown, 'pool list' shows it under
-EXPANDSZ, and with the property autoexpand=on it is used without -e. A raidz that is being expanded by a device grows when that
-is done.
+those that 'pool status' names before it. -e makes one of devices of one size such a raidz if those that are named first have
+grown, and they are more than its parity; what others have grown is not used until those before them have, too, because rows
+begin with the first device. The service notices by itself that a device has grown, 'pool list' shows under EXPANDSZ what comes
+of it without that, and with the property autoexpand=on it is used without -e. A raidz that is being expanded by a device grows
+when that is done.
 
 Cannot be undone: a raidz that has taken into use what its devices have grown does not become smaller again. Other \
 devices do, with 'pool resize'.

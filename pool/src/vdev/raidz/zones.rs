@@ -334,6 +334,18 @@ pub fn lengthened(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region
     longer(config, grown, sector, region).filter(|zones| zones.len() <= MOST_LENGTHENED)
 }
 
+/// The zones of a RAID-Z with rows of all columns only, of whose devices some have grown to what the members of `grown` say:
+/// the rows that there are, under the numbers that they have, and behind them those of fewer columns.
+///
+/// `None` if no rows of fewer columns come of it: they are the first of the columns, more of them than parity.
+pub fn divided(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u64) -> Option<Vec<Zone>> {
+    let zones = with_column(config, sector, region)?;
+    let is_whole = |zone: &Zone| usize::from(zone.columns) == config.columns() && zone.regions > 0;
+    let whole = RaidZConfig { zones, ..config.clone() };
+    let divided = lengthened(&whole, grown, sector, region).filter(|_| whole.zones.iter().all(is_whole))?;
+    divided.iter().any(|zone| !is_whole(zone)).then_some(divided)
+}
+
 /// Whether that would be so many zones that there could be too many while rows become wider.
 pub fn is_outgrown(config: &RaidZConfig, grown: &RaidZConfig, sector: u64, region: u64) -> bool {
     longer(config, grown, sector, region).is_some_and(|zones| zones.len() > MOST_LENGTHENED)
@@ -510,6 +522,34 @@ mod tests {
         config.zones = widened(&config, 3, SECTOR, REGION).unwrap();
         assert_eq!(config.zones, [zone(3, 0, 0, 6), zone(3, 384, 13, 8), zone(2, 896, 10, 3)]);
         assert_eq!(narrow(&config, SECTOR, REGION), None, "104 rows are less than a region");
+    }
+
+    #[test]
+    fn rows_of_the_first_columns_follow_those_of_all_where_only_these_have_grown() {
+        let zone = |columns, first_row, first_region, regions| Zone { columns, first_row, first_region, regions };
+        let small = raidz(3, 1, 400 * SECTOR);
+        let divided = |sectors: [u64; 3]| {
+            let mut grown = small.clone();
+            let members = grown.members.iter_mut().zip(sectors);
+            members.for_each(|(member, sectors)| member.member.leaf.size = sectors * SECTOR);
+            let zones = super::divided(&small, &grown, SECTOR, REGION)?;
+            assert!(Zones::of(&RaidZConfig { zones: zones.clone(), ..grown }, SECTOR, REGION).is_some());
+            Some(zones)
+        };
+        assert_eq!(divided([900, 900, 400]), Some(vec![zone(3, 0, 0, 6), zone(2, 384, 6, 4)]));
+        assert_eq!(divided([900, 900, 500]), Some(vec![zone(3, 0, 0, 7), zone(2, 448, 7, 3)]));
+        // As many columns as there is parity hold nothing, and columns are counted from the first.
+        for sectors in [[400, 400, 400], [900, 400, 400], [400, 900, 900], [900, 900, 900], [500, 500, 400]] {
+            assert_eq!(divided(sectors), None, "{sectors:?}");
+        }
+        // One that was expanded before is divided like others.
+        let mut wide = small.clone();
+        attach(&mut wide);
+        wide.zones = widened(&wide, 6, SECTOR, REGION).unwrap();
+        let mut grown = wide.clone();
+        grown.members[..3].iter_mut().for_each(|member| member.member.leaf.size = 900 * SECTOR);
+        let zones = super::divided(&wide, &grown, SECTOR, REGION).unwrap();
+        assert_eq!(zones, [zone(4, 0, 6, 9), zone(3, 387, 15, 8)]);
     }
 
     #[test]
