@@ -211,6 +211,45 @@ fn a_device_dies_and_is_replaced() {
     lab.pool(&["check", "-d", &lab.at("alone"), "tank"]);
 }
 
+/// Has a new image stand where one was, while nobody has it open.
+fn put_a_new_one_in_the_place_of(lab: &Lab, image: &str) {
+    lab.kill("tank");
+    fs::remove_file(lab.path(image)).unwrap();
+    lab.pool(&["import", "tank"]);
+    File::create(lab.path(image)).unwrap().set_len(80 << 20).unwrap();
+}
+
+/// The paths that are known of the pool's devices.
+fn known(lab: &Lab) -> Vec<String> {
+    let text = fs::read_to_string(lab.path("state/pools/tank.json")).unwrap();
+    let paths = text.lines().filter(|line| line.contains(".img"));
+    paths.map(|path| path.rsplit('/').next().unwrap().trim_matches(|c| c == '"' || c == ',').to_owned()).collect()
+}
+
+#[test]
+fn a_device_is_replaced_by_a_new_one_at_its_path_and_the_pool_is_known_by_each_path_once() {
+    let lab = furnished();
+    put_a_new_one_in_the_place_of(&lab, "a.img");
+    lab.pool(&["replace", "-w", "tank", "a.img", "a.img"]);
+    assert_eq!(known(&lab), ["a.img", "b.img"]);
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    // A service that is killed before the old device has left leaves both in the labels, and a file of old may have both.
+    put_a_new_one_in_the_place_of(&lab, "b.img");
+    lab.pool(&["replace", "tank", "b.img", "b.img"]);
+    lab.kill("tank");
+    let file = lab.path("state/pools/tank.json");
+    let twice = fs::read_to_string(&file)
+        .unwrap()
+        .replace("\"devices\": [", &format!("\"devices\": [\n\"{}\",", lab.at("b.img")));
+    fs::write(&file, twice).unwrap();
+    assert!(lab.pool(&["list", "-H", "-o", "name"]).contains("tank"));
+    lab.pool(&["import", "tank"]);
+    wait_until("the old one has left", || lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    holds(&lab, &[1]);
+    lab.pool(&["destroy", "tank"]);
+    assert_eq!(lab.pool(&["list", "-H", "-o", "name"]), "");
+}
+
 #[test]
 fn a_device_that_was_away_is_opened_anew_and_filled_again_at_will() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());

@@ -25,7 +25,7 @@ use super::layout::role_of;
 use crate::{
     failure::Failure,
     protocol::{FoundVdev, ImportablePool, PathBytes, VdevRole, VdevSpec, Wanted},
-    service::registry::DevicePath,
+    service::registry::{DevicePath, distinct},
 };
 
 /// Where pools are looked for if nobody says where.
@@ -372,7 +372,7 @@ impl Found {
         }
     }
 
-    /// Where its devices are, in the order of the label.
+    /// Where its devices are, in the order of the label, each path once: one that is missing may have been where another one is.
     pub(crate) fn in_order(&self) -> Vec<DevicePath> {
         let members = || self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
         let spares = self.label.sections.spares.iter().map(|spare| &spare.leaf);
@@ -381,7 +381,7 @@ impl Found {
         let leaves = members().chain(spares.filter(is_idle)).chain(caches);
         // One that is missing may come back to where it was.
         let path = |leaf: &LeafConfig| self.paths.get(&leaf.guid).cloned().unwrap_or_else(|| PathBuf::from(&leaf.path));
-        leaves.map(|leaf| path(leaf).into()).collect()
+        distinct(&leaves.map(|leaf| path(leaf).into()).collect::<Vec<_>>())
     }
 
     /// Whether somebody has destroyed it.

@@ -35,7 +35,7 @@ use crate::{
     space::SAFE_STATES,
     units::{Guid, Txg, VdevId},
     vdev::{
-        Group, Leaf, Member, Mirror, Single, State, Stays, Vdev, labels,
+        Group, Health, Leaf, Member, Mirror, Single, State, Stays, Vdev, labels,
         raidz::zones::narrow,
         uberblocks::{self, Standing},
     },
@@ -45,7 +45,8 @@ use crate::{
 pub type Reopen<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Device>>;
 
 impl Pool {
-    /// The device whose path or number this is.
+    /// The device whose path or number this is. Of two at one path, of which one takes the other's place, it is the one that is
+    /// in use, and the new one if both are.
     ///
     /// # Errors
     /// [`Error::Request`] if there is none.
@@ -53,7 +54,13 @@ impl Pool {
         let vdevs = self.engine().storage().vdevs.all();
         let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(move |leaf| (vdev.clone(), leaf)));
         let is_it = |leaf: &Leaf| leaf.name() == name || leaf.guid().to_string() == name;
-        let found = leaves.into_iter().find(|(_, leaf)| is_it(leaf));
+        let is_replaced = |vdev: &Arc<dyn Vdev>, leaf: &Leaf| {
+            let members = vdev.as_group().map(Group::members).unwrap_or_default();
+            members.iter().any(|member| member.replaces() == Some(leaf.guid()))
+        };
+        let found = leaves
+            .filter(|(_, leaf)| is_it(leaf))
+            .min_by_key(|(vdev, leaf)| (leaf.health() != Health::Online, is_replaced(vdev, leaf)));
         found.ok_or_else(|| Error::Request(format!("no such device in pool: {name}")))
     }
 
