@@ -224,6 +224,7 @@ fn a_log_that_is_gone_is_told_of_and_done_without() {
             "pool import -d . tank",
             "pool import -m -d . tank",
             "pool status tank",
+            "pool online tank e.img",
             "pool remove -w tank e.img",
             "pool status tank",
         ]),
@@ -254,6 +255,9 @@ fn a_log_that_is_gone_is_told_of_and_done_without() {
 
         errors: No known data errors
         [exit 0]
+        $ pool online tank e.img
+        pool: cannot online '[LAB]/e.img': [LAB]/e.img is of a log that the pool goes on without: if it is there again, pool export and pool import take it back; if it is gone for good, pool remove
+        [exit 1]
         $ pool remove -w tank e.img
         [exit 0]
         $ pool status tank

@@ -266,6 +266,12 @@ impl Pool {
             return self.put_cache_online(&cache, reopen);
         }
         let (vdev, leaf) = self.find_device(device)?;
+        if vdev.is_lost() {
+            return Err(Error::Request(format!(
+                "{device} is of a log that the pool goes on without: if it is there again, pool export and pool import \
+                 take it back; if it is gone for good, pool remove"
+            )));
+        }
         let is_out = |group: &&Group| group.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
         let Some(mirror) = vdev.as_group().filter(is_out) else { return Ok(false) };
         if leaf.device().outstanding() > 0 {
