@@ -65,37 +65,47 @@ impl Pool {
     }
 
     /// Makes `new` a device that holds the same as `beside`, which may be a single one or of a mirror. With `replace` it
-    /// takes its place, also in a RAID-Z: when the new device is complete, the other one leaves.
+    /// takes its place, also in a RAID-Z: when the new device is complete, the other one leaves. One for which a spare stands in
+    /// leaves at once, and the spare follows: see [`super::standins`].
     ///
     /// # Errors
     /// [`Error::Request`] if the new device is too small, the mirror is full, `beside` is being replaced already, or it is
     /// of a RAID-Z and is not to be replaced.
     pub fn attach(&self, beside: &str, new: Arc<dyn Device>, replace: bool) -> Result<()> {
         self.engine().writable()?;
+        if replace {
+            self.make_way(beside)?;
+        }
         let mut highest = self.labelling();
         let mut label = self.label();
-        let (vdev, old) = self.find_device(beside)?;
+        let (vdev, named) = self.find_device(beside)?;
         if vdev.is_lost() {
             return Err(Error::Request(format!("{beside} is missing, and its pool goes on without it; pool remove")));
         }
-        let room = room_for(&label, vdev.id(), old.guid())?;
-        let config = config_of(&mut label, vdev.id())?;
-        let size = room.taken(usable_size(new.size())).ok_or_else(|| {
-            let needed = device_size(room.needed);
-            Error::Request(format!("{} is too small: it has {} bytes, and it takes {needed}", new.name(), new.size()))
-        })?;
+        let room = room_for(&label, vdev.id(), named.guid())?;
+        let size = room.taken(usable_size(new.size())).ok_or_else(|| too_small(&*new, &room))?;
+        let spare = if replace { self.yield_to_spare(&mut label, &*vdev, &named)? } else { None };
+        let (old, leaving) = match spare {
+            Some(spare) => (spare, Some(named)),
+            None => (named, None),
+        };
         let leaf = LeafConfig { guid: Guid(self.engine().env().random()), size, path: new.name().to_owned() };
         let joining = MemberConfig {
             behind: Some(Behind::default()),
             replaces: replace.then(|| old.guid()),
             ..MemberConfig::whole(leaf.clone())
         };
-        let tree = config.tree.clone();
         if replace {
+            let tree = config_of(&mut label, vdev.id())?.tree.clone();
             check_replaceable(&tree, &old, |device| label.is_spare(device))?;
         }
         let leaf = Arc::new(Leaf::new(leaf.guid, new));
-        self.join(&mut highest, label, (&vdev, &old), &leaf, &joining)
+        self.join(&mut highest, label, (&vdev, &old), &leaf, &joining)?;
+        if let (Some(failed), Some(group)) = (leaving, vdev.as_group()) {
+            self.go_on_without(&vdev, group, failed.guid());
+            failed.let_go();
+        }
+        Ok(())
     }
 
     /// Makes a device that has a label part of a vdev, beside or instead of another one, and has the labels name it.
@@ -372,6 +382,12 @@ pub(super) fn room_for(label: &Label, vdev: VdevId, device: Guid) -> Result<Room
     Ok(Room { needed, given: leaf.size.max(needed) })
 }
 
+/// The refusal of a device that has not what it takes.
+pub(super) fn too_small(new: &dyn Device, room: &Room) -> Error {
+    let needed = device_size(room.needed);
+    Error::Request(format!("{} is too small: it has {} bytes, and it takes {needed}", new.name(), new.size()))
+}
+
 pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig> {
     let found = label.vdevs.iter_mut().find(|config| config.id == id);
     found.ok_or_else(|| Error::Request(format!("the pool has no vdev {id}")))
@@ -379,7 +395,7 @@ pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig
 
 /// Refuses to replace a device that is being replaced, or that replaces one. Two cannot stand for one in a label, so nobody
 /// replaces a device for which a spare stands in.
-fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(Guid) -> bool) -> Result<()> {
+pub(super) fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(Guid) -> bool) -> Result<()> {
     match tree.members().find(|member| member.replaces == Some(old.guid())) {
         Some(spare) if is_spare(spare.leaf.guid) => {
             let problem = format!(
@@ -440,7 +456,17 @@ pub(super) fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
 }
 
 fn only_complete(group: Option<&Group>, leaf: &Leaf) -> Error {
+    let others = |group: &Group| {
+        let members = group.members();
+        let is_other = |m: &&Arc<Member>| m.state() == State::Complete && m.leaf.guid() != leaf.guid();
+        group.quorum().suffice(members.iter().filter(is_other).map(|member| member.column()))
+    };
     Error::Request(match group {
+        Some(group) if group.needed() > 1 && others(group) => {
+            let stands_in_for = group.member(leaf.guid()).and_then(|own| group.member(own.replaces()?));
+            let device = stands_in_for.map_or_else(|| leaf.name().to_owned(), |old| old.leaf.name().to_owned());
+            format!("no other device of {} holds what {} holds: replace {device} instead", group.name(), leaf.name())
+        }
         Some(group) if group.needed() > 1 => {
             format!("{} needs {} complete devices, and {} is one of so many", group.name(), group.needed(), leaf.name())
         }

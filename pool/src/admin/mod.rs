@@ -21,6 +21,7 @@
 //! rewind    going back to an older state
 //! shrink    devices that are made smaller
 //! spares    devices that stand by, and step in for one that has failed
+//! standins  what an operator does about spares by hand
 //! split     a device of each mirror leaves, to be a pool of their own
 //! trim      telling the devices which space nobody needs
 //! untold    states that nobody was told of, on devices that come back
@@ -46,6 +47,7 @@ mod rewind;
 mod shrink;
 mod spares;
 mod split;
+mod standins;
 mod trim;
 mod untold;
 
@@ -69,6 +71,8 @@ mod spares_tests;
 mod split_tests;
 #[cfg(test)]
 mod stamped;
+#[cfg(test)]
+mod standins_tests;
 #[cfg(test)]
 mod tests;
 
