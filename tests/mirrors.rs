@@ -21,7 +21,7 @@ use lab::{Lab, can_mount, noise, small_file_system, wait_until};
 /// Replaces what differs from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_devices();
-    settings.add_filter(r"/[ab]/[ab]\.img holds", "/[SIDE] holds");
+    settings.add_filter(r"/[ab]/[ab]\.img(\s+)holds", "/[SIDE]${1}holds");
     settings
 }
 
@@ -481,7 +481,24 @@ fn devices_that_went_on_without_each_other_are_not_put_together() {
         lab.pool(&["export", "tank"]);
     }
     let both = format!("pool import -d {} -d {} tank", lab.at("a"), lab.at("b"));
-    assert_snapshot!(lab.session(&[&both]), @r"
+    let listed = format!("pool import -d {} -d {}", lab.at("a"), lab.at("b"));
+    assert_snapshot!(lab.session(&[&listed, &both]), @r"
+    $ pool import -d [LAB]/a -d [LAB]/b
+      pool: tank
+      id: [GUID]
+     state: UNAVAIL
+    status: Devices were used without each other: [LAB]/[SIDE]
+    	holds changes that the others lack, and they hold some that it lacks.
+    action: The pool cannot be imported with all of them. Each side is whole:
+    	import one of them while the devices of the other are away, then
+    	'pool detach' these, and 'pool attach' gives up what they hold.
+    config:
+
+    	tank  UNAVAIL
+    	  mirror-0  ONLINE
+    	  [LAB]/a/a.img  ONLINE
+    	  [LAB]/b/b.img  ONLINE
+    [exit 0]
     $ pool import -d [LAB]/a -d [LAB]/b tank
     pool: cannot open 'tank': pool tank is split: [LAB]/[SIDE] holds changes that the other devices lack, and they hold some that it lacks
       each side is whole: import one of them while the devices of the other are away;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use pool::{
-    admin::{MIN_DEVICE, probe::probe_foreign, was_renumbered},
+    admin::{MIN_DEVICE, obstacle, probe::probe_foreign, was_renumbered},
     device::{Access, DeadlineDevice, Device, FileDevice},
     error::{Error, ErrorKind, Result},
     format::{
@@ -401,6 +401,15 @@ impl Found {
         leaves.any(|leaf| self.paths.get(&leaf.guid).is_some_and(|path| is_cut_short(leaf, path)))
     }
 
+    /// One of its devices, if some were changed without the others.
+    fn split_device(&self) -> Option<String> {
+        let glance = |path: &PathBuf| Some(Arc::new(FileDevice::open(path, Access::Glance).ok()?) as Arc<dyn Device>);
+        match obstacle(&self.paths.values().filter_map(glance).collect::<Vec<_>>()) {
+            Some(Error::Split { device, .. }) => Some(device),
+            _ => None,
+        }
+    }
+
     /// A device, at this depth in its pool. One that no import takes back by itself is said to be so.
     fn describe_device(&self, leaf: &LeafConfig, depth: usize) -> FoundVdev {
         let path = self.paths.get(&leaf.guid);
@@ -469,6 +478,15 @@ impl Found {
                 Some("One or more devices are missing from the system.".to_owned()),
                 "The pool cannot be imported. Attach the missing devices and try again.",
             )
+        } else if let Some(device) = self.split_device() {
+            let status = format!(
+                "Devices were used without each other: {device}\n\
+                 holds changes that the others lack, and they hold some that it lacks."
+            );
+            let action = "The pool cannot be imported with all of them. Each side is whole:\n\
+                          import one of them while the devices of the other are away, then\n\
+                          'pool detach' these, and 'pool attach' gives up what they hold.";
+            ("UNAVAIL", Some(status), action)
         } else if !self.needed_of(|vdev| self.is_log(vdev)).is_empty() && !elsewhere {
             let status = "Devices of the intent log are missing from the system.";
             let action = "Attach them and import the pool, or import it with the '-m' flag:\n\

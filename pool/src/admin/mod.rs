@@ -83,7 +83,7 @@ pub use self::{
     committed::CommittedState,
     create::{CreateOptions, MIN_DEVICE, create, create_of, suitable_region},
     members::Reopen,
-    open::{OpenOptions, open},
+    open::{OpenOptions, obstacle, open},
     pool::{ClassedVdev, NewVdev, Pool},
     renumber::was_renumbered,
     rewind::{KeptState, SAFE_STATES, rewind, states},
