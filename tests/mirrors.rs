@@ -603,6 +603,28 @@ fn spares_and_vdevs_are_added_together_or_not_at_all() {
 }
 
 #[test]
+fn a_spare_that_is_too_small_for_every_device_takes_a_force() {
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    lab.pool(&["create", "-m", "none", "tank", "mirror", "90M:a.img", "90M:b.img"]);
+    assert_snapshot!(lab.session(&["pool add -n tank spare 70M:s.img", "pool add tank spare 70M:s.img"]), @r"
+    $ pool add -n tank spare 70M:s.img
+    pool: cannot add to 'tank': the spare [LAB]/s.img has 73400320 bytes, and is too small to step in for any device: that takes 94371840
+      use -f to have it stand by anyway
+    [exit 1]
+    $ pool add tank spare 70M:s.img
+    pool: cannot add to 'tank': the spare [LAB]/s.img has 73400320 bytes, and is too small to step in for any device: that takes 94371840
+      use -f to have it stand by anyway
+    [exit 1]
+    ");
+    assert!(!lab.path("s.img").exists());
+    lab.pool(&["add", "-f", "tank", "spare", "70M:s.img"]);
+    // It may step in for one that comes with it.
+    lab.pool(&["remove", "tank", "s.img"]);
+    lab.pool(&["add", "tank", "spare", "70M:t.img", "mirror", "70M:c.img", "70M:d.img"]);
+    lab.check("tank");
+}
+
+#[test]
 fn a_replacement_that_cannot_complete_is_brought_to_its_end_or_given_up() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     put(&lab, 2);

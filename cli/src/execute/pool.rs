@@ -396,6 +396,10 @@ impl OpenPool {
         }
         let all: Vec<VdevSpec> = specs.iter().chain(&caches).chain(spares).cloned().collect();
         let devices = check_new(&all, ACTION, &name, force)?;
+        if !force {
+            let (others, standing) = devices.split_at(specs.len() + caches.len());
+            self.check_spares(spares, standing, &others[..specs.len()])?;
+        }
         self.check_features(vdevs, &devices, (!spares.is_empty(), !caches.is_empty())).or_refused(ACTION, &name)?;
         if dry_run {
             let highest = present.last().map(|vdev| vdev.id()).max(self.engine().storage().space.highest_vdev());
