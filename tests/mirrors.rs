@@ -235,7 +235,7 @@ fn a_device_is_replaced_by_a_new_one_at_its_path_and_the_pool_is_known_by_each_p
     assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
     // A service that is killed before the old device has left leaves both in the labels, and a file of old may have both.
     put_a_new_one_in_the_place_of(&lab, "b.img");
-    lab.pool(&["replace", "tank", "b.img", "b.img"]);
+    lab.pool(&["replace", "tank", "b.img"]);
     lab.kill("tank");
     let file = lab.path("state/pools/tank.json");
     let twice = fs::read_to_string(&file)

@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::property::size::format_bytes;
 
-use super::trim::rate;
+use super::trim;
 use crate::args::common::{pool_name, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Pause the removal that is under way; with -n, print exact numbers
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait"])]
     pause: bool,
-    /// Copy at most so many bytes a second
+    /// Copy at most so many bytes a second; 'none' lifts a limit
     #[arg(long = "limit", value_name = "RATE", conflicts_with_all = ["stop", "dry_run"])]
     limit: Option<String>,
     /// Stop the removal that is under way
@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if arguments.vdevs.is_empty() {
         return Err(Failure::usage("a vdev is to be named"));
     }
-    let limit = arguments.limit.as_deref().map(rate).transpose()?;
+    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
     for (number, vdev) in (1..).zip(&vdevs) {
         let request = Request::Remove { vdev: vdev.clone(), limit, dry_run: arguments.dry_run };

@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::property::size::{format_bytes, parse_size};
 
-use super::trim::rate;
+use super::trim;
 use crate::args::common::{pool_name, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -47,7 +47,7 @@ pub struct Arguments {
     /// Wait until it is done
     #[arg(short = 'w')]
     wait: bool,
-    /// Copy at most so many bytes a second
+    /// Copy at most so many bytes a second; 'none' lifts a limit
     #[arg(long = "limit", value_name = "RATE")]
     limit: Option<String>,
     /// The pool
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         (Some(device), Some(size)) => (vdev_name(device)?, new_size(size)?),
         _ => return Err(Failure::usage("a device and its new size are to be named")),
     };
-    let limit = arguments.limit.as_deref().map(rate).transpose()?;
+    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let request = Request::Resize { device, size, limit, dry_run: arguments.dry_run };
     let Response::Resize(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.dry_run {

@@ -70,3 +70,19 @@ pub(super) fn rate(text: &str) -> Result<u64, Failure> {
     let rate = parse_size(text).map_err(|error| Failure::usage(format!("bad rate: {error}")))?;
     if rate == 0 { Err(Failure::usage("a rate of 0 would never end")) } else { Ok(rate) }
 }
+
+/// At most so many bytes a second, or `none`, which lifts a limit: 0.
+pub(super) fn limit(text: &str) -> Result<u64, Failure> {
+    if matches!(text, "none" | "0") { Ok(0) } else { rate(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_can_be_lifted_and_no_trim_is_without_end() {
+        assert_eq!((limit("none").unwrap(), limit("0").unwrap(), limit("20M").unwrap()), (0, 0, 20 << 20));
+        assert!(limit("nine").is_err() && rate("0").is_err() && rate("none").is_err());
+    }
+}
