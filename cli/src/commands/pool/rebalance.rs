@@ -16,9 +16,11 @@ use crate::protocol::{RebalancePlan, Request, Response};
 emptier ones that write by the same unit, some regions at a time, while everything stays mounted and in use. 'pool status'
 shows how far it has come. It goes on after the pool was exported and imported, or after a crash.
 
-
 Cannot be undone: what was moved stays where it is, however the rebalance ends. The pool keeps the features that \
 come with it: older programs that do not know them refuse it.
+
+If devices are lost: what is moved to another vdev is as safe as that one is; as any, it is lost with the pool if one \
+vdev is.
 
 Examples:
   pool rebalance -n tank                     only say what would be moved

@@ -18,6 +18,10 @@ Cannot be undone: at the end the labels of the devices are erased, and they belo
 it. 'pool import -F' goes back to no state from before that has something on the vdev. The pool keeps the features \
 that come with moving what lies on it: older programs that do not know them refuse it.
 
+If devices are lost: until it has left, the vdev is needed as before, and so are those that get what lies on it. \
+Afterwards as many devices may be lost as the vdevs that stay can do without: what was on a mirror may then lie on a \
+single disk.
+
 A spare that stands by leaves at once, and so does a cache device: nothing has to be moved.
 Several vdevs leave one after the other: then the command waits for all but the last.
 

@@ -23,6 +23,9 @@ be: add a smaller vdev instead, and then remove the raidz.
 'pool online -e' makes a device larger, and takes back what was given up of a partition that is still as large; the property
 autoexpand does not.
 
+If devices are lost: as many may be as before, while it moves and afterwards; what moves to another vdev is as safe as \
+that one is.
+
 Cannot be undone: 'pool import -F' goes back to no state that has something where the pool has given up the space \
 since; until then -s stops it. The pool keeps the features that come with a resize, however that ends: older \
 programs that do not know them refuse it.

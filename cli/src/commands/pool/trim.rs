@@ -12,11 +12,14 @@ use crate::protocol::{Request, Response, TrimAction};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Image files get holes where nothing is. Free space in pieces below 1M is left alone, and so is what is used next. Nothing is
-touched that the last three commits refer to; going back further with 'pool import -F' may find less afterwards.
+touched that the last three commits refer to.
 
 The service of the pool does the work, in steps; 'pool status -t' shows how far it has come. It ends with the service: what
 was done stays done. Without a service the command waits, as with -w. A vdev is gone through as a whole, whichever of its
 devices is named. With the property autotrim=on what becomes free is given back by itself, in pieces of 128K and more.
+
+Cannot be undone: what a device gave back is gone from it, and with it what states had that are older than the last \
+three commits: 'pool import -F' may find these unreadable.
 
 Examples:
   pool trim tank
