@@ -224,6 +224,7 @@ fn a_log_that_is_gone_is_told_of_and_done_without() {
             "pool import -d . tank",
             "pool import -m -d . tank",
             "pool status tank",
+            "pool online tank e.img",
             "pool remove -w tank e.img",
             "pool status tank",
         ]),
@@ -254,6 +255,9 @@ fn a_log_that_is_gone_is_told_of_and_done_without() {
 
         errors: No known data errors
         [exit 0]
+        $ pool online tank e.img
+        pool: cannot online '[LAB]/e.img': [LAB]/e.img is of a log that the pool goes on without: if it is there again, pool export and pool import take it back; if it is gone for good, pool remove
+        [exit 1]
         $ pool remove -w tank e.img
         [exit 0]
         $ pool status tank
@@ -281,7 +285,7 @@ fn a_log_that_is_gone_is_told_of_and_done_without() {
 #[test]
 fn a_data_set_is_told_which_vdevs_its_data_goes_to() {
     let _filters = filters().bind_to_scope();
-    let lab = made(&["-f", "100M:a.img", "100M:b.img", "special", "64M:c.img"]);
+    let lab = made(&["-f", "100M:a.img", "100M:b.img", "special", "64M:c.img", "log", "64M:l.img"]);
     assert_snapshot!(
         lab.session(&[
             &format!("fs create -o vdevs={} tank/b", lab.at("b.img")),
@@ -289,6 +293,7 @@ fn a_data_set_is_told_which_vdevs_its_data_goes_to() {
             "fs set vdevs=special,disk-0 tank",
             "fs get -H -o value,source vdevs tank",
             "fs set vdevs=disk-0,mirror-1 tank",
+            "fs set vdevs=disk-0,disk-3 tank",
             "fs set vdevs= tank",
             "fs inherit vdevs tank/b",
             "fs get -H -o value,source vdevs tank/b",
@@ -306,6 +311,10 @@ fn a_data_set_is_told_which_vdevs_its_data_goes_to() {
     [exit 0]
     $ fs set vdevs=disk-0,mirror-1 tank
     fs: cannot set property for 'tank': bad value 'disk-0,mirror-1' for 'vdevs': the pool has no vdev 'mirror-1'
+      values: what pool status calls vdevs
+    [exit 1]
+    $ fs set vdevs=disk-0,disk-3 tank
+    fs: cannot set property for 'tank': bad value 'disk-0,disk-3' for 'vdevs': 'disk-3' is for the intent log, and takes no data
       values: what pool status calls vdevs
     [exit 1]
     $ fs set vdevs= tank

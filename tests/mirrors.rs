@@ -21,7 +21,7 @@ use lab::{Lab, can_mount, noise, small_file_system, wait_until};
 /// Replaces what differs from run to run.
 fn filters() -> Settings {
     let mut settings = lab::told::filters_for_devices();
-    settings.add_filter(r"/[ab]/[ab]\.img holds", "/[SIDE] holds");
+    settings.add_filter(r"/[ab]/[ab]\.img(\s+)holds", "/[SIDE]${1}holds");
     settings
 }
 
@@ -209,6 +209,45 @@ fn a_device_dies_and_is_replaced() {
     holds(&lab, &[1, 2]);
     lab.pool(&["export", "tank"]);
     lab.pool(&["check", "-d", &lab.at("alone"), "tank"]);
+}
+
+/// Has a new image stand where one was, while nobody has it open.
+fn put_a_new_one_in_the_place_of(lab: &Lab, image: &str) {
+    lab.kill("tank");
+    fs::remove_file(lab.path(image)).unwrap();
+    lab.pool(&["import", "tank"]);
+    File::create(lab.path(image)).unwrap().set_len(80 << 20).unwrap();
+}
+
+/// The paths that are known of the pool's devices.
+fn known(lab: &Lab) -> Vec<String> {
+    let text = fs::read_to_string(lab.path("state/pools/tank.json")).unwrap();
+    let paths = text.lines().filter(|line| line.contains(".img"));
+    paths.map(|path| path.rsplit('/').next().unwrap().trim_matches(|c| c == '"' || c == ',').to_owned()).collect()
+}
+
+#[test]
+fn a_device_is_replaced_by_a_new_one_at_its_path_and_the_pool_is_known_by_each_path_once() {
+    let lab = furnished();
+    put_a_new_one_in_the_place_of(&lab, "a.img");
+    lab.pool(&["replace", "-w", "tank", "a.img", "a.img"]);
+    assert_eq!(known(&lab), ["a.img", "b.img"]);
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    // A service that is killed before the old device has left leaves both in the labels, and a file of old may have both.
+    put_a_new_one_in_the_place_of(&lab, "b.img");
+    lab.pool(&["replace", "tank", "b.img"]);
+    lab.kill("tank");
+    let file = lab.path("state/pools/tank.json");
+    let twice = fs::read_to_string(&file)
+        .unwrap()
+        .replace("\"devices\": [", &format!("\"devices\": [\n\"{}\",", lab.at("b.img")));
+    fs::write(&file, twice).unwrap();
+    assert!(lab.pool(&["list", "-H", "-o", "name"]).contains("tank"));
+    lab.pool(&["import", "tank"]);
+    wait_until("the old one has left", || lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    holds(&lab, &[1]);
+    lab.pool(&["destroy", "tank"]);
+    assert_eq!(lab.pool(&["list", "-H", "-o", "name"]), "");
 }
 
 #[test]
@@ -442,7 +481,24 @@ fn devices_that_went_on_without_each_other_are_not_put_together() {
         lab.pool(&["export", "tank"]);
     }
     let both = format!("pool import -d {} -d {} tank", lab.at("a"), lab.at("b"));
-    assert_snapshot!(lab.session(&[&both]), @r"
+    let listed = format!("pool import -d {} -d {}", lab.at("a"), lab.at("b"));
+    assert_snapshot!(lab.session(&[&listed, &both]), @r"
+    $ pool import -d [LAB]/a -d [LAB]/b
+      pool: tank
+      id: [GUID]
+     state: UNAVAIL
+    status: Devices were used without each other: [LAB]/[SIDE]
+    	holds changes that the others lack, and they hold some that it lacks.
+    action: The pool cannot be imported with all of them. Each side is whole:
+    	import one of them while the devices of the other are away, then
+    	'pool detach' these, and 'pool attach' gives up what they hold.
+    config:
+
+    	tank  UNAVAIL
+    	  mirror-0  ONLINE
+    	  [LAB]/a/a.img  ONLINE
+    	  [LAB]/b/b.img  ONLINE
+    [exit 0]
     $ pool import -d [LAB]/a -d [LAB]/b tank
     pool: cannot open 'tank': pool tank is split: [LAB]/[SIDE] holds changes that the other devices lack, and they hold some that it lacks
       each side is whole: import one of them while the devices of the other are away;
@@ -543,6 +599,28 @@ fn spares_and_vdevs_are_added_together_or_not_at_all() {
     lab.pool(&["add", "-f", "tank", "spare", "80M:s.img", "mirror", "80M:1.img", "80M:2.img"]);
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("mirror-1") && status.contains("AVAIL"), "{status}");
+    lab.check("tank");
+}
+
+#[test]
+fn a_spare_that_is_too_small_for_every_device_takes_a_force() {
+    let (lab, _filters) = (Lab::mountless(), filters().bind_to_scope());
+    lab.pool(&["create", "-m", "none", "tank", "mirror", "90M:a.img", "90M:b.img"]);
+    assert_snapshot!(lab.session(&["pool add -n tank spare 70M:s.img", "pool add tank spare 70M:s.img"]), @r"
+    $ pool add -n tank spare 70M:s.img
+    pool: cannot add to 'tank': the spare [LAB]/s.img has 73400320 bytes, and is too small to step in for any device: that takes 94371840
+      use -f to have it stand by anyway
+    [exit 1]
+    $ pool add tank spare 70M:s.img
+    pool: cannot add to 'tank': the spare [LAB]/s.img has 73400320 bytes, and is too small to step in for any device: that takes 94371840
+      use -f to have it stand by anyway
+    [exit 1]
+    ");
+    assert!(!lab.path("s.img").exists());
+    lab.pool(&["add", "-f", "tank", "spare", "70M:s.img"]);
+    // It may step in for one that comes with it.
+    lab.pool(&["remove", "tank", "s.img"]);
+    lab.pool(&["add", "tank", "spare", "70M:t.img", "mirror", "70M:c.img", "70M:d.img"]);
     lab.check("tank");
 }
 

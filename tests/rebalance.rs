@@ -158,7 +158,9 @@ fn one_thing_is_moved_at_a_time_and_a_removal_is_paused_too() {
     assert!(status.contains("a.img paused, started on"), "{status}");
     assert!(lab.session(&["pool remove -p tank a.img"]).contains("[exit 2]"));
     assert!(lab.session(&["pool remove -p tank"]).contains("it is paused already"));
-    lab.pool(&["remove", "--limit", "1G", "-w", "tank", "a.img"]);
+    lab.pool(&["remove", "--limit", "none", "tank", "a.img"]);
+    assert!(!lab.pool(&["status", "tank"]).contains("limited to"));
+    lab.pool(&["wait", "-t", "remove", "tank"]);
     assert!(!lab.pool(&["status", "tank"]).contains("a.img"));
     holds_all(&lab);
     lab.check("tank");

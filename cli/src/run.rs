@@ -9,6 +9,7 @@ use clap::{CommandFactory, FromArgMatches};
 use jiff::tz::TimeZone;
 
 use crate::args::absent;
+use crate::args::flow::flowing_command;
 use crate::args::fs::FsCli;
 use crate::args::pool::PoolCli;
 use crate::commands;
@@ -130,7 +131,7 @@ pub fn command(program: Program, name: &'static str) -> clap::Command {
         Program::Pool => PoolCli::command(),
         Program::Fs => FsCli::command(),
     };
-    command.name(name).bin_name(name)
+    flowing_command(command.name(name).bin_name(name))
 }
 
 /// The name the program was started under, if it is one of its names.

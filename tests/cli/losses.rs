@@ -33,6 +33,22 @@ fn what_is_said_to_be_survived_is_survived_and_nothing_else() {
     pool: cannot simulate a loss in 'tank': no such device in pool: [LAB]/d.img
     [exit 1]
     ");
+    lab.pool(&["add", "tank", "spare", "64M:s.img", "cache", "64M:k.img"]);
+    assert_snapshot!(lab.session(&["pool simulate lose tank s.img k.img"]), @r"
+    $ pool simulate lose tank s.img k.img
+    the spare [LAB]/s.img: nothing is lost with it
+    the cache device [LAB]/k.img: nothing is lost with it
+
+    nothing would be lost:
+
+    NAME       BLOCKS  LOST  FILES  LOST
+    tank            -     0      -     0  survives
+    tank/home       -     0      -     0  survives
+    [exit 0]
+    ");
+    let whole = lab.run("pool", &["simulate", "lose", "tank", "mirror-0"]);
+    assert!(whole.code == Some(1) && whole.text().contains("c.img: lost\n"), "{}", whole.text());
+    lab.pool(&["remove", "tank", "s.img", "k.img"]);
     // A second vdev, of one device.
     lab.pool(&["add", "-f", "tank", "64M:d.img"]);
     lab.fs(&["create", "-o", "copies=2", "tank/twice"]);

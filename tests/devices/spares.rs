@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::{
     create, export_and_check, filters, holds,
     lab::{Lab, wait_until},
-    put, status,
+    line, put, status,
 };
 
 #[test]
@@ -73,9 +73,9 @@ fn a_spare_steps_in_for_a_disk_that_dies_in_use_and_stands_by_when_that_is_repla
     ");
     holds(&lab, 1..=2);
     let old = lab.disk_path("b").display().to_string();
-    assert_snapshot!(lab.session(&[&format!("pool replace tank {old} 100M:d.img")]), @r"
-    $ pool replace tank [LAB]/disk/b/image 100M:d.img
-    pool: cannot replace '[LAB]/disk/b/image': the spare [LAB]/s.img stands in for [LAB]/disk/b/image: detach [LAB]/disk/b/image to keep it there, or [LAB]/s.img before
+    assert_snapshot!(lab.session(&["pool detach tank s.img"]), @r"
+    $ pool detach tank s.img
+    pool: cannot detach '[LAB]/s.img': no other device of raidz1-0 holds what [LAB]/s.img holds: replace [LAB]/disk/b/image instead
     [exit 1]
     ");
     lab.plug("b");
@@ -142,5 +142,54 @@ fn a_spare_steps_in_for_a_disk_that_dies_in_use_and_stands_by_when_that_is_repla
     [exit 0]
     ");
     holds(&lab, 1..=3);
+    export_and_check(&lab);
+}
+
+#[test]
+fn a_spare_steps_in_at_a_word_and_a_device_with_a_spare_is_replaced_as_status_says() {
+    let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    let Some(disks) = lab.disks(&["b"], "100M") else { return };
+    create(&lab, &["raidz1", "100M:a.img", &disks[0], "100M:c.img", "spare", "100M:s.img"]);
+    put(&lab, 1);
+    lab.pool(&["replace", "-w", "tank", "a.img", "s.img"]);
+    assert!(line(&lab, "s.img").contains("ONLINE"));
+    assert_snapshot!(lab.session(&["pool replace tank c.img s.img", "pool detach tank s.img"]), @r"
+    $ pool replace tank c.img s.img
+    pool: cannot replace '[LAB]/c.img': the spare [LAB]/s.img is in use already
+    [exit 1]
+    $ pool detach tank s.img
+    [exit 0]
+    ");
+    assert!(line(&lab, "s.img").contains("AVAIL"));
+    lab.pull("b");
+    put(&lab, 2);
+    wait_until("the spare has everything", || {
+        let status = lab.pool(&["status", "tank"]);
+        status.contains("INUSE") && status.contains("scan: resilvered") && !status.contains("(resilvering")
+    });
+    let old = lab.disk_path("b").display().to_string();
+    assert!(lab.pool(&["status", "tank"]).contains("pool replace tank DEVICE NEW"));
+    lab.pool(&["replace", "-w", "tank", &old, "100M:d.img"]);
+    wait_until("the spare stands by", || lab.pool(&["status", "tank"]).contains("AVAIL"));
+    assert_snapshot!(status(&lab), @r"
+    $ pool status tank
+      pool: tank
+     state: ONLINE
+      scan: resilvered [SIZE] in [TIME] with 0 errors on [DATE]
+    config:
+
+    	NAME  STATE  READ  WRITE  CKSUM
+    	tank  ONLINE  0  0  0
+    	  raidz1-0  ONLINE  0  0  0
+    	  [LAB]/a.img  ONLINE  0  0  0
+    	  [LAB]/d.img  ONLINE  0  0  0
+    	  [LAB]/c.img  ONLINE  0  0  0
+    	spares
+    	  [LAB]/s.img  AVAIL
+
+    errors: No known data errors
+    [exit 0]
+    ");
+    holds(&lab, 1..=2);
     export_and_check(&lab);
 }

@@ -5,6 +5,7 @@
 
 pub mod absent;
 pub mod common;
+pub mod flow;
 pub mod fs;
 pub mod pool;
 pub mod reference;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -31,7 +31,85 @@ pub fn run(arguments: &Arguments, mut command: clap::Command, context: &mut Cont
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    Ok(page)
+    Ok(revised(&String::from_utf8_lossy(&page), command).into_bytes())
+}
+
+/// The page as people know pages: its synopsis names the values of options and what may be given several times, what stands
+/// below the options has a heading, and the examples have one of their own and stay as they are written.
+fn revised(page: &str, command: &clap::Command) -> String {
+    const EXTRA: &str = ".SH EXTRA";
+    let several: Vec<(String, String)> =
+        command.get_positionals().filter(|arg| is_repeated(arg)).map(repeated).collect();
+    let (mut revised, mut before, mut is_example) = (String::new(), "", false);
+    for line in page.lines() {
+        if is_example && line.starts_with(".SH") {
+            revised += ".fi\n";
+            is_example = false;
+        }
+        match (before, line) {
+            (".SH SYNOPSIS", _) => revised += &synopsis(command),
+            (_, EXTRA) => {}
+            (_, "Examples:") => {
+                revised += ".SH EXAMPLES\n.nf";
+                is_example = true;
+            }
+            (before, line) => {
+                revised += if before == EXTRA { ".SH NOTES\n" } else { "" };
+                let header = several.iter().find(|(once, _)| before == ".TP" && line == once);
+                revised += header.map_or(line, |(_, repeated)| repeated);
+            }
+        }
+        if line != EXTRA {
+            revised.push('\n');
+        }
+        before = line;
+    }
+    revised + if is_example { ".fi\n" } else { "" }
+}
+
+fn is_repeated(arg: &clap::Arg) -> bool {
+    arg.get_num_args().is_some_and(|range| range.max_values() > 1) || matches!(arg.get_action(), ArgAction::Append)
+}
+
+/// How the generator names an argument, and how it is named if it may be given several times.
+fn repeated(arg: &clap::Arg) -> (String, String) {
+    let (open, close) = if arg.is_required_set() { ('<', '>') } else { ('[', ']') };
+    let once = format!("{open}\\fI{}\\fR{close}", value_of(arg));
+    (once.clone(), format!("{once}..."))
+}
+
+fn value_of(arg: &clap::Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    escaped(&names.join(" "))
+}
+
+fn synopsis(command: &clap::Command) -> String {
+    let bold = |text: &str| format!("\\fB{}\\fR", escaped(text));
+    let mut words = vec![bold(command.get_bin_name().unwrap_or_else(|| command.get_name()))];
+    let is_shown = |arg: &&clap::Arg| !arg.is_hide_set() && !arg.is_positional();
+    for arg in command.get_arguments().filter(is_shown) {
+        let (short, long) = (arg.get_short().map(|c| format!("-{c}")), arg.get_long().map(|long| format!("--{long}")));
+        let spelled: Vec<String> = short.iter().chain(long.iter()).map(|text| bold(text)).collect();
+        let takes_value = arg.get_action().takes_values();
+        let value = if takes_value { format!(" \\fI{}\\fR", value_of(arg)) } else { String::new() };
+        let dots = if takes_value && is_repeated(arg) { "..." } else { "" };
+        let spelled = format!("{}{value}", spelled.join("|"));
+        words.push(if arg.is_required_set() { spelled + dots } else { format!("[{spelled}]{dots}") });
+    }
+    for arg in command.get_positionals() {
+        let (once, repeated) = repeated(arg);
+        words.push(if is_repeated(arg) { repeated } else { once });
+    }
+    if command.has_subcommands() {
+        words.push("<\\fIcommand\\fR>".to_owned());
+    }
+    words.join(" ")
+}
+
+/// Text in which nothing is taken for an instruction.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('-', "\\-")
 }
 
 fn write_all(program: &clap::Command, directory: &Path) -> Result<(), Failure> {
@@ -44,4 +122,35 @@ fn write_all(program: &clap::Command, directory: &Path) -> Result<(), Failure> {
         fs::write(directory.join(format!("{name}.1")), page(subcommand)?).map_err(cannot)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{Program, command};
+
+    fn page_of(subcommand: &str) -> String {
+        let mut program = command(Program::Pool, "pool");
+        program.build();
+        let page = page(program.find_subcommand(subcommand).unwrap()).unwrap();
+        String::from_utf8(page).unwrap()
+    }
+
+    #[test]
+    fn a_synopsis_names_values_and_what_may_come_several_times() {
+        let page = page_of("remove");
+        let synopsis = page.split(".SH SYNOPSIS\n").nth(1).unwrap().lines().next().unwrap();
+        insta::assert_snapshot!(synopsis.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace('\\', ""), @"pool remove [-n] [-p] [--limit RATE] [-s] [-w] [-h|--help] <POOL> [VDEV]...");
+        assert!(page.contains(".TP\n[\\fIVDEV\\fR]...\n"), "{page}");
+    }
+
+    #[test]
+    fn notes_and_examples_have_headings_and_examples_are_not_filled() {
+        let page = page_of("remove");
+        assert!(page.contains(".SH NOTES\nEverything stays") && !page.contains("EXTRA"), "{page}");
+        let examples = page.split(".SH EXAMPLES\n.nf\n").nth(1).unwrap();
+        assert!(examples.starts_with("  pool remove tank") && examples.trim_end().ends_with(".fi"), "{page}");
+        let page = page_of("sync");
+        assert_eq!(page.matches(".nf\n").count(), page.matches(".fi\n").count(), "{page}");
+    }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use pool::{
-    admin::{MIN_DEVICE, probe::probe_foreign, was_renumbered},
+    admin::{MIN_DEVICE, obstacle, probe::probe_foreign, was_renumbered},
     device::{Access, DeadlineDevice, Device, FileDevice},
     error::{Error, ErrorKind, Result},
     format::{
@@ -25,7 +25,7 @@ use super::layout::role_of;
 use crate::{
     failure::Failure,
     protocol::{FoundVdev, ImportablePool, PathBytes, VdevRole, VdevSpec, Wanted},
-    service::registry::DevicePath,
+    service::registry::{DevicePath, distinct},
 };
 
 /// Where pools are looked for if nobody says where.
@@ -372,7 +372,7 @@ impl Found {
         }
     }
 
-    /// Where its devices are, in the order of the label.
+    /// Where its devices are, in the order of the label, each path once: one that is missing may have been where another one is.
     pub(crate) fn in_order(&self) -> Vec<DevicePath> {
         let members = || self.label.vdevs.iter().flat_map(|vdev| vdev.tree.leaves());
         let spares = self.label.sections.spares.iter().map(|spare| &spare.leaf);
@@ -381,7 +381,7 @@ impl Found {
         let leaves = members().chain(spares.filter(is_idle)).chain(caches);
         // One that is missing may come back to where it was.
         let path = |leaf: &LeafConfig| self.paths.get(&leaf.guid).cloned().unwrap_or_else(|| PathBuf::from(&leaf.path));
-        leaves.map(|leaf| path(leaf).into()).collect()
+        distinct(&leaves.map(|leaf| path(leaf).into()).collect::<Vec<_>>())
     }
 
     /// Whether somebody has destroyed it.
@@ -399,6 +399,15 @@ impl Found {
         let alone = self.label.vdevs.iter().filter(|vdev| matches!(vdev.tree, VdevTree::Leaf(_)));
         let mut leaves = alone.flat_map(|vdev| vdev.tree.leaves());
         leaves.any(|leaf| self.paths.get(&leaf.guid).is_some_and(|path| is_cut_short(leaf, path)))
+    }
+
+    /// One of its devices, if some were changed without the others.
+    fn split_device(&self) -> Option<String> {
+        let glance = |path: &PathBuf| Some(Arc::new(FileDevice::open(path, Access::Glance).ok()?) as Arc<dyn Device>);
+        match obstacle(&self.paths.values().filter_map(glance).collect::<Vec<_>>()) {
+            Some(Error::Split { device, .. }) => Some(device),
+            _ => None,
+        }
     }
 
     /// A device, at this depth in its pool. One that no import takes back by itself is said to be so.
@@ -469,6 +478,15 @@ impl Found {
                 Some("One or more devices are missing from the system.".to_owned()),
                 "The pool cannot be imported. Attach the missing devices and try again.",
             )
+        } else if let Some(device) = self.split_device() {
+            let status = format!(
+                "Devices were used without each other: {device}\n\
+                 holds changes that the others lack, and they hold some that it lacks."
+            );
+            let action = "The pool cannot be imported with all of them. Each side is whole:\n\
+                          import one of them while the devices of the other are away, then\n\
+                          'pool detach' these, and 'pool attach' gives up what they hold.";
+            ("UNAVAIL", Some(status), action)
         } else if !self.needed_of(|vdev| self.is_log(vdev)).is_empty() && !elsewhere {
             let status = "Devices of the intent log are missing from the system.";
             let action = "Attach them and import the pool, or import it with the '-m' flag:\n\

@@ -14,18 +14,21 @@ use pool::{
 use super::{Cancel, job::Job, layout, open_pool::OpenPool, refusal::OrRefused};
 use crate::{
     failure::Failure,
-    protocol::{DatasetLoss, LossReport, VdevLoss, VdevRole},
+    protocol::{DatasetLoss, IdleLoss, LossReport, VdevLoss, VdevRole},
 };
 
 const ACTION: &str = "simulate a loss in";
 
 impl OpenPool {
-    /// What would be lost with these devices. If that is a vdev, the last committed state is looked at.
+    /// What would be lost with these devices, or all devices of a vdev that is named. If that is a vdev, the last committed state
+    /// is looked at.
     pub(super) fn losses(&self, devices: &[String], job: &mut Job<'_>) -> Result<LossReport, Failure> {
-        let mut lost = Vec::new();
+        let (mut lost, mut idle) = (Vec::new(), Vec::new());
         for device in devices {
-            let (_, leaf) = self.pool.find_device(device).or_refused(ACTION, self.name())?;
-            lost.push(leaf.guid());
+            match self.standing_apart(device) {
+                Some(apart) => idle.push(apart),
+                None => lost.extend(self.devices_of(device)?),
+            }
         }
         let all = self.engine().storage().vdevs.all();
         let is_lost = |leaf: &Arc<Leaf>| lost.contains(&leaf.guid());
@@ -37,7 +40,24 @@ impl OpenPool {
         let is_fatal = |loss: &VdevLoss| !loss.survives && loss.role != VdevRole::Log;
         let gone: Vec<VdevId> = told.iter().filter(|(_, loss)| is_fatal(loss)).map(|(id, _)| *id).collect();
         let datasets = if gone.is_empty() { self.unharmed()? } else { self.harmed(&gone, job)? };
-        Ok(LossReport { vdevs: told.into_iter().map(|(_, loss)| loss).collect(), datasets })
+        Ok(LossReport { vdevs: told.into_iter().map(|(_, loss)| loss).collect(), idle, datasets })
+    }
+
+    /// A spare that stands by, or a cache device: nothing lies there and nowhere else.
+    fn standing_apart(&self, name: &str) -> Option<IdleLoss> {
+        let is_it = |leaf: &Leaf| leaf.name() == name || leaf.guid().to_string() == name;
+        let mut spares = self.pool.spares().into_iter().filter(|spare| spare.used_in.is_none()).map(|spare| spare.leaf);
+        let idle = |kind: &str, leaf: &Leaf| IdleLoss { kind: kind.to_owned(), path: leaf.name().to_owned() };
+        let spare = spares.find(|leaf| is_it(leaf)).map(|leaf| idle("spare", &leaf));
+        spare.or_else(|| self.pool.find_cache(name).map(|cache| idle("cache device", &cache)))
+    }
+
+    fn devices_of(&self, name: &str) -> Result<Vec<Guid>, Failure> {
+        if let Ok((_, leaf)) = self.pool.find_device(name) {
+            return Ok(vec![leaf.guid()]);
+        }
+        let vdev = self.pool.find_vdev(name).or_refused(ACTION, self.name())?;
+        Ok(vdev.leaves().iter().map(|leaf| leaf.guid()).collect())
     }
 
     fn unharmed(&self) -> Result<Vec<DatasetLoss>, Failure> {

@@ -55,7 +55,8 @@ impl OpenPool {
         Ok(devices::open_all(&[path.into()], access)?.remove(0))
     }
 
-    /// Makes a device part of a mirror beside another one, or instead of it, or a column more of a RAID-Z.
+    /// Makes a device part of a mirror beside another one, or instead of it, or a column more of a RAID-Z. A spare that is to
+    /// replace a device steps in for it.
     pub(super) fn attach(
         &self,
         beside: &str,
@@ -68,6 +69,10 @@ impl OpenPool {
         let raidz = self.pool.find_vdev(beside).ok().filter(|vdev| !replace && vdev.as_raidz().is_some());
         if raidz.is_none() {
             self.pool.find_device(beside).or_refused(action, beside)?;
+        }
+        if replace && self.pool.use_spare(beside, &new.path.to_text()).or_refused(action, beside)? {
+            self.scrubbing.wake();
+            return Ok(self.layout());
         }
         let taken = NewDevices::take(std::slice::from_ref(new), action, beside, force)?;
         let device = taken.devices().remove(0);
@@ -204,7 +209,7 @@ impl OpenPool {
         let Some(mirror) = vdev.as_group() else { return Ok(false) };
         let Some(member) = mirror.member(leaf.guid()) else { return refused("it has left the pool") };
         match member.state() {
-            // A spare stays beside the one that it stands in for.
+            // A spare stays beside the one that it stands in for. What replaces the spare waits for that to stand by again.
             State::Complete => Ok(member.replaces().is_some() && !self.pool.label().is_spare(leaf.guid())),
             State::Out => refused("it has failed, or was put out of use, before it had everything"),
             State::Filling | State::Filled => match self.datasets.resilver_status().filter(|_| self.is_stuck()) {

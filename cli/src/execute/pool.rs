@@ -182,7 +182,7 @@ impl OpenPool {
             // As in OpenZFS, what is lost is spoken of before what may still be lost; the devices' states show the rest.
             (None, None) if damaged.iter().any(|names| !names.is_empty()) => (
                 Some("Some files are damaged: there is no good copy of what they have lost.".to_owned()),
-                Some(format!("Restore the files from a backup, or delete them.\nThen: pool scrub {}", self.name())),
+                Some(format!("{}\nThen: pool scrub {}", self.way_back()?, self.name())),
             ),
             (None, None) if advice.is_some() => advice.unzip(),
             (None, None) if cache_advice.is_some() => cache_advice.unzip(),
@@ -214,6 +214,17 @@ impl OpenPool {
             spares: self.spare_records(),
             damaged,
         })
+    }
+
+    /// What to do about damaged files.
+    fn way_back(&self) -> Result<String, Failure> {
+        let files = "Restore the files from a backup, or delete them.".to_owned();
+        match self.datasets.has_lost_nodes().or_refused("open", self.name())? {
+            false => Ok(files),
+            true => Ok(files
+                + "\nWhere that fails, what the file system knows of them is lost as well: fs rollback\n\
+                   to a snapshot that is not damaged, fs receive from a stream, or fs destroy."),
+        }
     }
 
     fn vdev_records(&self) -> Vec<VdevRecord> {
@@ -396,6 +407,10 @@ impl OpenPool {
         }
         let all: Vec<VdevSpec> = specs.iter().chain(&caches).chain(spares).cloned().collect();
         let devices = check_new(&all, ACTION, &name, force)?;
+        if !force {
+            let (others, standing) = devices.split_at(specs.len() + caches.len());
+            self.check_spares(spares, standing, &others[..specs.len()])?;
+        }
         self.check_features(vdevs, &devices, (!spares.is_empty(), !caches.is_empty())).or_refused(ACTION, &name)?;
         if dry_run {
             let highest = present.last().map(|vdev| vdev.id()).max(self.engine().storage().space.highest_vdev());

@@ -48,6 +48,22 @@ pub(super) fn note(datasets: &Datasets, what: &str) {
 }
 
 impl OpenPool {
+    /// Refuses spares of these sizes that are smaller than every device of the pool, and than those that are added with them, of
+    /// these `others`: they could never step in.
+    pub(super) fn check_spares(&self, spares: &[VdevSpec], sizes: &[u64], others: &[u64]) -> Result<(), Failure> {
+        let least = others.iter().copied().chain([self.pool.least_spare()]).min().unwrap_or(0);
+        match spares.iter().zip(sizes).find(|(_, size)| **size < least) {
+            Some((spare, size)) => {
+                let path = spare.path.to_text();
+                let why = format!(
+                    "the spare {path} has {size} bytes, and is too small to step in for any device: that takes {least}"
+                );
+                Err(Failure::cannot("add to", self.name(), why).hint("use -f to have it stand by anyway"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Takes devices that are to stand by.
     pub(crate) fn add_spares(&self, spares: &[VdevSpec], force: bool) -> Result<(), Failure> {
         const ACTION: &str = "add to";

@@ -49,12 +49,12 @@ fn what_cannot_be_undone_is_said() {
         "destroy",
         "import",
     ];
-    for name in changing.into_iter().chain(["export", "online", "rebalance", "defragment"]) {
+    for name in changing.into_iter().chain(["export", "online", "rebalance", "defragment", "trim", "clear"]) {
         let help = known.find_subcommand(name).unwrap().get_after_help().unwrap().to_string();
         let text = help.split("Examples:\n").next().unwrap();
         assert!(text.lines().any(|line| line.starts_with("Cannot be undone: ")), "{name}: {help}");
     }
-    for name in ["add", "offline", "split", "simulate"] {
+    for name in ["add", "offline", "split", "simulate", "remove", "replace", "resize", "rebalance"] {
         let help = known.find_subcommand(name).unwrap().get_after_help().unwrap().to_string();
         let text = help.split("Examples:\n").next().unwrap();
         assert!(text.lines().any(|line| line.starts_with("If devices are lost: ")), "{name}: {help}");
@@ -77,7 +77,8 @@ fn examples_parse() {
 
 /// The words of an example for this program, up to where the shell or a remark begins.
 fn example_words(line: &str, name: &str) -> Option<Vec<String>> {
-    let line = line.trim_start();
+    // Where a remark goes on there is no example.
+    let line = line.strip_prefix("  ")?;
     let end = ["  ", " |", " >", " <", ";", " &&"].iter().filter_map(|stop| line.find(stop)).min();
     let line = &line[..end.unwrap_or(line.len())];
     let is_ours = line.split(' ').next() == Some(name);
@@ -254,13 +255,14 @@ fn help_is_no_error_and_ends_with_examples() {
       -f          With -R, unmount clones that are in use
       -h, --help  Print help
 
-    Everything written since the snapshot is gone afterwards. Programs may have files open
-    meanwhile: what they read next, and see in mappings, is as it was at the snapshot. Files
-    that were not there then fail with ESTALE.
+    Everything written since the snapshot is gone afterwards. Programs may have files open meanwhile:
+    what they read next, and see in mappings, is as it was at the snapshot. Files that were not there
+    then fail with ESTALE.
 
     Examples:
       fs rollback tank/home@monday
-      fs rollback -r tank/home@monday            although there are newer snapshots: they are destroyed
+      fs rollback -r tank/home@monday            although there are newer snapshots:
+                                                 they are destroyed
     [exit 0]
     ");
     assert!(output_of("zfs send --help").ends_with("[exit 0]"));

@@ -34,7 +34,7 @@ pub struct KnownPool {
     /// Another one that it may have: it was about to be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<u64>,
-    /// The absolute paths of its devices.
+    /// The absolute paths of its devices, each of them once: a device that was replaced by a new one at its path had the same.
     pub devices: Vec<DevicePath>,
     /// Imported to be read only.
     #[serde(default)]
@@ -142,7 +142,8 @@ impl Registry {
         assert!(pool.name.is_pool(), "a pool is named by one component");
         let path = self.path(pool.name.as_str());
         prepare_parent(&path)?;
-        let document = Document { version: VERSION, pool: pool.clone() };
+        let document =
+            Document { version: VERSION, pool: KnownPool { devices: distinct(&pool.devices), ..pool.clone() } };
         let mut text = serde_json::to_vec_pretty(&document).expect("a known pool is plain data");
         text.push(b'\n');
         replace(&path, &text).map_err(|error| Failure::cannot("write", path.display(), error))
@@ -186,7 +187,13 @@ fn parse(bytes: &[u8], name: &str) -> Result<KnownPool, String> {
     if document.pool.name.as_str() != name {
         return Err(format!("it is about pool '{}'", document.pool.name));
     }
-    Ok(document.pool)
+    Ok(KnownPool { devices: distinct(&document.pool.devices), ..document.pool })
+}
+
+/// Each path once, in the order in which they come first. Whoever opened one twice would find it in use, by itself.
+pub(crate) fn distinct(paths: &[DevicePath]) -> Vec<DevicePath> {
+    let is_first = |(at, path): &(usize, &DevicePath)| !paths[..*at].contains(path);
+    paths.iter().enumerate().filter(is_first).map(|(_, path)| path.clone()).collect()
 }
 
 fn damaged(path: &Path, problem: &str) -> Failure {
@@ -236,6 +243,20 @@ mod tests {
         registry.remove("tank").unwrap();
         registry.remove("tank").unwrap();
         assert_eq!(registry.names().unwrap(), ["a-pool"]);
+    }
+
+    #[test]
+    fn a_path_is_known_once_also_where_a_file_has_it_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::new(folder.path().to_owned());
+        let devices = ["/a", "/b", "/a", "/c", "/b"].map(|path| PathBuf::from(path).into()).to_vec();
+        let twice = KnownPool { devices, ..tank() };
+        registry.put(&twice).unwrap();
+        let once = ["/a", "/b", "/c"].map(|path| PathBuf::from(path).into());
+        assert_eq!(registry.get("tank").unwrap().unwrap().devices, once);
+        let old = serde_json::json!({"version": VERSION, "pool": twice}).to_string();
+        fs::write(folder.path().join("tank.json"), old).unwrap();
+        assert_eq!(registry.get("tank").unwrap().unwrap().devices, once);
     }
 
     #[test]

@@ -44,6 +44,12 @@ impl Datasets {
         Ok(names)
     }
 
+    /// Whether a node of a data set or a snapshot is lost, and with it what is known of several files: to delete these takes more
+    /// than is left.
+    pub fn has_lost_nodes(&self) -> Result<bool> {
+        Ok(self.damage()?.iter().any(|damage| damage.tree != CATALOGUE && damage.first != damage.last))
+    }
+
     fn name_damage(&self, damage: &Damage, names: &mut Vec<String>) -> Result<()> {
         let Damage { tree, first, last } = *damage;
         let objects = if first == last { format!("<{first:#x}>") } else { format!("<{first:#x}>-<{last:#x}>") };

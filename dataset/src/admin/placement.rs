@@ -22,7 +22,7 @@ impl Datasets {
     /// Assignments in which vdevs of this pool have the names that are kept.
     ///
     /// # Errors
-    /// [`PropertyError::Value`] if there is no such vdev, or its number is too high.
+    /// [`PropertyError::Value`] if there is no such vdev, its number is too high, or it is for the intent log.
     pub(super) fn with_vdevs_named(&self, assignments: &[Assignment]) -> Result<Vec<Assignment>> {
         let named = |assignment: &Assignment| match Property::of_dataset(&assignment.property) {
             Ok(property) if property.name() == PROPERTY && assignment.value != ANY => {
@@ -35,11 +35,14 @@ impl Datasets {
     }
 
     fn kept(&self, value: &str) -> Result<String> {
-        let vdevs = self.engine().storage().vdevs.all();
+        let storage = self.engine().storage();
+        let vdevs = storage.vdevs.all();
+        let is_for_log = |vdev: &Arc<dyn Vdev>| vdev.is_lost() || storage.space.is_for_log(vdev.id());
         let name = |item: &str| match vdevs.iter().find(|vdev| is_called(vdev, item)) {
             Some(vdev) if vdev.id().0 >= Preferred::NUMBERS => {
                 Err(format!("only one of the first {} vdevs can be preferred", Preferred::NUMBERS))
             }
+            Some(vdev) if is_for_log(vdev) => Err(format!("'{item}' is for the intent log, and takes no data")),
             Some(vdev) => Ok(kept_name(vdev)),
             None if item == SPECIAL => Ok(item.to_owned()),
             None => Err(format!("the pool has no vdev '{item}'")),

@@ -35,7 +35,7 @@ use crate::{
     space::SAFE_STATES,
     units::{Guid, Txg, VdevId},
     vdev::{
-        Group, Leaf, Member, Mirror, Single, State, Stays, Vdev, labels,
+        Group, Health, Leaf, Member, Mirror, Single, State, Stays, Vdev, labels,
         raidz::zones::narrow,
         uberblocks::{self, Standing},
     },
@@ -45,7 +45,8 @@ use crate::{
 pub type Reopen<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Device>>;
 
 impl Pool {
-    /// The device whose path or number this is.
+    /// The device whose path or number this is. Of two at one path, of which one takes the other's place, it is the one that is
+    /// in use, and the new one if both are.
     ///
     /// # Errors
     /// [`Error::Request`] if there is none.
@@ -53,42 +54,58 @@ impl Pool {
         let vdevs = self.engine().storage().vdevs.all();
         let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(move |leaf| (vdev.clone(), leaf)));
         let is_it = |leaf: &Leaf| leaf.name() == name || leaf.guid().to_string() == name;
-        let found = leaves.into_iter().find(|(_, leaf)| is_it(leaf));
+        let is_replaced = |vdev: &Arc<dyn Vdev>, leaf: &Leaf| {
+            let members = vdev.as_group().map(Group::members).unwrap_or_default();
+            members.iter().any(|member| member.replaces() == Some(leaf.guid()))
+        };
+        let found = leaves
+            .filter(|(_, leaf)| is_it(leaf))
+            .min_by_key(|(vdev, leaf)| (leaf.health() != Health::Online, is_replaced(vdev, leaf)));
         found.ok_or_else(|| Error::Request(format!("no such device in pool: {name}")))
     }
 
     /// Makes `new` a device that holds the same as `beside`, which may be a single one or of a mirror. With `replace` it
-    /// takes its place, also in a RAID-Z: when the new device is complete, the other one leaves.
+    /// takes its place, also in a RAID-Z: when the new device is complete, the other one leaves. One for which a spare stands in
+    /// leaves at once, and the spare follows: see [`super::standins`].
     ///
     /// # Errors
     /// [`Error::Request`] if the new device is too small, the mirror is full, `beside` is being replaced already, or it is
     /// of a RAID-Z and is not to be replaced.
     pub fn attach(&self, beside: &str, new: Arc<dyn Device>, replace: bool) -> Result<()> {
         self.engine().writable()?;
+        if replace {
+            self.make_way(beside)?;
+        }
         let mut highest = self.labelling();
         let mut label = self.label();
-        let (vdev, old) = self.find_device(beside)?;
+        let (vdev, named) = self.find_device(beside)?;
         if vdev.is_lost() {
             return Err(Error::Request(format!("{beside} is missing, and its pool goes on without it; pool remove")));
         }
-        let room = room_for(&label, vdev.id(), old.guid())?;
-        let config = config_of(&mut label, vdev.id())?;
-        let size = room.taken(usable_size(new.size())).ok_or_else(|| {
-            let needed = device_size(room.needed);
-            Error::Request(format!("{} is too small: it has {} bytes, and it takes {needed}", new.name(), new.size()))
-        })?;
+        let room = room_for(&label, vdev.id(), named.guid())?;
+        let size = room.taken(usable_size(new.size())).ok_or_else(|| too_small(&*new, &room))?;
+        let spare = if replace { self.yield_to_spare(&mut label, &*vdev, &named)? } else { None };
+        let (old, leaving) = match spare {
+            Some(spare) => (spare, Some(named)),
+            None => (named, None),
+        };
         let leaf = LeafConfig { guid: Guid(self.engine().env().random()), size, path: new.name().to_owned() };
         let joining = MemberConfig {
             behind: Some(Behind::default()),
             replaces: replace.then(|| old.guid()),
             ..MemberConfig::whole(leaf.clone())
         };
-        let tree = config.tree.clone();
         if replace {
+            let tree = config_of(&mut label, vdev.id())?.tree.clone();
             check_replaceable(&tree, &old, |device| label.is_spare(device))?;
         }
         let leaf = Arc::new(Leaf::new(leaf.guid, new));
-        self.join(&mut highest, label, (&vdev, &old), &leaf, &joining)
+        self.join(&mut highest, label, (&vdev, &old), &leaf, &joining)?;
+        if let (Some(failed), Some(group)) = (leaving, vdev.as_group()) {
+            self.go_on_without(&vdev, group, failed.guid());
+            failed.let_go();
+        }
+        Ok(())
     }
 
     /// Makes a device that has a label part of a vdev, beside or instead of another one, and has the labels name it.
@@ -272,6 +289,12 @@ impl Pool {
             return self.put_cache_online(&cache, reopen);
         }
         let (vdev, leaf) = self.find_device(device)?;
+        if vdev.is_lost() {
+            return Err(Error::Request(format!(
+                "{device} is of a log that the pool goes on without: if it is there again, pool export and pool import \
+                 take it back; if it is gone for good, pool remove"
+            )));
+        }
         let is_out = |group: &&Group| group.member(leaf.guid()).is_some_and(|member| member.state() == State::Out);
         let Some(mirror) = vdev.as_group().filter(is_out) else { return Ok(false) };
         if leaf.device().outstanding() > 0 {
@@ -374,6 +397,12 @@ pub(super) fn room_for(label: &Label, vdev: VdevId, device: Guid) -> Result<Room
     Ok(Room { needed, given: leaf.size.max(needed) })
 }
 
+/// The refusal of a device that has not what it takes.
+pub(super) fn too_small(new: &dyn Device, room: &Room) -> Error {
+    let needed = device_size(room.needed);
+    Error::Request(format!("{} is too small: it has {} bytes, and it takes {needed}", new.name(), new.size()))
+}
+
 pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig> {
     let found = label.vdevs.iter_mut().find(|config| config.id == id);
     found.ok_or_else(|| Error::Request(format!("the pool has no vdev {id}")))
@@ -381,7 +410,7 @@ pub(super) fn config_of(label: &mut Label, id: VdevId) -> Result<&mut VdevConfig
 
 /// Refuses to replace a device that is being replaced, or that replaces one. Two cannot stand for one in a label, so nobody
 /// replaces a device for which a spare stands in.
-fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(Guid) -> bool) -> Result<()> {
+pub(super) fn check_replaceable(tree: &VdevTree, old: &Leaf, is_spare: impl Fn(Guid) -> bool) -> Result<()> {
     match tree.members().find(|member| member.replaces == Some(old.guid())) {
         Some(spare) if is_spare(spare.leaf.guid) => {
             let problem = format!(
@@ -448,7 +477,17 @@ pub(super) fn safe_since(committed: Txg) -> Txg {
 }
 
 fn only_complete(group: Option<&Group>, leaf: &Leaf) -> Error {
+    let others = |group: &Group| {
+        let members = group.members();
+        let is_other = |m: &&Arc<Member>| m.state() == State::Complete && m.leaf.guid() != leaf.guid();
+        group.quorum().suffice(members.iter().filter(is_other).map(|member| member.column()))
+    };
     Error::Request(match group {
+        Some(group) if group.needed() > 1 && others(group) => {
+            let stands_in_for = group.member(leaf.guid()).and_then(|own| group.member(own.replaces()?));
+            let device = stands_in_for.map_or_else(|| leaf.name().to_owned(), |old| old.leaf.name().to_owned());
+            format!("no other device of {} holds what {} holds: replace {device} instead", group.name(), leaf.name())
+        }
         Some(group) if group.needed() > 1 => {
             format!("{} needs {} complete devices, and {} is one of so many", group.name(), group.needed(), leaf.name())
         }

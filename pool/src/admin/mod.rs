@@ -23,6 +23,7 @@
 //! rewind    going back to an older state
 //! shrink    devices that are made smaller
 //! spares    devices that stand by, and step in for one that has failed
+//! standins  what an operator does about spares by hand
 //! split     a device of each mirror leaves, to be a pool of their own
 //! trim      telling the devices which space nobody needs
 //! untold    states that nobody was told of, on devices that come back
@@ -50,6 +51,7 @@ mod rewind;
 mod shrink;
 mod spares;
 mod split;
+mod standins;
 mod trim;
 mod untold;
 
@@ -76,6 +78,8 @@ mod split_tests;
 #[cfg(test)]
 mod stamped;
 #[cfg(test)]
+mod standins_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use self::open::{State, open_unread, read_state};
@@ -85,7 +89,7 @@ pub use self::{
     committed::CommittedState,
     create::{CreateOptions, MIN_DEVICE, create, create_of, suitable_region},
     members::Reopen,
-    open::{OpenOptions, open},
+    open::{OpenOptions, obstacle, open},
     pool::{ClassedVdev, NewVdev, Pool},
     renumber::was_renumbered,
     rewind::{KeptState, SAFE_STATES, rewind, states},

@@ -229,6 +229,12 @@ pub(crate) fn read_state(devices: &[Arc<dyn Device>], txg: Option<Txg>) -> Resul
     Ok(State { vdevs, label, uberblock })
 }
 
+/// What keeps these devices of a pool that nobody has open from being put together, if anything does, such as that some were
+/// changed without the others. Nothing but labels and uberblocks is read, and nothing is written.
+pub fn obstacle(devices: &[Arc<dyn Device>]) -> Option<Error> {
+    read_state(devices, None).err()
+}
+
 /// The uberblocks of the newest state's line, newest first: at least one.
 pub(super) fn line(label: &Label, devices: &[Arc<dyn Device>]) -> Result<Vec<Uberblock>> {
     let readable: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();

@@ -24,12 +24,17 @@
 //! the operator has put out of use is not stood in for. One that gives too many blocks that are wrong stays in use until
 //! the spare is complete, for most of what it holds may be right, and is put out of use then.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     members::{Reopen, room_for},
     pool::{Pool, write_new_label},
     probe::probe_foreign,
+    standins::is_about_to_leave,
 };
 use crate::{
     device::Device,
@@ -90,6 +95,8 @@ pub(super) struct Watched {
     since: BTreeMap<Guid, (Duration, u64)>,
     /// Those that had too many.
     bad: BTreeMap<Guid, u64>,
+    /// Spares that stand in because the operator wants it.
+    wanted: BTreeSet<Guid>,
 }
 
 impl Watched {
@@ -128,6 +135,16 @@ impl Watched {
     pub(super) fn forgive(&mut self, device: Guid, errors: u64, now: Duration) {
         self.bad.remove(&device);
         self.since.insert(device, (now, errors));
+    }
+
+    /// Notes that the operator wants a spare to stand in.
+    pub(super) fn note_wanted(&mut self, spare: Guid) {
+        self.wanted.insert(spare);
+    }
+
+    /// Notes that it does so no more.
+    pub(super) fn forget_wanted(&mut self, spare: Guid) {
+        self.wanted.remove(&spare);
     }
 }
 
@@ -306,7 +323,10 @@ impl Pool {
                 }
                 continue;
             }
-            let is_back = replaced.is_none_or(|old| old.state() == State::Complete);
+            // One that is about to be replaced leaves when that has everything.
+            let is_to_stay =
+                self.watched().wanted.contains(&leaf.guid()) || is_about_to_leave(&group.members(), leaf.guid());
+            let is_back = !is_to_stay && replaced.is_none_or(|old| old.state() == State::Complete);
             let is_useless = has_failed(&own);
             if (is_back && has_other(group, &own)) || is_useless {
                 self.detach(&leaf.guid().to_string())?;
@@ -392,6 +412,7 @@ impl Pool {
 
     /// Has a spare that has left its vdev stand by again. `found` is its device, if it can be used.
     pub(super) fn stand_by(&self, spare: Guid, found: Option<Arc<dyn Device>>) {
+        self.watched().forget_wanted(spare);
         let label = self.label();
         let Some(config) = label.sections.spares.iter().find(|other| other.leaf.guid == spare) else { return };
         let made = found.and_then(|device| match write_new_label(&*device, spare, NO_VDEV, &label) {

@@ -330,6 +330,11 @@ impl Space {
         layout.vdevs.iter().find(|known| known.id == vdev).map_or(0, |vdev| vdev.chunks.len())
     }
 
+    /// Whether a device takes the intent log and nothing else.
+    pub fn is_for_log(&self, vdev: VdevId) -> bool {
+        self.layout.load().vdevs.iter().any(|known| known.id == vdev && known.ground == Ground::Log)
+    }
+
     /// On how many devices something can lie that is not of the intent log.
     pub fn spread(&self) -> usize {
         self.layout.load().vdevs.iter().filter(|vdev| vdev.ground != Ground::Log).count()

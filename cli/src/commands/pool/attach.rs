@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::trim::rate;
+use super::trim;
 use crate::args::common::{pool_name, vdev, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -37,7 +37,7 @@ pub struct Arguments {
     /// Pause the expansion that is under way
     #[arg(short = 'p', conflicts_with_all = ["force", "wait", "limit", "new"])]
     pause: bool,
-    /// While a raidz is expanded, copy at most so many bytes a second
+    /// While a raidz is expanded, copy at most so many bytes a second; 'none' lifts a limit
     #[arg(long = "limit", value_name = "RATE")]
     limit: Option<String>,
     /// Wait until it is filled, or the raidz is as wide as there is room
@@ -57,7 +57,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let action = "attach to";
     let pool = pool_name(action, &arguments.pool)?;
-    let limit = arguments.limit.as_deref().map(rate).transpose()?;
+    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     // Without a device, it is to pause.
     let Some(device) = arguments.device.as_deref().filter(|_| !arguments.pause) else {
         return context.run(&pool, Request::PauseExpansion).map(|()| Exit::Done);

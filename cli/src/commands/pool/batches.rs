@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::trim::rate;
+use super::trim;
 use crate::failure::Failure;
 
 /// What to do, and how.
@@ -20,7 +20,7 @@ pub(super) struct How {
     /// Wait until it is done
     #[arg(short = 'w')]
     pub(super) wait: bool,
-    /// Copy at most so many bytes a second
+    /// Copy at most so many bytes a second; 'none' lifts a limit
     #[arg(long = "limit", value_name = "RATE")]
     limit: Option<String>,
     /// The pool
@@ -39,7 +39,7 @@ pub(super) enum Order {
 
 impl How {
     pub(super) fn order(&self) -> Result<Order, Failure> {
-        let limit = self.limit.as_deref().map(rate).transpose()?;
+        let limit = self.limit.as_deref().map(trim::limit).transpose()?;
         Ok(match (self.pause, self.stop) {
             (true, _) => Order::Pause,
             (_, true) => Order::Stop,

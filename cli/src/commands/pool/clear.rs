@@ -16,6 +16,8 @@ One of a mirror that is away is done without, if another one holds all that it h
 is tried again.
 The list of damaged files stays: a scrub that does not find them any more clears it.
 
+Cannot be undone: the counts of errors are forgotten.
+
 Examples:
   pool clear tank
   pool clear tank /srv/tank.img"

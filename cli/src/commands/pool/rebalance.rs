@@ -21,6 +21,9 @@ after a crash.
 Cannot be undone: what was moved stays where it is, however the rebalance ends. The pool keeps the features that \
 come with it: older programs that do not know them refuse it.
 
+If devices are lost: what is moved to another vdev is as safe as that one is; as any, it is lost with the pool if one \
+vdev is.
+
 Examples:
   pool rebalance -n tank                     only say what would be moved
   pool rebalance -w tank

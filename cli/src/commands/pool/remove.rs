@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::property::size::format_bytes;
 
-use super::trim::rate;
+use super::trim;
 use crate::args::common::{pool_name, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -17,6 +17,10 @@ use crate::protocol::{RemovalPlan, Request, Response};
 Cannot be undone: at the end the labels of the devices are erased, and they belong to nobody; until then -s stops \
 it. 'pool import -F' goes back to no state from before that has something on the vdev. The pool keeps the features \
 that come with moving what lies on it: older programs that do not know them refuse it.
+
+If devices are lost: until it has left, the vdev is needed as before, and so are those that get what lies on it. \
+Afterwards as many devices may be lost as the vdevs that stay can do without: what was on a mirror may then lie on a \
+single disk.
 
 A spare that stands by leaves at once, and so does a cache device: nothing has to be moved.
 Several vdevs leave one after the other: then the command waits for all but the last.
@@ -35,7 +39,7 @@ pub struct Arguments {
     /// Pause the removal that is under way; with -n, print exact numbers
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait"])]
     pause: bool,
-    /// Copy at most so many bytes a second
+    /// Copy at most so many bytes a second; 'none' lifts a limit
     #[arg(long = "limit", value_name = "RATE", conflicts_with_all = ["stop", "dry_run"])]
     limit: Option<String>,
     /// Stop the removal that is under way
@@ -66,7 +70,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if arguments.vdevs.is_empty() {
         return Err(Failure::usage("a vdev is to be named"));
     }
-    let limit = arguments.limit.as_deref().map(rate).transpose()?;
+    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
     for (number, vdev) in (1..).zip(&vdevs) {
         let request = Request::Remove { vdev: vdev.clone(), limit, dry_run: arguments.dry_run };

@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::property::size::{format_bytes, parse_size};
 
-use super::trim::rate;
+use super::trim;
 use crate::args::common::{pool_name, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -22,6 +22,9 @@ be: add a smaller vdev instead, and then remove the raidz.
 
 'pool online -e' makes a device larger, and takes back what was given up of a partition that is still as large; the property
 autoexpand does not.
+
+If devices are lost: as many may be as before, while it moves and afterwards; what moves to another vdev is as safe as \
+that one is.
 
 Cannot be undone: 'pool import -F' goes back to no state that has something where the pool has given up the space \
 since; until then -s stops it. The pool keeps the features that come with a resize, however that ends: older \
@@ -47,7 +50,7 @@ pub struct Arguments {
     /// Wait until it is done
     #[arg(short = 'w')]
     wait: bool,
-    /// Copy at most so many bytes a second
+    /// Copy at most so many bytes a second; 'none' lifts a limit
     #[arg(long = "limit", value_name = "RATE")]
     limit: Option<String>,
     /// The pool
@@ -69,7 +72,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         (Some(device), Some(size)) => (vdev_name(device)?, new_size(size)?),
         _ => return Err(Failure::usage("a device and its new size are to be named")),
     };
-    let limit = arguments.limit.as_deref().map(rate).transpose()?;
+    let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let request = Request::Resize { device, size, limit, dry_run: arguments.dry_run };
     let Response::Resize(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.dry_run {

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::args::common::{device_name, pool_name};
+use crate::args::common::{pool_name, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
@@ -18,7 +18,8 @@ What is then said of a data set is which of its blocks would still have a copy, 
 
 Examples:
   pool simulate lose tank /dev/sdb
-  pool simulate lose tank /dev/sdb /dev/sdc  both at once")]
+  pool simulate lose tank /dev/sdb /dev/sdc  both at once
+  pool simulate lose tank mirror-0           all of its devices")]
 pub struct Arguments {
     /// What is to be imagined.
     #[command(subcommand)]
@@ -41,7 +42,7 @@ struct Lose {
     /// The pool
     #[arg(value_name = "POOL")]
     pool: String,
-    /// The devices, by their paths or numbers
+    /// The devices, by their paths or numbers, or vdevs with all of theirs, such as mirror-0
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<String>,
 }
@@ -50,7 +51,7 @@ struct Lose {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let What::Lose(lose) = &arguments.what;
     let pool = pool_name("simulate a loss in", &lose.pool)?;
-    let devices = lose.devices.iter().map(|device| device_name(device)).collect::<Result<_, _>>()?;
+    let devices = lose.devices.iter().map(|device| vdev_name(device)).collect::<Result<_, _>>()?;
     let Response::Losses(report) = context.call(&pool, Request::Losses { devices })? else {
         return Err(unexpected_answer());
     };
@@ -75,7 +76,8 @@ fn render(report: &LossReport) -> String {
             (false, _) => format!("{name} without {lost}: lost\n"),
         }
     };
-    let vdevs: String = report.vdevs.iter().map(vdev).collect();
+    let idle = report.idle.iter().map(|idle| format!("the {} {}: nothing is lost with it\n", idle.kind, idle.path));
+    let vdevs: String = report.vdevs.iter().map(vdev).chain(idle).collect();
     let needed: Vec<&str> = report.needed().map(|vdev| vdev.name.as_str()).collect();
     let verdict = match needed.is_empty() {
         true => "nothing would be lost".to_owned(),
@@ -122,6 +124,7 @@ fn encode(report: &LossReport) -> Value {
     json!({
         "survives": report.survives(),
         "vdevs": report.vdevs.iter().map(vdev).collect::<Vec<_>>(),
+        "others": report.idle.iter().map(|idle| json!({ "name": idle.path })).collect::<Vec<_>>(),
         "datasets": report.datasets.iter().map(dataset).collect::<Vec<_>>(),
     })
 }
@@ -129,7 +132,7 @@ fn encode(report: &LossReport) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::VdevLoss;
+    use crate::protocol::{IdleLoss, VdevLoss};
 
     fn vdev(name: &str, role: VdevRole, survives: bool) -> VdevLoss {
         VdevLoss { name: name.into(), role, lost: vec![format!("{name}.img")], left: usize::from(survives), survives }
@@ -143,11 +146,13 @@ mod tests {
     fn of_a_pool_that_could_not_be_imported_nothing_is_said_to_survive() {
         let datasets = vec![dataset("tank/twice", 0), dataset("tank/once", 2)];
         let mut vdevs = vec![vdev("mirror-0", VdevRole::Normal, true), vdev("log", VdevRole::Log, false)];
-        let report = LossReport { vdevs: vdevs.clone(), datasets: datasets[..1].to_vec() };
+        let idle = vec![IdleLoss { kind: "spare".into(), path: "s.img".into() }];
+        let report = LossReport { vdevs: vdevs.clone(), idle, datasets: datasets[..1].to_vec() };
         let said = render(&report);
         assert!(said.contains("\nnothing would be lost:\n") && said.contains("survives"), "{said}");
+        assert!(said.contains("\nthe spare s.img: nothing is lost with it\n"), "{said}");
         vdevs.extend([vdev("raidz1-1", VdevRole::Normal, false), vdev("disk", VdevRole::Special, false)]);
-        insta::assert_snapshot!(render(&LossReport { vdevs, datasets }), @r"
+        insta::assert_snapshot!(render(&LossReport { vdevs, idle: Vec::new(), datasets }), @r"
         mirror-0 without mirror-0.img: one device is left, and holds everything
         log without log.img: lost, with what was promised since the last commit if power fails as well
         raidz1-1 without raidz1-1.img: lost

@@ -12,11 +12,14 @@ use crate::protocol::{Request, Response, TrimAction};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Image files get holes where nothing is. Free space in pieces below 1M is left alone, and so is what is used next. Nothing is
-touched that the last three commits refer to; going back further with 'pool import -F' may find less afterwards.
+touched that the last three commits refer to.
 
 The service of the pool does the work, in steps; 'pool status -t' shows how far it has come. It ends with the service: what
 was done stays done. Without a service the command waits, as with -w. A vdev is gone through as a whole, whichever of its
 devices is named. With the property autotrim=on what becomes free is given back by itself, in pieces of 128K and more.
+
+Cannot be undone: what a device gave back is gone from it, and with it what states had that are older than the last \
+three commits: 'pool import -F' may find these unreadable.
 
 Examples:
   pool trim tank
@@ -69,4 +72,20 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 pub(super) fn rate(text: &str) -> Result<u64, Failure> {
     let rate = parse_size(text).map_err(|error| Failure::usage(format!("bad rate: {error}")))?;
     if rate == 0 { Err(Failure::usage("a rate of 0 would never end")) } else { Ok(rate) }
+}
+
+/// At most so many bytes a second, or `none`, which lifts a limit: 0.
+pub(super) fn limit(text: &str) -> Result<u64, Failure> {
+    if matches!(text, "none" | "0") { Ok(0) } else { rate(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_can_be_lifted_and_no_trim_is_without_end() {
+        assert_eq!((limit("none").unwrap(), limit("0").unwrap(), limit("20M").unwrap()), (0, 0, 20 << 20));
+        assert!(limit("nine").is_err() && rate("0").is_err() && rate("none").is_err());
+    }
 }

@@ -728,6 +728,9 @@ pub struct EventRecord {
 pub struct LossReport {
     /// The vdevs that would lose devices.
     pub vdevs: Vec<VdevLoss>,
+    /// What stands apart from vdevs, and holds nothing that is not elsewhere.
+    #[serde(default)]
+    pub idle: Vec<IdleLoss>,
     /// The pool's own structures, if a vdev would be lost, and each data set with its snapshots.
     pub datasets: Vec<DatasetLoss>,
 }
@@ -742,6 +745,15 @@ impl LossReport {
     pub fn needed(&self) -> impl Iterator<Item = &VdevLoss> {
         self.vdevs.iter().filter(|vdev| !vdev.survives && vdev.role != VdevRole::Log)
     }
+}
+
+/// A device that would be lost, and nothing with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleLoss {
+    /// What it is, in words.
+    pub kind: String,
+    /// Its path.
+    pub path: String,
 }
 
 /// A vdev that would lose devices.

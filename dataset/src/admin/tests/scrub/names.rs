@@ -31,6 +31,7 @@ fn a_file_without_a_good_copy_is_named_until_it_is_gone() {
     let status = bench.scrub();
     assert_eq!((status.state, status.errors, status.repaired), (ScrubState::Finished, 1, 0));
     assert_eq!(bench.world.datasets.damage().unwrap(), lost);
+    assert!(!bench.world.datasets.has_lost_nodes().unwrap(), "one file is no node");
     let mut bench = bench;
     bench.world.reopen();
     assert_eq!(bench.world.datasets.damage().unwrap(), lost);
@@ -77,6 +78,7 @@ fn a_lost_node_names_the_objects_that_were_in_it() {
     let damage = bench.world.datasets.damage().unwrap();
     let [Damage { tree, first, last }] = damage[..] else { panic!("{damage:?}") };
     assert_eq!(tree, bench.id("tank"));
+    assert!(bench.world.datasets.has_lost_nodes().unwrap());
     for n in 0..400 {
         let name = format!("a file with a name that takes some room {n}");
         let ino = bench.world.fs("tank").lookup(ROOT, name.as_bytes());

@@ -1,0 +1,144 @@
+//! What an operator does about spares by hand: has one step in, and replaces a device for which one stands in.
+//!
+//! A spare that has stepped in at a word stays, also beside a device that is complete, until it is detached. Nothing is stored
+//! of the word: after an import a spare stands in for those who need it. See [`super::spares`].
+//!
+//! In a label one device at most takes the place of another. So what replaces a device for which a complete spare stands in
+//! replaces the spare there, and the failed device leaves by the same label: the spare is enough in its place. When the new
+//! one has everything the spare leaves the vdev as all do that are replaced, and stands by again. A spare that is not complete
+//! yet, or stands beside a device that is, is given back before.
+//!
+//! | power fails | import finds |
+//! | --- | --- |
+//! | after a spare was given back, before a label names the new device | the failed device; a spare steps in for it again |
+//! | before a label leaves the failed device out | it, and the spare that stands in |
+//! | after that | the spare in its place, and the new device, which is filled and replaces the spare |
+
+use std::sync::Arc;
+
+use super::{
+    members::{check_replaceable, config_of, room_for, too_small},
+    pool::{Pool, write_new_label},
+    spares::NO_VDEV,
+};
+use crate::{
+    error::{Error, Result},
+    format::{
+        label::{Label, device_size},
+        vdev_config::{Behind, LeafConfig, MemberConfig, VdevTree},
+    },
+    units::{Guid, Txg},
+    vdev::{Health, Leaf, Member, State, Vdev, uberblocks},
+};
+
+impl Pool {
+    /// Has a spare step in for a device, whatever that is like; `false` if the pool has no spare of this path or number.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if the spare is in use, not there or too small, or the device is being replaced.
+    pub fn use_spare(&self, device: &str, spare: &str) -> Result<bool> {
+        let is_it = |leaf: &Arc<Leaf>| leaf.name() == spare || leaf.guid().to_string() == spare;
+        let mut highest = self.labelling();
+        let Some(found) = self.spares().into_iter().find(|spare| is_it(&spare.leaf)) else { return Ok(false) };
+        self.engine().writable()?;
+        let spare = found.leaf;
+        if found.used_in.is_some() {
+            return Err(Error::Request(format!("the spare {} is in use already", spare.name())));
+        }
+        if spare.health() != Health::Online {
+            return Err(Error::Request(format!("the spare {} is not there", spare.name())));
+        }
+        let (vdev, old) = self.find_device(device)?;
+        if vdev.is_lost() {
+            return Err(Error::Request(format!("{device} is missing, and its pool goes on without it; pool remove")));
+        }
+        let mut label = self.label();
+        check_replaceable(&config_of(&mut label, vdev.id())?.tree, &old, |device| self.label().is_spare(device))?;
+        let room = room_for(&label, vdev.id(), old.guid())?;
+        let size = room.taken(spare.size()).ok_or_else(|| too_small(&*spare.device(), &room))?;
+        self.watched().note_wanted(spare.guid());
+        let joined = self.join_as_spare(&mut highest, (&vdev, &old), &spare, size);
+        if joined.is_err() {
+            self.watched().forget_wanted(spare.guid());
+        }
+        joined.map(|()| true)
+    }
+
+    /// Has a spare that stands by join a vdev, to which it gives so many bytes, in the place of a device that stays.
+    pub(super) fn join_as_spare(
+        &self,
+        highest: &mut Txg,
+        (vdev, old): (&Arc<dyn Vdev>, &Arc<Leaf>),
+        spare: &Arc<Leaf>,
+        size: u64,
+    ) -> Result<()> {
+        let label = self.label();
+        let joining = MemberConfig {
+            behind: Some(Behind::default()),
+            replaces: Some(old.guid()),
+            ..MemberConfig::whole(LeafConfig { guid: spare.guid(), size, path: spare.name().to_owned() })
+        };
+        let device = spare.device();
+        if !uberblocks::read_uberblocks(&*device, label.pool)?.is_empty() {
+            // It was given back when power failed.
+            write_new_label(&*device, spare.guid(), NO_VDEV, &label)?;
+        }
+        let vdevs = &self.engine().storage().vdevs;
+        vdevs.take_spare(spare.guid());
+        let joined = self.join(highest, label, (vdev, old), spare, &joining);
+        if joined.is_err() {
+            vdevs.add_spare(spare.clone());
+        }
+        joined
+    }
+
+    /// How large the smallest device is that could stand in for one of the pool, in bytes.
+    pub fn least_spare(&self) -> u64 {
+        let (label, vdevs) = (self.label(), self.engine().storage().vdevs.all());
+        let leaves = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(|leaf| (vdev.id(), leaf.guid())));
+        let needed = leaves.filter_map(|(vdev, leaf)| Some(room_for(&label, vdev, leaf).ok()?.needed));
+        needed.min().map_or(0, device_size)
+    }
+
+    /// Prepares to replace a device for which a spare stands in: one that is not needed for it, or is no help yet, is given back.
+    pub(super) fn make_way(&self, device: &str) -> Result<()> {
+        let (vdev, old) = self.find_device(device)?;
+        let Some((spare, old)) = standing_in(&self.label(), &*vdev, &old) else { return Ok(()) };
+        match (old.state(), spare.state()) {
+            (State::Out, State::Complete) => self.outlast(&old.leaf.guid().to_string()),
+            _ => self.detach(&spare.leaf.guid().to_string()),
+        }
+    }
+
+    /// Has a label leave a device out for which a complete spare stands in; that spare, which is to be replaced instead.
+    pub(super) fn yield_to_spare(&self, label: &mut Label, vdev: &dyn Vdev, old: &Leaf) -> Result<Option<Arc<Leaf>>> {
+        let Some((spare, old)) = standing_in(label, vdev, old) else { return Ok(None) };
+        if (old.state(), spare.state()) != (State::Out, State::Complete) {
+            let (spare, old) = (spare.leaf.name(), old.leaf.name());
+            return Err(Error::Request(format!("the spare {spare} has just stepped in for {old}; try again")));
+        }
+        let (config, device) = (config_of(label, vdev.id())?, old.leaf.guid());
+        match &mut config.tree {
+            // The new device joins it at once, so it stays a mirror.
+            VdevTree::Mirror(mirror) => mirror.members.retain(|member| member.leaf.guid != device),
+            VdevTree::RaidZ(raidz) => raidz.members.retain(|member| member.member.leaf.guid != device),
+            VdevTree::Leaf(_) | VdevTree::Other { .. } => {}
+        }
+        config.tree.members_mut().for_each(|member| member.replaces = member.replaces.filter(|old| *old != device));
+        Ok(Some(spare.leaf.clone()))
+    }
+}
+
+/// The spare that stands in for a device, and the device.
+fn standing_in(label: &Label, vdev: &dyn Vdev, old: &Leaf) -> Option<(Arc<Member>, Arc<Member>)> {
+    let group = vdev.as_group()?;
+    let is_stand_in =
+        |member: &&Arc<Member>| member.replaces() == Some(old.guid()) && label.is_spare(member.leaf.guid());
+    let spare = group.members().iter().find(is_stand_in).cloned()?;
+    Some((spare, group.member(old.guid())?))
+}
+
+/// Whether somebody is about to take the place of a device, and may do so.
+pub(super) fn is_about_to_leave(members: &[Arc<Member>], device: Guid) -> bool {
+    members.iter().any(|member| member.replaces() == Some(device) && member.state() != State::Out)
+}

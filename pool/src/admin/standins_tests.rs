@@ -1,0 +1,149 @@
+//! Spares step in at a word, and devices are replaced for which one stands in, wherever power fails.
+
+use std::sync::Arc;
+
+use super::{
+    NewVdev, Pool, create_of,
+    members_tests::{Disk, alone, disks, fill, mirror, opened, reopen, states},
+    spares_tests::{device, failed, listed, sized, spares},
+    stamped::{Stamp, commit, settings, shown},
+};
+use crate::{
+    admin::CreateOptions,
+    device::{Device, Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
+    env::SeededEnv,
+    units::{MIB, Txg},
+    vdev::{State, labels},
+};
+
+/// The paths of the devices of the first vdev, by the labels.
+fn paths(pool: &Pool) -> Vec<String> {
+    pool.label().vdevs[0].tree.leaves().map(|leaf| leaf.path.clone()).collect()
+}
+
+#[test]
+fn a_spare_steps_in_at_a_word_and_stays_until_it_is_detached() {
+    let disks = disks("a b c d");
+    let pool = mirror(&disks[..2]);
+    let small = sized("small", 40 * MIB);
+    pool.add_spares(&[device(&disks[2]), device(&disks[3]), device(&small)]).unwrap();
+    assert!(!pool.use_spare("b", "nobody").unwrap());
+    assert!(pool.use_spare("b", "small").unwrap_err().to_string().contains("small is too small"));
+    assert!(pool.use_spare("b", "c").unwrap());
+    assert_eq!(pool.use_spare("a", "c").unwrap_err().to_string(), "the spare c is in use already");
+    assert!(pool.use_spare("b", "d").is_err(), "one stands in for it already");
+    assert_eq!(pool.spare_step().unwrap(), []);
+    assert!(fill(&pool));
+    assert_eq!((pool.spare_step().unwrap(), states(&pool)), (vec![], vec![State::Complete; 3]));
+    let newest = commit(&pool, 2);
+    assert_eq!(alone(&disks[2]), newest);
+    pool.detach("c").unwrap();
+    assert_eq!(spares(&pool), listed(&[("c", false), ("d", false), ("small", false)]));
+    // When it steps in by itself the next time, nobody has wished it.
+    disks[1].inject(Fault::failing(Operation::Write));
+    commit(&pool, 1);
+    assert_eq!(pool.spare_step().unwrap().len(), 1);
+    assert!(fill(&pool));
+    disks[1].heal();
+    assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
+    assert!(fill(&pool));
+    assert_eq!((pool.spare_step().unwrap().len(), paths(&pool)), (1, vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn who_replaces_a_device_for_which_a_spare_stands_in_has_its_place_and_the_spare_stands_by_again() {
+    let disks = disks("a b c new");
+    let pool = failed(&disks);
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    let small = sized("small", 40 * MIB);
+    assert!(pool.attach("b", device(&small), true).is_err());
+    assert_eq!(paths(&pool), ["a", "b", "c"], "what is refused changes nothing");
+    pool.attach("b", device(&disks[3]), true).unwrap();
+    assert_eq!(states(&pool), [State::Complete, State::Complete, State::Filling]);
+    assert_eq!((pool.spare_step().unwrap(), spares(&pool)), (vec![], listed(&[("c", true)])));
+    assert!(fill(&pool));
+    assert_eq!((pool.spare_step().unwrap(), spares(&pool)), (vec![], listed(&[("c", false)])));
+    assert_eq!(paths(&pool), ["a", "new"]);
+    let newest = commit(&pool, 2);
+    drop(pool);
+    assert_eq!(alone(&disks[3]), newest);
+}
+
+#[test]
+fn a_spare_that_is_no_help_yet_or_no_more_is_given_back_before_somebody_replaces_the_device() {
+    let disks = disks("a b c new");
+    let pool = failed(&disks);
+    pool.spare_step().unwrap();
+    pool.attach("b", device(&disks[3]), true).unwrap();
+    assert_eq!((states(&pool).len(), spares(&pool)), (3, listed(&[("c", false)])));
+    assert!(fill(&pool));
+    assert_eq!((pool.spare_step().unwrap(), paths(&pool)), (vec![], vec!["a".to_owned(), "new".to_owned()]));
+    // This time the device is as good as the spare beside it.
+    let last = sized("last", 64 * MIB);
+    pool.use_spare("new", "c").unwrap();
+    assert!(fill(&pool));
+    pool.attach("new", device(&last), true).unwrap();
+    assert_eq!(spares(&pool), listed(&[("c", false)]));
+    assert!(fill(&pool));
+    assert_eq!(paths(&pool), ["a", "last"]);
+}
+
+#[test]
+fn in_a_raidz_it_is_the_same_and_who_says_which_device_is_in_the_way_says_so() {
+    let disks = disks("a b c s new");
+    let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
+    let raidz = NewVdev::RaidZ { parity: 1, devices: disks[..3].iter().map(device).collect() };
+    let pool = create_of(&[raidz], &options, Arc::new(SeededEnv::new(1))).unwrap();
+    pool.engine().set_client(Arc::new(Stamp));
+    pool.add_spares(&[device(&disks[3])]).unwrap();
+    disks[1].inject(Fault::failing(Operation::Write));
+    commit(&pool, 2);
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    let refused = pool.detach("s").unwrap_err().to_string();
+    assert_eq!(refused, "no other device of raidz1-0 holds what s holds: replace b instead");
+    pool.attach("b", device(&disks[4]), true).unwrap();
+    assert_eq!(paths(&pool), ["a", "s", "new", "c"]);
+    assert!(fill(&pool));
+    assert_eq!((pool.spare_step().unwrap(), spares(&pool)), (vec![], listed(&[("s", false)])));
+    let newest = commit(&pool, 2);
+    drop(pool);
+    assert_eq!(shown(opened(&[&disks[0], &disks[4]], 4).unwrap().engine()), newest);
+}
+
+#[test]
+fn wherever_power_fails_while_who_has_a_spare_is_replaced_the_others_have_everything() {
+    let recorder = Recorder::new();
+    let recorded = |name| Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new(name, 64 * MIB)))));
+    let disks: Vec<Disk> = ["a", "b", "c", "new"].map(recorded).to_vec();
+    let pool = failed(&disks);
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    let promised = commit(&pool, 4);
+    let begin = recorder.len();
+    pool.attach("b", device(&disks[3]), true).unwrap();
+    assert!(fill(&pool));
+    assert_eq!((pool.spare_step().unwrap(), paths(&pool)), (vec![], vec!["a".to_owned(), "new".to_owned()]));
+    let last = commit(&pool, 1);
+    drop(pool);
+    for (cut, seed) in (begin..=recorder.len()).flat_map(|cut| (0..2).map(move |seed| (cut, seed))) {
+        let what = format!("cut {cut}, seed {seed}");
+        let images = recorder.images_at(cut, &mut Fate::seeded(seed)).into_iter();
+        let images: Vec<Disk> = images.map(|image| Arc::new(FaultDevice::new(Arc::new(image)))).collect();
+        // The failed one is gone.
+        let is_there = |disk: &&Disk| disk.name() != "b" && matches!(labels::read_label(&***disk), Ok(Some(_)));
+        let pool = opened(&images.iter().filter(is_there).collect::<Vec<_>>(), 7);
+        let pool = pool.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let state: Txg = shown(pool.engine());
+        assert!((promised..=last).contains(&state), "{what}: {state}");
+        let is_idle = (0..9).any(|_| !fill(&pool) && pool.spare_step().unwrap().is_empty());
+        assert!(is_idle, "{what}: {:?}", states(&pool));
+        assert!(states(&pool).iter().filter(|state| **state == State::Complete).count() >= 2, "{what}");
+        let (newest, there) = (commit(&pool, 2), paths(&pool));
+        assert!(there == ["a", "b", "c"] || there == ["a", "new"], "{what}: {there:?}");
+        drop(pool);
+        let other = images.iter().find(|disk| disk.name() == there[there.len() - 1]).unwrap();
+        assert_eq!(alone(other), newest, "{what}: {} alone", other.name());
+    }
+}
