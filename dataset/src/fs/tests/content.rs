@@ -362,7 +362,7 @@ fn whoever_reads_in_order_sees_what_is_changed_just_before() {
             1 => {
                 let flags = FallocateFlags { punch_hole: true, keep_size: true, ..FallocateFlags::default() };
                 let end = ((from + len) as usize).min(content.len());
-                world.fs.fallocate(ino, from, len, flags).unwrap();
+                world.fs.fallocate(ino, flags, from, len).unwrap();
                 content[(from as usize).min(end)..end].fill(0);
             }
             2 => world.commit(),
