@@ -8,9 +8,7 @@
 //! a defragmentation and a resize come first, and do not begin while there is a round.
 //!
 //! How much room a round takes that is packed shows when it is. One that finds too little is given up, and only a smaller
-//! one follows, or one with more room than there is then. Each that comes to its end leaves fewer narrow rows, so there is an end
-//! to them. One that was not packed is given up if others have taken what it was to be copied to: the next is packed, or waits
-//! for another state.
+//! one follows, or one with more room. Each that comes to its end leaves fewer narrow rows, so there is an end to them.
 //!
 //! That an expansion is under way is what the labels say: there are rows that have not all columns that reach there. So no row of the catalogue
 //! is needed, and nothing is stored of a round.
@@ -90,24 +88,21 @@ pub(super) struct Expander {
     status: Mutex<ExpansionStatus>,
     /// The state in which there was no room for a round.
     looked: Mutex<Txg>,
-    /// The state in which others had taken what a round was to be copied to as a whole.
-    missed: Mutex<Txg>,
     /// The last round for which there was too little room once it was packed.
     short: Mutex<Option<Short>>,
 }
 
-/// So many regions with so many bytes did not find room where so many were empty, when none was set aside for them.
+/// So many regions did not find room when so many were empty.
 #[derive(Clone, Copy)]
 struct Short {
     count: u32,
-    bytes: u64,
     spare: u32,
 }
 
 impl Short {
     /// Whether a round may find more room, or takes less.
-    fn allows(&self, count: u32, plan: &MovingPlan) -> bool {
-        count < self.count || plan.bytes < self.bytes || plan.spare > self.spare
+    fn allows(&self, count: u32, spare: u32) -> bool {
+        count < self.count || spare > self.spare
     }
 }
 
@@ -162,9 +157,8 @@ impl Datasets {
         self.go_on(limit)?;
         let mut status = self.expander.status.lock();
         status.pause = status.pause.filter(|pause| *pause != Pause::Operator);
-        // It looks for room at once, whatever there was too little for.
+        // It looks for room at once.
         *self.expander.looked.lock() = Txg::ZERO;
-        *self.expander.short.lock() = None;
         Ok(())
     }
 
@@ -179,7 +173,7 @@ impl Datasets {
     fn rest(&self, work: &mut Work) -> bool {
         let round = self.expander.round.lock().clone();
         if let Some(round) = round {
-            self.give_round_up(work, &round, Some(Pause::Operator));
+            self.give_round_up(work, &round, Pause::Operator);
         }
         let has_none = self.expander.round.lock().is_none();
         if has_none {
@@ -215,8 +209,12 @@ impl Datasets {
                 self.engine().outlast_states()?;
                 return Ok(Expanding::Widens(round.vdev, round.count));
             }
-            Emptying::Unreadable => drop(self.give_round_up(&mut work, &round, Some(Pause::Unreadable))),
-            Emptying::NoRoom => self.fall_short(&mut work, &round),
+            Emptying::Unreadable => self.give_round_up(&mut work, &round, Pause::Unreadable),
+            Emptying::NoRoom => {
+                let plan = self.engine().storage().space.moving_plan(&round.regions, &Targets::Anywhere);
+                *self.expander.short.lock() = Some(Short { count: round.count, spare: plan.spare });
+                self.give_round_up(&mut work, &round, Pause::NoRoom);
+            }
         }
         Ok(Expanding::Went(Progress::Worked))
     }
@@ -253,8 +251,7 @@ impl Datasets {
         if std::mem::replace(&mut *self.expander.looked.lock(), state) == state {
             return idle;
         }
-        let has_missed = *self.expander.missed.lock() == state;
-        let next = match self.next_round(vdev, narrow).filter(|_| !has_missed) {
+        let next = match self.next_round(vdev, narrow) {
             None => self.next_packed_round(vdev, narrow)?,
             whole => whole,
         };
@@ -302,36 +299,19 @@ impl Datasets {
             let plan = plan(count);
             let is_easy = u64::from(plan.packed) * 2 <= u64::from(plan.spare);
             // One more than they are, as blocks do not fill regions to the last sector.
-            plan.packed < plan.spare && (count == 1 || is_easy) && short.is_none_or(|short| short.allows(count, &plan))
+            plan.packed < plan.spare
+                && (count == 1 || is_easy)
+                && short.is_none_or(|short| short.allows(count, plan.spare))
         });
         Ok((count > 0 && self.may_pack(|| true)?).then(|| (count, plan(count).bytes)))
     }
 
-    /// Gives a round up for which there was too little room. Whether there is room for another one is looked at next, so nobody
-    /// is told yet that it waits.
-    fn fall_short(&self, work: &mut Work, round: &Round) {
-        let space = &self.engine().storage().space;
-        let is_packed = space.packing().0 > 0;
-        if !self.give_round_up(work, round, None) {
-            return;
-        }
-        // What was set aside for it counts as empty again: with as much as that it would be the same again.
-        let MovingPlan { bytes, spare, .. } = space.moving_plan(&round.regions, &Targets::Anywhere);
-        match is_packed {
-            true => *self.expander.short.lock() = Some(Short { count: round.count, bytes, spare }),
-            false => *self.expander.missed.lock() = self.engine().committed(),
-        }
-        *self.expander.looked.lock() = Txg::ZERO;
-    }
-
-    /// Gives a round up; `false` if chunks are changing places: then it goes on. Nobody holds the pool still.
-    fn give_round_up(&self, work: &mut Work, round: &Round, pause: Option<Pause>) -> bool {
-        let is_over = self.unpair(work) && self.engine().reopen(&round.regions);
-        if is_over {
+    /// Gives a round up, unless chunks are changing places: then it goes on. Nobody holds the pool still.
+    fn give_round_up(&self, work: &mut Work, round: &Round, pause: Pause) {
+        if self.unpair(work) && self.engine().reopen(&round.regions) {
             *self.expander.round.lock() = None;
-            *self.expander.status.lock() = ExpansionStatus { pause, ..ExpansionStatus::default() };
+            *self.expander.status.lock() = ExpansionStatus { pause: Some(pause), ..ExpansionStatus::default() };
         }
-        is_over
     }
 }
 
@@ -361,67 +341,17 @@ mod tests {
         let next = || datasets.next_packed_round(vdev, narrow).unwrap().map(|(count, _)| count);
         let count = next().unwrap();
         let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + count);
-        let MovingPlan { bytes, spare, .. } =
-            life.world.engine.storage().space.moving_plan(&regions, &Targets::Anywhere);
-        let found_too_little = |count, spare| *datasets.expander.short.lock() = Some(Short { count, bytes, spare });
+        let spare = life.world.engine.storage().space.moving_plan(&regions, &Targets::Anywhere).spare;
+        let found_too_little = |count, spare| *datasets.expander.short.lock() = Some(Short { count, spare });
         found_too_little(count, spare - 1);
         assert_eq!(next(), Some(count));
         found_too_little(count, spare);
         assert!(next() < Some(count), "{:?} of {count}", next());
-        // Less lies there than did.
-        *datasets.expander.short.lock() = Some(Short { count, bytes: bytes + 1, spare });
-        assert_eq!(next(), Some(count));
         // There is no smaller one.
-        *datasets.expander.short.lock() = Some(Short { count: 1, bytes: 0, spare });
+        found_too_little(1, spare);
         assert_eq!(next(), None);
         let idle = Expanding::Went(Progress::Idle);
         assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), idle);
         assert_eq!(datasets.expansion_status().pause, Some(Pause::NoRoom));
-        // Whoever has it go on has it look for room in any case.
-        datasets.pause_expansion().unwrap();
-        datasets.resume_expansion(None).unwrap();
-        assert_eq!(next(), Some(count));
-    }
-
-    #[test]
-    fn a_round_whose_twins_others_have_taken_does_not_keep_the_next_one_from_being_packed() {
-        let life = before_packing();
-        let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
-        let (vdev, first) = (widening.vdev, widening.narrow.first_region);
-        let mut work = datasets.mover_work();
-        work.begin(None);
-        // As if its twins had been there when it began.
-        let (regions, count) = (Regions::Range(vdev, first..first + 1), 1);
-        let round = Round { vdev, count, regions };
-        datasets.engine().close(&round.regions);
-        *datasets.expander.round.lock() = Some(round.clone());
-        let emptying = datasets.empty_step(&mut work, (&round.regions, &Targets::Anywhere), Packs::Never, 1 << 20);
-        assert!(matches!(emptying, Ok(Emptying::NoRoom)));
-        datasets.fall_short(&mut work, &round);
-        drop(work);
-        assert_eq!(datasets.expansion_status().pause, None, "it is not known yet whether it waits");
-        assert!(datasets.next_packed_round(vdev, &widening.narrow).unwrap().is_some());
-        let worked = Expanding::Went(Progress::Worked);
-        assert_eq!(datasets.expansion_step(vdev, &widening.narrow, 1 << 20).unwrap(), worked);
-        assert!(datasets.expansion_status().regions > 0);
-    }
-
-    #[test]
-    fn a_packed_round_that_runs_out_of_room_is_not_tried_again_as_it_was() {
-        let life = before_packing();
-        let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
-        let worked = Expanding::Went(Progress::Worked);
-        let step = || datasets.expansion_step(widening.vdev, &widening.narrow, 1 << 20).unwrap();
-        assert_eq!(step(), worked);
-        let count = datasets.expansion_status().regions;
-        while datasets.engine().storage().space.packing().1 == 0 {
-            assert_eq!(step(), worked);
-        }
-        let mut work = datasets.mover_work();
-        let round = datasets.expander.round.lock().clone().unwrap();
-        datasets.fall_short(&mut work, &round);
-        drop(work);
-        let next = datasets.next_packed_round(widening.vdev, &widening.narrow).unwrap();
-        assert!(next.is_none_or(|(next, _)| next < count), "{next:?} after {count}");
     }
 }
