@@ -74,7 +74,7 @@ impl Pool {
     pub fn attach(&self, beside: &str, new: Arc<dyn Device>, replace: bool) -> Result<()> {
         self.engine().writable()?;
         if replace {
-            self.make_way(beside)?;
+            self.make_way(beside, &*new)?;
         }
         let mut highest = self.labelling();
         let mut label = self.label();

@@ -9,6 +9,10 @@
 //! pool is suspended until it is as it was (see [`super::clear`]). Where nobody could resume the pool it goes on, and
 //! says so.
 //!
+//! An image that was cut is made as long as it was. What it has lost is a hole then, which reads as zeros, and where nothing is
+//! checked (`checksum=off`) zeros pass. So a member of a group that can do without it is put out, which labels say before
+//! it is longer, and is filled from the beginning.
+//!
 //! A device that has lost all of its labels may have lost everything else. It stays in use: its vdev holds it for
 //! complete, as it does a device on which anything else has rotted, and whoever reads finds out. A scrub mends the
 //! rest.
@@ -25,7 +29,10 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    format::label::{Label, device_size},
+    format::{
+        label::{Label, device_size},
+        vdev_config::Behind,
+    },
     space::SAFE_STATES,
     txg::{Engine, Still},
     vdev::{
@@ -51,6 +58,9 @@ impl Labels {
         let engine = still.engine();
         let write = engine.writable().is_ok();
         let (mut sum, mut refused) = (LabelsExamined::default(), Vec::new());
+        if write {
+            sum += fill_anew_what_was_cut(engine);
+        }
         {
             let (_highest, _labelling) = (self.hold(), engine.labelling.lock());
             let label = self.current();
@@ -101,6 +111,47 @@ impl Labels {
         }
         sum
     }
+}
+
+/// Has members that were cut, and can be done without, be as long as they were and filled from the beginning.
+fn fill_anew_what_was_cut(engine: &Engine) -> LabelsExamined {
+    let vdevs = &engine.storage().vdevs;
+    let mut cut = Vec::new();
+    for vdev in vdevs.all().into_iter().filter(|vdev| vdev.as_group().is_some()) {
+        let is_put_out = |leaf: &Arc<Leaf>| was_cut(leaf) && vdev.do_without(leaf.guid(), Health::Unavailable);
+        cut.extend(vdev.committing().into_iter().filter(is_put_out).map(|leaf| (vdev.clone(), leaf)));
+    }
+    let mut sum = LabelsExamined::default();
+    if cut.is_empty() {
+        return sum;
+    }
+    if let Err(error) = vdevs.flush() {
+        tracing::error!("labels do not say that a device was put out of use: {error}");
+        return sum;
+    }
+    for (vdev, leaf) in cut {
+        vdev.note_checksum_error(leaf.guid());
+        sum.bad += 1;
+        match mend::mend_size(&*leaf.device(), device_size(leaf.size()), true) {
+            Ok(_) => {
+                let group = vdev.as_group().expect("only members of groups were put out");
+                group.take_back(leaf.guid(), leaf.device(), Behind::default());
+            }
+            Err(error) => {
+                tracing::error!("{error}");
+                leaf.set_trouble(Some(error.to_string()));
+                leaf.let_go();
+            }
+        }
+    }
+    sum
+}
+
+/// Whether a device is shorter than it was. One that does not answer shows it when its labels are read.
+fn was_cut(leaf: &Leaf) -> bool {
+    let device = leaf.device();
+    let size = device.size().max(device_size(leaf.size()));
+    device.measure().is_ok_and(|there| there < size)
 }
 
 /// Mends a device of a vdev.

@@ -5,7 +5,7 @@ use std::{fs::File, ops::Range, sync::Arc};
 use super::{
     CreateOptions, Pool, SAFE_STATES, create, create_of,
     members_tests::{
-        Disk, alone, disk, disks, mirror, opened,
+        Disk, alone, disk, disks, fill, mirror, opened,
         raidz::{raidz, without},
         reopen, states,
     },
@@ -312,15 +312,21 @@ fn images(folder: &tempfile::TempDir) -> (Pool, [std::path::PathBuf; 2]) {
 }
 
 #[test]
-fn an_image_that_was_cut_is_as_long_as_before_and_has_its_labels_again() {
+fn an_image_that_was_cut_is_as_long_as_before_filled_anew_and_has_its_labels_again() {
     for (len, commits) in [(0, 0), (0, 2), (64 * MIB - 36_864, 0), (63 * MIB, 1)] {
         let folder = tempfile::tempdir().unwrap();
         let (pool, paths) = images(&folder);
         File::options().write(true).open(&paths[0]).unwrap().set_len(len).unwrap();
         commit(&pool, commits);
         assert!(mend(&pool).bad > 0, "cut to {len}");
-        assert_eq!(mend(&pool).bad, 0, "cut to {len}");
         assert_eq!(paths[0].metadata().unwrap().len(), 64 * MIB);
+        // Nothing that it has lost passes for zeros.
+        assert_eq!(states(&pool), [State::Filling, State::Complete]);
+        assert_eq!(pool.engine().filling().unwrap().since, Txg::ZERO);
+        assert!(fill(&pool));
+        // Its rings get the states that it has by now.
+        mend(&pool);
+        assert_eq!(mend(&pool).bad, 0, "cut to {len}");
         let newest = pool.engine().committed();
         drop(pool);
         let open_again =

@@ -45,10 +45,10 @@ use crate::{
             spares::{MAX_SPARES, SpareConfig},
             usable_size,
         },
-        vdev_config::{Behind, LeafConfig, MemberConfig},
+        vdev_config::LeafConfig,
     },
     units::{Guid, Txg, VdevId},
-    vdev::{Group, Health, Leaf, Member, State, Vdev, labels, uberblocks},
+    vdev::{Group, Health, Leaf, Member, State, Vdev, labels},
 };
 
 /// So many wrong blocks within such a time are too many, as in OpenZFS.
@@ -386,22 +386,7 @@ impl Pool {
         };
         let room = room_for(&label, vdev.id(), failed.guid())?;
         let Some(size) = room.taken(spare.size()) else { return Ok(false) };
-        let joining = MemberConfig {
-            behind: Some(Behind::default()),
-            replaces: Some(failed.guid()),
-            ..MemberConfig::whole(LeafConfig { guid: spare.guid(), size, path: spare.name().to_owned() })
-        };
-        let device = spare.device();
-        if !uberblocks::read_uberblocks(&*device, label.pool)?.is_empty() {
-            // It was given back when power failed.
-            write_new_label(&*device, spare.guid(), NO_VDEV, &label)?;
-        }
-        vdevs.take_spare(spare.guid());
-        let joined = self.join(&mut highest, label, (&vdev, failed), spare, &joining);
-        if joined.is_err() {
-            vdevs.add_spare(spare.clone());
-        }
-        joined.map(|()| true)
+        self.join_as_spare(&mut highest, (&vdev, failed), spare, size).map(|()| true)
     }
 
     /// Whether a spare is to stand in for this device of a vdev.

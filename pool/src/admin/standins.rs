@@ -22,9 +22,10 @@ use super::{
     spares::NO_VDEV,
 };
 use crate::{
+    device::Device,
     error::{Error, Result},
     format::{
-        label::{Label, device_size},
+        label::{Label, device_size, usable_size},
         vdev_config::{Behind, LeafConfig, MemberConfig, VdevTree},
     },
     units::{Guid, Txg},
@@ -100,10 +101,14 @@ impl Pool {
         needed.min().map_or(0, device_size)
     }
 
-    /// Prepares to replace a device for which a spare stands in: one that is not needed for it, or is no help yet, is given back.
-    pub(super) fn make_way(&self, device: &str) -> Result<()> {
+    /// Prepares to replace a device by a new one for which a spare stands in: one that is not needed for it, or is no help yet,
+    /// is given back, if the new one is large enough.
+    pub(super) fn make_way(&self, device: &str, new: &dyn Device) -> Result<()> {
         let (vdev, old) = self.find_device(device)?;
-        let Some((spare, old)) = standing_in(&self.label(), &*vdev, &old) else { return Ok(()) };
+        let label = self.label();
+        let Some((spare, old)) = standing_in(&label, &*vdev, &old) else { return Ok(()) };
+        let room = room_for(&label, vdev.id(), old.leaf.guid())?;
+        room.taken(usable_size(new.size())).ok_or_else(|| too_small(new, &room))?;
         match (old.state(), spare.state()) {
             (State::Out, State::Complete) => self.outlast(&old.leaf.guid().to_string()),
             _ => self.detach(&spare.leaf.guid().to_string()),

@@ -153,8 +153,15 @@ impl Ahead {
     /// Begins to read blocks, the first `waited` of which somebody is about to wait for. If these are all, and lie next to each
     /// other, they are read at once: nothing is gained by asking others for that. `keep` is given what has come.
     pub(crate) fn bring(&self, storage: &Storage, blocks: &[BlockPointer], waited: usize, keep: impl Fn(Part<'_>)) {
-        let changes = self.flights.lock().changes;
-        let runs = storage.runs_of(blocks);
+        let (changes, stale) = {
+            let mut flights = self.flights.lock();
+            if waited == blocks.len() {
+                flights.clock += blocks.iter().map(|pointer| u64::from(pointer.stored)).sum::<u64>();
+            }
+            (flights.changes, flights.take_stale(self.budget()))
+        };
+        drop(stale);
+        let mut runs = storage.runs_of(blocks);
         if let ([run], true) = (&runs[..], waited == blocks.len()) {
             // Who needs a block that is alone reads it.
             if run.len() > 1 {
@@ -164,6 +171,8 @@ impl Ahead {
             }
             return;
         }
+        // What somebody waits for first, each in the order in which it lies.
+        runs.sort_by_key(|run| run.iter().all(|copy| copy.block >= waited));
         for run in &runs {
             if self.flights.lock().all.len() >= MOST {
                 return;
@@ -200,8 +209,9 @@ impl Ahead {
     /// Forgets all flights: devices are about to leave, or have left.
     pub(crate) fn ground(&self) {
         let mut flights = self.flights.lock();
-        let changes = flights.changes + 1;
-        let grounded = mem::replace(&mut *flights, Flights { changes, ..Flights::default() });
+        // A number is never used again: who lands a flight just now removes that one and no other.
+        let (next, changes) = (flights.next, flights.changes + 1);
+        let grounded = mem::replace(&mut *flights, Flights { next, changes, ..Flights::default() });
         drop(flights);
         drop(grounded);
     }

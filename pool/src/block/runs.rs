@@ -36,7 +36,7 @@ pub(super) struct Copy {
     offset: u64,
     /// What it takes there, in bytes.
     takes: u64,
-    block: usize,
+    pub(super) block: usize,
     address: Address,
     /// What may lie between it and the one before it in a run, in bytes.
     gap: u64,

@@ -233,6 +233,9 @@ fn what_was_packed_goes_on_to_others_only_if_it_takes_no_more_room_than_helps() 
     assert_eq!(hosts(1, 3, 30)[0], 46, "each block may take three times as much there");
 }
 
+/// What a vdev's chunks hold and are, its unit, and how many of its chunks are empty.
+type Drawn = (Vec<(u32, u8)>, u32, u32);
+
 proptest! {
     /// Whatever lies where, by whatever units, and however much blocks are rounded up: there is an end, for a number falls
     /// with each step.
@@ -241,7 +244,7 @@ proptest! {
         used in prop::collection::vec((prop::collection::vec((0u32..=256, 0u8..6), 0..30), 1u32..6, 0u32..30), 1..5),
         most in 1u32..70, eighths in 0u32..=8, may_pack in any::<bool>(),
     ) {
-        let made = |(vdev, (held, unit, spare)): (u32, &(Vec<(u32, u8)>, u32, u32))| {
+        let made = |(vdev, (held, unit, spare)): (u32, &Drawn)| {
             let sectors: Vec<u32> = held.iter().map(|(sectors, _)| sectors.saturating_sub(4)).collect();
             let mut shelf = of_unit(*unit, vdev, held.len() as u32 + spare, &sectors);
             for (held, (_, kind)) in shelf.chunks.iter_mut().zip(held) {
