@@ -118,7 +118,7 @@ fn opened(disks: &[&Arc<Disk>]) -> Result<(Pool, Arc<Datasets>)> {
 /// Reads everything, and has it brought to the cache device, while the disks take no time.
 fn warm(amount: &Amount, pool: &Pool, datasets: &Datasets, file: Ino) -> Result<()> {
     let fs = datasets.open_dataset(&name(DATA))?.fs().clone();
-    pool.engine().cache().clear();
+    pool.engine().forget_read();
     for portion in (0..amount.bytes).step_by(PORTION as usize) {
         (portion..portion + PORTION).step_by(RECORD as usize).try_for_each(|offset| read(&fs, file, offset))?;
         pool.engine().secondary().finish();

@@ -175,7 +175,7 @@ impl World {
         for vdev in self.engine().storage().vdevs.all().iter().filter(|vdev| !vdev.is_lost()) {
             step("a trim", self.pool.trim(vdev.id(), TrimCursor::default(), u64::MAX))?;
         }
-        self.engine().cache().clear();
+        self.engine().forget_read();
         Ok(())
     }
 }

@@ -269,7 +269,7 @@ fn cached() -> Vec<Arc<MemoryDevice>> {
     let world = furnished(&[classed(&images[0], None)], 6);
     world.pool.add_caches(&[device(&images[1])]).unwrap();
     world.engine().secondary().finish();
-    world.engine().cache().clear();
+    world.engine().forget_read();
     let fs = world.fs("tank/home");
     let file = fs.lookup(ROOT, b"2").unwrap().ino;
     let mut content = Vec::new();

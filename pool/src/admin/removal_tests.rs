@@ -97,7 +97,7 @@ fn each_node(engine: &Arc<Engine>, mut visit: impl FnMut(&BlockPointer, &Node)) 
 
 /// Which group's state is shown, after all of it was read from the devices.
 pub(super) fn shown(engine: &Arc<Engine>) -> Txg {
-    engine.cache().clear();
+    engine.forget_read();
     let mut ledger = Ledger::default();
     check::enter_catalogue(engine, &mut ledger);
     kept(engine).iter().for_each(|pointer| assert!(ledger.refer(pointer, "kept") < u32::MAX));

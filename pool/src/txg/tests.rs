@@ -472,7 +472,7 @@ fn records_without_contiguous_room_are_stored_in_pieces() {
     let is_gang = |offset: u64| {
         let entry = head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, offset))?.unwrap()) }).unwrap();
         let pointer = entry.block().unwrap().pointer().unwrap();
-        engine.cache().clear();
+        engine.forget_read();
         assert_eq!(*engine.read_block(&pointer).unwrap(), noise(offset, 400_000));
         pointer.gang
     };

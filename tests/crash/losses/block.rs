@@ -63,7 +63,7 @@ impl Losses<'_> {
         }
         let (block, has_it) = &blocks[random.random_range(0..blocks.len())];
         rot_block(&world, block, &images, random)?;
-        world.engine().cache().clear();
+        world.engine().forget_read();
         for (name, (fs, tree)) in &trees {
             for (ino, expected) in tree.nodes() {
                 let is_lost = has_it.contains(&(name.clone(), ino));

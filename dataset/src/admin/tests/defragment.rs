@@ -122,7 +122,7 @@ impl Bench {
     }
 
     fn judge_files(&self, what: &str) {
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
         self.world.judge();
         let files = self.world.files("tank/b");
         for number in (0..FILES).step_by(KEPT as usize) {
@@ -194,7 +194,7 @@ fn a_pool_full_of_holes_gets_whole_regions_back_while_it_is_used() {
     bench.finish();
     assert_eq!(bench.state(), MoveState::Finished);
     assert!(bench.holes().empty >= again.empty_then - 1, "{again:?} {:?}", bench.holes());
-    world.engine.cache().clear();
+    world.engine.forget_read();
     world.judge();
     let files = world.files("tank/b");
     assert!((0..FILES).step_by(16).all(|number| files[&number.to_string()] == noise(number, LEN)));
@@ -241,7 +241,7 @@ fn what_shares_blocks_or_is_in_pieces_is_packed_too() {
     bench.finish();
     assert_eq!(bench.state(), MoveState::Finished);
     let judge = |bench: &Bench| {
-        bench.world.engine.cache().clear();
+        bench.world.engine.forget_read();
         bench.world.judge();
         assert!(bench.world.files("tank/b")["shared"] == noise(5000, 8 * LEN));
         let (now, then) = (bench.world.files("tank/a"), bench.world.files("tank/c"));
@@ -348,7 +348,7 @@ fn it_can_be_paused_and_given_up_at_any_time() {
 fn what_cannot_be_read_stays_where_it_is() {
     let disk = Arc::new(FaultDevice::new(disk("a")));
     let bench = Bench::new(NewVdev::Disk(disk.clone()), 11);
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     bench.start();
     assert!(bench.steps(4));
     disk.inject(Fault { range: 8 * MIB..60 * MIB, times: 100_000, ..Fault::failing(Operation::Read) });
@@ -401,7 +401,7 @@ fn what_is_allocated_and_nobody_s_moves_as_it_is() {
         space.arrived(at.addresses[0]) > Txg::ZERO && there.1 > 0
     };
     engine.commit_anyway().unwrap();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     drop(bench);
     // Whoever allocates somewhere keeps it from being packed.
     let bench = Bench::open(vec![disk], 13);

@@ -185,7 +185,7 @@ impl Life {
             let from = DATA_START + self.below((self.disks[at].size() - 8 * MIB) as usize) as u64;
             self.disks[at].write_at(from, &noise(self.random, 4 << 20)).unwrap();
         }
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
         self.verify();
         self.world.datasets.start_scrub().unwrap();
         while self.world.datasets.scrub_step(BUDGET).unwrap() == Progress::Worked {}
@@ -223,7 +223,7 @@ impl Life {
     pub(super) fn judge(&self) {
         // Whoever is away is missed by now: the check asks all that are in use.
         self.world.engine.commit_anyway().unwrap();
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
         self.world.judge();
         self.verify();
     }
@@ -304,7 +304,7 @@ fn where_one_device_too_many_is_rotten_that_file_is_lost_and_named_and_all_other
         for (at, disk) in life.disks.iter().enumerate().take(life.parity + 1) {
             assert!(each_file(&life.world, &life.files)["file3"].as_ref() == Ok(&life.files["file3"]), "{at} devices");
             disk.write_at(DATA_START + rows.place(), &rotten).unwrap();
-            life.world.engine.cache().clear();
+            life.world.engine.forget_read();
         }
         let judge = |life: &Life| {
             for (file, read) in each_file(&life.world, &life.files) {
@@ -323,7 +323,7 @@ fn where_one_device_too_many_is_rotten_that_file_is_lost_and_named_and_all_other
         let status = life.world.datasets.scrub_status().unwrap().unwrap();
         assert_eq!((status.errors, status.repaired), (1, 0), "{status:?}");
         assert_eq!(life.world.datasets.damaged_names().unwrap(), ["tank/a:/file3"]);
-        life.world.engine.cache().clear();
+        life.world.engine.forget_read();
         let found = life.world.all_findings();
         assert!(!found.is_empty() && found.iter().all(|one| one.code == Code::DamagedCopy), "{found:?}");
         life.reopen();
@@ -493,10 +493,10 @@ fn an_expansion_waits_for_devices_that_lack_something_before_a_round_and_at_its_
 fn an_expansion_that_cannot_read_something_changes_nothing_and_is_tried_again_at_the_next_import() {
     let mut life = widening(12, 51);
     assert_eq!(step(&life), (WORKED, None));
-    life.world.engine.cache().clear();
+    life.world.engine.forget_read();
     let rows = rows(&life.world, &life.world.extent("tank/a", "file3"));
     let at = DATA_START + rows.place();
-    life.world.engine.cache().clear();
+    life.world.engine.forget_read();
     for disk in &life.disks[..2] {
         disk.inject(Fault { range: at..at + 1, ..Fault::failing(Operation::Read) });
     }

@@ -142,7 +142,7 @@ fn what_rots_behind_the_smallest_device_is_found_and_mended() {
                 let disk = &life.disks[of_column(&life, column)];
                 disk.write_at(DATA_START + (zone.first_row << 12), &noise(9, len_of(&life, zone))).unwrap();
             }
-            life.world.engine.cache().clear();
+            life.world.engine.forget_read();
             life.verify();
             scrub(&life);
             assert_eq!(life.world.datasets.damage().unwrap().len(), 0, "everything was mended");

@@ -117,7 +117,7 @@ impl Bench {
     }
 
     fn judge_files(&self, what: &str) {
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
         self.world.judge();
         let files = self.world.files("tank/b");
         for number in 0..FILES {
@@ -232,7 +232,7 @@ fn a_rebalance_can_be_paused_and_given_up_at_any_time() {
 fn what_cannot_be_read_stays_where_it_is() {
     let disks = ["a", "b"].map(|name| Arc::new(FaultDevice::new(disk(name))));
     let bench = Bench::new(disks.clone().map(|disk| disk as Arc<dyn Device>), 6);
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     bench.start();
     assert!(bench.steps(4));
     disks[0].inject(Fault { range: 8 * MIB..60 * MIB, times: 100_000, ..Fault::failing(Operation::Read) });

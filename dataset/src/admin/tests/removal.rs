@@ -106,7 +106,7 @@ impl Bench {
     fn judge(&self) {
         assert_eq!(self.state(), MoveState::Finished);
         assert_eq!(self.pool.label().vdevs.iter().map(|vdev| vdev.id).collect::<Vec<_>>(), [VdevId(0)]);
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
         self.world.judge();
     }
 
@@ -245,7 +245,7 @@ fn what_is_shared_and_cannot_be_read_then_is_copied_once_more() {
             bench.world.copy("tank/b", &file, "tank/a", &file);
             bench.world.write("tank/b", &file, b"");
         }
-        bench.world.engine.cache().clear();
+        bench.world.engine.forget_read();
         disks[1].inject(Fault { range: block..block + 1, ..Fault::failing(Operation::Read) });
         bench.world.engine.commit().unwrap();
         disks[1].heal();
@@ -295,7 +295,7 @@ fn what_has_no_good_copy_is_noted_and_the_rest_leaves() {
     let bench = Bench::of_disks(&disks, 5);
     let (_, block) = bench.blocks();
     disks[1].write_at(block + 100, &[0xee; 8]).unwrap();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     bench.start();
     bench.finish();
     let status = bench.world.datasets.removal_status().unwrap();
@@ -309,7 +309,7 @@ fn what_cannot_be_read_keeps_the_vdev_from_leaving() {
     let disks = disks(["a", "b"]);
     let bench = Bench::of_disks(&disks, 6);
     let (_, block) = bench.blocks();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     disks[1].inject(Fault { range: block..block + 1, times: 1000, ..Fault::failing(Operation::Read) });
     bench.start();
     bench.finish();

@@ -75,7 +75,7 @@ impl Bench {
     fn go_on_with_the_new_one(&self) {
         self.finish();
         self.pool.detach("old").unwrap();
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
         self.world.judge();
     }
 
@@ -128,7 +128,7 @@ fn what_is_shared_and_cannot_be_read_then_is_copied_when_the_walk_begins_again()
         let goes_on = bench.steps(steps);
         bench.world.copy("tank/b", "file", "tank/a", "copy");
         bench.world.write("tank/b", "file", b"");
-        bench.world.engine.cache().clear();
+        bench.world.engine.forget_read();
         let at = bench.place(&block);
         old.inject(Fault { range: at..at + 1, ..Fault::failing(Operation::Read) });
         bench.world.engine.commit().unwrap();
@@ -230,7 +230,7 @@ fn without_a_good_copy_nobody_becomes_complete_and_nothing_is_given_up() {
     let (_, block) = bench.blocks("tank/b", "file");
     bench.pool.put_offline("b", false).unwrap();
     disks[0].write_at(bench.place(&block) + 100, &[0xee; 8]).unwrap();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     bench.pool.attach("b", disk("c"), true).unwrap();
     bench.finish();
     let status = bench.world.datasets.resilver_status().unwrap();
@@ -258,7 +258,7 @@ fn without_a_good_copy_nobody_becomes_complete_and_nothing_is_given_up() {
     assert_eq!(bench.state("c"), State::Complete);
     assert!(bench.pool.find_device("b").is_err(), "it has left");
     bench.pool.detach("a").unwrap();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     assert!(bench.world.files("tank/b")["file"] == content);
     bench.world.judge();
 }
@@ -290,7 +290,7 @@ fn below_a_node_that_cannot_be_read_for_once_nothing_counts_as_copied() {
     let (root, _) = bench.blocks("tank/b", "file");
     bench.pool.attach("old", disk("new"), false).unwrap();
     assert!(bench.steps(1));
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     let at = bench.place(&root);
     old.inject(Fault { range: at..at + 1, times: 1, ..Fault::failing(Operation::Read) });
     bench.finish();
@@ -313,7 +313,7 @@ fn what_could_not_be_read_for_once_is_there_when_the_loss_is_accepted() {
     bench.world.write("tank/b", "file", &content);
     let (_, block) = bench.blocks("tank/b", "file");
     bench.pool.attach("old", disk("new"), false).unwrap();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     let at = bench.place(&block);
     // Together with its neighbours, and alone.
     old.inject(Fault { range: at..at + 1, times: 2, ..Fault::failing(Operation::Read) });
@@ -322,7 +322,7 @@ fn what_could_not_be_read_for_once_is_there_when_the_loss_is_accepted() {
     let new = bench.pool.find_device("new").unwrap().1.guid();
     bench.world.datasets.accept_losses(&[new]).unwrap();
     bench.pool.detach("old").unwrap();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     bench.world.judge();
     assert!(bench.world.files("tank/b")["file"] == content);
 }
@@ -367,7 +367,7 @@ fn a_loss_is_not_accepted_of_more_than_is_known_one_by_one() {
         let (_, block) = bench.blocks("tank/b", file);
         old.write_at(bench.place(&block) + 100, &[0xee; 8]).unwrap();
     }
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     bench.pool.attach("old", disk("new"), false).unwrap();
     bench.finish();
     let errors = || bench.world.datasets.resilver_status().unwrap().errors;
@@ -393,7 +393,7 @@ fn a_loss_is_not_accepted_of_a_device_that_fails_meanwhile() {
     bench.world.write("tank/b", "file", &noise(11, LEN));
     let (_, block) = bench.blocks("tank/b", "file");
     old.write_at(bench.place(&block) + 100, &[0xee; 8]).unwrap();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     let (new, other) = (disk("new"), disk("other"));
     bench.pool.attach("old", new.clone(), false).unwrap();
     bench.pool.attach("old", other, false).unwrap();

@@ -117,7 +117,7 @@ impl Bench {
     }
 
     fn judge_files(&self, what: &str) {
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
         self.world.judge();
         let files = self.world.files("tank/b");
         for number in FILES {
@@ -242,7 +242,7 @@ fn one_that_is_paused_waits_and_is_no_part_of_the_pool_s_room() {
 fn what_cannot_be_read_or_finds_no_room_stays() {
     let [disk] = disks(["a"]);
     let bench = Bench::of_disk(&disk, 6);
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     let data = 72 * MIB..126 * MIB;
     disk.inject(Fault { range: data, times: 100_000, ..Fault::failing(Operation::Read) });
     bench.start();

@@ -121,7 +121,7 @@ impl Bench {
         let before = self.all_files();
         self.finish();
         devices.iter().for_each(|device| self.pool.detach(device).unwrap());
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
         self.world.judge();
         assert!(self.all_files() == before, "{what}");
     }
@@ -445,7 +445,7 @@ fn a_pool_opens_whose_resilver_cannot_be_gone_on_with() {
     let options = OpenOptions { settings: settings(), ..OpenOptions::default() };
     let pool = admin::open(devices.clone(), &options, Arc::new(SeededEnv::new(44))).unwrap();
     let engine = pool.engine().clone();
-    engine.cache().clear();
+    engine.forget_read();
     // Who is filled is asked last.
     let fault = || Fault { range: DATA_START..64 * MIB, ..Fault::failing(Operation::Read) };
     [&old, &new].iter().for_each(|disk| disk.inject(fault()));

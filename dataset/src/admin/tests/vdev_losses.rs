@@ -91,7 +91,7 @@ fn inos(world: &World, of: &str) -> Unreadable {
 
 /// Which of these cannot be read; all if the data set or snapshot cannot be opened.
 fn unreadable(world: &World, of: &str, inos: &Unreadable) -> Unreadable {
-    world.engine.cache().clear();
+    world.engine.forget_read();
     let judge = |fs: &FileSystem| inos.iter().copied().filter(|ino| is_readable(fs, *ino).is_err()).collect();
     if of.contains('@') {
         let opened = world.datasets.open_snapshot(&of.parse().unwrap());

@@ -171,6 +171,12 @@ impl Engine {
         self.streams.note((head.id(), object), read, end, windows, |wanted| self.ahead.room(wanted, len))
     }
 
+    /// Forgets everything that was read or is on its way: for tests and benchmarks that need a cold start.
+    pub fn forget_read(&self) {
+        self.cache.clear();
+        self.ahead.ground();
+    }
+
     /// Forgets what is on its way: devices leave, or have left.
     pub(crate) fn forget_ahead(&self) {
         self.ahead.ground();

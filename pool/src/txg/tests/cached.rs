@@ -73,7 +73,7 @@ impl World {
 
     /// Forgets what is in memory.
     fn forget(&self) {
-        self.pool.engine().cache().clear();
+        self.pool.engine().forget_read();
     }
 
     fn items(&self) -> Vec<(Key, Block)> {

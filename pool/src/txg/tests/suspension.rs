@@ -178,7 +178,7 @@ fn a_failure_of_either_flush_of_a_commit_loses_nothing() {
 #[test]
 fn a_read_that_a_commit_needs_waits_for_the_device() {
     let world = World::new(true);
-    world.engine().cache().clear();
+    world.engine().forget_read();
     world.device.vanish();
     let reader = {
         let head = world.head.clone();
@@ -210,7 +210,7 @@ fn without_waiting_everybody_gets_an_error_and_what_is_in_memory_is_read() {
     assert!(accepted != before);
     assert!(world.with_leaf(|leaf| leaf.counters().snapshot().write_errors > 0));
     // What is not in memory is an error and not a wait.
-    world.engine().cache().clear();
+    world.engine().forget_read();
     let stored = world.head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, 1))?.unwrap()) }).unwrap();
     assert_eq!(world.head.bytes(&stored.block().unwrap()).unwrap_err().kind(), ErrorKind::Device);
     world.device.heal();
@@ -223,7 +223,7 @@ fn without_waiting_everybody_gets_an_error_and_what_is_in_memory_is_read() {
 #[test]
 fn a_bad_sector_is_an_error_and_suspends_nothing() {
     let world = World::new(true);
-    world.engine().cache().clear();
+    world.engine().forget_read();
     let data = crate::format::label::DATA_START..world.disk.size() - (1 << 20);
     world.device.inject(Fault { range: data, ..Fault::failing(Operation::Read) });
     let read = world.head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, 1))?.is_some()) });

@@ -61,7 +61,7 @@ fn what_is_said_to_be_lost_is_lost() {
     for at in (DATA_START..SIZE - (1 << 20)).step_by(1 << 20) {
         bench.disks[1].write_at(at, &noise).unwrap();
     }
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     let unreadable = |dataset: &str| {
         let names: Vec<String> = (0..60).map(name).collect();
         names.iter().filter(|name| bench.read(dataset, name).is_err()).count() as u64

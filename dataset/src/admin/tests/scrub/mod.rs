@@ -54,7 +54,7 @@ impl Bench {
         let storage = self.world.engine.storage();
         let (vdev, offset) = storage.space.resolve(pointer.addresses[copy], pointer.stored).unwrap();
         self.spoil_at(vdev.0 as usize, DATA_START + offset);
-        self.world.engine.cache().clear();
+        self.world.engine.forget_read();
     }
 
     fn spoil_at(&self, disk: usize, at: u64) {

@@ -32,7 +32,7 @@ fn what_a_reader_finds_bad_is_healed_from_its_copy() {
     assert!(bench.world.engine.storage().examine(&block).is_whole());
     assert_eq!(bench.counts().checksum_errors, 1);
     bench.clear();
-    bench.world.engine.cache().clear();
+    bench.world.engine.forget_read();
     bench.read("tank/a", "file").unwrap();
     assert_eq!(bench.counts(), Counts::default());
     assert_eq!(bench.world.datasets.damage().unwrap(), []);
@@ -126,7 +126,7 @@ fn a_device_that_does_not_take_the_copy_costs_redundancy_and_no_data() {
         assert_eq!((status.state, status.repaired, status.errors), (ScrubState::Finished, 0, 0));
         let Counts { read_errors, checksum_errors, .. } = bench.counts();
         assert_eq!((checksum_errors > 0, read_errors > 0), (is_checksum, !is_checksum));
-        bench.world.engine.cache().clear();
+        bench.world.engine.forget_read();
         assert_eq!(bench.read("tank", "file").unwrap(), noise(1, 50_000));
     }
     assert_eq!(bench.world.datasets.damage().unwrap(), []);

@@ -115,7 +115,7 @@ fn leaves_that_lie_together_are_read_by_few_requests_and_no_leaf_twice_to_bring_
     let reads = || engine.storage().vdevs.all()[0].leaves()[0].counters().snapshot().reads;
     let asked = |capacity| {
         engine.cache().set_capacity(capacity);
-        engine.cache().clear();
+        engine.forget_read();
         let before = reads();
         let found = pass::collect(engine, &part, Budget::freely(u64::MAX), |_| true);
         assert_eq!((found.next, found.unread), (Some(Key::MAX), vec![]));
