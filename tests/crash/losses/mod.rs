@@ -131,12 +131,12 @@ impl Losses<'_> {
         }
     }
 
-    /// Whether the labels that are left do not say yet that their devices are enough: power has failed while labels were
-    /// written. Then the pool is refused, and nothing is lost.
+    /// Whether the labels that are left do not say yet that their devices are enough, or of a vdev that was just being added:
+    /// power has failed while labels were written. Then the pool is refused, or is without that vdev, and nothing is lost.
     fn is_untold(&self, struck: &Struck) -> bool {
         let is_there = |at: usize| struck.get(&at).is_none_or(|blow| !blow.is_away());
         let left = holders(self.images, is_there);
-        !left.iter().all(|vdev| vdev.suffice_without(struck))
+        left.len() != holders(self.images, |_| true).len() || !left.iter().all(|vdev| vdev.suffice_without(struck))
     }
 
     fn open(&self, devices: Vec<Arc<dyn Device>>, turn: u64) -> Outcome<World> {
