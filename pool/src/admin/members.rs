@@ -66,7 +66,7 @@ impl Pool {
 
     /// Makes `new` a device that holds the same as `beside`, which may be a single one or of a mirror. With `replace` it
     /// takes its place, also in a RAID-Z: when the new device is complete, the other one leaves. One for which a spare stands in
-    /// leaves at once, and the spare follows: see [`super::standins`].
+    /// leaves at once, and the spare follows.
     ///
     /// # Errors
     /// [`Error::Request`] if the new device is too small, the mirror is full, `beside` is being replaced already, or it is
