@@ -31,13 +31,12 @@ use super::{
     chunk::Standing,
     layout::{Ground, Layout, Vdev},
     moving::{Packs, Regions, Targets},
+    packing::hosts_for,
 };
 use crate::{format::space::Class, units::VdevId};
 
 /// No more than so many eighths of a sparse chunk are allocated.
 const SPARSE: u64 = 5;
-/// A host is counted on to be full but for one of so many parts: blocks do not fill it to the last sector.
-const WASTE: u64 = 8;
 /// Of so many regions one at least has to be left over.
 const GAIN: u64 = 4;
 /// A batch may take so many empty chunks if there are: two take in three chunks that are half full, and one none but its own.
@@ -191,7 +190,7 @@ impl Shelf {
         for (index, (_, allocated)) in self.sparse.iter().take(BATCH as usize).enumerate() {
             sectors += u64::from(*allocated);
             let count = index as u64 + 1;
-            let hosts = (sectors * WASTE).div_ceil(capacity * (WASTE - 1));
+            let hosts = hosts_for(sectors, capacity);
             let taken = count * capacity - sectors + hosts * capacity;
             if hosts > u64::from(limits.hosts) || taken > limits.free {
                 break;

@@ -73,6 +73,14 @@ use crate::{
 /// No page of the table has more bytes, with all that it is rounded up by.
 const MAX_PAGE: u64 = 32 * KIB;
 
+/// A host is counted on to be full but for one of so many parts: blocks do not fill it to the last sector.
+const WASTE: u64 = 8;
+
+/// How many hosts, each with room for `capacity` sectors, so many sectors take.
+pub(super) fn hosts_for(sectors: u64, capacity: u64) -> u64 {
+    (sectors * WASTE).div_ceil(capacity * (WASTE - 1))
+}
+
 /// Where the sectors of a packed chunk are.
 #[derive(Debug, Default)]
 pub(super) struct Packing {

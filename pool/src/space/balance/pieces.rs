@@ -19,12 +19,10 @@ use crate::{
     space::{
         layout::{Layout, whole_units},
         moving::Packs,
+        packing::hosts_for,
     },
     units::VdevId,
 };
-
-/// A host is counted on to be full but for one of so many parts: blocks do not fill it to the last sector.
-const WASTE: u64 = 8;
 
 /// Chooses chunks that are packed to one vdev, into at most so many if nothing is rounded up.
 pub(super) fn choose(shelves: &[Shelf], most: u32, layout: &Layout) -> Vec<Choice> {
@@ -81,7 +79,7 @@ fn with(shelf: &Shelf, sectors: u64) -> Shelf {
 /// How many chunks of a vdev so many sectors take.
 fn hosts(sectors: u64, to: &Shelf, layout: &Layout) -> u32 {
     let capacity = to.units.iter().map(|unit| u64::from(layout.capacity(*unit))).min().unwrap_or(1).max(1);
-    u32::try_from((sectors * WASTE).div_ceil(capacity * (WASTE - 1))).unwrap_or(u32::MAX)
+    u32::try_from(hosts_for(sectors, capacity)).unwrap_or(u32::MAX)
 }
 
 /// How many sectors what is in a chunk takes elsewhere at most.
