@@ -456,14 +456,19 @@ fn joined(tree: VdevTree, old: &Leaf, joining: &MemberConfig, random: impl Fn() 
     Ok(VdevTree::Mirror(mirror))
 }
 
-/// What a vdev is made of when a device has left it.
-pub(super) fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
-    match &mut tree {
+/// Leaves a device out of what a vdev is made of.
+pub(super) fn leave_out(tree: &mut VdevTree, device: Guid) {
+    match tree {
         VdevTree::Mirror(mirror) => mirror.members.retain(|member| member.leaf.guid != device),
         VdevTree::RaidZ(raidz) => raidz.members.retain(|member| member.member.leaf.guid != device),
         VdevTree::Leaf(_) | VdevTree::Other { .. } => {}
     }
     tree.members_mut().for_each(|member| member.replaces = member.replaces.filter(|replaced| *replaced != device));
+}
+
+/// What a vdev is made of when a device has left it: a mirror of one is that one.
+pub(super) fn without(mut tree: VdevTree, device: Guid) -> VdevTree {
+    leave_out(&mut tree, device);
     match &tree {
         VdevTree::Mirror(mirror) if mirror.members.len() == 1 => VdevTree::Leaf(mirror.members[0].leaf.clone()),
         _ => tree,

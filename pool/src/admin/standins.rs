@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use super::{
-    members::{check_replaceable, config_of, room_for, too_small},
+    members::{check_replaceable, config_of, leave_out, room_for, too_small},
     pool::{Pool, write_new_label},
     spares::NO_VDEV,
 };
@@ -26,7 +26,7 @@ use crate::{
     error::{Error, Result},
     format::{
         label::{Label, device_size, usable_size},
-        vdev_config::{Behind, LeafConfig, MemberConfig, VdevTree},
+        vdev_config::{Behind, LeafConfig, MemberConfig},
     },
     units::{Guid, Txg},
     vdev::{Health, Leaf, Member, State, Vdev, uberblocks},
@@ -122,14 +122,8 @@ impl Pool {
             let (spare, old) = (spare.leaf.name(), old.leaf.name());
             return Err(Error::Request(format!("the spare {spare} has just stepped in for {old}; try again")));
         }
-        let (config, device) = (config_of(label, vdev.id())?, old.leaf.guid());
-        match &mut config.tree {
-            // The new device joins it at once, so it stays a mirror.
-            VdevTree::Mirror(mirror) => mirror.members.retain(|member| member.leaf.guid != device),
-            VdevTree::RaidZ(raidz) => raidz.members.retain(|member| member.member.leaf.guid != device),
-            VdevTree::Leaf(_) | VdevTree::Other { .. } => {}
-        }
-        config.tree.members_mut().for_each(|member| member.replaces = member.replaces.filter(|old| *old != device));
+        // The new device joins it at once, so a mirror stays one.
+        leave_out(&mut config_of(label, vdev.id())?.tree, old.leaf.guid());
         Ok(Some(spare.leaf.clone()))
     }
 }
