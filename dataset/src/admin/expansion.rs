@@ -7,8 +7,9 @@
 //! are empty, for those are not emptied again. When there is no room for a round, it waits for some. A removal, a rebalance,
 //! a defragmentation and a resize come first, and do not begin while there is a round.
 //!
-//! How much room a round takes that is packed shows when it is. One that finds too little is given up, and only a smaller
-//! one follows, or one with more room. Each that comes to its end leaves fewer narrow rows, so there is an end to them.
+//! How much room a round takes that is packed shows when it is, and one that is not may find that others have taken what it
+//! was to be copied to. A round that finds too little is given up; of its kind only one half as large follows, or one that begins with more
+//! room than it did. Each that comes to its end leaves fewer narrow rows, so there is an end to them.
 //!
 //! That an expansion is under way is what the labels say: there are rows that have not all columns that reach there. So no row of the catalogue
 //! is needed, and nothing is stored of a round.
@@ -88,21 +89,23 @@ pub(super) struct Expander {
     status: Mutex<ExpansionStatus>,
     /// The state in which there was no room for a round.
     looked: Mutex<Txg>,
-    /// The last round for which there was too little room once it was packed.
-    short: Mutex<Option<Short>>,
+    /// The last round that was not to be packed and for which there was too little room, since one came to its end.
+    short_whole: Mutex<Option<Short>>,
+    /// The same of those that were to be packed.
+    short_packed: Mutex<Option<Short>>,
 }
 
-/// So many regions did not find room when so many were empty.
+/// A round of so many regions did not find room, though so many were empty when it began.
 #[derive(Clone, Copy)]
 struct Short {
     count: u32,
-    spare: u32,
+    empty: u32,
 }
 
 impl Short {
-    /// Whether a round may find more room, or takes less.
-    fn allows(&self, count: u32, spare: u32) -> bool {
-        count < self.count || spare > self.spare
+    /// Whether a round has more room, or is smaller by so much that few follow.
+    fn allows(&self, count: u32, empty: u32) -> bool {
+        2 * count <= self.count || empty > self.empty
     }
 }
 
@@ -112,6 +115,8 @@ struct Round {
     vdev: VdevId,
     count: u32,
     regions: Regions,
+    /// What it was to take when it began.
+    plan: MovingPlan,
 }
 
 impl Datasets {
@@ -157,8 +162,9 @@ impl Datasets {
         self.go_on(limit)?;
         let mut status = self.expander.status.lock();
         status.pause = status.pause.filter(|pause| *pause != Pause::Operator);
-        // It looks for room at once.
+        // It looks for room at once, whatever found too little before.
         *self.expander.looked.lock() = Txg::ZERO;
+        self.forget_short();
         Ok(())
     }
 
@@ -173,7 +179,7 @@ impl Datasets {
     fn rest(&self, work: &mut Work) -> bool {
         let round = self.expander.round.lock().clone();
         if let Some(round) = round {
-            self.give_round_up(work, &round, Pause::Operator);
+            self.give_round_up(work, &round, Some(Pause::Operator));
         }
         let has_none = self.expander.round.lock().is_none();
         if has_none {
@@ -209,12 +215,8 @@ impl Datasets {
                 self.engine().outlast_states()?;
                 return Ok(Expanding::Widens(round.vdev, round.count));
             }
-            Emptying::Unreadable => self.give_round_up(&mut work, &round, Pause::Unreadable),
-            Emptying::NoRoom => {
-                let plan = self.engine().storage().space.moving_plan(&round.regions, &Targets::Anywhere);
-                *self.expander.short.lock() = Some(Short { count: round.count, spare: plan.spare });
-                self.give_round_up(&mut work, &round, Pause::NoRoom);
-            }
+            Emptying::Unreadable => self.give_round_up(&mut work, &round, Some(Pause::Unreadable)),
+            Emptying::NoRoom => self.fall_short(&mut work, &round),
         }
         Ok(Expanding::Went(Progress::Worked))
     }
@@ -223,8 +225,13 @@ impl Datasets {
     pub fn expansion_done(&self) {
         let _work = self.mover_work();
         *self.expander.round.lock() = None;
-        *self.expander.short.lock() = None;
+        self.forget_short();
         *self.expander.status.lock() = ExpansionStatus::default();
+    }
+
+    fn forget_short(&self) {
+        *self.expander.short_whole.lock() = None;
+        *self.expander.short_packed.lock() = None;
     }
 
     /// Refuses to empty other regions while there is a round.
@@ -255,16 +262,16 @@ impl Datasets {
             None => self.next_packed_round(vdev, narrow)?,
             whole => whole,
         };
-        let Some((count, bytes)) = next else {
+        let Some((count, plan)) = next else {
             paused(Pause::NoRoom);
             return idle;
         };
         let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + count);
-        let status = ExpansionStatus { pause: None, start: self.now(), regions: count, total: bytes, copied: 0 };
+        let status = ExpansionStatus { pause: None, start: self.now(), regions: count, total: plan.bytes, copied: 0 };
         *self.expander.status.lock() = status;
         work.begin(None);
         engine.close(&regions);
-        *self.expander.round.lock() = Some(Round { vdev, count, regions });
+        *self.expander.round.lock() = Some(Round { vdev, count, regions, plan });
         Ok(Expanding::Went(Progress::Worked))
     }
 
@@ -276,25 +283,28 @@ impl Datasets {
 
     /// How many of the narrow regions can be emptied together, and how much lies there: as many as leave half of the room,
     /// or one.
-    fn next_round(&self, vdev: VdevId, narrow: &Zone) -> Option<(u32, u64)> {
+    fn next_round(&self, vdev: VdevId, narrow: &Zone) -> Option<(u32, MovingPlan)> {
         let space = &self.engine().storage().space;
         let first = narrow.first_region;
         let plan = |count| space.moving_plan(&Regions::Range(vdev, first..first + count), &Targets::Anywhere);
         let room = plan(1).available;
         let leaves_half = |plan: &MovingPlan| (plan.available - plan.needed) * 2 >= room;
+        let short = *self.expander.short_whole.lock();
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
-            plan.fits_whole() && (count == 1 || leaves_half(&plan))
+            plan.fits_whole()
+                && (count == 1 || leaves_half(&plan))
+                && short.is_none_or(|short| short.allows(count, plan.available))
         });
-        (count > 0).then(|| (count, plan(count).bytes))
+        (count > 0).then(|| (count, plan(count)))
     }
 
     /// The same if what lies there is packed, which may be done where it has to.
-    fn next_packed_round(&self, vdev: VdevId, narrow: &Zone) -> Result<Option<(u32, u64)>> {
+    fn next_packed_round(&self, vdev: VdevId, narrow: &Zone) -> Result<Option<(u32, MovingPlan)>> {
         let space = &self.engine().storage().space;
         let first = narrow.first_region;
         let plan = |count| space.moving_plan(&Regions::Range(vdev, first..first + count), &Targets::Anywhere);
-        let short = *self.expander.short.lock();
+        let short = *self.expander.short_packed.lock();
         let count = most(narrow.regions, |count| {
             let plan = plan(count);
             let is_easy = u64::from(plan.packed) * 2 <= u64::from(plan.spare);
@@ -303,14 +313,26 @@ impl Datasets {
                 && (count == 1 || is_easy)
                 && short.is_none_or(|short| short.allows(count, plan.spare))
         });
-        Ok((count > 0 && self.may_pack(|| true)?).then(|| (count, plan(count).bytes)))
+        Ok((count > 0 && self.may_pack(|| true)?).then(|| (count, plan(count))))
+    }
+
+    /// Gives a round up for which there was too little room. Whether there is for another one is looked at next, so nobody is
+    /// told yet that it waits.
+    fn fall_short(&self, work: &mut Work, round: &Round) {
+        let (short, empty) = match round.plan.fits_whole() {
+            true => (&self.expander.short_whole, round.plan.available),
+            false => (&self.expander.short_packed, round.plan.spare),
+        };
+        *short.lock() = Some(Short { count: round.count, empty });
+        *self.expander.looked.lock() = Txg::ZERO;
+        self.give_round_up(work, round, None);
     }
 
     /// Gives a round up, unless chunks are changing places: then it goes on. Nobody holds the pool still.
-    fn give_round_up(&self, work: &mut Work, round: &Round, pause: Pause) {
+    fn give_round_up(&self, work: &mut Work, round: &Round, pause: Option<Pause>) {
         if self.unpair(work) && self.engine().reopen(&round.regions) {
             *self.expander.round.lock() = None;
-            *self.expander.status.lock() = ExpansionStatus { pause: Some(pause), ..ExpansionStatus::default() };
+            *self.expander.status.lock() = ExpansionStatus { pause, ..ExpansionStatus::default() };
         }
     }
 }
@@ -338,20 +360,46 @@ mod tests {
         let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
         let (vdev, narrow) = (widening.vdev, &widening.narrow);
         assert!(datasets.next_round(vdev, narrow).is_none());
-        let next = || datasets.next_packed_round(vdev, narrow).unwrap().map(|(count, _)| count);
-        let count = next().unwrap();
-        let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + count);
-        let spare = life.world.engine.storage().space.moving_plan(&regions, &Targets::Anywhere).spare;
-        let found_too_little = |count, spare| *datasets.expander.short.lock() = Some(Short { count, spare });
-        found_too_little(count, spare - 1);
-        assert_eq!(next(), Some(count));
-        found_too_little(count, spare);
-        assert!(next() < Some(count), "{:?} of {count}", next());
+        let next = || datasets.next_packed_round(vdev, narrow).unwrap();
+        let (count, plan) = next().unwrap();
+        let found_too_little = |count, empty| *datasets.expander.short_packed.lock() = Some(Short { count, empty });
+        let counts = || next().map(|(count, _)| count);
+        found_too_little(count, plan.spare - 1);
+        assert_eq!(counts(), Some(count));
+        found_too_little(count, plan.spare);
+        assert!(counts() < Some(count), "{:?} of {count}", counts());
+        found_too_little(2 * count, plan.spare);
+        assert_eq!(counts(), Some(count));
         // There is no smaller one.
-        found_too_little(1, spare);
-        assert_eq!(next(), None);
+        found_too_little(1, plan.spare);
+        assert_eq!(counts(), None);
         let idle = Expanding::Went(Progress::Idle);
         assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), idle);
         assert_eq!(datasets.expansion_status().pause, Some(Pause::NoRoom));
+        // Whoever has it go on has it look for room whatever was found.
+        datasets.pause_expansion().unwrap();
+        datasets.resume_expansion(None).unwrap();
+        assert_eq!(counts(), Some(count));
+    }
+
+    #[test]
+    fn a_round_whose_twins_others_have_taken_does_not_keep_the_next_one_from_being_packed() {
+        let life = before_packing();
+        let (datasets, widening) = (&life.world.datasets, life.pool.widening().unwrap());
+        let (vdev, narrow) = (widening.vdev, &widening.narrow);
+        let regions = Regions::Range(vdev, narrow.first_region..narrow.first_region + 1);
+        // As if its twins had been there when it began.
+        let plan = life.world.engine.storage().space.moving_plan(&regions, &Targets::Anywhere);
+        let plan = MovingPlan { available: plan.needed, ..plan };
+        datasets.mover_work().begin(None);
+        datasets.engine().close(&regions);
+        *datasets.expander.round.lock() = Some(Round { vdev, count: 1, regions, plan });
+        let worked = Expanding::Went(Progress::Worked);
+        while datasets.expander.round.lock().is_some() {
+            assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), worked);
+        }
+        assert_eq!(datasets.expansion_status().pause, None, "it is not known yet whether it waits");
+        assert_eq!(datasets.expansion_step(vdev, narrow, 1 << 20).unwrap(), worked);
+        assert!(datasets.expansion_status().regions > 0);
     }
 }
