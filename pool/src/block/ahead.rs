@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 
 use super::{
     cache::{BlockKey, key},
-    runs::UnderWay,
+    runs::{Run, UnderWay},
     storage::Storage,
 };
 use crate::format::pointer::BlockPointer;
@@ -153,12 +153,12 @@ impl Ahead {
     /// Begins to read blocks, the first `waited` of which somebody is about to wait for. If these are all, and lie next to each
     /// other, they are read at once: nothing is gained by asking others for that. `keep` is given what has come.
     pub(crate) fn bring(&self, storage: &Storage, blocks: &[BlockPointer], waited: usize, keep: impl Fn(Part<'_>)) {
-        let (changes, stale) = {
+        let stale = {
             let mut flights = self.flights.lock();
             if waited == blocks.len() {
                 flights.clock += blocks.iter().map(|pointer| u64::from(pointer.stored)).sum::<u64>();
             }
-            (flights.changes, flights.take_stale(self.budget()))
+            flights.take_stale(self.budget())
         };
         drop(stale);
         let mut runs = storage.runs_of(blocks);
@@ -173,7 +173,17 @@ impl Ahead {
         }
         // What somebody waits for first, each in the order in which it lies.
         runs.sort_by_key(|run| run.iter().all(|copy| copy.block >= waited));
-        for run in &runs {
+        self.begin_runs(storage, &runs, blocks);
+    }
+
+    /// Begins to read blocks that nobody waits for yet.
+    pub(crate) fn begin(&self, storage: &Storage, blocks: &[BlockPointer]) {
+        self.begin_runs(storage, &storage.runs_of(blocks), blocks);
+    }
+
+    fn begin_runs(&self, storage: &Storage, runs: &[Run], blocks: &[BlockPointer]) {
+        let changes = self.flights.lock().changes;
+        for run in runs {
             if self.flights.lock().all.len() >= MOST {
                 return;
             }

@@ -122,8 +122,7 @@ impl Batch {
         let mut changes = self.changes;
         sort(&mut changes);
         let nodes = &Pinned { nodes, txg, found: RefCell::default(), held: RefCell::default() };
-        let whole = Step { slot: &root.slot, level: root.level, low: Key::MIN, high: Key::MAX };
-        require(&whole, &changes, nodes)?;
+        require(&Step::root(root), &changes, nodes)?;
         let mut editor = Editor { txg, nodes, kills, grown: Growth::default() };
         let siblings = editor.change(&mut root.slot, &changes);
         editor.fit_root(root, siblings);
@@ -184,12 +183,7 @@ fn require(step: &Step<'_>, changes: &[(Key, Change)], nodes: &Pinned<'_>) -> Re
     let node = nodes.load(step)?;
     let Some(interior) = node.interior() else { return Ok(()) };
     for (index, part) in by_child(interior, changes) {
-        let child = |index: usize| Step {
-            slot: &interior.children[index].slot,
-            level: interior.level - 1,
-            low: interior.children[index].low,
-            high: interior.high(index, node.high),
-        };
+        let child = |index: usize| Step::below(interior, index, node.high);
         require(&child(index), part, nodes)?;
         let shrinks = part.iter().any(|(_, change)| matches!(change, Change::Delete));
         if shrinks && nodes.load(&child(index))?.bound() < NODE_LOW {
@@ -295,10 +289,7 @@ impl Editor<'_> {
     /// Merges a child that has become small with a neighbour, if the neighbour is in memory and the two fit.
     fn merge_around(&mut self, interior: &mut Interior, index: usize, high: Key) {
         let load = |editor: &Self, interior: &Interior, index: usize| {
-            let child = &interior.children[index];
-            let step =
-                Step { slot: &child.slot, level: interior.level - 1, low: child.low, high: interior.high(index, high) };
-            editor.nodes.load(&step).ok()
+            editor.nodes.load(&Step::below(interior, index, high)).ok()
         };
         let Some(node) = load(self, interior, index).filter(|node| node.bound() < NODE_LOW) else { return };
         let left = if index + 1 < interior.children.len() { index } else { index.saturating_sub(1) };

@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, HashMap, HashSet},
+    ops::Range,
     sync::Arc,
 };
 
@@ -101,6 +102,7 @@ enum Step {
     Commit,
     Range(Key, Key),
     LastBefore(Key),
+    Away(Key, Key),
 }
 
 fn any_key() -> impl Strategy<Value = Key> {
@@ -116,6 +118,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Commit),
         2 => (any_key(), any_key()).prop_map(|(a, b)| Step::Range(a.min(b), a.max(b))),
         2 => any_key().prop_map(Step::LastBefore),
+        2 => (any_key(), any_key()).prop_map(|(a, b)| Step::Away(a.min(b), a.max(b))),
     ]
 }
 
@@ -173,6 +176,7 @@ impl Run {
                 self.apply(batch);
             }
             Step::Commit => self.commit(),
+            Step::Away(low, high) => self.fetch(low..high),
             Step::Range(low, high) => {
                 let found = self.store.retry(|| {
                     let view = View::new(&self.root, &self.store, self.txg);
@@ -191,6 +195,22 @@ impl Run {
                     wanted.map(|(key, body)| (*key, body.clone()))
                 );
             }
+        }
+    }
+
+    /// That the nodes of a range that are not in memory are those that whoever goes through it meets, until none is.
+    fn fetch(&self, range: Range<Key>) {
+        loop {
+            let view = View::new(&self.root, &self.store, self.txg);
+            let away = view.away(range.clone());
+            assert_eq!(view.range(range.clone()).find_map(Result::err).as_ref(), away.first());
+            let missed: HashSet<Address> = away.iter().map(|miss| miss.pointer.addresses[0]).collect();
+            assert_eq!(missed.len(), away.len(), "each once");
+            assert!(away.iter().all(|miss| miss.low < range.end && miss.high > range.start), "{away:?} for {range:?}");
+            if away.is_empty() {
+                return;
+            }
+            away.into_iter().for_each(|miss| self.store.load(miss));
         }
     }
 

@@ -143,7 +143,18 @@ pub(super) struct Step<'a> {
     pub(super) high: Key,
 }
 
-impl Step<'_> {
+impl<'a> Step<'a> {
+    /// The way to a tree's root.
+    pub(super) fn root(root: &'a Root) -> Step<'a> {
+        Step { slot: &root.slot, level: root.level, low: Key::MIN, high: Key::MAX }
+    }
+
+    /// The way to a child of a node whose range ends at `high`.
+    pub(super) fn below(interior: &'a Interior, index: usize, high: Key) -> Step<'a> {
+        let child = &interior.children[index];
+        Step { slot: &child.slot, level: interior.level - 1, low: child.low, high: interior.high(index, high) }
+    }
+
     pub(super) fn load(&self, nodes: &dyn NodeSource) -> Result<Arc<Node>, Miss> {
         if let Slot::Dirty(cell) = self.slot
             && let Some(node) = cell.node()
@@ -155,6 +166,24 @@ impl Step<'_> {
         let meant = |node: &Arc<Node>| (node.level(), node.low, node.high) == (self.level, self.low, self.high);
         let miss = Miss { pointer, level: self.level, low: self.low, high: self.high };
         nodes.node(&pointer).filter(meant).ok_or(miss)
+    }
+
+    fn away(&self, nodes: &dyn NodeSource, range: &Range<Key>, away: &mut Vec<Miss>) {
+        if self.low >= range.end || self.high <= range.start {
+            return;
+        }
+        let node = match self.load(nodes) {
+            Ok(node) => node,
+            Err(miss) => return away.push(miss),
+        };
+        let Some(interior) = node.interior() else { return };
+        for index in interior.find(range.start.max(self.low))..interior.children.len() {
+            let step = Step::below(interior, index, self.high);
+            if step.low >= range.end {
+                return;
+            }
+            step.away(nodes, range, away);
+        }
     }
 }
 
@@ -203,15 +232,19 @@ impl<'a> View<'a> {
         Ok(None)
     }
 
+    /// The nodes on the way to the items of a range that are not in memory, in order. What is below one of them is not known.
+    pub fn away(&self, range: Range<Key>) -> Vec<Miss> {
+        let mut away = Vec::new();
+        if !range.is_empty() {
+            Step::root(self.root).away(self.nodes, &range, &mut away);
+        }
+        away
+    }
+
     fn descend(&self, choose: impl Fn(&Interior) -> usize) -> Result<Arc<Node>, Miss> {
-        let root = Step { slot: &self.root.slot, level: self.root.level, low: Key::MIN, high: Key::MAX };
-        let mut node = root.load(self.nodes)?;
+        let mut node = Step::root(self.root).load(self.nodes)?;
         while let Some(interior) = node.interior() {
-            let index = choose(interior);
-            let child = &interior.children[index];
-            let high = interior.high(index, node.high);
-            let step = Step { slot: &child.slot, level: interior.level - 1, low: child.low, high };
-            node = step.load(self.nodes)?;
+            node = Step::below(interior, choose(interior), node.high).load(self.nodes)?;
         }
         Ok(node)
     }

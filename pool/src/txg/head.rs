@@ -22,6 +22,7 @@ use crate::{
         births::{Births, Usage},
         durable::Touched,
         engine::{Cached, Caching, Engine},
+        streams::Outlook,
     },
     units::Txg,
 };
@@ -406,9 +407,21 @@ impl Head {
     }
 
     /// Notes that bytes of an object of the tree are read, of so many that it has, and returns which of them whoever reads will
-    /// probably ask for next: their blocks are worth [bringing](Head::bring) ahead.
-    pub fn look_ahead(&self, object: u64, read: Range<u64>, end: u64) -> Range<u64> {
+    /// probably ask for next: the blocks of the first are worth [bringing](Head::bring) ahead, and of the second the
+    /// [nodes](Head::begin_nodes).
+    pub fn look_ahead(&self, object: u64, read: Range<u64>, end: u64) -> Outlook {
         self.engine().look_ahead(self, object, read, end)
+    }
+
+    /// Begins to read the nodes that say what stands in a range, as far as they are not in memory and it is known where they
+    /// are.
+    pub fn begin_nodes(&self, range: Range<Key>) {
+        let engine = self.engine();
+        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
+        let tree = self.tree.read();
+        let away = View::new(&tree.root, &sources, engine.committed().next()).away(range);
+        drop(tree);
+        engine.begin_nodes(self, &away);
     }
 
     /// Says what of the tree is kept in the cache in memory, and what on cache devices. What is there stays.

@@ -5,6 +5,10 @@
 //! behind where it is begins to be read: at first a short one, twice as long with every read, until it is as long as one
 //! stream may have. Several streams may go through one object.
 //!
+//! The nodes of the tree that say where an object's blocks are begin to be read a window before the blocks. A reader who
+//! met one only when he needs it would wait for it behind all that is on its way on that device, and others would have
+//! nothing to do meanwhile.
+//!
 //! Streams are few: in each of a number of shards one that comes takes the place of one that has read only once, or else of
 //! the one that has read nothing for longest. That costs who lost the place one read that waits for devices.
 
@@ -41,6 +45,15 @@ impl Windows {
     fn step(&self) -> u64 {
         self.least / 2
     }
+}
+
+/// What of an object is probably asked for next, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// What is to be begun to be read now.
+    pub now: Range<u64>,
+    /// What comes after that. It is too early for its blocks, but not for the nodes that say where they are.
+    pub later: Range<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,8 +99,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Notes a read of an object that has `end` bytes, and returns what of it is to be begun to be read beside that. `room`
-    /// says for how many of the bytes that are wanted there is room.
+    /// Notes a read of an object that has `end` bytes, and returns what of it will be asked for. `room` says for how many of
+    /// the bytes that are wanted there is room.
     pub(super) fn note(
         &self,
         object: Object,
@@ -95,17 +108,17 @@ impl Streams {
         end: u64,
         windows: Windows,
         room: impl FnOnce(u64) -> u64,
-    ) -> Range<u64> {
+    ) -> Outlook {
         let mut shard = self.shard(object).lock();
         shard.reads += 1;
         let now = shard.reads;
         let Some(stream) = shard.find(object, &read) else {
             shard.begin(object, read.end);
-            return 0..0;
+            return Outlook::default();
         };
         stream.at = now;
         if read.end <= stream.next {
-            return 0..0;
+            return Outlook::default();
         }
         stream.next = read.end;
         stream.begun = stream.begun.max(read.end);
@@ -114,15 +127,15 @@ impl Streams {
         // Many short requests take longer than few long ones.
         let is_enough = |bytes: u64| bytes > 0 && (bytes >= windows.step() || stream.begun + bytes == end);
         if !is_enough(wanted) {
-            return 0..0;
+            return Outlook::default();
         }
         let bytes = room(wanted);
         if !is_enough(bytes) {
-            return 0..0;
+            return Outlook::default();
         }
         let from = stream.begun;
         stream.begun += bytes;
-        from..stream.begun
+        Outlook { now: from..stream.begun, later: stream.begun..(stream.begun + stream.window).min(end) }
     }
 
     fn shard(&self, (tree, object): Object) -> &Mutex<Shard> {
@@ -144,7 +157,7 @@ mod tests {
 
     /// Notes a read of a megabyte of a file, where there is room for everything.
     fn read(streams: &Streams, object: Object, megabyte: u64) -> Range<u64> {
-        let range = streams.note(object, megabyte * MIB..(megabyte + 1) * MIB, END, WINDOWS, |wanted| wanted);
+        let range = streams.note(object, megabyte * MIB..(megabyte + 1) * MIB, END, WINDOWS, |wanted| wanted).now;
         range.start / MIB..range.end / MIB
     }
 
@@ -186,8 +199,8 @@ mod tests {
     fn what_there_is_no_room_for_is_begun_later() {
         let streams = Streams::default();
         let note = |megabyte: u64, room: u64| {
-            let range =
-                streams.note(FILE, megabyte * MIB..(megabyte + 1) * MIB, END, WINDOWS, |wanted| wanted.min(room));
+            let read = megabyte * MIB..(megabyte + 1) * MIB;
+            let range = streams.note(FILE, read, END, WINDOWS, |wanted| wanted.min(room)).now;
             range.start / MIB..range.end / MIB
         };
         assert_eq!([note(0, 0), note(1, 0), note(2, MIB / 2)], [0..0, 0..0, 0..0]);
@@ -212,9 +225,11 @@ mod tests {
             for (object, from, len) in reads {
                 let (from, len, end) = (from * MIB / 2, len * 64 * 1024, 32 * MIB);
                 let read = from..(from + len).min(end).max(from);
-                let begun = streams.note((1, object), read.clone(), end, WINDOWS, |wanted| wanted);
-                prop_assert!(begun.is_empty() || begun.start >= read.end && begun.end <= end, "{begun:?} of {read:?}");
-                prop_assert!(begun.end - begun.start <= WINDOWS.most);
+                let Outlook { now, later } = streams.note((1, object), read.clone(), end, WINDOWS, |wanted| wanted);
+                prop_assert!(now.is_empty() || now.start >= read.end && now.end <= end, "{now:?} of {read:?}");
+                prop_assert!(now.end - now.start <= WINDOWS.most);
+                prop_assert!(later.start == now.end && (later.start..=end).contains(&later.end), "{later:?} of {read:?}");
+                prop_assert!(later.end - later.start <= WINDOWS.most);
             }
         }
 
@@ -226,7 +241,7 @@ mod tests {
             let (mut at, mut begun_to) = (0, 0);
             for len in lens {
                 let to = at + len * 64 * 1024;
-                let begun = streams.note(FILE, at..to, end, WINDOWS, |wanted| wanted);
+                let begun = streams.note(FILE, at..to, end, WINDOWS, |wanted| wanted).now;
                 at = to;
                 if !begun.is_empty() {
                     prop_assert_eq!(begun.start, begun_to.max(at));

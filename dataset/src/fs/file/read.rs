@@ -1,6 +1,10 @@
 //! Reading a file.
 
-use pool::{env::Nanos, format::codec::Malformed, txg::Head};
+use pool::{
+    env::Nanos,
+    format::codec::Malformed,
+    txg::{Head, Outlook},
+};
 use rustix::io::Errno;
 
 use super::{
@@ -14,7 +18,7 @@ use crate::fs::{
     change::load_inode,
     failure::{Failure, damaged},
     inode::{Inode, flag},
-    key::{self, Ino},
+    key::{self, EXTENT, Ino},
 };
 
 /// Under `relatime`, an access time that is older is set again.
@@ -125,11 +129,14 @@ impl FileSystem {
         if *offset == 0 && *end == inode.size {
             return Vec::new();
         }
-        let ahead = self.head.look_ahead(ino, *offset..*end, inode.size);
-        if ahead.is_empty() {
+        let Outlook { now, later } = self.head.look_ahead(ino, *offset..*end, inode.size);
+        if !later.is_empty() {
+            self.head.begin_nodes(key::span(ino, EXTENT, later.start, later.end));
+        }
+        if now.is_empty() {
             return Vec::new();
         }
-        self.read_tree(|view| record::load(view, ino, record_start(inode, ahead.start), ahead.end)).unwrap_or_default()
+        self.read_tree(|view| record::load(view, ino, record_start(inode, now.start), now.end)).unwrap_or_default()
     }
 
     fn append(

@@ -1,5 +1,15 @@
 //! What is in files: where it is kept, and what is left of it.
 
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use pool::device::{Device, MemoryDevice, Pending};
+
 use super::world::World;
 use crate::fs::{
     Attr, Caller, Errno, FallocateFlags, FileSystem, Ino, ROOT, SetAttr, Whence,
@@ -338,6 +348,65 @@ fn a_file_that_is_read_in_order_is_read_by_few_requests_and_once() {
     let taken = requests(&world) - before;
     // Alone, each of the reads would take one, and half of what memory holds ahead is begun at a time.
     assert!(taken <= (content.len() / STEP / 3) as u64, "{taken} requests");
+}
+
+/// A device that counts the reads that somebody waited for from the beginning.
+struct Waited {
+    memory: MemoryDevice,
+    reads: AtomicU64,
+}
+
+impl Device for Waited {
+    fn name(&self) -> &str {
+        self.memory.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.reads.fetch_add(1, Relaxed);
+        self.memory.read_at(offset, buf)
+    }
+
+    fn begin_read(&self, offset: u64, len: usize) -> Pending<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        Pending::Done(self.memory.read_at(offset, &mut bytes).map(|()| bytes))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.memory.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory.discard(offset, len)
+    }
+}
+
+#[test]
+fn whoever_reads_in_order_waits_neither_for_blocks_nor_for_the_nodes_that_lead_to_them() {
+    const STEP: usize = 8192;
+    let device = Arc::new(Waited { memory: MemoryDevice::new("disk", 64 << 20), reads: AtomicU64::new(0) });
+    let world = World::on(device.clone(), 10);
+    let ino = create(&world.fs, "a");
+    let content: Vec<u8> = (0..4).flat_map(|_| put_noise(&world, ino)).collect();
+    world.fs.write(ino, 0, &content, false).unwrap();
+    world.commit();
+    world.evict();
+    device.reads.store(0, Relaxed);
+    let mut bytes = Vec::new();
+    while bytes.len() < content.len() {
+        world.fs.read(ino, bytes.len() as u64, STEP, &mut bytes).unwrap();
+    }
+    assert!(bytes == content);
+    let waited = device.reads.load(Relaxed);
+    // The way to the inode and to the first extent, and the first read, which is nobody's yet.
+    assert!(waited <= 4, "waited {waited} times");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use pool::{
     admin::{self, CreateOptions, OpenOptions},
     block::compression::CompressionChoice,
     check::{self, Ledger},
-    device::MemoryDevice,
+    device::{Device, MemoryDevice},
     env::SeededEnv,
     error::Result,
     format::{key::Key, pointer::Checksum},
@@ -22,7 +22,7 @@ use crate::{
 
 /// A file system with small records, in a small pool of its own with hardly any cache.
 pub(in crate::fs) struct World {
-    device: Arc<MemoryDevice>,
+    device: Arc<dyn Device>,
     pub(in crate::fs) engine: Arc<Engine>,
     pub(in crate::fs) head: Arc<Head>,
     pub(in crate::fs) fs: Arc<FileSystem>,
@@ -82,7 +82,11 @@ fn settings() -> Settings {
 
 impl World {
     pub(in crate::fs) fn new(seed: u64) -> World {
-        let device = Arc::new(MemoryDevice::new("disk", 64 * MIB));
+        World::on(Arc::new(MemoryDevice::new("disk", 64 * MIB)), seed)
+    }
+
+    /// The same on a device of the caller's.
+    pub(super) fn on(device: Arc<dyn Device>, seed: u64) -> World {
         let env = Arc::new(SeededEnv::new(seed));
         let create = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
         let engine = admin::create(vec![device.clone()], &create, env).unwrap().engine().clone();

@@ -19,7 +19,7 @@ use crate::{
     txg::{
         head::Head,
         still::{Place, Suspect},
-        streams::Windows,
+        streams::{Outlook, Windows},
     },
 };
 
@@ -161,14 +161,35 @@ impl Engine {
     }
 
     /// Notes that somebody reads bytes of an object of a tree, which has `end`, and returns what of it is worth
-    /// [bringing](Engine::bring) ahead of time.
-    pub(in crate::txg) fn look_ahead(&self, head: &Head, object: u64, read: Range<u64>, end: u64) -> Range<u64> {
+    /// [bringing](Engine::bring) ahead of time, now and later.
+    pub(in crate::txg) fn look_ahead(&self, head: &Head, object: u64, read: Range<u64>, end: u64) -> Outlook {
         if !head.cached().keeps_data() {
-            return 0..0;
+            return Outlook::default();
         }
         let windows = Windows::within(self.ahead.budget());
         let len = read.end - read.start;
         self.streams.note((head.id(), object), read, end, windows, |wanted| self.ahead.room(wanted, len))
+    }
+
+    /// Begins to read those of these nodes of a tree that are not in memory: they will be asked for.
+    pub(in crate::txg) fn begin_nodes(&self, head: &Head, nodes: &[Miss]) {
+        let is_away = |pointer: &BlockPointer| !self.secondary.has(pointer) && !self.ahead.has(pointer);
+        let away: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).filter(is_away).collect();
+        if head.cached().keeps_nodes() && !away.is_empty() {
+            self.ahead.begin(&self.storage, &away);
+        }
+    }
+
+    /// Keeps a node that has come of a tree. Whether it is the one that is meant in its place is asked whenever it is used.
+    fn keep_node(&self, head: &Head, Part { pointer, stored, content }: Part<'_>) {
+        let Ok((node, txg)) = Node::decode(&content) else { return };
+        if txg != pointer.birth {
+            return;
+        }
+        if head.cached().gives_nodes() {
+            self.offer(pointer, stored);
+        }
+        self.cache.keep_node(pointer, Arc::new(node));
     }
 
     /// Forgets everything that was read or is on its way: for tests and benchmarks that need a cold start.
@@ -209,6 +230,9 @@ impl Engine {
 
     /// The same for a node of an open tree: a bad copy will be looked at again.
     pub(in crate::txg) fn load_node_of(&self, head: &Head, miss: &Miss) -> Result<Arc<Node>> {
+        if !self.has_node(miss) {
+            self.ahead.land(&miss.pointer, |part| self.keep_node(head, part));
+        }
         let suspect = Suspect { tree: head.id(), place: Place::of(miss), pointer: miss.pointer };
         let read =
             |pointer: &BlockPointer| self.fetch(pointer, head.cached().gives_nodes(), || self.suspects.add(suspect));

@@ -3,6 +3,7 @@
 
 use std::{
     iter,
+    ops::Range,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -138,7 +139,7 @@ impl World {
     /// Reads records as a file system reads a file, which as object has this number; whether each is right.
     fn read(&self, object: u64, records: impl Iterator<Item = u64>) -> Vec<bool> {
         let read = |record: u64| {
-            let ahead = self.head.look_ahead(object, record * RECORD..(record + 1) * RECORD, RECORDS * RECORD);
+            let ahead = self.head.look_ahead(object, record * RECORD..(record + 1) * RECORD, RECORDS * RECORD).now;
             let ahead = (ahead.start / RECORD) as usize..ahead.end.div_ceil(RECORD) as usize;
             let block = &self.blocks[record as usize];
             self.head.bring(iter::once(block), self.blocks[ahead].iter());
@@ -164,6 +165,11 @@ impl World {
         let pointer: BlockPointer = self.blocks[record].pointer().unwrap();
         let space = &self.pool.engine().storage().space;
         let (_, offset) = space.resolve(pointer.addresses[0], pointer.stored).unwrap();
+        self.spoil_at(device, offset);
+    }
+
+    /// Flips a byte near a place of the vdev.
+    fn spoil_at(&self, device: usize, offset: u64) {
         let at = crate::format::label::DATA_START + offset + 77;
         let mut byte = [0];
         let memory = &self.devices[device].memory;
@@ -184,6 +190,63 @@ fn what_is_read_in_order_is_on_its_way_and_read_once() {
     assert_eq!(world.asked(|asked| &asked.fetched), begun, "all that was begun was asked for");
     let most = world.asked(|asked| &asked.most_pending);
     assert!((BUDGET / 4..=BUDGET / 2).contains(&most), "{most} bytes were on their way at a time");
+}
+
+#[test]
+fn nodes_that_will_be_asked_for_are_on_their_way_and_read_once() {
+    const ITEMS: u64 = 2000;
+    let world = World::disk();
+    let put = |_: &View<'_>, batch: &mut Batch| -> Result<(), Plain> {
+        (0..ITEMS).for_each(|item| batch.put(Key::new(9, 0, item), noise(item, 64), None));
+        Ok(())
+    };
+    world.head.update(put).unwrap();
+    world.pool.engine().commit().unwrap();
+    world.forget();
+    world.count();
+    let items = |from: u64, to: u64| Key::new(9, 0, from)..Key::new(9, 0, to);
+    let read = |range: Range<Key>| {
+        let found = world.head.read(|view| -> Result<Vec<_>, Plain> {
+            let found: Result<Vec<_>, _> = view.range(range.clone()).collect();
+            Ok(found?)
+        });
+        found.unwrap().iter().for_each(|entry| assert_eq!(entry.body(), noise(entry.key().offset, 64)));
+    };
+    let asked = || [world.asked(|asked| &asked.at_once), world.asked(|asked| &asked.begun)];
+    // As long as the root is not in memory, nobody knows where the others are.
+    world.head.begin_nodes(items(0, ITEMS));
+    world.head.begin_nodes(items(0, ITEMS));
+    read(items(0, 1));
+    let [leaf, root] = asked();
+    assert!(leaf > 0 && root > 0);
+    world.head.begin_nodes(items(1, ITEMS / 2));
+    let [_, begun] = asked();
+    assert!(begun > root + leaf, "{begun} bytes");
+    read(items(0, ITEMS / 2));
+    assert_eq!(asked(), [leaf, begun], "all of them were on their way");
+    assert_eq!(world.asked(|asked| &asked.fetched), begun);
+    // What is in memory is not asked for again.
+    world.head.begin_nodes(items(0, ITEMS / 2));
+    assert_eq!(asked(), [leaf, begun]);
+}
+
+#[test]
+fn a_node_on_its_way_that_comes_bad_is_read_by_who_needs_it() {
+    let world = World::mirror();
+    let (root, _) = world.head.clean_root().unwrap();
+    let space = &world.pool.engine().storage().space;
+    let places: Vec<u64> =
+        root.addresses().iter().map(|address| space.resolve(*address, root.stored).unwrap().1).collect();
+    places.iter().for_each(|offset| world.spoil_at(0, *offset));
+    for _ in 0..8 {
+        world.forget();
+        world.head.begin_nodes(Key::MIN..Key::MAX);
+        let found = world.head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, 0))?) });
+        assert!(found.unwrap().is_some());
+    }
+    let errors = |leaf: &Arc<crate::vdev::Leaf>| leaf.counters().snapshot().checksum_errors;
+    let counted: Vec<u64> = world.pool.engine().storage().vdevs.all()[0].leaves().iter().map(errors).collect();
+    assert!(counted[0] > 0 && counted[1] == 0, "{counted:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A stream stays on one member, whose disk need not seek and reads ahead: one that was read just before. What is no stream
 //! goes to the member that has the least to read, in turn among equals; so a second stream begins on another member, and
-//! stays there. Where much is read ahead of time, a member may have a lot to read while another one has nothing. Then the
+//! stays there. Where much is read ahead of time, a member may have a lot more to read than another one. Then the
 //! stream goes on there, which is worth a seek: so one stream gets what several disks give.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -13,8 +13,8 @@ use crate::{
     vdev::{Begun, Check, Examined, Found, Health, Sources, Vdev},
 };
 
-/// A stream leaves a member that has more bytes than this to read for one that has none.
-const A_LOT: u64 = 8 << 20;
+/// A stream leaves a member that has so many bytes more to read than another one.
+const A_LOT: u64 = 4 << 20;
 
 impl Mirror {
     /// The member to read at `offset` among the complete ones that were not `tried`, by their bits.
@@ -23,9 +23,9 @@ impl Mirror {
         let eligible = (0..members.len()).map(|n| (n + turn) % members.len());
         let eligible = eligible.filter(|at| tried & 1 << at == 0 && members[*at].state() == State::Complete);
         let waiting = |at: &usize| members[*at].load.waiting();
-        let is_any_idle = eligible.clone().any(|at| waiting(&at) == 0);
+        let least = eligible.clone().map(|at| waiting(&at)).min()?;
         eligible.min_by_key(|at| {
-            let is_left = is_any_idle && waiting(at) > A_LOT;
+            let is_left = waiting(at) > least + A_LOT;
             (is_left || !members[*at].load.is_near(offset), waiting(at))
         })
     }
