@@ -9,7 +9,8 @@
 //! needs it, who mends it, finds out who is to blame, or waits for a device to come back.
 //!
 //! Invariants:
-//! 1. Flights that nobody waits for yet hold no more than a budget of bytes, and each of a bounded number of requests.
+//! 1. Flights that nobody waits for yet hold no more than a budget of bytes, and are no more than so many. Beside them are few
+//!    with nodes, which are small and asked for later than all others.
 //! 2. One that nobody comes for, since whoever was expected does something else, gives its place to others: when they have
 //!    read twice the budget since it began, with flights or without.
 //! 3. None begins before a change of the pool's devices and lands after it: it would keep a device that has left open.
@@ -36,6 +37,8 @@ use crate::format::pointer::BlockPointer;
 const PART_OF_CACHE: u64 = 4;
 /// The most flights at a time: a device may have a thread for each.
 const MOST: usize = 64;
+/// The most with nodes beside them.
+const MOST_WITH_NODES: usize = 16;
 
 /// A block that has come: its pointer, as it is stored, and its content.
 pub(crate) struct Part<'a> {
@@ -56,16 +59,26 @@ struct Flights {
     /// By their numbers: the oldest first.
     all: BTreeMap<u64, Arc<Flight>>,
     next: u64,
-    /// What they hold, in bytes.
+    /// What those without nodes hold, in bytes.
     bytes: u64,
+    /// How many there are with nodes.
+    with_nodes: usize,
     /// The bytes that were read with flights, and by those for whom there was no room.
     clock: u64,
     /// How often devices have changed.
     changes: u64,
 }
 
+/// What a flight holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Data,
+    Nodes,
+}
+
 struct Flight {
     number: u64,
+    what: What,
     blocks: Vec<BlockKey>,
     bytes: u64,
     /// The clock when it began.
@@ -79,7 +92,10 @@ impl Flights {
         if self.all.remove(&flight.number).is_none() {
             return;
         }
-        self.bytes -= flight.bytes;
+        match flight.what {
+            What::Data => self.bytes -= flight.bytes,
+            What::Nodes => self.with_nodes -= 1,
+        }
         for key in &flight.blocks {
             // A later flight may have it, too.
             if self.by_block.get(key).is_some_and(|other| other.number == flight.number) {
@@ -88,14 +104,25 @@ impl Flights {
         }
     }
 
-    fn add(&mut self, run: UnderWay) {
+    /// How many more there may be.
+    fn free(&self, what: What) -> usize {
+        match what {
+            What::Data => MOST.saturating_sub(self.all.len() - self.with_nodes),
+            What::Nodes => MOST_WITH_NODES.saturating_sub(self.with_nodes),
+        }
+    }
+
+    fn add(&mut self, run: UnderWay, what: What) {
         let number = self.next;
         self.next += 1;
         let blocks: Vec<BlockKey> = run.blocks().map(key).collect();
         let (bytes, since) = (run.bytes(), self.clock);
-        let flight = Arc::new(Flight { number, blocks, bytes, since, run: Mutex::new(Some(run)) });
+        let flight = Arc::new(Flight { number, what, blocks, bytes, since, run: Mutex::new(Some(run)) });
         self.by_block.extend(flight.blocks.iter().map(|key| (*key, flight.clone())));
-        self.bytes += bytes;
+        match what {
+            What::Data => self.bytes += bytes,
+            What::Nodes => self.with_nodes += 1,
+        }
         self.all.insert(number, flight);
     }
 
@@ -128,8 +155,8 @@ impl Ahead {
     pub(crate) fn room(&self, wanted: u64, read: u64) -> u64 {
         let budget = self.budget();
         let mut flights = self.flights.lock();
-        let room = |flights: &Flights| match flights.all.len() {
-            MOST.. => 0,
+        let room = |flights: &Flights| match flights.free(What::Data) {
+            0 => 0,
             _ => budget.saturating_sub(flights.bytes).min(wanted),
         };
         let found = room(&flights);
@@ -173,18 +200,20 @@ impl Ahead {
         }
         // What somebody waits for first, each in the order in which it lies.
         runs.sort_by_key(|run| run.iter().all(|copy| copy.block >= waited));
-        self.begin_runs(storage, &runs, blocks);
+        self.begin(storage, &runs, blocks, What::Data);
     }
 
-    /// Begins to read blocks that nobody waits for yet.
-    pub(crate) fn begin(&self, storage: &Storage, blocks: &[BlockPointer]) {
-        self.begin_runs(storage, &storage.runs_of(blocks), blocks);
+    /// Begins to read nodes that nobody waits for yet, the first of them that there is room for.
+    pub(crate) fn begin_nodes(&self, storage: &Storage, nodes: &[BlockPointer]) {
+        let free = self.flights.lock().free(What::Nodes);
+        let nodes = &nodes[..free.min(nodes.len())];
+        self.begin(storage, &storage.runs_of(nodes), nodes, What::Nodes);
     }
 
-    fn begin_runs(&self, storage: &Storage, runs: &[Run], blocks: &[BlockPointer]) {
+    fn begin(&self, storage: &Storage, runs: &[Run], blocks: &[BlockPointer], what: What) {
         let changes = self.flights.lock().changes;
         for run in runs {
-            if self.flights.lock().all.len() >= MOST {
+            if self.flights.lock().free(what) == 0 {
                 return;
             }
             let Some(run) = storage.begin_run(run, blocks) else { continue };
@@ -192,7 +221,7 @@ impl Ahead {
             if flights.changes != changes {
                 return;
             }
-            flights.add(run);
+            flights.add(run, what);
         }
     }
 

@@ -168,16 +168,14 @@ impl<'a> Step<'a> {
         nodes.node(&pointer).filter(meant).ok_or(miss)
     }
 
+    /// Adds what is away of a range that reaches into this one.
     fn away(&self, nodes: &dyn NodeSource, range: &Range<Key>, away: &mut Vec<Miss>) {
-        if self.low >= range.end || self.high <= range.start {
-            return;
-        }
         let node = match self.load(nodes) {
             Ok(node) => node,
             Err(miss) => return away.push(miss),
         };
         let Some(interior) = node.interior() else { return };
-        for index in interior.find(range.start.max(self.low))..interior.children.len() {
+        for index in interior.find(range.start)..interior.children.len() {
             let step = Step::below(interior, index, self.high);
             if step.low >= range.end {
                 return;

@@ -416,12 +416,8 @@ impl Head {
     /// Begins to read the nodes that say what stands in a range, as far as they are not in memory and it is known where they
     /// are.
     pub fn begin_nodes(&self, range: Range<Key>) {
-        let engine = self.engine();
-        let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        let tree = self.tree.read();
-        let away = View::new(&tree.root, &sources, engine.committed().next()).away(range);
-        drop(tree);
-        engine.begin_nodes(self, &away);
+        let away = self.read(|view| Ok::<_, Plain>(view.away(range.clone())));
+        self.engine().begin_nodes(self, &away.unwrap_or_default());
     }
 
     /// Says what of the tree is kept in the cache in memory, and what on cache devices. What is there stays.

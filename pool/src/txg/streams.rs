@@ -7,7 +7,7 @@
 //!
 //! The nodes of the tree that say where an object's blocks are begin to be read a window before the blocks. A reader who
 //! met one only when he needs it would wait for it behind all that is on its way on that device, and others would have
-//! nothing to do meanwhile.
+//! nothing to do meanwhile. What is below a node that is itself on its way is not known before somebody needs that.
 //!
 //! Streams are few: in each of a number of shards one that comes takes the place of one that has read only once, or else of
 //! the one that has read nothing for longest. That costs who lost the place one read that waits for devices.

@@ -171,25 +171,45 @@ impl Engine {
         self.streams.note((head.id(), object), read, end, windows, |wanted| self.ahead.room(wanted, len))
     }
 
-    /// Begins to read those of these nodes of a tree that are not in memory: they will be asked for.
+    /// Begins to read those of these nodes of a tree that are not in memory, the first ones first: they will be asked for.
     pub(in crate::txg) fn begin_nodes(&self, head: &Head, nodes: &[Miss]) {
-        let is_away = |pointer: &BlockPointer| !self.secondary.has(pointer) && !self.ahead.has(pointer);
-        let away: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).filter(is_away).collect();
-        if head.cached().keeps_nodes() && !away.is_empty() {
-            self.ahead.begin(&self.storage, &away);
+        if nodes.is_empty() || !head.cached().keeps_nodes() {
+            return;
         }
+        let is_away =
+            |pointer: &BlockPointer| may_be_node(pointer) && !self.secondary.has(pointer) && !self.ahead.has(pointer);
+        let away: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).filter(is_away).collect();
+        self.ahead.begin_nodes(&self.storage, &away);
+    }
+
+    /// A node that is on its way, when it has come and is the one that is meant.
+    fn arrive_node(&self, head: &Head, miss: &Miss) -> Option<Arc<Node>> {
+        let mut arrived = None;
+        self.ahead.land(&miss.pointer, |part| {
+            let is_wanted = *part.pointer == miss.pointer;
+            let node = self.keep_node(head, part);
+            if is_wanted {
+                arrived = node;
+            }
+        });
+        arrived.filter(|node| verify_place(node, miss.pointer.birth, miss).is_ok())
     }
 
     /// Keeps a node that has come of a tree. Whether it is the one that is meant in its place is asked whenever it is used.
-    fn keep_node(&self, head: &Head, Part { pointer, stored, content }: Part<'_>) {
-        let Ok((node, txg)) = Node::decode(&content) else { return };
+    fn keep_node(&self, head: &Head, Part { pointer, stored, content }: Part<'_>) -> Option<Arc<Node>> {
+        if !may_be_node(pointer) {
+            return None;
+        }
+        let (node, txg) = Node::decode(&content).ok()?;
         if txg != pointer.birth {
-            return;
+            return None;
         }
         if head.cached().gives_nodes() {
             self.offer(pointer, stored);
         }
-        self.cache.keep_node(pointer, Arc::new(node));
+        let node = Arc::new(node);
+        self.cache.keep_node(pointer, node.clone());
+        Some(node)
     }
 
     /// Forgets everything that was read or is on its way: for tests and benchmarks that need a cold start.
@@ -230,8 +250,10 @@ impl Engine {
 
     /// The same for a node of an open tree: a bad copy will be looked at again.
     pub(in crate::txg) fn load_node_of(&self, head: &Head, miss: &Miss) -> Result<Arc<Node>> {
-        if !self.has_node(miss) {
-            self.ahead.land(&miss.pointer, |part| self.keep_node(head, part));
+        if !self.has_node(miss)
+            && let Some(node) = self.arrive_node(head, miss)
+        {
+            return Ok(node);
         }
         let suspect = Suspect { tree: head.id(), place: Place::of(miss), pointer: miss.pointer };
         let read =
@@ -242,7 +264,7 @@ impl Engine {
     /// Brings those of these nodes into the cache that are not there and lie near each other, by few requests. What is wrong
     /// with one is said to whoever loads it.
     pub fn bring_nodes(&self, mut nodes: Vec<Miss>) {
-        nodes.retain(|miss| !self.has_node(miss) && miss.pointer.logical as usize <= NODE_MAX);
+        nodes.retain(|miss| !self.has_node(miss) && may_be_node(&miss.pointer));
         let pointers: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).collect();
         self.storage.read_together(&pointers, |at, _, bytes| {
             if let Ok(node) = decoded(&nodes[at], &bytes) {
@@ -267,7 +289,7 @@ impl Engine {
             verify_place(&node, miss.pointer.birth, miss).map_err(|problem| Error::damaged("tree node", problem))?;
             return Ok(node);
         }
-        if miss.pointer.logical as usize > NODE_MAX {
+        if !may_be_node(&miss.pointer) {
             return Err(Error::damaged("tree node", format!("it is said to have {} bytes", miss.pointer.logical)));
         }
         let node = decoded(miss, &unpacked(&miss.pointer, read(&miss.pointer)?)?)?;
@@ -276,6 +298,11 @@ impl Engine {
         }
         Ok(node)
     }
+}
+
+/// Whether a block is small enough for a node.
+fn may_be_node(pointer: &BlockPointer) -> bool {
+    pointer.logical as usize <= NODE_MAX
 }
 
 /// A node of these bytes, if it is the one that is meant.

@@ -12,6 +12,7 @@ use crate::{
     admin::{NewVdev, Pool, create_of},
     device::Pending,
     format::pointer::BlockPointer,
+    tree::Miss,
 };
 
 const RECORDS: u64 = 64;
@@ -238,15 +239,59 @@ fn a_node_on_its_way_that_comes_bad_is_read_by_who_needs_it() {
     let places: Vec<u64> =
         root.addresses().iter().map(|address| space.resolve(*address, root.stored).unwrap().1).collect();
     places.iter().for_each(|offset| world.spoil_at(0, *offset));
+    let mut came_bad = 0;
     for _ in 0..8 {
         world.forget();
+        world.count();
         world.head.begin_nodes(Key::MIN..Key::MAX);
+        let begun = |device: usize| world.devices[device].asked.begun.load(Relaxed);
+        assert!(begun(0) + begun(1) > 0);
+        came_bad += u64::from(begun(0) > 0);
         let found = world.head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, 0))?) });
         assert!(found.unwrap().is_some());
+        assert_eq!(world.asked(|asked| &asked.at_once) > 0, begun(0) > 0, "what has come good is not read again");
     }
+    assert!((1..8).contains(&came_bad), "{came_bad} of 8");
     let errors = |leaf: &Arc<crate::vdev::Leaf>| leaf.counters().snapshot().checksum_errors;
     let counted: Vec<u64> = world.pool.engine().storage().vdevs.all()[0].leaves().iter().map(errors).collect();
-    assert!(counted[0] > 0 && counted[1] == 0, "{counted:?}");
+    assert!(counted[0] <= came_bad && counted[1] == 0, "what is on its way counts nothing: {counted:?}");
+}
+
+/// As if a record were a node.
+fn as_node(block: &Block) -> Miss {
+    Miss { pointer: block.pointer().unwrap(), level: 0, low: Key::MIN, high: Key::MAX }
+}
+
+#[test]
+fn few_nodes_are_on_their_way_at_a_time_and_take_no_room_from_data() {
+    let world = World::disk();
+    let engine = world.pool.engine();
+    // None of these is near another one.
+    let nodes: Vec<Miss> = world.blocks.iter().step_by(3).map(as_node).collect();
+    assert!(nodes.len() > 16);
+    engine.begin_nodes(&world.head, &nodes);
+    engine.begin_nodes(&world.head, &nodes);
+    assert_eq!(world.asked(|asked| &asked.begun), 16 * RECORD);
+    let data = engine.look_ahead(&world.head, 1, 0..RECORD, RECORDS * RECORD);
+    assert_eq!(data, Outlook::default());
+    assert!(!engine.look_ahead(&world.head, 1, RECORD..2 * RECORD, RECORDS * RECORD).now.is_empty());
+    assert!(engine.load_node_of(&world.head, &nodes[0]).is_err(), "it is none");
+    engine.begin_nodes(&world.head, &nodes);
+    assert_eq!(world.asked(|asked| &asked.begun), 17 * RECORD, "one has come");
+}
+
+#[test]
+fn what_is_larger_than_a_node_may_be_is_not_taken_for_one() {
+    let world = World::disk();
+    let miss = as_node(&world.blocks[0]);
+    let large = Miss { pointer: BlockPointer { logical: 1 << 20, ..miss.pointer }, ..miss };
+    world.pool.engine().begin_nodes(&world.head, &[large]);
+    assert_eq!(world.asked(|asked| &asked.begun), 0);
+    // It is on its way as data is, and nobody keeps it as a node.
+    let large = Block::Stored(large.pointer);
+    world.head.bring(iter::empty(), iter::once(&large));
+    assert!(world.pool.engine().load_node_of(&world.head, &as_node(&large)).is_err());
+    assert!(!world.pool.engine().has_node(&as_node(&large)));
 }
 
 #[test]

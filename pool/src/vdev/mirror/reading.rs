@@ -3,7 +3,8 @@
 //! A stream stays on one member, whose disk need not seek and reads ahead: one that was read just before. What is no stream
 //! goes to the member that has the least to read, in turn among equals; so a second stream begins on another member, and
 //! stays there. Where much is read ahead of time, a member may have a lot more to read than another one. Then the
-//! stream goes on there, which is worth a seek: so one stream gets what several disks give.
+//! stream goes on there, which is worth a seek: so one stream gets what several disks give. What has come and was not fetched
+//! counts as well, since only who fetches it knows; two streams that are as far ahead of their readers keep their members.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 

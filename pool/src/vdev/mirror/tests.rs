@@ -1,6 +1,7 @@
 //! Mirrors on devices that fail, lie and vanish.
 
 use std::{
+    collections::VecDeque,
     io,
     sync::{Arc, Condvar, Mutex},
     thread,
@@ -18,7 +19,7 @@ use crate::{
     vdev::{Health, Leaf, Suspension, Vdev},
 };
 
-const SIZE: u64 = 64 * MIB;
+const SIZE: u64 = 512 * MIB;
 
 /// A mirror, and its devices.
 struct World {
@@ -254,6 +255,43 @@ fn a_stream_that_is_far_ahead_goes_on_where_less_waits_and_two_streams_keep_thei
     let both: Vec<Begun> = (0..12).flat_map(|megabyte| [begin(megabyte), begin(30 + megabyte)]).collect();
     assert_eq!(waiting(), [12, 12]);
     drop(both);
+}
+
+#[test]
+fn a_stream_that_begins_beside_one_that_is_far_ahead_gets_a_member_of_its_own_in_the_end() {
+    const FAR: usize = 16;
+    let world = World::new(2);
+    let members = world.mirror.group().members();
+    let waiting = || -> Vec<u64> { members.iter().map(|member| member.load.waiting()).collect() };
+    // Begins to read a megabyte, and says of which member.
+    let begin = |megabyte: u64| {
+        let before = waiting();
+        let begun = world.mirror.clone().begin(megabyte * MIB, MIB as usize, Sources::Any);
+        (begun, waiting().iter().zip(before).position(|(now, before)| *now > before).unwrap())
+    };
+    let mut streams = [(0, VecDeque::new(), Vec::new()), (250, VecDeque::new(), Vec::new())];
+    let go_on = |(next, ahead, members): &mut (u64, VecDeque<Begun>, Vec<usize>), count: usize| {
+        for _ in 0..count {
+            let (begun, member) = begin(*next);
+            *next += 1;
+            ahead.push_back(begun);
+            members.push(member);
+        }
+        while ahead.len() > FAR {
+            assert!(ahead.pop_front().is_some_and(|begun| begun(&|_| true).is_some()));
+        }
+    };
+    go_on(&mut streams[0], FAR);
+    for _ in 0..FAR {
+        go_on(&mut streams[0], 1);
+        go_on(&mut streams[1], 2);
+    }
+    for _ in 0..100 {
+        streams.iter_mut().for_each(|stream| go_on(stream, 1));
+    }
+    let last = streams.each_ref().map(|(_, _, members)| &members[members.len() - 50..]);
+    assert!(last.iter().all(|members| members.iter().all(|member| member == &members[0])), "{last:?}");
+    assert_ne!(last[0][0], last[1][0]);
 }
 
 #[test]
