@@ -189,7 +189,7 @@ const UNDER_WAY: [&str; 9] = [
     "spare in use",
 ];
 /// and what has to be done with devices in them.
-const DONE: [&str; 32] = [
+const DONE: [&str; 34] = [
     "add",
     "attach",
     "ballast at the end",
@@ -204,6 +204,8 @@ const DONE: [&str; 32] = [
     "online",
     "rebalance",
     "rebalanced",
+    "refuse",
+    "refused",
     "regain",
     "remove",
     "remove packed",

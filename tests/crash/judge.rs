@@ -118,7 +118,7 @@ const BEREFT: u64 = 24;
 /// So many cuts of the life of a pool of many devices are judged, about, each with one fate; of so many points one with losses,
 /// and one with more than there may be.
 const CUTS_OF_MANY: usize = 70;
-const BEREFT_OF_MANY: u64 = 2;
+const BEREFT_OF_MANY: u64 = 3;
 const TOO_MANY: u64 = 5;
 /// So many bytes rot at a place.
 const ROTTEN: usize = 4096;
@@ -225,7 +225,7 @@ impl Judge<'_> {
         }
         if self.life.layout.is_many {
             let (cut, seed, known) = (point.first.at, point_number(point), &self.known);
-            let judge = Losses { history: &self.life.history, cut, images, known, seed };
+            let judge = Losses { history: &self.life.history, cut, images, known, seed, plant: self.life.plant };
             if seed % BEREFT_OF_MANY == 0 {
                 losses.add(judge.judge()?);
             }

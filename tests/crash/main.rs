@@ -18,10 +18,10 @@
 //! observe    reading an opened pool into a model
 //! layout     what a pool is made of, and what its life is about
 //! upkeep     what whoever has a pool open does for its devices
-//! workload   the random lives, with devices that fail for a while, leave, return, become larger and smaller, are replaced,
-//!            added, removed and trimmed, spares that step in, and chunks that move
+//! workload   the random lives, with devices that fail or refuse to be read for a while, leave, return, become larger and
+//!            smaller, are replaced, added, removed and trimmed, spares that step in, and chunks that move
 //! judge      one power failure, and what comes up after it
-//! losses     and with devices lost, rotten, old or refusing, beside the vdevs too
+//! losses     and with devices lost, rotten, old or refusing, beside the vdevs too, and a power failure in the repair
 //! damage     damage in every region, and what is left then
 //! trust      the simulator's own checks: replays, and planted defects
 //! campaign   many lives on all cores; counting, and whether everything has happened

@@ -25,7 +25,8 @@ pub(crate) fn check_many() -> Outcome<()> {
     check_replay(MANY.start + 1)?;
     check_losses(Plant::BarrenRows)?;
     check_losses(Plant::SkippedBlocks)?;
-    check_losses(Plant::GreedyTrim)
+    check_losses(Plant::GreedyTrim)?;
+    check_losses(Plant::LazyRepair)
 }
 
 fn check_losses(plant: Plant) -> Outcome<()> {

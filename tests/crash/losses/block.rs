@@ -24,14 +24,15 @@ use pool::{
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::{
-    Losses,
+    Losses, is_untold,
     strike::{Blow, Struck, Tally},
+    there,
 };
 use crate::{
     judge::copied,
     model::Tree,
     observe,
-    world::{Outcome, World},
+    world::{Outcome, World, as_devices},
 };
 
 /// Files, by the names of their data sets or snapshots.
@@ -42,7 +43,7 @@ impl Losses<'_> {
     pub(crate) fn judge_block(&self) -> Outcome<Tally> {
         let mut random = StdRng::seed_from_u64(self.seed ^ 2);
         let struck = self.draw(self.images, &[Blow::Lost], &BTreeSet::new(), &mut random);
-        if self.is_untold(&struck) {
+        if is_untold(self.images, &struck) {
             return Ok(Tally::default());
         }
         let lost = self.lose_block(&struck, &mut random);
@@ -51,7 +52,7 @@ impl Losses<'_> {
 
     fn lose_block(&self, struck: &Struck, random: &mut StdRng) -> Outcome<Tally> {
         let images = copied(self.images);
-        let (devices, _) = self.strike(&images, struck, random);
+        let (devices, _) = there(&as_devices(&images), struck, random);
         let world = self.open(devices, 5)?;
         world.clean_up()?;
         let trees = trees(&world)?;

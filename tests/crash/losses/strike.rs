@@ -5,14 +5,16 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use pool::{
     device::{Device, Effect, Fault, FaultDevice, MemoryDevice, Operation},
     format::{
-        label::{DATA_START, Label, usable_size},
+        label::{BODY_AT, BODY_SIZE, DATA_START, Label, RING_AT, RING_SIZE, label_offsets, usable_size},
         vdev_config::{MemberConfig, VdevTree},
     },
     units::Guid,
-    vdev::labels,
+    vdev::{labels, uberblocks},
 };
 use rand::{Rng, rngs::StdRng};
 use rustix::io::Errno;
+
+use super::repair::{PARTS, Part};
 
 /// So many bytes rot at a place.
 const ROTTEN: u64 = 4096;
@@ -30,14 +32,21 @@ pub(super) enum Blow {
     Rotten,
     /// Some of what lies between its labels cannot be read, or nothing of it, until somebody sees to it.
     Erring,
+    /// All its rings of uberblocks are something else: it says that it is of the pool, and not how far it has come.
+    Ringless,
 }
 
-pub(super) const BLOWS: [Blow; 4] = [Blow::Lost, Blow::Stale, Blow::Rotten, Blow::Erring];
+pub(super) const BLOWS: [Blow; 5] = [Blow::Lost, Blow::Stale, Blow::Rotten, Blow::Erring, Blow::Ringless];
 
 impl Blow {
     /// Whether the device is not there at the first import.
     pub(super) fn is_away(self) -> bool {
         matches!(self, Blow::Lost | Blow::Stale)
+    }
+
+    /// Whether all blocks that can be read at the first import are right.
+    pub(super) fn leaves_right(self) -> bool {
+        self.is_away() || self == Blow::Ringless
     }
 }
 
@@ -52,8 +61,15 @@ pub(crate) struct Tally {
     /// Devices beside the vdevs that were struck at these, and spares that stood in after it.
     pub(crate) beside: u64,
     pub(crate) stood_in: u64,
+    /// Members that count for nothing, struck in addition at these; and those that were when power failed in the repair.
+    pub(crate) unfinished: u64,
+    pub(crate) unfinished_again: u64,
+    /// Devices at these of which some labels or rings were struck, and not all copies.
+    pub(crate) scratched: u64,
+    /// Repairs in which power failed, by their parts.
+    pub(crate) failures: [u64; PARTS.len()],
     /// Devices that were struck at these, by their blows.
-    pub(crate) blows: [u64; 4],
+    pub(crate) blows: [u64; BLOWS.len()],
     /// Points at which more were struck: the pool opened, or was refused.
     pub(crate) opened: u64,
     pub(crate) refused: u64,
@@ -67,6 +83,10 @@ impl Tally {
         self.bereft += other.bereft;
         self.beside += other.beside;
         self.stood_in += other.stood_in;
+        self.unfinished += other.unfinished;
+        self.scratched += other.scratched;
+        self.unfinished_again += other.unfinished_again;
+        self.failures.iter_mut().zip(other.failures).for_each(|(sum, more)| *sum += more);
         self.opened += other.opened;
         self.refused += other.refused;
         self.blocks += other.blocks;
@@ -79,10 +99,19 @@ impl Tally {
             ("bereft points", self.bereft),
             ("losses beside the vdevs", self.beside),
             ("spares that stood in", self.stood_in),
+            ("losses of members that lacked something", self.unfinished),
+            ("losses of members that lacked something when power failed in a repair", self.unfinished_again),
+            ("power failures while a pool was opened to be repaired", self.failures[Part::Opening as usize]),
+            ("power failures while devices came back", self.failures[Part::Return as usize]),
+            ("power failures while devices were replaced", self.failures[Part::Replacing as usize]),
+            ("power failures while devices were filled in a repair", self.failures[Part::Filling as usize]),
+            ("power failures while a scrub mended", self.failures[Part::Scrub as usize]),
             ("lost devices", self.blows[Blow::Lost as usize]),
             ("stale devices", self.blows[Blow::Stale as usize]),
             ("rotten devices", self.blows[Blow::Rotten as usize]),
             ("erring devices", self.blows[Blow::Erring as usize]),
+            ("devices without rings", self.blows[Blow::Ringless as usize]),
+            ("devices with scratched labels", self.scratched),
             ("pools that open with one loss too many", self.opened),
             ("pools that are refused with one loss too many", self.refused),
             ("lost blocks", self.blocks),
@@ -96,7 +125,17 @@ impl fmt::Display for Tally {
         let blows: Vec<String> =
             BLOWS.iter().zip(self.blows).map(|(blow, count)| format!("{count} {blow:?}").to_lowercase()).collect();
         write!(f, "{} bereft points ({} devices", self.bereft, blows.join(", "))?;
-        write!(f, ", {} of them spares or caches; {} spares stood in), ", self.beside, self.stood_in)?;
+        write!(f, ", {} of them spares or caches, {} lacking something before", self.beside, self.unfinished)?;
+        write!(f, "; {} with scratched labels", self.scratched)?;
+        let failures: Vec<String> =
+            PARTS.iter().zip(self.failures).map(|(part, count)| format!("{count} {part}")).collect();
+        write!(
+            f,
+            "; {} spares stood in; power failed in {} repairs ",
+            self.stood_in,
+            self.failures.iter().sum::<u64>()
+        )?;
+        write!(f, "({}), with {} devices struck again), ", failures.join(", "), self.unfinished_again)?;
         write!(f, "{} with one loss too many ({} refused), ", self.opened + self.refused, self.refused)?;
         write!(f, "{} with one block lost", self.blocks)
     }
@@ -106,6 +145,8 @@ impl fmt::Display for Tally {
 pub(super) struct Holders {
     tree: VdevTree,
     pub(super) whole: Vec<(usize, usize)>,
+    /// The images of devices that are to take a place, each with that of the device that leaves then.
+    replacing: Vec<(usize, usize)>,
 }
 
 impl Holders {
@@ -115,6 +156,14 @@ impl Holders {
             VdevTree::Leaf(_) => left.count() > 0,
             _ => self.tree.suffice(left.map(|(_, column)| *column)),
         }
+    }
+
+    /// The same when those have left whose places others take. What rots on a device that is being filled is seen by nobody
+    /// before a scrub, and by then the one that it replaces is gone.
+    pub(super) fn suffice_when_filled(&self, struck: &Struck) -> bool {
+        let is_rotten = |image: &usize| struck.get(image) == Some(&Blow::Rotten);
+        let replaced = self.replacing.iter().filter(|(new, _)| is_rotten(new)).map(|(_, old)| (*old, Blow::Lost));
+        self.suffice_without(&struck.iter().map(|(image, blow)| (*image, *blow)).chain(replaced).collect())
     }
 }
 
@@ -138,6 +187,18 @@ pub(super) fn beside(images: &[Arc<MemoryDevice>]) -> Vec<usize> {
     found.iter().filter(|(_, label)| stands_by(label.device)).map(|(at, _)| *at).collect()
 }
 
+/// The members that count for nothing by the newest label of these images: those that lack something, are out of use, or are to
+/// leave because another one has what they have.
+pub(super) fn unfinished(images: &[Arc<MemoryDevice>]) -> Vec<usize> {
+    let Some((found, newest)) = labels_of(images, |_| true) else { return Vec::new() };
+    let whole: Vec<usize> =
+        holders(images, |_| true).into_iter().flat_map(|vdev| vdev.whole).map(|(at, _)| at).collect();
+    let is_member =
+        |device: Guid| newest.vdevs.iter().any(|vdev| vdev.tree.members().any(|own| own.leaf.guid == device));
+    let unfinished = found.iter().filter(|(at, label)| is_member(label.device) && !whole.contains(at));
+    unfinished.map(|(at, _)| *at).collect()
+}
+
 /// What the newest label of these images says of each vdev.
 pub(super) fn holders(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bool) -> Vec<Holders> {
     let Some((found, newest)) = labels_of(images, counts) else { return Vec::new() };
@@ -157,7 +218,8 @@ pub(super) fn holders(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bo
                     .collect()
             }
         };
-        Holders { tree: tree.clone(), whole }
+        let replacing = |member: &MemberConfig| Some((image(member.leaf.guid)?, image(member.replaces?)?));
+        Holders { tree: tree.clone(), whole, replacing: tree.members().filter_map(replacing).collect() }
     };
     newest.vdevs.iter().map(|config| holder(&config.tree)).collect()
 }
@@ -181,8 +243,45 @@ pub(super) fn rot(image: &MemoryDevice, random: &mut StdRng) {
     }
 }
 
+/// Has all rings of uberblocks rot.
+pub(super) fn rot_rings(image: &MemoryDevice, random: &mut StdRng) {
+    for at in labels::places(image).expect("it is large enough") {
+        let mut noise = vec![0; RING_SIZE];
+        random.fill(&mut noise[..]);
+        image.write_at(at + RING_AT, &noise).expect("memory takes everything");
+    }
+}
+
+/// Has some labels and some rings of a device rot, of which others say the same. Whether there are any.
+pub(super) fn scratch(image: &MemoryDevice, random: &mut StdRng) -> bool {
+    let known = || {
+        let label = labels::read_label(image).ok().flatten()?;
+        let states = uberblocks::read_uberblocks(image, label.pool).ok()?;
+        Some((label.txg, labels::places(image).ok()?, states))
+    };
+    let places = label_offsets(image.size());
+    // Where a device ends elsewhere than its pool says, that is told by the front labels alone.
+    let Some(before) = known().filter(|(_, found, _)| *found == places) else { return false };
+    let parts = places.map(|at| [(at + BODY_AT, BODY_SIZE), (at + RING_AT, RING_SIZE)]);
+    let mut is_scratched = false;
+    for (at, len) in parts.into_iter().flatten() {
+        if random.random_range(0..2) == 0 {
+            let (mut good, mut noise) = (vec![0; len], vec![0; len]);
+            image.read_at(at, &mut good).expect("it lies on the device");
+            random.fill(&mut noise[..]);
+            image.write_at(at, &noise).expect("memory takes everything");
+            let is_known = known().as_ref() == Some(&before);
+            if !is_known {
+                image.write_at(at, &good).expect("memory takes everything");
+            }
+            is_scratched |= is_known;
+        }
+    }
+    is_scratched
+}
+
 /// Has a third of what lies between the labels refuse to be read, or all of it.
-pub(super) fn refuse(device: &FaultDevice, random: &mut StdRng) {
+pub(crate) fn refuse(device: &FaultDevice, random: &mut StdRng) {
     let is_whole = random.random_range(0..3) == 0;
     let end = DATA_START + usable_size(device.size());
     for at in (DATA_START..end).step_by(REFUSED as usize) {

@@ -67,10 +67,11 @@ impl Life {
         let is_calm = self.seen_to / SEASON % 2 == 1;
         let told = match self.below(100) {
             _ if begun.is_some() => begun,
-            0..32 => self.tend()?,
+            0..31 => self.tend()?,
+            31 => self.have_one_refuse()?,
             32..34 => self.lengthen_one()?,
-            34..36 => self.use_what_has_grown()?,
-            36..38 => self.make_one_smaller()?,
+            34..37 => self.use_what_has_grown()?,
+            37 => self.make_one_smaller()?,
             38..48 if is_calm => self.bring_all_back()?,
             38..48 => self.see_to_a_spare()?,
             48..56 if is_calm => self.tend()?,
@@ -157,12 +158,6 @@ impl Life {
     }
 
     fn put_one_out(&mut self) -> Told {
-        let spared = |group: &Group, member: &Member| {
-            let is_other =
-                |other: &&Arc<Member>| other.leaf.guid() != member.leaf.guid() && other.state() == State::Complete;
-            let others: Vec<Guid> = group.members().iter().filter(is_other).map(|other| other.leaf.guid()).collect();
-            member.state() != State::Out && group.are_enough(&others)
-        };
         let Some((_, member)) = self.pick(&self.members_where(spared)) else { return Ok(None) };
         // Whether the others can do without it is not to change before they have to.
         self.operator.heal(false);
@@ -353,6 +348,13 @@ impl Life {
         self.expect("scrub", self.world.datasets.start_scrub())?;
         Ok(Some(("scrub", String::new())))
     }
+}
+
+/// Whether a member is in use, and the others can do without it.
+pub(super) fn spared(group: &Group, member: &Member) -> bool {
+    let is_other = |other: &&Arc<Member>| other.leaf.guid() != member.leaf.guid() && other.state() == State::Complete;
+    let others: Vec<Guid> = group.members().iter().filter(is_other).map(|other| other.leaf.guid()).collect();
+    member.state() != State::Out && group.are_enough(&others)
 }
 
 /// The devices of a vdev, each with it.

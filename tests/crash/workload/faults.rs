@@ -5,6 +5,8 @@
 //! perhaps all that was not flushed, and the pool is cleared. So the step that was under way must succeed as if nothing
 //! had happened, and keep its promise.
 //!
+//! In pools of many devices a step has a device refuse to be read that others can do without. Nobody may notice.
+//!
 //! Another step gives up: a commit fails while nobody can resume the pool, which is then opened anew from what the devices
 //! hold. That must be a state that a power failure might have left. Then a scrub makes good what was done without: a block
 //! of which a device refuses one copy is stored as long as it takes another.
@@ -20,13 +22,18 @@ use pool::{
     admin::Pool,
     device::{Device, Effect, Fault, FaultDevice, Operation},
     error::Error,
-    vdev::Health,
+    vdev::{Group, Health, Member, State},
 };
 use rustix::io::Errno;
 
-use super::{Life, Told, plant::Plant};
+use super::{
+    Life, Told,
+    devices::{Told as DeviceTold, spared},
+    plant::Plant,
+};
 use crate::{
     judge::fits,
+    losses::refuse,
     observe,
     world::{Outcome, POOL},
 };
@@ -47,6 +54,8 @@ pub(crate) struct Operator {
     devices: Mutex<Vec<Arc<FaultDevice>>>,
     /// Whether devices that have failed come back without what was not flushed.
     loses: AtomicBool,
+    /// The device that refuses to be read.
+    refusing: Mutex<Option<Arc<FaultDevice>>>,
     /// Lets the pool go on without clearing it: a defect.
     forgetful: bool,
     /// How often the pool was suspended.
@@ -94,8 +103,16 @@ impl Operator {
         pool.clear(&reopen).expect("devices that work are taken back");
     }
 
+    /// The device that refused to be read does so no more.
+    fn end_refusal(&self) {
+        if let Some(device) = self.refusing.lock().take() {
+            device.heal();
+        }
+    }
+
     /// Every device works again.
     pub(super) fn heal(&self, lose_cache: bool) {
+        self.refusing.lock().take();
         for device in self.devices.lock().iter() {
             device.heal();
             if lose_cache {
@@ -114,7 +131,30 @@ impl Life {
         self.arm(PASSING, times)
     }
 
+    /// A device of which its vdev can do without refuses to be read, in part or everywhere, until another one is about to fail or
+    /// somebody sees to it. Who reads finds the same elsewhere.
+    pub(super) fn have_one_refuse(&mut self) -> DeviceTold {
+        let is_asked = |group: &Group, member: &Member| member.state() == State::Complete && spared(group, member);
+        let Some((_, member)) = self.pick(&self.members_where(is_asked)) else { return Ok(None) };
+        self.operator.heal(false);
+        let name = member.leaf.name().to_owned();
+        let Some(device) = self.operator.device(&name) else { return Ok(None) };
+        member.leaf.counters().clear_errors();
+        refuse(&device, &mut self.random);
+        *self.operator.refusing.lock() = Some(device);
+        // Else what is read is what was read before.
+        self.world.engine().forget_read();
+        self.judge_live()?;
+        if member.leaf.counters().snapshot().read_errors > 0 {
+            *self.done.entry("refused").or_default() += 1;
+        }
+        self.world.engine().forget_read();
+        Ok(Some(("refuse", name)))
+    }
+
     fn arm(&mut self, passing: usize, times: u64) -> String {
+        // Whether others can do without it is not to change before they have to.
+        self.operator.end_refusal();
         let devices = self.operator.devices.lock().clone();
         let device = self.pick(&devices).expect("a pool has a device");
         let on = if self.one_in(3) { Operation::Flush } else { Operation::Write };

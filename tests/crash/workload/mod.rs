@@ -133,7 +133,7 @@ pub(crate) struct Life {
     /// How often its operator has seen to devices.
     seen_to: usize,
     /// What is wrong on purpose.
-    plant: Option<Plant>,
+    pub(crate) plant: Option<Plant>,
     model: Pool,
     random: StdRng,
     actors: Vec<Actor>,

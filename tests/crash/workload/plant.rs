@@ -30,6 +30,8 @@ pub(crate) enum Plant {
     SkippedBlocks,
     /// Devices discard more than they are told to.
     GreedyTrim,
+    /// While a pool is repaired, every flush of a device but the first returns without having done anything.
+    LazyRepair,
 }
 
 /// The device, or one that has the defect. It is new if it joins a pool that there is.
@@ -39,16 +41,25 @@ pub(super) fn planted(device: Arc<RecordingDevice>, plant: Option<Plant>, is_new
         return Arc::new(LossyDevice { inner: device, writes: AtomicU64::new(0) });
     }
     match plant {
-        Some(Plant::LazyFlush) => Arc::new(LazyDevice { inner: device, flushes: AtomicU64::new(0) }),
+        Some(Plant::LazyFlush) => Arc::new(LazyDevice { inner: device, flushes: AtomicU64::new(0), every: 2 }),
         Some(Plant::GreedyTrim) => Arc::new(GreedyDevice { inner: device }),
         _ => device,
     }
 }
 
-/// A device that flushes every second time.
+/// The device of a pool that is being repaired, or one that has the defect.
+pub(crate) fn planted_in_repair(device: Arc<RecordingDevice>, plant: Option<Plant>) -> Arc<dyn Device> {
+    match plant {
+        Some(Plant::LazyRepair) => Arc::new(LazyDevice { inner: device, flushes: AtomicU64::new(0), every: u64::MAX }),
+        _ => device,
+    }
+}
+
+/// A device that flushes once in so many times.
 struct LazyDevice {
     inner: Arc<RecordingDevice>,
     flushes: AtomicU64,
+    every: u64,
 }
 
 impl Device for LazyDevice {
@@ -81,7 +92,7 @@ impl Device for LazyDevice {
     }
 
     fn flush(&self) -> io::Result<()> {
-        match self.flushes.fetch_add(1, Ordering::Relaxed) % 2 {
+        match self.flushes.fetch_add(1, Ordering::Relaxed) % self.every {
             0 => self.inner.flush(),
             _ => Ok(()),
         }
