@@ -295,8 +295,15 @@ impl Datasets {
 
     /// Has a resilver that is stuck tried again: what had no good copy may be gone, or have one.
     pub fn try_resilver_again(&self) {
+        if !self.is_resilver_stuck() {
+            return;
+        }
+        let mut running = self.resilverer.running.lock();
+        // It may have begun meanwhile.
         if self.is_resilver_stuck() {
-            *self.resilverer.running.lock() = None;
+            *running = None;
+            // What came of it says nothing until it was tried: who waits for a resilver waits for that.
+            *self.resilverer.status.lock() = None;
         }
     }
 

@@ -242,6 +242,7 @@ fn without_a_good_copy_nobody_becomes_complete_and_nothing_is_given_up() {
     // To try again without anything new is of no use, and does no harm.
     assert!(!bench.steps(1), "nobody has asked for it");
     bench.world.datasets.try_resilver_again();
+    assert!(!bench.world.datasets.is_resilver_stuck(), "that is not known before it was tried");
     assert!(bench.steps(1));
     bench.finish();
     assert_eq!(bench.state("c"), State::Filling);
