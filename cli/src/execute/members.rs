@@ -266,10 +266,14 @@ impl OpenPool {
         for vdev in self.engine().storage().vdevs.all() {
             needs.log_lost |= vdev.is_lost();
             let members = vdev.as_group().map(|mirror| mirror.members()).unwrap_or_default();
+            let is_filled = |member: &&Arc<Member>| matches!(member.state(), State::Filling | State::Filled);
+            let replaced: Vec<Guid> = members.iter().filter(is_filled).filter_map(|heir| heir.replaces()).collect();
             for member in members.iter() {
                 match (member.state(), member.leaf.health()) {
                     (State::Complete, _) => {}
                     (State::Filling | State::Filled, _) => needs.filling = true,
+                    // Nothing need be done about what gets a successor just now.
+                    (State::Out, _) if replaced.contains(&member.leaf.guid()) => {}
                     (State::Out, Health::Offline) => needs.offline = true,
                     (State::Out, Health::Faulted) => needs.faulted = true,
                     (State::Out, _) => needs.unavailable = true,
