@@ -115,11 +115,21 @@ impl OpenPool {
         }
     }
 
+    /// How long that has been under way since the pool was opened which began at `start`.
+    pub(super) fn seconds_at_work(&self, start: i64) -> u64 {
+        let seconds = u64::try_from((self.engine().env().now() - start) / NANOS).unwrap_or(0);
+        seconds.min(self.opened.elapsed().as_secs())
+    }
+
     /// How the removal stands that is under way or was the last one.
     pub(super) fn removal(&self) -> Option<RemovalRecord> {
         let status = self.datasets.removal_status()?;
         let ended = end_of(status.state);
-        let until = if ended.is_none() { self.engine().env().now() } else { status.end };
+        // What is shown of one that is under way was copied since the pool was opened.
+        let seconds = match ended {
+            None => self.seconds_at_work(status.start),
+            Some(_) => u64::try_from((status.end - status.start) / NANOS).unwrap_or(0),
+        };
         Some(RemovalRecord {
             name: status.name,
             vdev: status.vdev,
@@ -128,7 +138,7 @@ impl OpenPool {
             limit: self.datasets.moving_limit().filter(|_| ended.is_none()),
             start: status.start.div_euclid(NANOS),
             end: status.end.div_euclid(NANOS),
-            seconds: u64::try_from((until - status.start) / NANOS).unwrap_or(0),
+            seconds,
             total: status.total,
             copied: status.copied,
             errors: status.errors,

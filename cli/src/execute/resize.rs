@@ -135,7 +135,10 @@ impl OpenPool {
     /// How the resize stands that is under way or was the last one.
     pub(super) fn resize_record(&self) -> Option<ResizeRecord> {
         let ResizeRow { state, name, size, start, end, total, copied, errors, .. } = self.datasets.resize_status()?;
-        let moved = self.batches_record(Stood { state, start, end, total, copied, errors });
+        let mut moved = self.batches_record(Stood { state, start, end, total, copied, errors });
+        if moved.ended.is_none() {
+            moved.seconds = self.seconds_at_work(start);
+        }
         let obstacle = self.datasets.resize_obstacle();
         Some(ResizeRecord { moved, name, size, obstacle })
     }
