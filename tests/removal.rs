@@ -80,6 +80,38 @@ fn a_disk_leaves_and_is_free_for_another_pool() {
 }
 
 #[test]
+fn none_of_several_leaves_if_one_is_not_there_and_what_has_no_room_is_said_to_have_none() {
+    let lab = furnished(&["100M:a.img", "100M:b.img", "100M:c.img"]);
+    let _filters = filters().bind_to_scope();
+    fs::write(lab.path("file"), noise(110_000_000, 9)).unwrap();
+    lab.fs(&["cp", "file", "tank/home:/large"]);
+    lab.pool(&["sync", "tank"]);
+    assert_snapshot!(lab.session(&["pool remove tank c.img d.img", "pool remove -n tank b.img c.img"]), @r"
+    $ pool remove tank c.img d.img
+    pool: cannot remove '[LAB]/d.img': no such device in pool: [LAB]/d.img
+    [exit 1]
+    $ pool remove -n tank b.img c.img
+    [SIZE] would be moved off [LAB]/b.img
+    it takes [COUNT] empty regions of 1M elsewhere, and there are [COUNT]
+    [SIZE] would be moved off [LAB]/c.img
+    it takes [COUNT] empty regions of 1M elsewhere, and there are [COUNT]
+    [exit 0]
+    ");
+    for name in ["a.img", "b.img", "c.img"] {
+        assert!(lab.pool(&["status", "tank"]).contains(name));
+    }
+    fs::write(lab.path("file"), noise(70_000_000, 10)).unwrap();
+    lab.fs(&["cp", "file", "tank/home:/larger"]);
+    lab.pool(&["sync", "tank"]);
+    assert_snapshot!(lab.session(&["pool remove -n tank b.img"]), @r"
+    $ pool remove -n tank b.img
+    [SIZE] would be moved off [LAB]/b.img
+    it takes [COUNT] empty regions of 1M elsewhere, and there are [COUNT]: too few
+    [exit 1]
+    ");
+}
+
+#[test]
 fn what_cannot_be_removed_is_refused_with_the_reason() {
     let lab = furnished(&["mirror", "100M:a.img", "100M:b.img", "mirror", "100M:c.img", "100M:d.img"]);
     let _filters = filters().bind_to_scope();

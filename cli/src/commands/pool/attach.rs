@@ -16,7 +16,8 @@ Until it is done, the new device does not protect against a failure of the other
 
 A raidz gets wider: its space is given to rows of one device more, as far as what lies there finds room elsewhere on \
 it, and as many devices may be lost as before. It can be paused, and goes on when the raidz is named without a \
-device. A removal or a rebalance that is begun meanwhile has it go on after that.
+device. After an export or a crash the rows that were being emptied are begun anew. A removal or a rebalance that is \
+begun meanwhile has it go on after that.
 
 Cannot be undone: what the new device held is lost. 'pool detach' takes a device out of a mirror again, but none out \
 of a raidz. A raidz that gets wider brings features that the pool keeps: older programs that do not know them refuse \

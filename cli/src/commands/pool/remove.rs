@@ -12,7 +12,8 @@ use crate::protocol::{RemovalPlan, Request, Response};
 /// Arguments of `pool remove`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash.
+    after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash, \
+and then copies everything again: nothing counts before all of it has changed places.
 
 Cannot be undone: at the end the labels of the devices are erased, and they belong to nobody; until then -s stops \
 it. 'pool import -F' goes back to no state from before that has something on the vdev. The pool keeps the features \
@@ -72,12 +73,18 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
+    // What has left does not come back: that is not for those before a name that is wrong.
+    let is_looked_at_first = arguments.dry_run || vdevs.len() > 1;
+    let looked_at = if is_looked_at_first { &vdevs[..] } else { &[] };
+    let plans = looked_at.iter().map(|vdev| ask(context, &pool, vdev, limit, true)).collect::<Result<Vec<_>, _>>()?;
+    if arguments.dry_run {
+        plans.iter().try_for_each(|plan| context.print(&render(plan, arguments.pause)))?;
+        let fit = plans.iter().all(|plan| plan.needed <= plan.available);
+        return Ok(if fit { Exit::Done } else { Exit::Failed });
+    }
     for (number, vdev) in (1..).zip(&vdevs) {
-        let request = Request::Remove { vdev: vdev.clone(), limit, dry_run: arguments.dry_run };
-        let Response::Removal(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
-        if arguments.dry_run {
-            context.print(&render(&plan, arguments.pause))?;
-        } else if plan.left.is_none() && (arguments.wait || number < vdevs.len()) {
+        let plan = ask(context, &pool, vdev, limit, false)?;
+        if plan.left.is_none() && (arguments.wait || number < vdevs.len()) {
             match context.call(&pool, Request::WaitForRemoval)? {
                 Response::Layout(_) => {}
                 _ => return Err(unexpected_answer()),
@@ -85,6 +92,20 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         }
     }
     Ok(Exit::Done)
+}
+
+/// Has a vdev removed, or with `dry_run` only looked at.
+fn ask(
+    context: &mut Context<'_>,
+    pool: &str,
+    vdev: &str,
+    limit: Option<u64>,
+    dry_run: bool,
+) -> Result<RemovalPlan, Failure> {
+    match context.call(pool, Request::Remove { vdev: vdev.to_owned(), limit, dry_run })? {
+        Response::Removal(plan) => Ok(plan),
+        _ => Err(unexpected_answer()),
+    }
 }
 
 fn render(plan: &RemovalPlan, exact: bool) -> String {
@@ -98,11 +119,13 @@ fn render(plan: &RemovalPlan, exact: bool) -> String {
         }
         _ => {}
     }
-    format!(
-        "{} would be moved off {vdev}\nit takes {needed} empty regions of {} elsewhere, and there are {available}\n",
-        size(*bytes),
-        size(*region)
-    )
+    format!("{} would be moved off {vdev}\n{}\n", size(*bytes), regions(*needed, *available, &size(*region)))
+}
+
+/// How many empty regions of a size something takes, and how many there are.
+pub(super) fn regions(needed: u32, available: u32, size: &str) -> String {
+    let too_few = if needed > available { ": too few" } else { "" };
+    format!("it takes {needed} empty regions of {size} elsewhere, and there are {available}{too_few}")
 }
 
 #[cfg(test)]
@@ -134,6 +157,7 @@ mod tests {
         it takes 4 empty regions of 1M elsewhere, and there are 50
         ");
         assert!(render(&plan, true).starts_with("3145728 would be moved"));
+        assert!(render(&RemovalPlan { available: 3, ..plan.clone() }, false).ends_with("there are 3: too few\n"));
         let copies = RemovalPlan { vdev: "/c.img".into(), region: 0, needed: 0, available: 0, ..plan };
         let spare = RemovalPlan { bytes: 0, ..copies.clone() };
         insta::assert_snapshot!(render(&copies, false) + &render(&spare, true), @r"

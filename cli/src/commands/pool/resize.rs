@@ -3,7 +3,7 @@
 use clap::Args;
 use dataset::property::size::{format_bytes, parse_size};
 
-use super::trim;
+use super::{remove::regions, trim};
 use crate::args::common::{pool_name, vdev_name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -13,8 +13,9 @@ use crate::protocol::{NewSize, Request, ResizePlan, Response};
 #[derive(Args, Debug)]
 #[command(
     after_help = "What lies at the end of the device moves elsewhere, while everything stays mounted and in use; 'pool status' shows how far
-it has come. It goes on after the pool was exported and imported, or after a crash. Then an image file is cut. A partition or
-a volume stays as large as it is, and may be made as small as the pool uses of it.
+it has come. It goes on after the pool was exported and imported, or after a crash, and then copies everything again: nothing
+counts before all of it has changed places. In the end an image file is cut. A partition or a volume stays as large as it is, and
+may be made as small as the pool uses of it.
 
 SIZE is a size, such as 10G, or by how much the device becomes smaller, such as -1G. It is rounded up to whole regions. All
 devices of a mirror are resized together; if one is away then, everything moves, and the rest waits for it. A raidz cannot
@@ -77,7 +78,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let Response::Resize(plan) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
     if arguments.dry_run {
         context.print(&render(&plan))?;
-        return Ok(Exit::Done);
+        return Ok(if plan.needed <= plan.available { Exit::Done } else { Exit::Failed });
     }
     if plan.size != plan.asked {
         context.print(&format!("{}\n", rounded(&plan)))?;
@@ -114,11 +115,10 @@ fn rounded(plan: &ResizePlan) -> String {
 fn render(plan: &ResizePlan) -> String {
     let ResizePlan { bytes, needed, available, region, least, .. } = plan;
     format!(
-        "{}\n{} would be moved off its end\nit takes {needed} empty regions of {} elsewhere, and there are {available}\n\
-         the least size possible now is {} ({least} bytes)\n",
+        "{}\n{} would be moved off its end\n{}\nthe least size possible now is {} ({least} bytes)\n",
         rounded(plan),
         format_bytes(*bytes),
-        format_bytes(*region),
+        regions(*needed, *available, &format_bytes(*region)),
         format_bytes(*least)
     )
 }
