@@ -141,6 +141,7 @@ impl OpenPool {
             seconds,
             total: status.total,
             copied: status.copied,
+            before: if ended.is_none() { self.datasets.removed_before() } else { 0 },
             errors: status.errors,
         })
     }

@@ -153,7 +153,7 @@ impl Datasets {
 
     /// Whether nothing that is allocated lies in the regions of a batch any more, and the table says so. What older states
     /// have there rests, whatever becomes of the regions.
-    fn is_moved(&self, batch: &Batch) -> bool {
+    pub(super) fn is_moved(&self, batch: &Batch) -> bool {
         let space = &self.engine().storage().space;
         self.engine().has_changed_places(&batch.regions) && !space.is_copying() && !space.is_switching()
     }

@@ -2,24 +2,34 @@
 //! nothing is lost is argued in [`pool::txg::Vacating`] and in the pool's `space` and `admin::removal`; the steps are
 //! [`super::moving`]'s.
 //!
+//! The vdev is closed as a whole, and emptied in parts. One that has changed places stays where it is, however the removal ends: so
+//! little is copied again after a crash, and the twins of one part are set aside at a time. Each part takes a walk through all
+//! trees, so they are few. What has to be packed is packed in one piece, for room that is given to chunks as they are
+//! would be missed by those that come after.
+//!
 //! That a removal is under way is a row of the catalogue. It is read before anything is allocated when the pool is opened,
-//! so that the vdev stays closed; all else begins again then: what was copied so far is free space to the committed state.
+//! so that the vdev stays closed. Which part is being moved is not stored: what of it was copied is free space to the committed
+//! state, and it is chosen anew.
 //!
 //! | power fails | import finds |
 //! | --- | --- |
 //! | before the row is committed | no removal |
-//! | after that | the removal, which begins again; if everything had left the vdev, there is nothing to copy |
+//! | while a part is copied, or before the table that says that it has changed places is committed | the removal; that part is copied again |
+//! | after that, before the row counts the part | the removal, which goes on with the next part, and does not count this one |
+//! | after everything has left the vdev | the removal, and nothing to copy |
 //! | after the labels leave the vdev out | a removal of a vdev that is not there: it is noted as finished |
 //!
 //! Nothing runs by itself: whoever owns the pool calls [`Datasets::removal_step`] again and again, and has the vdev leave
 //! when it says so.
+
+use std::sync::atomic::Ordering;
 
 use pool::{
     format::{
         key::Key,
         label::{DEVICE_REMOVAL, PACKED_CHUNKS},
     },
-    space::{Packs, Regions, Targets},
+    space::{Batch, Packs, Regions, Targets},
     units::VdevId,
 };
 
@@ -29,6 +39,12 @@ use super::{
     moving::{Emptying, Work, refused},
 };
 use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
+
+/// About so many parts are moved one after the other, but at least a region at a time.
+const PARTS: u64 = 16;
+
+/// A part that has moved is settled when a table says so: one of so many commits finds room for it.
+const COMMITS: u32 = 10;
 
 const REMOVAL: Key = Key::new(POOL, kind::REMOVAL, 0);
 
@@ -60,6 +76,7 @@ impl Datasets {
         {
             self.engine().storage().space.close(&Regions::Vdev(vdev));
         }
+        self.mover.removed_before.store(row.as_ref().map_or(0, |row| row.copied), Ordering::Relaxed);
         *self.mover.removal.lock() = row;
     }
 
@@ -86,6 +103,7 @@ impl Datasets {
         let row =
             RemovalRow { vdev: vdev.0.into(), name: name.to_owned(), start: self.now(), total, ..Default::default() };
         work.begin(None);
+        self.mover.removed_before.store(0, Ordering::Relaxed);
         self.put_removal(row)?;
         self.engine().close(&Regions::Vdev(vdev));
         Ok(())
@@ -94,12 +112,12 @@ impl Datasets {
     /// Has the removal wait that is under way, until it is started again.
     pub fn pause_removal(&self) -> Result<()> {
         self.engine().writable()?;
-        let _work = self.mover_work();
+        let work = self.mover_work();
         match self.running_removal() {
             None => refused("no removal is under way".to_owned()),
             Some(_) if self.is_moving_paused() => refused("it is paused already".to_owned()),
             // It is about to leave, and somebody has to note that it has.
-            Some(row) if under_way(&row).is_none_or(|vdev| self.engine().has_changed_places(&Regions::Vdev(vdev))) => {
+            Some(row) if under_way(&row).is_none_or(|vdev| self.has_all_moved(&work, vdev)) => {
                 refused("everything on the vdev has been moved already".to_owned())
             }
             Some(_) => self.pause_moving(),
@@ -124,6 +142,11 @@ impl Datasets {
         self.mover.removal.lock().clone()
     }
 
+    /// How many bytes of what the removal has copied it had copied before the pool was opened.
+    pub fn removed_before(&self) -> u64 {
+        self.mover.removed_before.load(Ordering::Relaxed)
+    }
+
     /// Whether a removal is under way, be it paused or not.
     pub fn is_removing(&self) -> bool {
         self.running_removal().is_some()
@@ -143,14 +166,27 @@ impl Datasets {
         if self.is_moving_paused() {
             return idle;
         }
-        let packs = self.packs(vdev)?;
-        match self.empty_step(&mut work, (&Regions::Vdev(vdev), &Targets::Anywhere), packs, budget)? {
+        let whole = Regions::Vdev(vdev);
+        let part = match work.batch.clone() {
+            Some(part) => part,
+            None => {
+                let part = self.next_part(vdev, row.total)?;
+                work.begin(Some(part.clone()));
+                part
+            }
+        };
+        if part.regions != whole && self.is_moved(&part) {
+            self.end_part(&mut work, row)?;
+            return Ok(Removing::Went(Progress::Worked));
+        }
+        match self.empty_step(&mut work, (&part.regions, &part.targets), part.packs, budget)? {
             Emptying::Worked { copied, errors } => {
                 if let Some(row) = &mut *self.mover.removal.lock() {
                     (row.copied, row.errors) = (row.copied + copied, row.errors + errors);
                 }
             }
             Emptying::Idle => return idle,
+            Emptying::Vacated if part.regions != whole => self.end_part(&mut work, row)?,
             Emptying::Vacated => {
                 self.engine().outlast_states()?;
                 return Ok(Removing::Leaves(vdev));
@@ -170,6 +206,31 @@ impl Datasets {
         }
     }
 
+    /// What of a vdev is moved next, of about so many bytes that were to be moved: all of it if that is little, or is to be
+    /// packed.
+    fn next_part(&self, vdev: VdevId, total: u64) -> Result<Batch> {
+        let space = &self.engine().storage().space;
+        let (whole, targets, packs) = (Regions::Vdev(vdev), Targets::Anywhere, self.packs(vdev)?);
+        let plan = space.moving_plan(&whole, &targets);
+        let part = plan.fits_whole().then(|| space.first_regions(vdev, total / PARTS));
+        Ok(Batch { regions: part.flatten().unwrap_or(whole), targets, packs })
+    }
+
+    /// Nothing is left in a part: the row counts what was copied of it.
+    fn end_part(&self, work: &mut Work, row: RemovalRow) -> Result<()> {
+        work.begin(None);
+        self.put_removal(row)
+    }
+
+    /// Whether nothing is left on a vdev that is removed, be it that no table on the devices says so.
+    fn has_all_moved(&self, work: &Work, vdev: VdevId) -> bool {
+        let whole = Regions::Vdev(vdev);
+        match work.batch.as_ref().is_some_and(|part| part.regions != whole) {
+            true => self.engine().storage().space.moving_plan(&whole, &Targets::Anywhere).needed == 0,
+            false => self.engine().has_changed_places(&whole),
+        }
+    }
+
     /// Whether chunks of a vdev are packed. They are only where they have to be.
     fn packs(&self, vdev: VdevId) -> Result<Packs> {
         let plan = || self.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);
@@ -183,13 +244,20 @@ impl Datasets {
     /// Gives a removal up; `false` if it has come too far. Nobody holds the pool still.
     fn give_up(&self, work: &mut Work, row: RemovalRow, state: MoveState) -> Result<bool> {
         let Some(vdev) = under_way(&row) else { return Ok(false) };
-        let regions = Regions::Vdev(vdev);
-        if !self.unpair(work) || self.engine().has_changed_places(&regions) {
-            return Ok(false);
+        for _ in 0..COMMITS {
+            if self.has_all_moved(work, vdev) {
+                return Ok(false);
+            }
+            if self.unpair(work) {
+                work.begin(None);
+                self.put_removal(RemovalRow { state, end: self.now(), ..row })?;
+                self.engine().reopen(&Regions::Vdev(vdev));
+                return Ok(true);
+            }
+            // A part has moved, and the next table says so.
+            self.engine().commit_anyway()?;
         }
-        self.put_removal(RemovalRow { state, end: self.now(), ..row })?;
-        self.engine().reopen(&regions);
-        Ok(true)
+        Ok(false)
     }
 
     fn put_removal(&self, row: RemovalRow) -> Result<()> {

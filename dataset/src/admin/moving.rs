@@ -51,6 +51,8 @@ pub(super) struct Mover {
     work: Mutex<Work>,
     /// How the removal stands. Read at any time, as the others.
     pub(super) removal: Mutex<Option<RemovalRow>>,
+    /// What it had copied when the pool was opened, in bytes.
+    pub(super) removed_before: AtomicU64,
     /// How the rebalance stands.
     pub(super) rebalance: Mutex<Option<RebalanceRow>>,
     /// How the defragmentation stands.
@@ -70,7 +72,7 @@ pub(super) struct Work {
     copying: Option<Copying>,
     /// How often it was tried to get the space layer's own blocks elsewhere.
     tries: u32,
-    /// What is emptied at the moment, if it goes batch by batch.
+    /// What is emptied at the moment, if it goes batch by batch, or part by part.
     pub(super) batch: Option<Batch>,
     /// How many chunks of it were packed, and into how many.
     pub(super) packed: (usize, usize),

@@ -39,7 +39,7 @@ pub(super) fn render(removal: &RemovalRecord, zone: Zone) -> String {
 /// What stands behind `rebalance:`.
 pub(super) fn render_rebalance(rebalance: &RebalanceRecord, zone: Zone) -> String {
     let (start, end) = (time::scan(rebalance.start, zone), time::scan(rebalance.end, zone));
-    let done = Done { copied: rebalance.copied, total: rebalance.total, seconds: rebalance.seconds };
+    let done = Done { copied: rebalance.copied, before: 0, total: rebalance.total, seconds: rebalance.seconds };
     match rebalance.ended {
         None if rebalance.paused => format!("paused, started on {start}\n{}", done.so_far()),
         None => format!("in progress since {start}\n{}{}", done.progress("no estimate yet"), limit(rebalance.limit)),
@@ -78,6 +78,8 @@ pub(super) fn limit(limit: Option<u64>) -> String {
 /// How far something is.
 struct Done {
     copied: u64,
+    /// So much of it not in these seconds.
+    before: u64,
     total: u64,
     seconds: u64,
 }
@@ -85,7 +87,8 @@ struct Done {
 impl Done {
     fn of_removal(removal: &RemovalRecord) -> Done {
         // Blocks with several copies there count once, and what is freed meanwhile is not copied.
-        Done { copied: removal.copied, total: removal.total, seconds: removal.seconds }
+        let RemovalRecord { copied, before, total, seconds, .. } = *removal;
+        Done { copied, before, total, seconds }
     }
 
     fn total(&self) -> u64 {
@@ -104,7 +107,7 @@ impl Done {
 
     /// With the rate, and how long it will take, or why that is not known.
     fn progress(&self, unknown: &str) -> String {
-        let rate = self.copied.checked_div(self.seconds).unwrap_or(0);
+        let rate = self.copied.saturating_sub(self.before).checked_div(self.seconds).unwrap_or(0);
         let left = match (self.total() - self.copied).checked_div(rate) {
             Some(seconds) => format!("{} to go", duration(seconds)),
             None => unknown.to_owned(),
@@ -204,6 +207,7 @@ mod tests {
             end: 1_762_506_330,
             seconds: 3700,
             total: 1 << 30,
+            before: 0,
             copied: 300 << 20,
             errors: 0,
         }

@@ -12,8 +12,8 @@ use crate::protocol::{RemovalPlan, Request, Response};
 /// Arguments of `pool remove`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash, \
-and then copies everything again: nothing counts before all of it has changed places.
+    after_help = "Everything stays mounted and in use meanwhile; 'pool status' shows how far it has come. It goes on after the pool was exported and imported, or after a crash: \
+it goes part by part, and what was copied of the last one is copied again.
 
 Cannot be undone: at the end the labels of the devices are erased, and they belong to nobody; until then -s stops \
 it. 'pool import -F' goes back to no state from before that has something on the vdev. The pool keeps the features \
@@ -31,7 +31,7 @@ Examples:
   pool remove -n tank mirror-1               only say what would be moved, and whether there is room
   pool remove -p tank                        pause; the same command as before goes on
   pool remove --limit 20M tank /dev/sdd      copy at most so many bytes a second; also one that is under way
-  pool remove -s tank                        stop; everything stays where it is"
+  pool remove -s tank                        stop; what has moved stays where it is now"
 )]
 pub struct Arguments {
     /// Only say what would be moved, and whether there is room

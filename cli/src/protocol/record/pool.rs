@@ -467,12 +467,14 @@ pub struct RemovalRecord {
     pub start: i64,
     /// When it ended; 0 while it is under way.
     pub end: i64,
-    /// How many seconds it has taken.
+    /// How many seconds it has taken; while it is under way, since the pool was opened.
     pub seconds: u64,
     /// How many bytes were allocated on the vdev when it began.
     pub total: u64,
     /// How many bytes were copied.
     pub copied: u64,
+    /// How many of them before the time that `seconds` says.
+    pub before: u64,
     /// How many blocks it found without a good copy.
     pub errors: u64,
 }

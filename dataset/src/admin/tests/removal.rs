@@ -213,6 +213,57 @@ fn a_removal_goes_on_when_the_pool_is_opened_again() {
 }
 
 #[test]
+fn what_has_moved_before_the_pool_was_closed_is_not_copied_again() {
+    let disks = disks(["a", "b"]);
+    let mut bench = Bench::of_disks(&disks, 17);
+    let left = |bench: &Bench| bench.pool.plan_removal(GOES).unwrap().bytes;
+    (0..20).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
+    bench.world.engine.commit().unwrap();
+    let all = left(&bench);
+    let region = bench.pool.plan_removal(GOES).unwrap().region;
+    assert!(all > 5 * region, "{all}");
+    bench.start();
+    // It is opened again when a half has moved, and another time when three quarters have.
+    for part in [2, 4] {
+        while left(&bench) > all / part {
+            assert!(bench.steps(1));
+        }
+        let before = left(&bench);
+        drop(bench);
+        bench = Bench::open(devices(&disks), 18);
+        // A part that is on its way, or of which no table says yet that it has moved, is moved again.
+        assert!(left(&bench) <= before + region, "{} after {before} of {all}", left(&bench));
+        let copied = bench.world.datasets.removal_status().unwrap().copied;
+        assert!(copied > region && copied == bench.world.datasets.removed_before(), "{copied} of {all}");
+    }
+    bench.finish();
+    bench.judge();
+    bench.judge_files("at its end");
+    let copied = bench.world.datasets.removal_status().unwrap().copied;
+    assert!(copied < 2 * all, "{copied} of {all}");
+}
+
+#[test]
+fn what_has_moved_when_a_removal_is_given_up_stays_there() {
+    let bench = Bench::of_disks(&disks(["a", "b"]), 19);
+    let left = || bench.pool.plan_removal(GOES).unwrap().bytes;
+    let all = left();
+    bench.start();
+    while left() > all / 2 {
+        assert!(bench.steps(1));
+    }
+    bench.world.datasets.stop_removal().unwrap();
+    assert_eq!(bench.state(), MoveState::Canceled);
+    assert!((1..=all / 2).contains(&left()), "{} of {all}", left());
+    bench.world.judge();
+    bench.judge_files("given up");
+    bench.start();
+    bench.finish();
+    bench.judge();
+    bench.judge_files("at its end");
+}
+
+#[test]
 fn what_is_shared_to_where_the_walk_has_been_is_copied() {
     after_any_number_of_steps(|steps| {
         let bench = Bench::of_disks(&disks(["a", "b"]), 3);

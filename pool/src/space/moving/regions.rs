@@ -127,6 +127,24 @@ impl MovingPlan {
 }
 
 impl Space {
+    /// Those of the regions of a vdev up to the first ones in which about so many bytes are allocated; none if nothing is
+    /// allocated behind them.
+    pub fn first_regions(&self, vdev: VdevId, bytes: u64) -> Option<Regions> {
+        let layout = self.layout.load();
+        let mut taken: Vec<(u32, u64)> = layout
+            .chunks_in(&Regions::Vdev(vdev))
+            .filter(|chunk| chunk.allocated() > 0)
+            .map(|chunk| (chunk.region(), u64::from(chunk.allocated()) * u64::from(layout.sector)))
+            .collect();
+        taken.sort_unstable();
+        let mut sum = 0;
+        let last = taken.iter().position(|(_, own)| {
+            sum += own;
+            sum >= bytes
+        })?;
+        (last + 1 < taken.len()).then(|| Regions::Range(vdev, 0..taken[last].0 + 1))
+    }
+
     /// What it takes to empty regions, be they closed or not, if their chunks may go to these vdevs.
     pub fn moving_plan(&self, regions: &Regions, to: &Targets) -> MovingPlan {
         let layout = self.layout.load();
