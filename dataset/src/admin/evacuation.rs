@@ -166,11 +166,12 @@ impl Datasets {
         if self.is_moving_paused() {
             return idle;
         }
-        let whole = Regions::Vdev(vdev);
+        // Others may have taken what there was room for when the part was chosen.
+        let (whole, packs) = (Regions::Vdev(vdev), self.packs(vdev)?);
         let part = match work.batch.clone() {
             Some(part) => part,
             None => {
-                let part = self.next_part(vdev, row.total)?;
+                let part = self.next_part(vdev, row.total);
                 work.begin(Some(part.clone()));
                 part
             }
@@ -179,7 +180,7 @@ impl Datasets {
             self.end_part(&mut work, row)?;
             return Ok(Removing::Went(Progress::Worked));
         }
-        match self.empty_step(&mut work, (&part.regions, &part.targets), part.packs, budget)? {
+        match self.empty_step(&mut work, (&part.regions, &part.targets), packs, budget)? {
             Emptying::Worked { copied, errors } => {
                 if let Some(row) = &mut *self.mover.removal.lock() {
                     (row.copied, row.errors) = (row.copied + copied, row.errors + errors);
@@ -206,14 +207,14 @@ impl Datasets {
         }
     }
 
-    /// What of a vdev is moved next, of about so many bytes that were to be moved: all of it if that is little, or is to be
-    /// packed.
-    fn next_part(&self, vdev: VdevId, total: u64) -> Result<Batch> {
+    /// What of a vdev is moved next, of about so many bytes that were to be moved: all of it if that is little, or has to be
+    /// packed. Whether it is packed is asked at every step.
+    fn next_part(&self, vdev: VdevId, total: u64) -> Batch {
         let space = &self.engine().storage().space;
-        let (whole, targets, packs) = (Regions::Vdev(vdev), Targets::Anywhere, self.packs(vdev)?);
+        let (whole, targets) = (Regions::Vdev(vdev), Targets::Anywhere);
         let plan = space.moving_plan(&whole, &targets);
         let part = plan.fits_whole().then(|| space.first_regions(vdev, total / PARTS));
-        Ok(Batch { regions: part.flatten().unwrap_or(whole), targets, packs })
+        Batch { regions: part.flatten().unwrap_or(whole), targets, packs: Packs::IfNeeded }
     }
 
     /// Nothing is left in a part: the row counts what was copied of it.
