@@ -21,6 +21,8 @@ fn a_service_that_died_is_missed_by_name() {
     says(&whole, &["all pools are healthy"]);
     lab.fs(&["create", "tank/a"]);
     lab.kill("tank");
+    // The kernel may take a moment longer: what is asked until then may get any answer.
+    wait_until("the mount is dead", || rustix::fs::statvfs(lab.mount("tank")).is_err());
     for words in [&["status"][..], &["status", "-x"], &["status", "tank"]] {
         says(&lab.pool(words), &["status: The service of the pool is not running", "'pool import tank'"]);
     }
