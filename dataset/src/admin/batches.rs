@@ -32,9 +32,6 @@ use super::{
 };
 use crate::catalogue::{MoveState, Row};
 
-/// Chunks that have changed places are taken back when a table says so: one of so many commits finds room for it.
-const COMMITS: u32 = 10;
-
 /// How something stands that goes batch by batch: a row of the catalogue.
 pub(super) trait InBatches: Row + Clone + Send + 'static {
     /// Where the row stands.
@@ -174,15 +171,10 @@ impl Datasets {
     /// Takes the regions of the batch back, whatever lies there. Chunks that have moved stay where they are.
     fn let_go(&self, work: &mut Work) -> Result<()> {
         let Some(batch) = work.batch.clone() else { return Ok(()) };
-        for _ in 0..COMMITS {
-            if self.unpair(work) && self.engine().reopen(&batch.regions) {
-                work.begin(None);
-                return Ok(());
-            }
-            // Chunks have moved, and the next table says so.
-            self.engine().commit_anyway()?;
-        }
-        refused("the pool is too full to tell where what was moved is; delete something, and try again".to_owned())
+        self.unpair_settled(work)?;
+        self.engine().reopen(&batch.regions);
+        work.begin(None);
+        Ok(())
     }
 
     fn put_batches<R: InBatches>(&self, row: R) -> Result<()> {

@@ -43,9 +43,6 @@ use crate::catalogue::{MoveState, POOL, RemovalRow, kind};
 /// About so many parts are moved one after the other, but at least a region at a time.
 const PARTS: u64 = 16;
 
-/// A part that has moved is settled when a table says so: one of so many commits finds room for it.
-const COMMITS: u32 = 10;
-
 const REMOVAL: Key = Key::new(POOL, kind::REMOVAL, 0);
 
 /// How a removal stands: see [`RemovalRow`].
@@ -245,20 +242,14 @@ impl Datasets {
     /// Gives a removal up; `false` if it has come too far. Nobody holds the pool still.
     fn give_up(&self, work: &mut Work, row: RemovalRow, state: MoveState) -> Result<bool> {
         let Some(vdev) = under_way(&row) else { return Ok(false) };
-        for _ in 0..COMMITS {
-            if self.has_all_moved(work, vdev) {
-                return Ok(false);
-            }
-            if self.unpair(work) {
-                work.begin(None);
-                self.put_removal(RemovalRow { state, end: self.now(), ..row })?;
-                self.engine().reopen(&Regions::Vdev(vdev));
-                return Ok(true);
-            }
-            // A part has moved, and the next table says so.
-            self.engine().commit_anyway()?;
+        if self.has_all_moved(work, vdev) {
+            return Ok(false);
         }
-        Ok(false)
+        self.unpair_settled(work)?;
+        work.begin(None);
+        self.put_removal(RemovalRow { state, end: self.now(), ..row })?;
+        self.engine().reopen(&Regions::Vdev(vdev));
+        Ok(true)
     }
 
     fn put_removal(&self, row: RemovalRow) -> Result<()> {

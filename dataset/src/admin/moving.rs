@@ -44,6 +44,9 @@ const PACE: Key = Key::new(POOL, kind::PACE, 0);
 /// there is no room it is never enough.
 const TRIES: u32 = 1000;
 
+/// Chunks that have changed places are taken back when a table says so: one of so many commits finds room for it.
+const COMMITS: u32 = 10;
+
 /// What is moved in an opened pool.
 #[derive(Default)]
 pub(super) struct Mover {
@@ -318,6 +321,20 @@ impl Datasets {
             work.copying = None;
         }
         is_unpaired
+    }
+
+    /// The same, after the commit that says where chunks are that have changed places.
+    ///
+    /// # Errors
+    /// If no table finds room to say so.
+    pub(super) fn unpair_settled(&self, work: &mut Work) -> Result<()> {
+        for _ in 0..COMMITS {
+            if self.unpair(work) {
+                return Ok(());
+            }
+            self.engine().commit_anyway()?;
+        }
+        refused("the pool is too full to tell where what was moved is; delete something, and try again".to_owned())
     }
 }
 
