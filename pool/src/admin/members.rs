@@ -325,14 +325,20 @@ impl Pool {
             complete.filter_map(|member| Some((member.replaces()?, member.leaf.guid()))).collect::<Vec<_>>()
         };
         let replaced: Vec<(Guid, Guid)> = self.engine().storage().vdevs.all().iter().flat_map(replaced).collect();
-        replaced.iter().try_for_each(|(device, heir)| match self.have_leave(&device.to_string(), Some(*heir)) {
-            // The one that was to take its place has failed in the commits before: both stay, though others may hold all.
+        replaced.iter().try_for_each(|(device, heir)| self.have_leave_if_it_may(*device, Some(*heir)).map(drop))
+    }
+
+    /// The same as [`Pool::have_leave`]; `false` if the device stays, because one that is to take its place, or that it stands
+    /// in for, has failed in the commits before, though others may hold all.
+    pub(super) fn have_leave_if_it_may(&self, device: Guid, heir: Option<Guid>) -> Result<bool> {
+        match self.have_leave(&device.to_string(), heir) {
+            Ok(()) => Ok(true),
             Err(Error::Request(problem)) => {
                 tracing::warn!("{problem}");
-                Ok(())
+                Ok(false)
             }
-            detached => detached,
-        })
+            Err(error) => Err(error),
+        }
     }
 
     /// Refuses a device that is not the one it was; how far it has come.

@@ -328,16 +328,7 @@ impl Pool {
                 self.watched().wanted.contains(&leaf.guid()) || is_about_to_leave(&group.members(), leaf.guid());
             let is_back = !is_to_stay && replaced.is_none_or(|old| old.state() == State::Complete);
             let is_useless = has_failed(&own);
-            if (is_back && has_other(group, &own)) || is_useless {
-                match self.detach(&leaf.guid().to_string()) {
-                    Ok(()) => {}
-                    // The device that it stands in for has failed again in the commits before: it stays.
-                    Err(Error::Request(problem)) => {
-                        tracing::warn!("{problem}");
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                }
+            if ((is_back && has_other(group, &own)) || is_useless) && self.have_leave_if_it_may(leaf.guid(), None)? {
                 tracing::info!("the spare {} stands by again", leaf.name());
                 changes.push(SpareChange::GivenBack { spare: leaf.name().to_owned() });
             }
