@@ -148,9 +148,7 @@ impl Engine {
         if !head.cached().keeps_data() {
             return;
         }
-        let is_away = |pointer: &BlockPointer| {
-            self.cache.data(pointer).is_none() && !self.secondary.has(pointer) && !self.ahead.has(pointer)
-        };
+        let is_away = |pointer: &BlockPointer| self.cache.data(pointer).is_none() && self.is_to_begin(pointer);
         blocks.retain(is_away);
         ahead.retain(is_away);
         let waited = blocks.len();
@@ -171,13 +169,17 @@ impl Engine {
         self.streams.note((head.id(), object), read, end, windows, |wanted| self.ahead.room(wanted, len))
     }
 
+    /// Whether a block that is not in memory would have to be begun to be read: it is neither on a cache device nor on its way.
+    fn is_to_begin(&self, pointer: &BlockPointer) -> bool {
+        !self.secondary.has(pointer) && !self.ahead.has(pointer)
+    }
+
     /// Begins to read those of these nodes of a tree that are not in memory, the first ones first: they will be asked for.
     pub(in crate::txg) fn begin_nodes(&self, head: &Head, nodes: &[Miss]) {
         if nodes.is_empty() || !head.cached().keeps_nodes() {
             return;
         }
-        let is_away =
-            |pointer: &BlockPointer| may_be_node(pointer) && !self.secondary.has(pointer) && !self.ahead.has(pointer);
+        let is_away = |pointer: &BlockPointer| may_be_node(pointer) && self.is_to_begin(pointer);
         let away: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).filter(is_away).collect();
         self.ahead.begin_nodes(&self.storage, &away);
     }
