@@ -9,7 +9,12 @@ use pool::{
     space::{Balanced, Imbalance},
 };
 
-use super::{job::Job, open_pool::OpenPool, refusal::OrRefused, removal::end_of};
+use super::{
+    job::Job,
+    open_pool::OpenPool,
+    refusal::OrRefused,
+    removal::{end_of, seconds_between},
+};
 use crate::{
     failure::Failure,
     protocol::{RebalancePlan, RebalanceRecord, RemovalEnd},
@@ -105,7 +110,7 @@ impl OpenPool {
             limit: self.datasets.moving_limit().filter(|_| ended.is_none()),
             start: start.div_euclid(NANOS),
             end: end.div_euclid(NANOS),
-            seconds: u64::try_from((until - start) / NANOS).unwrap_or(0),
+            seconds: seconds_between(start, until),
             total,
             copied,
             errors,

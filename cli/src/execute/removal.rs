@@ -6,7 +6,7 @@ use dataset::{
     admin::{Progress, Removing},
     catalogue::MoveState,
 };
-use pool::admin::Pool;
+use pool::{admin::Pool, env::Nanos};
 
 use super::{job::Job, layout, open_pool::OpenPool, refusal::OrRefused};
 use crate::{
@@ -116,9 +116,8 @@ impl OpenPool {
     }
 
     /// How long that has been under way since the pool was opened which began at `start`.
-    pub(super) fn seconds_at_work(&self, start: i64) -> u64 {
-        let seconds = u64::try_from((self.engine().env().now() - start) / NANOS).unwrap_or(0);
-        seconds.min(self.opened.elapsed().as_secs())
+    pub(super) fn seconds_at_work(&self, start: Nanos) -> u64 {
+        seconds_between(start, self.engine().env().now()).min(self.opened.elapsed().as_secs())
     }
 
     /// How the removal stands that is under way or was the last one.
@@ -128,7 +127,7 @@ impl OpenPool {
         // What is shown of one that is under way was copied since the pool was opened.
         let seconds = match ended {
             None => self.seconds_at_work(status.start),
-            Some(_) => u64::try_from((status.end - status.start) / NANOS).unwrap_or(0),
+            Some(_) => seconds_between(status.start, status.end),
         };
         Some(RemovalRecord {
             name: status.name,
@@ -145,6 +144,11 @@ impl OpenPool {
             errors: status.errors,
         })
     }
+}
+
+/// How many seconds lie between two times of day, which may have been set back.
+pub(super) fn seconds_between(start: Nanos, end: Nanos) -> u64 {
+    u64::try_from((end - start) / NANOS).unwrap_or(0)
 }
 
 /// How a removal or a rebalance has ended, if it has.

@@ -74,8 +74,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let limit = arguments.limit.as_deref().map(trim::limit).transpose()?;
     let vdevs: Vec<String> = arguments.vdevs.iter().map(|vdev| vdev_name(vdev)).collect::<Result<_, _>>()?;
     // What has left does not come back: that is not for those before a name that is wrong.
-    let is_looked_at_first = arguments.dry_run || vdevs.len() > 1;
-    let looked_at = if is_looked_at_first { &vdevs[..] } else { &[] };
+    let looked_at = if arguments.dry_run || vdevs.len() > 1 { &vdevs[..] } else { &[] };
     let plans = looked_at.iter().map(|vdev| ask(context, &pool, vdev, limit, true)).collect::<Result<Vec<_>, _>>()?;
     if arguments.dry_run {
         plans.iter().try_for_each(|plan| context.print(&render(plan, arguments.pause)))?;
