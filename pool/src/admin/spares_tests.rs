@@ -280,6 +280,28 @@ fn a_spare_that_fails_itself_makes_room_for_another() {
 }
 
 #[test]
+fn a_spare_stays_when_the_last_device_beside_it_fails_while_it_is_given_back() {
+    let disks = disks("a b c");
+    let pool = failed(&disks);
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    disks[1].heal();
+    assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
+    assert!(fill(&pool));
+    disks[0].vanish();
+    commit(&pool, 1);
+    assert_eq!(states(&pool), [State::Out, State::Complete, State::Complete]);
+    // Nobody knows yet, and it shows in the commits before the spare leaves.
+    disks[1].inject(Fault::failing(Operation::Write));
+    assert_eq!(pool.spare_step().unwrap(), []);
+    assert_eq!(states(&pool), [State::Out, State::Out, State::Complete]);
+    assert_eq!(spares(&pool), listed(&[("c", true)]));
+    let newest = commit(&pool, 1);
+    drop(pool);
+    assert_eq!(alone(&disks[2]), newest);
+}
+
+#[test]
 fn a_spare_of_a_raidz_makes_up_for_a_second_loss() {
     let disks = disks("a b c s");
     let options = CreateOptions { settings: settings(), ..CreateOptions::new("tank") };
