@@ -20,7 +20,7 @@ use crate::{
     env::SeededEnv,
     error::{ErrorKind, Result},
     format::{
-        label::{LABELS, RAIDZ_SIZES, label_offsets},
+        label::{LABEL_SIZE, LABELS, RAIDZ_SIZES, label_offsets},
         vdev_config::{MAX_ZONES, RAIDZ_COLUMNS, VdevTree},
     },
     units::{Guid, MIB, VdevId},
@@ -383,6 +383,23 @@ fn what_is_at_the_back_moves_though_the_front_was_overwritten() {
     drop(pool);
     let again = writing_pool(&device, 3);
     assert_eq!((shown(again.engine()), again.growth()), (newest, 20 * MIB));
+}
+
+#[test]
+fn a_commit_of_which_copies_were_refused_is_found_though_the_device_has_grown_unnoticed_since() {
+    let late = Late::named("disk");
+    let faulty = Arc::new(FaultDevice::new(late.clone()));
+    let (device, _) = stamped(faulty.clone());
+    let pool = writing_pool(&device, 2);
+    commit(&pool, 1);
+    // The first of its four copies are refused, and all that is left is one at the end.
+    faulty.inject(Fault { range: 0..2 * LABEL_SIZE, times: 2, ..Fault::failing(Operation::Write) });
+    let newest = commit(&pool, 1);
+    late.grow();
+    drop(pool);
+    let image: Arc<dyn Device> = Arc::new(resized(&*late.inner, GROWN));
+    let pool = writing_pool(&image, 3);
+    assert_eq!((shown(pool.engine()), pool.growth()), (newest, 20 * MIB));
 }
 
 #[test]

@@ -20,8 +20,8 @@
 //! | after that | the pool with the new size |
 //!
 //! Two things must hold for this. All devices of the vdev are there and have everything: so whichever label counts, a device
-//! that it names has back labels where it says. And the front labels of each can be written: they alone say where the others
-//! are, so before anything else happens it is looked whether they do, and all is as it was where one does not.
+//! that it names has back labels where it says. And the front labels of each have been written, which alone say where the others
+//! are: a device that refuses them has not got its label ([`labels`]), and then all is as it was.
 //!
 //! A device that is taken out while labels are written, and comes back, is given its end by the newest label of all
 //! ([`labels::settle_end`]). When an end is taken back it is the other way round: the back labels are written where the device
@@ -164,7 +164,7 @@ impl Pool {
             leaves.iter().for_each(|leaf| leaf.give_less());
             let shapes = label.vdevs.iter().find(|config| config.id == id).map(|config| shapes_of(&label, config));
             let former = self.label();
-            if let Err(error) = self.replace_labels(&mut highest, label, &[]).and_then(|()| self.check_fronts(&*vdev)) {
+            if let Err(error) = self.replace_labels(&mut highest, label, &[]) {
                 for (leaf, before) in leaves.iter().zip(before) {
                     leaf.device().resize(device_size(before));
                     leaf.take_size();
@@ -199,12 +199,6 @@ impl Pool {
             return Err(Error::Request("the devices end there already".to_owned()));
         }
         self.relabel_held_still()
-    }
-
-    /// Fails unless the front labels of each device of a vdev say where it ends.
-    fn check_fronts(&self, vdev: &dyn Vdev) -> Result<()> {
-        let label = self.label();
-        vdev.labelled().iter().try_for_each(|leaf| labels::check_front(&*leaf.device(), &label, leaf.guid()))
     }
 
     /// Gives up what is behind the ends of devices, and forgets those ends that are where their devices end by now. One that
@@ -255,8 +249,7 @@ impl Pool {
             if there > device.size() { labels::move_back_labels(&*device, there) } else { Ok(()) }
         });
         let former = self.label();
-        let relabelled = moved.and_then(|()| self.replace_labels(&mut highest, label, &[]));
-        if let Err(error) = relabelled.and_then(|()| self.check_fronts(&*vdev)) {
+        if let Err(error) = moved.and_then(|()| self.replace_labels(&mut highest, label, &[])) {
             leaves.iter().for_each(|leaf| labels::settle_end(&*leaf.device(), &former, leaf.guid()));
             self.replace_labels(&mut highest, former, &[])?;
             return Err(error);

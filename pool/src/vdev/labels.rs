@@ -12,7 +12,8 @@
 //!
 //! A torn label fails its checksum and is passed over. The newest good one counts, which is the one of the highest
 //! transaction group: whoever changes a label gives it a higher one. If neither label of the first pair could be written,
-//! the second is left alone: it holds the only good labels.
+//! the second is left alone: it holds the only good labels. A device has a label if one of those in front is written: the others
+//! are looked for where it ends, and that may be elsewhere before anybody takes note of it.
 //!
 //! The last two stand before the device's end, be that where it ends or, of one that was made smaller, where the label says
 //! that it ends for the pool ([`crate::format::label::ends`]). Only the front labels are asked for that, whose places are
@@ -50,7 +51,7 @@ pub fn write_new_labels(device: &dyn Device, label: &Label) -> Result<()> {
 /// Replaces the labels of a device, so that a crash leaves the old or the new one.
 ///
 /// # Errors
-/// If neither label of a pair could be written, or a flush failed. The device still has a good pair then.
+/// If neither label of a pair could be written, or neither in front, or a flush failed. The device still has a good label then.
 pub fn write_labels(device: &dyn Device, label: &Label) -> Result<()> {
     write_all_labels(&[(device, label)]).remove(0)
 }
@@ -60,7 +61,7 @@ pub fn write_all_labels(devices: &[(&dyn Device, &Label)]) -> Vec<Result<()>> {
     let begun: Vec<_> = devices.iter().map(|(device, label)| Replacing::begin(*device, label)).collect();
     let mut all: Vec<Result<Replacing>> = begun.into_iter().map(|begun| begun.map(|ordered| ordered())).collect();
     for turn in 0..PAIRS.len() {
-        together(&mut all, |one| one.begin_pair(turn), Replacing::end_pair);
+        together(&mut all, |one| one.begin_pair(turn), |one, begun| one.end_pair(turn, begun));
         together(&mut all, |one| one.device.begin_flush(), Replacing::end_flush);
     }
     all.into_iter().map(|one| one.map(drop)).collect()
@@ -70,11 +71,11 @@ pub fn write_all_labels(devices: &[(&dyn Device, &Label)]) -> Vec<Result<()>> {
 fn together<'a, T>(
     all: &mut [Result<Replacing<'a>>],
     begin: impl Fn(&Replacing<'a>) -> T,
-    end: impl Fn(&Replacing<'a>, T) -> Result<()>,
+    end: impl Fn(&mut Replacing<'a>, T) -> Result<()>,
 ) {
     let begun: Vec<Option<T>> = all.iter().map(|one| one.as_ref().ok().map(&begin)).collect();
     for (one, begun) in all.iter_mut().zip(begun) {
-        if let (Ok(replacing), Some(begun)) = (&*one, begun)
+        if let (Ok(replacing), Some(begun)) = (&mut *one, begun)
             && let Err(error) = end(replacing, begun)
         {
             *one = Err(error);
@@ -88,6 +89,8 @@ struct Replacing<'a> {
     bodies: Vec<(u64, Arc<Vec<u8>>)>,
     /// The pairs in the order in which to write them: the one that holds a newest label last.
     order: [[usize; 2]; 2],
+    /// Whether one in front was written.
+    is_in_front: bool,
 }
 
 impl<'a> Replacing<'a> {
@@ -101,7 +104,7 @@ impl<'a> Replacing<'a> {
             let [first, second] = PAIRS;
             let is_second_newest = second.iter().any(|n| txgs[*n] == *newest);
             let order = if is_second_newest { [first, second] } else { [second, first] };
-            Replacing { device, bodies, order }
+            Replacing { device, bodies, order, is_in_front: false }
         })
     }
 
@@ -109,14 +112,19 @@ impl<'a> Replacing<'a> {
         self.order[turn].map(|n| self.device.begin_write(self.bodies[n].0, &self.bodies[n].1))
     }
 
-    fn end_pair(&self, begun: [Pending; 2]) -> Result<()> {
-        match begun.map(Pending::wait) {
-            [Err(source), Err(_)] => Err(failed(self.device, "write a label", source)),
+    fn end_pair(&mut self, turn: usize, begun: [Pending; 2]) -> Result<()> {
+        let [front, back] = begun.map(Pending::wait);
+        self.is_in_front |= front.is_ok();
+        let is_last = turn + 1 == PAIRS.len();
+        match front {
+            Err(source) if back.is_err() || is_last && !self.is_in_front => {
+                Err(failed(self.device, "write a label", source))
+            }
             _ => Ok(()),
         }
     }
 
-    fn end_flush(&self, begun: Pending) -> Result<()> {
+    fn end_flush(&mut self, begun: Pending) -> Result<()> {
         begun.wait().map_err(|source| failed(self.device, "flush a label", source))
     }
 }
@@ -187,21 +195,6 @@ pub(crate) fn settle_end(device: &dyn Device, label: &Label, guid: Guid) {
         && end < device.size()
     {
         device.resize(end);
-    }
-}
-
-/// Fails unless the front labels of a device say what the newest label does about where it ends: by them the back ones are
-/// found.
-///
-/// # Errors
-/// [`Error::Damaged`] if they say otherwise, or cannot be read: their places are bad.
-pub(crate) fn check_front(device: &dyn Device, label: &Label, guid: Guid) -> Result<()> {
-    match front_label(device).filter(|front| front.txg == label.txg && front.end_of(guid) == label.end_of(guid)) {
-        Some(_) => Ok(()),
-        None => {
-            let problem = "they cannot be written, and so the device cannot end elsewhere; replace it";
-            Err(Error::damaged(format!("front labels of {}", device.name()), problem))
-        }
     }
 }
 
@@ -671,5 +664,21 @@ mod tests {
         device.inject(failing(l2..l2 + LABEL_SIZE));
         assert_eq!(write_labels(&device, &sample(9)).unwrap_err().kind(), ErrorKind::Device);
         assert_eq!(read_label(&device).unwrap().unwrap().txg, Txg(8));
+    }
+
+    #[test]
+    fn a_device_that_takes_its_label_only_at_its_end_has_not_got_it() {
+        let [_, l1, l2, l3] = label_offsets(SIZE);
+        let failing = |range: Range<u64>| Fault { range, ..Fault::failing(Operation::Write) };
+        let device = FaultDevice::new(Arc::new(labelled(7)));
+        device.inject(failing(l1..l1 + LABEL_SIZE));
+        device.inject(failing(l2..l3 + LABEL_SIZE));
+        write_labels(&device, &sample(8)).unwrap_err();
+        device.heal();
+        device.inject(failing(0..l2));
+        assert_eq!(write_labels(&device, &sample(9)).unwrap_err().kind(), ErrorKind::Device);
+        device.heal();
+        device.inject(failing(l1..l1 + LABEL_SIZE));
+        write_labels(&device, &sample(10)).unwrap();
     }
 }

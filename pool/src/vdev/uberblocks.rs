@@ -10,12 +10,15 @@
 //!
 //! Either is a committed state. The slot before is never touched by this commit, so a torn write costs nothing.
 //!
+//! A device has it if one of its two front rings does. The others are looked for where the device ends, and that may be
+//! elsewhere when power has failed: an image was made longer, and nobody had taken note of it yet.
+//!
 //! Import asks all devices and ranks what they say ([`rank`]): the uberblock of the highest transaction group is the newest
 //! state. Its *line* are the states that it descends from: its own import's, then its parent's up to where it forked off,
 //! and so on. States off the line were left behind by an import that went back, or written by a host that did not see this
 //! line: then the device whose newest state is off the line has diverged.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use super::labels::{failed, offsets};
 use crate::{
@@ -34,20 +37,27 @@ use crate::{
 pub fn write_uberblock(devices: &[&dyn Device], uberblock: &Uberblock) -> Vec<Result<()>> {
     let block = Arc::new(uberblock.encode());
     let begin = |device: &dyn Device| {
-        Ok(offsets(device)?.map(|label| device.begin_write(uberblock_offset(label, uberblock.txg), &block)))
+        Ok(offsets(device)?.map(|label| {
+            let at = uberblock_offset(label, uberblock.txg);
+            (at, device.begin_write(at, &block))
+        }))
     };
-    let begun: Vec<Result<[Pending; LABELS]>> = devices.iter().map(|device| begin(*device)).collect();
-    devices.iter().zip(begun).map(|(device, begun)| one_of(*device, begun?)).collect()
+    let begun: Vec<Result<[(u64, Pending); LABELS]>> = devices.iter().map(|device| begin(*device)).collect();
+    devices.iter().zip(begun).map(|(device, begun)| in_front(*device, begun?, &block)).collect()
 }
 
-/// Succeeds if at least one label got the block.
-fn one_of(device: &dyn Device, begun: [Pending; LABELS]) -> Result<()> {
-    let results = begun.map(Pending::wait);
-    if results.iter().any(io::Result::is_ok) {
-        return Ok(());
+/// Succeeds if at least one label in front got the block. A device that takes some copies is asked once more for the others.
+fn in_front(device: &dyn Device, begun: [(u64, Pending); LABELS], block: &[u8]) -> Result<()> {
+    let mut written = begun.map(|(at, begun)| (at, begun.wait()));
+    if written.iter().any(|(_, written)| written.is_ok()) {
+        for (at, written) in written.iter_mut().filter(|(_, written)| written.is_err()) {
+            *written = device.write_at(*at, block);
+        }
     }
-    let source = results.into_iter().find_map(io::Result::err).expect("none of the four writes succeeded");
-    Err(failed(device, "write an uberblock", source))
+    match written {
+        [(_, Err(source)), (_, Err(_)), ..] => Err(failed(device, "write an uberblock", source)),
+        _ => Ok(()),
+    }
 }
 
 /// Erases what is in the slot of a transaction group, in all labels of a device.
@@ -198,7 +208,7 @@ mod tests {
     use crate::{
         device::{Fate, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
         format::{
-            label::label_offsets,
+            label::{LABEL_SIZE, label_offsets},
             uberblock::{RING_SLOTS, tests::sample},
         },
         units::MIB,
@@ -236,14 +246,45 @@ mod tests {
     }
 
     #[test]
-    fn one_good_place_is_enough_for_writing_and_for_reading() {
-        let bad = FaultDevice::new(Arc::new(disk()));
-        let last = label_offsets(SIZE)[3];
-        for on in [Operation::Write, Operation::Read] {
-            bad.inject(Fault { range: 0..last, ..Fault::failing(on) });
+    fn one_good_place_in_front_is_enough_for_writing_and_any_for_reading() {
+        let [l0, l1, l2, l3] = label_offsets(SIZE);
+        let ranges = |good: u64| [0..good, good + LABEL_SIZE..SIZE];
+        for good in [l0, l1] {
+            let bad = FaultDevice::new(Arc::new(disk()));
+            for on in [Operation::Write, Operation::Read] {
+                ranges(good).into_iter().for_each(|range| bad.inject(Fault { range, ..Fault::failing(on) }));
+            }
+            write_uberblock(&[&bad], &sample(5, 1, 0, 0)).remove(0).unwrap();
+            assert_eq!(txgs(&read_uberblocks(&bad, POOL).unwrap()), [5]);
         }
-        write_uberblock(&[&bad], &sample(5, 1, 0, 0)).remove(0).unwrap();
-        assert_eq!(txgs(&read_uberblocks(&bad, POOL).unwrap()), [5]);
+        for good in [l2, l3] {
+            let bad = FaultDevice::new(Arc::new(disk()));
+            write_uberblock(&[&bad], &sample(5, 1, 0, 0)).remove(0).unwrap();
+            ranges(good).into_iter().for_each(|range| bad.inject(Fault { range, ..Fault::failing(Operation::Read) }));
+            assert_eq!(txgs(&read_uberblocks(&bad, POOL).unwrap()), [5]);
+        }
+    }
+
+    #[test]
+    fn a_device_that_takes_it_only_at_its_end_has_not_got_it() {
+        let bad = FaultDevice::new(Arc::new(disk()));
+        bad.inject(Fault { range: 0..label_offsets(SIZE)[2], ..Fault::failing(Operation::Write) });
+        assert!(write_uberblock(&[&bad], &sample(5, 1, 0, 0)).remove(0).is_err());
+    }
+
+    #[test]
+    fn a_copy_that_is_refused_once_is_written_again() {
+        for refused in 1..LABELS as u64 {
+            let device = Arc::new(disk());
+            let bad = FaultDevice::new(device.clone());
+            bad.inject(Fault { times: refused, ..Fault::failing(Operation::Write) });
+            write_uberblock(&[&bad], &sample(5, 1, 0, 0)).remove(0).unwrap();
+            for label in label_offsets(SIZE) {
+                let mut ring = vec![0; RING_SIZE];
+                device.read_at(label + RING_AT, &mut ring).unwrap();
+                assert_eq!(decode_ring(&ring).count(), 1, "{refused} refused, label at {label}");
+            }
+        }
     }
 
     #[test]
