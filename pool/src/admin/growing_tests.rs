@@ -20,7 +20,7 @@ use crate::{
     env::SeededEnv,
     error::{ErrorKind, Result},
     format::{
-        label::{LABEL_SIZE, LABELS, RAIDZ_SIZES, label_offsets},
+        label::{LABEL_SIZE, LABELS, RAIDZ_SIZES, label_offsets, uberblock_offset},
         vdev_config::{MAX_ZONES, RAIDZ_COLUMNS, VdevTree},
     },
     units::{Guid, MIB, VdevId},
@@ -392,7 +392,7 @@ fn a_commit_of_which_copies_were_refused_is_found_though_the_device_has_grown_un
     let (device, _) = stamped(faulty.clone());
     let pool = writing_pool(&device, 2);
     commit(&pool, 1);
-    // The first of its four copies are refused, and all that is left is one at the end.
+    // Those in front are refused, and written again.
     faulty.inject(Fault { range: 0..2 * LABEL_SIZE, times: 2, ..Fault::failing(Operation::Write) });
     let newest = commit(&pool, 1);
     late.grow();
@@ -400,6 +400,25 @@ fn a_commit_of_which_copies_were_refused_is_found_though_the_device_has_grown_un
     let image: Arc<dyn Device> = Arc::new(resized(&*late.inner, GROWN));
     let pool = writing_pool(&image, 3);
     assert_eq!((shown(pool.engine()), pool.growth()), (newest, 20 * MIB));
+}
+
+#[test]
+fn what_an_import_found_only_at_the_end_of_a_device_is_found_when_that_is_longer() {
+    let late = Late::named("disk");
+    let (device, _) = stamped(late.clone());
+    let pool = writing_pool(&device, 2);
+    let newest = commit(&pool, 1);
+    drop(pool);
+    // Power has failed while it was written.
+    let [l0, l1, l2, _] = label_offsets(SIZE);
+    [l0, l1, l2]
+        .into_iter()
+        .for_each(|label| late.inner.write_at(uberblock_offset(label, newest), &[0; 4096]).unwrap());
+    let pool = writing_pool(&device, 3);
+    assert_eq!((shown(pool.engine()), pool.engine().committed()), (newest, newest));
+    drop(pool);
+    let image: Arc<dyn Device> = Arc::new(resized(&*late.inner, GROWN));
+    assert_eq!(shown(writing_pool(&image, 4).engine()), newest);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::{
     space::{Regions, Space, SpaceRoot, VdevShape},
     txg::{Ancestry, Engine, Opening, Plain, Settings, state_of},
     units::{Guid, Txg, VdevId},
-    vdev::{Health, Vdev, labels, uberblocks},
+    vdev::{Health, Leaf, Vdev, labels, uberblocks},
 };
 
 /// How a pool is to be opened.
@@ -55,7 +55,7 @@ pub struct OpenOptions {
 /// a complete member left.
 ///
 /// Nothing is written before the roots of the state were found readable; then devices that lack nothing but the newest
-/// uberblock get it, and the labels are marked as in use by this host.
+/// uberblock get it, also those that have it only at their end, and the labels are marked as in use by this host.
 ///
 /// | power fails | import finds |
 /// | --- | --- |
@@ -85,17 +85,19 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions, env: Arc<dyn E
     Ok(Pool::new(engine, label))
 }
 
-/// Gives the newest uberblock to devices of mirrors and RAID-Zs that hold all that it refers to and have the one before.
+/// Gives the newest uberblock to devices that hold all that it refers to and do not have it for certain.
 ///
 /// Whoever lacks one uberblock is complete, and who lacks two is not: see [`super::assemble`]. So all must have this one
 /// before any has the next. Otherwise power that fails while that one is written leaves devices that have it and devices
-/// that lack two, and neither may be enough.
+/// that lack two, and neither may be enough. Power may also have failed when only labels at the ends had it, where nobody
+/// would find it when a device has become longer; and whoever opens the pool builds on it.
 fn catch_up(engine: &Engine, newest: &Uberblock) -> Result<()> {
     let vdevs = &engine.storage().vdevs;
     let mark = Mark { epoch: newest.epoch, txg: newest.txg };
     let mut given = Vec::new();
-    for vdev in vdevs.all().iter().filter(|vdev| vdev.as_group().is_some()) {
-        for leaf in vdev.committing().into_iter().filter(|leaf| leaf.marks().has != mark) {
+    for vdev in &vdevs.all() {
+        let lacks = |leaf: &Arc<Leaf>| !uberblocks::is_in_front(&*leaf.device(), newest);
+        for leaf in vdev.committing().into_iter().filter(lacks) {
             leaf.set_mark(mark);
             let written = uberblocks::write_uberblock(&[&*leaf.device()], newest).remove(0);
             leaf.count_uberblock(written.as_ref().err());

@@ -12,8 +12,8 @@
 //!
 //! A torn label fails its checksum and is passed over. The newest good one counts, which is the one of the highest
 //! transaction group: whoever changes a label gives it a higher one. If neither label of the first pair could be written,
-//! the second is left alone: it holds the only good labels. A device has a label if one of those in front is written: the others
-//! are looked for where it ends, and that may be elsewhere before anybody takes note of it.
+//! the second is left alone: it holds the only good labels. A device has not got a label either if none in front was written: the
+//! others are looked for where it ends, and that may be elsewhere before anybody takes note of it.
 //!
 //! The last two stand before the device's end, be that where it ends or, of one that was made smaller, where the label says
 //! that it ends for the pool ([`crate::format::label::ends`]). Only the front labels are asked for that, whose places are
@@ -203,12 +203,16 @@ pub(crate) fn settle_end(device: &dyn Device, label: &Label, guid: Guid) {
 /// front ones. Returns how many bytes the device has now. Nobody else may use it meanwhile.
 ///
 /// # Errors
-/// [`Error::Device`] if the device refuses.
+/// [`Error::Device`] if the device refuses, [`Error::Damaged`] if its front labels do not say where it ends.
 pub(crate) fn give_up_behind(device: &dyn Device) -> Result<u64> {
     let end = device.size();
     let there = device.measure().map_err(|source| failed(device, "measure", source))?;
     if there <= end || device.truncate(end).map_err(|source| failed(device, "cut", source))? {
         return Ok(there.min(end));
+    }
+    // By them alone it is known from then on where the device ends.
+    if front_label(device).and_then(|front| front.end_of(front.device)) != Some(end) {
+        return Err(Error::damaged(format!("front labels of {}", device.name()), "they do not say where it ends"));
     }
     let from = label_offsets(there)[2].max(end);
     device.resize(there);

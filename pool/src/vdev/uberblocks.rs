@@ -60,6 +60,16 @@ fn in_front(device: &dyn Device, begun: [(u64, Pending); LABELS], block: &[u8]) 
     }
 }
 
+/// Whether a device has an uberblock for certain, wherever it ends: one of its labels in front does.
+pub fn is_in_front(device: &dyn Device, uberblock: &Uberblock) -> bool {
+    let has = |label: u64| {
+        let mut block = vec![0; UBERBLOCK_SIZE];
+        let read = device.read_at(uberblock_offset(label, uberblock.txg), &mut block);
+        read.is_ok() && Uberblock::decode(&block).is_ok_and(|found| found == *uberblock)
+    };
+    offsets(device).is_ok_and(|[l0, l1, ..]| has(l0) || has(l1))
+}
+
 /// Erases what is in the slot of a transaction group, in all labels of a device.
 ///
 /// # Errors

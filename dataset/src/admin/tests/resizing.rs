@@ -6,7 +6,7 @@ use pool::{
     admin::{self, CreateOptions, NewVdev, OpenOptions, Pool, SAFE_STATES, ShrinkPlan, Wanted, rewind, states},
     device::{Device, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
-    format::label::SHRUNKEN_DEVICES,
+    format::label::{BACK_LABELS, SHRUNKEN_DEVICES},
     space::Balanced,
     units::{MIB, Txg, VdevId},
 };
@@ -397,7 +397,7 @@ fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
     let bench = Bench::of_disk(&disk, 13);
     bench.start();
     let datasets = &bench.world.datasets;
-    let front = || Fault { range: 0..MIB / 2, times: 100_000, ..Fault::failing(Operation::Write) };
+    let new_end = Fault { range: SMALL - BACK_LABELS..SMALL, ..Fault::failing(Operation::Write) };
     let shrinks = || match (0..300).find_map(|_| match datasets.resize_step(BUDGET).unwrap() {
         Resizing::Shrinks(vdev, regions) => Some((vdev, regions)),
         Resizing::Went(_) => None,
@@ -405,7 +405,7 @@ fn devices_that_cannot_be_made_smaller_are_left_in_peace_for_a_while() {
         Some((vdev, regions)) => bench.pool.shrink(vdev, regions),
         None => panic!("it does not come to its end"),
     };
-    disk.inject(front());
+    disk.inject(new_end);
     let error = shrinks().unwrap_err();
     datasets.resize_failed(&error);
     assert_eq!(datasets.resize_obstacle(), Some(format!("it is tried again each minute: {error}")));
