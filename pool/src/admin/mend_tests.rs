@@ -16,7 +16,7 @@ use crate::{
     admin::{NewVdev, open},
     device::{Access, Device, Fate, Fault, FaultDevice, FileDevice, MemoryDevice, Operation, Recorder},
     env::SeededEnv,
-    error::Result,
+    error::{ErrorKind, Result},
     format::label::{BODY_AT, LABEL_SIZE, Label, RING_AT, RING_SIZE, label_offsets},
     units::{MIB, Txg},
     vdev::{Health, State, labels, mend::LabelsExamined, uberblocks::read_uberblocks},
@@ -278,6 +278,30 @@ fn wherever_power_fails_while_labels_are_mended_the_device_has_the_newest_state_
         }
         assert!(found > 0);
     }
+}
+
+#[test]
+fn wherever_power_fails_while_rings_are_mended_the_device_has_the_newest_state_or_none() {
+    let recorder = Recorder::new();
+    let disk: Disk = Arc::new(FaultDevice::new(Arc::new(recorder.wrap(MemoryDevice::new("a", 64 * MIB)))));
+    let pool = singles(std::slice::from_ref(&disk));
+    overwrite(&*disk, &ALL, &RING, 0);
+    let (lost, newest) = (recorder.len(), pool.engine().committed());
+    assert_mended(&pool, "recorded");
+    drop(pool);
+    let mut outcomes = [0; 2];
+    for (cut, seed) in (lost..=recorder.len()).flat_map(|cut| (0..8).map(move |seed| (cut, seed))) {
+        // The same seeds would have the same copies of the newest state lost at each cut.
+        let fates = &mut Fate::seeded(seed * 1000 + cut as u64);
+        let image: Arc<dyn Device> = Arc::new(recorder.images_at(cut, fates).remove(0));
+        let pool = open(vec![image], &reading(None), Arc::new(SeededEnv::new(3)));
+        outcomes[usize::from(pool.is_ok())] += 1;
+        match pool {
+            Ok(pool) => assert_eq!(shown(pool.engine()), newest, "cut {cut}, seed {seed}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Damage, "cut {cut}, seed {seed}"),
+        }
+    }
+    assert!(outcomes[0] > 0 && outcomes[1] > 0, "{outcomes:?}");
 }
 
 #[test]

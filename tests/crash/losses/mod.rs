@@ -10,8 +10,8 @@
 //! 4. be the same without others of its devices.
 //!
 //! Beside these any of the spares that stand by and of the cache devices may be struck: nothing is lost with them. So may any of
-//! the members that are being filled or are out of use: they count for nothing, but that what rots on one that takes another's
-//! place counts as if that one was struck, which leaves before a scrub finds the rot. And on any device labels and rings of
+//! the members that are being filled or are out of use: they count for nothing, but that what rots on one of two that have a
+//! place together counts as if the other one was struck, if that leaves before a scrub finds the rot. And on any device labels and rings of
 //! uberblocks may be struck, as long as a copy of each is left. Before what is missing is replaced, spares step
 //! in for it if the operator is in no hurry.
 //!

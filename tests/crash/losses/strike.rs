@@ -145,8 +145,9 @@ impl fmt::Display for Tally {
 pub(super) struct Holders {
     tree: VdevTree,
     pub(super) whole: Vec<(usize, usize)>,
-    /// The images of devices that are to take a place, each with that of the device that leaves then.
-    replacing: Vec<(usize, usize)>,
+    /// The images of devices that two have a place for, each with that of the other one, which may leave: who is replaced, or
+    /// the spare, when the device is back that it stands in for.
+    staying: Vec<(usize, usize)>,
 }
 
 impl Holders {
@@ -158,12 +159,13 @@ impl Holders {
         }
     }
 
-    /// The same when those have left whose places others take. What rots on a device that is being filled is seen by nobody
-    /// before a scrub, and by then the one that it replaces is gone.
+    /// The same when those have left whose places others have. What rots on who stays is seen by nobody before a scrub, and by
+    /// then the other one is gone.
     pub(super) fn suffice_when_filled(&self, struck: &Struck) -> bool {
         let is_rotten = |image: &usize| struck.get(image) == Some(&Blow::Rotten);
-        let replaced = self.replacing.iter().filter(|(new, _)| is_rotten(new)).map(|(_, old)| (*old, Blow::Lost));
-        self.suffice_without(&struck.iter().map(|(image, blow)| (*image, *blow)).chain(replaced).collect())
+        let leaving =
+            self.staying.iter().filter(|(stays, _)| is_rotten(stays)).map(|(_, leaves)| (*leaves, Blow::Lost));
+        self.suffice_without(&struck.iter().map(|(image, blow)| (*image, *blow)).chain(leaving).collect())
     }
 }
 
@@ -218,8 +220,13 @@ pub(super) fn holders(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bo
                     .collect()
             }
         };
-        let replacing = |member: &MemberConfig| Some((image(member.leaf.guid)?, image(member.replaces?)?));
-        Holders { tree: tree.clone(), whole, replacing: tree.members().filter_map(replacing).collect() }
+        let pair = |member: &MemberConfig| {
+            let (new, old) = (image(member.leaf.guid)?, image(member.replaces?)?);
+            let is_spare = newest.is_spare(member.leaf.guid);
+            Some([Some((new, old)), is_spare.then_some((old, new))])
+        };
+        let staying = tree.members().filter_map(pair).flatten().flatten().collect();
+        Holders { tree: tree.clone(), whole, staying }
     };
     newest.vdevs.iter().map(|config| holder(&config.tree)).collect()
 }
