@@ -124,7 +124,7 @@ impl World {
         };
         match self.pool.shrink(vdev, regions) {
             Ok(()) => step("the end of a resize", datasets.resize_done()).map(|()| true),
-            Err(error) if error.kind() == ErrorKind::Device || self.has_stand_ins(vdev) => {
+            Err(error) if error.kind() == ErrorKind::Device || !self.is_whole(vdev) => {
                 datasets.resize_failed(&error);
                 // Whoever owns the pool tries again then.
                 self.engine().env().sleep(REST);
@@ -134,11 +134,11 @@ impl World {
         }
     }
 
-    /// Whether a spare stands in for a device of a vdev.
-    fn has_stand_ins(&self, vdev: VdevId) -> bool {
+    /// Whether all devices of a vdev are there and lack nothing, and none is a spare. One may have failed in the last commits.
+    fn is_whole(&self, vdev: VdevId) -> bool {
         let (label, groups) = (self.pool.label(), self.groups());
-        let members = groups.iter().filter(|(group, _)| group.id() == vdev).flat_map(|(_, members)| members.iter());
-        members.into_iter().any(|member| label.is_spare(member.leaf.guid()))
+        let mut members = groups.iter().filter(|(group, _)| group.id() == vdev).flat_map(|(_, members)| members.iter());
+        members.all(|member| member.state() == State::Complete && !label.is_spare(member.leaf.guid()))
     }
 
     fn widen(&self, pool: &Pool, bytes: u64) -> Outcome<bool> {
