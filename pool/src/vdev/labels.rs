@@ -12,8 +12,8 @@
 //!
 //! A torn label fails its checksum and is passed over. The newest good one counts, which is the one of the highest
 //! transaction group: whoever changes a label gives it a higher one. If neither label of the first pair could be written,
-//! the second is left alone: it holds the only good labels. A device has not got a label either if none in front was written: the
-//! others are looked for where it ends, and that may be elsewhere before anybody takes note of it.
+//! the second is left alone: it holds the only good labels. If none in front was written the device has not got its label
+//! either: the others are looked for where it ends, and that may be elsewhere before anybody takes note of it.
 //!
 //! The last two stand before the device's end, be that where it ends or, of one that was made smaller, where the label says
 //! that it ends for the pool ([`crate::format::label::ends`]). Only the front labels are asked for that, whose places are
@@ -129,10 +129,10 @@ impl<'a> Replacing<'a> {
     }
 }
 
-/// Has a device end at `size`, because it was found to have grown or is to be made smaller: its back labels are there from now on, with its newest label, and
-/// with the uberblocks that they had or, where these cannot be read, that others have. Whoever calls this writes what has
-/// changed in them. The caller keeps others from writing labels, and the pool still. After an error the device ends where it
-/// did.
+/// Has a device end at `size`, because it was found to have grown or is to be made smaller: its back labels are there from
+/// now on, with its newest label, and with the uberblocks that they had or, where these cannot be read, that others have.
+/// Whoever calls this writes what has changed in them. The caller keeps others from writing labels, and the pool still.
+/// After an error the device ends where it did.
 ///
 /// | power fails | import finds |
 /// | --- | --- |

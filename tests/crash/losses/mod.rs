@@ -11,9 +11,9 @@
 //!
 //! Beside these any of the spares that stand by and of the cache devices may be struck: nothing is lost with them. So may any of
 //! the members that are being filled or are out of use: they count for nothing, but that what rots on one of two that have a
-//! place together counts as if the other one was struck, if that leaves before a scrub finds the rot. And on any device labels and rings of
-//! uberblocks may be struck, as long as a copy of each is left. Before what is missing is replaced, spares step
-//! in for it if the operator is in no hurry.
+//! place together counts as if the other one was struck, if that leaves before a scrub finds the rot. And on any device labels
+//! and rings of uberblocks may be struck, as long as a copy of each is left. Before what is missing is replaced, spares step in
+//! for it if the operator is in no hurry.
 //!
 //! Power fails in the middle of the repair too, and whatever is not whole then may be struck again: see [`repair`].
 //!
