@@ -52,6 +52,18 @@ pub(super) fn failed(disks: &[Disk]) -> Pool {
     pool
 }
 
+/// The same, when `b` is back and has everything again, and `c` has not been given back yet.
+fn recovered(disks: &[Disk]) -> Pool {
+    let pool = failed(disks);
+    pool.spare_step().unwrap();
+    assert!(fill(&pool));
+    disks[1].heal();
+    assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
+    assert_eq!(pool.spare_step().unwrap(), []);
+    assert!(fill(&pool));
+    pool
+}
+
 #[test]
 fn a_spare_steps_in_and_is_enough_when_the_others_are_lost() {
     let disks = disks("a b c");
@@ -76,13 +88,7 @@ fn a_spare_steps_in_and_is_enough_when_the_others_are_lost() {
 #[test]
 fn a_spare_is_given_back_when_the_device_is_back() {
     let disks = disks("a b c");
-    let pool = failed(&disks);
-    pool.spare_step().unwrap();
-    assert!(fill(&pool));
-    disks[1].heal();
-    assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
-    assert_eq!(pool.spare_step().unwrap(), []);
-    assert!(fill(&pool));
+    let pool = recovered(&disks);
     assert_eq!(pool.spare_step().unwrap(), given_back("c"));
     assert_eq!((states(&pool), spares(&pool)), (vec![State::Complete; 2], listed(&[("c", false)])));
     let newest = commit(&pool, 2);
@@ -282,12 +288,7 @@ fn a_spare_that_fails_itself_makes_room_for_another() {
 #[test]
 fn a_spare_stays_when_the_last_device_beside_it_fails_while_it_is_given_back() {
     let disks = disks("a b c");
-    let pool = failed(&disks);
-    pool.spare_step().unwrap();
-    assert!(fill(&pool));
-    disks[1].heal();
-    assert!(pool.put_online("b", &reopen(&disks[1])).unwrap());
-    assert!(fill(&pool));
+    let pool = recovered(&disks);
     disks[0].vanish();
     commit(&pool, 1);
     assert_eq!(states(&pool), [State::Out, State::Complete, State::Complete]);

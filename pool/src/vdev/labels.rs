@@ -62,7 +62,7 @@ pub fn write_all_labels(devices: &[(&dyn Device, &Label)]) -> Vec<Result<()>> {
     let mut all: Vec<Result<Replacing>> = begun.into_iter().map(|begun| begun.map(|ordered| ordered())).collect();
     for turn in 0..PAIRS.len() {
         together(&mut all, |one| one.begin_pair(turn), |one, begun| one.end_pair(turn, begun));
-        together(&mut all, |one| one.device.begin_flush(), Replacing::end_flush);
+        together(&mut all, |one| one.device.begin_flush(), |one, begun| one.end_flush(begun));
     }
     all.into_iter().map(|one| one.map(drop)).collect()
 }
@@ -124,7 +124,7 @@ impl<'a> Replacing<'a> {
         }
     }
 
-    fn end_flush(&mut self, begun: Pending) -> Result<()> {
+    fn end_flush(&self, begun: Pending) -> Result<()> {
         begun.wait().map_err(|source| failed(self.device, "flush a label", source))
     }
 }
@@ -522,6 +522,10 @@ mod tests {
         assert_eq!(read_label(&device).unwrap(), None);
     }
 
+    fn failing(range: Range<u64>) -> Fault {
+        Fault { range, ..Fault::failing(Operation::Write) }
+    }
+
     /// A device of `SIZE` whose label says that it ends at half of that, where its back labels are.
     fn made_smaller() -> (MemoryDevice, u64) {
         const END: u64 = 32 * MIB;
@@ -558,6 +562,24 @@ mod tests {
             clear_labels(&device).unwrap();
             assert_eq!(device.size(), size);
             assert_eq!(left(&device, end), [], "{is_open}");
+        }
+    }
+
+    #[test]
+    fn the_former_labels_are_given_up_only_where_the_front_ones_say_where_the_device_ends() {
+        for are_lost in [false, true] {
+            let (device, end) = made_smaller();
+            if are_lost {
+                smash(&device, &[0, 1]);
+            }
+            let given_up = give_up_behind(&device).map_err(|error| error.kind());
+            assert_eq!(given_up, if are_lost { Err(ErrorKind::Damage) } else { Ok(SIZE) });
+            assert_eq!(device.size(), end);
+            let former = &label_offsets(SIZE)[2..];
+            assert_eq!(
+                left(&device, end).iter().filter(|at| former.contains(at)).count(),
+                if are_lost { 2 } else { 0 }
+            );
         }
     }
 
@@ -660,7 +682,6 @@ mod tests {
     #[test]
     fn a_bad_place_under_one_label_is_survived_and_one_under_a_pair_stops_in_time() {
         let [l0, _, l2, _] = label_offsets(SIZE);
-        let failing = |range: Range<u64>| Fault { range, ..Fault::failing(Operation::Write) };
         let device = FaultDevice::new(Arc::new(labelled(7)));
         device.inject(failing(l0..l0 + LABEL_SIZE));
         write_labels(&device, &sample(8)).unwrap();
@@ -673,7 +694,6 @@ mod tests {
     #[test]
     fn a_device_that_takes_its_label_only_at_its_end_has_not_got_it() {
         let [_, l1, l2, l3] = label_offsets(SIZE);
-        let failing = |range: Range<u64>| Fault { range, ..Fault::failing(Operation::Write) };
         let device = FaultDevice::new(Arc::new(labelled(7)));
         device.inject(failing(l1..l1 + LABEL_SIZE));
         device.inject(failing(l2..l3 + LABEL_SIZE));

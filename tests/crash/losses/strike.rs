@@ -1,6 +1,6 @@
 //! What may befall devices, which of them a pool can do without, and what of it was seen.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, iter, sync::Arc};
 
 use pool::{
     device::{Device, Effect, Fault, FaultDevice, MemoryDevice, Operation},
@@ -221,12 +221,11 @@ pub(super) fn holders(images: &[Arc<MemoryDevice>], counts: impl Fn(usize) -> bo
             }
         };
         let pair = |member: &MemberConfig| {
-            let (new, old) = (image(member.leaf.guid)?, image(member.replaces?)?);
-            let is_spare = newest.is_spare(member.leaf.guid);
-            Some([Some((new, old)), is_spare.then_some((old, new))])
+            Some((image(member.leaf.guid)?, image(member.replaces?)?, newest.is_spare(member.leaf.guid)))
         };
-        let staying = tree.members().filter_map(pair).flatten().flatten().collect();
-        Holders { tree: tree.clone(), whole, staying }
+        let stay =
+            |(new, old, is_spare): (usize, usize, bool)| iter::once((new, old)).chain(is_spare.then_some((old, new)));
+        Holders { tree: tree.clone(), whole, staying: tree.members().filter_map(pair).flat_map(stay).collect() }
     };
     newest.vdevs.iter().map(|config| holder(&config.tree)).collect()
 }
