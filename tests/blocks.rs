@@ -6,7 +6,7 @@
 mod lab;
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt,
     path::Path,
     process::Command,
@@ -118,6 +118,30 @@ fn a_pool_on_loop_devices_needs_no_mount() {
     lab.pool(&["scrub", "-w", "tank"]);
     lab.pool(&["export", "tank"]);
     lab.pool(&["check", "-d", &first.device, "-d", &second.device, "tank"]);
+}
+
+/// The kernel keeps what was read from a loop device for as long as anybody has that open, whatever is written to the file
+/// behind it meanwhile.
+#[test]
+fn what_the_system_remembers_of_a_loop_device_is_not_taken_for_what_is_there() {
+    let _alone = alone();
+    let lab = Lab::mountless();
+    for direct_io in [false, true] {
+        let file = lab.path("behind");
+        let Some(disk) = Loop::over(&file, 80, direct_io) else { return };
+        lab.pool(&["create", "-m", "none", "tank", &disk.device]);
+        lab.pool(&["export", "tank"]);
+        let mut remembers = fs::File::open(&disk.device).unwrap();
+        io::copy(&mut remembers, &mut io::sink()).unwrap();
+        lab.pool(&["import", "-d", &lab.at("behind"), "tank"]);
+        lab.fs(&["create", "tank/new"]);
+        lab.pool(&["export", "tank"]);
+        lab.pool(&["import", "-d", &disk.device, "tank"]);
+        assert_eq!(lab.fs(&["list", "-H", "-o", "name", "tank/new"]), "tank/new\n");
+        lab.pool(&["destroy", "-f", "tank"]);
+        drop(remembers);
+        fs::remove_file(file).unwrap();
+    }
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //! open, the file carries an advisory lock that ends with the process, however that ends: exclusive for writing, shared
 //! for reading. A block device is opened exclusively as well, which the kernel refuses while it is mounted. The file behind
 //! a loop device is locked with it, so that an image is one device under whatever name it is opened: a path, a link to it,
-//! a loop device, a partition of one.
+//! a loop device, a partition of one. What the page cache has of a block device is dropped when it is locked, for it does
+//! not change when the same bytes are written under another name.
 //!
 //! The lock keeps out other processes of Cenote on this machine; against a second machine see the host id in the label.
 
@@ -21,7 +22,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, major, minor},
+    fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock, major, minor},
     io::{Errno, ReadWriteFlags, preadv2},
 };
 
@@ -134,6 +135,7 @@ impl FileDevice {
             lock(&name, &file, operation, pause)?;
             behind = backing::files(&file);
             behind.iter().try_for_each(|behind| lock(&name, behind, operation, pause))?;
+            forget_what_was_read(&file);
         }
         // The length in a block device's metadata is zero; the end is where seeking to it leads.
         match file.seek(SeekFrom::End(0)) {
@@ -146,6 +148,16 @@ impl FileDevice {
             }),
             Err(source) => Err(Error::Device { device: name, action: "measure", source }),
         }
+    }
+}
+
+/// Has what the system remembers of a block device read anew. It remembers for as long as anybody has the device open, and
+/// apart from what it remembers of the file behind a loop device, or of the disk that a partition is of: after these were
+/// written, what it returned would be old. Nobody writes there any more once the locks are held.
+fn forget_what_was_read(file: &File) {
+    if file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device()) {
+        // What is in use at this moment stays. Of an ordinary file there is one memory only.
+        let _ = fadvise(file, 0, None, Advice::DontNeed);
     }
 }
 
