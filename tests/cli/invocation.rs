@@ -41,7 +41,7 @@ fn wrong_command_lines_end_with_two() {
 
       tip: to pass '-Z' as a value, use '-- -Z'
 
-    Usage: pool list [OPTIONS] [POOL]...
+    Usage: pool list [OPTIONS] [POOL]... [INTERVAL [COUNT]]
 
     For more information, try '--help'.
     [exit 2]

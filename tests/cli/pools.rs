@@ -19,6 +19,9 @@ fn a_pool_is_made_shown_and_destroyed() {
         "pool list -v tank",
         "pool status",
         "pool status -x",
+        "pool status -x tank 0.01 2",
+        "pool list -H -o name,health 0.01 3",
+        "pool list tank 1 2 3",
     ]), @r"
     $ pool create -n tank 64M:tank.img
     would create 'tank' with the following layout:
@@ -60,6 +63,19 @@ fn a_pool_is_made_shown_and_destroyed() {
     $ pool status -x
     all pools are healthy
     [exit 0]
+    $ pool status -x tank 0.01 2
+    pool 'tank' is healthy
+
+    pool 'tank' is healthy
+    [exit 0]
+    $ pool list -H -o name,health 0.01 3
+    tank	ONLINE
+    tank	ONLINE
+    tank	ONLINE
+    [exit 0]
+    $ pool list tank 1 2 3
+    pool: at most an interval and a count follow the pools
+    [exit 2]
     ");
     assert_snapshot!(lab.session(&[
         "pool get -H all tank",

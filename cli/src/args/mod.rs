@@ -9,5 +9,6 @@ pub mod flow;
 pub mod fs;
 pub mod pool;
 pub mod reference;
+pub mod schedule;
 pub mod sort;
 pub mod spares;

@@ -3,13 +3,11 @@
 //! The executor gives counters since import. The first table shows their average since then, each further one the
 //! difference to the one before.
 
-use std::thread;
-use std::time::Duration;
-
 use clap::Args;
 use dataset::property::size::{format_bytes, format_count};
 use serde_json::{Map, Value, json};
 
+use crate::args::schedule::Schedule;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{IoCounts, IoSample, Request, Response, VdevRole};
@@ -44,59 +42,26 @@ pub struct Arguments {
 
 /// Shows, once or again and again.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let schedule = Schedule::parse(&arguments.words)?;
+    let mut schedule = Schedule::parse(&arguments.words)?;
+    let skips = arguments.skip_first && schedule.is_repeated();
+    if skips {
+        schedule = schedule.with_one_more();
+    }
     let mut before = vec![None; context.pools(&schedule.pools)?.len()];
-    let mut left = schedule.count;
-    let mut skip = arguments.skip_first && schedule.interval.is_some();
     let mut page = Page::default();
-    loop {
+    schedule.run(context, |time, context| {
         let samples = samples(&schedule.pools, context)?;
         let rates: Vec<Rates> = samples
             .iter()
             .enumerate()
             .map(|(index, now)| Rates::between(before.get(index).and_then(Option::as_ref), now))
             .collect();
-        if !skip {
-            print(&rates, arguments, &mut page, context)?;
-            left = left.map(|left| left - 1);
-        }
-        skip = false;
         before = samples.into_iter().map(Some).collect();
-        match (schedule.interval, left) {
-            (None, _) | (_, Some(0)) => return Ok(Exit::Done),
-            (Some(interval), _) => thread::sleep(interval),
+        if time > 0 || !skips {
+            print(&rates, arguments, &mut page, context)?;
         }
-    }
-}
-
-/// What to show, how often.
-#[derive(Debug, PartialEq)]
-struct Schedule {
-    pools: Vec<String>,
-    interval: Option<Duration>,
-    count: Option<u64>,
-}
-
-impl Schedule {
-    /// Numbers at the end are interval and count: no pool's name begins with a digit.
-    fn parse(words: &[String]) -> Result<Schedule, Failure> {
-        let first_number = words.iter().position(|word| word.starts_with(|c: char| c.is_ascii_digit()));
-        let (pools, numbers) = words.split_at(first_number.unwrap_or(words.len()));
-        let bad = |what: &str, text: &str| Failure::usage(format!("{what} '{text}' is not a number above 0"));
-        let interval = |text: &String| {
-            let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
-            seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| bad("interval", text))
-        };
-        let count = |text: &String| text.parse().ok().filter(|count| *count > 0).ok_or_else(|| bad("count", text));
-        match numbers {
-            [] => Ok(Schedule { pools: pools.to_vec(), interval: None, count: None }),
-            [every] => Ok(Schedule { pools: pools.to_vec(), interval: Some(interval(every)?), count: None }),
-            [every, times] => {
-                Ok(Schedule { pools: pools.to_vec(), interval: Some(interval(every)?), count: Some(count(times)?) })
-            }
-            _ => Err(Failure::usage("at most an interval and a count follow the pools")),
-        }
-    }
+        Ok(Exit::Done)
+    })
 }
 
 fn samples(pools: &[String], context: &mut Context<'_>) -> Result<Vec<IoSample>, Failure> {
@@ -186,8 +151,7 @@ fn print(rates: &[Rates], arguments: &Arguments, page: &mut Page, context: &mut 
     if arguments.json {
         return context.print_json("iostat", "pools", encode(rates));
     }
-    context.print(&render(rates, arguments.verbose, arguments.exact, arguments.scripted, page))?;
-    Ok(context.console.output.flush()?)
+    context.print(&render(rates, arguments.verbose, arguments.exact, arguments.scripted, page))
 }
 
 fn render(rates: &[Rates], verbose: bool, exact: bool, scripted: bool, page: &mut Page) -> String {
@@ -357,19 +321,5 @@ mod tests {
         assert_eq!(shown(100), 4, "the next screen");
         assert_eq!(shown(100), 1);
         assert_eq!(shown(1 << 40), 4, "wider columns");
-    }
-
-    #[test]
-    fn trailing_numbers_are_interval_and_count() {
-        let parse = |words: &[&str]| Schedule::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        let schedule = parse(&["tank", "0.5", "3"]).unwrap();
-        assert_eq!(
-            (schedule.pools.len(), schedule.interval, schedule.count),
-            (1, Some(Duration::from_millis(500)), Some(3))
-        );
-        assert_eq!(parse(&[]).unwrap().interval, None);
-        for words in [&["0"][..], &["1", "0"], &["1", "2", "3"], &["1x"], &["1e99"]] {
-            assert_eq!(parse(words).unwrap_err().exit, Exit::Usage, "{words:?}");
-        }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::status::{forget_trim, lines, vdev_json, vdevs_json};
 use crate::args::common::{Format, property_list};
+use crate::args::schedule::Schedule;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::json::Encoder;
@@ -19,9 +20,11 @@ const COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentat
 
 /// Arguments of `pool list`.
 #[derive(Args, Debug)]
+#[command(override_usage = "pool list [OPTIONS] [POOL]... [INTERVAL [COUNT]]")]
 #[command(after_help = "Examples:
   pool list
   pool list -v tank                          with its devices
+  pool list tank 5                           every five seconds
   pool list -Hp -o name,free                 for scripts
   pool list -j | jq '.pools.tank.properties.free.value'")]
 pub struct Arguments {
@@ -33,19 +36,24 @@ pub struct Arguments {
     /// The columns: names of properties
     #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS, hide_default_value = true)]
     columns: String,
-    /// The pools; without one, all
-    #[arg(value_name = "POOL")]
-    pools: Vec<String>,
+    /// Pools, without one all; then an interval in seconds, then how many times
+    #[arg(value_name = "WORDS")]
+    words: Vec<String>,
 }
 
-/// Lists.
+/// Lists, once or again and again.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let schedule = Schedule::parse(&arguments.words)?;
+    schedule.run(context, |_, context| list(&schedule.pools, arguments, context))
+}
+
+fn list(pools: &[String], arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let columns = property_list(&arguments.columns, Property::of_pool)?;
     let mut properties = names_of(&columns);
     if properties.is_empty() {
         properties.push("guid".to_owned());
     }
-    let (records, exit) = records(&arguments.pools, &properties, arguments.verbose, context)?;
+    let (records, exit) = records(pools, &properties, arguments.verbose, context)?;
     if arguments.format.json {
         let encoder = context.encoder(&arguments.format);
         context.print_json("list", "pools", encode(&records, &columns, &encoder))?;

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{expansion, removal, scan};
+use crate::args::schedule::Schedule;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
@@ -12,11 +13,13 @@ use crate::protocol::{PoolStatus, Request, Response, TrimRecord, TrimState, Vdev
 
 /// Arguments of `pool status`.
 #[derive(Args, Debug)]
+#[command(override_usage = "pool status [OPTIONS] [POOL]... [INTERVAL [COUNT]]")]
 #[command(after_help = "Examples:
   pool status
   pool status -v tank                        name every damaged file
   pool status -x                             only pools with problems
-  pool status -t tank                        and how 'pool trim' stands")]
+  pool status -t tank                        and how 'pool trim' stands
+  pool status tank 5                         every five seconds")]
 pub struct Arguments {
     /// Name every damaged file
     #[arg(short = 'v')]
@@ -36,16 +39,26 @@ pub struct Arguments {
     /// Print JSON
     #[arg(short = 'j', long)]
     json: bool,
-    /// The pools; without one, all
-    #[arg(value_name = "POOL")]
-    pools: Vec<String>,
+    /// Pools, without one all; then an interval in seconds, then how many times
+    #[arg(value_name = "WORDS")]
+    words: Vec<String>,
 }
 
-/// Shows.
+/// Shows, once or again and again.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let schedule = Schedule::parse(&arguments.words)?;
+    schedule.run(context, |time, context| {
+        if time > 0 && !arguments.json {
+            context.print("\n")?;
+        }
+        show(&schedule.pools, arguments, context)
+    })
+}
+
+fn show(pools: &[String], arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     let mut all = Vec::new();
-    for pool in context.pools(&arguments.pools)? {
+    for pool in context.pools(pools)? {
         match context.call(&pool, Request::Status) {
             Ok(Response::Status(status)) => all.push(*status),
             Ok(_) => return Err(unexpected_answer()),
@@ -65,7 +78,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     } else if known == 0 && exit == Exit::Done {
         context.note("no pools available\n")?;
     } else if all.is_empty() && exit == Exit::Done {
-        context.print(&all_healthy(&arguments.pools))?;
+        context.print(&all_healthy(pools))?;
     } else {
         let zone = context.zone;
         let render = |status| render(status, arguments.verbose, arguments.exact, zone);
