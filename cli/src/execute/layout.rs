@@ -1,6 +1,6 @@
 //! What a pool is, or shall be, made of: vdevs asked for, whether they fit to each other, and how they are shown.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use pool::{
     admin::{ClassedVdev, NewVdev, suitable_region},
@@ -26,7 +26,7 @@ pub(crate) fn apart(specs: &[VdevTreeSpec]) -> (Vec<VdevTreeSpec>, Vec<VdevSpec>
 
 /// How cache devices of these paths are shown.
 pub(crate) fn shown_caches(paths: impl Iterator<Item = String>) -> impl Iterator<Item = LayoutVdev> {
-    paths.map(|name| LayoutVdev { role: VdevRole::Cache, name, devices: Vec::new(), may_lose: 0 })
+    paths.map(|name| LayoutVdev { role: VdevRole::Cache, name, devices: Vec::new(), may_lose: 0, unused: 0 })
 }
 
 /// The devices of all vdevs, in order.
@@ -181,14 +181,27 @@ pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], sector: u64, regi
     shapes.into_iter().filter(|(role, _)| *role != VdevRole::Log).map(|(_, shape)| space(shape)).sum()
 }
 
-/// How the vdevs would be shown that are asked for; the first gets the number `first`.
-pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
+/// How many bytes of such devices lie behind the end of so many others that nothing can be kept there as it is to be.
+fn unused(vdev: &VdevTreeSpec, mut sizes: Vec<u64>) -> u64 {
+    let fewest = vdev.kind.parity().map_or(vdev.devices.len(), |parity| usize::from(parity) + 1);
+    sizes.sort_unstable_by_key(|size| Reverse(*size));
+    let end = sizes.get(fewest - 1).copied().unwrap_or(0);
+    sizes.iter().map(|size| size.saturating_sub(end)).sum()
+}
+
+/// How the vdevs would be shown that are asked for, of devices that are so large; the first gets the number `first`.
+pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize, devices: &[u64]) -> Vec<LayoutVdev> {
+    let mut sizes = devices.iter().copied();
     let show = |(number, vdev): (usize, &VdevTreeSpec)| {
         let (role, may_lose) = (vdev.role, vdev.kind.may_lose(vdev.devices.len()));
+        let unused = unused(vdev, sizes.by_ref().take(vdev.devices.len()).collect());
         let paths: Vec<String> = vdev.devices.iter().map(|device| device.path.to_text()).collect();
         match vdev.kind {
-            VdevKind::Disk => LayoutVdev { role, name: paths.join(" "), devices: Vec::new(), may_lose },
-            kind => LayoutVdev { role, name: format!("{}-{number}", kind.as_str()), devices: paths, may_lose },
+            VdevKind::Disk => LayoutVdev { role, name: paths.join(" "), devices: Vec::new(), may_lose, unused },
+            kind => {
+                let name = format!("{}-{number}", kind.as_str());
+                LayoutVdev { role, name, devices: paths, may_lose, unused }
+            }
         }
     };
     (first..).zip(vdevs).map(show).collect()
@@ -200,7 +213,7 @@ pub(crate) fn shown(vdev: &dyn Vdev, classes: &VdevClasses) -> LayoutVdev {
     let paths = vdev.leaves().iter().map(|leaf| leaf.name().to_owned()).collect();
     let may_lose = vdev.as_group().map_or(0, |group| group.may_lose());
     let devices = if vdev.group_name().is_some() { paths } else { Vec::new() };
-    LayoutVdev { role, name: name_of(vdev), devices, may_lose }
+    LayoutVdev { role, name: name_of(vdev), devices, may_lose, unused: 0 }
 }
 
 /// The name of a vdev: `mirror-0`, `raidz2-0`, or the device's path.
@@ -215,4 +228,23 @@ pub(crate) fn name_of(vdev: &dyn Vdev) -> String {
 pub(crate) fn kind_of(vdev: &dyn Vdev) -> VdevKind {
     let word = vdev.group_name().and_then(|name| name.split('-').next());
     word.and_then(VdevKind::of_word).unwrap_or(VdevKind::Disk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_behind_the_end_of_too_many_devices_is_of_no_use() {
+        let unused = |kind: VdevKind, sizes: &[u64]| {
+            let device = VdevSpec { path: "/disk".into(), create: None };
+            let vdev = VdevTreeSpec { role: VdevRole::Normal, kind, devices: vec![device; sizes.len()] };
+            asked(&[vdev], 0, sizes)[0].unused
+        };
+        assert_eq!(unused(VdevKind::Disk, &[7]), 0);
+        assert_eq!(unused(VdevKind::Mirror, &[7, 5, 6]), 3);
+        assert_eq!(unused(VdevKind::RaidZ1, &[3, 7, 5]), 2, "rows of two columns reach as far as the second largest");
+        assert_eq!(unused(VdevKind::RaidZ2, &[3, 7, 5]), 6);
+        assert_eq!(unused(VdevKind::RaidZ2, &[3, 7, 5, 4]), 4);
+    }
 }

@@ -419,7 +419,7 @@ impl OpenPool {
             let paths = caches.iter().map(|cache| cache.path.to_text()).collect::<Vec<_>>();
             let (had, kept) = layout.vdevs.into_iter().partition(|vdev| vdev.role == VdevRole::Cache);
             let (had, kept): (Vec<_>, Vec<_>) = (had, kept);
-            let new = asked(vdevs, next).into_iter();
+            let new = asked(vdevs, next, &devices).into_iter();
             layout.vdevs = kept.into_iter().chain(new).chain(had).chain(shown_caches(paths.into_iter())).collect();
             layout.spares.extend(spares.iter().map(|spare| spare.path.to_text()));
             let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use dataset::property::size::format_bytes;
+use pool::units::MIB;
 
 use crate::protocol::{Layout, LayoutVdev, VdevRole};
 
@@ -25,7 +26,21 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
         "create" => format!("would create '{pool}' with the following layout:"),
         _ => format!("would update '{pool}' to the following configuration:"),
     };
-    format!("{head}\n\n\t{pool}\n{devices}\nspace: {}\n{}", format_bytes(*size), losses(vdevs))
+    format!("{head}\n\n\t{pool}\n{devices}\nspace: {}\n{}{}", format_bytes(*size), unused(vdevs), losses(vdevs))
+}
+
+/// Devices of one vdev that differ by less are as large as each other: disks of one size by name do.
+const ALIKE: u64 = 16 * MIB;
+
+/// What the larger devices of a vdev have too much.
+fn unused(vdevs: &[LayoutVdev]) -> String {
+    let line = |LayoutVdev { name, unused, .. }: &LayoutVdev| {
+        format!(
+            "{name}: its devices are not of one size, and {} of the larger ones is of no use\n",
+            format_bytes(*unused)
+        )
+    };
+    vdevs.iter().filter(|vdev| vdev.unused >= ALIKE).map(line).collect()
 }
 
 /// What the loss of devices costs; vdevs of which equally many may be lost are told of together.
@@ -57,7 +72,7 @@ mod tests {
 
     fn vdev(name: &str, devices: &[&str], may_lose: usize) -> LayoutVdev {
         let devices = devices.iter().map(|device| (*device).to_owned()).collect();
-        LayoutVdev { role: VdevRole::Normal, name: name.into(), devices, may_lose }
+        LayoutVdev { role: VdevRole::Normal, name: name.into(), devices, may_lose, unused: 0 }
     }
 
     #[test]
@@ -120,5 +135,15 @@ mod tests {
         mirror-1, mirror-2: any one device of each may be lost; with a second one of the same vdev, the pool is lost
         mirror-3: any 2 devices may be lost; with one more of the same vdev, the pool is lost
         ");
+    }
+
+    #[test]
+    fn what_is_of_no_use_is_said_of_each_vdev() {
+        let mut vdevs = vec![vdev("mirror-0", &["/a.img", "/b.img"], 1), vdev("mirror-1", &["/c.img", "/d.img"], 1)];
+        (vdevs[0].unused, vdevs[1].unused) = (ALIKE - 1, 3 << 30);
+        let layout = Layout { pool: "tank".into(), vdevs, spares: Vec::new(), size: 3 << 29 };
+        let text = render(&layout, "create");
+        let said = text.lines().skip_while(|line| !line.starts_with("space")).nth(1);
+        assert_eq!(said, Some("mirror-1: its devices are not of one size, and 3G of the larger ones is of no use"));
     }
 }

@@ -673,6 +673,8 @@ pub struct LayoutVdev {
     pub devices: Vec<String>,
     /// So many of its devices may be lost, whichever they are, and nothing else is.
     pub may_lose: usize,
+    /// How much of its larger devices is of no use to a new one, in bytes; of one that there is, nobody asks.
+    pub unused: u64,
 }
 
 impl Layout {
