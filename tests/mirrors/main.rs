@@ -1,0 +1,63 @@
+//! The death of a mirror's device and its replacement, and everything else that an operator does with mirrors, through the
+//! programs, with what `pool status` says at each stage.
+//!
+//! The pools have services and are not mounted, so that what was read is read from the devices. What the tests have in
+//! common stands here.
+
+mod away;
+mod copies;
+#[path = "../lab/mod.rs"]
+mod lab;
+mod refused;
+mod replacing;
+mod spares;
+
+use std::fs;
+
+use insta::Settings;
+use lab::{Lab, noise, wait_until};
+
+/// Replaces what differs from run to run.
+fn filters() -> Settings {
+    let mut settings = lab::told::filters_for_devices();
+    settings.add_filter(r"/[ab]/[ab]\.img(\s+)holds", "/[SIDE]${1}holds");
+    settings
+}
+
+fn content(seed: u64) -> Vec<u8> {
+    noise(300_000, seed)
+}
+
+/// A pool `tank` that is a mirror of two images, with a file in it.
+fn furnished() -> Lab {
+    let lab = Lab::new();
+    lab.pool(&["create", "-m", "none", "tank", "mirror", "80M:a.img", "80M:b.img"]);
+    lab.fs(&["create", "-o", "compression=off", "tank/home"]);
+    put(&lab, 1);
+    lab
+}
+
+/// Puts a file with this content into the pool.
+fn put(lab: &Lab, seed: u64) {
+    fs::write(lab.path("file"), content(seed)).unwrap();
+    lab.fs(&["cp", "file", &format!("tank/home:/{seed}")]);
+    lab.pool(&["sync", "tank"]);
+}
+
+/// Whether these files are in the pool, as they were put there.
+fn holds(lab: &Lab, seeds: &[u64]) {
+    for seed in seeds {
+        assert!(lab.fs_bytes(&["cat", &format!("tank/home:/{seed}")]) == content(*seed), "file {seed}");
+    }
+}
+
+fn wait_for_resilver(lab: &Lab) {
+    wait_until("the resilver is done", || {
+        let status = lab.pool(&["status", "tank"]);
+        status.contains("scan: resilvered") && !status.contains("(resilvering")
+    });
+}
+
+fn status(lab: &Lab) -> String {
+    lab.session(&["pool status tank"])
+}
