@@ -1,8 +1,10 @@
 //! RAID-Z on devices that fail, lie and vanish: whatever befalls as many of them as there is parity.
 
-use std::{io, sync::Arc, thread};
+mod meanwhile;
+mod members;
 
-use parking_lot::Mutex;
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::{
@@ -17,7 +19,7 @@ use crate::{
         vdev_config::{Behind, LeafConfig, MemberConfig, RaidZConfig, RaidZMember},
     },
     units::{KIB, MIB, Txg},
-    vdev::{Health, Leaf, Suspension, Vdev},
+    vdev::{Health, Leaf, Vdev},
 };
 
 const SECTOR: u64 = 512;
@@ -332,151 +334,6 @@ fn what_is_asked_for_is_read_of_the_devices_that_hold_it_alone() {
 }
 
 #[test]
-fn a_member_that_is_filled_gets_its_column_and_is_neither_read_nor_relied_on() {
-    let world = World::new(4, 1);
-    let old = noise(7, 70 * world.row() as usize - 300);
-    world.raidz.write(0, &old).unwrap();
-    world.devices[2].vanish();
-    let new = noise(8, 2 * world.row() as usize);
-    let fresh = device(7);
-    let joined = member(7, 2, &fresh, State::Filling);
-    let members = world.raidz.group.members().iter().cloned().chain([joined.clone()]).collect();
-    world.raidz.group.set_members(members);
-    let at = 100 * world.row();
-    world.raidz.write(at, &new).unwrap();
-    assert_eq!(world.states(), [State::Complete, State::Complete, State::Out, State::Complete, State::Filling]);
-    assert!(!world.raidz.do_without(Guid(0), Health::Faulted), "the new one does not have everything");
-    assert_eq!(world.raidz.committing().len(), 3, "no uberblock before it has everything");
-    let (is_good, bad) = world.examined(0, &old);
-    assert!(is_good && bad.is_empty());
-    world.raidz.fill(0, &Arc::new(old.clone())).unwrap();
-    assert!(world.raidz.group.filled(&[Guid(7)], world.raidz.group.round()));
-    joined.leaf.note_uberblock(Txg(9));
-    world.raidz.committed();
-    assert_eq!(joined.state(), State::Complete);
-    // It stands in for any other.
-    assert!(world.raidz.do_without(Guid(0), Health::Faulted));
-    assert_eq!((world.examined(0, &old), world.examined(at, &new)), ((true, vec![]), (true, vec![])));
-    assert!(!world.raidz.do_without(Guid(7), Health::Faulted));
-}
-
-#[test]
-fn what_complete_members_do_not_add_up_to_is_computed_with_those_that_are_being_filled() {
-    for spoil in [Fault::corrupting(0..u64::MAX), Fault::failing(Operation::Read)] {
-        let world = World::new(4, 2);
-        let block = noise(7, 5 * world.row() as usize);
-        world.raidz.write(0, &block).unwrap();
-        for gone in [1, 2] {
-            let found: Arc<dyn Device> = world.devices[gone as usize].clone();
-            world.raidz.do_without(Guid(gone), Health::Faulted);
-            world.raidz.group.take_back(Guid(gone), found, Behind::default());
-        }
-        world.devices[0].inject(spoil.clone());
-        let mut bytes = vec![0; block.len()];
-        let is_good = |read: &[u8]| read == block;
-        let simple = world.raidz.read_checked(0, &mut bytes, &is_good);
-        assert!(matches!(simple, Ok(Found::Bad) | Err(_)), "without a checksum it may be anything");
-        // One of them lacks it, and the others add up.
-        world.spoil(2, 0, block.len());
-        assert_eq!(world.raidz.read_surely(0, &mut bytes, &is_good).unwrap(), Found::Elsewhere);
-        assert_eq!(bytes, block);
-        assert_eq!(world.checksum_errors()[1..3], [0, 0]);
-    }
-}
-
-#[test]
-fn two_members_of_a_column_are_one_that_is_complete() {
-    let world = World::new(3, 1);
-    let block = noise(9, 6 * world.row() as usize);
-    world.twin();
-    world.raidz.write(0, &block).unwrap();
-    assert!(world.raidz.do_without(Guid(1), Health::Faulted));
-    assert!(!world.raidz.do_without(Guid(2), Health::Faulted), "the two that would be left hold the same");
-    assert!(world.raidz.do_without(Guid(0), Health::Faulted), "its twin holds the same");
-    assert_eq!(world.examined(0, &block), (true, vec![]));
-    assert!(!world.raidz.do_without(Guid(7), Health::Faulted));
-    assert!(!world.raidz.do_without(Guid(2), Health::Faulted));
-}
-
-#[test]
-fn each_of_two_members_of_a_column_is_examined() {
-    let world = World::new(3, 1);
-    let block = noise(9, 6 * world.row() as usize);
-    let twin = world.twin();
-    world.raidz.write(0, &block).unwrap();
-    twin.write_at(DATA_START, &noise(3, 100)).unwrap();
-    assert_eq!(world.examined(0, &block), (true, vec![Guid(7)]));
-    world.spoil(0, 0, block.len());
-    assert_eq!(world.examined(0, &block), (true, vec![Guid(0), Guid(7)]));
-}
-
-#[test]
-fn a_read_that_is_begun_from_all_gives_nothing_where_two_members_of_a_column_differ() {
-    let world = World::new(3, 1);
-    let block = noise(9, 6 * world.row() as usize);
-    let twin = world.twin();
-    world.raidz.write(0, &block).unwrap();
-    assert!(begun(&world.raidz, 0, &block, Sources::All));
-    twin.inject(Fault::corrupting(DATA_START + SECTOR..DATA_START + SECTOR + 1));
-    assert!(!begun(&world.raidz, 0, &block, Sources::All), "what the second one holds is wrong");
-    assert!(begun(&world.raidz, 0, &block, Sources::Any), "nobody asks for it");
-}
-
-/// One device is being replaced, the new one is complete, and the old one is rotten: that is no loss.
-#[test]
-fn of_two_members_of_a_column_the_second_is_asked_where_the_first_lies() {
-    let world = World::new(3, 1);
-    let block = noise(9, 6 * world.row() as usize);
-    world.twin();
-    world.raidz.write(0, &block).unwrap();
-    world.spoil(0, 0, block.len());
-    world.spoil(1, 0, block.len());
-    let mut bytes = vec![0; block.len()];
-    assert_eq!(world.raidz.read_surely(0, &mut bytes, &|read| read == block).unwrap(), Found::Elsewhere);
-    assert_eq!(bytes, block);
-    // Whoever examines finds the two that are bad, and what they should be.
-    assert_eq!(world.examined(0, &block), (true, vec![Guid(0), Guid(1)]));
-    // Of bytes that nothing is known of only what complete members agree on counts.
-    assert!(world.raidz.examine(0, block.len(), &|read| read == block).good.is_none());
-}
-
-/// Of one column the second member has it, of another the first.
-#[test]
-fn members_of_columns_that_have_two_are_tried_with_each_other() {
-    let world = World::new(3, 1);
-    let block = noise(11, 6 * world.row() as usize);
-    let twins = [device(7), device(8)];
-    let doubles = (0..2).map(|column| member(7 + column, column as usize, &twins[column as usize], State::Filling));
-    world.raidz.group.set_members(world.raidz.group.members().iter().cloned().chain(doubles).collect());
-    world.raidz.write(0, &block).unwrap();
-    world.raidz.do_without(Guid(2), Health::Faulted);
-    world.spoil(0, 0, block.len());
-    twins[1].inject(Fault::corrupting(0..u64::MAX));
-    let mut bytes = vec![0; block.len()];
-    assert_eq!(world.raidz.read_surely(0, &mut bytes, &|read| read == block).unwrap(), Found::Elsewhere);
-    assert_eq!(bytes, block);
-}
-
-#[test]
-fn a_column_alone_is_what_it_is_among_the_others() {
-    for (columns, parity) in shapes() {
-        let world = World::new(columns, parity);
-        let row = world.row();
-        // Within a band, over several, and with a last row that is full, short, or a part of a sector.
-        for (first, len) in
-            [(0, 1), (1, row - 1), (60, 9 * row + SECTOR + 7), (10, 60 * row + 3), (10, 2 * row - SECTOR)]
-        {
-            let bytes = noise(first, len as usize);
-            let rows = world.raidz.whole_rows(first * row, bytes.len()).unwrap();
-            let all = world.raidz.columns_of(&rows, &bytes);
-            for (column, held) in all.iter().enumerate() {
-                assert!(world.raidz.column_of(&rows, &bytes, column) == *held, "{columns}-{parity}: {column} of {len}");
-            }
-        }
-    }
-}
-
-#[test]
 fn who_has_many_reads_finds_a_single_byte_of_parity_that_is_wrong() {
     for (columns, parity) in shapes() {
         let world = World::new(columns, parity);
@@ -516,126 +373,6 @@ fn who_has_many_reads_finds_a_single_byte_of_parity_that_is_wrong() {
                 world.raidz.do_without(Guid(next as u64), Health::Faulted);
             }
         }
-    }
-}
-
-#[test]
-fn who_writes_while_one_too_many_fails_waits_and_loses_nothing() {
-    let world = World::new(3, 1);
-    let suspension = Arc::new(Suspension::default());
-    suspension.enable();
-    world.raidz.join(&suspension);
-    world.devices[..2].iter().for_each(|device| device.inject(Fault::failing(Operation::Write)));
-    let block = noise(11, 3 * world.row() as usize);
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| world.raidz.write(0, &block).and_then(|()| world.raidz.flush()));
-        while !suspension.is_suspended() {
-            thread::yield_now();
-        }
-        world.devices.iter().for_each(|device| device.heal());
-        world.raidz.labelled().iter().for_each(|leaf| leaf.take_back(leaf.device()).unwrap());
-        suspension.resume();
-        writer.join().unwrap().unwrap();
-    });
-    assert_eq!(world.states(), [State::Out, State::Complete, State::Complete]);
-    assert_eq!(world.examined(0, &block), (true, vec![]));
-}
-
-type Act = Box<dyn FnOnce() + Send>;
-
-/// A device that does something before it reads, after so many reads.
-struct Prompting(Arc<FaultDevice>, Mutex<(u32, Option<Act>)>);
-
-impl Device for Prompting {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let act = match &mut *self.1.lock() {
-            (0, act) => act.take(),
-            (passed, _) => {
-                *passed -= 1;
-                None
-            }
-        };
-        act.into_iter().for_each(|act| act());
-        self.0.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(offset, bytes)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.0.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.0.discard(offset, len)
-    }
-}
-
-#[test]
-fn what_a_member_gives_that_goes_meanwhile_counts_for_nothing() {
-    // Once while the bytes are read, once while all columns are because they do not pass.
-    for is_doubted in [false, true] {
-        let geometry = Geometry::new(3, 1, SECTOR, REGION).unwrap();
-        let prompting = Arc::new(Prompting(device(0), Mutex::default()));
-        let leaf = Arc::new(Leaf::new(Guid(0), prompting.clone()));
-        let config = LeafConfig { guid: Guid(0), size: leaf.size(), path: "disk0".to_owned() };
-        let first = Arc::new(Member::new(leaf, State::Complete, &MemberConfig::whole(config)));
-        let (second, third) = (device(1), device(2));
-        let members = vec![first, member(1, 1, &second, State::Complete), member(2, 2, &third, State::Complete)];
-        let raidz = Arc::new(RaidZ::new(VdevId(0), Guid(99), Zones::whole(geometry), MIB, members));
-        let (old, new) = (noise(1, 1024), noise(2, 1024));
-        raidz.write(0, &old).unwrap();
-        let act = {
-            let (raidz, prompting, new) = (raidz.clone(), prompting.clone(), new.clone());
-            move || {
-                assert!(raidz.group.put_offline(Guid(0), true));
-                raidz.write(0, &new).unwrap();
-                raidz.group.take_back(Guid(0), prompting, Behind::default());
-            }
-        };
-        if is_doubted {
-            second.inject(Fault { times: 1, ..Fault::corrupting(DATA_START..DATA_START + 8) });
-        }
-        *prompting.1.lock() = (u32::from(is_doubted), Some(Box::new(act)));
-        let mut read = vec![0; 1024];
-        // Whoever does not know what to expect takes anything.
-        let found = raidz.read_checked(0, &mut read, &|read| !is_doubted || read == old || read == new).unwrap();
-        assert!(read == new && found != Found::Bad && prompting.1.lock().1.is_none(), "{found:?}");
-    }
-}
-
-#[test]
-fn what_a_read_that_is_begun_gets_of_a_member_that_goes_meanwhile_counts_for_nothing() {
-    // Once from those that hold the bytes as data, once from all, once from all because one of the former is away.
-    for (sources, is_away) in [(Sources::Any, false), (Sources::All, false), (Sources::Any, true)] {
-        let world = World::new(4, 2);
-        let [old, new] = [1, 2].map(|seed| noise(seed, 2 * world.row() as usize));
-        world.raidz.write(0, &old).unwrap();
-        let data: Vec<usize> = {
-            let rows = world.raidz.rows_of(0, old.len() as u64).unwrap();
-            let stretch = rows.stretches().next().unwrap();
-            (0..2).map(|role| rows.shape.column(&stretch, role)).collect()
-        };
-        if is_away {
-            assert!(world.raidz.do_without(Guid(data[0] as u64), Health::Faulted));
-        }
-        assert!(begun(&world.raidz, 0, &old, sources));
-        let begun = world.raidz.clone().begin(0, old.len(), sources);
-        let goes = data[1];
-        let device: Arc<dyn Device> = world.devices[goes].clone();
-        assert!(world.raidz.group.put_offline(Guid(goes as u64), true));
-        world.raidz.write(0, &new).unwrap();
-        world.raidz.group.take_back(Guid(goes as u64), device, Behind::default());
-        assert!(begun(&|_| true).is_none(), "{sources:?}, {is_away}");
     }
 }
 
