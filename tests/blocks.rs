@@ -7,7 +7,7 @@ mod lab;
 
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::Path,
     process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -33,6 +33,11 @@ impl Loop {
             return None;
         }
         fs::File::create(file).unwrap().set_len(size << 20).unwrap();
+        Loop::on(file, direct_io)
+    }
+
+    /// One over what is there.
+    fn on(file: &Path, direct_io: bool) -> Option<Loop> {
         let direct_io = if direct_io { "--direct-io=on" } else { "--direct-io=off" };
         let made = Command::new("losetup").args(["--find", "--show", direct_io]).arg(file).output();
         match made {
@@ -120,8 +125,8 @@ fn a_pool_on_loop_devices_needs_no_mount() {
     lab.pool(&["check", "-d", &first.device, "-d", &second.device, "tank"]);
 }
 
-/// The kernel keeps what was read from a loop device for as long as anybody has that open, whatever is written to the file
-/// behind it meanwhile.
+/// To the kernel's page cache a loop device and the file behind it are two devices. What was read from the one stays for as
+/// long as anybody has it open, whatever is written to the other meanwhile.
 #[test]
 fn what_the_system_remembers_of_a_loop_device_is_not_taken_for_what_is_there() {
     let _alone = alone();
@@ -129,18 +134,77 @@ fn what_the_system_remembers_of_a_loop_device_is_not_taken_for_what_is_there() {
     for direct_io in [false, true] {
         let file = lab.path("behind");
         let Some(disk) = Loop::over(&file, 80, direct_io) else { return };
-        lab.pool(&["create", "-m", "none", "tank", &disk.device]);
+        let remembers = fs::File::open(&disk.device).unwrap();
+        let label = || {
+            let (mut remembered, mut there) = (vec![0; 512 << 10], vec![0; 512 << 10]);
+            remembers.read_exact_at(&mut remembered, 0).unwrap();
+            fs::File::open(&file).unwrap().read_exact_at(&mut there, 0).unwrap();
+            (remembered, there)
+        };
+        io::copy(&mut &remembers, &mut io::sink()).unwrap();
+        lab.pool(&["create", "-m", "none", "tank", &lab.at("behind")]);
         lab.pool(&["export", "tank"]);
-        let mut remembers = fs::File::open(&disk.device).unwrap();
-        io::copy(&mut remembers, &mut io::sink()).unwrap();
+        let (remembered, there) = label();
+        assert!(remembered.iter().all(|byte| *byte == 0) && there != remembered, "the system remembers nothing");
+        // Its labels are found,
+        assert!(lab.pool(&["import", "-d", &disk.device]).contains("pool: tank"));
+        io::copy(&mut &remembers, &mut io::sink()).unwrap();
         lab.pool(&["import", "-d", &lab.at("behind"), "tank"]);
         lab.fs(&["create", "tank/new"]);
         lab.pool(&["export", "tank"]);
+        // and all that they lead to.
         lab.pool(&["import", "-d", &disk.device, "tank"]);
         assert_eq!(lab.fs(&["list", "-H", "-o", "name", "tank/new"]), "tank/new\n");
         lab.pool(&["destroy", "-f", "tank"]);
-        drop(remembers);
-        fs::remove_file(file).unwrap();
+        drop(disk);
+        fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
+fn of_loop_devices_on_each_other_each_is_read_anew() {
+    let _alone = alone();
+    let lab = Lab::mountless();
+    let Some(lower) = Loop::over(&lab.path("behind"), 80, false) else { return };
+    let Some(upper) = Loop::on(Path::new(&lower.device), false) else { return };
+    lab.pool(&["create", "-m", "none", "tank", &upper.device]);
+    lab.pool(&["export", "tank"]);
+    // The upper one has the lower one open.
+    lab.pool(&["import", "-d", &lab.at("behind"), "tank"]);
+    lab.fs(&["create", "tank/new"]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &upper.device, "tank"]);
+    assert_eq!(lab.fs(&["list", "-H", "-o", "name", "tank/new"]), "tank/new\n");
+    lab.pool(&["destroy", "-f", "tank"]);
+    drop(upper);
+}
+
+/// What a process that was killed has written to a loop device reaches the file when the system likes, and would come over
+/// what is written there by then.
+#[test]
+fn what_a_loop_device_has_not_written_yet_comes_over_nothing() {
+    let _alone = alone();
+    let lab = Lab::mountless();
+    for on_another in [false, true] {
+        let file = lab.path("behind");
+        let Some(lower) = Loop::over(&file, 80, false) else { return };
+        let upper = if on_another { Loop::on(Path::new(&lower.device), false) } else { None };
+        let device = &upper.as_ref().unwrap_or(&lower).device;
+        let dead = fs::File::options().write(true).open(device).unwrap();
+        // From the end on: the labels in front are written first when it is late.
+        for at in (0..80).rev() {
+            dead.write_all_at(&vec![0xab; 1 << 20], at << 20).unwrap();
+        }
+        lab.pool(&["create", "-m", "none", "tank", &lab.at("behind")]);
+        lab.fs(&["create", "tank/new"]);
+        lab.pool(&["export", "tank"]);
+        dead.sync_all().unwrap();
+        lab.pool(&["import", "-d", &lab.at("behind"), "tank"]);
+        assert_eq!(lab.fs(&["list", "-H", "-o", "name", "tank/new"]), "tank/new\n");
+        lab.pool(&["destroy", "-f", "tank"]);
+        drop(upper);
+        drop(lower);
+        fs::remove_file(&file).unwrap();
     }
 }
 

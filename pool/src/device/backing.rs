@@ -1,12 +1,17 @@
-//! The file behind a loop device.
+//! The file behind a loop device, and the loop devices over a file.
 //!
 //! A loop device and the file behind it are two files to the kernel's locks, though one device to us. Whoever locks the one
 //! locks the other too. The kernel names the file in `/sys`, by its path when the loop device was set up: one that has been
 //! moved or removed since, or that this process may not open, is not found, and then only the loop device is locked.
 //! Device mapper and the like are not followed: they open what lies below them exclusively.
+//!
+//! To the page cache they are as many devices as they have names, each with a memory of its own: what was read by one stays
+//! there when another one is written, and what was written by one may come to the file long after that. Of a process that
+//! was killed, locks end before what it has written arrives.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Metadata},
+    iter,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
 };
@@ -23,6 +28,50 @@ pub(super) fn files(device: &File) -> Vec<File> {
         found.push(file);
     }
     found
+}
+
+/// The loop devices over a file or over each other, and their partitions, the lowest first, as far as this process may open
+/// them.
+pub(super) fn above(file: &File) -> Vec<File> {
+    let loops = loops();
+    let mut found = Vec::new();
+    let mut lower: Vec<Identity> = file.metadata().iter().map(identity).collect();
+    for _ in 0..MAX_DEPTH {
+        let over = loops.iter().filter(|(_, backing)| lower.contains(backing)).flat_map(|(entry, _)| nodes(entry));
+        let files: Vec<File> = over.filter_map(|node| File::open(node).ok()).collect();
+        lower = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| identity(&metadata)).collect();
+        found.extend(files);
+    }
+    found
+}
+
+/// The same for two names of one file or of one block device.
+type Identity = (bool, u64, u64);
+
+fn identity(metadata: &Metadata) -> Identity {
+    match metadata.file_type().is_block_device() {
+        true => (true, metadata.rdev(), 0),
+        false => (false, metadata.dev(), metadata.ino()),
+    }
+}
+
+/// The loop devices in `/sys` that are set up, and what is behind each.
+fn loops() -> Vec<(PathBuf, Identity)> {
+    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten().map(|entry| entry.path());
+    let backed = |entry: PathBuf| {
+        let behind = named_in(&entry)?.metadata().ok()?;
+        Some((entry, identity(&behind)))
+    };
+    entries.filter_map(backed).collect()
+}
+
+/// The device nodes of a disk in `/sys` and its partitions.
+fn nodes(entry: &Path) -> Vec<PathBuf> {
+    let Some(disk) = entry.file_name() else { return Vec::new() };
+    let parts =
+        fs::read_dir(entry).into_iter().flatten().flatten().filter(|part| part.path().join("partition").exists());
+    let names = iter::once(disk.to_owned()).chain(parts.map(|part| part.file_name()));
+    names.map(|name| Path::new("/dev").join(name)).collect()
 }
 
 fn behind(device: &File) -> Option<File> {
@@ -59,5 +108,7 @@ mod tests {
             assert_eq!(named_in(&entry), Some(PathBuf::from("/images/a file")));
         }
         assert_eq!(named_in(folder.path()), None);
+        fs::write(disk.join("loop0p1/partition"), "1\n").unwrap();
+        assert_eq!(nodes(&disk), [PathBuf::from("/dev/loop0"), PathBuf::from("/dev/loop0p1")]);
     }
 }

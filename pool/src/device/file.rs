@@ -6,14 +6,14 @@
 //! open, the file carries an advisory lock that ends with the process, however that ends: exclusive for writing, shared
 //! for reading. A block device is opened exclusively as well, which the kernel refuses while it is mounted. The file behind
 //! a loop device is locked with it, so that an image is one device under whatever name it is opened: a path, a link to it,
-//! a loop device, a partition of one. What the page cache has of a block device is dropped when it is locked, for it does
-//! not change when the same bytes are written under another name.
+//! a loop device, a partition of one.
 //!
 //! The lock keeps out other processes of Cenote on this machine; against a second machine see the host id in the label.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
     io::{self, IoSliceMut, Seek, SeekFrom},
+    num::NonZeroU64,
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -135,7 +135,9 @@ impl FileDevice {
             lock(&name, &file, operation, pause)?;
             behind = backing::files(&file);
             behind.iter().try_for_each(|behind| lock(&name, behind, operation, pause))?;
-            forget_what_was_read(&file);
+            settle(&file, &behind);
+        } else {
+            look_anew(&file);
         }
         // The length in a block device's metadata is zero; the end is where seeking to it leads.
         match file.seek(SeekFrom::End(0)) {
@@ -151,13 +153,35 @@ impl FileDevice {
     }
 }
 
-/// Has what the system remembers of a block device read anew. It remembers for as long as anybody has the device open, and
-/// apart from what it remembers of the file behind a loop device, or of the disk that a partition is of: after these were
-/// written, what it returned would be old. Nobody writes there any more once the locks are held.
-fn forget_what_was_read(file: &File) {
+/// Has a device that was just locked be what is read from it, and what is written to it stay, under whatever name it was used
+/// before: see [`backing`]. Nobody who has one of these locks writes any more.
+///
+/// First what a process that was killed has written by a loop device arrives: later it would come over what is written from now
+/// on. Then what the system remembers of loop devices is dropped, the lowest first, for the others are read through it.
+fn settle(file: &File, behind: &[File]) {
+    for other in backing::above(behind.last().unwrap_or(file)).into_iter().rev() {
+        // What cannot be written is nowhere then, and not in anybody's way.
+        let _ = other.sync_data();
+    }
+    behind.iter().rev().chain([file]).for_each(|file| forget(file, 0, None));
+}
+
+/// Where labels are, at the beginning and the end, in bytes: what is looked for at a glance.
+const EDGE: u64 = 1 << 20;
+
+/// Has labels read anew, without taking the memory of the rest from who has the device open.
+fn look_anew(file: &File) {
+    forget(file, 0, NonZeroU64::new(EDGE));
+    if let Ok(size) = (&*file).seek(SeekFrom::End(0)) {
+        forget(file, size.saturating_sub(EDGE), None);
+    }
+}
+
+/// Drops what the system remembers of a block device. What is mapped, or just being read or written, stays; of an ordinary
+/// file there is one memory only, which is never old.
+fn forget(file: &File, from: u64, len: Option<NonZeroU64>) {
     if file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device()) {
-        // What is in use at this moment stays. Of an ordinary file there is one memory only.
-        let _ = fadvise(file, 0, None, Advice::DontNeed);
+        let _ = fadvise(file, from, len, Advice::DontNeed);
     }
 }
 
