@@ -1,5 +1,10 @@
 //! A pool from its making to its end: what is listed, its state, its properties and its history; the same in JSON.
 
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
 use insta::assert_snapshot;
 
 use crate::{
@@ -251,6 +256,25 @@ fn free_space_is_given_back() {
     assert!(before > 120_000_000 && after < before - 40_000_000 && after > 60_000_000, "{before} {after}");
     assert!(lab.fs_bytes(&["cat", "tank/home@held:/large"]) == noise(60_000_000, 5));
     lab.check("tank");
+}
+
+#[test]
+fn what_is_shown_again_and_again_keeps_the_pool_from_nobody_meanwhile() {
+    let lab = Lab::mountless();
+    lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
+    for command in ["status", "list"] {
+        let mut shown = lab.command("pool", &[command, "tank", "600"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut text = BufReader::new(shown.stdout.take().unwrap());
+        while text.read_line(&mut String::new()).unwrap() > 0 && !text.buffer().is_empty() {}
+        let created = lab.run("fs", &["create", &format!("tank/{command}")]);
+        let ended = shown.try_wait().unwrap();
+        shown.kill().unwrap();
+        shown.wait().unwrap();
+        created.ok();
+        assert_eq!(ended, None);
+    }
+    // A pool that is not there does not come either.
+    lab.run("pool", &["status", "elsewhere", "600"]).fails(1);
 }
 
 #[test]

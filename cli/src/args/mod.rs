@@ -9,6 +9,5 @@ pub mod flow;
 pub mod fs;
 pub mod pool;
 pub mod reference;
-pub mod schedule;
 pub mod sort;
 pub mod spares;

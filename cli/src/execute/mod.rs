@@ -314,6 +314,10 @@ impl Executor for NoPools {
         Err(Failure::no_pool(pool))
     }
 
+    fn rest(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn inspect(&mut self, _what: &Inspect, _sink: Sink<'_>) -> Result<(), Failure> {
         Err(Failure::new("this machine has no pools"))
     }

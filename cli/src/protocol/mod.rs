@@ -87,6 +87,9 @@ pub trait Executor {
         progress: OnProgress<'_>,
     ) -> Result<Response, Failure>;
 
+    /// Nothing is asked for a while: what is open only for this command is closed meanwhile.
+    fn rest(&mut self) -> Result<(), Failure>;
+
     /// Looks into the structures of a pool that nobody has open, and hands out what it finds.
     fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure>;
 

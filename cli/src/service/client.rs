@@ -231,6 +231,10 @@ impl Executor for Client {
         Ok(response)
     }
 
+    fn rest(&mut self) -> Result<(), Failure> {
+        self.close_opened()
+    }
+
     fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure> {
         self.look_into(what, sink)
     }

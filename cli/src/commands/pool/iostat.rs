@@ -7,7 +7,7 @@ use clap::Args;
 use dataset::property::size::{format_bytes, format_count};
 use serde_json::{Map, Value, json};
 
-use crate::args::schedule::Schedule;
+use super::schedule::Schedule;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{IoCounts, IoSample, Request, Response, VdevRole};
@@ -42,12 +42,10 @@ pub struct Arguments {
 
 /// Shows, once or again and again.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let mut schedule = Schedule::parse(&arguments.words)?;
-    let skips = arguments.skip_first && schedule.is_repeated();
-    if skips {
-        schedule = schedule.with_one_more();
-    }
-    let mut before = vec![None; context.pools(&schedule.pools)?.len()];
+    let schedule = Schedule::parse(&arguments.words)?;
+    let skips_first = arguments.skip_first && schedule.is_repeated();
+    let schedule = if skips_first { schedule.with_one_more() } else { schedule };
+    let mut before = Vec::new();
     let mut page = Page::default();
     schedule.run(context, |time, context| {
         let samples = samples(&schedule.pools, context)?;
@@ -57,7 +55,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
             .map(|(index, now)| Rates::between(before.get(index).and_then(Option::as_ref), now))
             .collect();
         before = samples.into_iter().map(Some).collect();
-        if time > 0 || !skips {
+        if time > 0 || !skips_first {
             print(&rates, arguments, &mut page, context)?;
         }
         Ok(Exit::Done)

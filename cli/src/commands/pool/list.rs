@@ -4,9 +4,9 @@ use clap::Args;
 use dataset::property::{Precision, Property};
 use serde_json::{Map, Value};
 
+use super::schedule::Schedule;
 use super::status::{forget_trim, lines, vdev_json, vdevs_json};
 use crate::args::common::{Format, property_list};
-use crate::args::schedule::Schedule;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::json::Encoder;
@@ -44,24 +44,36 @@ pub struct Arguments {
 /// Lists, once or again and again.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let schedule = Schedule::parse(&arguments.words)?;
-    schedule.run(context, |_, context| list(&schedule.pools, arguments, context))
+    let columns = property_list(&arguments.columns, Property::of_pool)?;
+    let mut head = String::new();
+    schedule.run(context, |_, context| list(&schedule.pools, &columns, &mut head, arguments, context))
 }
 
-fn list(pools: &[String], arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let columns = property_list(&arguments.columns, Property::of_pool)?;
-    let mut properties = names_of(&columns);
+/// Lists once. The head of the table is left out where it is the one that stands above already.
+fn list(
+    pools: &[String],
+    columns: &[Property],
+    head: &mut String,
+    arguments: &Arguments,
+    context: &mut Context<'_>,
+) -> Result<Exit, Failure> {
+    let mut properties = names_of(columns);
     if properties.is_empty() {
         properties.push("guid".to_owned());
     }
     let (records, exit) = records(pools, &properties, arguments.verbose, context)?;
     if arguments.format.json {
         let encoder = context.encoder(&arguments.format);
-        context.print_json("list", "pools", encode(&records, &columns, &encoder))?;
+        context.print_json("list", "pools", encode(&records, columns, &encoder))?;
     } else if records.is_empty() && exit == Exit::Done && !arguments.format.scripted {
         context.note("no pools available\n")?;
     } else {
         let style = context.style(&arguments.format);
-        context.print(&render(&records, &columns, &style, arguments.format.scripted))?;
+        let table = render(&records, columns, &style, arguments.format.scripted);
+        let own = table.split_inclusive('\n').next().unwrap_or_default();
+        let is_known = !arguments.format.scripted && !arguments.verbose && own == head;
+        context.print(if is_known { &table[own.len()..] } else { &table })?;
+        own.clone_into(head);
     }
     Ok(exit)
 }

@@ -32,6 +32,7 @@ pub mod resilver;
 pub mod resize;
 mod rewind;
 mod scan;
+mod schedule;
 pub mod scrub;
 pub mod service;
 pub mod set;

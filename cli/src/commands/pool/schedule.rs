@@ -9,24 +9,22 @@ use crate::failure::{Exit, Failure};
 
 /// What to show, how often.
 #[derive(Debug, PartialEq)]
-pub struct Schedule {
+pub(super) struct Schedule {
     /// The pools that are named; none for all.
-    pub pools: Vec<String>,
+    pub(super) pools: Vec<String>,
     interval: Option<Duration>,
     count: Option<u64>,
 }
 
 impl Schedule {
     /// Numbers at the end are interval and count: no pool's name begins with a digit.
-    pub fn parse(words: &[String]) -> Result<Schedule, Failure> {
+    pub(super) fn parse(words: &[String]) -> Result<Schedule, Failure> {
         let first_number = words.iter().position(|word| word.starts_with(|c: char| c.is_ascii_digit()));
         let (pools, numbers) = words.split_at(first_number.unwrap_or(words.len()));
-        let bad = |what: &str, text: &str| Failure::usage(format!("{what} '{text}' is not a number above 0"));
-        let interval = |text: &String| {
-            let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
-            seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| bad("interval", text))
+        let count = |text: &String| {
+            let count = text.parse().ok().filter(|count| *count > 0);
+            count.ok_or_else(|| Failure::usage(format!("count '{text}' is not a number above 0")))
         };
-        let count = |text: &String| text.parse().ok().filter(|count| *count > 0).ok_or_else(|| bad("count", text));
         let (interval, count) = match numbers {
             [] => (None, None),
             [every] => (Some(interval(every)?), None),
@@ -37,52 +35,95 @@ impl Schedule {
     }
 
     /// Whether it is shown more than once.
-    pub fn is_repeated(&self) -> bool {
+    pub(super) fn is_repeated(&self) -> bool {
         self.interval.is_some()
     }
 
-    /// Shows it so often, or until somebody interrupts it. `show` is told which time this is, from 0 on; the worst that it
-    /// returns is returned.
-    pub fn run(
+    /// The same, once more.
+    pub(super) fn with_one_more(mut self) -> Schedule {
+        self.count = self.count.map(|count| count.saturating_add(1));
+        self
+    }
+
+    /// Shows it so often, or until it fails or somebody interrupts it. `show` is told which time this is, from 0 on. Nothing
+    /// is kept from others in between.
+    pub(super) fn run(
         &self,
         context: &mut Context<'_>,
         mut show: impl FnMut(u64, &mut Context<'_>) -> Result<Exit, Failure>,
     ) -> Result<Exit, Failure> {
-        let mut worst = Exit::Done;
-        for time in 0.. {
-            worst = worst.max(show(time, context)?);
+        let mut time = 0;
+        loop {
+            let exit = show(time, context)?;
             context.console.output.flush()?;
-            match (self.interval, self.count) {
-                (None, _) => break,
-                (Some(_), Some(count)) if time + 1 >= count => break,
-                (Some(interval), _) => thread::sleep(interval),
+            time += 1;
+            match self.interval {
+                Some(interval) if exit == Exit::Done && self.count.is_none_or(|count| time < count) => {
+                    context.executor.rest()?;
+                    thread::sleep(interval);
+                }
+                _ => return Ok(exit),
             }
         }
-        Ok(worst)
     }
+}
 
-    /// The same, once more.
-    pub fn with_one_more(mut self) -> Schedule {
-        self.count = self.count.map(|count| count.saturating_add(1));
-        self
-    }
+/// Seconds, which may be fractions.
+pub(super) fn interval(text: &str) -> Result<Duration, Failure> {
+    let interval = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let interval = interval.filter(|interval| !interval.is_zero());
+    interval.ok_or_else(|| Failure::usage(format!("interval '{text}' is not a number above 0")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::{Console, Terminals};
+    use crate::execute::NoPools;
+    use jiff::tz::TimeZone;
+    use std::io;
+
+    fn parse(words: &[&str]) -> Result<Schedule, Failure> {
+        Schedule::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
 
     #[test]
     fn trailing_numbers_are_interval_and_count() {
-        let parse = |words: &[&str]| Schedule::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         let schedule = parse(&["tank", "0.5", "3"]).unwrap();
         assert_eq!(
             (schedule.pools.len(), schedule.interval, schedule.count),
             (1, Some(Duration::from_millis(500)), Some(3))
         );
         assert_eq!(parse(&[]).unwrap().interval, None);
-        for words in [&["0"][..], &["1", "0"], &["1", "2", "3"], &["1x"], &["1e99"]] {
+        for words in [&["0"][..], &["1", "0"], &["1", "2", "3"], &["1x"], &["1e99"], &["1e-300"]] {
             assert_eq!(parse(words).unwrap_err().exit, Exit::Usage, "{words:?}");
         }
+    }
+
+    /// How it ends, and how often it was shown, if that goes so each time.
+    fn run(words: &[&str], mut show: impl FnMut(u64) -> Result<Exit, Failure>) -> (Result<Exit, Failure>, u64) {
+        let (mut input, mut output, mut error) = (io::empty(), Vec::new(), Vec::new());
+        let console =
+            Console { input: &mut input, output: &mut output, error: &mut error, terminals: Terminals::default() };
+        let (program, zone) = ("pool", || TimeZone::UTC);
+        let mut context = Context { executor: &mut NoPools, console, program, zone };
+        let mut shown = 0;
+        let result = parse(words).unwrap().run(&mut context, |time, _| {
+            assert_eq!(time, shown);
+            shown += 1;
+            show(time)
+        });
+        (result, shown)
+    }
+
+    #[test]
+    fn it_is_shown_as_often_as_asked_for_or_until_it_fails() {
+        let done = |_| Ok(Exit::Done);
+        assert!(matches!(run(&[], done), (Ok(Exit::Done), 1)));
+        assert!(matches!(run(&["0.001", "3"], done), (Ok(Exit::Done), 3)));
+        let fails = |time| Ok(if time == 4 { Exit::Failed } else { Exit::Done });
+        assert!(matches!(run(&["0.001"], fails), (Ok(Exit::Failed), 5)));
+        let refused = |time| if time == 1 { Err(Failure::new("no")) } else { Ok(Exit::Done) };
+        assert!(matches!(run(&["0.001", "9"], refused), (Err(_), 2)));
     }
 }

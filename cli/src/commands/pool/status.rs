@@ -3,8 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{expansion, removal, scan};
-use crate::args::schedule::Schedule;
+use super::{expansion, removal, scan, schedule::Schedule};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
@@ -36,7 +35,7 @@ pub struct Arguments {
     /// Full paths; they are always shown
     #[arg(short = 'P', hide = true)]
     full_paths: bool,
-    /// Print JSON
+    /// Print JSON, one document each time
     #[arg(short = 'j', long)]
     json: bool,
     /// Pools, without one all; then an interval in seconds, then how many times
@@ -47,15 +46,11 @@ pub struct Arguments {
 /// Shows, once or again and again.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let schedule = Schedule::parse(&arguments.words)?;
-    schedule.run(context, |time, context| {
-        if time > 0 && !arguments.json {
-            context.print("\n")?;
-        }
-        show(&schedule.pools, arguments, context)
-    })
+    schedule.run(context, |time, context| show(&schedule.pools, time > 0, arguments, context))
 }
 
-fn show(pools: &[String], arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// Shows once, or once more.
+fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     let mut all = Vec::new();
     for pool in context.pools(pools)? {
@@ -72,18 +67,19 @@ fn show(pools: &[String], arguments: &Arguments, context: &mut Context<'_>) -> R
         all.iter_mut().flat_map(|status| &mut status.vdevs).for_each(forget_trim);
     }
     let known = all.len();
+    let apart = if again { "\n".to_owned() } else { String::new() };
     all.retain(|status| !arguments.unhealthy || !is_healthy(status));
     if arguments.json {
         context.print_json("status", "pools", encode(&all))?;
     } else if known == 0 && exit == Exit::Done {
         context.note("no pools available\n")?;
     } else if all.is_empty() && exit == Exit::Done {
-        context.print(&all_healthy(pools))?;
-    } else {
+        context.print(&(apart + &all_healthy(pools)))?;
+    } else if !all.is_empty() {
         let zone = context.zone;
         let render = |status| render(status, arguments.verbose, arguments.exact, zone);
         let parts: Vec<String> = all.iter().map(render).collect();
-        context.print(&parts.join("\n"))?;
+        context.print(&(apart + &parts.join("\n")))?;
     }
     Ok(exit)
 }

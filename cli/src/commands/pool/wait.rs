@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use dataset::property::size::format_bytes;
 use pool::env::{Env, SystemEnv};
 
+use super::schedule::interval;
 use crate::args::common::pool_name;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
@@ -123,12 +124,6 @@ fn wanted(names: &[String]) -> Result<Vec<Activity>, Failure> {
 
 fn all() -> String {
     Activity::ALL.map(Activity::as_str).join(", ")
-}
-
-fn interval(text: &str) -> Result<Duration, Failure> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
-    let interval = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    interval.ok_or_else(|| Failure::usage(format!("interval '{text}' is not a number above 0")))
 }
 
 fn show(
