@@ -304,7 +304,7 @@ fn devices_of_different_sizes_are_used_as_far_as_enough_of_them_go_on() {
     	  [LAB]/c.img
 
     space: 78M
-    raidz2-0: its devices are not of one size, and 160M of the larger ones is of no use
+    raidz2-0: its devices are not of one size, and 160M in all of the larger ones is of no use
     raidz2-0: any 2 devices may be lost; with one more of the same vdev, the pool is lost
     [exit 0]
     $ pool create -m none tank raidz1 a.img b.img c.img

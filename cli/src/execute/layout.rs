@@ -1,6 +1,6 @@
 //! What a pool is, or shall be, made of: vdevs asked for, whether they fit to each other, and how they are shown.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::sync::Arc;
 
 use pool::{
     admin::{ClassedVdev, NewVdev, suitable_region},
@@ -155,8 +155,14 @@ fn check_alike(vdevs: &[VdevTreeSpec], present: &[Arc<dyn Vdev>], action: &str, 
 type Shape = (Vec<u64>, Option<u8>);
 
 /// How much space these vdevs would give to a pool with sectors and regions of these sizes, in bytes, on devices that are so
-/// large; to a new pool without regions.
-pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], sector: u64, region: Option<u64>) -> u64 {
+/// large; to a new pool without regions. Where they are `shown`, in the same order, what is of no use is noted.
+pub(crate) fn estimate(
+    shown: &mut [LayoutVdev],
+    vdevs: &[VdevTreeSpec],
+    devices: &[u64],
+    sector: u64,
+    region: Option<u64>,
+) -> u64 {
     let mut devices = devices.iter().map(|size| usable_size(*size));
     let shape = |vdev: &VdevTreeSpec| {
         let width = vdev.devices.len();
@@ -173,34 +179,33 @@ pub(crate) fn size_of(vdevs: &[VdevTreeSpec], devices: &[u64], sector: u64, regi
         alike.map(|(_, shape)| capacity(shape)).min()
     };
     let region = region.unwrap_or_else(|| suitable_region(smallest(true).unwrap_or(0), smallest(false)));
-    let space = |(sizes, parity): Shape| match parity {
-        Some(parity) => zones::space_on(sizes, parity, sector, region),
-        None => least(&sizes) / region * region,
-    };
-    // What is for the intent log is none of the pool's.
-    shapes.into_iter().filter(|(role, _)| *role != VdevRole::Log).map(|(_, shape)| space(shape)).sum()
+    let mut size = 0;
+    for (shown, (role, (sizes, parity))) in shown.iter_mut().zip(shapes) {
+        let least = least(&sizes);
+        shown.unused = match parity {
+            Some(parity) => zones::unused_on(sizes.clone(), parity, sector, region),
+            None => sizes.iter().map(|size| size - least).sum(),
+        };
+        size += match parity {
+            // What is for the intent log is none of the pool's.
+            _ if role == VdevRole::Log => 0,
+            Some(parity) => zones::space_on(sizes, parity, sector, region),
+            None => least / region * region,
+        };
+    }
+    size
 }
 
-/// How many bytes of such devices lie behind the end of so many others that nothing can be kept there as it is to be.
-fn unused(vdev: &VdevTreeSpec, mut sizes: Vec<u64>) -> u64 {
-    let fewest = vdev.kind.parity().map_or(vdev.devices.len(), |parity| usize::from(parity) + 1);
-    sizes.sort_unstable_by_key(|size| Reverse(*size));
-    let end = sizes.get(fewest - 1).copied().unwrap_or(0);
-    sizes.iter().map(|size| size.saturating_sub(end)).sum()
-}
-
-/// How the vdevs would be shown that are asked for, of devices that are so large; the first gets the number `first`.
-pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize, devices: &[u64]) -> Vec<LayoutVdev> {
-    let mut sizes = devices.iter().copied();
+/// How the vdevs would be shown that are asked for; the first gets the number `first`.
+pub(crate) fn asked(vdevs: &[VdevTreeSpec], first: usize) -> Vec<LayoutVdev> {
     let show = |(number, vdev): (usize, &VdevTreeSpec)| {
         let (role, may_lose) = (vdev.role, vdev.kind.may_lose(vdev.devices.len()));
-        let unused = unused(vdev, sizes.by_ref().take(vdev.devices.len()).collect());
         let paths: Vec<String> = vdev.devices.iter().map(|device| device.path.to_text()).collect();
         match vdev.kind {
-            VdevKind::Disk => LayoutVdev { role, name: paths.join(" "), devices: Vec::new(), may_lose, unused },
+            VdevKind::Disk => LayoutVdev { role, name: paths.join(" "), devices: Vec::new(), may_lose, unused: 0 },
             kind => {
                 let name = format!("{}-{number}", kind.as_str());
-                LayoutVdev { role, name, devices: paths, may_lose, unused }
+                LayoutVdev { role, name, devices: paths, may_lose, unused: 0 }
             }
         }
     };
@@ -232,19 +237,24 @@ pub(crate) fn kind_of(vdev: &dyn Vdev) -> VdevKind {
 
 #[cfg(test)]
 mod tests {
+    use pool::units::{GIB, MIB};
+
     use super::*;
 
     #[test]
-    fn what_lies_behind_the_end_of_too_many_devices_is_of_no_use() {
-        let unused = |kind: VdevKind, sizes: &[u64]| {
+    fn what_is_of_no_use_is_noted_of_the_vdev_whose_devices_they_are() {
+        let vdev = |kind: VdevKind, devices: usize| {
             let device = VdevSpec { path: "/disk".into(), create: None };
-            let vdev = VdevTreeSpec { role: VdevRole::Normal, kind, devices: vec![device; sizes.len()] };
-            asked(&[vdev], 0, sizes)[0].unused
+            VdevTreeSpec { role: VdevRole::Normal, kind, devices: vec![device; devices] }
         };
-        assert_eq!(unused(VdevKind::Disk, &[7]), 0);
-        assert_eq!(unused(VdevKind::Mirror, &[7, 5, 6]), 3);
-        assert_eq!(unused(VdevKind::RaidZ1, &[3, 7, 5]), 2, "rows of two columns reach as far as the second largest");
-        assert_eq!(unused(VdevKind::RaidZ2, &[3, 7, 5]), 6);
-        assert_eq!(unused(VdevKind::RaidZ2, &[3, 7, 5, 4]), 4);
+        let vdevs = [vdev(VdevKind::Disk, 1), vdev(VdevKind::Mirror, 3), vdev(VdevKind::RaidZ1, 3)];
+        // A cache device and a spare stand behind them.
+        let caches = shown_caches(["/cache".to_owned()].into_iter());
+        let mut shown: Vec<LayoutVdev> = asked(&vdevs, 0).into_iter().chain(caches).collect();
+        let devices = [9, 7, 5, 6, 13, 17, 15, 99, 99].map(|size| size * GIB);
+        let size = estimate(&mut shown, &vdevs, &devices, 4096, Some(MIB));
+        let unused: Vec<u64> = shown.iter().map(|vdev| vdev.unused / GIB).collect();
+        assert_eq!(unused, [0, 3, 2, 0], "rows of two columns reach as far as the second largest");
+        assert_eq!(size.div_ceil(GIB), 9 + 5 + 2 * 13 + 2);
     }
 }

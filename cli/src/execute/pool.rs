@@ -16,7 +16,7 @@ use pool::{
 
 use super::{
     devices::{NewDevices, check_new},
-    layout::{apart, asked, check_replication, devices_of, grouped, kind_of, name_of, role_of, shown_caches, size_of},
+    layout::{apart, asked, check_replication, devices_of, estimate, grouped, kind_of, name_of, role_of, shown_caches},
     members,
     open_pool::OpenPool,
     refusal::OrRefused,
@@ -419,11 +419,11 @@ impl OpenPool {
             let paths = caches.iter().map(|cache| cache.path.to_text()).collect::<Vec<_>>();
             let (had, kept) = layout.vdevs.into_iter().partition(|vdev| vdev.role == VdevRole::Cache);
             let (had, kept): (Vec<_>, Vec<_>) = (had, kept);
-            let new = asked(vdevs, next, &devices).into_iter();
+            let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);
+            let mut new = asked(vdevs, next);
+            layout.size += estimate(&mut new, vdevs, &devices, sector, Some(region));
             layout.vdevs = kept.into_iter().chain(new).chain(had).chain(shown_caches(paths.into_iter())).collect();
             layout.spares.extend(spares.iter().map(|spare| spare.path.to_text()));
-            let (sector, region) = (self.engine().sector().into(), self.pool.label().region_size);
-            layout.size += size_of(vdevs, &devices, sector, Some(region));
             return Ok(layout);
         }
         if vdevs.is_empty() {

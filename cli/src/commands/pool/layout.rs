@@ -29,14 +29,14 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
     format!("{head}\n\n\t{pool}\n{devices}\nspace: {}\n{}{}", format_bytes(*size), unused(vdevs), losses(vdevs))
 }
 
-/// Devices of one vdev that differ by less are as large as each other: disks of one size by name do.
+/// Less than this is not worth a word: disks that are sold as equally large differ a little.
 const ALIKE: u64 = 16 * MIB;
 
 /// What the larger devices of a vdev have too much.
 fn unused(vdevs: &[LayoutVdev]) -> String {
     let line = |LayoutVdev { name, unused, .. }: &LayoutVdev| {
         format!(
-            "{name}: its devices are not of one size, and {} of the larger ones is of no use\n",
+            "{name}: its devices are not of one size, and {} in all of the larger ones is of no use\n",
             format_bytes(*unused)
         )
     };
@@ -144,6 +144,9 @@ mod tests {
         let layout = Layout { pool: "tank".into(), vdevs, spares: Vec::new(), size: 3 << 29 };
         let text = render(&layout, "create");
         let said = text.lines().skip_while(|line| !line.starts_with("space")).nth(1);
-        assert_eq!(said, Some("mirror-1: its devices are not of one size, and 3G of the larger ones is of no use"));
+        assert_eq!(
+            said,
+            Some("mirror-1: its devices are not of one size, and 3G in all of the larger ones is of no use")
+        );
     }
 }

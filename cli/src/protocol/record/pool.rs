@@ -673,7 +673,7 @@ pub struct LayoutVdev {
     pub devices: Vec<String>,
     /// So many of its devices may be lost, whichever they are, and nothing else is.
     pub may_lose: usize,
-    /// How much of its larger devices is of no use to a new one, in bytes; of one that there is, nobody asks.
+    /// How much of its larger devices nothing can use, in bytes; zero of a vdev that is there already.
     pub unused: u64,
 }
 

@@ -27,7 +27,7 @@ use crate::{
     execute::{
         MountPlaces, OpenPool, create_options,
         devices::{self, Found, NewDevices, check_new},
-        layout::{apart, asked, check_replication, devices_of, grouped, shown_caches, size_of},
+        layout::{apart, asked, check_replication, devices_of, estimate, grouped, shown_caches},
     },
     failure::Failure,
     protocol::{
@@ -77,16 +77,15 @@ impl Client {
         let (vdevs, caches) = apart(&create.vdevs);
         let spares = create.spares.iter().map(|spare| spare.path.to_text()).collect();
         let paths = caches.iter().map(|cache| cache.path.to_text()).collect::<Vec<_>>();
-        let layout = |size, devices: &[u64]| {
-            let vdevs = asked(&vdevs, 0, devices).into_iter().chain(shown_caches(paths.into_iter())).collect();
-            Layout { pool: name.to_owned(), vdevs, spares, size }
-        };
+        let shown = asked(&vdevs, 0).into_iter().chain(shown_caches(paths.into_iter())).collect();
+        let mut layout = Layout { pool: name.to_owned(), vdevs: shown, spares, size: 0 };
         let specs = devices_of(&vdevs);
         let all: Vec<_> = specs.iter().chain(&caches).chain(&create.spares).cloned().collect();
         if create.dry_run {
             let devices = check_new(&all, ACTION, name, create.force)?;
             let sector = 1 << create_options(&create.name, &create.pool_assignments).ashift;
-            return Ok(layout(size_of(&vdevs, &devices, sector, None), &devices));
+            layout.size = estimate(&mut layout.vdevs, &vdevs, &devices, sector, None);
+            return Ok(layout);
         }
         if all.len() > specs.len() {
             // They are taken when the pool is made.
@@ -94,7 +93,6 @@ impl Client {
         }
         let taken = NewDevices::take(&specs, ACTION, name, create.force)?;
         let (pool_assignments, root_assignments) = (&create.pool_assignments, &create.root_assignments);
-        let sizes: Vec<u64> = taken.devices().iter().map(|device| device.size()).collect();
         let pool =
             OpenPool::create(&create.name, &grouped(&vdevs, taken.devices()), pool_assignments, root_assignments)?;
         pool.add_spares(&create.spares, create.force)?;
@@ -110,12 +108,12 @@ impl Client {
             state: None,
         };
         pool.record(&self.command);
-        let size = pool.engine().space_totals().size;
+        layout.size = pool.engine().space_totals().size;
         pool.close()?;
         self.registry.put(&known)?;
         taken.keep();
         self.bring_up(&known)?;
-        Ok(layout(size, &sizes))
+        Ok(layout)
     }
 
     /// Starts the service of a known pool where mounting is possible, and says so where it is not.

@@ -191,6 +191,20 @@ pub fn space_on(sizes: Vec<u64>, parity: u8, sector: u64, region: u64) -> u64 {
     }
 }
 
+/// How many bytes of a new RAID-Z's devices of such sizes, in bytes and any order, no region can use, because too few of the
+/// others are as large. What is less than a region on the smallest of those that have rows together is not counted.
+pub fn unused_on(sizes: Vec<u64>, parity: u8, sector: u64, region: u64) -> u64 {
+    let sizes = in_order(sizes, |size| *size, parity, sector, region);
+    let zones = on_sizes(&sizes, parity, sector, region);
+    let least = sizes.iter().min().copied().unwrap_or(0);
+    let used = |column: usize| {
+        // Each zone is of the first columns, as far as the smallest of them goes.
+        let zone = zones.iter().rfind(|zone| column < usize::from(zone.columns));
+        zone.map_or(least, |zone| sizes[usize::from(zone.columns) - 1])
+    };
+    sizes.iter().enumerate().map(|(column, size)| size.saturating_sub(used(column))).sum()
+}
+
 /// How many rows the first `columns` columns all have.
 fn reach(config: &RaidZConfig, columns: usize, sector: u64) -> u64 {
     config.reach(columns) / sector
@@ -375,7 +389,7 @@ mod tests {
     use super::*;
     use crate::{
         format::vdev_config::{LeafConfig, MemberConfig, RaidZMember},
-        units::{Guid, KIB},
+        units::{GIB, Guid, KIB, MIB},
     };
 
     const SECTOR: u64 = 512;
@@ -593,6 +607,18 @@ mod tests {
             vec![zone(4, 0, 0, u32::MAX)],
         ];
         wrong.iter().for_each(|zones| assert!(!is_one(zones), "{zones:?}"));
+    }
+
+    #[test]
+    fn what_too_few_devices_have_is_of_no_use() {
+        let unused = |sizes: &[u64], parity, region| {
+            unused_on(sizes.iter().map(|tenths| tenths * GIB / 10).collect(), parity, SECTOR, region) * 10 / GIB
+        };
+        assert_eq!(unused(&[200, 200, 200], 1, GIB), 0);
+        assert_eq!(unused(&[130, 170, 150], 1, GIB), 20, "rows of two columns reach as far as the second largest");
+        assert_eq!(unused(&[130, 170, 150], 2, GIB), 60, "there are no rows of two columns");
+        assert_eq!(unused(&[200, 188, 184], 1, MIB), 12);
+        assert_eq!(unused(&[200, 188, 184], 1, GIB), 20, "a region of two columns does not go in");
     }
 
     proptest! {
