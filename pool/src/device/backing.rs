@@ -1,17 +1,12 @@
-//! The file behind a loop device, and the loop devices over a file.
+//! The file behind a loop device.
 //!
 //! A loop device and the file behind it are two files to the kernel's locks, though one device to us. Whoever locks the one
 //! locks the other too. The kernel names the file in `/sys`, by its path when the loop device was set up: one that has been
 //! moved or removed since, or that this process may not open, is not found, and then only the loop device is locked.
 //! Device mapper and the like are not followed: they open what lies below them exclusively.
-//!
-//! To the page cache they are as many devices as they have names, each with a memory of its own: what was read by one stays
-//! there when another one is written, and what was written by one may come to the file long after that. Of a process that
-//! was killed, locks end before what it has written arrives.
 
 use std::{
-    fs::{self, File, Metadata},
-    iter,
+    fs::{self, File},
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
 };
@@ -19,7 +14,7 @@ use std::{
 use rustix::fs::{major, minor};
 
 /// How many loop devices may lie on each other.
-const MAX_DEPTH: usize = 8;
+pub(super) const MAX_DEPTH: usize = 8;
 
 /// The files behind `device`, the nearest first; none behind an ordinary file or disk.
 pub(super) fn files(device: &File) -> Vec<File> {
@@ -30,50 +25,6 @@ pub(super) fn files(device: &File) -> Vec<File> {
     found
 }
 
-/// The loop devices over a file or over each other, and their partitions, the lowest first, as far as this process may open
-/// them.
-pub(super) fn above(file: &File) -> Vec<File> {
-    let loops = loops();
-    let mut found = Vec::new();
-    let mut lower: Vec<Identity> = file.metadata().iter().map(identity).collect();
-    for _ in 0..MAX_DEPTH {
-        let over = loops.iter().filter(|(_, backing)| lower.contains(backing)).flat_map(|(entry, _)| nodes(entry));
-        let files: Vec<File> = over.filter_map(|node| File::open(node).ok()).collect();
-        lower = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| identity(&metadata)).collect();
-        found.extend(files);
-    }
-    found
-}
-
-/// The same for two names of one file or of one block device.
-type Identity = (bool, u64, u64);
-
-fn identity(metadata: &Metadata) -> Identity {
-    match metadata.file_type().is_block_device() {
-        true => (true, metadata.rdev(), 0),
-        false => (false, metadata.dev(), metadata.ino()),
-    }
-}
-
-/// The loop devices in `/sys` that are set up, and what is behind each.
-fn loops() -> Vec<(PathBuf, Identity)> {
-    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten().map(|entry| entry.path());
-    let backed = |entry: PathBuf| {
-        let behind = named_in(&entry)?.metadata().ok()?;
-        Some((entry, identity(&behind)))
-    };
-    entries.filter_map(backed).collect()
-}
-
-/// The device nodes of a disk in `/sys` and its partitions.
-fn nodes(entry: &Path) -> Vec<PathBuf> {
-    let Some(disk) = entry.file_name() else { return Vec::new() };
-    let parts =
-        fs::read_dir(entry).into_iter().flatten().flatten().filter(|part| part.path().join("partition").exists());
-    let names = iter::once(disk.to_owned()).chain(parts.map(|part| part.file_name()));
-    names.map(|name| Path::new("/dev").join(name)).collect()
-}
-
 fn behind(device: &File) -> Option<File> {
     let metadata = device.metadata().ok().filter(|metadata| metadata.file_type().is_block_device())?;
     let entry = format!("/sys/dev/block/{}:{}", major(metadata.rdev()), minor(metadata.rdev()));
@@ -81,7 +32,7 @@ fn behind(device: &File) -> Option<File> {
 }
 
 /// What the kernel says of a loop device, or of a partition on one.
-fn named_in(entry: &Path) -> Option<PathBuf> {
+pub(super) fn named_in(entry: &Path) -> Option<PathBuf> {
     let text = ["loop/backing_file", "../loop/backing_file"]
         .iter()
         .find_map(|place| fs::read_to_string(entry.join(place)).ok())?;
@@ -108,7 +59,5 @@ mod tests {
             assert_eq!(named_in(&entry), Some(PathBuf::from("/images/a file")));
         }
         assert_eq!(named_in(folder.path()), None);
-        fs::write(disk.join("loop0p1/partition"), "1\n").unwrap();
-        assert_eq!(nodes(&disk), [PathBuf::from("/dev/loop0"), PathBuf::from("/dev/loop0p1")]);
     }
 }

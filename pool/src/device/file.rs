@@ -13,7 +13,6 @@
 use std::{
     fs::{self, File, Metadata, OpenOptions},
     io::{self, IoSliceMut, Seek, SeekFrom},
-    num::NonZeroU64,
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -22,13 +21,14 @@ use std::{
 };
 
 use rustix::{
-    fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock, major, minor},
+    fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, major, minor},
     io::{Errno, ReadWriteFlags, preadv2},
 };
 
 use super::{
     Device, backing, check_range,
     holder::{self, LockedFile},
+    page_cache,
 };
 use crate::error::{Error, Result};
 
@@ -130,15 +130,23 @@ impl FileDevice {
     }
 
     fn locked(name: String, mut file: File, access: Access) -> Result<FileDevice> {
-        let mut behind = Vec::new();
-        if let Some(operation) = access.lock() {
-            lock(&name, &file, operation, pause)?;
-            behind = backing::files(&file);
-            behind.iter().try_for_each(|behind| lock(&name, behind, operation, pause))?;
-            settle(&file, &behind);
-        } else {
-            look_anew(&file);
-        }
+        let behind = match access.lock() {
+            Some(operation) => {
+                lock(&name, &file, operation, pause)?;
+                let behind = backing::files(&file);
+                behind.iter().try_for_each(|behind| lock(&name, behind, operation, pause))?;
+                page_cache::settle(&file, &behind).map_err(|source| Error::Device {
+                    device: name.clone(),
+                    action: "bring up to date",
+                    source,
+                })?;
+                behind
+            }
+            None => {
+                page_cache::look_anew(&file, &backing::files(&file));
+                Vec::new()
+            }
+        };
         // The length in a block device's metadata is zero; the end is where seeking to it leads.
         match file.seek(SeekFrom::End(0)) {
             Ok(size) => Ok(FileDevice {
@@ -150,38 +158,6 @@ impl FileDevice {
             }),
             Err(source) => Err(Error::Device { device: name, action: "measure", source }),
         }
-    }
-}
-
-/// Has a device that was just locked be what is read from it, and what is written to it stay, under whatever name it was used
-/// before: see [`backing`]. Nobody who has one of these locks writes any more.
-///
-/// First what a process that was killed has written by a loop device arrives: later it would come over what is written from now
-/// on. Then what the system remembers of loop devices is dropped, the lowest first, for the others are read through it.
-fn settle(file: &File, behind: &[File]) {
-    for other in backing::above(behind.last().unwrap_or(file)).into_iter().rev() {
-        // What cannot be written is nowhere then, and not in anybody's way.
-        let _ = other.sync_data();
-    }
-    behind.iter().rev().chain([file]).for_each(|file| forget(file, 0, None));
-}
-
-/// Where labels are, at the beginning and the end, in bytes: what is looked for at a glance.
-const EDGE: u64 = 1 << 20;
-
-/// Has labels read anew, without taking the memory of the rest from who has the device open.
-fn look_anew(file: &File) {
-    forget(file, 0, NonZeroU64::new(EDGE));
-    if let Ok(size) = (&*file).seek(SeekFrom::End(0)) {
-        forget(file, size.saturating_sub(EDGE), None);
-    }
-}
-
-/// Drops what the system remembers of a block device. What is mapped, or just being read or written, stays; of an ordinary
-/// file there is one memory only, which is never old.
-fn forget(file: &File, from: u64, len: Option<NonZeroU64>) {
-    if file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device()) {
-        let _ = fadvise(file, from, len, Advice::DontNeed);
     }
 }
 

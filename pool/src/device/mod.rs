@@ -23,6 +23,7 @@ mod fault;
 mod file;
 mod holder;
 mod memory;
+mod page_cache;
 mod recording;
 
 pub use deadline::DeadlineDevice;
