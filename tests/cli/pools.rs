@@ -263,7 +263,7 @@ fn what_is_shown_again_and_again_keeps_the_pool_from_nobody_meanwhile() {
     let lab = Lab::mountless();
     lab.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);
     for command in ["status", "list"] {
-        let mut shown = lab.command("pool", &[command, "tank", "600"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut shown = lab.command("pool", &[command, "tank", "60", "2"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut text = BufReader::new(shown.stdout.take().unwrap());
         while text.read_line(&mut String::new()).unwrap() > 0 && !text.buffer().is_empty() {}
         let created = lab.run("fs", &["create", &format!("tank/{command}")]);
@@ -274,7 +274,7 @@ fn what_is_shown_again_and_again_keeps_the_pool_from_nobody_meanwhile() {
         assert_eq!(ended, None);
     }
     // A pool that is not there does not come either.
-    lab.run("pool", &["status", "elsewhere", "600"]).fails(1);
+    lab.run("pool", &["status", "elsewhere", "60"]).fails(1);
 }
 
 #[test]

@@ -179,19 +179,20 @@ pub(crate) fn estimate(
         alike.map(|(_, shape)| capacity(shape)).min()
     };
     let region = region.unwrap_or_else(|| suitable_region(smallest(true).unwrap_or(0), smallest(false)));
+    assert!(shown.len() >= shapes.len(), "each is shown");
     let mut size = 0;
     for (shown, (role, (sizes, parity))) in shown.iter_mut().zip(shapes) {
         let least = least(&sizes);
-        shown.unused = match parity {
-            Some(parity) => zones::unused_on(sizes.clone(), parity, sector, region),
-            None => sizes.iter().map(|size| size - least).sum(),
+        let space;
+        (space, shown.unused) = match parity {
+            Some(parity) => (
+                zones::space_on(sizes.clone(), parity, sector, region),
+                zones::unused_on(sizes, parity, sector, region),
+            ),
+            None => (least / region * region, sizes.iter().map(|size| size - least).sum()),
         };
-        size += match parity {
-            // What is for the intent log is none of the pool's.
-            _ if role == VdevRole::Log => 0,
-            Some(parity) => zones::space_on(sizes, parity, sector, region),
-            None => least / region * region,
-        };
+        // What is for the intent log is none of the pool's.
+        size += if role == VdevRole::Log { 0 } else { space };
     }
     size
 }

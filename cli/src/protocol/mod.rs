@@ -87,7 +87,7 @@ pub trait Executor {
         progress: OnProgress<'_>,
     ) -> Result<Response, Failure>;
 
-    /// Nothing is asked for a while: what is open only for this command is closed meanwhile.
+    /// Nothing is asked for a while, perhaps: what is open only for this command is closed, so that others may have it.
     fn rest(&mut self) -> Result<(), Failure>;
 
     /// Looks into the structures of a pool that nobody has open, and hands out what it finds.

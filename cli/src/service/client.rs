@@ -1,7 +1,7 @@
 //! What commands know of pools: the [`Executor`] that finds each pool's owner.
 //!
-//! A pool whose service runs is asked over its socket. A pool that is only known is opened here, for as long as this
-//! command runs: its changes are committed before each answer. So the same command works where there is no FUSE, no
+//! A pool whose service runs is asked over its socket. A pool that is only known is opened here, until this
+//! command ends or rests: its changes are committed before each answer. So the same command works where there is no FUSE, no
 //! terminal to survive, and nobody else.
 //!
 //! A service is started where mounts are wanted and possible: by creating and importing pools, and by `fs mount`.
@@ -85,7 +85,7 @@ impl Client {
         spawn::start(&self.places, pool)
     }
 
-    /// Opens a known pool here; it stays open until the command ends or opens another.
+    /// Opens a known pool here; it stays open until the command rests, ends, or opens another.
     pub(super) fn open(&mut self, known: KnownPool) -> Result<&OpenPool, Failure> {
         if self.opened.as_ref().is_none_or(|opened| opened.known != known) {
             self.close_opened()?;

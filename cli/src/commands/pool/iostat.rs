@@ -7,7 +7,7 @@ use clap::Args;
 use dataset::property::size::{format_bytes, format_count};
 use serde_json::{Map, Value, json};
 
-use super::schedule::Schedule;
+use super::schedule::{Round, Schedule};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{IoCounts, IoSample, Request, Response, VdevRole};
@@ -45,20 +45,17 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let schedule = Schedule::parse(&arguments.words)?;
     let skips_first = arguments.skip_first && schedule.is_repeated();
     let schedule = if skips_first { schedule.with_one_more() } else { schedule };
-    let mut before = Vec::new();
+    let mut before: Vec<IoSample> = Vec::new();
     let mut page = Page::default();
     schedule.run(context, |time, context| {
         let samples = samples(&schedule.pools, context)?;
-        let rates: Vec<Rates> = samples
-            .iter()
-            .enumerate()
-            .map(|(index, now)| Rates::between(before.get(index).and_then(Option::as_ref), now))
-            .collect();
-        before = samples.into_iter().map(Some).collect();
+        let rate = |now: &IoSample| Rates::between(before.iter().find(|before| before.pool.name == now.pool.name), now);
+        let rates: Vec<Rates> = samples.iter().map(rate).collect();
+        before = samples;
         if time > 0 || !skips_first {
             print(&rates, arguments, &mut page, context)?;
         }
-        Ok(Exit::Done)
+        Ok(Round::Whole)
     })
 }
 
@@ -83,7 +80,7 @@ struct Rates {
 impl Rates {
     fn between(before: Option<&IoSample>, now: &IoSample) -> Rates {
         // A service that was restarted counts from the beginning again.
-        let before = before.filter(|before| before.pool.name == now.pool.name && before.elapsed < now.elapsed);
+        let before = before.filter(|before| before.elapsed < now.elapsed);
         let nanoseconds = now.elapsed - before.map_or(0, |before| before.elapsed);
         let rate = |now: &IoCounts, before: Option<&IoCounts>| per_second(now, before, nanoseconds);
         let vdev = |now: &IoCounts| {

@@ -4,7 +4,7 @@ use clap::Args;
 use dataset::property::{Precision, Property};
 use serde_json::{Map, Value};
 
-use super::schedule::Schedule;
+use super::schedule::{Round, Schedule};
 use super::status::{forget_trim, lines, vdev_json, vdevs_json};
 use crate::args::common::{Format, property_list};
 use crate::context::{Context, unexpected_answer};
@@ -49,14 +49,15 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     schedule.run(context, |_, context| list(&schedule.pools, &columns, &mut head, arguments, context))
 }
 
-/// Lists once. The head of the table is left out where it is the one that stands above already.
+/// Lists once. The head of the table is left out where it is the one that stands above already, unless there are rows of
+/// devices, which might be taken for those of the table above.
 fn list(
     pools: &[String],
     columns: &[Property],
     head: &mut String,
     arguments: &Arguments,
     context: &mut Context<'_>,
-) -> Result<Exit, Failure> {
+) -> Result<Round, Failure> {
     let mut properties = names_of(columns);
     if properties.is_empty() {
         properties.push("guid".to_owned());
@@ -75,7 +76,8 @@ fn list(
         context.print(if is_known { &table[own.len()..] } else { &table })?;
         own.clone_into(head);
     }
-    Ok(exit)
+    context.executor.rest()?;
+    Ok(Round::of(records.len(), exit))
 }
 
 /// The pools that were named, or all; one that cannot be opened is reported.

@@ -45,25 +45,50 @@ impl Schedule {
         self
     }
 
-    /// Shows it so often, or until it fails or somebody interrupts it. `show` is told which time this is, from 0 on. Nothing
-    /// is kept from others in between.
+    /// Shows it so often, or until nothing can be shown, or somebody interrupts it. `show` is told which time this is, from 0
+    /// on.
     pub(super) fn run(
         &self,
         context: &mut Context<'_>,
-        mut show: impl FnMut(u64, &mut Context<'_>) -> Result<Exit, Failure>,
+        mut show: impl FnMut(u64, &mut Context<'_>) -> Result<Round, Failure>,
     ) -> Result<Exit, Failure> {
         let mut time = 0;
+        let mut exit = Exit::Done;
         loop {
-            let exit = show(time, context)?;
+            let round = show(time, context)?;
+            if round != Round::Whole {
+                exit = Exit::Failed;
+            }
             context.console.output.flush()?;
             time += 1;
             match self.interval {
-                Some(interval) if exit == Exit::Done && self.count.is_none_or(|count| time < count) => {
-                    context.executor.rest()?;
+                Some(interval) if round != Round::Empty && self.count.is_none_or(|count| time < count) => {
                     thread::sleep(interval);
                 }
                 _ => return Ok(exit),
             }
+        }
+    }
+}
+
+/// What came of showing it once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// All was shown.
+    Whole,
+    /// Some pools cannot be shown.
+    Partial,
+    /// There are pools, and none can be shown.
+    Empty,
+}
+
+impl Round {
+    /// So many pools were shown, and with `exit` that is all, or not.
+    pub(super) fn of(shown: usize, exit: Exit) -> Round {
+        match (exit, shown) {
+            (Exit::Done, _) => Round::Whole,
+            (_, 0) => Round::Empty,
+            _ => Round::Partial,
         }
     }
 }
@@ -101,7 +126,7 @@ mod tests {
     }
 
     /// How it ends, and how often it was shown, if that goes so each time.
-    fn run(words: &[&str], mut show: impl FnMut(u64) -> Result<Exit, Failure>) -> (Result<Exit, Failure>, u64) {
+    fn run(words: &[&str], mut show: impl FnMut(u64) -> Result<Round, Failure>) -> (Result<Exit, Failure>, u64) {
         let (mut input, mut output, mut error) = (io::empty(), Vec::new(), Vec::new());
         let console =
             Console { input: &mut input, output: &mut output, error: &mut error, terminals: Terminals::default() };
@@ -118,12 +143,13 @@ mod tests {
 
     #[test]
     fn it_is_shown_as_often_as_asked_for_or_until_it_fails() {
-        let done = |_| Ok(Exit::Done);
+        let done = |_| Ok(Round::of(0, Exit::Done));
         assert!(matches!(run(&[], done), (Ok(Exit::Done), 1)));
         assert!(matches!(run(&["0.001", "3"], done), (Ok(Exit::Done), 3)));
-        let fails = |time| Ok(if time == 4 { Exit::Failed } else { Exit::Done });
-        assert!(matches!(run(&["0.001"], fails), (Ok(Exit::Failed), 5)));
-        let refused = |time| if time == 1 { Err(Failure::new("no")) } else { Ok(Exit::Done) };
+        let ends = |time| Ok(Round::of(4 - time as usize, if time == 2 { Exit::Done } else { Exit::Failed }));
+        assert!(matches!(run(&["0.001"], ends), (Ok(Exit::Failed), 5)));
+        assert!(matches!(run(&["0.001", "2"], ends), (Ok(Exit::Failed), 2)));
+        let refused = |time| if time == 1 { Err(Failure::new("no")) } else { done(time) };
         assert!(matches!(run(&["0.001", "9"], refused), (Err(_), 2)));
     }
 }

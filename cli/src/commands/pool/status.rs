@@ -3,7 +3,10 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{expansion, removal, scan, schedule::Schedule};
+use super::{
+    expansion, removal, scan,
+    schedule::{Round, Schedule},
+};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Column, Table};
@@ -50,7 +53,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 }
 
 /// Shows once, or once more.
-fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
+fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Context<'_>) -> Result<Round, Failure> {
     let mut exit = Exit::Done;
     let mut all = Vec::new();
     for pool in context.pools(pools)? {
@@ -81,7 +84,8 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
         let parts: Vec<String> = all.iter().map(render).collect();
         context.print(&(apart + &parts.join("\n")))?;
     }
-    Ok(exit)
+    context.executor.rest()?;
+    Ok(Round::of(known, exit))
 }
 
 /// Shows nothing of what `-t` asks for.
