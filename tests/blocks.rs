@@ -10,54 +10,10 @@ use std::{
     io::{self, Seek},
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
-    process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use lab::{Lab, can_mount, noise, wait_until};
-
-/// A loop device over a file, until it is dropped.
-struct Loop {
-    device: String,
-}
-
-impl Loop {
-    /// One over a new file of so many MiB, which it opens as `direct_io` says; none if there are no loop devices here.
-    fn over(file: &Path, size: u64, direct_io: bool) -> Option<Loop> {
-        let may = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
-        if !may {
-            assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "no loop devices here");
-            #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-            {
-                eprintln!("skipped: this user cannot set up loop devices");
-            }
-            return None;
-        }
-        fs::File::create(file).unwrap().set_len(size << 20).unwrap();
-        Loop::on(file, direct_io)
-    }
-
-    /// One over what is there.
-    fn on(file: &Path, direct_io: bool) -> Option<Loop> {
-        let direct_io = if direct_io { "--direct-io=on" } else { "--direct-io=off" };
-        let made = Command::new("losetup").args(["--find", "--show", direct_io]).arg(file).output();
-        match made {
-            Ok(made) if made.status.success() => {
-                Some(Loop { device: String::from_utf8(made.stdout).unwrap().trim().to_owned() })
-            }
-            refused => {
-                assert!(std::env::var_os("CENOTE_REQUIRE_FUSE").is_none(), "losetup: {refused:?}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
-    }
-}
+use lab::{Lab, can_mount, loops::Loop, noise, wait_until};
 
 /// Held by each of these tests: a device that one has let go of may be another's next, under the path that a label still names.
 fn alone() -> MutexGuard<'static, ()> {

@@ -8,6 +8,7 @@ pub(crate) mod crowd;
 pub(crate) mod disks;
 pub(crate) mod forest;
 pub(crate) mod limit;
+pub(crate) mod loops;
 pub(crate) mod told;
 
 use std::{

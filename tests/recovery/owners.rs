@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    path::Path,
     process::{Command, Output, Stdio},
 };
 
@@ -15,7 +14,7 @@ use pool::{
 
 use crate::{
     filters, image,
-    lab::{self, Lab},
+    lab::{self, Lab, loops::Loop},
     three_days,
 };
 
@@ -102,30 +101,13 @@ fn rivals(lab: &Lab) -> Vec<Rival<'_>> {
     (0..6).map(|number| Rival { lab, name: format!("rival{number}") }).collect()
 }
 
-/// A loop device on the image, where this process may make one.
-struct Loop(String);
-
-impl Loop {
-    fn on(image: &Path) -> Option<Loop> {
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
-        output.status.success().then(|| Loop(String::from_utf8(output.stdout).unwrap().trim().to_owned()))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // A loop device that stays is in nobody's way.
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 /// The names under which the image of `tank` can be opened here.
 fn names(lab: &Lab) -> (Vec<String>, Option<Loop>) {
     std::os::unix::fs::symlink(lab.path("tank.img"), lab.path("symlink")).unwrap();
     fs::hard_link(lab.path("tank.img"), lab.path("hardlink")).unwrap();
-    let device = Loop::on(&lab.path("tank.img"));
+    let device = Loop::on(&lab.path("tank.img"), false);
     let names = ["tank.img", "symlink", "hardlink"].map(|name| lab.at(name));
-    (names.into_iter().chain(device.iter().map(|device| device.0.clone())).collect(), device)
+    (names.into_iter().chain(device.iter().map(|device| device.device.clone())).collect(), device)
 }
 
 /// Who of many that do the same at the same time has succeeded, and what the others were told.
