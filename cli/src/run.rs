@@ -1,6 +1,6 @@
 //! From the process's arguments to its exit code.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
@@ -25,6 +25,20 @@ pub enum Program {
     Pool,
     /// `fs`, also `zfs`.
     Fs,
+    /// `mount.cenote`, which mount(8) runs.
+    Mount,
+}
+
+impl Program {
+    /// The program of this name, if there is one.
+    pub fn named(first_word: &OsStr) -> Option<Program> {
+        match Path::new(first_word).file_name()?.to_str()? {
+            "pool" | "zpool" => Some(Program::Pool),
+            "fs" | "zfs" => Some(Program::Fs),
+            "mount.cenote" | "mount.fuse.cenote" => Some(Program::Mount),
+            _ => None,
+        }
+    }
 }
 
 /// Runs a program on this process's streams and gives its exit code. `executor` is made of the command line, which
@@ -45,7 +59,11 @@ pub fn main<E: Executor>(program: Program, executor: impl FnOnce(String) -> E) -
         output: &mut output,
         error: &mut error,
     };
-    run(program, &words, &mut executor, console, TimeZone::system).code().into()
+    let exit = run(program, &words, &mut executor, console, TimeZone::system);
+    match program {
+        Program::Mount => commands::mount_helper::code(exit).into(),
+        Program::Pool | Program::Fs => exit.code().into(),
+    }
 }
 
 /// Runs a program on given streams.
@@ -90,6 +108,11 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
             let cli = FsCli::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
             commands::fs::run(&cli.command, command, context)
         }
+        Program::Mount => {
+            let arguments = commands::mount_helper::Arguments::from_arg_matches(&matches)
+                .map_err(|error| Failure::usage(error.to_string()))?;
+            commands::mount_helper::run(&arguments, context)
+        }
     }
 }
 
@@ -100,6 +123,7 @@ fn absent(program: Program, words: &[OsString], error: &clap::Error) -> Option<F
         _ => None,
     };
     let (what, reason) = match error.kind() {
+        _ if program == Program::Mount => return None,
         ErrorKind::InvalidSubcommand => {
             let name = given(ContextKind::InvalidSubcommand)?;
             (name.to_owned(), absent::subcommand(program, name)?)
@@ -130,6 +154,7 @@ pub fn command(program: Program, name: &'static str) -> clap::Command {
     let command = match program {
         Program::Pool => PoolCli::command(),
         Program::Fs => FsCli::command(),
+        Program::Mount => commands::mount_helper::Arguments::command(),
     };
     flowing_command(command.name(name).bin_name(name))
 }
@@ -142,6 +167,7 @@ fn name_of(program: Program, words: &[OsString]) -> &'static str {
         (Program::Pool, _) => "pool",
         (Program::Fs, Some("zfs")) => "zfs",
         (Program::Fs, _) => "fs",
+        (Program::Mount, _) => "mount.cenote",
     }
 }
 

@@ -68,7 +68,7 @@ pub use control::{SnapshotEntry, Snapshots};
 pub use counters::{Counters, Opcode};
 pub use device::available;
 pub use error::{Error, Result};
-pub use mounts::{FS_TYPE, Mounted, detach, detach_dead, is_dead, mounted_at, mounts};
+pub use mounts::{FS_TYPE, Mounted, Watch, detach, detach_dead, is_dead, mounted_at, mounts};
 pub use options::{MountOptions, SnapDir, Transport};
 pub use serving::{Serving, serve};
 pub use session::{Change, Mount, Unmount};

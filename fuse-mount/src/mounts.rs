@@ -3,14 +3,17 @@
 //! A service that was killed leaves its mounts behind: every access fails with "transport endpoint is not connected"
 //! until somebody detaches them. [`detach_dead`] does, and touches no mount that still answers.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -38,6 +41,38 @@ pub struct Mounted {
     pub device: (u32, u32),
     /// The mount's flags, as in `ro,nosuid,relatime`.
     pub flags: String,
+}
+
+/// Notices changes of the list of mounts. The list is that of the mount namespace in which this process lives: a copy
+/// of a mount in another namespace is not in it.
+#[derive(Default)]
+pub struct Watch(Mutex<Option<File>>);
+
+impl Watch {
+    /// The devices of all datasets that are mounted, if the list may have changed since this was asked last.
+    pub fn changed(&self) -> Option<HashSet<(u32, u32)>> {
+        let mut watched = self.0.lock();
+        // The kernel notes for each open file of the list whether it has reported the newest change. A file that has just
+        // been opened is up to date, so the list is read after that.
+        match &*watched {
+            Some(file) if !has_changed(file) => return None,
+            Some(_) => {}
+            None => *watched = File::open(MOUNT_INFO).ok(),
+        }
+        let mounts = mounts().inspect_err(|error| tracing::warn!(%error, "mounts that have gone are not noticed"));
+        mounts.ok().map(|mounts| mounts.into_iter().map(|mounted| mounted.device).collect())
+    }
+
+    /// Has the next question answered from the list, whether it has changed or not.
+    pub fn forget(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+fn has_changed(list: &File) -> bool {
+    let mut waiting = [PollFd::new(list, PollFlags::PRI)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut waiting, Some(&at_once)).map_or(true, |events| events > 0)
 }
 
 /// Anything mounted, by whomever.
@@ -287,6 +322,17 @@ mod tests {
         let below = mountpoints_below(Path::new("/")).unwrap();
         assert!(below.contains(&PathBuf::from("proc")), "{below:?}");
         assert!(mountpoints_below(Path::new("/proc/self/status")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_list_that_has_not_changed_is_not_read_again() {
+        let watch = Watch::default();
+        assert!(watch.changed().is_some());
+        // Other tests mount too, and each mount is a change.
+        let quiet = || (0..1000).any(|_| watch.changed().is_none());
+        assert!(quiet());
+        watch.forget();
+        assert!(watch.changed().is_some());
     }
 
     #[test]

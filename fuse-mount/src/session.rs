@@ -152,16 +152,22 @@ impl Mount {
 
     /// Takes the mount down. Succeeds if it is down already.
     ///
-    /// After a normal unmount the session may live on while another mount namespace shows the same mount.
+    /// After a normal unmount the session lives on while another mount namespace shows the same mount, until this is
+    /// dropped or unmounted by force.
     pub fn unmount(&self, how: Unmount) -> Result<()> {
-        match how {
-            Unmount::Normal => self.unmount_when_unused()?,
-            Unmount::Force => self.unmount_by_force()?,
-        }
-        if self.wait(ENDING) {
+        let at_most = match how {
+            Unmount::Normal => self.unmount_when_unused().map(|()| MOMENT)?,
+            Unmount::Force => self.unmount_by_force().map(|()| ENDING)?,
+        };
+        if self.wait(at_most) {
             self.serving.join();
         }
         Ok(())
+    }
+
+    /// The device number, major and minor, by which the list of mounts shows it.
+    pub fn device(&self) -> (u32, u32) {
+        self.serving.connection.device
     }
 
     /// Closes snapshots that were browsed and are of interest to nobody any more. To be called every now and then.

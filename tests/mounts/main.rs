@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! beneath    what programs with open files see of a rollback or a receive
+//! by_hand    what mount(8) mounts, and what umount(8) takes away
 //! places     where data sets are mounted, and what is in the way
 //! copies     what is copied beneath them
 //! options    what holds for one mount only, and what stays when names change
@@ -15,6 +16,7 @@
 mod lab;
 
 mod beneath;
+mod by_hand;
 mod copies;
 mod options;
 mod places;

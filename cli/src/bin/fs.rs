@@ -1,4 +1,5 @@
-//! `fs`: administers file systems, snapshots, clones and streams. Also answers to `zfs`.
+//! `fs`: administers file systems, snapshots, clones and streams. Also answers to `zfs`, and to `mount.cenote`, the program
+//! that mount(8) runs for the type `cenote`.
 
 use std::process::ExitCode;
 
@@ -6,5 +7,6 @@ use cli::run::{Program, main as run};
 use cli::service::Client;
 
 fn main() -> ExitCode {
-    run(Program::Fs, Client::new)
+    let named = std::env::args_os().next().and_then(|word| Program::named(&word));
+    run(named.filter(|program| *program == Program::Mount).unwrap_or(Program::Fs), Client::new)
 }

@@ -6,5 +6,6 @@
 pub mod completions;
 pub mod fs;
 pub mod manual;
+pub mod mount_helper;
 pub mod pool;
 pub mod version;

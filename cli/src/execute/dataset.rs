@@ -28,6 +28,8 @@ impl OpenPool {
         properties: &[String],
         job: &Job<'_>,
     ) -> Result<Vec<DatasetRecord>, Failure> {
+        // Somebody may have unmounted something without the pool's service, and `mounted` is a property.
+        self.mounts.iter().for_each(|mounts| mounts.drop_ended());
         let what = root.as_ref().map_or_else(|| self.name().to_string(), Name::to_string);
         let depth = depth.map(|depth| depth as usize);
         let request = ListRequest { roots: root.into_iter().collect(), depth, kinds };
@@ -165,10 +167,10 @@ impl OpenPool {
         Ok(record(destroyed))
     }
 
-    /// Unmounts the data sets among `names`.
+    /// Unmounts the data sets and snapshots among `names`.
     pub(super) fn unmount_named(&self, names: &[String], force: bool) -> Result<Vec<Unmounted>, Failure> {
         let Some(mounts) = &self.mounts else { return Ok(Vec::new()) };
-        let datasets: Vec<DatasetName> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let datasets: Vec<Name> = names.iter().filter_map(|name| name.parse().ok()).collect();
         mounts.unmount_these(&datasets, force)
     }
 
@@ -199,6 +201,7 @@ impl OpenPool {
             (Name::Snapshot(from), Name::Snapshot(to)) if from.dataset() == to.dataset() => {
                 self.datasets.rename_snapshot(from, to.snapshot(), recursive).or_refused("rename", from)?;
                 if let Some(mounts) = &self.mounts {
+                    mounts.snapshots_renamed(from, to.snapshot(), recursive);
                     mounts.snapshots_changed(&[from.to_string()]);
                 }
                 Ok(())
@@ -226,7 +229,8 @@ impl OpenPool {
         };
         let created = if parents { self.missing_above(to) } else { Vec::new() };
         let unmounted = mounts.unmount_within(from, force)?;
-        rename().inspect_err(|_| mounts.mount_back(&unmounted))?;
+        let renamed = rename().inspect_err(|_| mounts.mount_back(&unmounted))?;
+        mounts.renamed(&renamed.datasets);
         let above = mounts.mount_all(Some(&created), &Manner::default());
         above.and(mounts.mount_again(&unmounted))
     }
@@ -238,10 +242,25 @@ impl OpenPool {
         overlay: bool,
     ) -> Result<(), Failure> {
         let mounts = self.mount_table()?;
-        let how = Manner { temporary: options, overlay };
+        let how = Manner { temporary: options, overlay, at: None };
         match name {
             Some(name) => mounts.mount(name, &how),
             None => mounts.mount_all(None, &how),
+        }
+    }
+
+    /// Mounts where mount(8) says, or changes the options of such a mount.
+    pub(super) fn mount_at(
+        &self,
+        name: &Name,
+        directory: &Path,
+        options: &[Assignment],
+        remount: bool,
+    ) -> Result<(), Failure> {
+        let mounts = self.mount_table()?;
+        match remount {
+            true => mounts.remount_by_hand(name, directory, options),
+            false => mounts.mount_by_hand(name, directory, options),
         }
     }
 
@@ -253,7 +272,7 @@ impl OpenPool {
         match target {
             None => mounts?.unmount_all(force),
             Some(UnmountTarget::Dataset(name)) => {
-                self.datasets.resolve(&Name::Dataset(name.clone())).or_refused("unmount", name)?;
+                self.datasets.resolve(name).or_refused("unmount", name)?;
                 match mounts {
                     Ok(mounts) => mounts.unmount(name, force),
                     Err(_) => Err(Failure::not_mounted(name)),

@@ -65,12 +65,14 @@ pub use self::{
     open_pool::{OpenPool, Opening},
 };
 pub(crate) use self::{
-    mounts::Places as MountPlaces,
+    mounts::{Places as MountPlaces, check_namespace, mount_namespace},
     refusal::OrRefused,
     suspended::{is_answered_anyway, refusal},
 };
 
 pub(crate) use self::open_pool::create_options;
+use std::path::Path;
+
 use ::pool::inspect::Sink;
 
 use crate::{
@@ -185,6 +187,10 @@ impl OpenPool {
             }
             Request::Mounts => Ok(Response::Mounts(self.mounts.as_ref().map(|m| m.list()).unwrap_or_default())),
             Request::Mount { name, options, overlay } => self.mount(name.as_ref(), &options, overlay).map(done),
+            Request::MountAt { name, directory, options, remount, namespace } => {
+                check_namespace(&name, namespace)?;
+                self.mount_at(&name, Path::new(directory.as_os_str()), &options, remount).map(done)
+            }
             Request::Unmount { target, force } => self.unmount(target.as_ref(), force).map(done),
             Request::Snapshot { names, recursive, assignments } => {
                 self.snapshot(names, recursive, &assignments).map(done)

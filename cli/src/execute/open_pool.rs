@@ -5,6 +5,7 @@
 //! was, and the rest, which ends in a commit.
 
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -237,6 +238,16 @@ impl OpenPool {
     /// Mounts what the properties want mounted. A pool without a mount table mounts nothing.
     pub fn mount_all(&self) -> Result<(), Failure> {
         self.mounts.as_ref().map_or(Ok(()), |mounts| mounts.mount_all(None, &Manner::default()))
+    }
+
+    /// Remembers in this file what is mounted by hand.
+    pub fn remember_mounts_in(&self, file: PathBuf) {
+        self.mounts.iter().for_each(|mounts| mounts.remember_in(file.clone()));
+    }
+
+    /// Has the next service make the mounts again that were made by hand.
+    pub fn keep_mounts_in_mind(&self) {
+        self.mounts.iter().for_each(|mounts| mounts.keep_memory());
     }
 
     /// Unmounts everything; with `force` also what is in use. If it is refused, all is mounted as before.

@@ -334,6 +334,19 @@ pub enum Request {
         /// Also on directories that hold something.
         overlay: bool,
     },
+    /// Mount a file system or a snapshot where mount(8) says, or change the options of such a mount. `Done`
+    MountAt {
+        /// Which.
+        name: Name,
+        /// The directory, an absolute path without symbolic links.
+        directory: PathBytes,
+        /// Temporary property values.
+        options: Vec<Assignment>,
+        /// It is mounted there, and only its options change.
+        remount: bool,
+        /// The number of the mount namespace in which the caller expects the mount.
+        namespace: u64,
+    },
     /// Unmount a file system and those mounted below it, or all. `Done`
     Unmount {
         /// Which; `None` for all.
@@ -577,8 +590,8 @@ pub enum ScrubPart {
 /// What to unmount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnmountTarget {
-    /// A file system by its name.
-    Dataset(DatasetName),
+    /// A file system or a snapshot by its name.
+    Dataset(Name),
     /// Whatever is mounted at this absolute path.
     Mountpoint(PathBytes),
 }

@@ -135,7 +135,7 @@ impl Client {
             }
             // Another command may just have started the service; it holds the lock until that is done.
             drop(self.lock(&pool)?);
-            if matches!(request, Request::Mount { .. }) && self.can_mount().is_ok() {
+            if matches!(request, Request::Mount { .. } | Request::MountAt { .. }) && self.can_mount().is_ok() {
                 self.start_without_mounting(&known)?;
             }
             if let Some(response) = self.ask(&pool, &request, &mut stream, progress)? {
@@ -147,7 +147,7 @@ impl Client {
             }
         }
         let command = self.command.clone();
-        let mounts = matches!(request, Request::Mount { .. });
+        let mounts = matches!(request, Request::Mount { .. } | Request::MountAt { .. });
         let shows_pool = matches!(request, Request::Mounts | Request::Pool { .. });
         let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;

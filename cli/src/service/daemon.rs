@@ -71,6 +71,7 @@ fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Fail
     let pool = OpenPool::open(&known, &Opening { mounting: true, ..Opening::default() })?;
     // The pool is ours, so a socket that is there is nobody's.
     let listener = listen(&places.socket(name))?;
+    pool.remember_mounts_in(Registry::new(places.pools()).mounts(name));
     mount(&pool, &known);
     let owned = Owned {
         engine: Arc::downgrade(pool.engine()),
@@ -246,6 +247,7 @@ impl Owned {
             return Err(Failure::new("a command is still running: the pool is left as its last commit"));
         };
         let Some(pool) = guard.take() else { return Ok(()) };
+        pool.keep_mounts_in_mind();
         self.remove_socket();
         if let Err(failure) = pool.unmount_all(true) {
             tracing::warn!("{failure}");

@@ -6,7 +6,7 @@
 //! server     is asked over a socket                         socket   asks
 //! frame      calls and replies as bytes, and the descriptor beside them
 //! registry   the known pools, one file each                 lock     taking turns at opening a pool
-//! places     the folders: registry, logs, sockets, locks
+//! places     the folders: registry, logs, sockets, locks     remembered  what is mounted by hand
 //! ```
 //!
 //! A pool has one owner: its service, or the command that has it open just now. Locks on its devices see to that; what is
@@ -19,6 +19,7 @@ mod host;
 pub mod lock;
 pub mod places;
 pub mod registry;
+pub mod remembered;
 pub mod server;
 pub mod socket;
 pub mod spawn;

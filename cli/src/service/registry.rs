@@ -149,15 +149,26 @@ impl Registry {
         replace(&path, &text).map_err(|error| Failure::cannot("write", path.display(), error))
     }
 
-    /// Forgets a pool. To forget what is not known is no error.
+    /// Forgets a pool, and what was mounted of it by hand. To forget what is not known is no error.
     pub fn remove(&self, name: &str) -> Result<(), Failure> {
         let path = self.path(name);
+        match fs::remove_file(self.mounts(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Failure::cannot("remove", self.mounts(name).display(), error));
+            }
+            _ => {}
+        }
         match fs::remove_file(&path).and_then(|()| File::open(&self.folder)?.sync_all()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Failure::cannot("remove", path.display(), error))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Where it is remembered what is mounted of a pool by hand.
+    pub fn mounts(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.mounts"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -170,7 +181,7 @@ fn is_pool_name(name: &str) -> bool {
     name.parse::<DatasetName>().is_ok_and(|name| name.is_pool())
 }
 
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -202,7 +213,7 @@ fn damaged(path: &Path, problem: &str) -> Failure {
 }
 
 /// Writes aside, flushes and renames.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let aside = path.with_extension(format!("{}.new", std::process::id()));
     let mut file = File::create(&aside)?;
     file.write_all(text)?;

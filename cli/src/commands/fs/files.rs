@@ -33,10 +33,10 @@ fn mounted(path: &Path, context: &mut Context<'_>) -> Result<Location, Failure> 
             .hint("a file of one that is not mounted is written DATASET:/PATH")
     })?;
     let below = real.strip_prefix(mount.mountpoint.as_os_str()).unwrap_or(&real);
-    let Ok(inside) = below.strip_prefix(SNAPSHOTS) else { return Ok(at(mount.dataset.into(), below)) };
+    let Ok(inside) = below.strip_prefix(SNAPSHOTS) else { return Ok(at(mount.dataset, below)) };
     let mut parts = inside.components();
     let snapshot = parts.next().map(|part| part.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
-    let name = mount.dataset.snapshot(&snapshot).map_err(|error| Failure::name("open", &error))?;
+    let name = mount.dataset.dataset().snapshot(&snapshot).map_err(|error| Failure::name("open", &error))?;
     Ok(at(Name::Snapshot(name), parts.as_path()))
 }
 

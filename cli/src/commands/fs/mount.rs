@@ -19,6 +19,8 @@ use crate::protocol::{Assignment, MountRecord, Request, Response};
   fs mount -o ro,noatime tank/home           until it is unmounted
   fs mount -a                                everything
 
+What has mountpoint=legacy is mounted by mount(8): mount -t cenote tank/home /mnt.
+
 A directory that holds something is refused without -O: files that somebody put
 there while the file system was not mounted would be hidden and forgotten. ZFS
 on Linux mounts over them by default. Where another file system of a pool is
@@ -90,7 +92,7 @@ fn show(as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
 }
 
 /// The temporary property value that a mount option stands for.
-fn temporary(option: &str) -> Result<Assignment, Failure> {
+pub(in crate::commands) fn temporary(option: &str) -> Result<Assignment, Failure> {
     let (name, value) = match option {
         "ro" => ("readonly", "on"),
         "rw" => ("readonly", "off"),

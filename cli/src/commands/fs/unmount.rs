@@ -23,8 +23,8 @@ pub struct Arguments {
     /// Even what is in use
     #[arg(short = 'f')]
     force: bool,
-    /// A file system, or the directory it is mounted at
-    #[arg(value_name = "FILESYSTEM|MOUNTPOINT")]
+    /// A file system or a snapshot, or the directory it is mounted at
+    #[arg(value_name = "FILESYSTEM|SNAPSHOT|MOUNTPOINT")]
     target: Option<String>,
 }
 
@@ -55,7 +55,7 @@ fn unmount_all(force: bool, context: &mut Context<'_>) -> Result<Exit, Failure> 
 /// What is meant, and the pool it belongs to.
 fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarget), Failure> {
     if !text.starts_with(['/', '.']) {
-        let name: dataset::name::DatasetName = name("unmount", text)?;
+        let name: dataset::name::Name = name("unmount", text)?;
         return Ok((name.pool().to_owned(), UnmountTarget::Dataset(name)));
     }
     let path = absolute(text.trim_end_matches('/'))?;

@@ -8,10 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use dataset::name::DatasetName;
+use dataset::name::{DatasetName, Name};
 use fuse_mount::Mount;
 
-use super::{Active, Manner, Mounts, plan::Plan};
+use super::{Active, Mounts, Unmounted, plan::Plan};
 use crate::failure::Failure;
 
 impl Mounts {
@@ -28,12 +28,12 @@ impl Mounts {
         change: impl FnOnce() -> T,
         changed: impl FnOnce(&T) -> Vec<u64>,
     ) -> T {
-        self.around_changes(|_, name| name.is_within(top), change, changed)
+        self.around_changes(|_, name| is_dataset_within(name, top), change, changed)
     }
 
     fn around_changes<T>(
         &self,
-        chosen: impl Fn(u64, &DatasetName) -> bool,
+        chosen: impl Fn(u64, &Name) -> bool,
         change: impl FnOnce() -> T,
         changed: impl FnOnce(&T) -> Vec<u64>,
     ) -> T {
@@ -48,11 +48,11 @@ impl Mounts {
         value
     }
 
-    /// The mounts of some data sets.
-    fn chosen(&self, chosen: impl Fn(u64, &DatasetName) -> bool) -> Vec<(u64, Arc<Mount>)> {
-        let table = self.table.lock();
-        let chosen = table.iter().filter(|(id, active)| chosen(**id, &active.name));
-        chosen.map(|(id, active)| (*id, active.mount.clone())).collect()
+    /// The sessions of some data sets, those that are left included.
+    pub(super) fn chosen(&self, chosen: impl Fn(u64, &Name) -> bool) -> Vec<(u64, Arc<Mount>)> {
+        let (table, left) = (self.table.lock(), self.left.lock());
+        let all = table.iter().map(|(id, active)| (*id, active)).chain(left.iter().map(|(id, active)| (*id, active)));
+        all.filter(|(id, active)| chosen(*id, &active.name)).map(|(id, active)| (id, active.mount.clone())).collect()
     }
 
     /// What is mounted inside of any of `mounts`, those above first.
@@ -70,19 +70,19 @@ impl Mounts {
     /// Mounts again those of `below` whose directories a change has taken away, and their mounts with them.
     fn mount_lost(&self, below: Vec<(PathBuf, u64)>) {
         let lost = below.into_iter().filter(|(_, id)| self.mount_of(*id).is_some_and(|mount| !mount.is_mounted()));
-        let names: Vec<DatasetName> = lost.filter_map(|(_, id)| Some(self.forget(id)?.name.clone())).collect();
-        for name in names {
-            if let Err(failure) = self.mount(&name, &Manner::default()) {
-                tracing::warn!("{failure}");
-            }
-        }
+        let lost: Vec<Unmounted> = lost.filter_map(|(_, id)| Some(Unmounted::of(id, self.forget(id)?))).collect();
+        self.mount_back(&lost);
     }
 
     /// Has every mount look again which snapshots there are; of those in `gone` nothing is served any more.
     pub(crate) fn snapshots_changed(&self, gone: &[String]) {
-        let mounts: Vec<(DatasetName, Arc<Mount>)> = {
-            let table = self.table.lock();
-            table.values().map(|active| (active.name.clone(), active.mount.clone())).collect()
+        let is_gone = |(_, active): &(&u64, &Active)| gone.iter().any(|gone| gone == active.name.as_str());
+        let ended: Vec<u64> = self.table.lock().iter().filter(is_gone).map(|(id, _)| *id).collect();
+        ended.into_iter().for_each(|id| drop(self.forget(id)));
+        let mounts: Vec<(Name, Arc<Mount>)> = {
+            let (table, left) = (self.table.lock(), self.left.lock());
+            let all = table.values().chain(left.iter().map(|(_, active)| active));
+            all.map(|active| (active.name.clone(), active.mount.clone())).collect()
         };
         for (name, mount) in mounts {
             let own = gone.iter().filter_map(|gone| gone.strip_prefix(name.as_str())?.strip_prefix('@'));
@@ -99,7 +99,7 @@ impl Mounts {
         let stale = |plan: Plan| self.mount_of(plan.id).filter(|mount| !mount.agrees_with(&plan.options));
         let stale: Vec<PathBuf> =
             self.plans(top)?.into_iter().filter_map(stale).map(|mount| mount.mountpoint().to_owned()).collect();
-        let concerned: Vec<DatasetName> = {
+        let concerned: Vec<Name> = {
             let table = self.table.lock();
             let is_in = |active: &&Active| stale.iter().any(|path| active.mount.mountpoint().starts_with(path));
             table.values().filter(is_in).map(|active| active.name.clone()).collect()
@@ -117,7 +117,7 @@ impl Mounts {
 
     /// Has the kernel write back what programs have changed in the files of a data set and of those below it.
     pub(crate) fn write_back_within(&self, top: &DatasetName) {
-        self.chosen(|_, name| name.is_within(top)).iter().for_each(|(_, mount)| mount.write_back());
+        self.chosen(|_, name| is_dataset_within(name, top)).iter().for_each(|(_, mount)| mount.write_back());
     }
 
     /// Has mounts of a data set and those below it follow their properties, as far as a mount can while it is in use.
@@ -132,4 +132,8 @@ impl Mounts {
         }
         Ok(())
     }
+}
+
+fn is_dataset_within(name: &Name, top: &DatasetName) -> bool {
+    matches!(name, Name::Dataset(name) if name.is_within(top))
 }

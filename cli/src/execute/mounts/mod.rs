@@ -4,14 +4,18 @@
 //! and below `altroot` if the pool has one. Mount points are made as needed, and a directory that is not empty is not
 //! hidden by a mount. Data sets above are mounted before those below, and unmounted after them.
 //!
-//! A mount may end without us: root may unmount it. Every look at the table first drops those that have.
+//! A mount may end without us: root may unmount it. Every look at the table first drops those that have. What counts is
+//! the mount namespace of this process. If another namespace, or a program with an open file, still has the mount, its
+//! session is *left*: it is served and follows changes, but the dataset counts as unmounted. A session that is left ends
+//! before its dataset is mounted again, destroyed or exported, for two sessions would cache the same files.
 //!
 //! ```text
 //! places      where data sets are mounted              plan        what properties say about mounting
 //! unmount     unmounting, and mount points that go     change      mounts that follow changes of what they show
-//! snapshots   what `.zfs` shows
+//! snapshots   what `.zfs` shows                        by_hand     where mount(8) says, and remembered
 //! ```
 
+mod by_hand;
 mod change;
 mod places;
 mod plan;
@@ -23,14 +27,22 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 use dataset::{
     admin::{Datasets, Mount as Note},
     fs::FileSystem,
-    name::DatasetName,
+    name::{DatasetName, Name},
     property::Source,
 };
-use fuse_mount::{Mount, MountOptions, Transport};
+use fuse_mount::{Mount, MountOptions, Snapshots, Transport, Watch};
 use parking_lot::Mutex;
 
-pub(crate) use self::{places::Places, unmount::Unmounted};
-use self::{plan::Plan, snapshots::SnapshotsOf};
+use self::{
+    by_hand::Memory,
+    plan::Plan,
+    snapshots::{NoSnapshots, SnapshotsOf},
+};
+pub(crate) use self::{
+    by_hand::{check_namespace, mount_namespace},
+    places::Places,
+    unmount::Unmounted,
+};
 use super::refusal::OrRefused;
 use crate::{
     failure::Failure,
@@ -41,10 +53,14 @@ use crate::{
 /// for those whose kernel has a faulty one. Not set, the faster one that works is taken.
 const TRANSPORT: &str = "CENOTE_TRANSPORT";
 
-/// A data set that is mounted.
+/// A data set that is mounted, or a snapshot.
 struct Active {
-    name: DatasetName,
+    name: Name,
+    /// The data set that it is, or is a snapshot of.
+    dataset: u64,
     mount: Arc<Mount>,
+    /// Somebody named the directory, by mount(8).
+    by_hand: bool,
     /// Whether the mount point goes with the mount: nobody chose it.
     by_default: bool,
     /// How it was mounted.
@@ -59,6 +75,8 @@ pub(crate) struct Manner<'a> {
     pub(crate) temporary: &'a [Assignment],
     /// Also on a directory that holds something, which is hidden meanwhile.
     pub(crate) overlay: bool,
+    /// On this directory, whatever `mountpoint` says.
+    pub(crate) at: Option<&'a Path>,
 }
 
 /// The mounts of one pool.
@@ -67,12 +85,17 @@ pub(crate) struct Mounts {
     places: Places,
     read_only: bool,
     table: Mutex<BTreeMap<u64, Active>>,
+    /// Sessions without a mount in this process's namespace, in which somebody still has one. Locked after `table`.
+    left: Mutex<Vec<(u64, Active)>>,
+    watch: Watch,
+    memory: Memory,
 }
 
 impl Mounts {
     /// An empty table.
     pub(crate) fn new(datasets: Arc<Datasets>, places: Places, read_only: bool) -> Mounts {
-        Mounts { datasets, places, read_only, table: Mutex::default() }
+        let (table, left) = (Mutex::default(), Mutex::default());
+        Mounts { datasets, places, read_only, table, left, watch: Watch::default(), memory: Memory::default() }
     }
 
     /// What is mounted, by name.
@@ -86,7 +109,7 @@ impl Mounts {
             requests: active.mount.counters().seen().iter().map(|(kind, n)| (kind.name().to_owned(), *n)).collect(),
         };
         let mut records: Vec<MountRecord> = table.values().map(record).collect();
-        records.sort_by(|a, b| a.dataset.cmp(&b.dataset));
+        records.sort_by(|a, b| a.dataset.as_str().cmp(b.dataset.as_str()));
         records
     }
 
@@ -102,7 +125,8 @@ impl Mounts {
             (_, "off") => Err(refused("'canmount' property is set to 'off'")),
             ("none", _) => Err(refused("no mountpoint set").hint(format!("fs set mountpoint=PATH {name}"))),
             ("legacy", _) => {
-                Err(refused("legacy mountpoint").hint("a data set with mountpoint=legacy is not mounted here"))
+                Err(refused("legacy mountpoint")
+                    .hint(format!("mount it by mount(8): mount -t cenote {name} DIRECTORY")))
             }
             _ => self.mount_planned(plan, how),
         }
@@ -117,12 +141,14 @@ impl Mounts {
             None => self.plans(&self.datasets.pool_name())?,
         };
         plans.retain(|plan| plan.canmount == "on" && plan.path().is_some());
-        self.mount_plans(plans.into_iter().map(|plan| (plan, *how)).collect())
+        let mounted = self.mount_plans(plans.into_iter().map(|plan| (plan, *how)).collect());
+        // A mount by hand may lie in one of these.
+        if names.is_none() { mounted.and(self.restore()) } else { mounted }
     }
 
     /// Mounts what is not mounted, those above first.
     fn mount_plans(&self, mut plans: Vec<(Plan, Manner<'_>)>) -> Result<(), Failure> {
-        plans.sort_by(|(one, _), (other, _)| one.mountpoint.cmp(&other.mountpoint));
+        plans.sort_by_cached_key(|(plan, _)| plan.path());
         let mut first = Ok(());
         for (plan, how) in plans {
             if self.table.lock().contains_key(&plan.id) {
@@ -139,9 +165,10 @@ impl Mounts {
     }
 
     fn mount_planned(&self, plan: Plan, how: &Manner<'_>) -> Result<(), Failure> {
+        self.end_left(|id, _| id == plan.id);
         let path = plan.path().expect("a plan to be mounted has a path");
         let refused = |why: String| Failure::cannot("mount", &plan.name, why);
-        let dataset = self.datasets.open_dataset(&plan.name).or_refused("mount", &plan.name)?;
+        let (fs, snapshots) = self.files(&plan).or_refused("mount", &plan.name)?;
         // A directory that was not there until now holds nothing, and no mount that nobody serves any more.
         if fs::create_dir(&path).is_err() {
             clear_way(&path).map_err(|error| refused(error.to_string()).hint(elsewhere(&plan.name)))?;
@@ -153,26 +180,50 @@ impl Mounts {
                 Failure { hint, ..refused(format!("{}: {why}", path.display())) }
             })?;
         }
-        let values = how.temporary.iter().map(|a| (a.name.clone(), a.value.clone())).collect();
-        self.datasets.note_mount(plan.id, Some(Note { path: plan.mountpoint.clone(), temporary: values }));
-        let mounted = self.start(&plan, dataset.fs(), &path, how);
+        self.note(&plan, &path, how.temporary);
+        let mounted = self.start(&plan, fs, snapshots, &path, how);
         if mounted.is_err() {
             self.datasets.note_mount(plan.id, None);
         }
         mounted
     }
 
-    fn start(&self, plan: &Plan, fs: &Arc<FileSystem>, path: &Path, how: &Manner<'_>) -> Result<(), Failure> {
+    /// The files that a mount shows, and the snapshots in its `.zfs`.
+    fn files(&self, plan: &Plan) -> dataset::admin::Result<(Arc<FileSystem>, Arc<dyn Snapshots>)> {
+        if let Name::Snapshot(name) = &plan.name {
+            return Ok((self.datasets.open_snapshot(name)?.fs, Arc::new(NoSnapshots)));
+        }
+        let dataset = self.datasets.open_dataset(&plan.name.dataset())?;
+        Ok((dataset.fs().clone(), Arc::new(SnapshotsOf { datasets: self.datasets.clone(), id: plan.id })))
+    }
+
+    /// Notes a mount for the properties that show it. Those of snapshots do not.
+    fn note(&self, plan: &Plan, path: &Path, temporary: &[Assignment]) {
+        if matches!(plan.name, Name::Dataset(_)) {
+            let temporary = temporary.iter().map(|a| (a.name.clone(), a.value.clone())).collect();
+            self.datasets.note_mount(plan.id, Some(Note { path: path.to_string_lossy().into_owned(), temporary }));
+        }
+    }
+
+    fn start(
+        &self,
+        plan: &Plan,
+        fs: Arc<FileSystem>,
+        snapshots: Arc<dyn Snapshots>,
+        path: &Path,
+        how: &Manner<'_>,
+    ) -> Result<(), Failure> {
         // Temporary values count from when the mount is noted.
-        let plan = if how.temporary.is_empty() { plan.clone() } else { self.plan(&plan.name)? };
+        let plan = if how.temporary.is_empty() { plan.clone() } else { self.plan_with(&plan.name, how.temporary)? };
         let options = MountOptions { transport: transport()?, ..plan.options };
-        let snapshots = Arc::new(SnapshotsOf { datasets: self.datasets.clone(), id: plan.id });
-        let mount =
-            Mount::new(fs.clone(), snapshots, path, &options).map_err(|error| Failure::new(error.to_string()))?;
-        let by_default = !matches!(self.value(&plan.name, "mountpoint")?.source, Source::Local);
-        let (temporary, overlay) = (how.temporary.to_vec(), how.overlay);
-        let active = Active { name: plan.name, mount: Arc::new(mount), by_default, temporary, overlay };
+        let mount = Mount::new(fs, snapshots, path, &options).map_err(|error| Failure::new(error.to_string()))?;
+        let by_hand = how.at.is_some();
+        let by_default = !by_hand && !matches!(self.value(&plan.name.dataset(), "mountpoint")?.source, Source::Local);
+        let (temporary, overlay, dataset) = (how.temporary.to_vec(), how.overlay, plan.dataset);
+        let mount = Arc::new(mount);
+        let active = Active { name: plan.name, dataset, mount, by_hand, by_default, temporary, overlay };
         self.table.lock().insert(plan.id, active);
+        self.watch.forget();
         Ok(())
     }
 
@@ -181,34 +232,66 @@ impl Mounts {
         self.table.lock().get(&id).map(|active| active.mount.clone())
     }
 
-    /// Notes the new names of data sets whose mounts stay where they are.
+    /// Notes the new names of data sets whose mounts, or those of their snapshots, stay where they are.
     pub(crate) fn renamed(&self, names: &[(u64, DatasetName)]) {
-        let mut table = self.table.lock();
-        for (id, name) in names {
-            if let Some(active) = table.get_mut(id) {
-                active.name = name.clone();
-            }
+        let (mut table, mut left) = (self.table.lock(), self.left.lock());
+        for active in table.values_mut().chain(left.iter_mut().map(|(_, active)| active)) {
+            let renamed = names.iter().find(|(id, _)| *id == active.dataset);
+            let name = renamed.and_then(|(_, name)| named_as(&active.name, name));
+            active.name = name.unwrap_or_else(|| active.name.clone());
         }
     }
 
     /// Closes snapshots that nobody looks at any more.
     pub(crate) fn reap(&self) {
         self.drop_ended();
-        let mounts: Vec<Arc<Mount>> = self.table.lock().values().map(|active| active.mount.clone()).collect();
-        mounts.iter().for_each(|mount| mount.reap());
+        self.chosen(|_, _| true).iter().for_each(|(_, mount)| mount.reap());
     }
 
-    fn drop_ended(&self) {
-        let ended: Vec<u64> = {
+    /// Drops mounts whose sessions have ended, and leaves sessions whose mounts have gone from this process's namespace.
+    pub(crate) fn drop_ended(&self) {
+        self.left.lock().retain(|(_, active)| !active.mount.has_ended());
+        // Collected before the list of mounts is read: a mount made after that is not in the list.
+        let mounted: Vec<(u64, Arc<Mount>)> = {
             let table = self.table.lock();
-            table.iter().filter(|(_, active)| active.mount.has_ended()).map(|(id, _)| *id).collect()
+            table.iter().map(|(id, active)| (*id, active.mount.clone())).collect()
         };
-        ended.into_iter().for_each(|id| drop(self.forget(id)));
+        let devices = if mounted.is_empty() { None } else { self.watch.changed() };
+        for (id, mount) in mounted {
+            if mount.has_ended() {
+                drop(self.forget(id));
+                self.remember();
+            } else if devices.as_ref().is_some_and(|devices| !devices.contains(&mount.device())) {
+                self.leave(id);
+                self.remember();
+            }
+        }
+    }
+
+    /// Has a dataset count as unmounted, and goes on with its session as long as somebody has it.
+    fn leave(&self, id: u64) {
+        if let Some(active) = self.forget(id).filter(|active| !active.mount.has_ended()) {
+            self.left.lock().push((id, active));
+        }
+    }
+
+    /// Ends sessions that are left: whoever still has their mounts gets errors.
+    fn end_left(&self, chosen: impl Fn(u64, &Active) -> bool) {
+        let ended: Vec<(u64, Active)> = self.left.lock().extract_if(.., |(id, active)| chosen(*id, active)).collect();
+        drop(ended);
     }
 
     fn forget(&self, id: u64) -> Option<Active> {
         self.datasets.note_mount(id, None);
         self.table.lock().remove(&id)
+    }
+}
+
+/// The name of a data set, or of its snapshot that `name` is one of, when the data set is called `dataset`.
+fn named_as(name: &Name, dataset: &DatasetName) -> Option<Name> {
+    match name {
+        Name::Snapshot(snapshot) => dataset.snapshot(snapshot.snapshot()).ok().map(Name::Snapshot),
+        _ => Some(Name::Dataset(dataset.clone())),
     }
 }
 
@@ -228,7 +311,7 @@ fn clear_way(path: &Path) -> fuse_mount::Result<()> {
     }
 }
 
-fn elsewhere(name: &DatasetName) -> String {
+fn elsewhere(name: &Name) -> String {
     format!("give it another place: fs set mountpoint=PATH {name}")
 }
 
@@ -238,7 +321,8 @@ const NOT_EMPTY: &str = "directory is not empty";
 pub(super) fn unserved_at(path: &Path) -> Option<String> {
     let inside = fuse_mount::mounts().ok()?.into_iter().filter(|mounted| path.starts_with(&mounted.mountpoint));
     let nearest = inside.max_by_key(|mounted| mounted.mountpoint.as_os_str().len())?;
-    fuse_mount::is_dead(&nearest.mountpoint).then(|| nearest.dataset.split('/').next().unwrap_or_default().to_owned())
+    fuse_mount::is_dead(&nearest.mountpoint)
+        .then(|| nearest.dataset.split(['/', '@']).next().unwrap_or_default().to_owned())
 }
 
 /// Makes a mount point, and refuses one that holds something, unless that may be hidden.

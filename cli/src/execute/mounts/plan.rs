@@ -3,20 +3,24 @@
 use std::path::PathBuf;
 
 use dataset::{
-    admin::{ListRequest, Listed, Valued},
+    admin::{ListRequest, Listed, Target, Valued},
     name::{DatasetName, Name},
     property::{Kinds, Property},
 };
 use fuse_mount::{MountOptions, SnapDir};
 
 use super::Mounts;
-use crate::{execute::OrRefused, failure::Failure};
+use crate::{execute::OrRefused, failure::Failure, protocol::Assignment};
 
-/// What a data set's properties say about mounting it.
+/// What a data set's properties say about mounting it, or a snapshot of it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) id: u64,
-    pub(super) name: DatasetName,
+    pub(super) name: Name,
+    /// The data set's id, which is its own unless it is a snapshot.
+    pub(super) dataset: u64,
+    /// Where somebody wants it, whatever `mountpoint` says.
+    pub(super) at: Option<PathBuf>,
     pub(super) mountpoint: String,
     pub(super) canmount: String,
     pub(super) options: MountOptions,
@@ -25,7 +29,8 @@ pub(super) struct Plan {
 impl Plan {
     /// Where it is to be mounted, if anywhere.
     pub(super) fn path(&self) -> Option<PathBuf> {
-        self.mountpoint.starts_with('/').then(|| PathBuf::from(&self.mountpoint))
+        let own = || self.mountpoint.starts_with('/').then(|| PathBuf::from(&self.mountpoint));
+        self.at.clone().or_else(own)
     }
 }
 
@@ -36,6 +41,21 @@ impl Mounts {
             ListRequest { roots: vec![Name::Dataset(name.clone())], depth: Some(0), kinds: Kinds::FILESYSTEM };
         let listed = self.datasets.list(&request).or_refused("open", name)?;
         listed.first().map(|listed| self.plan_of(listed)).ok_or_else(|| Failure::no_dataset(name))
+    }
+
+    /// The plan for a data set or a snapshot, with values that hold for one mount. Those of a data set have been noted.
+    pub(super) fn plan_with(&self, name: &Name, temporary: &[Assignment]) -> Result<Plan, Failure> {
+        let plan = self.plan(&name.dataset())?;
+        if !matches!(name, Name::Snapshot(_)) {
+            return Ok(plan);
+        }
+        let id = match self.datasets.resolve(name).or_refused("open", name)? {
+            Target::Snapshot(id) => id,
+            _ => return Err(Failure::no_dataset(name)),
+        };
+        let mut options = MountOptions { name: name.to_string(), readonly: true, ..plan.options };
+        temporary.iter().for_each(|given| restrict(&mut options, given));
+        Ok(Plan { id, name: name.clone(), options, ..plan })
     }
 
     /// The plans for a data set and all below it.
@@ -65,10 +85,25 @@ impl Mounts {
         options.snapdir = if text("snapdir") == "visible" { SnapDir::Visible } else { SnapDir::Hidden };
         Plan {
             id: listed.id,
-            name: listed.name.dataset(),
+            name: listed.name.clone(),
+            dataset: listed.id,
+            at: None,
             mountpoint: value("mountpoint").map(|valued| self.places.shown(&valued)).unwrap_or_default(),
             canmount: text("canmount"),
             options,
         }
+    }
+}
+
+/// Has the mount of a snapshot follow a temporary value. Nothing makes it writable.
+fn restrict(options: &mut MountOptions, given: &Assignment) {
+    let is_on = given.value != "off";
+    match given.name.as_str() {
+        "atime" => options.atime = is_on,
+        "relatime" => options.relatime = is_on,
+        "exec" => options.exec = is_on,
+        "setuid" => options.setuid = is_on,
+        "devices" => options.devices = is_on,
+        _ => {}
     }
 }

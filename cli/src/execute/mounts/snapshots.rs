@@ -17,6 +17,19 @@ pub(super) struct SnapshotsOf {
     pub(super) id: u64,
 }
 
+/// The snapshots of a snapshot: none.
+pub(super) struct NoSnapshots;
+
+impl Snapshots for NoSnapshots {
+    fn list(&self) -> Vec<SnapshotEntry> {
+        Vec::new()
+    }
+
+    fn open(&self, _name: &str) -> Result<Arc<FileSystem>, Errno> {
+        Err(Errno::NOENT)
+    }
+}
+
 impl SnapshotsOf {
     fn find_all(&self, roots: impl FnOnce(DatasetName) -> Option<Name>, depth: usize) -> Vec<SnapshotEntry> {
         let listed = self.datasets.dataset_name(self.id).ok().and_then(roots).and_then(|root| {

@@ -5,11 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dataset::name::DatasetName;
+use dataset::{
+    admin::Target,
+    name::{DatasetName, Name},
+};
 use fuse_mount::Unmount;
 
-use super::{Active, Manner, Mounts};
-use crate::{failure::Failure, protocol::Assignment};
+use super::{Active, Manner, Mounts, named_as};
+use crate::{failure::Failure, protocol::Assignment, service::remembered::Remembered};
 
 /// What becomes of mount points that nobody chose, when their data sets are unmounted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,22 +23,38 @@ enum Directories {
     KeptInside,
 }
 
-/// A data set that was mounted, whatever its name is by now, and how.
+/// A data set or a snapshot that was mounted, whatever its name is by now, and how.
 pub(crate) struct Unmounted {
     id: u64,
+    name: Name,
+    dataset: u64,
+    /// The directory that somebody named.
+    at: Option<PathBuf>,
     temporary: Vec<Assignment>,
     overlay: bool,
 }
 
 impl Unmounted {
-    fn manner(&self) -> Manner<'_> {
-        Manner { temporary: &self.temporary, overlay: self.overlay }
+    pub(super) fn of(id: u64, active: Active) -> Unmounted {
+        let at = active.by_hand.then(|| active.mount.mountpoint().to_owned());
+        let Active { name, dataset, temporary, overlay, .. } = active;
+        Unmounted { id, name, dataset, at, temporary, overlay }
+    }
+
+    /// What a service that has ended had mounted.
+    pub(super) fn remembered(one: &Remembered) -> Unmounted {
+        let Remembered { name, id, dataset, directory, options } = one.clone();
+        Unmounted { id, name, dataset, at: Some(directory.to_path()), temporary: options, overlay: true }
+    }
+
+    fn manner<'a>(&'a self, at: Option<&'a Path>) -> Manner<'a> {
+        Manner { temporary: &self.temporary, overlay: self.overlay, at }
     }
 }
 
 impl Mounts {
-    /// Unmounts a data set, and what is mounted below it.
-    pub(crate) fn unmount(&self, name: &DatasetName, force: bool) -> Result<(), Failure> {
+    /// Unmounts a data set or a snapshot, and what is mounted below it.
+    pub(crate) fn unmount(&self, name: &Name, force: bool) -> Result<(), Failure> {
         self.drop_ended();
         let path = {
             let table = self.table.lock();
@@ -72,19 +91,35 @@ impl Mounts {
     }
 
     /// Unmounts those data sets, by name, and says which were mounted and how; mount points that nobody chose are removed.
-    pub(crate) fn unmount_these(&self, names: &[DatasetName], force: bool) -> Result<Vec<Unmounted>, Failure> {
+    pub(crate) fn unmount_these(&self, names: &[Name], force: bool) -> Result<Vec<Unmounted>, Failure> {
         self.drop_ended();
         self.take_down(|_, active| names.contains(&active.name), force, Directories::Removed)
     }
 
-    /// Unmounts the data set and those below it in name, and says which were mounted and how.
+    /// Unmounts the data set and those below it in name, and says which were mounted and how. Snapshots stay mounted.
     pub(crate) fn unmount_within(&self, top: &DatasetName, force: bool) -> Result<Vec<Unmounted>, Failure> {
         self.drop_ended();
-        self.take_down(|_, active| active.name.is_within(top), force, Directories::Removed)
+        self.take_down(
+            |_, active| matches!(&active.name, Name::Dataset(name) if name.is_within(top)),
+            force,
+            Directories::Removed,
+        )
     }
 
     /// Unmounts what is chosen, the deepest first. If one cannot be unmounted, those that were are mounted again.
     fn take_down(
+        &self,
+        chosen: impl Fn(u64, &Active) -> bool,
+        force: bool,
+        directories: Directories,
+    ) -> Result<Vec<Unmounted>, Failure> {
+        let done = self.take_down_mounts(&chosen, force, directories)?;
+        self.end_left(chosen);
+        self.remember();
+        Ok(done)
+    }
+
+    fn take_down_mounts(
         &self,
         chosen: impl Fn(u64, &Active) -> bool,
         force: bool,
@@ -109,7 +144,7 @@ impl Mounts {
                 if directories == Directories::Removed || !self.is_inside_another(&path) {
                     remove_mountpoint(&active, &path);
                 }
-                done.push(Unmounted { id, temporary: active.temporary, overlay: active.overlay });
+                done.push(Unmounted::of(id, active));
             }
         }
         Ok(done)
@@ -123,14 +158,32 @@ impl Mounts {
     /// tells the first.
     pub(crate) fn mount_again(&self, unmounted: &[Unmounted]) -> Result<(), Failure> {
         self.drop_ended();
+        let mounted = self.mount_those(unmounted);
+        self.remember();
+        mounted
+    }
+
+    pub(super) fn mount_those(&self, unmounted: &[Unmounted]) -> Result<(), Failure> {
         let mut plans = Vec::with_capacity(unmounted.len());
         for one in unmounted {
-            if let Ok(name) = self.datasets.dataset_name(one.id) {
-                plans.push((self.plan(&name)?, one.manner()));
-            }
+            let Some(name) = self.name_of(one) else { continue };
+            let mut plan = self.plan_with(&name, &one.temporary)?;
+            let is_by_hand = plan.mountpoint == "legacy" || matches!(name, Name::Snapshot(_));
+            plan.at = one.at.clone().filter(|_| is_by_hand);
+            let at = one.at.as_deref().filter(|_| is_by_hand);
+            plans.push((plan, one.manner(at)));
         }
-        plans.retain(|(plan, _)| plan.canmount != "off" && plan.path().is_some());
+        plans.retain(|(plan, _)| plan.at.is_some() || plan.canmount != "off" && plan.path().is_some());
         self.mount_plans(plans)
+    }
+
+    /// What is called by now what was unmounted, if it is still there.
+    fn name_of(&self, one: &Unmounted) -> Option<Name> {
+        let name = named_as(&one.name, &self.datasets.dataset_name(one.dataset).ok()?)?;
+        match self.datasets.resolve(&name).ok()? {
+            Target::Dataset(id) | Target::Snapshot(id) if id == one.id => Some(name),
+            _ => None,
+        }
     }
 
     /// Mounts again what was unmounted for something that did not come about.

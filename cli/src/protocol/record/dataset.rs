@@ -1,7 +1,7 @@
 //! Data sets, their properties, snapshots and streams.
 
 use dataset::{
-    name::{DatasetName, Name, SnapshotName},
+    name::{Name, SnapshotName},
     property::{Kinds, Source},
 };
 use serde::{Deserialize, Serialize};
@@ -52,11 +52,11 @@ pub struct DestroyRecord {
     pub reclaim: u64,
 }
 
-/// A mounted file system.
+/// A mounted file system or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountRecord {
     /// Its name.
-    pub dataset: DatasetName,
+    pub dataset: Name,
     /// Where.
     pub mountpoint: PathBytes,
     /// How its requests come from the kernel: `fuse` or `uring`.
