@@ -430,6 +430,31 @@ fn fill_and_empty(ashift: &str) {
     assert!(fs::read(lab.mount("tank/kept/late")).unwrap() == reserved);
 }
 
+/// As a program does that replaces a backup: the file goes, and its successor of the same size comes at once.
+#[test]
+fn a_removed_file_makes_room_for_its_successor_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "300M");
+    lab.fs(&["set", "compression=off", "tank"]);
+    let (file, content) = (lab.mount("tank").join("backup"), noise(180 << 20, 5));
+    let free = || {
+        let stat = rustix::fs::statvfs(lab.mount("tank")).unwrap();
+        stat.f_bavail * stat.f_frsize
+    };
+    let empty = free();
+    for round in 0..12 {
+        fs::write(&file, &content).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        fs::remove_file(&file).unwrap();
+    }
+    // The kernel says within milliseconds that it has forgotten the file.
+    std::thread::sleep(Duration::from_millis(100));
+    let after = free();
+    assert!(after + 8 * MIB > empty, "{empty} bytes were free, {after} are");
+}
+
 #[test]
 fn a_full_pool_of_4_kib_sectors() {
     fill_and_empty("12");

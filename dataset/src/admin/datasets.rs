@@ -1,9 +1,17 @@
 //! The data sets of an opened pool.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
 
 use parking_lot::{Mutex, RwLock};
-use pool::{env::Nanos, error::Error as PoolError, txg::Engine, units::Guid};
+use pool::{
+    env::Nanos,
+    error::Error as PoolError,
+    txg::{Due, Engine, Reclaimer},
+    units::Guid,
+};
 
 use super::{
     client::{Client, Ticket},
@@ -76,7 +84,7 @@ impl Datasets {
     fn on(engine: Arc<Engine>, pool: DatasetName) -> Arc<Datasets> {
         let client = Arc::<Client>::default();
         engine.set_client(client.clone());
-        Arc::new(Datasets {
+        let datasets = Arc::new(Datasets {
             engine,
             pool: RwLock::new(pool),
             client,
@@ -86,7 +94,11 @@ impl Datasets {
             mover: Mover::default(),
             expander: Expander::default(),
             moved: Moved::default(),
-        })
+        });
+        // The engine is one of its parts, so it must not keep it.
+        let reclaimer: Weak<dyn Reclaimer> = Arc::<Datasets>::downgrade(&datasets);
+        datasets.engine.set_reclaimer(reclaimer);
+        datasets
     }
 
     /// As [`Datasets::open`] for a pool that was just made: makes its root data set, whose root directory belongs to
@@ -240,5 +252,25 @@ impl Datasets {
     /// A random number for the life of something.
     pub(super) fn new_guid(&self) -> Guid {
         Guid(self.engine.env().random())
+    }
+}
+
+impl Reclaimer for Datasets {
+    /// Frees part of what removed files hold, and makes a step of the background work that a destroy has left.
+    fn free_due(&self) -> Due {
+        let files = self.free_due_files();
+        let work = match self.background_step() {
+            Ok(Progress::Worked) => Due::Freed,
+            Ok(Progress::Idle) => Due::Nothing,
+            Err(error) => {
+                tracing::warn!("cannot free what was destroyed: {error}");
+                Due::Nothing
+            }
+        };
+        files.max(work)
+    }
+
+    fn due(&self) -> u64 {
+        self.freeing().unwrap_or_default()
     }
 }

@@ -266,7 +266,7 @@ impl Limits {
     fn make_room(&self, bytes: u64, commits: usize) -> Result<bool> {
         let Some(engine) = self.engine.upgrade() else { return Ok(false) };
         let is_quota = self.state.lock().refusal == Some(Errno::DQUOT);
-        let (uncounted, missing) = (self.uncounted(), bytes.saturating_sub(self.space().1));
+        let (uncounted, missing) = (self.uncounted(), bytes.saturating_sub(self.available()));
         let could_count = match is_quota {
             // By then all that was admitted is counted as used, and a quota does not wait for space to be released.
             true => commits < COUNTED_AFTER && (uncounted > 0 || !engine.is_at_rest()),
@@ -306,11 +306,23 @@ impl Room for Limits {
     }
 
     fn look_for(&self, bytes: u64) -> Result<(), Errno> {
-        self.find_room(bytes, || bytes <= self.space().1)
+        self.find_room(bytes, || bytes <= self.available())
     }
 
     fn space(&self) -> (u64, u64) {
-        let numbers = self.read(|tx, room| {
+        self.space_within(self.engine.upgrade().map_or(0, |engine| engine.available_soon()))
+    }
+}
+
+impl Limits {
+    /// The bytes that may be added now.
+    fn available(&self) -> u64 {
+        self.space_within(self.engine.upgrade().map_or(0, |engine| engine.available())).1
+    }
+
+    /// The bytes that the dataset refers to, and those that may be added with so much `room` in the pool.
+    fn space_within(&self, room: u64) -> (u64, u64) {
+        let numbers = self.read(|tx, _| {
             let row: DatasetRow = tx.row(dataset_key(self.id))?;
             Ok((row.referenced.allocated, available_to_head(tx, self.id, room)?))
         });

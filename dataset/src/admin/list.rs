@@ -78,7 +78,7 @@ impl Datasets {
             roots => roots.to_vec(),
         };
         let mounts = self.mounts.lock().clone();
-        let room = self.engine().available();
+        let room = self.engine().available_soon();
         self.read(|tx| {
             let (known, found) = (BTreeSet::new(), Vec::new());
             let (written, mounts) = (Since::default(), &mounts);

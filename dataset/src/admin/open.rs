@@ -11,7 +11,7 @@ use pool::{
     },
     space::Placement,
     tree::{Policy, View},
-    txg::{Caching, Engine, Head, Sync},
+    txg::{Caching, Due, Engine, Head, Sync},
 };
 use rustix::io::Errno;
 
@@ -94,7 +94,12 @@ impl OpenTable {
     pub(super) fn refresh(&self, sync: &mut Sync<'_>) -> Result<()> {
         let (room, now) = (sync.engine().available(), sync.engine().env().now());
         for dataset in self.datasets.values() {
-            sync.catalogue(|view, _| dataset.limits.renew(&Transaction::new(*view, now), room))?;
+            let newest = sync.catalogue(|view, _| {
+                let tx = Transaction::new(*view, now);
+                dataset.limits.renew(&tx, room)?;
+                tx.row::<DatasetRow>(dataset_key(dataset.id)).map(|row| row.newest_txg)
+            })?;
+            dataset.head.set_newest_snapshot(newest);
         }
         self.quotas.turn();
         Ok(())
@@ -117,10 +122,12 @@ impl Datasets {
         let root = root.ok_or_else(|| Error::damaged(id, "a data set without a tree"))?;
         let limits = Limits::new(id, self.engine(), table.quotas.clone());
         let room = self.engine().available();
+        let newest = row.newest_txg;
         self.read(|tx| limits.set(tx, room))?;
         // From here on a failure closes the tree again.
         let head = self.engine().open_head(id, Some((root, row.level)));
         head.keep_log();
+        head.set_newest_snapshot(newest);
         let fs = FileSystem::open(head.clone(), options).map_err(|errno| {
             self.engine().close_head(id);
             unreadable(name.as_str(), errno)
@@ -179,9 +186,18 @@ impl Datasets {
     /// Goes on freeing files that have lost their last name, in all data sets that are open, by a bounded amount. Returns
     /// whether there is more to do.
     pub fn reap_files(&self) -> bool {
-        let open: Vec<Arc<Dataset>> = self.table().lock().datasets.values().cloned().collect();
         // Each has its turn, whatever the others have to do.
-        open.iter().filter(|dataset| dataset.fs.reap_orphans(REAPING_STEPS)).count() > 0
+        self.open_datasets().iter().filter(|dataset| dataset.fs.reap_orphans(REAPING_STEPS)).count() > 0
+    }
+
+    /// Frees a bounded part of what files hold that have lost their last name, in all datasets that are open.
+    pub(super) fn free_due_files(&self) -> Due {
+        let freed = self.open_datasets().iter().map(|dataset| dataset.fs.free_due(REAPING_STEPS)).max();
+        freed.unwrap_or(Due::Nothing)
+    }
+
+    fn open_datasets(&self) -> Vec<Arc<Dataset>> {
+        self.table().lock().datasets.values().cloned().collect()
     }
 
     /// Closes a data set that nobody uses any more, after a commit.

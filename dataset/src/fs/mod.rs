@@ -66,7 +66,7 @@ use std::sync::{
 use parking_lot::RwLock;
 use pool::{
     env::Nanos,
-    error::Result,
+    error::{Error as PoolError, Result},
     tree::{Policy, View},
     txg::{Caching, Head},
 };
@@ -250,8 +250,18 @@ impl FileSystem {
 
     /// Admits new data, and waits while too much is dirty. Without locks.
     fn admit(&self, bytes: u64) -> Result<(), Errno> {
-        self.take_turn(bytes)?;
-        self.admit_in_turn(bytes)
+        let admit = || self.take_turn(bytes).and_then(|()| self.admit_in_turn(bytes));
+        Ok(self.with_due_room(|| admit().map_err(Failure::Refused))?)
+    }
+
+    /// Runs an operation that needs room, and runs it again as long as it is refused and space is due to be freed: see
+    /// [`Engine::with_due_room`](pool::txg::Engine::with_due_room). The quotas of users, groups and projects have a way of
+    /// their own, [`FileSystem::under_quota`]. Without locks.
+    fn with_due_room<T>(&self, operation: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        let lacks_room = |failure: &Failure| {
+            matches!(failure, Failure::Refused(Errno::NOSPC | Errno::DQUOT) | Failure::Engine(PoolError::OutOfSpace))
+        };
+        self.head.engine().with_due_room(operation, lacks_room)
     }
 
     /// The half of it that waits as soon as much is dirty, for who has to take locks for the other half.
@@ -260,7 +270,8 @@ impl FileSystem {
     }
 
     fn admit_in_turn(&self, bytes: u64) -> Result<(), Errno> {
-        if let Some(room) = &*self.room.read() {
+        let room = self.room.read().clone();
+        if let Some(room) = room {
             room.admit(bytes)?;
         }
         self.head.admit_in_turn(bytes).map_err(|error| failure::errno(&error))

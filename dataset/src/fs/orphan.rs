@@ -27,7 +27,7 @@ use super::{
     key::{self, DATASET, INODE, Ino, ORPHAN, TRUNCATE},
     remove::Fate,
 };
-use pool::{format::key::Key, tree::View};
+use pool::{format::key::Key, tree::View, txg::Due};
 
 const SHARDS: usize = 64;
 /// An inode of at most so many items is freed with its last name.
@@ -38,6 +38,9 @@ pub(super) const STEP: usize = 512;
 const TOGETHER: usize = 32;
 /// Whom a quota refuses something, for them so many steps are made before it is tried again.
 const CHARGED_STEPS: usize = 64;
+/// A file that lost its last name no longer ago than this is expected to be forgotten by the kernel. After that a program
+/// has it open, and may have it open for days.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
@@ -53,6 +56,8 @@ pub(super) struct Retained {
     unused: Mutex<Vec<Ino>>,
     /// Held while somebody looks for orphans and frees them, and while an inode is made that is an orphan from the start.
     reaping: Mutex<()>,
+    /// The uptime when an inode last lost its last name while it was used.
+    orphaned: Mutex<Option<Duration>>,
     /// How many orphans were used no more, for those that wait for one.
     released: Mutex<u64>,
     release: Condvar,
@@ -77,6 +82,7 @@ impl Default for Retained {
             pending: AtomicBool::new(true),
             unused: Mutex::default(),
             reaping: Mutex::default(),
+            orphaned: Mutex::default(),
             released: Mutex::default(),
             release: Condvar::default(),
         }
@@ -169,19 +175,41 @@ impl FileSystem {
         if !self.retained.pending.swap(false, Relaxed) {
             return false;
         }
-        for _ in 0..budget {
+        let (steps, done) = self.reap_some(budget);
+        if !done {
+            self.retained.pending.store(true, Relaxed);
+        }
+        !done && steps == budget
+    }
+
+    /// The same for a caller that needs room, in at most `budget` steps, also while the background is at it.
+    pub fn free_due(&self, budget: usize) -> Due {
+        if self.writable().is_err() {
+            return Due::Nothing;
+        }
+        let had_unused = !self.retained.unused.lock().is_empty();
+        self.free_unused();
+        if self.reap_some(budget).0 > 0 || had_unused {
+            return Due::Freed;
+        }
+        let now = self.head.engine().env().uptime();
+        let is_expected = self.retained.orphaned.lock().is_some_and(|orphaned| now < orphaned + FORGOTTEN_WITHIN);
+        if is_expected { Due::Expected } else { Due::Nothing }
+    }
+
+    /// Makes up to `budget` steps. Returns how many were made, and whether nothing is left to do.
+    fn reap_some(&self, budget: usize) -> (usize, bool) {
+        for steps in 0..budget {
             match self.reap_one() {
                 Ok(true) => {}
-                Ok(false) => return false,
+                Ok(false) => return (steps, true),
                 Err(errno) => {
                     tracing::warn!(%errno, "cannot free what is left of an unlinked file; trying again later");
-                    self.retained.pending.store(true, Relaxed);
-                    return false;
+                    return (steps, false);
                 }
             }
         }
-        self.retained.pending.store(true, Relaxed);
-        true
+        (budget, false)
     }
 
     /// One step; false if there is nothing to do.
@@ -309,10 +337,11 @@ impl FileSystem {
 
     /// After the change that gave an inode this fate.
     pub(super) fn settle(&self, fate: Fate) {
-        if let Fate::Orphan(ino) = fate
-            && !self.retained.mark_orphan(ino)
-        {
-            self.retained.pending.store(true, Relaxed);
+        if let Fate::Orphan(ino) = fate {
+            match self.retained.mark_orphan(ino) {
+                true => *self.retained.orphaned.lock() = Some(self.head.engine().env().uptime()),
+                false => self.retained.pending.store(true, Relaxed),
+            }
         }
     }
 

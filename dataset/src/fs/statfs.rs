@@ -33,7 +33,8 @@ pub trait Room: Send + Sync {
     /// Whether [`Room::admit`] would find room; nothing is taken.
     fn look_for(&self, bytes: u64) -> Result<(), Errno>;
 
-    /// The bytes that the dataset refers to, and those that may still be added under its quotas.
+    /// The bytes that the dataset refers to, and those that may still be added under its quotas when everything that is due
+    /// has been freed.
     fn space(&self) -> (u64, u64);
 }
 
@@ -53,7 +54,7 @@ impl FileSystem {
         let engine = self.head.engine();
         let (used, available) = match &*self.room.read() {
             Some(room) => room.space(),
-            None => (engine.space_totals().allocated, engine.available()),
+            None => (engine.space_totals().allocated, engine.available_soon()),
         };
         let files_free = available / INODE_SPACE;
         Ok(StatFs {

@@ -6,7 +6,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -83,6 +83,8 @@ pub struct Head {
     changes: RwLock<()>,
     /// Takes no more changes, for nobody would write them, and gives no more references.
     closed: AtomicBool,
+    /// Dropped blocks that entered the tree in this group or before are kept for snapshots.
+    newest_snapshot: AtomicU64,
     tree: RwLock<Tree>,
 }
 
@@ -202,6 +204,7 @@ impl Head {
             cached: Cached::default(),
             changes: RwLock::default(),
             closed: AtomicBool::new(false),
+            newest_snapshot: AtomicU64::new(u64::MAX),
             tree,
         })
     }
@@ -338,7 +341,7 @@ impl Head {
     /// no room for them. To be called without locks, before the update that brings them.
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.take_turn(bytes)?;
-        self.admit_in_turn(bytes)
+        self.engine().with_due_room(|| self.admit_in_turn(bytes), |error| matches!(error, Error::OutOfSpace))
     }
 
     /// The first half of [`Head::admit`], for who has to take locks in between: waits for the turn of who brings `bytes`
@@ -454,6 +457,22 @@ impl Head {
         tree.shares.clear();
         tree.dirty = false;
         tree.untold = tree.untold.take().map(|untold| Untold { since: untold.since, ..Untold::default() });
+    }
+
+    /// Says up to which group snapshots of this tree keep the blocks that the tree drops.
+    pub fn set_newest_snapshot(&self, txg: Txg) {
+        self.newest_snapshot.store(txg.0, Ordering::Relaxed);
+    }
+
+    /// How many bytes the stored blocks take that the tree dropped in the open group and no snapshot keeps.
+    pub(super) fn dropped(&self, sector: u32) -> u64 {
+        let newest = Txg(self.newest_snapshot.load(Ordering::Relaxed));
+        let tree = self.tree.read();
+        let stored = tree.kills.iter().filter_map(|kill| match kill {
+            Kill::Stored(pointer) if pointer.entered() > newest => Some(pointer.allocated(sector)),
+            _ => None,
+        });
+        stored.sum()
     }
 
     /// The root, if nothing has changed since it was written.

@@ -178,7 +178,7 @@ fn held_back(seed: u64) -> (World, Arc<Hold>) {
     clear(&world, "tank/a", 60);
     world.settle();
     assert!(world.engine.is_at_rest() && !hold.is_lost());
-    assert!(world.number("tank/a", "available") < 40 << 20);
+    assert!(world.engine.available() < 190 << 20);
     (world, hold)
 }
 

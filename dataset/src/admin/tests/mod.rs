@@ -8,6 +8,7 @@ mod concurrency;
 mod crash;
 mod cuts;
 mod defragment;
+mod due;
 mod durable;
 mod findings;
 mod full;

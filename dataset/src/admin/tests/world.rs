@@ -6,7 +6,7 @@ use pool::{
     admin::{self, ClassedVdev, CreateOptions, OpenOptions},
     check::{self, Ledger},
     device::{Device, MemoryDevice},
-    env::SeededEnv,
+    env::{Env, SeededEnv},
     format::{key::Key, pointer::BlockPointer},
     tree::{Event, Walker},
     txg::{Engine, SETTLING_COMMITS, Settings},
@@ -70,8 +70,13 @@ impl World {
 
     /// A new pool on these devices, run with these settings.
     pub(super) fn with_settings(devices: Vec<Arc<dyn Device>>, seed: u64, settings: Settings) -> World {
+        World::with_env(devices, settings, Arc::new(SeededEnv::new(seed)))
+    }
+
+    /// The same, with this clock and randomness.
+    pub(super) fn with_env(devices: Vec<Arc<dyn Device>>, settings: Settings, env: Arc<dyn Env>) -> World {
         let options = CreateOptions { settings, ..CreateOptions::new("tank") };
-        let pool = admin::create(devices.clone(), &options, Arc::new(SeededEnv::new(seed))).unwrap();
+        let pool = admin::create(devices.clone(), &options, env).unwrap();
         let engine = pool.engine().clone();
         let datasets = Datasets::create_root(engine.clone(), name("tank"), (0, 0)).unwrap();
         World { devices, engine, datasets }

@@ -59,10 +59,12 @@ impl FileSystem {
         if wanted > self.quota_end(ino)?.saturating_sub(size) {
             return Err(Errno::DQUOT);
         }
-        match &*self.room.read() {
+        let room = self.room.read().clone();
+        let look_for = || match &room {
             Some(room) => room.look_for(wanted),
             None => self.head.engine().wait_for_room(wanted).map_err(|error| errno(&error)),
-        }
+        };
+        Ok(self.with_due_room(|| look_for().map_err(Failure::Refused))?)
     }
 
     fn extend(&self, ino: Ino, end: u64, keep_size: bool) -> Result<(), Errno> {
@@ -103,7 +105,7 @@ impl FileSystem {
                     break;
                 };
                 at = Some(part.end()).filter(|at| *at < end);
-                plans.push(plan(change, ino, &inode, shift, part, fetched)?);
+                plans.push(plan(change, ino, &inode, (shift, options), part, fetched)?);
             }
             need(&plans, fetched)?;
             admit(change, ino, &mut plans)?;

@@ -6,7 +6,7 @@
 use rustix::io::Errno;
 
 use super::share::{Outcome, Side, share};
-use crate::fs::{FileSystem, inode::MAX_SIZE, key::Ino};
+use crate::fs::{FileSystem, failure::Failure, inode::MAX_SIZE, key::Ino};
 
 /// One step reads and writes so many bytes.
 const STEP: u64 = 1 << 20;
@@ -67,7 +67,8 @@ struct Copying {
 impl Copying {
     /// Copies some of the next `len` bytes; 0 if the source has become shorter.
     fn step(&mut self, source: Side<'_>, target: Side<'_>, len: u64) -> Result<u64, Errno> {
-        let len = match share(source, target, len) {
+        let shared = target.fs.with_due_room(|| share(source, target, len).map_err(Failure::Refused));
+        let len = match shared.map_err(Errno::from) {
             Ok(Outcome::Shared(count)) => return Ok(count),
             Ok(Outcome::Not(count)) => STEP.min(count),
             // A write makes room first where it can, and then does as much as still fits.

@@ -6,7 +6,7 @@
 //! * *in place*, if a block of the open transaction group that is still open to edits can take it;
 //! * *anew*, if the record has become ragged, or leaves the tree: what is there is read, merged, and written as one block;
 //! * *a piece* of its own otherwise: a block with just these bytes, and the extents around it trimmed; nothing but the
-//!   trimming, if it is a hole, or a whole record of zeros.
+//!   trimming, if it is a hole, or a whole record of zeros and compression is on.
 //!
 //! What is put together anew has no holes, so it is charged more than was written. Where a quota does not admit that, the
 //! holes stay: the one block has several extents. So a quota refuses what was asked for or nothing, but for records in
@@ -18,6 +18,7 @@
 use std::{mem, sync::Arc};
 
 use pool::{
+    block::compression::CompressionChoice,
     format::codec::Malformed,
     tree::{Block, Record},
     units::Txg,
@@ -150,7 +151,8 @@ impl FileSystem {
         if data.is_empty() {
             return self.read_tree(|view| Ok(check_regular(&load_inode(view, ino)?)?)).map(|()| 0);
         }
-        match self.under_quota(|| self.write_steps(ino, offset, data, kill_priv)) {
+        let write = || self.with_due_room(|| self.write_steps(ino, offset, data, kill_priv));
+        match self.under_quota(write) {
             Err(Errno::DQUOT) => match self.quota_end(ino)?.saturating_sub(offset) {
                 fits if 0 < fits && fits < data.len() as u64 => {
                     Ok(self.write_steps(ino, offset, &data[..fits as usize], kill_priv)?)
@@ -206,7 +208,7 @@ impl FileSystem {
             check_growing(&inode, offset)?;
             let shift = effective_shift(&inode, &options);
             let mut plans = parts(offset, data, 1 << shift)
-                .map(|part| plan(change, ino, &inode, shift, part, fetched))
+                .map(|part| plan(change, ino, &inode, (shift, options), part, fetched))
                 .collect::<Result<Vec<_>, Failure>>()?;
             need(&plans, fetched)?;
             admit(change, ino, &mut plans)?;
@@ -349,13 +351,18 @@ pub(super) fn plan<'a>(
     change: &Change<'_>,
     ino: Ino,
     inode: &Inode,
-    shift: u8,
+    (shift, options): (u8, Options),
     part: Part<'a>,
     fetched: &Fetched,
 ) -> Result<Plan<'a>, Failure> {
     let start = part.offset >> shift << shift;
     let before = record::load_record(&change.view, ino, start, start + (1 << shift))?;
-    let way = choose(inode, shift, &part, &before, change.txg(), fetched);
+    let mut way = choose(inode, shift, &part, &before, change.txg(), fetched);
+    // Compression finds the zeros of a whole record. Where it is off, what a program writes is stored, so that a file
+    // can be given all its blocks.
+    if matches!((&way, part.input, options.policy.compression), (Way::Hole, Input::Data(_), CompressionChoice::Off)) {
+        way = Way::Piece;
+    }
     Ok(Plan { part, before, way })
 }
 

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use pool::device::{Device, MemoryDevice, Pending};
+use pool::{
+    block::compression::CompressionChoice,
+    device::{Device, MemoryDevice, Pending},
+};
 
 use super::world::World;
 use crate::fs::{
@@ -133,6 +136,23 @@ fn records_of_zeros_are_holes() {
     assert_eq!((attr.size, attr.blocks), (3 * 4096, 0));
     assert_eq!(world.fs.seek(ino, 5, Whence::Data), Err(Errno::NXIO));
     assert_eq!(world.fs.seek(ino, 5, Whence::Hole), Ok(5));
+}
+
+#[test]
+fn zeros_are_stored_where_compression_is_off() {
+    let world = World::new(1);
+    let mut options = world.fs.options();
+    options.policy.compression = CompressionChoice::Off;
+    world.fs.set_options(options);
+    let ino = create(&world.fs, "a");
+    world.fs.write(ino, 0, &[0; 3 * 4096], false).unwrap();
+    assert_eq!(world.fs.getattr(ino).unwrap().blocks, 3 * 8);
+    assert_eq!(world.fs.seek(ino, 5, Whence::Data), Ok(5));
+    // A hole that was asked for stays one.
+    let punch = FallocateFlags { punch_hole: true, keep_size: true, ..FallocateFlags::default() };
+    world.fs.fallocate(ino, punch, 4096, 4096).unwrap();
+    assert_eq!(world.fs.getattr(ino).unwrap().blocks, 2 * 8);
+    world.check();
 }
 
 #[test]

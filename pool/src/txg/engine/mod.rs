@@ -8,12 +8,14 @@
 //! opening     what it takes to open one
 //! commit      who makes commits, and who waits for them
 //! admission   how much may be dirty, and whether there is room
+//! due         space that is due to be freed, before a write is refused
 //! reading     blocks and nodes, through the cache
 //! early       records that are stored before sync
 //! ```
 
 mod admission;
 mod commit;
+mod due;
 mod early;
 mod opening;
 mod reading;
@@ -31,6 +33,7 @@ use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 
 pub use self::admission::SETTLING_COMMITS;
 use self::commit::Orders;
+pub use self::due::{Due, Reclaimer};
 pub(crate) use self::opening::{REPEATS, state_of};
 pub(super) use self::{opening::CATALOGUE_LEVEL, reading::Cached};
 pub use self::{
@@ -101,6 +104,7 @@ pub struct Engine {
     catalogue: OnceLock<Arc<Head>>,
     client: OnceLock<Arc<dyn SyncClient>>,
     features: OnceLock<Arc<dyn Features>>,
+    reclaimer: OnceLock<Weak<dyn Reclaimer>>,
     /// Held by whoever is committing, or keeps others from it.
     pub(super) syncing: Mutex<()>,
     pub(super) suspects: Suspects,

@@ -139,6 +139,7 @@ impl Engine {
             catalogue: OnceLock::new(),
             client: OnceLock::new(),
             features: OnceLock::new(),
+            reclaimer: OnceLock::new(),
             syncing: Mutex::default(),
             suspects: Suspects::default(),
             labelling: Mutex::default(),

@@ -1,0 +1,95 @@
+//! Space that is due to be freed: what was removed or destroyed and cannot be allocated yet.
+//!
+//! A removed file gives its space back in steps. The kernel forgets the file, its items are freed a bounded number at a
+//! time, the group commits, and three groups later the sectors can be allocated again. A destroyed dataset goes the same
+//! way in steps of its own. [`Engine::wait_for_room`] knows the last part of that way, the commits. This file knows the
+//! first: the layer above says what is still to be freed, and the caller that needs room frees it.
+//!
+//! So a write is refused only if nothing is due any more. The wait ends after [`PATIENCE`] in any case. It happens before the
+//! caller takes any lock, because freeing takes the locks of files, and never on the committer's thread, because freeing
+//! waits for commits.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::Engine;
+
+/// The longest time that one call waits for space that is due.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a caller sleeps before it asks again for space that is expected.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a [`Reclaimer`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Due {
+    /// Nothing is due.
+    Nothing,
+    /// Nothing was freed, but something will be soon: the kernel still holds a file that was just removed.
+    Expected,
+    /// Some space was freed. There may be more.
+    Freed,
+}
+
+/// The layer that knows what is due to be freed.
+pub trait Reclaimer: Send + Sync {
+    /// Frees a bounded part of what is due. May commit.
+    fn free_due(&self) -> Due;
+
+    /// About how many bytes are due that no transaction group has freed yet.
+    fn due(&self) -> u64;
+}
+
+impl Engine {
+    /// Names the layer that frees what is due. To be called once.
+    pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaimer>) {
+        assert!(self.reclaimer.set(reclaimer).is_ok(), "an engine has one reclaimer");
+    }
+
+    /// Runs `attempt`. While it fails for want of room and space is due, frees that space and runs `attempt` again.
+    ///
+    /// The caller must hold no lock.
+    ///
+    /// # Errors
+    /// Those of `attempt`; `lacks_room` says which of them room would cure.
+    pub fn with_due_room<T, E>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, E>,
+        lacks_room: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
+        let mut end = None;
+        loop {
+            let outcome = attempt();
+            match &outcome {
+                Err(error) if lacks_room(error) => {}
+                _ => return outcome,
+            }
+            let now = self.env.uptime();
+            if now >= *end.get_or_insert(now + PATIENCE) {
+                return outcome;
+            }
+            match self.reclaimer().map_or(Due::Nothing, |reclaimer| reclaimer.free_due()) {
+                Due::Freed => {}
+                Due::Expected => self.env.sleep(PAUSE),
+                // Another thread may have freed the last of it since the attempt.
+                Due::Nothing => return attempt(),
+            }
+        }
+    }
+
+    /// How many bytes of data there will be room for when everything that is due has been freed, without more being written.
+    /// An estimate, for people and programs that ask how much is available: a write waits for this space.
+    pub fn available_soon(&self) -> u64 {
+        let totals = self.space_totals();
+        let dropped: u64 = self.heads.lock().values().map(|head| head.dropped(self.sector())).sum();
+        let due = self.reclaimer().map_or(0, |reclaimer| reclaimer.due());
+        let used = totals.size.saturating_sub(totals.free);
+        // What is freed right now may be counted twice for a moment, but never as more than is in use.
+        self.available() + totals.deferred.saturating_add(dropped).saturating_add(due).min(used)
+    }
+
+    fn reclaimer(&self) -> Option<Arc<dyn Reclaimer>> {
+        self.reclaimer.get()?.upgrade()
+    }
+}
