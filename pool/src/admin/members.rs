@@ -308,7 +308,15 @@ impl Pool {
         let behind = self.recognise(&vdev, &leaf, &*found)?;
         let errors = leaf.counters().snapshot().checksum_errors;
         self.watched().forgive(leaf.guid(), errors, self.engine().env().uptime());
-        mirror.take_back(leaf.guid(), found, behind);
+        {
+            // Whoever examines labels meanwhile waits: its own are from before it was put out of use.
+            let mut highest = self.labelling();
+            mirror.take_back(leaf.guid(), found, behind);
+            if let Err(error) = self.replace_labels(&mut highest, self.label(), &[]) {
+                // The next flush tells them.
+                tracing::warn!("labels do not say that {} is back: {error}", leaf.name());
+            }
+        }
         self.engine().storage().vdevs.flush()?;
         self.say_why(leaf.guid(), None)?;
         Ok(true)

@@ -12,7 +12,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -98,6 +98,7 @@ pub struct FaultDevice {
     vanished: AtomicBool,
     /// Ends the hanging of operations when the plan changes.
     healed: Condvar,
+    waiting: AtomicUsize,
     /// What stood where something was written since the last flush, oldest first.
     cache: Mutex<Vec<(u64, Vec<u8>)>>,
 }
@@ -110,6 +111,7 @@ impl FaultDevice {
             plan: Mutex::default(),
             vanished: AtomicBool::new(false),
             healed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
             cache: Mutex::default(),
         }
     }
@@ -138,6 +140,11 @@ impl FaultDevice {
         self.inner.resize(used);
     }
 
+    /// How many operations hang.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
     /// From now on every operation fails with ENODEV, as if the cable had been pulled.
     pub fn vanish(&self) {
         self.vanished.store(true, Ordering::SeqCst);
@@ -158,9 +165,11 @@ impl FaultDevice {
                 Effect::Hang => hangs = true,
             }
         }
+        self.waiting.fetch_add(usize::from(hangs), Ordering::SeqCst);
         while hangs && !plan.is_empty() {
             self.healed.wait(&mut plan);
         }
+        self.waiting.fetch_sub(usize::from(hangs), Ordering::SeqCst);
         Ok(corruptions)
     }
 }

@@ -190,13 +190,14 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
         let leaves: Vec<(&dyn Vdev, Arc<Leaf>)> =
             vdevs.iter().flat_map(|vdev| vdev.committing().into_iter().map(|leaf| (&**vdev, leaf))).collect();
         let devices: Vec<Arc<dyn Device>> = leaves.iter().map(|(_, leaf)| leaf.device()).collect();
-        let devices: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
+        let written: Vec<&dyn Device> = devices.iter().map(|device| &**device).collect();
         leaves.iter().for_each(|(_, leaf)| leaf.set_mark(mark));
         let (mut reached, mut failures) = (Vec::new(), Vec::new());
-        for ((vdev, leaf), written) in leaves.iter().zip(uberblocks::write_uberblock(&devices, uberblock)) {
+        let written = devices.iter().zip(uberblocks::write_uberblock(&written, uberblock));
+        for ((vdev, leaf), (device, written)) in leaves.iter().zip(written) {
             leaf.count_uberblock(written.as_ref().err());
             match written {
-                Ok(()) => reached.push(leaf),
+                Ok(()) => reached.push((leaf, device)),
                 Err(ref error) if vdev.do_without(leaf.guid(), Health::of(error)) => {}
                 Err(error) => failures.push((*vdev, leaf, error)),
             }
@@ -213,10 +214,8 @@ fn publish(engine: &Engine, uberblock: &Uberblock) -> Result<()> {
         // A device that was away meanwhile may have lost the uberblock with its cache.
         if suspension.era() == era {
             let state = Arc::new(uberblock.clone());
-            for leaf in reached {
-                leaf.note_uberblock(uberblock.txg);
-                leaf.keep_state(&state);
-            }
+            // The operator may have put a device out of use and taken it back since.
+            reached.into_iter().for_each(|(leaf, device)| leaf.note_written(device, &state));
             vdevs.iter().for_each(|vdev| vdev.committed());
             return Ok(());
         }

@@ -67,6 +67,9 @@ impl Health {
 
     /// What an error says about the device.
     pub(crate) fn after(source: &io::Error) -> Health {
+        if LetGo::is(source) {
+            return Health::Unavailable;
+        }
         let errno = source.raw_os_error().map(Errno::from_raw_os_error);
         match errno {
             Some(
@@ -212,9 +215,22 @@ impl Leaf {
 
     /// Counts an uberblock that was written to the device's labels, or was not.
     pub(crate) fn count_uberblock(&self, failure: Option<&Error>) {
+        if matches!(failure, Some(Error::Device { source, .. }) if LetGo::is(source)) {
+            return;
+        }
         self.counters.count_write(UBERBLOCK_SIZE, failure.is_none());
         if let Some(error) = failure {
             tracing::error!("an uberblock is missing on a device: {error}");
+        }
+    }
+
+    /// Notes that `device`, which the leaf had when this was written to it, has the state for good. If the leaf has another
+    /// one by now, that was found to be the same and is to be filled: it has to get a newer state before it lacks nothing.
+    pub(crate) fn note_written(&self, device: &Arc<dyn Device>, state: &Arc<Uberblock>) {
+        let now = self.device.read();
+        if Arc::ptr_eq(&now, device) {
+            self.note_uberblock(state.txg);
+            self.keep_state(state);
         }
     }
 
@@ -316,7 +332,9 @@ impl Leaf {
             true => self.device().read_at(at, buf),
             false => self.device().read_trusting(at, buf),
         };
-        self.counters.count_read(buf.len(), result.is_ok());
+        if has_met_it(&result) {
+            self.counters.count_read(buf.len(), result.is_ok());
+        }
         result
     }
 
@@ -329,7 +347,9 @@ impl Leaf {
     /// Waits until so many bytes are read.
     pub(super) fn end_read(&self, len: usize, begun: io::Result<Pending<Vec<u8>>>) -> io::Result<Vec<u8>> {
         let result = begun?.wait();
-        self.counters.count_read(len, result.is_ok());
+        if has_met_it(&result) {
+            self.counters.count_read(len, result.is_ok());
+        }
         result
     }
 
@@ -337,7 +357,9 @@ impl Leaf {
     pub(crate) fn write(&self, offset: u64, bytes: &Arc<Vec<u8>>) -> io::Result<()> {
         let at = self.place(offset, bytes.len() as u64)?;
         let result = self.device().write_shared(at, bytes);
-        self.counters.count_write(bytes.len(), result.is_ok());
+        if has_met_it(&result) {
+            self.counters.count_write(bytes.len(), result.is_ok());
+        }
         result
     }
 
@@ -350,7 +372,9 @@ impl Leaf {
     /// Waits until so many bytes are written.
     pub(super) fn end_write(&self, len: usize, begun: io::Result<Pending>) -> io::Result<()> {
         let result = begun?.wait();
-        self.counters.count_write(len, result.is_ok());
+        if has_met_it(&result) {
+            self.counters.count_write(len, result.is_ok());
+        }
         result
     }
 
@@ -367,7 +391,9 @@ impl Leaf {
     /// Returns when every write that returned before the flush began is durable.
     pub(super) fn end_flush(&self, (kept, begun): (Vec<u64>, Pending)) -> io::Result<()> {
         let result = begun.wait();
-        self.counters.count_flush(result.is_ok());
+        if has_met_it(&result) {
+            self.counters.count_flush(result.is_ok());
+        }
         if result.is_ok() {
             self.unflushed.flushed(&kept);
         }
@@ -408,6 +434,28 @@ struct Gone {
     size: u64,
 }
 
+/// What a request gets that comes after the device was let go. It says nothing against the device, so it is not counted.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("No such device")]
+struct LetGo;
+
+impl LetGo {
+    fn is(source: &io::Error) -> bool {
+        source.get_ref().is_some_and(|inner| inner.is::<LetGo>())
+    }
+}
+
+impl From<LetGo> for io::Error {
+    fn from(gone: LetGo) -> io::Error {
+        io::Error::new(io::ErrorKind::NotConnected, gone)
+    }
+}
+
+/// Whether a request has met the device.
+fn has_met_it<T>(result: &io::Result<T>) -> bool {
+    !result.as_ref().is_err_and(LetGo::is)
+}
+
 impl Device for Gone {
     fn name(&self) -> &str {
         &self.name
@@ -418,18 +466,18 @@ impl Device for Gone {
     }
 
     fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
-        Err(Errno::NODEV.into())
+        Err(LetGo.into())
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Err(Errno::NODEV.into())
+        Err(LetGo.into())
     }
 
     fn flush(&self) -> io::Result<()> {
-        Err(Errno::NODEV.into())
+        Err(LetGo.into())
     }
 
     fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Err(Errno::NODEV.into())
+        Err(LetGo.into())
     }
 }
