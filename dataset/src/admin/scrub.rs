@@ -4,6 +4,8 @@
 //! Nothing here runs by itself: whoever owns the pool calls [`Datasets::scrub_step`] and [`Datasets::mend_step`] again and
 //! again. How far the scrub has come stands in memory, and in the catalogue as of the last time that it was saved.
 
+use std::collections::BTreeSet;
+
 use parking_lot::{Mutex, MutexGuard};
 use pool::{
     env::Nanos,
@@ -47,6 +49,8 @@ pub(super) struct Scrubber {
     steps: Mutex<Stepping>,
     /// How it stands. Read at any time.
     row: Mutex<Option<ScrubRow>>,
+    /// Damage that was met in a pool that was opened to be read only.
+    unwritten: Mutex<BTreeSet<Damage>>,
 }
 
 #[derive(Default)]
@@ -76,6 +80,7 @@ impl Datasets {
             }
             Some((ScrubState::Paused, row)) => ScrubRow { state: ScrubState::Running, end: 0, ..row },
             _ => {
+                self.engine().note_scrub_begins();
                 let limit = self.engine().commit()?;
                 let total = self.engine().space_totals().allocated;
                 ScrubRow { start: self.now(), limit, total, ..ScrubRow::default() }
@@ -138,6 +143,7 @@ impl Datasets {
         stepping.clock = now;
         if is_done {
             (row.state, row.end) = (ScrubState::Finished, now);
+            self.engine().note_scrub_ends();
         }
         let is_due = row.examined.saturating_sub(stepping.saved) >= SAVE_EVERY;
         *self.scrubber.row.lock() = Some(row.clone());
@@ -159,16 +165,25 @@ impl Datasets {
 
     /// Looks at one of the blocks again of which a reader met a bad copy, and mends it.
     pub fn mend_step(&self) -> Result<Progress> {
-        let Some(suspect) = self.engine().next_suspect() else { return Ok(Progress::Idle) };
-        let outcome = mend::mend(self.engine(), &suspect, false)?;
-        tracing::info!("{:?} of tree {}: {:?}", suspect.place, suspect.tree, outcome.verdict);
-        self.note_damage(outcome.damage)?;
-        Ok(Progress::Worked)
+        // As long as devices are away, what they hold is not lost.
+        let is_able = self.engine().read_only() || self.engine().writable().is_ok();
+        let Some(suspect) = self.engine().next_suspect().filter(|_| is_able) else { return Ok(Progress::Idle) };
+        // Until its damage is noted it counts as not examined: nothing says meanwhile that all is well.
+        let examined = mend::mend(self.engine(), &suspect, false).and_then(|outcome| {
+            tracing::info!("{:?} of tree {}: {:?}", suspect.place, suspect.tree, outcome.verdict);
+            self.note_damage(outcome.damage).map(|()| !matches!(outcome.verdict, Verdict::Unknown(_)))
+        });
+        self.engine().settle_suspect(&suspect, matches!(examined, Ok(true)));
+        examined.map(|_| Progress::Worked)
     }
 
     /// What is damaged for good.
     pub fn damage(&self) -> Result<Vec<Damage>> {
-        self.read(damage::list)
+        let mut list = self.read(damage::list)?;
+        list.extend(self.scrubber.unwritten.lock().iter());
+        list.sort_unstable();
+        list.dedup();
+        Ok(list)
     }
 
     /// Runs a request that moves snapshots between data sets: a scrub among them starts again at the first one.
@@ -354,7 +369,17 @@ impl Datasets {
 
     /// Notes damage, but for what is known and was seen after `since`.
     pub(super) fn note_damage_since(&self, damage: Vec<Damage>, since: Txg) -> Result<()> {
-        if damage.is_empty() || self.engine().writable().is_err() {
+        if damage.is_empty() {
+            return Ok(());
+        }
+        if self.engine().read_only() {
+            // The catalogue cannot say it: as long as the pool is open, memory does.
+            let mut unwritten = self.scrubber.unwritten.lock();
+            let room = damage::MAX_ENTRIES.saturating_sub(unwritten.len());
+            unwritten.extend(damage.into_iter().take(room));
+            return Ok(());
+        }
+        if self.engine().writable().is_err() {
             return Ok(());
         }
         let new = self.read(|tx| damage::unknown(tx, &damage, since))?;

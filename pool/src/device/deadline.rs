@@ -12,6 +12,7 @@
 //! no longer than the deadline.
 
 use std::{
+    collections::BTreeMap,
     io,
     sync::{
         Arc, LazyLock,
@@ -22,8 +23,9 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use parking_lot::Mutex;
 
-use super::{Device, Pending};
+use super::{Device, Pending, Whereabouts};
 
 /// A device around another one, which must answer in time.
 pub struct DeadlineDevice {
@@ -42,6 +44,10 @@ struct Patience {
     /// never.
     since: Instant,
     prompt: AtomicU64,
+    /// When the requests that are under way began, in that order.
+    under_way: Mutex<BTreeMap<u64, Instant>>,
+    /// How many there were.
+    begun: AtomicU64,
 }
 
 /// A request that a thread has, and the device's answer to it.
@@ -68,6 +74,8 @@ impl DeadlineDevice {
             lost: AtomicUsize::new(0),
             since: Instant::now(),
             prompt: AtomicU64::new(0),
+            under_way: Mutex::default(),
+            begun: AtomicU64::new(0),
         };
         DeadlineDevice { inner, crew: Crew::default(), patience: Arc::new(patience) }
     }
@@ -95,8 +103,10 @@ impl DeadlineDevice {
         let (tell, answer) = bounded(1);
         let settled = Arc::new(AtomicBool::new(false));
         let (inner, patience, on_thread) = (self.inner.clone(), self.patience.clone(), settled.clone());
+        let number = self.patience.note_request();
         self.crew.submit(Box::new(move || {
             let result = work(&*inner);
+            patience.under_way.lock().remove(&number);
             // Whoever gets the answer may close the device, and open it again at once.
             drop(inner);
             // Nobody may be there to hear it.
@@ -124,6 +134,13 @@ impl DeadlineDevice {
 }
 
 impl Patience {
+    /// Notes that a request begins; its number.
+    fn note_request(&self) -> u64 {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        self.under_way.lock().insert(number, Instant::now());
+        number
+    }
+
     /// Notes how long an answer took.
     fn note_answer(&self, asked: Instant) {
         if asked.elapsed() < PROMPT {
@@ -251,6 +268,16 @@ impl Device for DeadlineDevice {
 
     fn is_in_place(&self) -> bool {
         self.run(|device| Ok(device.is_in_place())).unwrap_or(false)
+    }
+
+    fn whereabouts(&self) -> Whereabouts {
+        // Only who can afford to wait asks this.
+        self.inner.whereabouts()
+    }
+
+    fn silence(&self) -> Duration {
+        let oldest = self.patience.under_way.lock().values().next().copied();
+        oldest.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn measure(&self) -> io::Result<u64> {
@@ -399,6 +426,7 @@ mod tests {
         device.set_deadline(Duration::from_millis(20));
         let error = device.write_at(0, b"late").unwrap_err();
         assert_eq!((error.kind(), device.outstanding()), (io::ErrorKind::TimedOut, 1));
+        assert!(device.silence() >= Duration::from_millis(20));
         device.set_deadline(LONG);
         // Nothing else is asked of it, so this takes no time.
         assert_eq!(device.read_at(0, &mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -408,7 +436,7 @@ mod tests {
         }
         let mut buf = [0; 4];
         device.read_at(0, &mut buf).unwrap();
-        assert_eq!(&buf, b"late");
+        assert_eq!((&buf, device.silence()), (b"late", Duration::ZERO));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use rustix::{
 };
 
 use super::{
-    Device, backing, check_range,
+    Device, Whereabouts, backing, check_range,
     holder::{self, LockedFile},
     page_cache,
 };
@@ -273,6 +273,24 @@ impl Device for FileDevice {
         }
     }
 
+    fn whereabouts(&self) -> Whereabouts {
+        // A block device is the same one under every node.
+        let identity = |metadata: &Metadata| match metadata.file_type().is_block_device() {
+            true => (0, metadata.rdev()),
+            false => (metadata.dev(), metadata.ino()),
+        };
+        let Ok(open) = self.file.metadata() else { return Whereabouts::InPlace };
+        match Path::new(&self.name).metadata() {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Whereabouts::Removed
+            }
+            Ok(named) if identity(&named) != identity(&open) => Whereabouts::Replaced,
+            // What is found under the name of a block device says nothing about its length.
+            Ok(_) if open.is_file() && open.len() < self.size() => Whereabouts::Cut(open.len()),
+            _ => Whereabouts::InPlace,
+        }
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -427,12 +445,14 @@ mod tests {
         let folder = folder();
         let path = folder.path().join("disk");
         let device = FileDevice::create(&path, MIB).unwrap();
-        assert!(device.is_in_place());
+        assert!(device.is_in_place() && device.whereabouts() == Whereabouts::InPlace);
+        device.file.set_len(MIB / 2).unwrap();
+        assert!(device.is_in_place() && device.whereabouts() == Whereabouts::Cut(MIB / 2));
         std::fs::copy(&path, folder.path().join("copy")).unwrap();
         std::fs::rename(folder.path().join("copy"), &path).unwrap();
-        assert!(!device.is_in_place());
+        assert!(!device.is_in_place() && device.whereabouts() == Whereabouts::Replaced);
         std::fs::remove_file(&path).unwrap();
-        assert!(!device.is_in_place());
+        assert!(!device.is_in_place() && device.whereabouts() == Whereabouts::Removed);
     }
 
     #[test]

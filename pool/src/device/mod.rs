@@ -117,6 +117,16 @@ pub trait Device: Send + Sync {
         true
     }
 
+    /// What is found now under its name. Asks the file system that the name is in, and may wait for that.
+    fn whereabouts(&self) -> Whereabouts {
+        Whereabouts::InPlace
+    }
+
+    /// For how long the oldest request that is under way has not been answered; zero if none is.
+    fn silence(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// How many bytes it is found to have now: an image or a volume may have grown since it was opened.
     fn measure(&self) -> io::Result<u64> {
         Ok(self.size())
@@ -147,6 +157,20 @@ pub trait Device: Send + Sync {
     fn can_discard(&self) -> bool {
         true
     }
+}
+
+/// What is found under the name of a device that is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// The device, as large as it was; or nobody can tell.
+    #[default]
+    InPlace,
+    /// Nothing: the image was removed or renamed. Who has it open still has it; who closes it loses it.
+    Removed,
+    /// Something else.
+    Replaced,
+    /// The device, which is shorter than its pool uses: so many bytes.
+    Cut(u64),
 }
 
 /// The error of an access past a device's end, for the devices that check it themselves.

@@ -97,20 +97,30 @@ pub enum Verdict {
     Unknown(Error),
 }
 
-/// The blocks that readers found bad copies of and nobody has looked at since.
+/// The blocks that readers found bad copies of and that were not examined since.
 #[derive(Debug, Default)]
-pub(super) struct Suspects(Mutex<VecDeque<Suspect>>);
+pub(super) struct Suspects(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// A block stays here until it was examined.
+    blocks: VecDeque<Suspect>,
+    /// How many more there were than have room, or than could be examined.
+    passed: u64,
+    /// So many of these had been met when the scrub began.
+    covered: u64,
+}
 
 impl Suspects {
     pub(super) fn add(&self, suspect: Suspect) {
         let mut waiting = self.0.lock();
-        if waiting.len() < SUSPECTS && !waiting.contains(&suspect) {
-            waiting.push_back(suspect);
+        if waiting.blocks.contains(&suspect) {
+            return;
         }
-    }
-
-    fn take(&self) -> Option<Suspect> {
-        self.0.lock().pop_front()
+        match waiting.blocks.len() < SUSPECTS {
+            true => waiting.blocks.push_back(suspect),
+            false => waiting.passed += 1,
+        }
     }
 }
 
@@ -139,9 +149,35 @@ impl Engine {
         self.labels().map_or_else(LabelsExamined::default, |labels| labels.mend_apart(self))
     }
 
-    /// The next block that a reader found a bad copy of.
+    /// The next block that a reader found a bad copy of. It stays the next one until it is [settled](Engine::settle_suspect).
     pub fn next_suspect(&self) -> Option<Suspect> {
-        self.suspects.take()
+        self.suspects.0.lock().blocks.front().copied()
+    }
+
+    /// Notes that a suspect was examined, or could not be: then only a scrub tells what became of it.
+    pub fn settle_suspect(&self, suspect: &Suspect, is_examined: bool) {
+        let mut waiting = self.suspects.0.lock();
+        waiting.blocks.retain(|other| other != suspect);
+        waiting.passed += u64::from(!is_examined);
+    }
+
+    /// How many blocks with a bad copy wait to be examined, and how many more only a scrub examines.
+    pub fn unexamined(&self) -> (u64, u64) {
+        let waiting = self.suspects.0.lock();
+        (waiting.blocks.len() as u64, waiting.passed)
+    }
+
+    /// Notes that a scrub of everything begins.
+    pub fn note_scrub_begins(&self) {
+        let mut waiting = self.suspects.0.lock();
+        waiting.covered = waiting.passed;
+    }
+
+    /// Notes that a scrub has examined everything that was there when it began.
+    pub fn note_scrub_ends(&self) {
+        let mut waiting = self.suspects.0.lock();
+        waiting.passed -= waiting.covered.min(waiting.passed);
+        waiting.covered = 0;
     }
 }
 
