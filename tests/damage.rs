@@ -117,12 +117,30 @@ fn reading_heals_what_has_a_second_copy() {
 }
 
 #[test]
+fn what_a_read_could_not_give_is_named_at_once() {
+    for read_only in [false, true] {
+        let lab = furnished("1");
+        spoil(&lab, 1);
+        lab.pool(&["export", "tank"]);
+        let option = format!("readonly={}", if read_only { "on" } else { "off" });
+        lab.pool(&["import", "-d", &lab.at(""), "-o", &option, "tank"]);
+        lab.run("fs", &["cat", "tank/home:/spoiled"]).fails(1);
+        let said = lab.pool(&["status", "-v", "tank"]);
+        assert!(said.contains("Some files are damaged") && said.contains("tank/home:/spoiled"), "{said}");
+        assert!(!said.contains("No known data errors"), "{said}");
+    }
+}
+
+#[test]
 fn what_has_no_good_copy_is_named_until_it_is_gone() {
     let (lab, _filters) = (furnished("1"), filters().bind_to_scope());
     lab.fs(&["snapshot", "tank/home@monday"]);
     spoil(&lab, 1);
     reopen(&lab);
-    lab.pool(&["scrub", "-w", "tank"]);
+    assert_snapshot!(lab.shown("pool scrub -w tank"), @r"
+    tank: 1 errors; what is lost is named by: pool status -v tank
+    [exit 3]
+    ");
     assert_snapshot!(lab.shown("pool status -v tank"), @r"
       pool: tank
      state: ONLINE

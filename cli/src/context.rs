@@ -119,6 +119,14 @@ impl Context<'_> {
         }
     }
 
+    /// As [`Context::call`]; nothing of a pool that cannot be had, if the command is about all and names none.
+    pub fn call_each(&mut self, named: &[String], pool: &str, request: Request) -> Result<Option<Response>, Failure> {
+        match self.call(pool, request) {
+            Err(failure) if failure.is_unavailable() && named.is_empty() => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
     /// Asks before something irreversible, if somebody is there to ask; a script is taken at its word.
     pub fn confirm(&mut self, question: &str) -> Result<(), Failure> {
         if !(self.console.terminals.input && self.console.terminals.error) {

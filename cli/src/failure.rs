@@ -22,6 +22,8 @@ pub enum Exit {
     Done,
     /// Refused, or failed.
     Failed,
+    /// A pool that is known cannot be had.
+    Unavailable,
     /// The command line is wrong.
     Usage,
     /// It ran, and found damage.
@@ -33,7 +35,7 @@ impl Exit {
     pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
-            Exit::Failed => 1,
+            Exit::Failed | Exit::Unavailable => 1,
             Exit::Usage => 2,
             Exit::Damage => 3,
         }
@@ -87,6 +89,11 @@ impl Failure {
     /// `cannot unmount 'WHAT': not currently mounted`.
     pub fn not_mounted(what: impl Display) -> Failure {
         Failure::cannot("unmount", what, NOT_MOUNTED)
+    }
+
+    /// Whether it is no request that was refused, but a known pool that cannot be had.
+    pub fn is_unavailable(&self) -> bool {
+        self.exit == Exit::Unavailable
     }
 
     /// Whether all that it says is that something is not mounted.

@@ -10,6 +10,7 @@
 //! service            pools on this machine: known ones, their service processes, how commands reach them
 //! owners             names and numbers of users and groups
 //! failure            error -> message, hint, exit code
+//! health             what is known of a pool -> state, what is wrong, what to do
 //! ```
 //!
 //! No command knows an engine or a socket: it asks an [`protocol::Executor`]. The same definitions answer to the names
@@ -21,6 +22,7 @@ pub mod context;
 pub mod execute;
 pub mod failure;
 pub mod get;
+mod health;
 pub mod output;
 mod owners;
 pub mod protocol;

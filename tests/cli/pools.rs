@@ -400,7 +400,8 @@ fn pools_in_json() {
           },
           "spares": {},
           "error_count": "0",
-          "errlist": []
+          "errlist": [],
+          "unexamined_count": "0"
         }
       }
     }

@@ -211,6 +211,7 @@ fn the_status_of_a_degraded_raidz_with_damaged_files_is_the_same_as_data() {
       "errlist": [
       "tank:/2"
       ],
+      "unexamined_count": "0",
       "logs": {
       "[LAB]/l.img": {
       "name": "[LAB]/l.img",

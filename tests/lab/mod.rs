@@ -193,6 +193,25 @@ impl Lab {
         self.pool(&["import", "-d", &folder, name]);
     }
 
+    /// The devices of a pool to which nothing was done had no errors, whatever else was done.
+    #[track_caller]
+    pub(crate) fn unharmed(&self, name: &str) {
+        let status = self.pool(&["status", "-j", name]);
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        fn look(value: &serde_json::Value, found: &mut Vec<String>) {
+            let Some(object) = value.as_object() else { return };
+            for counter in ["read_errors", "write_errors", "checksum_errors"] {
+                if object.get(counter).is_some_and(|count| count != "0") {
+                    found.push(format!("{}: {counter} {}", object["name"], object[counter]));
+                }
+            }
+            object.values().for_each(|inner| look(inner, found));
+        }
+        let mut found = Vec::new();
+        look(&status["pools"][name], &mut found);
+        assert!(found.is_empty(), "{found:?}\n{}", self.pool(&["status", "-v", name]));
+    }
+
     /// The process that serves a pool.
     pub(crate) fn service(&self, name: &str) -> Option<u32> {
         let state = self.at("state");

@@ -21,6 +21,7 @@ mod copies;
 mod options;
 mod places;
 mod services;
+mod states;
 mod transport;
 mod trimming;
 

@@ -26,10 +26,12 @@ fn a_service_that_died_is_missed_by_name() {
     for words in [&["status"][..], &["status", "-x"], &["status", "tank"]] {
         says(&lab.pool(words), &["status: The service of the pool is not running", "'pool import tank'"]);
     }
-    let listed = lab.run("pool", &["list", "-H", "-o", "name,health"]);
-    assert_eq!((listed.text().as_str(), listed.code), ("pond\tONLINE\ntank\tONLINE\n", Some(0)));
-    says(&listed.stderr, &[GONE, BACK]);
-    assert!(!listed.stderr.contains("pond"), "{}", listed.stderr);
+    let listed = lab.run("pool", &["list", "-H", "-o", "name,health,size"]);
+    assert!(listed.text().starts_with("pond\tONLINE\t") && listed.text().ends_with("\ntank\tUNAVAIL\t-\n"));
+    assert_eq!((listed.stderr.as_str(), listed.code), ("", Some(0)));
+    let shown: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-j"])).unwrap();
+    let states = ["pond", "tank"].map(|name| shown["pools"][name]["state"].clone());
+    assert_eq!(states, ["ONLINE", "UNAVAIL"]);
     says(&lab.run("fs", &["mount"]).stderr, &[GONE, BACK]);
     says(&lab.run("fs", &["unmount", "tank"]).fails(1), &[GONE, BACK]);
     let source = lab.mount("tank").join("file").display().to_string();
@@ -47,13 +49,11 @@ fn a_service_that_died_is_missed_by_name() {
 fn a_service_that_stands_still_does_not_keep_others_from_being_shown() {
     let Some(lab) = mounted(&["tank", "pond"]) else { return };
     let stopped = Stopped::new(lab.service("tank").unwrap());
-    let silent = format!("cannot open 'tank': its service (process {}) does not answer", stopped.0);
-    let check = |run: Run, shown: &str| {
-        says(&run.text(), &[shown]);
-        says(&run.fails(1), &[&silent, &format!("kill -CONT {}", stopped.0)]);
-    };
-    check(lab.run("pool", &["list", "-H", "-o", "name"]), "pond\n");
-    check(lab.run("fs", &["mount"]), "pond");
+    let silent = format!("its service (process {}) does not answer", stopped.0);
+    assert_eq!(lab.pool(&["list", "-H", "-o", "name,health"]), "pond\tONLINE\ntank\tUNKNOWN\n");
+    says(&lab.pool(&["status", "-x"]), &["pool: tank", "UNKNOWN", &silent, &format!("kill -CONT {}", stopped.0)]);
+    says(&lab.fs(&["mount"]), &["pond"]);
+    says(&lab.run("fs", &["list", "tank"]).fails(1), &[&format!("cannot open 'tank': {silent}")]);
     // Nor somebody else's pool of the same name from being used.
     let other = Lab::mountless();
     other.pool(&["create", "-m", "none", "tank", "64M:tank.img"]);

@@ -56,14 +56,15 @@ impl OpenPool {
     pub(super) fn cache_records(&self) -> Vec<VdevRecord> {
         let record = |leaf: &Arc<Leaf>| {
             let counts = leaf.counters().snapshot();
+            let (state, note) = self.images.sight().state(leaf);
             VdevRecord {
                 kind: VdevKind::Disk,
                 role: VdevRole::Cache,
                 path: leaf.name().to_owned(),
                 members: Vec::new(),
-                note: None,
+                note,
                 guid: leaf.guid().0,
-                state: leaf.health().as_str().to_owned(),
+                state: state.to_string(),
                 size: leaf.size(),
                 allocated: self.engine().secondary().held(leaf.guid()),
                 fragmentation: 0,
@@ -96,16 +97,9 @@ impl OpenPool {
         self.pool.caches().iter().map(counts).collect()
     }
 
-    /// What is wrong with cache devices, and what to do about it.
-    pub(super) fn cache_advice(&self) -> Option<(String, String)> {
+    /// A cache device that is missing or has failed.
+    pub(super) fn cache_out(&self) -> Option<String> {
         let is_out = |leaf: &Arc<Leaf>| matches!(leaf.health(), Health::Faulted | Health::Unavailable);
-        let out = self.pool.caches().into_iter().find(is_out)?;
-        let name = self.name();
-        Some((
-            "A cache device is missing or has failed.\n\
-             Nothing is lost; what it held is read from the other devices."
-                .into(),
-            format!("If it is there again: pool online {name} {0}\nIf it is gone: pool remove {name} {0}", out.name()),
-        ))
+        self.pool.caches().iter().find(|leaf| is_out(leaf)).map(|leaf| leaf.name().to_owned())
     }
 }

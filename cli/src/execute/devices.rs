@@ -131,8 +131,13 @@ pub(crate) fn open_new(path: &str) -> Result<Arc<dyn Device>> {
 
 /// A device that must answer in time.
 fn guarded(device: FileDevice) -> Arc<dyn Device> {
+    Arc::new(DeadlineDevice::new(Arc::new(device), deadline()))
+}
+
+/// How long a device may take to answer a request.
+pub(super) fn deadline() -> Duration {
     let set = std::env::var(DEADLINE).ok().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
-    Arc::new(DeadlineDevice::new(Arc::new(device), set.map_or(PATIENCE, Duration::from_secs)))
+    set.map_or(PATIENCE, Duration::from_secs)
 }
 
 /// Whether somebody has one of the devices open.
@@ -602,6 +607,11 @@ fn is_none_of(path: &Path, is_its: &dyn Fn(u64) -> bool) -> bool {
         Ok(label) => label.is_none_or(|label| !is_its(label.pool.0)),
         Err(_) => false,
     }
+}
+
+/// The number of the pool that what is at a path says that it belongs to.
+pub(crate) fn pool_on(path: &Path) -> Option<u64> {
+    label_of(path).map(|label| label.pool.0)
 }
 
 fn label_of(path: &Path) -> Option<Label> {

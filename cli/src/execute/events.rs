@@ -23,10 +23,14 @@ use parking_lot::Mutex;
 use pool::{
     env::Nanos,
     units::VdevId,
-    vdev::{Counts, Health, Leaf},
+    vdev::{Counts, Leaf},
 };
 
-use crate::protocol::EventRecord;
+use super::images::Sight;
+use crate::{
+    health::{self, State},
+    protocol::EventRecord,
+};
 
 /// So many events are kept.
 const KEPT: usize = 1000;
@@ -42,8 +46,8 @@ pub(crate) struct Events {
 
 impl Events {
     /// Starts the thread.
-    pub(crate) fn start(datasets: Arc<Datasets>) -> Events {
-        let watch = Arc::new(Mutex::new(Watch::new(datasets)));
+    pub(crate) fn start(datasets: Arc<Datasets>, sight: Sight) -> Events {
+        let watch = Arc::new(Mutex::new(Watch::new(datasets, sight)));
         let (orders, received) = bounded::<()>(0);
         let watching = watch.clone();
         let looking = move || {
@@ -104,6 +108,7 @@ type Seen = (Nanos, MoveState, bool);
 /// What was seen last, and the events that came of it.
 struct Watch {
     datasets: Arc<Datasets>,
+    sight: Sight,
     opened: Nanos,
     leaves: BTreeMap<u64, Device>,
     /// Why the pool is suspended.
@@ -123,22 +128,27 @@ struct Device {
     path: String,
     /// None of a cache device, which is in none.
     vdev: Option<VdevId>,
-    health: Health,
+    state: State,
+    /// It has not answered for a while.
+    is_silent: bool,
     counts: Counts,
 }
 
 impl Device {
-    fn of(vdev: Option<VdevId>, leaf: &Leaf) -> Device {
-        Device { path: leaf.name().to_owned(), vdev, health: leaf.health(), counts: leaf.counters().snapshot() }
+    fn of(vdev: Option<VdevId>, leaf: &Leaf, sight: &Sight) -> Device {
+        let is_silent = leaf.device().silence() >= health::SILENT;
+        let (state, _) = sight.state(leaf);
+        Device { path: leaf.name().to_owned(), vdev, state, is_silent, counts: leaf.counters().snapshot() }
     }
 }
 
 impl Watch {
-    fn new(datasets: Arc<Datasets>) -> Watch {
+    fn new(datasets: Arc<Datasets>, sight: Sight) -> Watch {
         let opened = datasets.engine().env().now();
-        let leaves = devices(&datasets);
+        let leaves = devices(&datasets, &sight);
         let mut watch = Watch {
             datasets,
+            sight,
             opened,
             leaves,
             suspended: None,
@@ -175,7 +185,7 @@ impl Watch {
     }
 
     fn look_at_devices(&mut self) {
-        let now = devices(&self.datasets);
+        let now = devices(&self.datasets, &self.sight);
         let before = std::mem::replace(&mut self.leaves, now.clone());
         for (guid, device) in &now {
             let of = |device: &Device| [("vdev_path", device.path.clone()), ("vdev_guid", guid.to_string())];
@@ -186,9 +196,12 @@ impl Watch {
                 self.note(class, [path, number]);
                 continue;
             };
-            if old.health != device.health {
-                let state = ("vdev_state", device.health.as_str().to_owned());
-                let last = ("vdev_laststate", old.health.as_str().to_owned());
+            if device.is_silent && !old.is_silent {
+                self.note("ereport.fs.zfs.deadman", of(device));
+            }
+            if old.state != device.state {
+                let state = ("vdev_state", device.state.to_string());
+                let last = ("vdev_laststate", old.state.to_string());
                 self.note("resource.fs.zfs.statechange", [path, number, state, last]);
             }
             self.look_at_counts(of(device), old.counts, device.counts);
@@ -306,9 +319,9 @@ impl Watch {
     }
 }
 
-fn devices(datasets: &Datasets) -> BTreeMap<u64, Device> {
+fn devices(datasets: &Datasets, sight: &Sight) -> BTreeMap<u64, Device> {
     let vdevs = datasets.engine().storage().vdevs.all();
-    let of = |leaf: &Arc<Leaf>, vdev| (leaf.guid().0, Device::of(vdev, leaf));
+    let of = |leaf: &Arc<Leaf>, vdev| (leaf.guid().0, Device::of(vdev, leaf, sight));
     let caches = datasets.engine().secondary().devices();
     let members = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(|leaf| (Some(vdev.id()), leaf)));
     members.chain(caches.into_iter().map(|leaf| (None, leaf))).map(|(vdev, leaf)| of(&leaf, vdev)).collect()

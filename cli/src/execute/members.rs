@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
+    health::Condition,
     protocol::{Layout, ScanKind, ScanRecord, ScanState, SplitRecord, VdevSpec},
 };
 
@@ -43,9 +44,17 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Whether devices of mirrors and RAID-Zs are out of use, or lack what nobody has.
-    pub(super) fn is_degraded(self) -> bool {
-        self.offline || self.unavailable || self.faulted || self.stuck || self.log_lost
+    /// What is the matter with the pool, then.
+    pub(super) fn conditions(self) -> Vec<Condition> {
+        let all = [
+            (self.stuck, Condition::Stuck),
+            (self.faulted, Condition::Faulted),
+            (self.unavailable, Condition::Missing),
+            (self.log_lost, Condition::LogLost),
+            (self.offline, Condition::Offline),
+            (self.filling, Condition::Resilvering),
+        ];
+        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, condition)| condition).collect()
     }
 }
 
@@ -282,61 +291,6 @@ impl OpenPool {
         }
         needs
     }
-}
-
-/// What is wrong, and what to do about it, if devices of mirrors and RAID-Zs need something.
-pub(super) fn advice(needs: Needs, pool: &str) -> Option<(String, String)> {
-    const ENOUGH: &str = "There are sufficient replicas for the pool to go on in a degraded state.";
-    let text = |status: String, action: String| Some((status, action));
-    if needs.stuck {
-        return text(
-            "One or more devices could not be resilvered: there is no good copy of some blocks.\n\
-             A device that is being replaced stays until there is."
-                .to_owned(),
-            format!(
-                "If a device that has them can come back: pool online {pool} DEVICE\n\
-                 Otherwise restore or delete the files that 'pool status -v' names.\n\
-                 Then: pool clear {pool}\n\
-                 or let the old device go without them: pool detach -f {pool} DEVICE"
-            ),
-        );
-    }
-    if needs.faulted {
-        return text(
-            format!("One or more devices are faulted in response to persistent errors.\n{ENOUGH}"),
-            format!("Replace the device: pool replace {pool} DEVICE NEW\nIf it was repaired: pool clear {pool}"),
-        );
-    }
-    if needs.unavailable {
-        return text(
-            format!("One or more devices could not be used: they are missing or do not answer.\n{ENOUGH}"),
-            format!(
-                "Attach the device and use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"
-            ),
-        );
-    }
-    if needs.log_lost {
-        return text(
-            "A log device is missing.\nThe pool goes on without it, and its log lies on other devices.".to_owned(),
-            format!(
-                "If it is there again: pool export {pool}; pool import {pool}\n\
-                 If it is gone for good: pool remove {pool} DEVICE"
-            ),
-        );
-    }
-    if needs.offline {
-        return text(
-            format!("One or more devices have been taken offline by the administrator.\n{ENOUGH}"),
-            format!("Use: pool online {pool} DEVICE\nor replace it: pool replace {pool} DEVICE NEW"),
-        );
-    }
-    if needs.filling {
-        return text(
-            "One or more devices are being resilvered. The pool goes on meanwhile.".to_owned(),
-            "Wait for the resilver to complete.".to_owned(),
-        );
-    }
-    None
 }
 
 /// How a resilver is shown.

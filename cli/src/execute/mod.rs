@@ -16,6 +16,7 @@
 //! growth      what devices have grown                   resize      having devices become smaller
 //! spares      devices that stand by
 //! rewind      choosing an older state to go back to     memory      how much of it there is
+//! images      what is found under the names of devices      standing    what is the matter with it
 //! vital       threads that the pool cannot do without
 //! refusal     errors of the layers below as failures
 //! ```
@@ -34,6 +35,7 @@ mod events;
 mod expansion;
 mod files;
 mod growth;
+mod images;
 pub(crate) mod inspect;
 mod job;
 pub(crate) mod layout;
@@ -53,6 +55,7 @@ pub(crate) mod rewind;
 mod scrub;
 mod snapshot;
 mod spares;
+mod standing;
 mod stream;
 mod suspended;
 #[cfg(test)]
@@ -117,7 +120,7 @@ impl OpenPool {
             Request::Check => check::check_live(self, job).map(Response::Checked),
             Request::Scrub { action } => self.scrub(action).map(done),
             Request::ScrubPart(part) => self.scrub_part(&part, job).map(Response::Examined),
-            Request::WaitForScrub => self.wait_for_scrub(job).map(done),
+            Request::WaitForScrub => self.wait_for_scrub(job).map(Response::Examined),
             Request::Clear { device } => self.clear(device.as_deref()).map(done),
             Request::Trim { action, devices, rate, wait } => {
                 let bytes = self.trim((action, &devices), rate, wait, job)?;

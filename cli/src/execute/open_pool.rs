@@ -29,7 +29,9 @@ use super::{
     background::Background,
     devices,
     events::Events,
-    growth, memory,
+    growth,
+    images::Images,
+    memory,
     mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
     scrub::Scrubbing,
@@ -69,6 +71,7 @@ pub struct OpenPool {
     pub(super) defaults: Settings,
     pub(super) scrubbing: Scrubbing,
     pub(super) events: Events,
+    pub(super) images: Images,
     pub(super) trimming: Trimming,
     committer: Committer,
     feeder: Feeder,
@@ -164,7 +167,8 @@ impl OpenPool {
         let background = Background::start(datasets.clone(), mounts.as_ref().map(Arc::downgrade));
         let pool = Arc::new(pool);
         let scrubbing = Scrubbing::start(datasets.clone(), pool.clone(), mounting);
-        let events = Events::start(datasets.clone());
+        let images = Images::start(datasets.clone());
+        let events = Events::start(datasets.clone(), images.sight());
         let trimming = Trimming::start(datasets.clone(), pool.clone());
         let committer = Committer::spawn(pool.engine().clone(), COMMIT_EVERY);
         let feeder = Feeder::spawn(pool.engine().clone());
@@ -180,6 +184,7 @@ impl OpenPool {
             defaults: memory::default_settings(),
             scrubbing,
             events,
+            images,
             trimming,
             committer,
             feeder,
@@ -272,7 +277,9 @@ impl OpenPool {
     }
 
     fn finish(self, end: impl FnOnce(&Pool) -> pool::error::Result<()>) -> Result<(), Failure> {
-        let OpenPool { pool, datasets, mounts, background, scrubbing, events, trimming, committer, feeder, .. } = self;
+        let OpenPool {
+            pool, datasets, mounts, background, scrubbing, events, images, trimming, committer, feeder, ..
+        } = self;
         let name = datasets.pool_name();
         // From here on nobody could have it go on.
         match pool.engine().suspension().is_suspended() {
@@ -284,6 +291,7 @@ impl OpenPool {
         drop(background);
         drop(scrubbing);
         drop(events);
+        drop(images);
         drop(trimming);
         drop(committer);
         drop(feeder);

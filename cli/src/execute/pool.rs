@@ -1,6 +1,11 @@
 //! Requests about the pool itself: properties, state, devices, counters, history.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use dataset::{
     admin::Sharing,
@@ -17,13 +22,13 @@ use pool::{
 use super::{
     devices::{NewDevices, check_new},
     layout::{apart, asked, check_replication, devices_of, estimate, grouped, kind_of, name_of, role_of, shown_caches},
-    members,
     open_pool::OpenPool,
     refusal::OrRefused,
     spares,
 };
 use crate::{
     failure::Failure,
+    health::{self, Verdict},
     protocol::{
         Assignment, HistoryRecord, IoCounts, IoSample, Layout, PoolRecord, PoolStatus, PropertyRecord, VdevKind,
         VdevRecord, VdevRole, VdevSpec, VdevTreeSpec,
@@ -33,6 +38,9 @@ use crate::{
 /// What stands for a value that does not exist.
 const NONE: &str = "-";
 const NANOS: i64 = 1_000_000_000;
+/// How long a status waits at most for blocks to be examined that readers have met bad copies of, and how long between looks.
+const EXAMINATION: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_millis(5);
 
 impl OpenPool {
     pub(super) fn pool_record(&self, names: &[String], vdevs: bool) -> Result<PoolRecord, Failure> {
@@ -45,26 +53,16 @@ impl OpenPool {
             }
             names => names,
         };
+        self.images.look();
         Ok(PoolRecord {
             name: self.name().to_string(),
             guid: self.guid(),
-            state: self.state().to_owned(),
+            state: self.state().to_string(),
             txg: self.engine().committed().0,
             properties: names.iter().map(|name| self.pool_property(name)).collect::<Result<_, _>>()?,
             vdevs: if vdevs { self.vdev_records() } else { Vec::new() },
             spares: if vdevs { self.spare_records() } else { Vec::new() },
         })
-    }
-
-    /// `ONLINE`, unless a commit has failed or waits for a device, or devices of mirrors and RAID-Zs are out of use.
-    fn state(&self) -> &'static str {
-        let engine = self.engine();
-        let stands_still = engine.failure().is_some() || engine.suspension().is_suspended();
-        match (stands_still, self.needs().is_degraded()) {
-            (true, _) => "SUSPENDED",
-            (false, true) => "DEGRADED",
-            (false, false) => "ONLINE",
-        }
     }
 
     fn pool_property(&self, name: &str) -> Result<PropertyRecord, Failure> {
@@ -113,7 +111,7 @@ impl OpenPool {
             "expandsize" if self.pool.growth() > 0 => self.pool.growth(),
             "name" => return Ok(Some(self.name().to_string())),
             "altroot" if !self.altroot.is_empty() => return Ok(Some(self.altroot.clone())),
-            "health" => return Ok(Some(self.state().to_owned())),
+            "health" => return Ok(Some(self.state().to_string())),
             "dedupratio" => return Ok(Some("1.00".to_owned())),
             _ => {
                 let is_computed = property::definition(POOL, name).is_some_and(|d| d.nature == Nature::ReadOnly);
@@ -151,54 +149,29 @@ impl OpenPool {
     }
 
     pub(super) fn status(&self) -> Result<PoolStatus, Failure> {
+        self.images.look();
+        self.await_examinations();
         let vdevs = self.vdev_records();
         let has_own = |vdev: &VdevRecord| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0;
         let has_errors = vdevs.iter().any(|vdev| has_own(vdev) || vdev.members.iter().any(has_own));
-        let advice = members::advice(self.needs(), self.name().as_str());
-        let cache_advice = self.cache_advice();
-        let (suspended, failed) = (self.engine().suspension().reason(), self.engine().failure());
+        // Whatever is examined from here on is in what is read of the damage.
+        let (waiting, passed) = self.engine().unexamined();
+        let unexamined = waiting + passed;
         // The catalogue may not be in memory, and the devices away.
-        let (damaged, scan, freeing) = match suspended {
-            Some(_) => (None, None, 0),
-            None => (
+        let (damaged, scan, freeing) = match self.engine().suspension().is_suspended() {
+            true => (None, None, 0),
+            false => (
                 Some(self.datasets.damaged_names().or_refused("open", self.name())?),
                 self.scan()?,
                 self.datasets.freeing().or_refused("open", self.name())?,
             ),
         };
-        let (status, action) = match (suspended, failed) {
-            (Some(why), _) => (
-                Some(format!("One or more devices are faulted in response to I/O failures.\n{why}")),
-                Some(format!(
-                    "Make sure the affected devices are connected, then run 'pool clear {name}'.\n\
-                     To give up what cannot be written, run 'pool export --abandon {name}'.",
-                    name = self.name()
-                )),
-            ),
-            (None, Some(why)) => {
-                (Some(why.to_owned()), Some(format!("Repair the device, then export and import '{}'.", self.name())))
-            }
-            (None, None) if self.is_stuck() => advice.unzip(),
-            // As in OpenZFS, what is lost is spoken of before what may still be lost; the devices' states show the rest.
-            (None, None) if damaged.iter().any(|names| !names.is_empty()) => (
-                Some("Some files are damaged: there is no good copy of what they have lost.".to_owned()),
-                Some(format!("{}\nThen: pool scrub {}", self.way_back()?, self.name())),
-            ),
-            (None, None) if advice.is_some() => advice.unzip(),
-            (None, None) if cache_advice.is_some() => cache_advice.unzip(),
-            (None, None) if has_errors => (
-                Some("One or more devices had errors since the pool was imported.\nNo data is lost.".to_owned()),
-                Some(format!(
-                    "Look at the devices, and verify everything: pool scrub {0}\nThen forget the errors: pool clear {0}",
-                    self.name()
-                )),
-            ),
-            (None, None) => (None, None),
-        };
+        let Verdict { state, status, action } =
+            self.verdict(damaged.as_ref().map(Vec::len), unexamined > 0, has_errors)?;
         Ok(PoolStatus {
             name: self.name().to_string(),
             guid: self.guid(),
-            state: self.state().to_owned(),
+            state: state.to_string(),
             txg: self.engine().committed().0,
             status,
             action,
@@ -213,22 +186,26 @@ impl OpenPool {
             vdevs,
             spares: self.spare_records(),
             damaged,
+            unexamined,
         })
     }
 
-    /// What to do about damaged files.
-    fn way_back(&self) -> Result<String, Failure> {
-        let files = "Restore the files from a backup, or delete them.".to_owned();
-        match self.datasets.has_lost_nodes().or_refused("open", self.name())? {
-            false => Ok(files),
-            true => Ok(files
-                + "\nWhere that fails, what the file system knows of them is lost as well: fs rollback\n\
-                   to a snapshot that is not damaged, fs receive from a stream, or fs destroy."),
+    /// Waits a moment until blocks are examined that readers have just met bad copies of.
+    fn await_examinations(&self) {
+        let engine = self.engine();
+        if engine.unexamined().0 == 0 || !(engine.read_only() || engine.writable().is_ok()) {
+            return;
+        }
+        self.scrubbing.wake();
+        let begun = Instant::now();
+        while engine.unexamined().0 > 0 && begun.elapsed() < EXAMINATION {
+            thread::sleep(GLANCE);
         }
     }
 
     fn vdev_records(&self) -> Vec<VdevRecord> {
         let totals = self.engine().space_totals();
+        let sight = self.images.sight();
         let is_stuck = self.is_stuck();
         let label = self.pool.label();
         let space_layer = &self.engine().storage().space;
@@ -241,14 +218,15 @@ impl OpenPool {
             let fragmentation = space_layer.fragmentation(Some(vdev.id())).into();
             let leaf_record = |leaf: &Leaf| {
                 let counts = leaf.counters().snapshot();
+                let (state, seen) = sight.state(leaf);
                 VdevRecord {
                     kind: VdevKind::Disk,
                     role,
                     path: leaf.name().to_owned(),
                     members: Vec::new(),
-                    note: None,
+                    note: seen,
                     guid: leaf.guid().0,
-                    state: leaf.health().as_str().to_owned(),
+                    state: state.to_string(),
                     size: space.map_or(0, |space| space.size),
                     allocated: space.map_or(0, |space| space.allocated),
                     fragmentation,
@@ -262,7 +240,7 @@ impl OpenPool {
                 let devices: Vec<VdevRecord> = vdev.leaves().iter().map(|leaf| leaf_record(leaf)).collect();
                 let record = devices.first().cloned().expect("a vdev has devices");
                 return match vdev.group_name() {
-                    None => VdevRecord { note: note(vdev), ..record },
+                    None => VdevRecord { note: note(vdev).or(record.note), ..record },
                     // It is lost, with all of them.
                     Some(name) => VdevRecord {
                         kind: kind_of(vdev),
@@ -276,13 +254,14 @@ impl OpenPool {
                 };
             };
             let all = mirror.members();
-            let member_record = |member: &Arc<Member>| VdevRecord {
-                note: note_of(member, &all, is_stuck, &label),
-                ..leaf_record(&member.leaf)
+            let member_record = |member: &Arc<Member>| {
+                let record = leaf_record(&member.leaf);
+                VdevRecord { note: note_of(member, &all, is_stuck, &label).or(record.note), ..record }
             };
             let members: Vec<VdevRecord> = all.iter().map(member_record).collect();
-            let is_usable = |(record, member): &(&VdevRecord, &Arc<Member>)| {
-                member.state() == State::Complete && record.state == "ONLINE"
+            let is_usable = |(_, member): &(&VdevRecord, &Arc<Member>)| {
+                // One whose file is gone, or that is slow, still gives what it holds.
+                member.state() == State::Complete && member.leaf.health() == Health::Online
             };
             let usable = members.iter().zip(all.iter()).filter(is_usable).map(|(_, member)| member.column());
             let too_few = !mirror.quorum().suffice(usable);
@@ -291,7 +270,10 @@ impl OpenPool {
                 member.replaces().filter(|_| label.is_spare(member.leaf.guid())).map(|old| old.0)
             };
             let members = spares::beside(members, &stands_in);
-            let state = match (too_few, all.iter().any(|member| member.state() == State::Out)) {
+            let is_out = |member: &Arc<Member>| {
+                member.state() == State::Out || sight.state(&member.leaf).0 != health::State::Online
+            };
+            let state = match (too_few, all.iter().any(is_out)) {
                 (true, _) => Health::Unavailable.as_str(),
                 (false, true) => "DEGRADED",
                 (false, false) => Health::Online.as_str(),

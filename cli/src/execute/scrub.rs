@@ -14,7 +14,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use dataset::{
-    admin::{Datasets, Progress, Scope, Stride},
+    admin::{Datasets, Progress, Scope, ScrubStatus, Stride},
     catalogue::ScrubState,
     fs::FileType,
     name::Name,
@@ -277,12 +277,16 @@ impl OpenPool {
         }
     }
 
-    /// Returns when no scrub runs.
-    pub(super) fn wait_for_scrub(&self, job: &mut Job<'_>) -> Result<(), Failure> {
+    /// Returns when no scrub runs, and says what the last one has found.
+    pub(super) fn wait_for_scrub(&self, job: &mut Job<'_>) -> Result<ExaminedRecord, Failure> {
         let what = format!("scrubbing {}", self.name());
         loop {
             let status = self.datasets.scrub_status().or_refused("scrub", self.name())?;
-            let Some(status) = status.filter(|status| status.state == ScrubState::Running) else { return Ok(()) };
+            let Some(status) = status else { return Ok(ExaminedRecord { examined: 0, repaired: 0, errors: 0 }) };
+            if status.state != ScrubState::Running {
+                let ScrubStatus { examined, repaired, errors, .. } = status;
+                return Ok(ExaminedRecord { examined, repaired, errors });
+            }
             self.engine().writable().or_refused("scrub", self.name())?;
             job.check()?;
             job.tell(&what, status.examined, Some(status.total.max(status.examined)));

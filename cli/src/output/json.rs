@@ -65,7 +65,8 @@ impl Encoder {
             "type": "POOL",
             "state": record.state,
             "pool_guid": self.number(record.guid),
-            "txg": self.number(record.txg),
+            // Of a pool that cannot be had it is not known.
+            "txg": Some(record.txg).filter(|txg| *txg > 0).map(|txg| self.number(txg)),
             "properties": self.properties(properties),
         })
     }

@@ -20,9 +20,9 @@ use super::{
 use crate::{
     execute::{Job, OpenPool, Opening},
     failure::Failure,
+    health::{Condition, unavailable},
     protocol::{
-        Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, PoolStatus, RemovalPlan, Request, Response,
-        Stream,
+        Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, RemovalPlan, Request, Response, Stream,
     },
 };
 
@@ -54,7 +54,8 @@ impl Client {
 
     /// What is known of a pool.
     pub(super) fn known(&self, pool: &str) -> Result<KnownPool, Failure> {
-        self.registry.get(pool)?.ok_or_else(|| Failure::no_pool(pool))
+        let known = self.registry.get(pool).map_err(|failure| unavailable(Condition::NotOpened, failure))?;
+        known.ok_or_else(|| Failure::no_pool(pool))
     }
 
     /// Waits for other commands that have the pool open.
@@ -90,10 +91,16 @@ impl Client {
         if self.opened.as_ref().is_none_or(|opened| opened.known != known) {
             self.close_opened()?;
             let lock = self.lock(known.name.as_str())?;
-            let pool = OpenPool::open(&known, &Opening::default())?;
+            let opened = OpenPool::open(&known, &Opening::default());
+            let pool = opened.map_err(|failure| unavailable(Condition::NotOpened, failure))?;
             self.opened = Some(Opened { known, pool, _lock: lock });
         }
         Ok(&self.opened.as_ref().expect("just opened").pool)
+    }
+
+    /// Whether this command has the pool open.
+    pub(super) fn has_open(&self, known: &KnownPool) -> bool {
+        self.opened.as_ref().is_some_and(|opened| opened.known == *known)
     }
 
     /// Takes the pool of that name, if it is open here.
@@ -128,15 +135,15 @@ impl Client {
         progress: OnProgress<'_>,
     ) -> Result<Response, Failure> {
         let pool = known.name.to_string();
-        let is_open = self.opened.as_ref().is_some_and(|opened| opened.known == known);
-        if !is_open {
+        if !self.has_open(&known) {
             if let Some(response) = self.ask(&pool, &request, &mut stream, progress)? {
                 return Ok(response);
             }
             // Another command may just have started the service; it holds the lock until that is done.
             drop(self.lock(&pool)?);
             if matches!(request, Request::Mount { .. } | Request::MountAt { .. }) && self.can_mount().is_ok() {
-                self.start_without_mounting(&known)?;
+                let started = self.start_without_mounting(&known);
+                started.map_err(|failure| unavailable(Condition::NotOpened, failure))?;
             }
             if let Some(response) = self.ask(&pool, &request, &mut stream, progress)? {
                 return Ok(response);
@@ -148,16 +155,15 @@ impl Client {
         }
         let command = self.command.clone();
         let mounts = matches!(request, Request::Mount { .. } | Request::MountAt { .. });
-        let shows_pool = matches!(request, Request::Mounts | Request::Pool { .. });
+        let shows_mounts = matches!(request, Request::Mounts);
         let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;
         let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), progress));
         match answer {
             answer if !lacks_service => answer,
-            Ok(Response::Status(status)) => Ok(Response::Status(Box::new(without_service(*status)))),
             Err(failure) if mounts || failure.is_not_mounted() => Err(failure.hint(Failure::unserved(pool))),
             answer => {
-                if shows_pool && answer.is_ok() {
+                if shows_mounts && answer.is_ok() {
                     // Without standard error there is nobody to tell.
                     let _ = writeln!(io::stderr(), "note: {}", Failure::unserved(pool));
                 }
@@ -188,14 +194,6 @@ impl Client {
     }
 }
 
-/// The state of a pool that has no service, where it should have one.
-fn without_service(mut status: PoolStatus) -> PoolStatus {
-    let join = |old: Option<String>, line: String| Some(old.map_or(line.clone(), |old| format!("{old}\n{line}")));
-    status.status = join(status.status, "The service of the pool is not running: nothing of it is mounted.".to_owned());
-    status.action = join(status.action, format!("Bring it back with 'pool import {}'.", status.name));
-    status
-}
-
 impl Executor for Client {
     fn known_pools(&mut self) -> Result<Vec<String>, Failure> {
         self.registry.names()
@@ -212,6 +210,9 @@ impl Executor for Client {
         stream: Option<Stream>,
         progress: OnProgress<'_>,
     ) -> Result<Response, Failure> {
+        if matches!(request, Request::Pool { .. } | Request::Status) {
+            return self.show(pool, &request, progress);
+        }
         let known = self.known(pool)?;
         let changes = matches!(
             request,

@@ -12,6 +12,7 @@
 //! A pool has one owner: its service, or the command that has it open just now. Locks on its devices see to that; what is
 //! here sees to it that commands find the owner, or become it.
 
+mod absent;
 mod client;
 mod daemon;
 pub mod frame;

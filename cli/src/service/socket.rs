@@ -12,6 +12,7 @@ use rustix::net::sockopt::socket_peercred;
 use super::frame;
 use crate::{
     failure::Failure,
+    health::{Condition, unavailable},
     protocol::{Call, OnProgress, Reply, Response, Stream},
 };
 
@@ -21,7 +22,7 @@ pub fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
         Ok(socket) => Ok(Some(socket)),
         // A socket's file outlives a service that was killed.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
-        Err(error) => Err(Failure::cannot("connect to", path.display(), error)),
+        Err(error) => Err(unavailable(Condition::Unanswered, Failure::cannot("connect to", path.display(), error))),
     }
 }
 
@@ -35,8 +36,9 @@ fn is_timeout(error: &io::Error) -> bool {
 /// The failure of a service that is there and says nothing.
 fn silence(socket: &UnixStream, pool: &str) -> Failure {
     let process = socket_peercred(socket).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
-    Failure::cannot("open", pool, format!("its service (process {process}) does not answer"))
-        .hint(format!("if the process was stopped, this has it go on: kill -CONT {process}"))
+    let failure = Failure::cannot("open", pool, format!("its service (process {process}) does not answer"))
+        .hint(format!("if the process was stopped, this has it go on: kill -CONT {process}"));
+    unavailable(Condition::Unanswered, failure)
 }
 
 /// Asks the service of `pool`, and passes on what it says until the result.
@@ -48,8 +50,9 @@ pub fn ask(
     progress: OnProgress<'_>,
 ) -> Result<Response, Failure> {
     let lost = |error: io::Error| {
-        Failure::new(format!("lost the service of pool '{pool}': {error}"))
-            .hint(format!("whether it was done is not known; bring the service back: pool import {pool}"))
+        let failure = Failure::new(format!("lost the service of pool '{pool}': {error}"))
+            .hint(format!("whether it was done is not known; bring the service back: pool import {pool}"));
+        unavailable(Condition::Unanswered, failure)
     };
     if call.request.is_quick() {
         socket.set_read_timeout(Some(PATIENCE)).map_err(lost)?;

@@ -63,9 +63,13 @@ fn mount_all(options: &[Assignment], overlay: bool, context: &mut Context<'_>) -
     let mut exit = Exit::Done;
     for pool in context.executor.known_pools()? {
         let request = Request::Mount { name: None, options: options.to_vec(), overlay };
-        if let Err(failure) = context.run(&pool, request) {
-            context.report(&failure)?;
-            exit = Exit::Failed;
+        match context.run(&pool, request) {
+            Err(failure) if !failure.is_unavailable() => {
+                context.report(&failure)?;
+                exit = Exit::Failed;
+            }
+            // A pool that cannot be had keeps no other from being mounted; 'pool status -x' speaks of it.
+            _ => {}
         }
     }
     Ok(exit)
@@ -78,6 +82,7 @@ fn show(as_json: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
         match context.call(&pool, Request::Mounts) {
             Ok(Response::Mounts(found)) => mounts.extend(found),
             Ok(_) => return Err(unexpected_answer()),
+            Err(failure) if failure.is_unavailable() => {}
             Err(failure) => {
                 context.report(&failure)?;
                 exit = Exit::Failed;

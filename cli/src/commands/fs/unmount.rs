@@ -44,9 +44,12 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn unmount_all(force: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     for pool in context.executor.known_pools()? {
-        if let Err(failure) = context.run(&pool, Request::Unmount { target: None, force }) {
-            context.report(&failure)?;
-            exit = Exit::Failed;
+        match context.run(&pool, Request::Unmount { target: None, force }) {
+            Err(failure) if !failure.is_unavailable() => {
+                context.report(&failure)?;
+                exit = Exit::Failed;
+            }
+            _ => {}
         }
     }
     Ok(exit)
@@ -60,8 +63,11 @@ fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarge
     }
     let path = absolute(text.trim_end_matches('/'))?;
     for pool in context.executor.known_pools()? {
-        let Response::Mounts(mounts) = context.call(&pool, Request::Mounts)? else {
-            return Err(unexpected_answer());
+        let mounts = match context.call(&pool, Request::Mounts) {
+            Ok(Response::Mounts(mounts)) => mounts,
+            Ok(_) => return Err(unexpected_answer()),
+            Err(failure) if failure.is_unavailable() => continue,
+            Err(failure) => return Err(failure),
         };
         if mounts.iter().any(|mount| mount.mountpoint == path) {
             return Ok((pool, UnmountTarget::Mountpoint(path)));

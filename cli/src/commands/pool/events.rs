@@ -56,11 +56,11 @@ type Event = (String, EventRecord);
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pools = context.pools(&arguments.pools)?;
     if arguments.clear {
-        return clear(&pools, context);
+        return clear(&arguments.pools, &pools, context);
     }
     let mut seen = BTreeMap::new();
     if arguments.json {
-        let events = news(&pools, &mut seen, context)?;
+        let events = news(&arguments.pools, &pools, &mut seen, context)?;
         context.print_json("events", "events", encode(&events))?;
         return Ok(Exit::Done);
     }
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         context.print(&format!("{:<30} CLASS\n", "TIME"))?;
     }
     loop {
-        let events = news(&pools, &mut seen, context)?;
+        let events = news(&arguments.pools, &pools, &mut seen, context)?;
         show(&events, arguments, context)?;
         if !arguments.follow {
             return Ok(Exit::Done);
@@ -77,11 +77,12 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     }
 }
 
-fn clear(pools: &[String], context: &mut Context<'_>) -> Result<Exit, Failure> {
+fn clear(named: &[String], pools: &[String], context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut count = 0;
     for pool in pools {
-        match context.call(pool, Request::ClearEvents)? {
-            Response::Cleared(cleared) => count += cleared,
+        match context.call_each(named, pool, Request::ClearEvents)? {
+            Some(Response::Cleared(cleared)) => count += cleared,
+            None => {}
             _ => return Err(unexpected_answer()),
         }
     }
@@ -90,12 +91,19 @@ fn clear(pools: &[String], context: &mut Context<'_>) -> Result<Exit, Failure> {
 }
 
 /// The events of these pools that were not seen yet, by their time.
-fn news(pools: &[String], seen: &mut BTreeMap<String, u64>, context: &mut Context<'_>) -> Result<Vec<Event>, Failure> {
+fn news(
+    named: &[String],
+    pools: &[String],
+    seen: &mut BTreeMap<String, u64>,
+    context: &mut Context<'_>,
+) -> Result<Vec<Event>, Failure> {
     let mut events: Vec<Event> = Vec::new();
     for pool in pools {
         let after = seen.get(pool).copied().unwrap_or(0);
-        let Response::Events(records) = context.call(pool, Request::Events { after })? else {
-            return Err(unexpected_answer());
+        let records = match context.call_each(named, pool, Request::Events { after })? {
+            Some(Response::Events(records)) => records,
+            None => continue,
+            _ => return Err(unexpected_answer()),
         };
         if let Some(last) = records.last() {
             seen.insert(pool.clone(), last.number);

@@ -32,8 +32,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut all = Vec::new();
     for pool in context.pools(&arguments.pools)? {
-        match context.call(&pool, Request::History { internal: arguments.internal })? {
-            Response::History(records) => all.push((pool, records)),
+        match context.call_each(&arguments.pools, &pool, Request::History { internal: arguments.internal })? {
+            Some(Response::History(records)) => all.push((pool, records)),
+            None => {}
             _ => return Err(unexpected_answer()),
         }
     }

@@ -62,8 +62,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn samples(pools: &[String], context: &mut Context<'_>) -> Result<Vec<IoSample>, Failure> {
     let mut samples = Vec::new();
     for pool in context.pools(pools)? {
-        match context.call(&pool, Request::IoCounters)? {
-            Response::IoCounters(sample) => samples.push(sample),
+        match context.call_each(pools, &pool, Request::IoCounters)? {
+            Some(Response::IoCounters(sample)) => samples.push(sample),
+            None => {}
             _ => return Err(unexpected_answer()),
         }
     }

@@ -137,8 +137,8 @@ fn vdev_cell(depth: usize, vdev: &VdevRecord, property: &Property, style: &Style
         "name" if scripted => return vdev.path.clone(),
         "name" => return format!("{}{}", "  ".repeat(depth), vdev.path),
         "health" => return vdev.state.clone(),
-        // What a device of a mirror takes is what the mirror takes.
-        _ if depth > 1 => return "-".to_owned(),
+        // What a device of a mirror takes is what the mirror takes; of a pool that cannot be had nothing is known.
+        _ if depth > 1 || vdev.size == 0 => return "-".to_owned(),
         "size" => vdev.size,
         "allocated" => vdev.allocated,
         "free" => vdev.size.saturating_sub(vdev.allocated),

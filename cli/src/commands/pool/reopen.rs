@@ -29,7 +29,7 @@ pub struct Arguments {
 /// Opens anew.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     for pool in context.pools(&arguments.pools)? {
-        context.run(&pool, Request::Reopen)?;
+        context.call_each(&arguments.pools, &pool, Request::Reopen)?;
     }
     Ok(Exit::Done)
 }

@@ -10,6 +10,7 @@ use crate::args::common::{Place, name, place};
 use crate::commands::fs::files::located;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
+use crate::health::exit_of_scrub;
 use crate::protocol::{Location, Request, Response, ScrubAction, ScrubPart};
 
 /// Arguments of `pool scrub`.
@@ -20,7 +21,9 @@ It goes on after the pool was exported and imported.
 
 A part is verified at once, while the command waits: a file system as it is now, without its snapshots; a snapshot; a
 file, by its place or its path in a mount; with -e what is known to be damaged, which is forgotten if it is good again. The
-root file system of a pool is written POOL:/. If something has no good copy, the command ends with 3.
+root file system of a pool is written POOL:/.
+
+If something has no good copy, the command ends with 3: also with -w, which zpool does not do.
 
 Examples:
   pool scrub tank
@@ -74,7 +77,14 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         }
     }
     for pool in pools.filter(|_| arguments.wait) {
-        context.run(pool, Request::WaitForScrub)?;
+        let Response::Examined(found) = context.call(pool, Request::WaitForScrub)? else {
+            return Err(unexpected_answer());
+        };
+        if found.errors > 0 {
+            context
+                .note(&format!("{pool}: {} errors; what is lost is named by: pool status -v {pool}\n", found.errors))?;
+        }
+        exit = exit.max(exit_of_scrub(found.errors));
     }
     Ok(exit)
 }
@@ -106,9 +116,8 @@ fn examine(pool: &str, part: &ScrubPart, text: &OsStr, context: &mut Context<'_>
     let [examined, repaired] = [found.examined, found.repaired].map(format_bytes);
     let text = text.to_string_lossy();
     context.print(&format!("{text}: {examined} verified, {repaired} repaired, {} errors\n", found.errors))?;
-    if found.errors == 0 {
-        return Ok(Exit::Done);
+    if found.errors > 0 {
+        context.note(&format!("what is lost is named by: pool status -v {pool}\n"))?;
     }
-    context.note(&format!("what is lost is named by: pool status -v {pool}\n"))?;
-    Ok(Exit::Damage)
+    Ok(exit_of_scrub(found.errors))
 }

@@ -150,7 +150,7 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
     }
     text += "config:\n\n";
     text.extend(config(status, exact, zone).lines().map(|line| format!("\t{line}\n")));
-    text + "\n" + &errors(status.damaged.as_deref(), verbose)
+    text + "\n" + &errors(&status.state, status.damaged.as_deref(), status.unexamined, verbose)
 }
 
 /// How many file systems are mounted, and through what their requests come.
@@ -203,9 +203,16 @@ pub(super) fn lines(vdev: &VdevRecord) -> Vec<(usize, &VdevRecord)> {
     std::iter::once((1, vdev)).chain(inner).collect()
 }
 
-fn errors(damaged: Option<&[String]>, verbose: bool) -> String {
+fn errors(state: &str, damaged: Option<&[String]>, unexamined: u64, verbose: bool) -> String {
     match damaged {
+        // Nobody has it open.
+        None if state != "SUSPENDED" => String::new(),
         None => "errors: List of errors unavailable: pool I/O is currently suspended\n".to_owned(),
+        Some(damaged) if unexamined > 0 => {
+            let known = if damaged.is_empty() { String::new() } else { errors(state, Some(damaged), 0, verbose) };
+            let blocks = if unexamined == 1 { "1 block" } else { &format!("{unexamined} blocks") };
+            format!("{known}errors: {blocks} with bad copies not examined yet\n")
+        }
         Some([]) => "errors: No known data errors\n".to_owned(),
         Some(damaged) if verbose => {
             let list: String = damaged.iter().map(|what| format!("        {what}\n")).collect();
@@ -267,7 +274,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "name": status.name,
             "state": status.state,
             "pool_guid": status.guid.to_string(),
-            "txg": status.txg.to_string(),
+            "txg": Some(status.txg).filter(|txg| *txg > 0).map(|txg| txg.to_string()),
             "status": status.status,
             "action": status.action,
             "activity": status.activity,
@@ -282,6 +289,7 @@ fn encode(all: &[PoolStatus]) -> Value {
             "spares": Value::Object(status.spares.iter().map(|spare| (spare.path.clone(), vdev_json(spare))).collect()),
             "error_count": status.damaged.as_ref().map(|names| names.len().to_string()),
             "errlist": status.damaged,
+            "unexamined_count": status.unexamined.to_string(),
         });
         object.as_object_mut().expect("it is one").extend(others);
         (status.name.clone(), object)
@@ -331,6 +339,7 @@ mod tests {
             vdevs: vec![vdev],
             spares: vec![],
             damaged: Some(vec![]),
+            unexamined: 0,
         }
     }
 
@@ -404,7 +413,13 @@ mod tests {
 
                 tank/home:/ann/notes
         ");
-        assert_eq!(errors(status.damaged.as_deref(), false), "errors: 1 data errors, use '-v' for a list\n");
+        assert_eq!(
+            errors("ONLINE", status.damaged.as_deref(), 0, false),
+            "errors: 1 data errors, use '-v' for a list\n"
+        );
+        let both = "errors: 1 data errors, use '-v' for a list\nerrors: 2 blocks with bad copies not examined yet\n";
+        assert_eq!(errors("ONLINE", status.damaged.as_deref(), 2, false), both);
+        assert_eq!(errors("ONLINE", Some(&[]), 1, true), "errors: 1 block with bad copies not examined yet\n");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct Arguments {
 /// Commits.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     for pool in context.pools(&arguments.pools)? {
-        context.run(&pool, Request::Sync)?;
+        context.call_each(&arguments.pools, &pool, Request::Sync)?;
     }
     Ok(Exit::Done)
 }

@@ -44,6 +44,7 @@ const ABSENT: &[(&[&str], &str)] =
                 is suspended has ceased
 
 A resilver that has found no good copy of something has ceased, too: 'pool status' tells.
+The command ends with 0 whatever a scrub has found: 'pool scrub -w' ends with 3 after errors.
 With an interval the bytes that are left are shown, and '-' for what has ceased.
 
 Examples:

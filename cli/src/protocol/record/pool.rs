@@ -290,6 +290,8 @@ pub struct PoolStatus {
     /// What is damaged for good: files, by `data set:path`, or metadata by what it is. None while the pool is suspended:
     /// nobody can look.
     pub damaged: Option<Vec<String>>,
+    /// How many blocks readers have met bad copies of that have not been examined yet.
+    pub unexamined: u64,
 }
 
 /// How a scrub stands.
