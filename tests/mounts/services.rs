@@ -1,7 +1,7 @@
 //! Pools whose service is gone, or stands still.
 
 use crate::{
-    lab::{self, Lab, Run, Stopped, wait_until},
+    lab::{self, Lab, Stopped, wait_until},
     mounted, mounts_on,
 };
 

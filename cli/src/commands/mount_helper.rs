@@ -74,7 +74,7 @@ pub fn code(exit: Exit) -> u8 {
     match exit {
         Exit::Done => 0,
         Exit::Usage => 1,
-        Exit::Failed | Exit::Damage => 32,
+        Exit::Failed | Exit::Unavailable | Exit::Damage => 32,
     }
 }
 
