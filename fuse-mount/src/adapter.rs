@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +22,7 @@ use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
+    Request, TimeOrNow, Version, WriteFlags,
 };
 use parking_lot::Mutex;
 
@@ -55,17 +55,25 @@ pub(crate) struct Adapter {
     acl: bool,
     /// Those who are ready to serve the mount through io_uring, if anybody is.
     team: Arc<Mutex<Option<Team>>>,
+    /// The version of the protocol that the kernel speaks.
+    kernel: Arc<OnceLock<Version>>,
     /// Whether somebody else serves the mount: then nothing but what the kernel forgets comes this way.
     serves_forgets_only: bool,
 }
 
 impl Adapter {
-    /// An adapter that comes to terms with the kernel as the options say. If the kernel does not offer what `team` needs,
-    /// it is gone afterwards.
-    pub(crate) fn new(handler: Arc<dyn Handler>, options: &MountOptions, team: Arc<Mutex<Option<Team>>>) -> Adapter {
+    /// An adapter that comes to terms with the kernel as the options say, and notes which version that speaks. If the
+    /// kernel does not offer what `team` needs, it is gone afterwards.
+    pub(crate) fn new(
+        handler: Arc<dyn Handler>,
+        options: &MountOptions,
+        team: Arc<Mutex<Option<Team>>>,
+        kernel: Arc<OnceLock<Version>>,
+    ) -> Adapter {
         let syncer = Syncer::of(Arc::clone(&handler));
         courtesy::prepare();
-        Adapter { handler, syncer, staff: Staff::following(), acl: options.acl, team, serves_forgets_only: false }
+        let staff = Staff::following();
+        Adapter { handler, syncer, staff, acl: options.acl, team, kernel, serves_forgets_only: false }
     }
 
     /// Begins to answer a request.
@@ -199,6 +207,8 @@ impl Filesystem for Adapter {
         if self.acl {
             wanted |= InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         }
+        // Nobody else sets it.
+        let _ = self.kernel.set(config.kernel_abi());
         let offered = config.capabilities();
         let mut team = self.team.lock();
         team.take_if(|_| !offered.contains(InitFlags::FUSE_OVER_IO_URING));

@@ -66,34 +66,26 @@ impl Held {
         self.any_stale.load(Ordering::Acquire) && self.stale.read().contains(&ino)
     }
 
-    /// Compares every held node with what the file system says now: `generation_of` is the object's generation, `None`
-    /// if there is no such object. Returns all held nodes, stale or not.
-    pub(crate) fn refresh(&self, generation_of: impl Fn(Ino) -> Option<u64>) -> Vec<Ino> {
-        let held = self.snapshot();
-        for &(ino, generation) in &held {
+    /// Compares those of some nodes that are held with what the file system says now: `generation_of` is the object's
+    /// generation, `None` if there is no such object.
+    pub(crate) fn refresh(&self, nodes: impl IntoIterator<Item = Ino>, generation_of: impl Fn(Ino) -> Option<u64>) {
+        for ino in nodes {
+            let Some(generation) = self.shard(ino).lock().get(&ino).map(|held| held.generation) else { continue };
             if generation_of(ino) != Some(generation) {
                 self.any_stale.store(true, Ordering::Release);
                 self.stale.write().insert(ino);
             }
         }
-        held.into_iter().map(|(ino, _)| ino).collect()
     }
 
     /// Every held node.
     pub(crate) fn nodes(&self) -> Vec<Ino> {
-        self.snapshot().into_iter().map(|(ino, _)| ino).collect()
+        self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
     }
 
     /// Every held node, none of which is held afterwards.
     pub(crate) fn drain(&self) -> Vec<Ino> {
         self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.lock()).into_keys()).collect()
-    }
-
-    fn snapshot(&self) -> Vec<(Ino, u64)> {
-        let pairs = |shard: &Mutex<HashMap<Ino, Reference>>| {
-            shard.lock().iter().map(|(&ino, reference)| (ino, reference.generation)).collect::<Vec<_>>()
-        };
-        self.shards.iter().flat_map(pairs).collect()
     }
 
     fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Reference>> {
@@ -129,11 +121,12 @@ mod tests {
         for ino in [2, 3, 4] {
             held.add(ino, 10);
         }
-        let mut all = held.refresh(|ino| match ino {
+        held.refresh(2..9, |ino| match ino {
             2 => Some(10),
             3 => Some(11),
             _ => None,
         });
+        let mut all = held.nodes();
         all.sort_unstable();
         assert_eq!(all, [2, 3, 4]);
         assert_eq!([2, 3, 4].map(|ino| held.is_stale(ino)), [false, true, true]);

@@ -15,6 +15,7 @@
 //! held        what the kernel holds, and what of it has become stale
 //! freer       the thread that frees removed files once the kernel has forgotten them
 //! known       the names it must forget after a change, and those it must not for the sake of mounts below
+//! epoch       has all names looked up again, by one message
 //! node        node numbers: which snapshot, which object
 //! attr        attributes, times and errors in FUSE's words
 //! flags       chattr's and lsattr's words for attributes
@@ -47,6 +48,7 @@ mod device;
 mod dispatcher;
 mod error;
 mod flags;
+mod epoch;
 mod freer;
 pub mod handler;
 mod held;

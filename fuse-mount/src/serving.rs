@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::adapter::Adapter;
 use crate::connection::Connection;
 use crate::device;
+use crate::epoch::Epoch;
 use crate::error::{Error, Result};
 use crate::handler::Handler;
 use crate::mounts::detach;
@@ -43,6 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Serving {
     pub(crate) connection: Arc<Connection>,
     pub(crate) notifier: Notifier,
+    pub(crate) epoch: Epoch,
     transport: Transport,
     ending: Arc<Ending>,
     waiter: Mutex<Option<JoinHandle<()>>>,
@@ -114,10 +116,13 @@ impl Serving {
         config.clone_fd = true;
         let device_of_ring = device.try_clone().map_err(failed)?;
         let team = Arc::new(Mutex::new(recruit(options.transport, trial, &device).map_err(failed)?));
-        let adapter = Adapter::new(Arc::clone(&handler), options, Arc::clone(&team));
+        let device_of_epoch = device.try_clone().map_err(failed)?;
+        let kernel = Arc::new(OnceLock::new());
+        let adapter = Adapter::new(Arc::clone(&handler), options, Arc::clone(&team), Arc::clone(&kernel));
         // The kernel itself keeps other users out unless `allow_other` was asked for.
         let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(failed)?;
         let notifier = session.notifier();
+        let epoch = Epoch::new(device_of_epoch, kernel.get().copied());
         handler.begun(session.notifier());
         let team = team.lock().take();
         let transport = if team.is_some() { Transport::Uring } else { Transport::Fuse };
@@ -144,7 +149,7 @@ impl Serving {
             connection.answers(trial.patience).map_err(of_ring)?;
         }
         let waiter = Mutex::new(Some(waiter));
-        Ok(Serving { connection: Arc::clone(connection), notifier, transport, ending, waiter })
+        Ok(Serving { connection: Arc::clone(connection), notifier, epoch, transport, ending, waiter })
     }
 
     /// How requests come.

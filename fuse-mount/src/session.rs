@@ -11,12 +11,13 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dataset::admin::{Differing, Replaced};
 use dataset::fs::{Errno, FileSystem, Ino, ROOT};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{UnmountFlags, unmount};
@@ -206,7 +207,9 @@ impl Mount {
     /// changed through `mmap` is written back first. The change is over with [`Change::finish`].
     pub fn begin_change(&self) -> Change<'_> {
         self.write_back();
-        Change { mount: self, before: self.known() }
+        let below = self.below();
+        let is_epoch_enough = below.is_empty() && self.serving.epoch.is_known();
+        Change { mount: self, before: (!is_epoch_enough).then(|| Known::collect(&self.server.live, &below)) }
     }
 
     /// Has the kernel learn that opening needs no request, which it does only from an open of an existing file. Nothing
@@ -323,11 +326,21 @@ impl Mount {
 
     /// The names in the root and in the directories that lead to mounts below this one.
     fn known(&self) -> Known {
-        let below = mountpoints_below(self.mountpoint()).unwrap_or_else(|error| {
+        Known::collect(&self.server.live, &self.below())
+    }
+
+    /// The paths of mounts below this one, seen from its root.
+    fn below(&self) -> Vec<PathBuf> {
+        mountpoints_below(self.mountpoint()).unwrap_or_else(|error| {
             tracing::warn!(%error, mountpoint = %self.mountpoint().display(), "mounts below cannot be spared");
             Vec::new()
-        });
-        Known::collect(&self.server.live, &below)
+        })
+    }
+
+    /// Looks which of some nodes stand for objects that are no longer what they were given out for.
+    fn refresh(&self, nodes: impl IntoIterator<Item = Ino>) {
+        let live = &self.server.live;
+        self.server.held.refresh(nodes, |ino| live.getattr(ino).ok().map(|attr| attr.generation));
     }
 
     fn forget_node(&self, node: Node) {
@@ -361,31 +374,59 @@ impl Drop for Mount {
 /// A change of the whole file system that the kernel has to be told of.
 ///
 /// What the kernel knows consists of nodes (attributes, data, listings), and names that lead from one to the next,
-/// absent names included. Nodes are invalidated one by one, for all that are held are known. Names are not: but
+/// absent names included. Where it is known what differs, the kernel is told just that, whether it holds a node or not: a
+/// file that is closed may still have pages in the cache. So the cost follows what differs, and not what the kernel holds.
+///
+/// Where anything may differ, nodes are invalidated one by one, for all that are held are known. Names are not: a kernel
+/// that can be told that a new [epoch](crate::epoch) begins looks each up again before it believes it. For others,
 /// invalidating an entry drops the whole tree of unused names below it. Names in use (of open files, of working
 /// directories) remain, and lead to nodes that either still are what they were or are stale, upon which the kernel looks
 /// the whole path up again.
 ///
 /// With the tree of names go the mounts in it. The names that lead to a mount are therefore spared, as long as they lead
 /// to the same directories as before; what else is in those directories is invalidated name by name. A mount whose
-/// directory the change has taken away goes.
+/// directory the change has taken away goes. A new epoch would take them all, so where there are mounts none begins.
 ///
 /// Must not be finished by a thread that serves requests, nor with the file system locked: the kernel waits for pages
 /// that are being read.
 #[must_use = "the kernel goes on believing what it knew"]
 pub struct Change<'a> {
     mount: &'a Mount,
-    before: Known,
+    /// `None` if all names can be forgotten at once.
+    before: Option<Known>,
 }
 
 impl Change<'_> {
-    /// The file system is as it is going to be.
-    pub fn finish(self) {
+    /// The file system is as it is going to be, and what differs is known.
+    pub fn finish(self, replaced: &Replaced) {
+        match replaced {
+            Replaced::Everything => self.forget_everything(),
+            Replaced::Only(differing) => self.forget(differing),
+        }
+    }
+
+    fn forget(self, differing: &Differing) {
+        let Change { mount, .. } = self;
+        mount.refresh(differing.objects.iter().copied());
+        for (dir, name) in &differing.names {
+            mount.forget_entry(Node::Live(*dir), name);
+        }
+        for ino in &differing.objects {
+            mount.forget_node(Node::Live(*ino));
+        }
+    }
+
+    fn forget_everything(self) {
         let Change { mount, before } = self;
-        let live = &mount.server.live;
-        let held = mount.server.held.refresh(|ino| live.getattr(ino).ok().map(|attr| attr.generation));
-        for (dir, name) in before.changed(mount.known()) {
-            mount.forget_entry(Node::Live(dir), &name);
+        let held = mount.server.held.nodes();
+        mount.refresh(held.iter().copied());
+        match before {
+            Some(before) => {
+                for (dir, name) in before.changed(mount.known()) {
+                    mount.forget_entry(Node::Live(dir), &name);
+                }
+            }
+            None => mount.notified(mount.serving.epoch.begin()),
         }
         for ino in held.into_iter().chain([ROOT]) {
             mount.forget_node(Node::Live(ino));

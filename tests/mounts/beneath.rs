@@ -75,6 +75,50 @@ fn a_rollback_is_seen_by_whoever_has_files_open() {
     assert!(fs::read(place.join("kept")).unwrap() == [b'd'; LENGTH]);
 }
 
+/// The kernel is told of what differs and of nothing else: what it knows of the rest stays.
+#[test]
+fn a_rollback_leaves_what_the_kernel_knows_of_other_files() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let place = lab.mount("tank");
+    let content = |number: usize| vec![b'0' + (number % 10) as u8; 5000];
+    for dir in 0..20 {
+        fs::create_dir(place.join(format!("d{dir}"))).unwrap();
+        (0..50).for_each(|number| fs::write(place.join(format!("d{dir}/f{number}")), content(number)).unwrap());
+    }
+    // What was read already is not a change later.
+    let read_all = || {
+        for dir in 0..20 {
+            for number in 0..50 {
+                let found = fs::read(place.join(format!("d{dir}/f{number}"))).unwrap();
+                assert!(found == content(number), "d{dir}/f{number}");
+            }
+        }
+    };
+    read_all();
+    lab.fs(&["snapshot", "tank@a"]);
+    fs::write(place.join("d3/f7"), "another content").unwrap();
+    fs::remove_file(place.join("d4/f8")).unwrap();
+    fs::rename(place.join("d5/f9"), place.join("d6/new")).unwrap();
+    fs::rename(place.join("d7"), place.join("away")).unwrap();
+    assert!(fs::read(place.join("away/f1")).unwrap() == content(1));
+    fs::write(place.join("added"), "x").unwrap();
+    assert_eq!(fs::read(place.join("d3/f7")).unwrap(), b"another content");
+    lab.fs(&["rollback", "tank@a"]);
+    let counted = |kind: &str| {
+        let said = lab.fs(&["mount", "-j"]);
+        let behind = said.split_once(&format!("\"{kind}\"")).map_or("0", |(_, behind)| behind);
+        let digits: String =
+            behind.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().unwrap()
+    };
+    let before = counted("lookup") + counted("getattr") + counted("read");
+    read_all();
+    let asked = counted("lookup") + counted("getattr") + counted("read") - before;
+    assert!(!place.join("added").exists() && !place.join("away").exists() && !place.join("d6/new").exists());
+    assert!(asked < 300, "{asked} requests");
+    lab.check("tank");
+}
+
 #[test]
 fn what_is_received_is_seen_by_whoever_has_files_open() {
     let Some(lab) = mounted(&["tank"]) else { return };

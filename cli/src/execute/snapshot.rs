@@ -1,7 +1,7 @@
 //! Requests about snapshots, clones, holds, bookmarks and differences.
 
 use dataset::{
-    admin::{DestroySnapshotsRequest, Difference, DifferenceKind, ListRequest, RollbackRequest},
+    admin::{DestroySnapshotsRequest, Difference, DifferenceKind, ListRequest, Replaced, RollbackRequest},
     name::{BookmarkName, DatasetName, Name, SnapshotName, SnapshotSet, SnapshotSpan},
     property::Kinds,
 };
@@ -58,7 +58,11 @@ impl OpenPool {
         let request = RollbackRequest { snapshot: to.clone(), later: destroy_newer, dependents: destroy_clones };
         let back = || self.datasets.rollback(request).or_refused("rollback to", to);
         let done = match &self.mounts {
-            Some(mounts) => mounts.around_change(id, back),
+            Some(mounts) => mounts.around_change(id, back, |done| match done {
+                Ok(done) => done.replaced.clone(),
+                // It may have failed at any step.
+                Err(_) => Replaced::Everything,
+            }),
             None => back(),
         };
         let done = done.inspect_err(|_| self.mount_back(&mounted))?;

@@ -17,6 +17,7 @@
 //! list, value     what there is, and the value of each property
 //! limits, quotas  what a data set may use, and what those below a quota may use together
 //! send, receive   what goes into a stream, and what becomes of one
+//! replaced   what differs for a mount when another tree takes the place of its file system's
 //! modified   whether a data set was changed or only read
 //! compare    which files differ between two snapshots
 //! history    what was done to the pool
@@ -63,6 +64,7 @@ mod quotas;
 mod rebalance;
 mod receive;
 mod rename;
+mod replaced;
 mod replay;
 mod resilver;
 mod resizing;
@@ -96,6 +98,7 @@ pub use property::{Assignment, Valued};
 pub use rebalance::RebalanceStatus;
 pub use receive::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest};
 pub use rename::Renamed;
+pub use replaced::{Differing, Replaced};
 pub use resilver::{ResilverState, ResilverStatus, Resumed};
 pub use resizing::{ResizeStatus, Resizing};
 pub use resolve::Target;

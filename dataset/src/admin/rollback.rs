@@ -8,11 +8,12 @@ use super::{
     datasets::Datasets,
     destroy::{Destroyed, destroy_now},
     error::{Error, Result},
+    replaced::Replaced,
     resolve::Names,
 };
 use crate::{
     catalogue::{Bookmark, SnapshotRow, Transaction, keys, kind, snapshot_key},
-    lineage::{branch, snapshot},
+    lineage::{branch, difference::StoredRoot, snapshot},
     name::SnapshotName,
 };
 
@@ -30,8 +31,10 @@ pub struct RollbackRequest {
 /// What a rollback has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledBack {
-    /// The data set's id: what a mount of it has cached is void.
+    /// The data set's id.
     pub dataset: u64,
+    /// What of it differs now: what a mount of it has cached of that is void.
+    pub replaced: Replaced,
     /// Snapshots and clones that were destroyed.
     pub destroyed: Vec<String>,
 }
@@ -45,16 +48,30 @@ impl Datasets {
         // A data set whose tree is damaged cannot be opened; then there is nobody to keep out.
         drop(self.open_dataset(&name));
         let mounted = self.mounted();
-        let mut run = move |tx: &mut Transaction<'_>| roll_back(tx, &names, id, &request, &mounted);
-        let mut touched = self.dry_run(&mut run)?.destroyed;
+        let asked = request.clone();
+        let mut run = move |tx: &mut Transaction<'_>| roll_back(tx, &names, id, &asked, &mounted);
+        let mut touched = self.dry_run(&mut run)?.names;
         touched.push(name.to_string());
         let open = self.open_among(&touched)?;
         let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
-        let done = self.run(run)?;
-        if let Some(dataset) = open.iter().find(|dataset| dataset.id() == done.dataset) {
+        let own = open.iter().find(|dataset| dataset.id() == id);
+        let replaced = own.map_or(Replaced::Everything, |dataset| {
+            self.would_differ(dataset, || self.tree_of(&request.snapshot).ok().flatten())
+        });
+        let destroyed = self.run(run)?.names;
+        if let Some(dataset) = own {
             dataset.fs().tree_replaced().map_err(|errno| PoolError::damaged(name.as_str(), errno))?;
         }
-        Ok(done)
+        Ok(RolledBack { dataset: id, replaced, destroyed })
+    }
+
+    /// The tree of a snapshot.
+    fn tree_of(&self, name: &SnapshotName) -> Result<Option<StoredRoot>> {
+        let names = self.names();
+        self.read(|tx| {
+            let (row, root) = tx.row_and_block::<SnapshotRow>(snapshot_key(names.snapshot(tx, name)?))?;
+            Ok(root.map(|root| (root, row.level)))
+        })
     }
 }
 
@@ -64,7 +81,7 @@ fn roll_back(
     dataset: u64,
     request: &RollbackRequest,
     mounted: &BTreeSet<u64>,
-) -> Result<RolledBack> {
+) -> Result<Destroyed> {
     let target = names.snapshot(tx, &request.snapshot)?;
     let row: SnapshotRow = tx.row(snapshot_key(target))?;
     if row.dataset != dataset {
@@ -80,7 +97,7 @@ fn roll_back(
         destroy_now(tx, names, id, request.dependents, mounted, &mut done)?;
     }
     branch::roll_back(tx, dataset)?;
-    Ok(RolledBack { dataset, destroyed: done.names })
+    Ok(done)
 }
 
 fn check_newest(

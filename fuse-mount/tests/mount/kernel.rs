@@ -4,16 +4,23 @@ use std::{
     collections::HashSet,
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Write},
+    os::unix::fs::MetadataExt,
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
+use dataset::admin::{Differing, Replaced};
 use dataset::fs::{Attribute, Caller, FileAttributes, FileSystem, ROOT};
 use fuse_mount::{Opcode, SnapDir};
 use vmap::MapMut;
 
 use crate::{names, support::Mounted};
+
+fn ino(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().ino()
+}
 
 #[test]
 fn opening_and_closing_need_no_request() {
@@ -112,7 +119,7 @@ fn a_changed_file_system_is_seen_at_once() {
 
     let change = mounted.mount.begin_change();
     mounted.roll_back(before);
-    change.finish();
+    change.finish(&Replaced::Everything);
 
     assert_eq!(names(root), ["before"]);
     assert_eq!(names(&root.join("before")), ["deleted", "kept"]);
@@ -126,6 +133,44 @@ fn a_changed_file_system_is_seen_at_once() {
     fs::write(root.join("before/newer"), b"untouched").unwrap();
     assert!(open.write(b"into a file that is gone").is_err());
     assert_eq!(fs::read(root.join("before/newer")).unwrap(), b"untouched");
+}
+
+/// What differs is told; what does not is not asked for again.
+#[test]
+fn a_change_that_is_known_costs_nothing_else() {
+    let Some(mounted) = Mounted::new() else { return };
+    let root = mounted.path();
+    fs::create_dir(root.join("d")).unwrap();
+    for name in ["d/kept", "d/changed", "d/deleted"] {
+        fs::write(root.join(name), b"before").unwrap();
+    }
+    let before = mounted.remember();
+    let objects = [ROOT, ino(root), ino(&root.join("d")), ino(&root.join("d/changed")), ino(&root.join("d/deleted"))];
+    fs::write(root.join("d/changed"), b"after it").unwrap();
+    fs::remove_file(root.join("d/deleted")).unwrap();
+    fs::write(root.join("new"), b"x").unwrap();
+    let open = OpenOptions::new().write(true).open(root.join("new")).unwrap();
+    let objects = objects.into_iter().chain([ino(&root.join("new"))]).collect();
+    assert!(!root.join("d/deleted").exists());
+    assert_eq!(fs::read(root.join("d/changed")).unwrap(), b"after it");
+    assert_eq!(fs::read(root.join("d/kept")).unwrap(), b"before");
+    let names = [(ROOT, b"new".to_vec()), (ino(&root.join("d")), b"deleted".to_vec())].into();
+    // All of it is closed, and the kernel has its pages.
+    let change = mounted.mount.begin_change();
+    mounted.roll_back(before);
+    change.finish(&Replaced::Only(Differing { objects, names }));
+
+    let counters = mounted.mount.counters();
+    let asked = || [Opcode::Lookup, Opcode::GetAttr, Opcode::Read].map(|opcode| counters.get(opcode));
+    let before = asked();
+    assert_eq!(fs::read(root.join("d/kept")).unwrap(), b"before");
+    assert_eq!(asked()[0], before[0], "its name is known");
+    assert_eq!(asked()[2], before[2], "and its content");
+    assert_eq!(fs::read(root.join("d/changed")).unwrap(), b"before");
+    assert_eq!(fs::read(root.join("d/deleted")).unwrap(), b"before");
+    assert!(!root.join("new").exists());
+    let stale = open.set_len(0).unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::StaleNetworkFileHandle);
 }
 
 #[test]
@@ -144,7 +189,7 @@ fn a_change_leaves_mounts_below_where_they_are() {
 
     let change = mounted.mount.begin_change();
     mounted.roll_back(before);
-    change.finish();
+    change.finish(&Replaced::Everything);
 
     let seen = (names(&root.join("a")), names(&root.join("a/b")), fs::read(root.join("a/kept")).unwrap());
     rustix::mount::unmount(root.join("a/b"), rustix::mount::UnmountFlags::DETACH).unwrap();

@@ -4,11 +4,15 @@
 //! mounts: they are made again.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use dataset::name::{DatasetName, Name};
+use dataset::{
+    admin::Replaced,
+    name::{DatasetName, Name},
+};
 use fuse_mount::Mount;
 
 use super::{Active, Mounts, Unmounted, plan::Plan};
@@ -17,8 +21,13 @@ use crate::failure::Failure;
 impl Mounts {
     /// Runs `change`, which may replace anything in the files of a data set without its mount knowing, and has the mount
     /// follow.
-    pub(crate) fn around_change<T>(&self, id: u64, change: impl FnOnce() -> T) -> T {
-        self.around_changes(|other, _| other == id, change, |_| vec![id])
+    pub(crate) fn around_change<T>(
+        &self,
+        id: u64,
+        change: impl FnOnce() -> T,
+        differs: impl FnOnce(&T) -> Replaced,
+    ) -> T {
+        self.around_changes(|other, _| other == id, change, |value| vec![(id, differs(value))])
     }
 
     /// The same for the data set `top` and those below it in name, of which `changed` says which were.
@@ -26,7 +35,7 @@ impl Mounts {
         &self,
         top: &DatasetName,
         change: impl FnOnce() -> T,
-        changed: impl FnOnce(&T) -> Vec<u64>,
+        changed: impl FnOnce(&T) -> Vec<(u64, Replaced)>,
     ) -> T {
         self.around_changes(|_, name| is_dataset_within(name, top), change, changed)
     }
@@ -35,15 +44,27 @@ impl Mounts {
         &self,
         chosen: impl Fn(u64, &Name) -> bool,
         change: impl FnOnce() -> T,
-        changed: impl FnOnce(&T) -> Vec<u64>,
+        changed: impl FnOnce(&T) -> Vec<(u64, Replaced)>,
     ) -> T {
         self.drop_ended();
         let mounts = self.chosen(chosen);
         let announced: Vec<_> = mounts.iter().map(|(id, mount)| (*id, mount.begin_change())).collect();
         let value = change();
-        let changed = changed(&value);
-        let below = self.mounted_below(mounts.iter().filter(|(id, _)| changed.contains(id)).map(|(_, mount)| mount));
-        announced.into_iter().filter(|(id, _)| changed.contains(id)).for_each(|(_, announced)| announced.finish());
+        let mut differing = BTreeMap::new();
+        for (id, replaced) in changed(&value) {
+            let replaced = match differing.remove(&id) {
+                Some(before) => Replaced::and(before, replaced),
+                None => replaced,
+            };
+            differing.insert(id, replaced);
+        }
+        let below =
+            self.mounted_below(mounts.iter().filter(|(id, _)| differing.contains_key(id)).map(|(_, mount)| mount));
+        for (id, announced) in announced {
+            if let Some(replaced) = differing.get(&id) {
+                announced.finish(replaced);
+            }
+        }
         self.mount_lost(below);
         value
     }

@@ -17,6 +17,7 @@ use crate::{
         destroy::DestroyRequest,
         error::{Error, Result},
         limits, property,
+        replaced::Replaced,
         send::needs_of,
     },
     catalogue::Transaction,
@@ -131,6 +132,10 @@ impl Landing for Lander<'_> {
         if !doomed.is_empty() {
             (self.leaving)(&doomed)?;
         }
+        let head = current.head.clone();
+        let landing = || head.and_then(|head| head.clean_root());
+        let replaced =
+            open.as_ref().map_or(Replaced::Everything, |dataset| self.datasets.would_differ(dataset, landing));
         let (target, left_out) = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
@@ -149,7 +154,7 @@ impl Landing for Lander<'_> {
         }
         drop(quiet);
         self.current = None;
-        self.arrived.replaced.extend(target);
+        self.arrived.replaced.extend(target.map(|target| (target, replaced)));
         self.arrived.destroyed.extend(doomed);
         let sent = begin.dataset.parse::<DatasetName>()?.snapshot(&begin.snapshot)?;
         let (incremental, time) = (begin.base.is_some(), self.datasets.now() - started);

@@ -26,7 +26,7 @@ use pool::env::Nanos;
 
 pub use self::naming::Naming;
 use self::{judge::Judge, lander::Lander, rehearsal::Rehearsal};
-use super::{datasets::Datasets, error::Result, open::Dataset, property::Assignment};
+use super::{datasets::Datasets, error::Result, open::Dataset, property::Assignment, replaced::Replaced};
 use crate::{
     lineage::arrival,
     name::{DatasetName, Name, SnapshotName},
@@ -56,8 +56,9 @@ pub struct ReceiveRequest {
 pub struct Arrived {
     /// The snapshots, in order.
     pub snapshots: Vec<ArrivedSnapshot>,
-    /// Data sets that have another tree now: what a mount of one has cached is void.
-    pub replaced: Vec<u64>,
+    /// Data sets that have another tree now, and what of each differs: what a mount has cached of that is void. One that
+    /// several streams were for stands here several times.
+    pub replaced: Vec<(u64, Replaced)>,
     /// Data sets that were created above those in the stream, the topmost first.
     pub parents: Vec<DatasetName>,
     /// The names of data sets and snapshots that were destroyed for it.

@@ -1,0 +1,133 @@
+//! What differs for those who keep something of a file system in memory, as a mount's kernel does, when another tree takes
+//! the place of its own: after a rollback, and after a receive.
+//!
+//! The two trees are compared while changes are excluded and before one replaces the other: neither can be freed meanwhile,
+//! and nothing is done to them that the comparison would miss. What cannot be told exactly, for one because there is too
+//! much of it, counts as everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pool::error::Error as PoolError;
+
+use super::{
+    datasets::Datasets,
+    error::{Error, Result},
+    open::Dataset,
+};
+use crate::{
+    fs::{
+        Ino,
+        directory::Dirent,
+        inode::Inode,
+        key::{DATASET, DIRENT, INODE},
+    },
+    lineage::difference::{self, Change, Found, StoredRoot},
+};
+
+/// So many objects and names are told one by one.
+const MOST: usize = 1 << 16;
+
+/// What of a file system differs after its tree was replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// Anything may.
+    Everything,
+    /// Nothing but this.
+    Only(Differing),
+}
+
+/// What differs between two states of a file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differing {
+    /// The objects: their attributes, their content, or whether they are there. No number means another object than before.
+    pub objects: BTreeSet<Ino>,
+    /// The names, with their directories, that lead somewhere else, or are only there before or after.
+    pub names: BTreeSet<(Ino, Vec<u8>)>,
+}
+
+impl Replaced {
+    /// What differs when this was followed by `later`.
+    #[must_use]
+    pub fn and(self, later: Replaced) -> Replaced {
+        let (Replaced::Only(mut all), Replaced::Only(later)) = (self, later) else { return Replaced::Everything };
+        all.objects.extend(later.objects);
+        all.names.extend(later.names);
+        if all.objects.len() + all.names.len() > MOST { Replaced::Everything } else { Replaced::Only(all) }
+    }
+}
+
+impl Datasets {
+    /// What will differ in an open data set when the stored tree `new` takes the place of its own. To be called while its
+    /// changes are excluded. For one that is not mounted nobody asks.
+    pub(super) fn would_differ(&self, dataset: &Dataset, new: impl FnOnce() -> Option<StoredRoot>) -> Replaced {
+        if self.mount_of(dataset.id()).is_none() {
+            return Replaced::Everything;
+        }
+        self.compared(dataset, new).unwrap_or_else(|error| {
+            tracing::debug!(id = dataset.id(), "a mount is told that everything differs: {error}");
+            Replaced::Everything
+        })
+    }
+
+    fn compared(&self, dataset: &Dataset, new: impl FnOnce() -> Option<StoredRoot>) -> Result<Replaced> {
+        // What was done until now is stored then.
+        self.engine().commit()?;
+        let (Some(old), Some(new)) = (dataset.head().clean_root(), new()) else { return Ok(Replaced::Everything) };
+        let mut found = Comparison::default();
+        difference::compare(self.engine(), Some(old), Some(new), |change| found.add(&change))?;
+        Ok(Replaced::Only(found.differing()))
+    }
+}
+
+/// Where a name leads before and after.
+type Ends = (Option<Ino>, Option<Ino>);
+
+#[derive(Default)]
+struct Comparison {
+    objects: BTreeSet<Ino>,
+    names: BTreeMap<(Ino, Vec<u8>), Ends>,
+}
+
+impl Comparison {
+    /// An error ends the comparison.
+    fn add(&mut self, change: &Change) -> Result<()> {
+        let object = change.key.object;
+        if object == DATASET {
+            return Ok(());
+        }
+        self.objects.insert(object);
+        match change.key.kind {
+            INODE => check_identity(change)?,
+            DIRENT => {
+                if let Some((name, ino)) = entry(change, change.old.as_ref())? {
+                    self.names.entry((object, name)).or_default().0 = Some(ino);
+                }
+                if let Some((name, ino)) = entry(change, change.new.as_ref())? {
+                    self.names.entry((object, name)).or_default().1 = Some(ino);
+                }
+            }
+            _ => {}
+        }
+        if self.objects.len() + self.names.len() > MOST { Err(Error::exists("change", change.key)) } else { Ok(()) }
+    }
+
+    fn differing(self) -> Differing {
+        let names = self.names.into_iter().filter(|(_, (before, after))| before != after).map(|(name, _)| name);
+        Differing { objects: self.objects, names: names.collect() }
+    }
+}
+
+/// Fails if a number means another object than before: the names that lead to it are the same, and must be told as well.
+fn check_identity(change: &Change) -> Result<()> {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return Ok(()) };
+    let generation = |found: &Found| Inode::decode(found.body()).map(|inode| inode.generation);
+    let damaged = |error| PoolError::damaged(format!("inode at {}", change.key), error);
+    let (old, new) = (generation(old).map_err(damaged)?, generation(new).map_err(damaged)?);
+    if old == new { Ok(()) } else { Err(Error::exists("object", change.key.object)) }
+}
+
+/// The name of an entry, and where it leads.
+fn entry(change: &Change, found: Option<&Found>) -> Result<Option<(Vec<u8>, Ino)>> {
+    let decoded = found.map(|found| Dirent::decode(found.body()).map(|entry| (entry.name.to_vec(), entry.ino)));
+    Ok(decoded.transpose().map_err(|error| PoolError::damaged(format!("entry at {}", change.key), error))?)
+}
