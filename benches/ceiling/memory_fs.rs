@@ -17,7 +17,7 @@ use std::{
 
 use dataset::fs::{Attr, Errno, SetAttr, StatFs};
 use fuse_mount::handler::{
-    Entry, FOREVER, Fitted, FopenFlags, Handler, INodeNo, Listed, RenameFlags, Requester, WriteFlags,
+    Entry, FOREVER, Fitted, FopenFlags, Handler, INodeNo, Listed, RenameFlags, Requester, Writing,
 };
 use parking_lot::RwLock;
 
@@ -45,6 +45,19 @@ pub(crate) struct MemoryFs {
 }
 
 impl MemoryFs {
+    fn store(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<u32> {
+        let node = self.node(node)?;
+        let grown = node.blocks()?.write().write(offset, data);
+        if grown > 0 {
+            self.kept.fetch_add(grown, Relaxed);
+        }
+        node.change(|attr, now| {
+            attr.mtime = now;
+            resize(attr, attr.size.max(offset + data.len() as u64));
+        });
+        Ok(data.len() as u32)
+    }
+
     /// An empty root.
     pub(crate) fn new() -> MemoryFs {
         let fs = MemoryFs { nodes: Default::default(), last: AtomicU64::new(ROOT - 1), kept: AtomicU64::new(0) };
@@ -194,24 +207,15 @@ impl Handler for MemoryFs {
         self.add_name(dir, name, &node)
     }
 
-    fn read(&self, node: INodeNo, offset: u64, size: u32, out: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, node: INodeNo, offset: u64, size: u32, _: bool, out: &mut Vec<u8>) -> Result<()> {
         let node = self.node(node)?;
         let end = node.attr().size.min(offset.saturating_add(u64::from(size)));
         node.blocks()?.read().read(offset.min(end)..end, out);
         Ok(())
     }
 
-    fn write(&self, node: INodeNo, offset: u64, data: &[u8], _: WriteFlags) -> Result<u32> {
-        let node = self.node(node)?;
-        let grown = node.blocks()?.write().write(offset, data);
-        if grown > 0 {
-            self.kept.fetch_add(grown, Relaxed);
-        }
-        node.change(|attr, now| {
-            attr.mtime = now;
-            resize(attr, attr.size.max(offset + data.len() as u64));
-        });
-        Ok(data.len() as u32)
+    fn write(&self, _: &Requester, node: INodeNo, offset: u64, data: &[u8], _: Writing) -> Result<u32> {
+        self.store(node, offset, data)
     }
 
     fn readdir(&self, dir: INodeNo, cookie: u64, each: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<()> {
@@ -264,7 +268,7 @@ impl Handler for MemoryFs {
 
     fn copy_file_range(&self, from: (INodeNo, u64), to: (INodeNo, u64), length: u64) -> Result<u32> {
         let mut data = Vec::new();
-        self.read(from.0, from.1, length.min(MAX_COPY) as u32, &mut data)?;
-        self.write(to.0, to.1, &data, WriteFlags::empty())
+        self.read(from.0, from.1, length.min(MAX_COPY) as u32, true, &mut data)?;
+        self.store(to.0, to.1, &data)
     }
 }

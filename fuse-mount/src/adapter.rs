@@ -30,7 +30,7 @@ use crate::attr::{errno, file_attr, kind, request_time, set_time};
 use crate::counters::Opcode;
 use crate::courtesy::{self, Staff, Turn};
 use crate::freer::GATHERING;
-use crate::handler::{Entry, FOREVER, Fitted, Handler, Requester};
+use crate::handler::{Entry, FOREVER, Fitted, Handler, Requester, Writing, is_direct};
 use crate::options::MountOptions;
 use crate::ring::Team;
 use crate::syncer::Syncer;
@@ -47,10 +47,14 @@ thread_local! {
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A write that is done: its reply, the file, where, and how many bytes.
+type Recalled = (ReplyWrite, INodeNo, u64, u32);
+
 /// Serves one mount through `fuser`.
 pub(crate) struct Adapter {
     handler: Arc<dyn Handler>,
     syncer: Syncer<ReplyEmpty>,
+    recaller: Syncer<Recalled>,
     staff: Arc<Staff>,
     acl: bool,
     /// Those who are ready to serve the mount through io_uring, if anybody is.
@@ -71,9 +75,18 @@ impl Adapter {
         kernel: Arc<OnceLock<Version>>,
     ) -> Adapter {
         let syncer = Syncer::of(Arc::clone(&handler));
+        let recaller = recaller(Arc::clone(&handler));
         courtesy::prepare();
-        let staff = Staff::following();
-        Adapter { handler, syncer, staff, acl: options.acl, team, kernel, serves_forgets_only: false }
+        Adapter {
+            handler,
+            syncer,
+            recaller,
+            staff: Staff::following(),
+            acl: options.acl,
+            team,
+            kernel,
+            serves_forgets_only: false,
+        }
     }
 
     /// Begins to answer a request.
@@ -102,6 +115,16 @@ impl Adapter {
             Err(error) => reply.error(errno(error)),
         }
     }
+}
+
+/// Answers writes past the kernel's cache when the kernel has dropped what it had of their ranges.
+fn recaller(handler: Arc<dyn Handler>) -> Syncer<Recalled> {
+    Syncer::new("fuse-recall", move |writes: Vec<Recalled>| {
+        for (reply, node, offset, written) in writes {
+            handler.recall(node, offset, written.into());
+            reply.written(written);
+        }
+    })
 }
 
 fn requester(request: &Request) -> Requester {
@@ -339,9 +362,9 @@ impl Filesystem for Adapter {
         reply_entry(turn, reply, self.handler.link(node, newparent, newname.as_bytes()));
     }
 
-    fn open(&self, request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let turn = self.turn(Opcode::Open, request);
-        reply_open(turn, reply, self.handler.open(node));
+        reply_open(turn, reply, self.handler.open(node, flags.0));
     }
 
     fn read(
@@ -351,14 +374,14 @@ impl Filesystem for Adapter {
         _fh: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let turn = self.turn_with(Opcode::Read, request, size as usize);
         READ_BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
-            let read = self.handler.read(node, offset, size, buffer);
+            let read = self.handler.read(node, offset, size, is_direct(flags.0), buffer);
             reply_data(turn, reply, read.map(|()| buffer.as_slice()));
         });
     }
@@ -371,12 +394,19 @@ impl Filesystem for Adapter {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let turn = self.turn_with(Opcode::Write, request, data.len());
-        reply_written(turn, reply, self.handler.write(node, offset, data, write_flags));
+        let how = Writing::new(write_flags, flags.0);
+        match self.handler.write(&requester(request), node, offset, data, how) {
+            Ok(written) if self.handler.must_recall(node, how) => {
+                drop(turn);
+                self.recaller.submit((reply, node, offset, written));
+            }
+            written => reply_written(turn, reply, written),
+        }
     }
 
     fn flush(&self, _request: &Request, _node: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
@@ -386,16 +416,17 @@ impl Filesystem for Adapter {
 
     fn release(
         &self,
-        _request: &Request,
-        _node: INodeNo,
+        request: &Request,
+        node: INodeNo,
         _fh: FileHandle,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.handler.count(Opcode::Release);
-        reply.ok();
+        let turn = self.turn(Opcode::Release, request);
+        self.handler.release(node, flags.0);
+        reply_empty(turn, reply, Ok(()));
     }
 
     fn fsync(&self, _request: &Request, node: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {

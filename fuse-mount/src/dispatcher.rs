@@ -3,7 +3,9 @@
 //! Above are the transports, which know nothing but the [`Handler`]. Below is the [`Server`], and `dataset`. Methods whose
 //! request takes more than one call have their work in [`operations`](crate::operations).
 //!
-//! `open` is answered only where files are to be kept out of the kernel's cache.
+//! `open` is answered because it decides what a program may do with a file: nothing of a snapshot can be opened to be written,
+//! nor then be changed in the kernel's cache through a mapping. It also tells which files may be mapped to be written, and
+//! which are to be kept out of that cache. Where snapshots cannot be browsed at all, opening needs no request.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,9 +16,11 @@ use rustix::fs::OFlags;
 
 use crate::attr::node_type;
 use crate::counters::Opcode;
-use crate::handler::{Entry, FOREVER, Fitted, Handler, Listed, Requester};
+use crate::handler::{Entry, FOREVER, Fitted, Handler, Listed, Requester, Writing};
 use crate::node::Node;
-use crate::options::MountOptions;
+use crate::operations::{is_change_of_owner, is_mappable};
+use crate::options::{MountOptions, SnapDir};
+use crate::recall::Recall;
 use crate::server::Server;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -28,17 +32,20 @@ pub(crate) struct Dispatcher {
     pub(crate) acl: bool,
     /// Whether there are extended attributes at all.
     xattr: bool,
-    /// Whether opens are answered, each file being cached or not.
+    /// Whether opens are answered.
     opens: bool,
     /// There as soon as the kernel and the mount have come to terms.
-    pub(crate) notifier: OnceLock<Notifier>,
+    pub(crate) notifier: Arc<OnceLock<Notifier>>,
+    recall: Recall,
 }
 
 impl Dispatcher {
     /// For a mount with these options.
     pub(crate) fn new(server: Arc<Server>, options: &MountOptions) -> Result<Dispatcher, Errno> {
-        let opens = server.live.has_direct_files()?;
-        Ok(Dispatcher { server, acl: options.acl, xattr: options.xattr, opens, notifier: OnceLock::new() })
+        let opens = options.snapdir != SnapDir::Disabled || server.live.has_direct_files()?;
+        let notifier = Arc::new(OnceLock::new());
+        let recall = Recall::new(Arc::clone(&server), Arc::clone(&notifier));
+        Ok(Dispatcher { server, acl: options.acl, xattr: options.xattr, opens, notifier, recall })
     }
 
     /// Fails, where there are no extended attributes, with what has the kernel ask no more.
@@ -50,7 +57,7 @@ impl Dispatcher {
         &self.server.live
     }
 
-    /// Whether opens are answered, each file being cached or not.
+    /// Whether opens are answered.
     pub(crate) fn answers_opens(&self) -> bool {
         self.opens
     }
@@ -80,7 +87,11 @@ impl Handler for Dispatcher {
     fn setattr(&self, requester: &Requester, node: INodeNo, change: &SetAttr) -> Result<(Attr, Duration), Errno> {
         let change = SetAttr { mode: change.mode.map(|mode| mode & PERMISSIONS), ..*change };
         let ino = self.server.writable(node)?;
-        Ok((self.live().setattr(&requester.caller(), ino, &change)?, FOREVER))
+        let loses = is_change_of_owner(&change) || change.kill_suid && change.size.is_some();
+        let group = if change.gid.is_some() { Some(self.live().getattr(ino)?.gid) } else { None };
+        let attr = self.live().setattr(&requester.caller(), ino, &change)?;
+        let group = group.unwrap_or(attr.gid);
+        Ok((if loses { self.drop_set_group(requester, attr, group)? } else { attr }, FOREVER))
     }
 
     fn readlink(&self, node: INodeNo) -> Result<Vec<u8>, Errno> {
@@ -138,27 +149,49 @@ impl Handler for Dispatcher {
         self.enter(dir, name, |fs, dir, name| fs.link(ino, dir, name))
     }
 
-    fn open(&self, node: INodeNo) -> Result<FopenFlags, Errno> {
-        if self.opens { Ok(self.open_flags(node)) } else { Err(Errno::NOSYS) }
+    fn open(&self, node: INodeNo, flags: i32) -> Result<FopenFlags, Errno> {
+        if self.opens { self.open_file(node, flags) } else { Err(Errno::NOSYS) }
     }
 
-    fn read(&self, node: INodeNo, offset: u64, size: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
+    fn release(&self, node: INodeNo, flags: i32) {
+        if let Some(Node::Live(ino)) = Node::decode(node)
+            && is_mappable(flags)
+        {
+            self.server.held.note_closed(ino);
+        }
+    }
+
+    fn read(&self, node: INodeNo, offset: u64, size: u32, past: bool, out: &mut Vec<u8>) -> Result<(), Errno> {
+        if !past {
+            self.note_cached(node);
+        }
         match self.server.resolve(node)? {
             Some((view, ino)) => view.read(ino, offset, size as usize, out),
             None => Ok(()),
         }
     }
 
-    /// Of what it writes back later, the kernel does not look how much was written: that is all or nothing.
-    fn write(&self, node: INodeNo, offset: u64, data: &[u8], how: WriteFlags) -> Result<u32, Errno> {
-        let ino = self.server.writable(node)?;
-        let kill_priv = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let written = if how.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            self.live().write_back(ino, offset, data, kill_priv).map(|()| data.len())?
-        } else {
-            self.live().write(ino, offset, data, kill_priv)?
-        };
-        Ok(u32::try_from(written).expect("no more is written than was sent"))
+    fn write(
+        &self,
+        requester: &Requester,
+        node: INodeNo,
+        offset: u64,
+        data: &[u8],
+        how: Writing,
+    ) -> Result<u32, Errno> {
+        let written = self.write_live(requester, node, offset, data, how);
+        if written.is_err() && how.flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            self.recall.restore(node, offset, data.len() as u64);
+        }
+        written
+    }
+
+    fn must_recall(&self, node: INodeNo, how: Writing) -> bool {
+        how.past && matches!(Node::decode(node), Some(Node::Live(ino)) if self.server.held.is_cached(ino))
+    }
+
+    fn recall(&self, node: INodeNo, offset: u64, length: u64) {
+        self.recall.drop_range(node, offset, length);
     }
 
     fn must_sync(&self, node: INodeNo) -> Result<bool, Errno> {
@@ -222,7 +255,12 @@ impl Handler for Dispatcher {
         let entry = self.enter(dir, name, |fs, dir, name| {
             fs.create(&requester.maker(umask), dir, name, mode & PERMISSIONS, flags & O_EXCL != 0)
         })?;
-        Ok((entry, self.open_flags(entry.node)))
+        if !self.opens {
+            return Ok((entry, FopenFlags::FOPEN_KEEP_CACHE));
+        }
+        // Somebody else may have made it, and told that it is not to be changed.
+        let opened = self.open_file(entry.node, flags).inspect_err(|_| self.server.forget(entry.node, 1))?;
+        Ok((entry, opened))
     }
 
     fn fallocate(&self, node: INodeNo, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {

@@ -7,8 +7,8 @@
 //! differ only where they do not get to see the same of it: `fuser` keeps back whether a truncation takes set-id bits away.
 //!
 //! What is *not* answered matters as much. The kernel takes [`Errno::NOSYS`] as "not needed, never ask again", and transports
-//! answer so to what has no method here: `opendir`, `flush`, `poll`, `bmap`. Most handlers say the same of `open`. Files
-//! opened before the kernel learned this are released with a plain yes. Locks are not offered, so that the kernel keeps them
+//! answer so to what has no method here: `opendir`, `flush`, `poll`, `bmap`. A handler may say the same of `open`;
+//! then nothing is released either. Locks are not offered, so that the kernel keeps them
 //! itself.
 //!
 //! The one request that may take long for its own sake is `fsync`. [`Handler::must_sync`] only says whether it has anything
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use dataset::fs::{Attr, Caller, Errno, FileType, SetAttr, StatFs};
 pub use fuser::{FopenFlags, INodeNo, Notifier, RenameFlags, WriteFlags};
+use rustix::fs::OFlags;
 
 use crate::counters::Opcode;
 
@@ -73,6 +74,27 @@ pub struct Listed<'a> {
     pub name: &'a [u8],
     /// Where to go on behind it.
     pub cookie: u64,
+}
+
+/// How something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writing {
+    /// The request's flags.
+    pub flags: WriteFlags,
+    /// The file was opened with `O_DIRECT`: the kernel's cache does not get these bytes.
+    pub past: bool,
+}
+
+impl Writing {
+    /// By a request with these flags, on a file that was opened with those of open(2).
+    pub fn new(flags: WriteFlags, opened: i32) -> Writing {
+        Writing { flags, past: is_direct(opened) && !flags.contains(WriteFlags::FUSE_WRITE_CACHE) }
+    }
+}
+
+/// Whether a file that was opened with these flags of open(2) is read and written past the kernel's cache.
+pub fn is_direct(opened: i32) -> bool {
+    opened & OFlags::DIRECT.bits().cast_signed() != 0
 }
 
 /// The answer to a program that asked for a value, or only for its size.
@@ -142,16 +164,30 @@ pub trait Handler: Send + Sync + 'static {
     /// Gives a file a further name.
     fn link(&self, node: INodeNo, dir: INodeNo, name: &[u8]) -> Result<Entry, Errno>;
 
-    /// Opens a file.
-    fn open(&self, _node: INodeNo) -> Result<FopenFlags, Errno> {
+    /// Opens a file with these flags of open(2).
+    fn open(&self, _node: INodeNo, _flags: i32) -> Result<FopenFlags, Errno> {
         Err(Errno::NOSYS)
     }
 
-    /// Appends up to `size` bytes to `out`: fewer only where the file ends.
-    fn read(&self, node: INodeNo, offset: u64, size: u32, out: &mut Vec<u8>) -> Result<(), Errno>;
+    /// A file that was opened with these flags is closed, and no mapping that came of it is left.
+    fn release(&self, _node: INodeNo, _flags: i32) {}
+
+    /// Appends up to `size` bytes to `out`: fewer only where the file ends. The kernel keeps them, unless they go `past`
+    /// its cache.
+    fn read(&self, node: INodeNo, offset: u64, size: u32, past: bool, out: &mut Vec<u8>) -> Result<(), Errno>;
 
     /// Writes, and takes set-id bits away if the kernel says so. Returns how many bytes.
-    fn write(&self, node: INodeNo, offset: u64, data: &[u8], how: WriteFlags) -> Result<u32, Errno>;
+    fn write(&self, requester: &Requester, node: INodeNo, offset: u64, data: &[u8], how: Writing)
+    -> Result<u32, Errno>;
+
+    /// Whether the kernel may have pages of a file that a write past its cache has not reached.
+    fn must_recall(&self, _node: INodeNo, _how: Writing) -> bool {
+        false
+    }
+
+    /// Has the kernel drop what it has of a range, before the program learns that its write is done. To be called by a
+    /// thread that others do not wait for: the kernel may be reading just that range, and waits for the answer.
+    fn recall(&self, _node: INodeNo, _offset: u64, _length: u64) {}
 
     /// Whether a sync of a file or of a directory has anything to wait for.
     fn must_sync(&self, _node: INodeNo) -> Result<bool, Errno> {

@@ -21,6 +21,10 @@ const SHARDS: usize = 16;
 struct Reference {
     count: u64,
     generation: u64,
+    /// Whether the kernel was given content that it may have kept.
+    cached: bool,
+    /// How many open files there are through which it can be mapped to be written.
+    mappable: u32,
 }
 
 /// The nodes of the live file system that the kernel holds.
@@ -35,7 +39,7 @@ impl Held {
     /// Notes that the kernel is given one more reference. True if it had none.
     pub(crate) fn add(&self, ino: Ino, generation: u64) -> bool {
         let mut shard = self.shard(ino).lock();
-        let reference = shard.entry(ino).or_insert(Reference { count: 0, generation });
+        let reference = shard.entry(ino).or_insert(Reference { count: 0, generation, cached: false, mappable: 0 });
         reference.count += 1;
         if reference.generation != generation {
             reference.generation = generation;
@@ -59,6 +63,41 @@ impl Held {
             }
         }
         gone
+    }
+
+    /// Notes that the kernel is about to get content of a held node that it may keep.
+    pub(crate) fn note_cached(&self, ino: Ino) {
+        self.edit(ino, |reference| reference.cached = true);
+    }
+
+    /// Whether the kernel may have content of a node.
+    pub(crate) fn is_cached(&self, ino: Ino) -> bool {
+        self.shard(ino).lock().get(&ino).is_some_and(|reference| reference.cached)
+    }
+
+    /// Notes that a held node was opened to be read and written, and so may be mapped.
+    pub(crate) fn note_mappable(&self, ino: Ino) {
+        self.edit(ino, |reference| reference.mappable += 1);
+    }
+
+    /// Notes that what was opened so was closed, mappings included.
+    pub(crate) fn note_closed(&self, ino: Ino) {
+        self.edit(ino, |reference| reference.mappable = reference.mappable.saturating_sub(1));
+    }
+
+    /// The held nodes that may be mapped to be written.
+    pub(crate) fn mappable(&self) -> Vec<Ino> {
+        let of_shard = |shard: &Mutex<HashMap<Ino, Reference>>| {
+            let shard = shard.lock();
+            shard.iter().filter(|(_, reference)| reference.mappable > 0).map(|(&ino, _)| ino).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(of_shard).collect()
+    }
+
+    fn edit(&self, ino: Ino, change: impl FnOnce(&mut Reference)) {
+        if let Some(reference) = self.shard(ino).lock().get_mut(&ino) {
+            change(reference);
+        }
     }
 
     /// Whether the node stands for an object that is no longer what it was given out for.

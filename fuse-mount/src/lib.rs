@@ -13,9 +13,10 @@
 //! server      what a request means: which file system a node belongs to, what may be changed
 //! control     `.zfs`: the virtual directory through which snapshots are browsed
 //! held        what the kernel holds, and what of it has become stale
+//! recall      pages that show what is not stored: given the stored bytes, or dropped
 //! freer       the thread that frees removed files once the kernel has forgotten them
-//! known       the names it must forget after a change, and those it must not for the sake of mounts below
 //! epoch       has all names looked up again, by one message
+//! known       the names it must forget after a change, and those it must not for the sake of mounts below
 //! node        node numbers: which snapshot, which object
 //! attr        attributes, times and errors in FUSE's words
 //! flags       chattr's and lsattr's words for attributes
@@ -30,10 +31,11 @@
 //! keep names, absent names, attributes, directory listings and data for as long as it likes; whoever changes the data
 //! set otherwise (a rollback, a received stream) says so through [`Mount::begin_change`].
 //!
-//! No request is sent to open or to close a file: the first open is answered with "not implemented", which tells the
-//! kernel to stop asking. Only where some file had the attribute `direct` when the mount was made each open is answered,
-//! because that is where the kernel is told to leave such a file out of its cache. What an open file keeps alive is therefore the *node*: an unlinked file lives until the kernel
-//! forgets its node.
+//! Opening a file is a request, for it decides: nothing in a snapshot can be opened to be written. It is answered by what a
+//! file's attributes say, and nothing has to be remembered but how many may have it mapped to be written. Where snapshots
+//! cannot be browsed (`snapdir=disabled`) the first open is answered with "not implemented", which tells the kernel to stop
+//! asking. What an open file keeps alive is in either case the *node*: an unlinked file lives until the kernel forgets its
+//! node.
 //!
 //! Not here: locks (the kernel keeps them, as for a local file system), access checks (the kernel makes them, from the
 //! modes and, with `acltype=posix`, the access control lists that it is given).
@@ -46,9 +48,9 @@ mod counters;
 mod courtesy;
 mod device;
 mod dispatcher;
+mod epoch;
 mod error;
 mod flags;
-mod epoch;
 mod freer;
 pub mod handler;
 mod held;
@@ -58,6 +60,7 @@ mod mounts;
 mod node;
 mod operations;
 mod options;
+mod recall;
 mod ring;
 mod server;
 mod serving;

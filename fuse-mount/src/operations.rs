@@ -2,12 +2,14 @@
 //! what is not for the live file system is refused. What the [`Dispatcher`]'s longer methods consist of.
 
 use dataset::fs::{self, Attribute, Caller, Errno, FileSystem, FileType, Ino, acl};
-use fuser::{FopenFlags, INodeNo, RenameFlags};
+use fuser::{FopenFlags, INodeNo, RenameFlags, WriteFlags};
+use rustix::fs::OFlags;
 
 use crate::dispatcher::Dispatcher;
 use crate::flags::{self, Command};
-use crate::handler::{Entry, Requester};
+use crate::handler::{Entry, Requester, Writing};
 use crate::membership::keeps_set_group;
+use crate::node::Node;
 
 /// The most one request may copy: the reply has 32 bits for it. Whole pages, as the kernel asks for.
 const MAX_COPY: u64 = 0xffff_f000;
@@ -24,6 +26,30 @@ const FALLOC_ZERO_RANGE: i32 = 0x10;
 const TRUSTED_XATTRS: &[u8] = b"trusted.";
 
 const SET_GROUP: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o010;
+
+const ACCESS_MODE: i32 = 0o3;
+const READ_ONLY: i32 = 0;
+const READ_AND_WRITE: i32 = 0o2;
+
+/// Whether a program may change a file of this group and leave it its set-group bit.
+fn keeps_bit(requester: &Requester, group: u32) -> bool {
+    let Requester { uid, gid, pid } = *requester;
+    uid == 0 || gid == group || keeps_set_group(pid, group)
+}
+
+/// Whether a change takes set-id bits away unasked: a change of the owner, or the kernel's wish that they go, which names
+/// nothing.
+pub(crate) fn is_change_of_owner(change: &fs::SetAttr) -> bool {
+    let fs::SetAttr { mode, uid, gid, size, atime, mtime, .. } = change;
+    let names_nothing = size.is_none() && atime.is_none() && mtime.is_none();
+    mode.is_none() && (uid.is_some() || gid.is_some() || names_nothing)
+}
+
+/// Whether a file opened with these flags of open(2) can be mapped to be written.
+pub(crate) fn is_mappable(flags: i32) -> bool {
+    flags & ACCESS_MODE == READ_AND_WRITE
+}
 
 fn is_acl(name: &[u8]) -> bool {
     name == acl::ACCESS || name == acl::DEFAULT
@@ -140,9 +166,7 @@ impl Dispatcher {
     /// Whether a file loses its set-group bit when this program changes its access control list.
     fn loses_set_group(&self, requester: &Requester, ino: Ino) -> Result<bool, Errno> {
         let attr = self.live().getattr(ino)?;
-        let Requester { uid, gid, pid } = *requester;
-        let trusted = || uid == 0 || gid == attr.gid || keeps_set_group(pid, attr.gid);
-        Ok(attr.mode & SET_GROUP != 0 && !trusted())
+        Ok(attr.mode & SET_GROUP != 0 && !keeps_bit(requester, attr.gid))
     }
 
     /// The names of a file's extended attributes, each ended by a zero byte. Those that only root may read, only root is
@@ -192,11 +216,71 @@ impl Dispatcher {
         }
     }
 
-    /// How the kernel is to treat a file that is opened.
-    pub(crate) fn open_flags(&self, node: INodeNo) -> FopenFlags {
-        let direct = self.answers_opens()
-            && matches!(self.server.resolve(node), Ok(Some((view, ino)))
-                if view.file_attributes(ino).is_ok_and(|attributes| attributes.has(Attribute::Direct)));
-        if direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE }
+    /// Opens a file as its attributes allow, and says how the kernel is to treat it.
+    pub(crate) fn open_file(&self, node: INodeNo, flags: i32) -> Result<FopenFlags, Errno> {
+        let writes = flags & ACCESS_MODE != READ_ONLY;
+        if writes {
+            self.server.writable(node)?;
+            if self.live().options().readonly {
+                return Err(Errno::ROFS);
+            }
+        }
+        let Some((view, ino)) = self.server.resolve(node)? else { return Ok(FopenFlags::FOPEN_KEEP_CACHE) };
+        let attributes = view.file_attributes(ino)?;
+        let appends = flags & OFlags::APPEND.bits().cast_signed() != 0;
+        if writes && (attributes.has(Attribute::Immutable) || attributes.has(Attribute::Append) && !appends) {
+            return Err(Errno::PERM);
+        }
+        if is_mappable(flags) {
+            self.server.held.note_mappable(ino);
+        }
+        let direct = attributes.has(Attribute::Direct);
+        Ok(if direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE })
+    }
+
+    /// Notes that the kernel is about to have content of a file.
+    pub(crate) fn note_cached(&self, node: INodeNo) {
+        if let Some(Node::Live(ino)) = Node::decode(node) {
+            self.server.held.note_cached(ino);
+        }
+    }
+
+    /// Writes to a file of the live file system. Of what it writes back later, the kernel does not look how much was
+    /// written: that is all or nothing.
+    pub(crate) fn write_live(
+        &self,
+        requester: &Requester,
+        node: INodeNo,
+        offset: u64,
+        data: &[u8],
+        how: Writing,
+    ) -> Result<u32, Errno> {
+        let ino = self.server.writable(node)?;
+        let kill_priv = how.flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        if kill_priv {
+            let attr = self.live().getattr(ino)?;
+            self.drop_set_group(requester, attr, attr.gid)?;
+        }
+        let written = if how.flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            self.live().write_back(ino, offset, data, kill_priv).map(|()| data.len())?
+        } else {
+            if !how.past {
+                self.server.held.note_cached(ino);
+            }
+            self.live().write(ino, offset, data, kill_priv)?
+        };
+        Ok(u32::try_from(written).expect("no more is written than was sent"))
+    }
+
+    /// Takes the set-group bit off a file whose content or owner this program changes, where the group may not execute it:
+    /// it stays only for who is in the group that the file has had. Where the group may execute it, the file system takes it
+    /// off for everybody.
+    pub(crate) fn drop_set_group(&self, requester: &Requester, attr: fs::Attr, group: u32) -> Result<fs::Attr, Errno> {
+        let has_it = attr.mode & (SET_GROUP | GROUP_EXECUTE) == SET_GROUP;
+        if !has_it || attr.file_type == FileType::Directory || keeps_bit(requester, group) {
+            return Ok(attr);
+        }
+        let mode = Some(u32::from(attr.mode & !SET_GROUP));
+        self.live().setattr(&requester.caller(), attr.ino, &fs::SetAttr { mode, ..fs::SetAttr::default() })
     }
 }

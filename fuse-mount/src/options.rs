@@ -14,6 +14,9 @@ pub enum SnapDir {
     Hidden,
     /// It is listed.
     Visible,
+    /// It is empty. Then opening and closing files need no request, which may be what matters to a build. What is so when the
+    /// mount is made stays so.
+    Disabled,
 }
 
 /// How a mount's requests come from the kernel.

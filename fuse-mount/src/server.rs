@@ -59,6 +59,8 @@ pub(crate) struct Server {
     pub(crate) counters: Counters,
     freer: Freer,
     control_listed: AtomicBool,
+    /// Whether snapshots can be browsed.
+    browsable: bool,
 }
 
 impl Server {
@@ -71,6 +73,7 @@ impl Server {
             counters: Counters::default(),
             freer: Freer::default(),
             control_listed: AtomicBool::new(false),
+            browsable: snapdir != SnapDir::Disabled,
         };
         server.set_snapdir(snapdir);
         Ok(server)
@@ -85,6 +88,7 @@ impl Server {
     pub(crate) fn node(&self, number: INodeNo) -> Result<Node, Errno> {
         match Node::decode(number) {
             Some(Node::Live(ino)) if self.held.is_stale(ino) => Err(Errno::STALE),
+            Some(Node::Snapshot(..) | Node::Control(Control::Snapshots)) if !self.browsable => Err(Errno::STALE),
             Some(node) => Ok(node),
             None => Err(Errno::STALE),
         }
@@ -124,7 +128,9 @@ impl Server {
                 let attr = self.control.file_system(slot)?.lookup(dir, name)?;
                 Ok(self.admit_to_snapshot(slot, &attr))
             }
-            Node::Control(Control::Root) if name == SNAPSHOTS_NAME => Ok(self.control_entry(Control::Snapshots)),
+            Node::Control(Control::Root) if name == SNAPSHOTS_NAME && self.browsable => {
+                Ok(self.control_entry(Control::Snapshots))
+            }
             Node::Control(Control::Root) if name == OPENER_NAME => Ok(self.control_entry(Control::Opener)),
             Node::Control(Control::Snapshots) => self.lookup_snapshot(name),
             Node::Control(_) => Err(Errno::NOENT),
@@ -334,7 +340,11 @@ impl Server {
         match dir {
             Node::Control(Control::Root) => {
                 let parent = (b"..".to_vec(), Node::Live(ROOT), self.live.getattr(ROOT)?);
-                Ok(vec![of(b".", Control::Root), parent, of(SNAPSHOTS_NAME, Control::Snapshots)])
+                let mut names = vec![of(b".", Control::Root), parent];
+                if self.browsable {
+                    names.push(of(SNAPSHOTS_NAME, Control::Snapshots));
+                }
+                Ok(names)
             }
             Node::Control(Control::Snapshots) => {
                 let mut names = vec![of(b".", Control::Snapshots), of(b"..", Control::Root)];

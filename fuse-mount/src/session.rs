@@ -57,11 +57,13 @@ pub enum Unmount {
 struct Agreed {
     acl: bool,
     xattr: bool,
+    /// Whether snapshots can be browsed, and so opening a file is a request.
+    browsable: bool,
 }
 
 impl Agreed {
     fn of(options: &MountOptions) -> Agreed {
-        Agreed { acl: options.acl, xattr: options.xattr }
+        Agreed { acl: options.acl, xattr: options.xattr, browsable: options.snapdir != SnapDir::Disabled }
     }
 }
 
@@ -70,6 +72,8 @@ pub struct Mount {
     server: Arc<Server>,
     serving: Serving,
     agreed: Agreed,
+    /// Whether opening a file is a request.
+    answers_opens: bool,
 }
 
 impl Mount {
@@ -90,8 +94,11 @@ impl Mount {
             Dispatcher::new(Arc::new(server), options)
         };
         let (dispatcher, serving) = serve(handler, &mountpoint, options)?;
-        let mount = Mount { server: Arc::clone(&dispatcher.server), serving, agreed: Agreed::of(options) };
-        mount.teach_kernel();
+        let (server, answers_opens) = (Arc::clone(&dispatcher.server), dispatcher.answers_opens());
+        let mount = Mount { server, serving, agreed: Agreed::of(options), answers_opens };
+        if !answers_opens {
+            mount.teach_kernel();
+        }
         Ok(mount)
     }
 
@@ -277,15 +284,16 @@ impl Mount {
     }
 
     /// Has the kernel write back what programs have changed through `mmap`, and returns when it has: to be called before
-    /// anything that would refuse it, or that it must not overwrite. It forgets what it knows of all files meanwhile.
+    /// anything that would refuse it, or that it must not overwrite. It forgets what it knows of these files meanwhile.
     ///
     /// `syncfs` has it write many pages at once, and need not wait for them on a FUSE mount (Linux 6.18 does not); then each
-    /// file is invalidated, which does wait, and writes what is left. A kernel whose writes are not answered, by a suspended
+    /// file that may be mapped is invalidated, which does wait, and writes what is left. Where opens are no requests, that is
+    /// every file it holds. A kernel whose writes are not answered, by a suspended
     /// pool for one, is not waited for.
     pub fn write_back(&self) {
         let (at_end, ended) = mpsc::channel::<()>();
         let (root, notifier) = (self.root(), self.serving.notifier.clone());
-        let held = self.server.held.nodes();
+        let held = if self.answers_opens { self.server.held.mappable() } else { self.server.held.nodes() };
         let passed = Arc::new(AtomicU64::new(0));
         let passing = Arc::clone(&passed);
         let written = thread::Builder::new().name("fuse-write-back".into()).spawn(move || {

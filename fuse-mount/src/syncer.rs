@@ -27,13 +27,14 @@ type Serve<R> = dyn Fn(Vec<R>) + Send + Sync;
 /// Hands syncs to waiting threads, which end when this is dropped and their work is done.
 pub(crate) struct Syncer<R> {
     serve: Arc<Serve<R>>,
+    name: &'static str,
     queue: OnceLock<Sender<R>>,
 }
 
 impl Syncer<ReplyEmpty> {
     /// For a mount.
     pub(crate) fn of(handler: Arc<dyn Handler>) -> Syncer<ReplyEmpty> {
-        Syncer::new(move |replies: Vec<ReplyEmpty>| {
+        Syncer::new("fuse-sync", move |replies: Vec<ReplyEmpty>| {
             let done = handler.sync();
             for reply in replies {
                 match done {
@@ -46,13 +47,14 @@ impl Syncer<ReplyEmpty> {
 }
 
 impl<R: Send + 'static> Syncer<R> {
-    fn new(serve: impl Fn(Vec<R>) + Send + Sync + 'static) -> Syncer<R> {
-        Syncer { serve: Arc::new(serve), queue: OnceLock::new() }
+    /// Whose threads, of this name, do `serve` with all that has come meanwhile.
+    pub(crate) fn new(name: &'static str, serve: impl Fn(Vec<R>) + Send + Sync + 'static) -> Syncer<R> {
+        Syncer { serve: Arc::new(serve), name, queue: OnceLock::new() }
     }
 
     /// Answers `reply` once all that was done until now is durable.
     pub(crate) fn submit(&self, reply: R) {
-        let queue = self.queue.get_or_init(|| start(&self.serve));
+        let queue = self.queue.get_or_init(|| start(self.name, &self.serve));
         if let Err(refused) = queue.send(reply) {
             (self.serve)(vec![refused.into_inner()]);
         }
@@ -60,12 +62,12 @@ impl<R: Send + 'static> Syncer<R> {
 }
 
 /// Starts as many threads as the machine lets us. With none, the queue has no receiver and refuses what it is sent.
-fn start<R: Send + 'static>(serve: &Arc<Serve<R>>) -> Sender<R> {
+fn start<R: Send + 'static>(name: &str, serve: &Arc<Serve<R>>) -> Sender<R> {
     let (sender, receiver) = unbounded();
     for _ in 0..THREADS {
         let (serve, receiver) = (Arc::clone(serve), receiver.clone());
-        if let Err(error) = courtesy::spawn("fuse-sync", move || run(&*serve, &receiver)) {
-            tracing::warn!(%error, "cannot start a thread for fsync");
+        if let Err(error) = courtesy::spawn(name, move || run(&*serve, &receiver)) {
+            tracing::warn!(%error, "cannot start a thread");
         }
     }
     sender
@@ -85,7 +87,7 @@ mod tests {
     fn whoever_comes_while_all_threads_wait_shares_the_next_sync() {
         let (began, begun) = unbounded();
         let (allow, allowed) = unbounded::<()>();
-        let syncer = Syncer::new(move |replies: Vec<u32>| {
+        let syncer = Syncer::new("test", move |replies: Vec<u32>| {
             began.send(replies).unwrap();
             allowed.recv().unwrap();
         });

@@ -1,7 +1,10 @@
 //! What holds for one mount only, and mounts that stay while names change.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -28,6 +31,64 @@ fn what_holds_for_one_mount_ends_with_it() {
     lab.fs(&["unmount", "tank"]);
     lab.fs(&["mount", "tank"]);
     assert!(fs::write(&file, "refused").is_err());
+}
+
+/// Else a program could map a file of a snapshot, and change what all others see of it.
+#[test]
+fn nothing_in_a_snapshot_can_be_opened_to_be_written() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let place = lab.mount("tank");
+    fs::write(place.join("file"), "original").unwrap();
+    fs::set_permissions(place.join("file"), fs::Permissions::from_mode(0o666)).unwrap();
+    lab.fs(&["snapshot", "tank@a"]);
+    let file = place.join(".zfs/snapshot/a/file");
+    let refused = |options: &mut OpenOptions| {
+        let error = options.open(&file).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+    };
+    refused(OpenOptions::new().read(true).write(true));
+    refused(OpenOptions::new().write(true));
+    refused(OpenOptions::new().append(true));
+    refused(OpenOptions::new().write(true).truncate(true));
+    refused(OpenOptions::new().write(true).create(true));
+    if rustix::process::geteuid().is_root() {
+        fs::set_permissions(lab.path(""), fs::Permissions::from_mode(0o711)).unwrap();
+        let script = format!("exec 3<> {}", file.display());
+        let output = Command::new("bash").args(["-c", &script]).uid(65534).gid(65534).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stderr).contains("Read-only file system"), "{output:?}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "original");
+    // What is there already can be read in every way, and copied.
+    let copied =
+        Command::new("cp").arg("-a").arg(place.join(".zfs/snapshot/a")).arg(lab.path("copy")).status().unwrap();
+    assert!(copied.success());
+    assert_eq!(fs::read_to_string(lab.path("copy").join("file")).unwrap(), "original");
+    lab.pool(&["export", "tank"]);
+}
+
+#[test]
+fn snapshots_that_cannot_be_browsed_make_opening_cheap() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let place = lab.mount("tank");
+    fs::write(place.join("file"), "content").unwrap();
+    lab.fs(&["snapshot", "tank@a"]);
+    let opens = || {
+        let said = lab.fs(&["mount", "-j"]);
+        let behind = said.split_once("\"open\"").map_or("0", |(_, behind)| behind).to_owned();
+        let digits = behind.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit);
+        digits.collect::<String>().parse::<u64>().unwrap()
+    };
+    assert!(place.join(".zfs/snapshot/a/file").exists());
+    lab.fs(&["set", "snapdir=disabled", "tank"]);
+    assert!(!place.join(".zfs/snapshot").exists());
+    assert_eq!(fs::read_dir(place.join(".zfs")).unwrap().count(), 0);
+    assert!(fs::create_dir(place.join(".zfs")).is_err());
+    let before = opens();
+    (0..10).for_each(|_| assert_eq!(fs::read(place.join("file")).unwrap(), b"content"));
+    assert!(opens() <= before + 1, "{before} and {}", opens());
+    lab.fs(&["set", "snapdir=visible", "tank"]);
+    assert!(place.join(".zfs/snapshot/a/file").exists());
+    lab.pool(&["export", "tank"]);
 }
 
 #[test]

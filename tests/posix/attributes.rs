@@ -17,6 +17,38 @@ use rustix::{
 
 use crate::{is_root, lab::noise, mode, on_a_mount, sh};
 
+/// Without group execution too, as of any other file system: what counts is whether the program is in the file's group.
+#[test]
+fn a_set_group_bit_does_not_outlive_a_strangers_change() {
+    if !is_root() {
+        return;
+    }
+    on_a_mount(|lab, place| {
+        fs::set_permissions(lab.path(""), Permissions::from_mode(0o711)).unwrap();
+        fs::set_permissions(place, Permissions::from_mode(0o755)).unwrap();
+        for (number, change) in
+            ["echo more >> FILE", ": > FILE", "fallocate -l 8192 FILE", "fallocate -p -o 0 -l 4096 FILE"]
+                .iter()
+                .enumerate()
+        {
+            let name = format!("file-{number}");
+            let tool = place.join(&name);
+            let by = |user: u32, group: u32| {
+                fs::write(&tool, noise(5000, 1)).unwrap();
+                chown(&tool, Some(0), Some(50)).unwrap();
+                fs::set_permissions(&tool, Permissions::from_mode(0o6666)).unwrap();
+                let mut command = Command::new("sh");
+                command.args(["-c", &change.replace("FILE", &name)]).current_dir(place).uid(user).gid(group);
+                assert!(command.status().unwrap().success(), "{change}");
+                mode(&tool)
+            };
+            assert_eq!(by(65534, 65534), 0o666, "{change}, by a stranger");
+            assert_eq!(by(65534, 50), 0o2666, "{change}, by one of the group");
+            assert_eq!(by(0, 0), 0o6666, "{change}, by root");
+        }
+    });
+}
+
 #[test]
 fn modes_owners_and_set_id_bits() {
     on_a_mount(|lab, place| {

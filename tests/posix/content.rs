@@ -14,6 +14,7 @@ use rustix::{
 };
 
 use crate::{
+    has_perl,
     lab::{noise, wait_until},
     on_a_mount, sh,
 };
@@ -83,6 +84,23 @@ fn a_file_comes_back_out_of_a_snapshot_without_a_copy() {
             saved() == "0"
         });
         assert!(fs::read(place.join("back")).unwrap() == content);
+    });
+}
+
+/// A virtual machine writes its image past the cache while a backup reads it.
+#[test]
+fn what_is_written_past_the_cache_is_seen_through_it() {
+    if !has_perl() {
+        return;
+    }
+    on_a_mount(|_, place| {
+        const BLOCKS: usize = 8;
+        fs::write(place.join("image"), noise(BLOCKS * (64 << 10), 7)).unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/posix/aio.pl");
+        let mut command = Command::new("perl");
+        command.arg(script).arg(place.join("image")).args(["400", &BLOCKS.to_string()]);
+        let output = command.output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"0".as_slice()), "{output:?}");
     });
 }
 

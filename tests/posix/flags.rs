@@ -1,7 +1,7 @@
 //! Attributes of single files: set and shown by `fs`, `chattr` and `lsattr`, obeyed by everybody, and kept.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::Write,
     os::unix::fs::{FileExt, MetadataExt, symlink},
     path::Path,
@@ -12,6 +12,7 @@ use rustix::{
     fs::{IFlags, ioctl_getflags, ioctl_setflags},
     io::Errno,
 };
+use vmap::{Flush, MapMut};
 
 use crate::{
     is_root,
@@ -37,6 +38,33 @@ fn denied(result: std::io::Result<impl Sized>) {
     assert_eq!(result.err().and_then(|error| error.raw_os_error()), Some(Errno::PERM.raw_os_error()));
 }
 
+/// A mapping that was there before goes on to be one. What is stored through it is refused when it is written back.
+#[test]
+fn what_is_stored_in_an_immutable_file_is_not_seen() {
+    if !is_root() {
+        return;
+    }
+    on_a_mount(|_, place| {
+        let file = place.join("file");
+        let content = vec![b'a'; 3 * 4096];
+        fs::write(&file, &content).unwrap();
+        let (mut map, _) = MapMut::with_options().open(&file).unwrap();
+        let open = File::open(&file).unwrap();
+        set_flags(&file, IFlags::IMMUTABLE).unwrap();
+        denied(OpenOptions::new().read(true).write(true).open(&file));
+        denied(OpenOptions::new().append(true).open(&file));
+        for _ in 0..50 {
+            map[4096..8192].fill(b'z');
+            map.flush(&open, Flush::Sync).unwrap_err();
+            assert!(fs::read(&file).unwrap() == content, "after msync");
+        }
+        map.fill(b'z');
+        drop(map);
+        assert!(fs::read(&file).unwrap() == content, "after munmap");
+        set_flags(&file, IFlags::empty()).unwrap();
+    });
+}
+
 #[test]
 fn immutable_and_append_only_files_are_so_for_everybody() {
     if !is_root() {
@@ -53,6 +81,7 @@ fn immutable_and_append_only_files_are_so_for_everybody() {
         denied(open.write_at(b"x", 0));
         denied(open.set_len(3));
         denied(OpenOptions::new().write(true).truncate(true).open(&file));
+        denied(OpenOptions::new().write(true).open(&file));
         denied(fs::remove_file(&file));
         denied(fs::rename(&file, place.join("other")));
         denied(fs::hard_link(&file, place.join("other")));
@@ -63,6 +92,7 @@ fn immutable_and_append_only_files_are_so_for_everybody() {
         assert_eq!(fs::read(&file).unwrap(), b"content");
 
         set_flags(&file, IFlags::APPEND).unwrap();
+        denied(OpenOptions::new().write(true).open(&file));
         denied(open.write_at(b"x", 0));
         denied(fs::remove_file(&file));
         OpenOptions::new().append(true).open(&file).unwrap().write_all(b" and more").unwrap();

@@ -18,7 +18,7 @@ const MANNER: &[&str] = &["readonly", "atime", "relatime", "exec", "setuid", "de
 const REFUSING: &[&str] = &["readonly"];
 
 /// What a mount and the kernel agree on once and for all: it takes a new mount.
-const AGREED: &[&str] = &["acltype", "xattr"];
+const AGREED: &[&str] = &["acltype", "xattr", "snapdir"];
 
 impl OpenPool {
     pub(super) fn set(&self, name: &Name, assignments: &[Assignment], no_mount: bool) -> Result<(), Failure> {

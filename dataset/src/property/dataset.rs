@@ -79,7 +79,13 @@ pub static DATASET: &[Definition] = &[
     inherited("exec", "EXEC", ON_OFF, "on", "Whether programs can be run from it."),
     inherited("setuid", "SETUID", ON_OFF, "on", "Whether the set-user-id and set-group-id bits act."),
     inherited("readonly", "RDONLY", ON_OFF, "off", "Whether it refuses changes."),
-    inherited("snapdir", "SNAPDIR", Syntax::Choice(&["hidden", "visible"]), "hidden", "Whether .zfs is listed."),
+    inherited(
+        "snapdir",
+        "SNAPDIR",
+        Syntax::Choice(&["disabled", "hidden", "visible"]),
+        "hidden",
+        "Whether .zfs is listed; disabled: it is empty, and opening files is cheaper.",
+    ),
     inherited("acltype", "ACLTYPE", Syntax::AclType, "off", "Which ACLs there are: none, or those of POSIX."),
     computed("createtxg", "CREATETXG", ALL, Syntax::Identifier, "The transaction group that created it."),
     own(

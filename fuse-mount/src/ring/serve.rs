@@ -11,7 +11,7 @@ use super::entry::Header;
 use super::{reply, wire};
 use crate::adapter::MAX_REQUEST;
 use crate::counters::{Opcode, RENAME2};
-use crate::handler::{Handler, Listed};
+use crate::handler::{Handler, Listed, Writing, is_direct};
 use wire::Head;
 
 const IOCTL_UNRESTRICTED: u32 = 1 << 1;
@@ -118,12 +118,16 @@ fn answer_of_file(handler: &dyn Handler, opcode: Opcode, head: Head<'_>, payload
     match opcode {
         Opcode::Read => {
             payload.clear();
-            handler.read(node, head.position(8)?, room(head.u32(16)), payload)?;
+            handler.read(node, head.position(8)?, room(head.u32(16)), is_direct(head.i32(32)), payload)?;
         }
         Opcode::Write => {
-            let how = WriteFlags::from_bits_retain(head.u32(20));
-            let data = wire::data(payload, head.u32(16))?;
-            let written = handler.write(node, head.position(8)?, data, how)?;
+            let how = Writing::new(WriteFlags::from_bits_retain(head.u32(20)), head.i32(32));
+            let (data, at) = (wire::data(payload, head.u32(16))?, head.position(8)?);
+            let written = handler.write(&head.requester(), node, at, data, how)?;
+            if handler.must_recall(node, how) {
+                // Waits here, for a bounded time: other requests of this queue have other threads.
+                handler.recall(node, at, written.into());
+            }
             fill(payload, |out| reply::written(out, written));
         }
         Opcode::ReadDir => {
@@ -143,10 +147,14 @@ fn answer_of_file(handler: &dyn Handler, opcode: Opcode, head: Head<'_>, payload
             done(result, payload)?;
         }
         Opcode::Open => {
-            let flags = handler.open(node)?;
+            let flags = handler.open(node, head.i32(0))?;
             fill(payload, |out| reply::open(out, flags));
         }
-        Opcode::Release | Opcode::ReleaseDir | Opcode::Destroy => payload.clear(),
+        Opcode::Release => {
+            handler.release(node, head.i32(8));
+            payload.clear();
+        }
+        Opcode::ReleaseDir | Opcode::Destroy => payload.clear(),
         Opcode::StatFs => {
             let stat = handler.statfs(node)?;
             fill(payload, |out| reply::statfs(out, &stat));

@@ -1,8 +1,8 @@
 //! Which requests each operation causes: never more than the table in `benches/README.md` says, row for row.
 //!
 //! An operation is done twice, on different files, and the second time is counted: so the path is known, and the directory
-//! has just been changed if that is what the operation does. What the kernel forgets is not counted: no program waits for
-//! it, and it comes when the kernel likes. A kernel may ask for less than is said.
+//! has just been changed if that is what the operation does. What the kernel forgets and releases is not counted: no program
+//! waits for it, and it comes when the kernel likes. A kernel may ask for less than is said.
 
 use std::{
     collections::BTreeMap,
@@ -81,7 +81,7 @@ fn count(mounted: &Mounted, operation: Operation) -> Requests {
 }
 
 fn so_far(counters: &Counters) -> Requests {
-    let seen = counters.seen().into_iter().filter(|(opcode, _)| *opcode != Opcode::Forget);
+    let seen = counters.seen().into_iter().filter(|(opcode, _)| !matches!(opcode, Opcode::Forget | Opcode::Release));
     seen.map(|(opcode, count)| (opcode.name(), count)).collect()
 }
 

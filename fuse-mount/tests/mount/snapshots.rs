@@ -30,6 +30,7 @@ fn snapshots_are_browsed_and_cannot_be_changed() {
     assert_ne!(live.ino(), shown.ino(), "no two files of a mount share a number");
     for refused in [
         fs::write(&old, b"x"),
+        fs::OpenOptions::new().read(true).write(true).open(&old).map(drop),
         fs::remove_file(&old),
         fs::create_dir(snapshots.join("monday/d")),
         fs::rename(&old, snapshots.join("monday/g")),

@@ -82,7 +82,11 @@ impl Mounts {
         options.devices = text("devices") != "off";
         options.acl = text("acltype") == "posix";
         options.xattr = text("xattr") != "off" || options.acl;
-        options.snapdir = if text("snapdir") == "visible" { SnapDir::Visible } else { SnapDir::Hidden };
+        options.snapdir = match text("snapdir").as_str() {
+            "visible" => SnapDir::Visible,
+            "disabled" => SnapDir::Disabled,
+            _ => SnapDir::Hidden,
+        };
         Plan {
             id: listed.id,
             name: listed.name.clone(),
