@@ -10,9 +10,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::UnmountFlags;
 
 use crate::error::{Error, Result};
+use crate::mountpoint::unmount;
 use crate::mounts::{Standing, mounted_at, standing};
 
 /// The connection of one mount.
@@ -62,7 +63,7 @@ impl Connection {
         let (0, minor) = self.device else { return };
         let switched = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
         let Err(error) = switched else { return };
-        let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+        let flags = UnmountFlags::FORCE | UnmountFlags::DETACH;
         let is_cut = matches!(self.is_reached(), Ok(true)) && unmount(&self.mountpoint, flags).is_ok();
         if !is_cut {
             tracing::debug!(%error, mountpoint = %self.mountpoint.display(), "the connection could not be cut");

@@ -18,6 +18,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::thread::CapabilitySet;
 
 use crate::error::{Error, Result};
+use crate::mountpoint::MountPoint;
 use crate::mounts::FS_TYPE;
 use crate::options::MountOptions;
 
@@ -37,11 +38,12 @@ pub fn available() -> Result<()> {
     Err(unavailable("mounting needs root, or the program fusermount3 (Debian, Ubuntu: apt install fuse3)".into()))
 }
 
-/// Mounts on `mountpoint`, and returns the descriptor through which its requests come.
+/// Mounts on `mountpoint`, an absolute path without symbolic links, and returns the descriptor through which its requests come.
 pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd> {
     let refused = |cause: io::Error| Error::Mount { mountpoint: mountpoint.to_owned(), cause };
     let device = open_device().map_err(|errno| unavailable(device_problem(errno)))?;
-    match mount_directly(&device, mountpoint, options) {
+    let place = MountPoint::again(mountpoint)?;
+    match mount_directly(&device, &place, options) {
         Ok(()) => Ok(device),
         Err(Errno::PERM) => {
             mount_through_helper(mountpoint, options).map_err(|cause| match is_within_fuse(mountpoint) {
@@ -63,12 +65,12 @@ fn open_device() -> Result<OwnedFd, Errno> {
     rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn mount_directly(device: &OwnedFd, mountpoint: &Path, options: &MountOptions) -> Result<(), Errno> {
-    let root_mode = rustix::fs::stat(mountpoint)?.st_mode & 0o170_000;
+fn mount_directly(device: &OwnedFd, place: &MountPoint, options: &MountOptions) -> Result<(), Errno> {
+    let root_mode = place.mode()? & 0o170_000;
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let data = options.kernel_data(device.as_raw_fd(), root_mode, uid, gid);
     let data = CString::new(data).expect("numbers and words hold no zero byte");
-    rustix::mount::mount(options.name.as_str(), mountpoint, FS_TYPE, options.flags(), data.as_c_str())
+    rustix::mount::mount(options.name.as_str(), place.through_proc(), FS_TYPE, options.flags(), data.as_c_str())
 }
 
 /// Whether a directory is one of a FUSE file system. The helper acts for the user, but with more rights than the user

@@ -21,6 +21,17 @@ pub enum Error {
         /// The refusal.
         cause: io::Error,
     },
+    /// Another user may have put a symbolic link where root is to mount.
+    #[error(
+        "cannot mount on {}: {} is a symbolic link that another user may have put there (remove it, or mount elsewhere)",
+        .mountpoint.display(), .link.display()
+    )]
+    Link {
+        /// Where.
+        mountpoint: PathBuf,
+        /// The link.
+        link: PathBuf,
+    },
     /// `fusermount3` does not reach a mountpoint within a mount that only its user may enter.
     #[error(
         "cannot mount on {}: it lies within another mount, which fusermount3 may not enter (either the file system above \

@@ -15,10 +15,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::UnmountFlags;
 
 use crate::device::{DEVICE, fusermount};
 use crate::error::{Error, Result};
+use crate::mountpoint::unmount;
 
 /// The part of the type after `fuse.`.
 pub(crate) const SUBTYPE: &str = "cenote";
@@ -151,7 +152,7 @@ pub fn detach_dead(mountpoint: &Path) -> Result<bool> {
 
 /// Takes the mount out of the tree of names. What is still open in it stays usable.
 pub fn detach(mountpoint: &Path) -> Result<()> {
-    match unmount(mountpoint, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+    match unmount(mountpoint, UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
         Err(Errno::PERM) => fusermount(&["-u", "-z"], mountpoint).map_err(|cause| refused(mountpoint, cause)),
         Err(errno) => Err(refused(mountpoint, errno.into())),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use dataset::admin::{Differing, Replaced};
 use dataset::fs::{Errno, FileSystem, Ino, ROOT};
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::UnmountFlags;
 
 use crate::control::{CONTROL_NAME, OPENER_NAME, Snapshots};
 use crate::counters::{Counters, Opcode};
@@ -28,6 +28,7 @@ use crate::device::fusermount;
 use crate::dispatcher::Dispatcher;
 use crate::error::{Error, Result};
 use crate::known::Known;
+use crate::mountpoint::{MountPoint, unmount};
 use crate::mounts::{detach, mounted_at, mountpoints_below, mounts};
 use crate::node::{Control, Node};
 use crate::options::{MountOptions, SnapDir, Transport};
@@ -84,8 +85,7 @@ impl Mount {
         mountpoint: &Path,
         options: &MountOptions,
     ) -> Result<Mount> {
-        let mountpoint =
-            mountpoint.canonicalize().map_err(|cause| Error::Mount { mountpoint: mountpoint.to_owned(), cause })?;
+        let mountpoint = MountPoint::find(mountpoint)?.path().to_owned();
         if let Some(other) = mounted_at(&mountpoint)? {
             return Err(Error::Taken { mountpoint, dataset: other.dataset });
         }
@@ -243,7 +243,7 @@ impl Mount {
         if !self.serving.connection.is_reached()? {
             return Ok(());
         }
-        match unmount(self.mountpoint(), UnmountFlags::NOFOLLOW) {
+        match unmount(self.mountpoint(), UnmountFlags::empty()) {
             Ok(()) => Ok(()),
             Err(Errno::BUSY) => Err(self.busy()),
             Err(Errno::PERM) => match fusermount(&["-u"], self.mountpoint()) {
@@ -263,7 +263,7 @@ impl Mount {
         let is_reached = self.serving.connection.is_reached()?;
         self.write_back();
         if is_reached {
-            match unmount(self.mountpoint(), UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+            match unmount(self.mountpoint(), UnmountFlags::FORCE | UnmountFlags::DETACH) {
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(_) => detach(self.mountpoint())?,
             }

@@ -1,6 +1,11 @@
 //! One place for one data set; what is mounted over it by others is theirs.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    os::unix::fs::{chown, lchown, symlink},
+    path::PathBuf,
+    process::Command,
+};
 
 use crate::{lab::Lab, mounted, mounts_on};
 
@@ -70,6 +75,28 @@ fn what_is_mounted_over_a_data_set_stays_and_is_named() {
     }
     lab.pool(&["export", "tank"]);
     assert!(mounts_on(&top).is_empty());
+}
+
+/// The owner of a dataset could have root mount the dataset below it over any directory of the machine.
+#[test]
+fn a_link_that_another_user_planted_is_not_mounted_on() {
+    let Some(lab) = mounted(&["tank"]).filter(|_| rustix::process::geteuid().is_root()) else { return };
+    lab.fs(&["create", "-o", "canmount=noauto", "tank/a"]);
+    lab.fs(&["create", "-o", "canmount=noauto", "tank/a/b"]);
+    let (home, victim) = (lab.mount("tank"), lab.path("victim"));
+    fs::create_dir(&victim).unwrap();
+    chown(&home, Some(65534), Some(65534)).unwrap();
+    symlink(&victim, home.join("a")).unwrap();
+    lchown(home.join("a"), Some(65534), Some(65534)).unwrap();
+    for name in ["tank/a", "tank/a/b"] {
+        let said = lab.run("fs", &["mount", name]).fails(1);
+        assert!(said.contains("is a symbolic link that another user may have put there"), "{said}");
+        assert!(said.contains("fs set mountpoint=PATH"), "{said}");
+    }
+    assert!(mounts_on(&victim).is_empty() && mounts_on(&victim.join("b")).is_empty());
+    fs::remove_file(home.join("a")).unwrap();
+    lab.fs(&["mount", "tank/a"]);
+    assert_eq!(mounts_on(&home.join("a")), [OURS]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ mod plan;
 mod snapshots;
 mod unmount;
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use dataset::{
     admin::{Datasets, Mount as Note},
@@ -30,7 +30,7 @@ use dataset::{
     name::{DatasetName, Name},
     property::Source,
 };
-use fuse_mount::{Mount, MountOptions, Snapshots, Transport, Watch};
+use fuse_mount::{Mount, MountOptions, MountPoint, Snapshots, Transport, Watch};
 use parking_lot::Mutex;
 
 use self::{
@@ -169,19 +169,27 @@ impl Mounts {
         let path = plan.path().expect("a plan to be mounted has a path");
         let refused = |why: String| Failure::cannot("mount", &plan.name, why);
         let (fs, snapshots) = self.files(&plan).or_refused("mount", &plan.name)?;
+        let not_there = |error: fuse_mount::Error| match error {
+            fuse_mount::Error::Mount { cause, .. } => Failure {
+                hint: unserved_at(&path).map(Failure::unserved),
+                ..refused(format!("{}: {cause}", path.display()))
+            },
+            error => refused(error.to_string()).hint(elsewhere(&plan.name)),
+        };
+        let mut place = MountPoint::make(&path).map_err(not_there)?;
         // A directory that was not there until now holds nothing, and no mount that nobody serves any more.
-        if fs::create_dir(&path).is_err() {
-            clear_way(&path).map_err(|error| refused(error.to_string()).hint(elsewhere(&plan.name)))?;
-            prepare(&path, how.overlay).map_err(|why| {
-                let hint = match why == NOT_EMPTY {
-                    true => Some(format!("to hide what it holds: fs mount -O {}", plan.name)),
-                    false => unserved_at(&path).map(Failure::unserved),
-                };
-                Failure { hint, ..refused(format!("{}: {why}", path.display())) }
-            })?;
+        if !place.is_new() {
+            clear_way(place.path()).map_err(not_there)?;
+            // What was mounted on it may be gone.
+            place = MountPoint::make(place.path()).map_err(not_there)?;
+            let cannot_list = |cause| fuse_mount::Error::Mount { mountpoint: path.clone(), cause };
+            if !how.overlay && !place.is_empty().map_err(cannot_list).map_err(not_there)? {
+                let why = format!("{}: directory is not empty", path.display());
+                return Err(refused(why).hint(format!("to hide what it holds: fs mount -O {}", plan.name)));
+            }
         }
         self.note(&plan, &path, how.temporary);
-        let mounted = self.start(&plan, fs, snapshots, &path, how);
+        let mounted = self.start(&plan, fs, snapshots, place.path(), how);
         if mounted.is_err() {
             self.datasets.note_mount(plan.id, None);
         }
@@ -303,10 +311,9 @@ fn transport() -> Result<Option<Transport>, Failure> {
 
 /// Takes away the mount on `path` of a service that has died, and refuses a place where another data set is mounted.
 fn clear_way(path: &Path) -> fuse_mount::Result<()> {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    fuse_mount::detach_dead(&path)?;
-    match fuse_mount::mounted_at(&path)? {
-        Some(other) => Err(fuse_mount::Error::Taken { mountpoint: path, dataset: other.dataset }),
+    fuse_mount::detach_dead(path)?;
+    match fuse_mount::mounted_at(path)? {
+        Some(other) => Err(fuse_mount::Error::Taken { mountpoint: path.to_owned(), dataset: other.dataset }),
         None => Ok(()),
     }
 }
@@ -315,41 +322,10 @@ fn elsewhere(name: &Name) -> String {
     format!("give it another place: fs set mountpoint=PATH {name}")
 }
 
-const NOT_EMPTY: &str = "directory is not empty";
-
 /// The pool whose service has died and was to serve the mount that `path` lies in.
 pub(super) fn unserved_at(path: &Path) -> Option<String> {
     let inside = fuse_mount::mounts().ok()?.into_iter().filter(|mounted| path.starts_with(&mounted.mountpoint));
     let nearest = inside.max_by_key(|mounted| mounted.mountpoint.as_os_str().len())?;
     fuse_mount::is_dead(&nearest.mountpoint)
         .then(|| nearest.dataset.split(['/', '@']).next().unwrap_or_default().to_owned())
-}
-
-/// Makes a mount point, and refuses one that holds something, unless that may be hidden.
-fn prepare(path: &Path, overlay: bool) -> Result<(), String> {
-    fs::create_dir_all(path).map_err(|error| error.to_string())?;
-    if overlay {
-        return Ok(());
-    }
-    let mut entries = fs::read_dir(path).map_err(|error| error.to_string())?;
-    match entries.next() {
-        None => Ok(()),
-        Some(_) => Err(NOT_EMPTY.to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mount_hides_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b");
-        assert_eq!(prepare(&path, false), Ok(()));
-        assert_eq!(prepare(&path, false), Ok(()));
-        fs::write(path.join("file"), "").unwrap();
-        assert!(prepare(&path, false).unwrap_err().contains("not empty"));
-        assert_eq!(prepare(&path, true), Ok(()));
-    }
 }

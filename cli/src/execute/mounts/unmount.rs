@@ -1,15 +1,12 @@
 //! Unmounting: what is chosen, the deepest first, and all of it or nothing.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use dataset::{
     admin::Target,
     name::{DatasetName, Name},
 };
-use fuse_mount::Unmount;
+use fuse_mount::{MountPoint, Unmount};
 
 use super::{Active, Manner, Mounts, named_as};
 use crate::{failure::Failure, protocol::Assignment, service::remembered::Remembered};
@@ -197,7 +194,7 @@ impl Mounts {
 /// Removes the directory of a mount that was there by default; one that is in use stays.
 fn remove_mountpoint(active: &Active, path: &Path) {
     if active.by_default
-        && let Err(error) = fs::remove_dir(path)
+        && let Err(error) = MountPoint::remove(path)
     {
         tracing::debug!("{} stays: {error}", path.display());
     }
