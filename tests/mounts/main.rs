@@ -6,6 +6,7 @@
 //! by_hand    what mount(8) mounts, and what umount(8) takes away
 //! places     where data sets are mounted, and what is in the way
 //! copies     what is copied beneath them
+//! strangers  copies from and to directories of other users
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still
 //! trimming   giving free space back, on demand and by itself
@@ -22,6 +23,7 @@ mod options;
 mod places;
 mod services;
 mod states;
+mod strangers;
 mod transport;
 mod trimming;
 

@@ -2,31 +2,36 @@
 //!
 //! Owners are kept when root copies; otherwise set-id bits go with the owner they were meant for, and a device node is
 //! an error. Extended attributes that the target's file system or the user's rights do not allow are left out.
+//!
+//! The target may be a directory of another user, who may replace what is in it at any moment. So a file gets its owner,
+//! mode, attributes and other names through the descriptor that made it, and what cannot be made with one is looked at
+//! again before it gets anything. No set-id bit is set but on a file that has the owner it is meant for.
 
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
-use dataset::fs::{Attr, Errno, FileType, Ino};
-use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, ftruncate, linkat, makedev, mkdirat, mknodat, symlinkat,
-    unlinkat,
-};
+use dataset::fs::{Attr, Errno, FileType, Ino, acl};
+use rustix::fs::{AtFlags, Mode, ftruncate, makedev, mkdirat, mknodat, symlinkat, unlinkat};
 
 use super::{
     CHUNK, cannot_here, decode_device,
-    host::{self, Spot},
-    next_data, reason,
+    handle::{Handle, is_just_made},
+    host, next_data, reason,
     resolve::resolve,
     served::Served,
+    trail::Trail,
 };
 use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
+
+/// How many entries of a directory are read at once.
+const ENTRIES: usize = 4096;
+/// The set-user-ID and the set-group-ID bit.
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
 
 /// Something to copy: a path in a data set or a snapshot that is open.
 pub(super) struct Source<'a> {
@@ -45,8 +50,9 @@ pub(super) fn copy_out(
     recursive: bool,
     job: &mut Job<'_>,
 ) -> Result<CopyRecord, Failure> {
-    let is_directory = to.is_dir();
-    if !is_directory && (sources.len() > 1 || to.as_os_str().as_bytes().ends_with(b"/")) && !recursive {
+    // Looked at once: what is copied goes into the directory that was there then.
+    let into = Handle::directory_of(to).ok();
+    if into.is_none() && (sources.len() > 1 || to.as_os_str().as_bytes().ends_with(b"/")) && !recursive {
         return Err(Failure::cannot("copy to", to.display(), "it is not a directory"));
     }
     if !recursive {
@@ -59,10 +65,11 @@ pub(super) fn copy_out(
             job,
             is_root: rustix::process::geteuid().is_root(),
             linked: HashMap::new(),
+            top: None,
             buffer: Vec::with_capacity(CHUNK),
             done,
         };
-        copy.source(source, to, is_directory)?;
+        copy.source(source, to, into.as_ref())?;
         done = copy.done;
     }
     Ok(done)
@@ -83,107 +90,221 @@ struct CopyOut<'a, 'j> {
     fs: &'a Served,
     job: &'a mut Job<'j>,
     is_root: bool,
-    /// Where the files that have several names were first copied to.
-    linked: HashMap<Ino, PathBuf>,
+    /// The copies of files that have more names.
+    linked: HashMap<Ino, Copied>,
+    /// The first directory that was made: a copy that meets it again would never end.
+    top: Option<(u64, u64)>,
     buffer: Vec<u8>,
     done: CopyRecord,
 }
 
+/// A copy that gets more names.
+struct Copied {
+    /// The directory it is in, and its name there.
+    place: usize,
+    name: Vec<u8>,
+    /// Device and inode: another user may have put something else there.
+    identity: (u64, u64),
+    /// How many names are to come.
+    left: u32,
+}
+
+/// The directories that are being copied to, with the attributes that each gets in the end unless it was there to take the
+/// copy; and the directories in them that are still to be copied.
+type Way = Trail<Option<Attr>, Attr>;
+
 impl CopyOut<'_, '_> {
-    fn source(&mut self, source: &Source<'_>, to: &Path, into: bool) -> Result<(), Failure> {
+    fn source(&mut self, source: &Source<'_>, to: &Path, into: Option<&Handle>) -> Result<(), Failure> {
         let refused = |errno| Failure::cannot("copy", &source.shown, reason(errno));
         let is_content = source.path == b"/" || source.path.ends_with(b"/.") || source.path.ends_with(b"/..");
         let attr = resolve(self.fs, source.path, is_content).map_err(refused)?;
         let name = source.path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty());
-        let path = match (into && !is_content, name) {
-            (true, Some(name)) => to.join(OsStr::from_bytes(name)),
-            _ => to.to_owned(),
-        };
-        if is_content && into {
-            let dir = host::open_directory(to).map_err(|errno| failed(to, errno))?;
-            return self.directory(&attr, &Spot { dir: &dir, name: OsStr::new("."), path: to });
+        let failed = |errno| failed(to, errno);
+        let mut way;
+        match (into, name) {
+            (Some(dir), _) if is_content => {
+                way = Trail::new(dir.again().map_err(failed)?, to, Some(attr)).map_err(failed)?;
+                self.directory(&mut way, &attr)?;
+            }
+            (Some(dir), Some(name)) => {
+                way = Trail::new(dir.again().map_err(failed)?, to, None).map_err(failed)?;
+                self.entry(&mut way, &attr, name)?;
+            }
+            _ => {
+                let (Some(parent), Some(name)) = (to.parent(), to.file_name()) else {
+                    return Err(Failure::cannot("copy to", to.display(), "it is not a name"));
+                };
+                let dir = Handle::directory_of(parent).map_err(failed)?;
+                way = Trail::new(dir, parent, None).map_err(failed)?;
+                self.entry(&mut way, &attr, name.as_bytes())?;
+            }
         }
-        let (parent, name) = match (path.parent(), path.file_name()) {
-            (Some(parent), Some(name)) => (parent, name),
-            _ => return Err(Failure::cannot("copy to", to.display(), "it is not a name")),
-        };
-        let dir = host::open_directory(parent).map_err(|errno| failed(&path, errno))?;
-        self.any(&attr, &Spot { dir: &dir, name, path: &path })
+        self.directories(way)
     }
 
-    /// Copies one thing of any kind.
-    fn any(&mut self, from: &Attr, to: &Spot<'_>) -> Result<(), Failure> {
-        self.job.check()?;
-        let failed = |errno| failed(to.path, errno);
-        if from.file_type == FileType::Directory {
-            make_directory(to).map_err(failed)?;
-            return self.directory(from, to);
+    /// Copies the directories that wait, however deep that goes, and gives each its attributes when it is done, for its
+    /// times change with each entry.
+    fn directories(&mut self, mut way: Way) -> Result<(), Failure> {
+        loop {
+            self.job.check()?;
+            if let Some((name, attr)) = way.next() {
+                self.entry(&mut way, &attr, &name)?;
+                continue;
+            }
+            let path = way.shown(b"");
+            match way.leave().map_err(|errno| failed(&path, errno))? {
+                Some((dir, from)) => self.leave(&dir, from, &path)?,
+                None => break,
+            }
         }
-        make_way(to).map_err(failed)?;
-        self.done.files += 1;
-        if let Some(first) = self.linked.get(&from.ino) {
-            return linkat(CWD, first, to.dir, to.name, AtFlags::empty()).map_err(failed);
-        }
-        match from.file_type {
-            FileType::Regular => self.file(from, to)?,
-            _ => self.special(from, to).map_err(failed)?,
-        }
-        self.finish(from, to).map_err(failed)?;
-        if from.nlink > 1 {
-            self.linked.insert(from.ino, to.path.to_owned());
-        }
-        Ok(())
+        let path = way.shown(b"");
+        let (dir, from) = way.end();
+        self.leave(&dir, from.flatten(), &path)
     }
 
-    fn special(&self, from: &Attr, to: &Spot<'_>) -> Result<(), Errno> {
-        if from.file_type == FileType::Symlink {
-            let target = self.fs.readlink(from.ino)?;
-            return symlinkat(OsStr::from_bytes(&target), to.dir, to.name);
-        }
-        let file_type = rustix::fs::FileType::from_raw_mode(from.file_type.mode_bits() as rustix::fs::RawMode);
-        let (major, minor) = decode_device(from.rdev);
-        mknodat(to.dir, to.name, file_type, Mode::from_raw_mode(0o600), makedev(major, minor))
+    fn leave(&self, dir: &Handle, from: Option<Attr>, path: &Path) -> Result<(), Failure> {
+        from.map_or(Ok(()), |from| self.finish(&from, dir).map_err(|errno| failed(path, errno)))
     }
 
-    /// Copies a directory's entries, and then its attributes, for its times change with each entry.
-    fn directory(&mut self, from: &Attr, to: &Spot<'_>) -> Result<(), Failure> {
+    /// Copies one thing of any kind to a name in the deepest directory; of a directory, what in it is none.
+    fn entry(&mut self, way: &mut Way, from: &Attr, name: &[u8]) -> Result<(), Failure> {
+        if from.file_type != FileType::Directory {
+            return self.no_directory(way, from, name);
+        }
+        let made = make_directory(way.dir(), OsStr::from_bytes(name));
+        let entered = made.and_then(|dir| way.enter(dir, name, Some(*from)));
+        entered.map_err(|errno| failed(&way.shown(name), errno))?;
+        self.directory(way, from)
+    }
+
+    /// Copies what in a directory is no directory to the deepest one. Directories wait.
+    fn directory(&mut self, way: &mut Way, from: &Attr) -> Result<(), Failure> {
+        let path = way.shown(b"");
+        let failed = |errno| failed(&path, errno);
+        if self.top.is_some() && self.top == self.fs.identity(from.ino) {
+            return Err(Failure::cannot("copy to", path.display(), "a directory is not copied into itself"));
+        }
+        if self.top.is_none() {
+            self.top = Some(way.dir().meta().map_err(failed)?.identity);
+        }
         self.done.directories += 1;
-        let dir = to.open_directory().map_err(|errno| failed(to.path, errno))?;
-        for (name, attr) in self.entries(from.ino).map_err(|errno| failed(to.path, errno))? {
-            let name = OsStr::from_bytes(&name);
-            self.any(&attr, &Spot { dir: &dir, name, path: &to.path.join(name) })?;
+        let mut cookie = 0;
+        loop {
+            let entries = self.entries(from.ino, &mut cookie).map_err(failed)?;
+            if entries.is_empty() {
+                way.arrange(|(_, one), (_, other)| one.ino.cmp(&other.ino));
+                return Ok(());
+            }
+            for (name, attr) in entries {
+                self.job.check()?;
+                match attr.file_type {
+                    FileType::Directory => {
+                        way.wait(name, attr).map_err(|why| Failure::cannot("copy to", path.display(), why))?;
+                    }
+                    _ => self.no_directory(way, &attr, &name)?,
+                }
+            }
         }
-        self.finish(from, to).map_err(|errno| failed(to.path, errno))
     }
 
-    fn entries(&self, dir: Ino) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
+    /// The next entries of a directory; none at the end.
+    fn entries(&self, dir: Ino, cookie: &mut u64) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
         let mut entries = Vec::new();
-        self.fs.readdir_plus(dir, 0, &mut |entry, attr| {
+        self.fs.readdir_plus(dir, *cookie, &mut |entry, attr| {
+            *cookie = entry.cookie;
             if entry.name != b"." && entry.name != b".." {
                 entries.push((entry.name.to_vec(), *attr));
             }
-            true
+            entries.len() < ENTRIES
         })?;
         // Files were mostly stored in the order of their inodes.
         entries.sort_by_key(|(_, attr)| attr.ino);
         Ok(entries)
     }
 
-    fn file(&mut self, from: &Attr, to: &Spot<'_>) -> Result<(), Failure> {
-        let failed = |errno| failed(to.path, errno);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = to.open(flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
+    /// Copies what is no directory to a name in the deepest directory.
+    fn no_directory(&mut self, way: &mut Way, from: &Attr, name: &[u8]) -> Result<(), Failure> {
+        self.done.files += 1;
+        if self.link(way, from, name).map_err(|errno| failed(&way.shown(name), errno))? {
+            return Ok(());
+        }
+        let made = match from.file_type {
+            FileType::Regular => self.file(from, way, name)?,
+            _ => self
+                .special(from, way.dir(), OsStr::from_bytes(name))
+                .map_err(|errno| failed(&way.shown(name), errno))?,
+        };
+        let finished = self.finish(from, &made).and_then(|()| made.meta());
+        let meta = finished.map_err(|errno| failed(&way.shown(name), errno))?;
+        if from.nlink > 1 {
+            let (place, left) = (way.place(), from.nlink - 1);
+            self.linked.insert(from.ino, Copied { place, name: name.to_vec(), identity: meta.identity, left });
+        }
+        Ok(())
+    }
+
+    /// Gives a file that was copied already another name. True if it was.
+    fn link(&mut self, way: &Way, from: &Attr, name: &[u8]) -> Result<bool, Errno> {
+        let Some(copied) = self.linked.get_mut(&from.ino) else { return Ok(false) };
+        let first = way.find_at(copied.place, &copied.name).map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR => Errno::STALE,
+            errno => errno,
+        })?;
+        if first.meta()?.identity != copied.identity {
+            return Err(Errno::STALE);
+        }
+        let name = OsStr::from_bytes(name);
+        replacing(way.dir(), name, || first.link(way.dir(), name))?;
+        copied.left -= 1;
+        if copied.left == 0 {
+            self.linked.remove(&from.ino);
+        }
+        Ok(true)
+    }
+
+    /// Makes what has no content, and finds it under its name: another user may have put something else there.
+    fn special(&self, from: &Attr, dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
+        let (major, minor) = decode_device(from.rdev);
+        let link = match from.file_type {
+            FileType::Symlink => Some(self.fs.readlink(from.ino)?),
+            _ => None,
+        };
+        let file_type = rustix::fs::FileType::from_raw_mode(from.file_type.mode_bits() as rustix::fs::RawMode);
+        replacing(dir, name, || match &link {
+            Some(target) => symlinkat(OsStr::from_bytes(target), dir.fd(), name),
+            None => mknodat(dir.fd(), name, file_type, Mode::from_raw_mode(0o600), makedev(major, minor)),
+        })?;
+        let made = Handle::find(dir, name)?;
+        let is_ours = is_just_made(&made.meta()?, from.file_type, (major, minor));
+        match is_ours && link.is_none_or(|target| made.link_target() == Ok(target)) {
+            true => Ok(made),
+            false => Err(Errno::STALE),
+        }
+    }
+
+    fn file(&mut self, from: &Attr, way: &Way, name: &[u8]) -> Result<Handle, Failure> {
+        let failed = |errno| failed(&way.shown(name), errno);
+        let (dir, at_name) = (way.dir(), OsStr::from_bytes(name));
+        let file = replacing(dir, at_name, || Handle::create(dir, at_name)).map_err(failed)?;
         self.fs.write_back(from.ino);
         let mut at = 0;
         while let Some((start, stop)) = next_data(self.fs, from, at).map_err(failed)? {
-            self.stretch(from, &file, to, start, stop)?;
+            self.stretch(from, &file, start, stop, &|| way.shown(name))?;
             at = stop;
         }
-        ftruncate(&file, from.size).map_err(failed)
+        ftruncate(file.fd(), from.size).map_err(failed)?;
+        Ok(file)
     }
 
-    fn stretch(&mut self, from: &Attr, file: &OwnedFd, to: &Spot<'_>, start: u64, stop: u64) -> Result<(), Failure> {
-        let failed = |errno| failed(to.path, errno);
+    fn stretch(
+        &mut self,
+        from: &Attr,
+        file: &Handle,
+        start: u64,
+        stop: u64,
+        path: &dyn Fn() -> PathBuf,
+    ) -> Result<(), Failure> {
+        let failed = |errno| failed(&path(), errno);
         let mut at = start;
         while at < stop {
             self.job.check()?;
@@ -194,60 +315,77 @@ impl CopyOut<'_, '_> {
                 // The file has become shorter meanwhile.
                 return Ok(());
             }
-            host::write_at(file, at, &self.buffer).map_err(failed)?;
+            host::write_at(file.fd(), at, &self.buffer).map_err(failed)?;
             at += self.buffer.len() as u64;
             self.done.bytes += self.buffer.len() as u64;
-            self.job.tell(&to.path.to_string_lossy(), self.done.bytes, None);
+            self.job.tell(&path().to_string_lossy(), self.done.bytes, None);
         }
         Ok(())
     }
 
-    /// Gives the copy its owner, mode, extended attributes and times, in this order: each may undo the ones after it.
-    fn finish(&self, from: &Attr, to: &Spot<'_>) -> Result<(), Errno> {
+    /// Gives the copy its owner, extended attributes, mode and times, in this order: a change of the owner takes set-id
+    /// bits and capabilities away, a file that must not be written takes no attributes, and each changes the times of
+    /// change. An access control list that the copy got from its directory is not the source's, and would let others
+    /// write what they must not: it goes before the mode that would make it count.
+    fn finish(&self, from: &Attr, to: &Handle) -> Result<(), Errno> {
         if self.is_root {
-            let owner = (Some(Uid::from_raw(from.uid)), Some(Gid::from_raw(from.gid)));
-            chownat(to.dir, to.name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)?;
+            to.set_owner(from.uid, from.gid)?;
         }
-        self.set_mode(from, to)?;
+        let is_link = from.file_type == FileType::Symlink;
+        if !is_link {
+            to.clear_xattr(acl::ACCESS)?;
+        }
+        if from.file_type == FileType::Directory {
+            to.clear_xattr(acl::DEFAULT)?;
+        }
         for name in self.fs.listxattr(from.ino)? {
             let value = self.fs.getxattr(from.ino, &name)?;
             match to.set_xattr(&name, &value) {
                 Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {
-                    tracing::debug!(path = %to.path.display(), "an extended attribute cannot be kept");
+                    let name = String::from_utf8_lossy(&name);
+                    tracing::debug!(ino = from.ino, %name, "an extended attribute cannot be kept");
                 }
                 set => set?,
             }
         }
+        if !is_link {
+            to.set_mode(mode_for(from, to)?)?;
+        }
         to.set_times(from.atime, from.mtime)
     }
+}
 
-    fn set_mode(&self, from: &Attr, to: &Spot<'_>) -> Result<(), Errno> {
-        let keeps_owner = self.is_root || from.uid == rustix::process::geteuid().as_raw();
-        let mode = Mode::from_raw_mode(u32::from(if keeps_owner { from.mode } else { from.mode & !0o6000 }));
-        match from.file_type {
-            FileType::Symlink => Ok(()),
-            FileType::Regular | FileType::Directory => {
-                let file = to.open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
-                fchmod(file.as_fd(), mode)
-            }
-            // Just made by us; the system has no way to open it without consequences.
-            _ => rustix::fs::chmodat(to.dir, to.name, mode, AtFlags::empty()),
+/// The mode that a copy gets. A set-id bit means the owner, or the group, that the source has.
+fn mode_for(from: &Attr, to: &Handle) -> Result<u32, Errno> {
+    let mut mode = u32::from(from.mode);
+    if mode & (SET_UID | SET_GID) != 0 {
+        let meta = to.meta()?;
+        if meta.uid != from.uid {
+            mode &= !(SET_UID | SET_GID);
+        }
+        if meta.gid != from.gid && from.file_type != FileType::Directory {
+            mode &= !SET_GID;
         }
     }
+    Ok(mode)
 }
 
-fn make_directory(at: &Spot<'_>) -> Result<(), Errno> {
-    match mkdirat(at.dir, at.name, Mode::from_raw_mode(0o700)) {
-        Err(Errno::EXIST) if at.meta()?.file_type == FileType::Directory => Ok(()),
-        Err(Errno::EXIST) => Err(Errno::NOTDIR),
-        made => made,
+fn make_directory(dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
+    match mkdirat(dir.fd(), name, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
     }
+    Handle::directory(dir, name).map_err(|errno| if errno == Errno::LOOP { Errno::NOTDIR } else { errno })
 }
 
-fn make_way(at: &Spot<'_>) -> Result<(), Errno> {
-    match unlinkat(at.dir, at.name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno),
+/// Makes something under a name; what is there, and is no directory, goes.
+fn replacing<T>(dir: &Handle, name: &OsStr, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    match make() {
+        Err(Errno::EXIST) => {
+            unlinkat(dir.fd(), name, AtFlags::empty())?;
+            make()
+        }
+        made => made,
     }
 }
 

@@ -1,37 +1,21 @@
-//! This machine's files, as far as a copy needs them.
+//! This machine's files, as far as a copy needs them: attributes, names, holes, bytes.
 //!
-//! Names are looked up relative to an open directory, and a symbolic link is never followed, so nobody who renames
-//! things meanwhile can lead a copy astray.
+//! [`super::handle`] holds one file, [`super::trail`] the way to it.
 
-use std::{
-    ffi::{CString, OsStr},
-    os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
-    path::{Path, PathBuf},
-};
+use std::os::fd::{AsFd, OwnedFd};
 
 use dataset::fs::{Errno, FileType};
 use pool::env::Nanos;
-use rustix::fs::{
-    AtFlags, Mode, OFlags, RawDir, SeekFrom, Stat, Timespec, Timestamps, XattrFlags, lgetxattr, llistxattr, lsetxattr,
-    openat, seek, statat, utimensat,
-};
+use rustix::fs::{RawDir, SeekFrom, Stat, seek};
 
 /// The type bits of a mode.
 const TYPE: u32 = 0o170_000;
-const NANOS: i64 = 1_000_000_000;
+pub(super) const NANOS: i64 = 1_000_000_000;
+/// The size of the buffer for names, in bytes: some thousand names.
+const NAMES: usize = 64 << 10;
 
 /// An extended attribute: its name and its value.
 pub(super) type Xattr = (Vec<u8>, Vec<u8>);
-
-/// Where a file of this machine stands: an open directory and the name in it; the path is for messages.
-pub(super) struct Spot<'a> {
-    pub(super) dir: &'a OwnedFd,
-    pub(super) name: &'a OsStr,
-    pub(super) path: &'a Path,
-}
 
 /// What a copy wants to know of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +24,6 @@ pub(super) struct Meta {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    pub(super) size: u64,
     pub(super) links: u64,
     /// Device and inode: the same for two names of one file.
     pub(super) identity: (u64, u64),
@@ -50,7 +33,7 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    fn new(stat: &Stat) -> Result<Meta, Errno> {
+    pub(super) fn new(stat: &Stat) -> Result<Meta, Errno> {
         let file_type = FileType::from_code(((stat.st_mode & TYPE) >> 12) as u8).map_err(|_| Errno::INVAL)?;
         let nanos = |seconds: i64, part: u64| seconds.saturating_mul(NANOS).saturating_add(part as i64);
         Ok(Meta {
@@ -58,7 +41,6 @@ impl Meta {
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            size: stat.st_size as u64,
             links: stat.st_nlink,
             identity: (stat.st_dev, stat.st_ino),
             device: (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)),
@@ -68,91 +50,21 @@ impl Meta {
     }
 }
 
-/// Opens a directory by an absolute path; symbolic links on the way are followed, as the user wrote them.
-pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// Reads a symbolic link.
-pub(super) fn read_link(spot: &Spot<'_>) -> Result<Vec<u8>, Errno> {
-    rustix::fs::readlinkat(spot.dir, spot.name, Vec::new()).map(CString::into_bytes)
-}
-
-impl Spot<'_> {
-    /// The attributes; of the link itself, if it is one.
-    pub(super) fn meta(&self) -> Result<Meta, Errno> {
-        Meta::new(&statat(self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW)?)
-    }
-
-    /// Opens the file; a symbolic link is an error.
-    pub(super) fn open(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        openat(self.dir, self.name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
-    }
-
-    /// Opens the directory.
-    pub(super) fn open_directory(&self) -> Result<OwnedFd, Errno> {
-        self.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-    }
-
-    /// Sets both times.
-    pub(super) fn set_times(&self, atime: Nanos, mtime: Nanos) -> Result<(), Errno> {
-        let time = |nanos: Nanos| Timespec { tv_sec: nanos.div_euclid(NANOS), tv_nsec: nanos.rem_euclid(NANOS) as _ };
-        let times = Timestamps { last_access: time(atime), last_modification: time(mtime) };
-        utimensat(self.dir, self.name, &times, AtFlags::SYMLINK_NOFOLLOW)
-    }
-
-    /// Attributes of any type of file can be reached through a path only.
-    fn through_proc(&self) -> PathBuf {
-        Path::new("/proc/self/fd").join(self.dir.as_raw_fd().to_string()).join(self.name)
-    }
-
-    /// The extended attributes that can be read; none where the file system has none.
-    pub(super) fn xattrs(&self) -> Result<Vec<Xattr>, Errno> {
-        let path = self.through_proc();
-        let names = match sized(|buffer| llistxattr(&path, buffer)) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
-            names => names?,
-        };
-        let mut found = Vec::new();
-        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            match sized(|buffer| lgetxattr(&path, OsStr::from_bytes(name), buffer)) {
-                Ok(value) => found.push((name.to_vec(), value)),
-                Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(found)
-    }
-
-    /// Sets an extended attribute.
-    pub(super) fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
-        lsetxattr(self.through_proc(), OsStr::from_bytes(name), value, XattrFlags::empty())
-    }
-}
-
-/// Calls `get` with larger and larger buffers until the answer fits.
-fn sized(get: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
-    let mut buffer = vec![0; 256];
-    loop {
-        match get(&mut buffer) {
-            Err(Errno::RANGE) if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 8, 0),
-            len => {
-                buffer.truncate(len?);
-                return Ok(buffer);
-            }
-        }
-    }
-}
-
-/// The names in a directory, sorted, `.` and `..` left out.
-pub(super) fn names(dir: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+/// The next names of an open directory, sorted, with whether each is said to be a directory; `.` and `..` are left out.
+/// None at the end.
+pub(super) fn names(dir: &OwnedFd) -> Result<Vec<(Vec<u8>, bool)>, Errno> {
     let mut names = Vec::new();
-    let mut buffer = Vec::with_capacity(64 << 10);
+    let mut buffer = Vec::with_capacity(NAMES);
     let mut entries = RawDir::new(dir.as_fd(), buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
-        let name = entry?.file_name().to_bytes().to_vec();
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
-            names.push(name);
+            names.push((name.to_vec(), entry.file_type() == rustix::fs::FileType::Directory));
+        }
+        // What the buffer still has would be lost.
+        if entries.is_buffer_empty() && !names.is_empty() {
+            break;
         }
     }
     names.sort();

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! resolve    a path to an inode        list       entries as records
-//! host       this machine's files: attributes, holes, special files, extended attributes
+//! host       this machine's files: attributes, names, holes
+//! handle     one of them, held by a descriptor       trail      the directories that lead to where a copy is
 //! copy_in    host to data set          copy_out   data set to host          copy_within   within a pool
 //! attributes immutable, compression and such of single files         project    which project files are of
 //! requests   locations to file systems             served     a file system, and the mount to be told
@@ -15,12 +16,14 @@ mod attributes;
 mod copy_in;
 mod copy_out;
 mod copy_within;
+mod handle;
 mod host;
 mod list;
 mod project;
 mod requests;
 mod resolve;
 mod served;
+mod trail;
 
 use std::{io::Write, path::Path};
 
@@ -54,7 +57,11 @@ pub(crate) fn reason(errno: Errno) -> String {
 
 /// The failure of something with a file of this machine.
 fn cannot_here(action: &str, path: &Path, errno: Errno) -> Failure {
-    let failure = Failure::cannot(action, path.display(), reason(errno));
+    let why = match errno {
+        Errno::STALE => "another process has moved or replaced it, or a directory above it".to_owned(),
+        errno => reason(errno),
+    };
+    let failure = Failure::cannot(action, path.display(), why);
     match unserved_at(path).filter(|_| errno == Errno::NOTCONN) {
         Some(pool) => failure.hint(Failure::unserved(pool)),
         None => failure,

@@ -23,6 +23,12 @@ impl Served {
         Arc::ptr_eq(&self.fs, &other.fs)
     }
 
+    /// Device and inode of an object as this machine's programs see it, if the file system is mounted.
+    pub(super) fn identity(&self, ino: Ino) -> Option<(u64, u64)> {
+        let (major, minor) = self.mount.as_ref()?.device();
+        Some((rustix::fs::makedev(major, minor), ino))
+    }
+
     /// Has the kernel write back what programs have changed in a file through mappings, for it is about to be read here.
     pub(super) fn write_back(&self, ino: Ino) {
         self.object_changed(ino);
