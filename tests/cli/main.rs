@@ -14,6 +14,7 @@
 //! destroyed    pools that were destroyed by mistake
 //! losses       what the loss of devices costs
 //! refusals     requests that cannot be done
+//! singles      single commands where they meet what others made
 //! unchanged    what they leave: nothing
 //! invocation   command lines that are not understood, and the programs' other names
 //! ```
@@ -30,6 +31,7 @@ mod losses;
 mod pools;
 mod quotas;
 mod refusals;
+mod singles;
 mod snapshots;
 mod unchanged;
 

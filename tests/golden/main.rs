@@ -136,6 +136,7 @@ fn receive(world: &World, stream: &[u8], into: &str) {
         force: false,
         properties: Vec::new(),
         exclude: Vec::new(),
+        origin: None,
         owner: (0, 0),
     };
     let (_, received) = world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {});

@@ -173,6 +173,7 @@ fn rolled_back_and_received(world: &World) {
         force: false,
         properties: vec![Assignment { property: "readonly".into(), value: "on".into() }],
         exclude: vec!["atime".into()],
+        origin: None,
         owner: (0, 0),
     };
     world.datasets.receive(request, &mut &stream[..], 0, &mut |_| {}).1.unwrap();

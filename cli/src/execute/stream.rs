@@ -217,6 +217,7 @@ fn receive_request(spec: &ReceiveSpec) -> ReceiveRequest {
         force: spec.force,
         properties: given_to_datasets(&spec.assignments),
         exclude: spec.exclude.clone(),
+        origin: spec.origin.clone(),
         owner: owner(),
     }
 }

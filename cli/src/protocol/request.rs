@@ -632,7 +632,7 @@ pub struct ReceiveSpec {
     pub assignments: Vec<Assignment>,
     /// Names of properties that are not taken from the stream.
     pub exclude: Vec<String>,
-    /// The snapshot to take as the base of an incremental stream of a clone.
+    /// The snapshot that the first stream is to become a clone of.
     pub origin: Option<SnapshotName>,
     /// Leave the holds of the stream out.
     pub skip_holds: bool,

@@ -216,7 +216,13 @@ fn follow_rows(tx: &mut Transaction<'_>, names: &Names, id: u64, name: &str, lim
     set_limit(tx, names, id, limit, value.and_then(|value| value.parse().ok()).unwrap_or(0), room)
 }
 
-fn inherit(tx: &mut Transaction<'_>, id: u64, name: &str, received: bool) -> Result<()> {
+/// Whether a data set has a value of its own, or was told to inherit one.
+pub(super) fn is_local(tx: &Transaction<'_>, id: u64, property: &Property) -> Result<bool> {
+    Ok(tx.find_named::<Value>(id, kind::PROPERTY, property.name())?.is_some())
+}
+
+/// Has a property inherited again; with `received` a received value counts again instead.
+pub(super) fn inherit(tx: &mut Transaction<'_>, id: u64, name: &str, received: bool) -> Result<()> {
     let was_received = tx.find_named::<Value>(id, kind::RECEIVED, name)?.is_some();
     if was_received && !received {
         return tx.put_named(id, kind::PROPERTY, &Value { name: name.to_owned(), value: None });

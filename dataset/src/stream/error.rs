@@ -27,6 +27,12 @@ pub enum Error {
     /// The input is something else.
     #[error("this is not a Cenote stream: give the output of 'fs send'")]
     Foreign,
+    /// Something else stands behind a stream.
+    #[error("what follows the stream, at byte {offset}, is not a Cenote stream: nothing of it was received")]
+    Trailing {
+        /// Where the stream ends.
+        offset: u64,
+    },
     /// The stream is of another version of the format.
     #[error("the stream is of format version {version}, and this program reads version {known}: use a newer program")]
     Version {

@@ -154,7 +154,7 @@ impl<'a> FrameWriter<'a> {
 /// Where a record stands in its stream: for errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The offset of its first byte.
+    /// The offset of its first byte in the input.
     pub(super) offset: u64,
     /// Its number, counted from 0.
     pub(super) record: u64,
@@ -194,14 +194,14 @@ pub(super) struct FrameReader<'a> {
 }
 
 impl<'a> FrameReader<'a> {
-    /// Reads the preamble.
-    pub(super) fn new(input: &'a mut dyn Read) -> Result<FrameReader<'a>> {
-        let mut reader = FrameReader { input, place: Place::default(), offset: 0, chain: Chain::default() };
+    /// Reads the preamble, which stands at `base` of an input.
+    pub(super) fn new(input: &'a mut dyn Read, base: u64) -> Result<FrameReader<'a>> {
+        let mut reader = FrameReader { input, place: Place::default(), offset: base, chain: Chain::default() };
         let mut bytes = [0; PREAMBLE];
         let got = reader.fill(&mut bytes)?;
         let magic = got.min(MAGIC.len());
         if bytes[..magic] != MAGIC[..magic] {
-            return Err(Error::Foreign);
+            return Err(if base == 0 { Error::Foreign } else { Error::Trailing { offset: base } });
         }
         if got < PREAMBLE {
             return Err(reader.truncated());
@@ -214,7 +214,7 @@ impl<'a> FrameReader<'a> {
         Ok(reader)
     }
 
-    /// How many bytes were read.
+    /// How many bytes of the input were read.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }

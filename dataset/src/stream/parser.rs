@@ -87,19 +87,21 @@ pub(super) struct Parser<'a> {
     /// How many records of the census came.
     counted: usize,
     index: Index,
+    /// Where in the input the package stands: the index counts from there.
+    base: u64,
     state: State,
 }
 
 impl<'a> Parser<'a> {
-    /// Reads up to the start of the package.
-    pub(super) fn new(input: &'a mut dyn Read) -> Result<Parser<'a>> {
-        let mut frames = FrameReader::new(input)?;
+    /// Reads up to the start of the package that stands at `base` of an input.
+    pub(super) fn new(input: &'a mut dyn Read, base: u64) -> Result<Parser<'a>> {
+        let mut frames = FrameReader::new(input, base)?;
         let frame = frames.next()?;
         if frame.kind != Kind::Start {
             return Err(frame.place.damaged("it stands where a package starts"));
         }
         let start = Start::decode(&frame.payload).map_err(frame.place.malformed())?;
-        Ok(Parser { frames, start, begun: 0, counted: 0, index: Index::default(), state: State::Between })
+        Ok(Parser { frames, start, begun: 0, counted: 0, index: Index::default(), base, state: State::Between })
     }
 
     /// What the package is.
@@ -107,7 +109,7 @@ impl<'a> Parser<'a> {
         &self.start
     }
 
-    /// How many bytes were read.
+    /// How many bytes of the input were read.
     pub(super) fn offset(&self) -> u64 {
         self.frames.offset()
     }
@@ -153,7 +155,7 @@ impl<'a> Parser<'a> {
     fn begin(&mut self, frame: &Frame) -> Result<Event> {
         let begin = Begin::decode(&frame.payload).map_err(frame.place.malformed())?;
         self.begun += 1;
-        self.index.begin(frame.place.offset, frame.before);
+        self.index.begin(frame.place.offset - self.base, frame.before);
         self.state = State::Inside {
             incremental: begin.base.is_some(),
             reached: Key::MIN,
@@ -174,7 +176,7 @@ impl<'a> Parser<'a> {
         *reached = range.high;
         *totals += Totals::of(&range);
         expected.extend(&range.blocks);
-        self.index.range(frame.place.offset, range.low, frame.before);
+        self.index.range(frame.place.offset - self.base, range.low, frame.before);
         Ok(Event::Range(frame.place, range))
     }
 
@@ -182,7 +184,7 @@ impl<'a> Parser<'a> {
         if !frame.payload.is_empty() {
             return Err(frame.place.damaged("the end of a package must be empty"));
         }
-        let at = self.frames.offset();
+        let at = self.frames.offset() - self.base;
         let mut index = Index::default();
         let mut first = None;
         loop {

@@ -9,11 +9,16 @@
 //! * After the end of a stream: nothing else than in the middle, until the record after it was verified too, which is the
 //!   head of the next stream or the last record of all. So a file that is cut or damaged anywhere, its index included,
 //!   leaves nothing of its last stream.
-//! * In a package, streams that were made visible before stay.
+//! * In a package, streams that were made visible before stay. So do whole packages, where an input has several: what is
+//!   wrong with a later one takes nothing back.
 //!
 //! Data are verified on several threads while this one reads on and applies in order; how far it reads ahead is bounded.
 
-use std::{io::Read, ops, sync::Arc};
+use std::{
+    io::{self, Read},
+    ops,
+    sync::Arc,
+};
 
 use pool::txg::Head;
 
@@ -33,6 +38,9 @@ const AHEAD: usize = 16 << 20;
 pub trait Landing {
     /// Why a stream cannot land; errors of the stream itself are among them.
     type Error: From<Error>;
+
+    /// A package begins: nothing that earlier ones said of themselves holds any more.
+    fn package(&mut self);
 
     /// A stream begins: looks whether it fits, and opens a hidden tree for it: an empty one for a full stream, for an
     /// increment one that starts as the base's. `None` passes over a stream that is not needed; it is verified all the
@@ -64,7 +72,7 @@ pub struct Ground {
 /// What was received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// The length of the whole stream, in bytes.
+    /// The length of everything, in bytes.
     pub bytes: u64,
     /// How many streams became snapshots.
     pub streams: u64,
@@ -72,25 +80,34 @@ pub struct Received {
     pub totals: Totals,
 }
 
-/// Receives a package from `input` into `landing`, with `verifiers` threads that verify ahead (none: everything on this
-/// one). `progress` is told now and then how many bytes were read.
+/// Receives all packages of `input`, one after the other to its end, into `landing`, with `verifiers` threads that verify
+/// ahead (none: everything on this one). `progress` is told now and then how many bytes were read.
 ///
 /// # Errors
-/// If anything is wrong with the stream, does not fit what is there, or cannot be stored; then nothing of the stream in
-/// question is visible.
+/// If anything is wrong with a stream, does not fit what is there, or cannot be stored; then nothing of the stream in
+/// question is visible. And if something else than a stream stands behind one.
 pub fn receive<L: Landing>(
     input: &mut dyn Read,
     landing: &mut L,
     verifiers: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Received, L::Error> {
-    let mut parser = Parser::new(input)?;
     let mut receiving = Receiving { landing, crew: Crew::new(verifiers), open: None, received: Received::default() };
-    let done = receiving.run(&mut parser, progress);
-    if done.is_err() {
-        receiving.abandon();
+    receiving.package(input, progress)?;
+    while let Some(byte) = next_byte(input, receiving.received.bytes)? {
+        receiving.package(&mut byte.as_slice().chain(&mut *input), progress)?;
     }
-    done
+    Ok(receiving.received)
+}
+
+/// The byte at `offset`, unless the input ends there.
+fn next_byte(input: &mut dyn Read, offset: u64) -> Result<Option<[u8; 1]>> {
+    let mut byte = [0];
+    match input.read_exact(&mut byte) {
+        Ok(()) => Ok(Some(byte)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(source) => Err(Error::Read { offset, source }),
+    }
 }
 
 struct Receiving<'a, L> {
@@ -108,12 +125,23 @@ struct Open {
     ground: Option<Ground>,
     steps: Steps,
     totals: Totals,
-    /// Where in the package it starts and ends.
+    /// Where in the input it starts and ends.
     place: ops::Range<u64>,
 }
 
 impl<L: Landing> Receiving<'_, L> {
-    fn run(&mut self, parser: &mut Parser<'_>, progress: &mut dyn FnMut(u64)) -> Result<Received, L::Error> {
+    /// Receives a package that begins where the ones before it end.
+    fn package(&mut self, input: &mut dyn Read, progress: &mut dyn FnMut(u64)) -> Result<(), L::Error> {
+        let mut parser = Parser::new(input, self.received.bytes)?;
+        self.landing.package();
+        let done = self.run(&mut parser, progress);
+        if done.is_err() {
+            self.abandon();
+        }
+        done
+    }
+
+    fn run(&mut self, parser: &mut Parser<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), L::Error> {
         loop {
             match parser.next()? {
                 Event::Begin(place, begin) => {
@@ -134,7 +162,7 @@ impl<L: Landing> Receiving<'_, L> {
                     self.finish()?;
                     self.received.bytes = parser.offset();
                     progress(self.received.bytes);
-                    return Ok(self.received);
+                    return Ok(());
                 }
             }
             if let Some(open) = &mut self.open {

@@ -12,9 +12,9 @@ use super::{
 /// What a stream holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// What the package is.
+    /// What the first package is.
     pub start: Start,
-    /// Its streams, in order.
+    /// The streams of all packages, in order.
     pub streams: Vec<Begin>,
     /// How much they hold together.
     pub totals: Totals,
@@ -38,7 +38,7 @@ pub fn verify(input: &mut dyn Read, verifiers: usize, progress: &mut dyn FnMut(u
 /// # Errors
 /// If it is not a stream, or is damaged that early.
 pub fn identify(input: &mut dyn Read) -> Result<(Start, Begin)> {
-    let mut parser = Parser::new(input)?;
+    let mut parser = Parser::new(input, 0)?;
     let Event::Begin(_, begin) = parser.next()? else { unreachable!("the grammar has a stream after the start") };
     Ok((parser.start().clone(), begin))
 }
@@ -52,8 +52,12 @@ struct Nowhere {
 impl Landing for Nowhere {
     type Error = Error;
 
+    fn package(&mut self) {}
+
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
-        self.contents.start = start.clone();
+        if self.contents.streams.is_empty() {
+            self.contents.start = start.clone();
+        }
         self.contents.streams.push(begin.clone());
         Ok(None)
     }

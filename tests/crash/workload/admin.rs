@@ -282,6 +282,7 @@ impl Life {
             force: true,
             properties: Vec::new(),
             exclude: Vec::new(),
+            origin: None,
             owner: (0, 0),
         };
         let is_new = !self.model.datasets.contains_key(&into);

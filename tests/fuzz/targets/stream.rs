@@ -49,6 +49,7 @@ pub(super) fn receive(input: &[u8]) -> bool {
         force: true,
         properties: Vec::new(),
         exclude: Vec::new(),
+        origin: None,
         owner: (0, 0),
     };
     let (arrived, result) = world.datasets.receive(request, &mut &sealed(input)[..], 0, &mut |_| {});

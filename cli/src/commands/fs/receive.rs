@@ -17,7 +17,11 @@ use crate::protocol::{ReceiveNaming, ReceiveSpec, ReceivedRecord, Request, Respo
 #[command(disable_help_flag = true)]
 #[command(
     after_help = "A snapshot is received whole or not at all: a damaged or cut stream leaves nothing of the one it breaks in.
-Of a package with several, those before that one have been received, and are named.
+Of several, those before that one have been received, and are named. All streams are received until the input ends: several
+in one file come one after the other, and what is no stream ends the command with exit status 1 and undoes nothing.
+
+Of a replicated package, -o sets the property of the topmost file system; those below inherit it. -o origin=SNAPSHOT makes
+the first stream a clone of that snapshot: an increment of its own base, a full stream of any.
 
 With -F, a replicated increment (fs send -R -i or -I) destroys data sets and snapshots that the sender does not have
 any more, and later snapshots than the increment's base go. If its first stream is refused, nothing is destroyed. An
@@ -51,7 +55,7 @@ pub struct Arguments {
     /// Below the target, under the last part of the sent name
     #[arg(short = 'e')]
     last_component: bool,
-    /// Set a property instead of taking it from the stream; origin=SNAPSHOT names the base of a clone
+    /// Set a property instead of taking it from the stream; origin=SNAPSHOT receives a clone of that snapshot
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = split_assignment)]
     properties: Vec<(String, String)>,
     /// Do not take a property from the stream
@@ -103,18 +107,27 @@ fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
     }
     let (origins, pairs): (Vec<_>, Vec<_>) =
         arguments.properties.iter().cloned().partition(|(name, _)| name == "origin");
-    let origin = origins.last().map(|(_, text)| name::<SnapshotName>(action, text)).transpose()?;
+    let origin = match origins.as_slice() {
+        [] => None,
+        [(_, text)] => Some(name::<SnapshotName>(action, text)?),
+        _ => return Err(Failure::usage("property 'origin' specified multiple times")),
+    };
+    let assignments = assignments(&pairs, Property::of_dataset, false, action, &arguments.target)?;
     let mut exclude = Vec::new();
     for text in &arguments.exclude {
         let listed = property_list(text, Property::of_dataset)?;
         exclude.extend(listed.iter().map(|property| property.name().to_owned()));
+    }
+    if let Some(both) = assignments.iter().find(|assignment| exclude.contains(&assignment.name)) {
+        let problem = format!("-o sets the property '{}', and -x leaves it out", both.name);
+        return Err(Failure::cannot(action, &target, problem).hint("leave one of the two out"));
     }
     Ok(ReceiveSpec {
         naming,
         force: arguments.force,
         no_mount: arguments.no_mount,
         dry_run: arguments.dry_run,
-        assignments: assignments(&pairs, Property::of_dataset, false, action, &arguments.target)?,
+        assignments,
         exclude,
         origin,
         skip_holds: arguments.skip_holds,

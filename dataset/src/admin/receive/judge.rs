@@ -3,6 +3,8 @@
 //! A judgement reads the catalogue and changes nothing. It is made when a stream begins, so that one that does not fit is
 //! refused early, and again at its end in the transaction that lands it: that one counts.
 
+use std::collections::HashSet;
+
 use pool::{format::pointer::BlockPointer, units::Guid};
 
 use crate::{
@@ -14,7 +16,7 @@ use crate::{
         resolve::{self, Names},
         send::{LAYOUT_WITH_ACCOUNTS, Need, needs_of},
     },
-    catalogue::{DatasetRow, ROOT, SnapshotRow, Transaction, dataset_key, snapshot_key},
+    catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     lineage::{arrival, branch, dataset, snapshot},
     name::SnapshotName,
     stream::Begin,
@@ -63,18 +65,25 @@ pub(super) struct Judge {
     destroys: bool,
     /// Whether it is the only stream. Of several those that are here already are passed over.
     alone: bool,
+    /// The snapshot that the user wants a new data set to be a clone of.
+    origin: Option<SnapshotName>,
     /// The root of the data set, if it was only read since its newest snapshot.
     only_read: Option<BlockPointer>,
 }
 
 impl Judge {
     pub(super) fn new(names: Names, name: SnapshotName, begin: Begin, force: bool, alone: bool) -> Judge {
-        Judge { names, name, begin, force, destroys: false, alone, only_read: None }
+        Judge { names, name, begin, force, destroys: false, alone, origin: None, only_read: None }
     }
 
     /// The same, with snapshots that are later than the base destroyed if `destroys` says so.
     pub(super) fn destroying(self, destroys: bool) -> Judge {
         Judge { destroys, ..self }
+    }
+
+    /// The same, as a clone of `origin`.
+    pub(super) fn cloning(self, origin: Option<SnapshotName>) -> Judge {
+        Judge { origin, ..self }
     }
 
     /// Looks whether the data set was only read since its newest snapshot, if that matters. It must be kept still.
@@ -110,25 +119,69 @@ impl Judge {
                 false => Ok(Plan::Skip),
             };
         }
+        if let Some(origin) = &self.origin {
+            return self.plan_clone(tx, found, origin);
+        }
         match (found, &self.begin.base) {
             (Some(target), Some(base)) => self.plan_next(tx, target, base.guid),
             (Some(target), None) => self.plan_overwrite(tx, target),
-            (None, Some(base)) if self.begin.clone => {
-                let origin = origin(tx, base.guid)?;
-                match origin {
-                    Some(_) => self.plan_create(tx, origin),
-                    None => self.refuse(
-                        format!("it is a clone of {}, which is not in this pool", base.name),
-                        "receive the origin first, or a full stream",
-                    ),
-                }
-            }
+            (None, Some(base)) if self.begin.clone => match self.nearest(tx, base.guid)? {
+                Some(origin) => self.plan_create(tx, Some(origin)),
+                None => self.refuse(
+                    format!("it is a clone of {}, which is not in this pool", base.name),
+                    "receive the origin first, or a full stream",
+                ),
+            },
             (None, Some(base)) => self.refuse(
                 format!("it is an increment from {}, and there is no such data set", base.name),
-                "receive a full stream first",
+                "receive a full stream first, or use -o origin=SNAPSHOT to receive it as a clone of that base",
             ),
             (None, None) => self.plan_create(tx, None),
         }
+    }
+
+    /// A new data set that the user wants as a clone of `origin`: of an increment's base, and of any snapshot if the stream
+    /// is full, for that has all that the clone has.
+    fn plan_clone(&self, tx: &Transaction<'_>, found: Option<u64>, origin: &SnapshotName) -> Result<Plan> {
+        if found.is_some() {
+            let problem = "the data set exists, and -o origin= makes a new one".into();
+            return self.refuse(problem, "leave -o origin= out, or use another name");
+        }
+        let Ok(id) = self.names.snapshot(tx, origin) else {
+            let problem = format!("its origin is to be '{origin}', and there is no such snapshot");
+            return self.refuse(problem, "look for its name with 'fs list -t snapshot -o name,guid'");
+        };
+        let guid = tx.row::<SnapshotRow>(snapshot_key(id))?.guid;
+        match &self.begin.base {
+            Some(base) if base.guid != guid => self.refuse(
+                format!(
+                    "it is an increment from {}, with the GUID {}, and '{origin}' is another snapshot, with the GUID {}",
+                    base.name, base.guid.0, guid.0
+                ),
+                "look for the snapshot with that GUID with 'fs list -t snapshot -o name,guid'",
+            ),
+            _ => self.plan_create(tx, Some(id)),
+        }
+    }
+
+    /// The snapshot with this GUID that is nearest: below the data set that this one comes below, else below the one above
+    /// that, and so on. So a clone finds its origin in what was received with it, and not in another copy.
+    fn nearest(&self, tx: &Transaction<'_>, guid: Guid) -> Result<Option<u64>> {
+        let mut seen = HashSet::new();
+        let mut above = self.name.dataset().parent();
+        while let Some(name) = above {
+            above = name.parent();
+            let Some(top) = self.names.find(tx, &name)? else { continue };
+            for dataset in resolve::subtree(tx, top)? {
+                if !seen.insert(dataset) {
+                    continue;
+                }
+                if let Some(found) = arrival::snapshot_with(tx, dataset, guid)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn plan_create(&self, tx: &Transaction<'_>, origin: Option<u64>) -> Result<Plan> {
@@ -239,14 +292,4 @@ impl Judge {
 fn later(tx: &Transaction<'_>, dataset: u64, base: u64) -> Result<Vec<u64>> {
     let line = snapshot::line(tx, dataset)?;
     Ok(line.into_iter().skip_while(|id| *id != base).skip(1).collect())
-}
-
-/// The snapshot with this guid, wherever in the pool it is.
-fn origin(tx: &Transaction<'_>, guid: Guid) -> Result<Option<u64>> {
-    for dataset in resolve::subtree(tx, ROOT)? {
-        if let Some(found) = arrival::snapshot_with(tx, dataset, guid)? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
 }

@@ -1,4 +1,4 @@
-//! Landing the streams of one package: each begins as a hidden data set, and ends as a snapshot, or leaves nothing.
+//! Landing the streams of packages: each begins as a hidden data set, and ends as a snapshot, or leaves nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,6 +9,7 @@ use super::{
     census::{Departed, Sender, Tree},
     follow::Follow,
     judge::{Judge, Plan},
+    properties::Wanted,
 };
 use crate::{
     admin::{
@@ -24,11 +25,10 @@ use crate::{
     fs,
     lineage::arrival,
     name::{DatasetName, SnapshotName},
-    property::Property,
     stream::{Begin, Census, Ground, Landing, Start},
 };
 
-/// Lands the streams of one package.
+/// Lands the streams of packages that come one after the other.
 pub(super) struct Lander<'a> {
     datasets: &'a Arc<Datasets>,
     request: ReceiveRequest,
@@ -37,6 +37,8 @@ pub(super) struct Lander<'a> {
     parents: Vec<DatasetName>,
     /// What is to be as the sender's, if the package says what that is.
     tree: Option<Arc<Tree>>,
+    /// What the topmost data set of the package is called here.
+    top: Option<DatasetName>,
     /// Told before data sets are destroyed or renamed, or snapshots destroyed.
     leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
     /// What has arrived until now.
@@ -73,6 +75,10 @@ impl Current {
 impl Landing for Lander<'_> {
     type Error = Error;
 
+    fn package(&mut self) {
+        (self.tree, self.top) = (None, None);
+    }
+
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
         let snapshot = self.request.name(start, begin)?;
         let engine = self.datasets.engine();
@@ -81,7 +87,9 @@ impl Landing for Lander<'_> {
         let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
         let force = self.request.force || self.arrived.has(&snapshot);
         let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force, start.streams == 1)
-            .destroying(self.request.force);
+            .destroying(self.request.force)
+            .cloning(self.origin());
+        self.top = Some(self.request.top(start)?);
         let parents = self.request.naming != Naming::Exact;
         if parents && let Some(parent) = snapshot.dataset().parent() {
             let request = CreateRequest { name: parent, parents, properties: Vec::new(), owner };
@@ -118,12 +126,14 @@ impl Landing for Lander<'_> {
         let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
         let force = self.request.force || self.arrived.has(&name);
         let names = self.datasets.names();
-        let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true).destroying(self.request.force);
+        let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true)
+            .destroying(self.request.force)
+            .cloning(self.origin());
         // A data set that is in use is held still, so that what it shows changes at one instant.
         let open = self.datasets.open_target(&judge)?;
         let quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
-        let (own, exclude) = (self.request.properties.clone(), self.request.exclude.clone());
+        let (request, topmost) = (self.request.clone(), Some(name.dataset()) == self.top);
         let engine = self.datasets.engine().clone();
         let doomed = match self.request.force {
             true => self.datasets.read(|tx| judge.doomed(tx, judge.plan(tx)?))?,
@@ -141,8 +151,8 @@ impl Landing for Lander<'_> {
             let dataset = judge.land(tx, plan, hidden)?;
             // In the syncing context, all that was received is written.
             let room = engine.available();
-            let left_out = take_properties(tx, &judge, dataset, &exclude, room)?;
-            property::assign_all(tx, &judge.names, dataset, &own, true, room)?;
+            let wanted = Wanted { request: request.clone(), topmost, room };
+            let left_out = wanted.put(tx, &judge, dataset)?;
             limits::check_landed(tx, &judge.names, dataset, room)?;
             Ok((plan.target(), left_out))
         })?;
@@ -179,7 +189,12 @@ impl<'a> Lander<'a> {
         leaving: &'a mut dyn FnMut(&[String]) -> Result<()>,
     ) -> Lander<'a> {
         let (parents, arrived) = (Vec::new(), Arrived::default());
-        Lander { datasets, request, current: None, parents, tree: None, leaving, arrived }
+        Lander { datasets, request, current: None, parents, tree: None, top: None, leaving, arrived }
+    }
+
+    /// The snapshot that the user wants the first stream received as a clone of.
+    fn origin(&self) -> Option<SnapshotName> {
+        self.request.origin.clone().filter(|_| self.arrived.snapshots.is_empty())
     }
 
     /// Does what was done at the sender besides: before the first stream all that is to be destroyed, if that is wanted,
@@ -286,34 +301,4 @@ fn stays(top: &DatasetName, error: Error) -> Error {
         },
         other => other,
     }
-}
-
-/// Keeps the properties that came with a stream, as received. One that this program does not know is left out. Returns
-/// the limits that cannot be kept here.
-fn take_properties(
-    tx: &mut Transaction<'_>,
-    judge: &Judge,
-    dataset: u64,
-    exclude: &[String],
-    room: u64,
-) -> Result<Vec<String>> {
-    let mut waiting = Vec::new();
-    for (name, value) in judge.begin.properties.iter().flatten() {
-        let Ok(property) = Property::of_dataset(name) else { continue };
-        let Ok(canonical) = property.parse_value(value, true) else { continue };
-        if exclude.iter().any(|excluded| excluded == name) {
-            continue;
-        }
-        if !property::take_received(tx, &judge.names, dataset, &property, canonical.clone(), room)? {
-            waiting.push((property, canonical));
-        }
-    }
-    // What a limit was until now may have stood in the way of another that comes with it.
-    let mut left_out = Vec::new();
-    for (property, canonical) in waiting {
-        if !property::take_received(tx, &judge.names, dataset, &property, canonical, room)? {
-            left_out.push(property.name().to_owned());
-        }
-    }
-    Ok(left_out)
 }

@@ -9,7 +9,8 @@
 //! judge      whether a stream fits what is there, and what becomes of it
 //! census     destroying here what the sender of a replication does not have any more
 //! follow     renaming here what was renamed there
-//! lander     landing the streams of one package, each at its beginning and at its end
+//! lander     landing streams, each at its beginning and at its end
+//! properties what came along, and what the user wants instead
 //! rehearsal  a dry run
 //! ```
 
@@ -18,6 +19,7 @@ mod follow;
 mod judge;
 mod lander;
 mod naming;
+mod properties;
 mod rehearsal;
 
 use std::{io::Read, sync::Arc};
@@ -43,10 +45,12 @@ pub struct ReceiveRequest {
     /// Whether to roll a data set back to an increment's base, with all later snapshots destroyed, or to overwrite one that
     /// has none; and for an increment of a replication, to destroy what the sender does not have any more.
     pub force: bool,
-    /// Properties to set, whatever comes in the stream.
+    /// Properties to set on the topmost data set of a package, whatever comes in the stream. Those below it inherit them.
     pub properties: Vec<Assignment>,
     /// Properties in the stream not to take.
     pub exclude: Vec<String>,
+    /// The snapshot that the first stream is to become a clone of.
+    pub origin: Option<SnapshotName>,
     /// Who owns the root directories of data sets that are created above the target: user and group.
     pub owner: (u32, u32),
 }
@@ -83,13 +87,13 @@ pub struct ArrivedSnapshot {
 }
 
 impl Datasets {
-    /// Receives a stream, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
+    /// Receives all packages of an input to its end, with `verifiers` threads that verify ahead. `progress` is told now and then how many bytes
     /// were read. That some files of a data set were read since its newest snapshot is no reason to refuse an increment.
     /// Says what arrived and whether that is all.
     ///
     /// # Errors
     /// If anything is wrong with the stream, or it does not fit, or is beyond a quota or what the reservations of others
-    /// leave: then nothing of it is visible, nor any data set that was made above it. Of several in a package those before
+    /// leave: then nothing of it is visible, nor any data set that was made above it. Of several those before
     /// the one in question stay, and have arrived. So does what was destroyed and renamed for a replication until then:
     /// with the first stream refused that is nothing, and before any later one all that its sender does not have.
     pub fn receive(
@@ -129,10 +133,10 @@ impl Datasets {
         (arrived, result)
     }
 
-    /// Reads and verifies a package, and says what would arrive, if all of it fits: a dry run.
+    /// Reads and verifies all packages of an input, and says what would arrive, if all of it fits: a dry run.
     ///
     /// # Errors
-    /// If anything is wrong with it, or it does not fit.
+    /// If anything is wrong with one, or it does not fit.
     pub fn plan_receive(
         self: &Arc<Self>,
         request: &ReceiveRequest,
@@ -170,7 +174,7 @@ impl Datasets {
 }
 
 impl Arrived {
-    /// Whether this package has brought the data set here, so that nobody else can have changed it on purpose.
+    /// Whether this input has brought the data set here, so that nobody else can have changed it on purpose.
     fn has(&self, name: &SnapshotName) -> bool {
         self.snapshots.iter().any(|snapshot| snapshot.name.dataset() == name.dataset())
     }

@@ -1,8 +1,7 @@
-//! A dry run: what a package would bring, and whether it fits.
+//! A dry run: what packages would bring, and whether it fits.
 //!
-//! The whole package is read and verified; then its streams are judged in one transaction that is thrown away, in which
-//! what would be destroyed or renamed before them is. What would have come with an earlier stream of the package counts as
-//! there.
+//! The whole input is read and verified; then its streams are judged in one transaction that is thrown away, in which
+//! what would be destroyed or renamed before them is. What would have come with an earlier stream counts as there.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -28,10 +27,16 @@ use crate::{
     stream::{Begin, Ground, Landing, Start},
 };
 
-/// The streams of a package, as they are read.
+/// The streams of packages, as they are read.
 pub(super) struct Rehearsal<'a> {
     datasets: &'a Arc<Datasets>,
     request: &'a ReceiveRequest,
+    packages: Vec<Package>,
+}
+
+/// The streams of one package.
+#[derive(Default)]
+struct Package {
     start: Start,
     streams: Vec<Judge>,
 }
@@ -39,18 +44,26 @@ pub(super) struct Rehearsal<'a> {
 impl Landing for Rehearsal<'_> {
     type Error = Error;
 
+    fn package(&mut self) {
+        self.packages.push(Package::default());
+    }
+
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
-        if self.streams.is_empty() {
-            self.start = start.clone();
-        }
+        let is_first = self.packages.iter().all(|package| package.streams.is_empty());
+        let origin = self.request.origin.clone().filter(|_| is_first);
         let name = self.request.name(start, begin)?;
         let alone = start.streams == 1;
         let force = self.request.force;
-        let mut judge = Judge::new(self.datasets.names(), name, begin.clone(), force, alone).destroying(force);
+        let mut judge =
+            Judge::new(self.datasets.names(), name, begin.clone(), force, alone).destroying(force).cloning(origin);
         let open = self.datasets.open_target(&judge)?;
         let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
         judge.look(self.datasets)?;
-        self.streams.push(judge);
+        let package = self.packages.last_mut().expect("a stream begins in a package");
+        if package.streams.is_empty() {
+            package.start = start.clone();
+        }
+        package.streams.push(judge);
         Ok(None)
     }
 
@@ -61,7 +74,7 @@ impl Landing for Rehearsal<'_> {
     fn abandon(&mut self) {}
 }
 
-/// What earlier streams of the package would have brought.
+/// What earlier streams would have brought.
 #[derive(Default)]
 struct Brought {
     datasets: HashSet<DatasetName>,
@@ -70,38 +83,41 @@ struct Brought {
 
 impl<'a> Rehearsal<'a> {
     pub(super) fn new(datasets: &'a Arc<Datasets>, request: &'a ReceiveRequest) -> Rehearsal<'a> {
-        Rehearsal { datasets, request, start: Start::default(), streams: Vec::new() }
+        Rehearsal { datasets, request, packages: Vec::new() }
     }
 
     /// What would arrive.
     pub(super) fn conclude(self) -> Result<Vec<ArrivedSnapshot>> {
         let names = self.datasets.names();
-        let (top, force) = (self.request.top(&self.start)?, self.request.force);
-        let tree = match &self.start.census {
-            Some(census) => {
-                let (sender, names, sent) = (Sender::new(census), names.clone(), self.start.root.parse()?);
-                Some(Tree { sender, names, top, sent })
-            }
-            None => None,
-        };
+        let trees: Vec<_> = self.packages.iter().map(|package| self.tree(package, &names)).collect::<Result<_>>()?;
+        let force = self.request.force;
         self.datasets.dry_run(|tx| {
-            if let Some(tree) = tree.as_ref().filter(|_| force) {
-                tree.reconcile(tx, &BTreeSet::new())?;
-            }
             let (mut brought, mut arrived) = (Brought::default(), Vec::new());
-            for judge in &self.streams {
-                if let Some(tree) = &tree {
-                    let place = &judge.name.dataset();
-                    Follow { tree, place, begin: &judge.begin, force }.run(tx, &BTreeSet::new())?;
+            for (package, tree) in self.packages.iter().zip(&trees) {
+                if let Some(tree) = tree.as_ref().filter(|_| force) {
+                    tree.reconcile(tx, &BTreeSet::new())?;
                 }
-                if self.would_land(tx, &names, judge, &brought)? {
-                    arrived.push(snapshot(judge)?);
+                for judge in &package.streams {
+                    if let Some(tree) = tree {
+                        let place = &judge.name.dataset();
+                        Follow { tree, place, begin: &judge.begin, force }.run(tx, &BTreeSet::new())?;
+                    }
+                    if self.would_land(tx, &names, judge, &brought)? {
+                        arrived.push(snapshot(judge)?);
+                    }
+                    brought.datasets.insert(judge.name.dataset());
+                    brought.snapshots.insert(judge.begin.guid);
                 }
-                brought.datasets.insert(judge.name.dataset());
-                brought.snapshots.insert(judge.begin.guid);
             }
             Ok(arrived)
         })
+    }
+
+    /// What is to be as the sender's, if the package says what that is.
+    fn tree(&self, package: &Package, names: &Names) -> Result<Option<Tree>> {
+        let Some(census) = &package.start.census else { return Ok(None) };
+        let (top, sent) = (self.request.top(&package.start)?, package.start.root.parse()?);
+        Ok(Some(Tree { sender: Sender::new(census), names: names.clone(), top, sent }))
     }
 
     fn would_land(&self, tx: &Transaction<'_>, names: &Names, judge: &Judge, brought: &Brought) -> Result<bool> {

@@ -14,6 +14,7 @@ mod findings;
 mod full;
 mod limits;
 mod model;
+mod packages;
 mod properties;
 pub(super) mod raidz;
 mod raidz_sizes;

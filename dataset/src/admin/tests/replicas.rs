@@ -135,6 +135,7 @@ fn a_forced_replication_destroys_what_the_sender_does_not_have() {
         force: true,
         properties: Vec::new(),
         exclude: Vec::new(),
+        origin: None,
         owner: (0, 0),
     };
     let package = pair.package("3", Some("2"));
@@ -314,6 +315,7 @@ impl Pair {
             force: true,
             properties: Vec::new(),
             exclude: Vec::new(),
+            origin: None,
             owner: (0, 0),
         };
         change(&mut request);

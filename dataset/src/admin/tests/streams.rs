@@ -53,13 +53,14 @@ impl World {
 }
 
 /// To receive just what the stream holds.
-fn request(target: &str) -> ReceiveRequest {
+pub(super) fn request(target: &str) -> ReceiveRequest {
     ReceiveRequest {
         target: target.parse().unwrap(),
         naming: Naming::Exact,
         force: false,
         properties: Vec::new(),
         exclude: Vec::new(),
+        origin: None,
         owner: (0, 0),
     }
 }

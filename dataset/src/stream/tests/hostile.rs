@@ -28,7 +28,7 @@ fn streams(world: &mut World) -> (Vec<u8>, Vec<u8>) {
 /// Where each record starts, and the end.
 fn bounds(stream: &[u8]) -> Vec<usize> {
     let mut input = stream;
-    let mut frames = FrameReader::new(&mut input).unwrap();
+    let mut frames = FrameReader::new(&mut input, 0).unwrap();
     let mut bounds = vec![frames.offset() as usize];
     while (frames.offset() as usize) < stream.len() {
         frames.next().unwrap();
@@ -158,7 +158,7 @@ fn a_census_stands_before_the_streams_and_ends() {
 /// Takes a stream apart, changes one record's payload, and chains it all again: what somebody would do who means harm.
 fn forge(stream: &[u8], random: &SeededEnv) -> Vec<u8> {
     let mut input = stream;
-    let mut frames = FrameReader::new(&mut input).unwrap();
+    let mut frames = FrameReader::new(&mut input, 0).unwrap();
     let mut records = Vec::new();
     while (frames.offset() as usize) < stream.len() {
         records.push(frames.next().unwrap());

@@ -219,6 +219,8 @@ pub(super) struct Lander {
 impl Landing for Lander {
     type Error = Error;
 
+    fn package(&mut self) {}
+
     fn begin(&mut self, _: &Start, _: &Begin) -> Result<Option<Ground>, Error> {
         self.begun += 1;
         Ok(Some(Ground { head: self.head.clone(), copies: 1 }))
