@@ -128,6 +128,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@raidz_sizes	enabled	local
     tank	feature@rebalance	enabled	local
     tank	feature@shrunken_devices	enabled	local
+    tank	feature@spaces_in_names	enabled	local
     tank	feature@spares	enabled	local
     [exit 0]
     $ pool set comment=attic tank

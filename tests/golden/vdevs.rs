@@ -1,5 +1,5 @@
 //! Golden pools on vdevs of every kind: with classes and a spare, with a cache device, being rebalanced, with packed chunks,
-//! being expanded, being defragmented, being resized, with a RAID-Z of devices of different sizes.
+//! being expanded, being defragmented, being resized, with a RAID-Z of devices of different sizes, and one with spaces in names.
 //!
 //! Each was left in the middle of what it shows, so that the bytes of it are kept: a log with frames on a vdev of its own,
 //! a rebalance and a defragmentation that are paused, a resize that has begun, maps of chunks whose vdev has left, rows of two widths. What is in them is little: files of
@@ -18,7 +18,8 @@ use pool::{
     format::{
         label::{
             ALLOCATION_CLASSES, CACHE_DEVICES, DATA_START, DEFRAGMENT, DEVICE_REMOVAL, PACKED_CHUNKS, RAIDZ,
-            RAIDZ_EXPANSION, RAIDZ_SIZES, REBALANCE, SHRUNKEN_DEVICES, SPARES, classes::VdevClass, device_size,
+            RAIDZ_EXPANSION, RAIDZ_SIZES, REBALANCE, SHRUNKEN_DEVICES, SPACES_IN_NAMES, SPARES, classes::VdevClass,
+            device_size,
         },
         vdev_config::VdevTree,
     },
@@ -58,7 +59,7 @@ struct Kept {
     go_on: fn(&World),
 }
 
-const KEPT: [Kept; 8] = [
+const KEPT: [Kept; 9] = [
     Kept {
         generation: 4,
         name: "classes",
@@ -198,6 +199,23 @@ const KEPT: [Kept; 8] = [
         },
         go_on: |_| {},
     },
+    Kept {
+        generation: 8,
+        name: "spaces",
+        devices: 1,
+        size: DEVICE_SIZE,
+        spared: &[],
+        features: &[SPACES_IN_NAMES],
+        make: with_spaces,
+        shows: |world| {
+            let bookmark = "tank/my files#before lunch".parse().unwrap();
+            assert!(world.datasets.resolve(&bookmark).is_ok());
+        },
+        go_on: |world| {
+            let name = "tank/my files@before lunch".parse().unwrap();
+            world.datasets.rename_snapshot(&name, "after lunch", false).unwrap();
+        },
+    },
 ];
 
 /// How large the devices of a RAID-Z are but for its smallest, in bytes.
@@ -321,6 +339,18 @@ fn defragmented() -> Vec<Arc<MemoryDevice>> {
     assert_eq!(world.datasets.start_defragment(Some(1 << 30)).unwrap(), None);
     defragment(&world, |world| world.datasets.defragment_status().unwrap().emptied > 0);
     world.datasets.pause_defragment().unwrap();
+    exported(&world, images)
+}
+
+/// Names with spaces, of everything that has a name in the catalogue.
+fn with_spaces() -> Vec<Arc<MemoryDevice>> {
+    let images = disks(&["disk"]);
+    let world = furnished(&[classed(&images[0], None)], 8);
+    create(&world, "tank/my files", &[]);
+    overwrite(&world.fs("tank/my files"), "a file", 0, &words(3000, 10_000));
+    snapshot(&world, "tank/my files@before lunch", false);
+    let (of, bookmark) = ("tank/my files@before lunch".parse().unwrap(), "tank/my files#before lunch".parse().unwrap());
+    world.datasets.bookmark(&of, &bookmark).unwrap();
     exported(&world, images)
 }
 

@@ -30,6 +30,7 @@ impl Datasets {
     /// and it was there.
     pub fn create(&self, request: CreateRequest) -> Result<Vec<DatasetName>> {
         let names = self.names();
+        self.allow_names([request.name.as_str()])?;
         // A guid is drawn once for each name, so that the request can be run again.
         let guids: HashMap<DatasetName, Guid> =
             ancestors(&request.name).into_iter().map(|name| (name, self.new_guid())).collect();

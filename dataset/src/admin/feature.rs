@@ -4,7 +4,7 @@
 //! from its first use on, for good: then the labels name it, and programs that do not know it refuse the pool. Enabling one
 //! is a row of the catalogue, a property of the pool, which older programs pass over.
 
-use pool::format::label::KNOWN_FEATURES;
+use pool::format::label::{KNOWN_FEATURES, SPACES_IN_NAMES};
 
 use super::{datasets::Datasets, error::Result, moving::refused};
 use crate::{
@@ -34,6 +34,16 @@ impl Datasets {
             "disabled" => refused(format!("the pool's feature {feature} is disabled; it is enabled by pool set")),
             _ => Ok(()),
         }
+    }
+
+    /// Has the labels say so before the catalogue has a name with a space: older programs would take it for damage. A crash
+    /// in between leaves a pool that they refuse although they could read it.
+    pub(super) fn allow_names<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+        if !names.into_iter().any(|name| name.contains(' ')) {
+            return Ok(());
+        }
+        self.check_feature(SPACES_IN_NAMES)?;
+        Ok(self.engine().activate(SPACES_IN_NAMES)?)
     }
 }
 

@@ -28,6 +28,7 @@ impl Datasets {
         if let Some(parent) = to.parent().filter(|_| parents) {
             self.create(super::CreateRequest { name: parent, parents, properties: Vec::new(), owner })?;
         }
+        self.allow_names([to.as_str()])?;
         let (from, to) = (from.clone(), to.clone());
         self.run(move |tx| {
             check_place(tx, &names, &from, &to)?;
@@ -46,6 +47,7 @@ impl Datasets {
     pub fn rename_snapshot(&self, from: &SnapshotName, to: &str, recursive: bool) -> Result<()> {
         from.dataset().snapshot(to)?;
         let (names, from, to) = (self.names(), from.clone(), to.to_owned());
+        self.allow_names([to])?;
         self.run(move |tx| {
             for (id, name) in hold::each(tx, &names, std::slice::from_ref(&from), recursive)? {
                 let new = name.dataset().snapshot(&to)?;

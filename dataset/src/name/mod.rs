@@ -8,8 +8,9 @@
 //! tank/home@a%c,x      some of its snapshots: from a to c, and x
 //! ```
 //!
-//! The rules are those of ZFS: a component consists of letters, digits and `_ . : -`, is neither `.` nor `..`, the whole
-//! name has at most [`MAX_NAME`] bytes, and a pool's name begins with a letter and is no word of the vdev language.
+//! The rules are those of ZFS: a component consists of letters, digits, spaces and `_ . : -`, is neither `.` nor `..`, the
+//! whole name has at most [`MAX_NAME`] bytes, and a pool's name begins with a letter and is no word of the vdev language.
+//! Unlike in ZFS, a pool's name has no space, and no component begins or ends with one: it would not be seen.
 //! A value of one of these types is a valid name; nothing here knows whether it exists.
 //!
 //! With `serde` every type travels as its text and is validated again when it arrives.
@@ -295,7 +296,11 @@ mod tests {
         assert_eq!(problem::<DatasetName>("/tank"), (0, NameProblem::LeadingSlash));
         assert_eq!(problem::<DatasetName>("tank/"), (4, NameProblem::TrailingSlash));
         assert_eq!(problem::<DatasetName>("tank//a"), (5, NameProblem::EmptyComponent));
-        assert_eq!(problem::<DatasetName>("tank/a b"), (6, NameProblem::Character(' ')));
+        assert_eq!(problem::<DatasetName>("tank/a\tb"), (6, NameProblem::Character('\t')));
+        assert_eq!(problem::<DatasetName>("tank/ a"), (5, NameProblem::Space));
+        assert_eq!(problem::<DatasetName>("tank/a /b"), (6, NameProblem::Space));
+        assert_eq!(problem::<DatasetName>("my tank/a"), (2, NameProblem::Space));
+        assert_eq!(problem::<SnapshotName>("tank@a "), (6, NameProblem::Space));
         assert_eq!(problem::<DatasetName>("tank/.."), (5, NameProblem::Dots));
         assert_eq!(problem::<DatasetName>("1tank"), (0, NameProblem::PoolLetter));
         assert_eq!(problem::<DatasetName>("tank@a"), (4, NameProblem::NotDataset('@')));
@@ -307,6 +312,15 @@ mod tests {
         assert_eq!(problem::<BookmarkName>("tank#"), (5, NameProblem::EmptyComponent));
         let text = "tank/a!b".parse::<DatasetName>().unwrap_err().to_string();
         assert_eq!(text, "invalid character '!' in name (at character 7 of 'tank/a!b')");
+    }
+
+    #[test]
+    fn a_name_may_have_spaces_inside_its_parts() {
+        let name: SnapshotName = "tank/my files/a  b@before lunch".parse().unwrap();
+        assert_eq!((name.dataset().leaf().to_owned(), name.snapshot()), ("a  b".to_owned(), "before lunch"));
+        assert!("tank/my files#before lunch".parse::<BookmarkName>().is_ok());
+        assert_eq!("tank@a b%c d,e f".parse::<SnapshotSet>().unwrap().spans.len(), 2);
+        assert!(check_component("x y").is_ok() && check_component(" ").is_err());
     }
 
     #[test]

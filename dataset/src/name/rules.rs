@@ -35,6 +35,9 @@ pub enum NameProblem {
     /// A character that no name may have.
     #[error("invalid character {0:?} in name")]
     Character(char),
+    /// A space where it is not seen, or in the name of a pool.
+    #[error("a space stands only inside the name of a file system, a snapshot or a bookmark")]
+    Space,
     /// Nothing between two delimiters, or after the last one.
     #[error("empty component in name")]
     EmptyComponent,
@@ -94,10 +97,12 @@ pub fn check_component(component: &str) -> Result<(), NameError> {
 
 /// The first problem of one component, with its place in it.
 pub(super) fn component_problem(component: &str) -> Option<(usize, NameProblem)> {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-' | ' ');
     match component {
         "" => Some((0, NameProblem::EmptyComponent)),
         "." | ".." => Some((0, NameProblem::Dots)),
+        _ if component.starts_with(' ') => Some((0, NameProblem::Space)),
+        _ if component.ends_with(' ') => Some((component.len() - 1, NameProblem::Space)),
         _ => component.char_indices().find(|(_, c)| !is_allowed(*c)).map(|(at, c)| (at, NameProblem::Character(c))),
     }
 }
@@ -121,6 +126,10 @@ pub(super) fn check_dataset(text: &str, whole: &str) -> Result<(), NameError> {
         }
         if let Some((at, problem)) = component_problem(component) {
             return fail(start + at, problem);
+        }
+        // A pool's name is also that of its socket, and a word among the words of a vdev specification.
+        if let Some(at) = component.find(' ').filter(|_| depth == 0) {
+            return fail(at, NameProblem::Space);
         }
         start += component.len() + 1;
     }

@@ -38,6 +38,14 @@ pub struct Counted {
 }
 
 impl Census {
+    /// The names in it, of data sets and of snapshots.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.datasets.iter().flat_map(|counted| {
+            let snapshots = counted.snapshots.iter().map(|(_, name)| name.as_str());
+            snapshots.chain([counted.dataset.as_str()])
+        })
+    }
+
     /// The payloads of the records; `None` if it is too much for a census.
     pub(super) fn encode(&self) -> Option<Vec<Vec<u8>>> {
         let (mut payloads, mut entries) = (vec![Vec::new()], 0);

@@ -86,6 +86,7 @@ pub const KNOWN_FEATURES: &[&str] = &[
     RAIDZ_SIZES,
     REBALANCE,
     SHRUNKEN_DEVICES,
+    SPACES_IN_NAMES,
     SPARES,
 ];
 
@@ -137,6 +138,10 @@ pub const REBALANCE: &str = "rebalance";
 /// damage that lay where the device has ended since, looks for labels where it ended before, and would allocate in what is
 /// about to be given up.
 pub const SHRUNKEN_DEVICES: &str = "shrunken_devices";
+
+/// The feature of pools in which names of data sets, snapshots or bookmarks may have spaces. Who does not know it takes such
+/// a name for damage.
+pub const SPACES_IN_NAMES: &str = "spaces_in_names";
 
 /// The feature of pools that have, or had, [spares](spares::SpareConfig). Who does not know it would leave them out of the labels,
 /// and take one that stands in for another device for one that replaces it.
