@@ -197,7 +197,7 @@ fn wrong_requests_say_what_and_where() {
     [exit 1]
     $ fs destroy tank
     fs: cannot destroy 'tank': 'tank' is the pool's root data set: it cannot be destroyed
-      use pool destroy to destroy the pool
+      use fs destroy -r to destroy all that is in the pool, and pool destroy to destroy the pool itself
     [exit 1]
     $ fs destroy tank/none
     fs: cannot open 'tank/none': dataset does not exist

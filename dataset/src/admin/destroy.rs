@@ -71,7 +71,10 @@ impl Datasets {
         move |tx| {
             let id = names.dataset(tx, &request.name)?;
             if request.name.is_pool() {
-                return Err(Error::IsRoot { name: request.name.to_string(), action: "destroyed" });
+                if !request.recursive && !request.dependents {
+                    return Err(Error::IsRoot { name: request.name.to_string(), action: "destroyed" });
+                }
+                return measured(tx, |tx, done| destroy_below_root(tx, &names, request.dependents, &mounted, done));
             }
             check_alone(tx, &names, id, &request)?;
             measured(tx, |tx, done| destroy_datasets(tx, &names, &[id], request.dependents, &mounted, done))
@@ -200,12 +203,34 @@ fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Des
     // What goes later because something above it had to go first, as a clone of it, waits under the root. A name that
     // begins so cannot be given by anybody.
     for (_, child) in dataset::children(tx, id)? {
-        dataset::move_to(tx, child, ROOT, &format!("%{child}"))?;
+/// Destroys all data sets of a pool but its root, and the snapshots of that.
+fn destroy_below_root(
+    tx: &mut Transaction<'_>,
+    names: &Names,
+    dependents: bool,
+    mounted: &BTreeSet<u64>,
+    done: &mut Destroyed,
+) -> Result<()> {
+    for of in snapshot::line(tx, ROOT)? {
+        check_held(tx, names, of)?;
     }
+    let below: Vec<u64> = dataset::children(tx, ROOT)?.into_iter().map(|(_, child)| child).collect();
+    destroy_datasets(tx, names, &below, dependents, mounted, done)?;
+    destroy_snapshots_of(tx, ROOT, &names.text_of(tx, ROOT)?, done)
+}
+
+/// Destroys all snapshots of a data set, none of which is held or has clones any more.
+fn destroy_snapshots_of(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Destroyed) -> Result<()> {
     while let Some(oldest) = dataset::oldest_snapshot(tx, id)? {
         done.names.push(format!("{name}@{}", tx.row::<SnapshotRow>(snapshot_key(oldest))?.name));
         snapshot::destroy(tx, oldest)?;
     }
+    Ok(())
+}
+
+        dataset::move_to(tx, child, ROOT, &format!("%{child}"))?;
+    }
+    destroy_snapshots_of(tx, id, name, done)?;
     dataset::destroy(tx, id)?;
     done.names.push(name.to_owned());
     Ok(())

@@ -235,7 +235,9 @@ impl Error {
             Error::HasClones { .. } => "use -R to destroy them too, or promote them first",
             Error::Held { .. } => "release the holds, or use -d to destroy it with the last of them",
             Error::NotNewest { .. } => "use -r to destroy them",
-            Error::IsRoot { action: "destroyed", .. } => "use pool destroy to destroy the pool",
+            Error::IsRoot { action: "destroyed", .. } => {
+                "use fs destroy -r to destroy all that is in the pool, and pool destroy to destroy the pool itself"
+            }
             Error::Quota { .. } => "raise the quota, or destroy snapshots that are not needed",
             Error::Busy { .. } => "wait, or unmount it first",
             Error::SnapshotTwice { .. } => "take one after the other",

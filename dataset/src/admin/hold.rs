@@ -8,7 +8,7 @@ use super::{
     resolve::{self, Names},
 };
 use crate::{
-    catalogue::{SnapshotRow, Transaction, snapshot_key},
+    catalogue::Transaction,
     lineage::{dataset, snapshot},
     name::SnapshotName,
 };
@@ -71,7 +71,7 @@ impl Datasets {
     }
 }
 
-/// The ids and names of snapshots, and with `recursive` of those of the same name below.
+/// The ids and names of snapshots, and with `recursive` of those of the same name below; then those below are enough.
 pub(super) fn each(
     tx: &Transaction<'_>,
     names: &Names,
@@ -80,16 +80,18 @@ pub(super) fn each(
 ) -> Result<Vec<(u64, SnapshotName)>> {
     let mut found = Vec::new();
     for name in snapshots {
-        let top = names.snapshot(tx, name)?;
-        found.push((top, name.clone()));
         if !recursive {
+            found.push((names.snapshot(tx, name)?, name.clone()));
             continue;
         }
-        let row: SnapshotRow = tx.row(snapshot_key(top))?;
-        for below in resolve::subtree(tx, row.dataset)?.into_iter().skip(1) {
-            if let Some(id) = dataset::snapshot_named(tx, below, name.snapshot())? {
+        let before = found.len();
+        for dataset in resolve::subtree(tx, names.dataset(tx, &name.dataset())?)? {
+            if let Some(id) = dataset::snapshot_named(tx, dataset, name.snapshot())? {
                 found.push((id, names.of_snapshot(tx, id)?));
             }
+        }
+        if found.len() == before {
+            return Err(Error::not_found("snapshot", name));
         }
     }
     Ok(found)

@@ -211,7 +211,7 @@ fn destroying_wants_flags_for_what_hangs_on_it() {
     world.snapshot("tank/a/b@s").unwrap();
     world.clone("tank/a/b@s", "tank/c").unwrap();
     world.snapshot("tank/c@t").unwrap();
-    assert!(matches!(refusal(world.destroy("tank", true, false)), Error::IsRoot { .. }));
+    assert!(matches!(refusal(world.destroy("tank", false, false)), Error::IsRoot { .. }));
     assert!(matches!(refusal(world.destroy("tank/a", false, false)), Error::HasChildren { .. }));
     assert!(matches!(refusal(world.destroy("tank/c", false, false)), Error::HasSnapshots { .. }));
     assert!(matches!(refusal(world.destroy("tank/a", true, false)), Error::HasClones { .. }));
@@ -220,6 +220,46 @@ fn destroying_wants_flags_for_what_hangs_on_it() {
     world.work();
     world.judge();
     assert_eq!(world.names(), ["tank"]);
+}
+
+#[test]
+fn all_but_the_root_is_destroyed_with_it() {
+    let world = World::new(19);
+    world.write("tank", "stays", b"in the root");
+    ["tank/a", "tank/a/b"].iter().for_each(|name| drop(world.create(name).unwrap()));
+    ["tank@s", "tank/a/b@s"].iter().for_each(|name| world.snapshot(name).unwrap());
+    world.clone("tank@s", "tank/c").unwrap();
+    world.clone("tank/a/b@s", "tank/d").unwrap();
+    let own: [crate::name::SnapshotName; 1] = ["tank@s".parse().unwrap()];
+    world.datasets.hold("keep", &own, false).unwrap();
+    let before = world.names();
+    assert!(matches!(refusal(world.destroy("tank", true, false)), Error::Held { .. }));
+    assert_eq!(world.names(), before);
+    world.datasets.release("keep", &own, false).unwrap();
+    let done = world.destroy("tank", true, false).unwrap();
+    assert_eq!(done.names.last().map(String::as_str), Some("tank@s"));
+    assert_eq!(world.names(), ["tank"]);
+    assert_eq!(world.files("tank")["stays"], b"in the root");
+    world.work();
+    world.judge();
+}
+
+#[test]
+fn holds_and_renames_find_snapshots_that_only_children_have() {
+    let world = World::new(20);
+    ["tank/a", "tank/a/b"].iter().for_each(|name| drop(world.create(name).unwrap()));
+    world.snapshot("tank/a/b@s").unwrap();
+    let top: [crate::name::SnapshotName; 1] = ["tank/a@s".parse().unwrap()];
+    assert!(matches!(refusal(world.datasets.hold("keep", &top, false)), Error::NotFound { .. }));
+    world.datasets.hold("keep", &top, true).unwrap();
+    assert_eq!(world.datasets.holds(&top, true).unwrap().len(), 1);
+    world.datasets.release("keep", &top, true).unwrap();
+    world.datasets.rename_snapshot(&top[0], "t", true).unwrap();
+    assert!(world.names().contains(&"tank/a/b@t".to_owned()));
+    for missing in [world.datasets.hold("keep", &top, true), world.datasets.rename_snapshot(&top[0], "t", true)] {
+        assert!(matches!(refusal(missing), Error::NotFound { .. }));
+    }
+    world.judge();
 }
 
 #[test]
