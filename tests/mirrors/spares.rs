@@ -137,7 +137,7 @@ fn a_spare_steps_in_and_stands_by_again_when_the_device_is_back() {
     errors: No known data errors
     [exit 0]
     ");
-    let history = lab.pool(&["history", "tank"]);
+    let history = lab.pool(&["history", "-i", "tank"]);
     assert!(history.contains("c.img stepped in for") && history.contains("c.img stands by again"), "{history}");
     holds(&lab, &[1, 2]);
     lab.pool(&["remove", "tank", "c.img"]);

@@ -115,7 +115,7 @@ impl OpenPool {
             Request::Pool { properties, vdevs } => self.pool_record(&properties, vdevs).map(Response::Pool),
             Request::SetPool { assignments } => self.set_pool(&assignments).map(done),
             Request::Status => self.status().map(|status| Response::Status(Box::new(status))),
-            Request::History { .. } => self.history().map(Response::History),
+            Request::History { internal } => self.history(internal).map(Response::History),
             Request::Sync => self.engine().commit_anyway().or_refused("sync", self.name()).map(|_| Response::Done),
             Request::Check => check::check_live(self, job).map(Response::Checked),
             Request::Scrub { action } => self.scrub(action).map(done),

@@ -356,7 +356,8 @@ impl OpenPool {
         IoSample { elapsed: self.opened.elapsed().as_nanos().try_into().unwrap_or(u64::MAX), pool, vdevs }
     }
 
-    pub(super) fn history(&self) -> Result<Vec<HistoryRecord>, Failure> {
+    /// The history, with what was done besides commands if `internal` says so.
+    pub(super) fn history(&self, internal: bool) -> Result<Vec<HistoryRecord>, Failure> {
         // Brings in the latest lines. Of a pool that takes no changes any more, the history up to then can be read.
         if let Err(error) = self.engine().commit() {
             tracing::debug!("the history may lack its latest lines: {error}");
@@ -365,11 +366,11 @@ impl OpenPool {
         let record = |event: dataset::admin::Event| HistoryRecord {
             time: event.time.div_euclid(NANOS),
             txg: event.txg.0,
-            text: event.command,
-            internal: false,
+            internal: event.user.is_empty(),
             user: event.user.parse().ok().map(|user| (user, event.host)),
+            text: event.command,
         };
-        Ok(events.into_iter().map(record).collect())
+        Ok(events.into_iter().map(record).filter(|record| internal || !record.internal).collect())
     }
 
     pub(super) fn add_vdevs(

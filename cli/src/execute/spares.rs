@@ -40,9 +40,9 @@ fn told(change: &SpareChange) -> String {
     }
 }
 
-/// Adds a line to the history that nobody has ordered.
+/// Adds an internal line to the history.
 pub(super) fn note(datasets: &Datasets, what: &str) {
-    if let Err(error) = datasets.record(&format!("[{what}]"), "", &devices::host().1) {
+    if let Err(error) = datasets.record(what, "", &devices::host().1) {
         tracing::warn!("the history lacks '{what}': {error}");
     }
 }

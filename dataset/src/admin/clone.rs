@@ -3,7 +3,7 @@
 use super::{
     datasets::Datasets,
     error::{Error, Result},
-    limits,
+    history, limits,
     property::{self, Assignment},
 };
 use crate::{
@@ -35,7 +35,8 @@ impl Datasets {
             names.vacant(tx, &name)?;
             let parent = names.parent(tx, &name, "cloned")?;
             let id = branch::clone(tx, origin, parent, name.leaf(), guid)?;
-            property::assign_all(tx, &names, id, &properties, true, room)
+            property::assign_all(tx, &names, id, &properties, true, room)?;
+            history::log(tx, &format!("clone {snapshot} as {name}"))
         })
     }
 
@@ -52,6 +53,7 @@ impl Datasets {
                 other => other,
             })?;
             limits::check_moved(tx, &names, promotion.former, id)?;
+            history::log(tx, &format!("promote {name}"))?;
             let moved = promotion.snapshots.iter().map(|(_, snapshot)| Ok(name.snapshot(snapshot)?));
             moved.collect()
         };

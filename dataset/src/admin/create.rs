@@ -7,6 +7,7 @@ use pool::units::Guid;
 use super::{
     datasets::Datasets,
     error::{Error, Result},
+    history,
     property::{self, Assignment},
     resolve::Names,
 };
@@ -29,8 +30,8 @@ impl Datasets {
     /// Creates a data set. Returns the names of all that were created, the topmost first; nothing if `parents` was given
     /// and it was there.
     pub fn create(&self, request: CreateRequest) -> Result<Vec<DatasetName>> {
-        let names = self.names();
         self.allow_names([request.name.as_str()])?;
+        let names = self.names();
         // A guid is drawn once for each name, so that the request can be run again.
         let guids: HashMap<DatasetName, Guid> =
             ancestors(&request.name).into_iter().map(|name| (name, self.new_guid())).collect();
@@ -75,5 +76,6 @@ fn create(
         }
         created.push(name);
     }
+    history::log_each(tx, "create", &created)?;
     Ok(created)
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::{
     datasets::Datasets,
     error::{Error, Result},
+    history,
     resolve::{self, Names},
 };
 use crate::{
@@ -146,6 +147,10 @@ fn measured(
     let mut done = Destroyed::default();
     destroy(tx, &mut done)?;
     done.reclaimed = before.saturating_sub(tx.master()?.physical.allocated);
+    // What it takes along goes first: the last is what was asked for.
+    let names: Vec<&String> = done.names.iter().rev().collect();
+    history::log_each(tx, "destroy", &names)?;
+    history::log_each(tx, "destroy later", &done.deferred)?;
     Ok(done)
 }
 
@@ -198,11 +203,6 @@ pub(super) fn destroy_datasets(
     Ok(())
 }
 
-/// Destroys a data set and its snapshots. All that is below it, or a clone of it, goes too or has gone.
-fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Destroyed) -> Result<()> {
-    // What goes later because something above it had to go first, as a clone of it, waits under the root. A name that
-    // begins so cannot be given by anybody.
-    for (_, child) in dataset::children(tx, id)? {
 /// Destroys all data sets of a pool but its root, and the snapshots of that.
 fn destroy_below_root(
     tx: &mut Transaction<'_>,
@@ -228,6 +228,11 @@ fn destroy_snapshots_of(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mu
     Ok(())
 }
 
+/// Destroys a data set and its snapshots. All that is below it, or a clone of it, goes too or has gone.
+fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Destroyed) -> Result<()> {
+    // What goes later because something above it had to go first, as a clone of it, waits under the root. A name that
+    // begins so cannot be given by anybody.
+    for (_, child) in dataset::children(tx, id)? {
         dataset::move_to(tx, child, ROOT, &format!("%{child}"))?;
     }
     destroy_snapshots_of(tx, id, name, done)?;

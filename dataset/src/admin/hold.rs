@@ -5,6 +5,7 @@ use pool::env::Nanos;
 use super::{
     datasets::Datasets,
     error::{Error, Result},
+    history,
     resolve::{self, Names},
 };
 use crate::{
@@ -41,7 +42,7 @@ impl Datasets {
                     return Err(Error::exists("hold", format!("{tag} on {name}")));
                 }
             }
-            Ok(())
+            history::log_each(tx, &format!("hold {tag} on"), &snapshots)
         })
     }
 
@@ -53,7 +54,10 @@ impl Datasets {
             for (id, _) in each(tx, &names, &snapshots, recursive)? {
                 released |= snapshot::release(tx, id, &tag)?;
             }
-            if released { Ok(()) } else { Err(Error::not_found("hold", &tag)) }
+            if !released {
+                return Err(Error::not_found("hold", &tag));
+            }
+            history::log_each(tx, &format!("release {tag} of"), &snapshots)
         })
     }
 

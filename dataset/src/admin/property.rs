@@ -14,7 +14,7 @@ use pool::error::Error as PoolError;
 use super::{
     datasets::{Datasets, Mount},
     error::{Error, Result},
-    limits,
+    history, limits,
     resolve::{self, Names, Target},
 };
 use crate::{
@@ -72,7 +72,9 @@ impl Datasets {
                 let id = owner(tx, &names, target)?;
                 assign_all(tx, &names, id, &assignments, false, room)?;
             }
-            Ok(())
+            let values: Vec<String> =
+                assignments.iter().map(|Assignment { property, value }| format!("{property}={value}")).collect();
+            history::log_each(tx, &format!("set {} of", values.join(" ")), &targets)
         })?;
         self.reload_options()
     }
@@ -98,7 +100,7 @@ impl Datasets {
                     }
                 }
             }
-            Ok(())
+            history::log_each(tx, &format!("inherit {property} of"), &targets)
         })?;
         self.reload_options()
     }

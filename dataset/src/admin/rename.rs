@@ -3,7 +3,7 @@
 use super::{
     datasets::Datasets,
     error::{Error, Result},
-    hold, limits,
+    history, hold, limits,
     resolve::{self, Names},
 };
 use crate::{
@@ -39,6 +39,7 @@ impl Datasets {
             if before != parent {
                 limits::check_moved(tx, &names, before, id)?;
             }
+            history::log(tx, &format!("rename {from} to {to}"))?;
             renamed(tx, &names, id)
         })
     }
@@ -46,8 +47,8 @@ impl Datasets {
     /// Renames a snapshot; with `recursive` also those of the same name below.
     pub fn rename_snapshot(&self, from: &SnapshotName, to: &str, recursive: bool) -> Result<()> {
         from.dataset().snapshot(to)?;
-        let (names, from, to) = (self.names(), from.clone(), to.to_owned());
         self.allow_names([to])?;
+        let (names, from, to) = (self.names(), from.clone(), to.to_owned());
         self.run(move |tx| {
             for (id, name) in hold::each(tx, &names, std::slice::from_ref(&from), recursive)? {
                 let new = name.dataset().snapshot(&to)?;
@@ -57,7 +58,7 @@ impl Datasets {
                 }
                 rename_snapshots(tx, row.dataset, &[(id, to.clone())])?;
             }
-            Ok(())
+            history::log(tx, &format!("rename {from} to @{to}"))
         })
     }
 }

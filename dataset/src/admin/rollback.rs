@@ -8,6 +8,7 @@ use super::{
     datasets::Datasets,
     destroy::{Destroyed, destroy_now},
     error::{Error, Result},
+    history,
     replaced::Replaced,
     resolve::Names,
 };
@@ -97,6 +98,7 @@ fn roll_back(
         destroy_now(tx, names, id, request.dependents, mounted, &mut done)?;
     }
     branch::roll_back(tx, dataset)?;
+    history::log(tx, &format!("rollback to {}", request.snapshot))?;
     Ok(done)
 }
 

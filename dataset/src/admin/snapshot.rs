@@ -7,7 +7,7 @@ use pool::{error::Error as PoolError, units::Guid};
 use super::{
     datasets::Datasets,
     error::{Error, Result},
-    limits,
+    history, limits,
     property::{self, Assignment},
     resolve::{self, Names},
 };
@@ -45,6 +45,7 @@ impl Datasets {
                     taken.push(take(tx, &names, id, name.snapshot(), &properties, seed, room)?);
                 }
             }
+            history::log_each(tx, "snapshot", &taken)?;
             Ok(taken)
         })
     }

@@ -12,9 +12,9 @@ use crate::protocol::{HistoryRecord, Request, Response};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   pool history tank
-  pool history -il tank                      with what the engine did, and who asked")]
+  pool history -il tank                      with what was done, and who asked")]
 pub struct Arguments {
-    /// Also what the engine did by itself
+    /// Also internal lines: what requests and the pool itself did, with the transaction group
     #[arg(short = 'i')]
     internal: bool,
     /// With user and host

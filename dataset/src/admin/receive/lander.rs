@@ -17,7 +17,7 @@ use crate::{
         datasets::Datasets,
         destroy::DestroyRequest,
         error::{Error, Result},
-        limits, property,
+        history, limits, property,
         replaced::Replaced,
         send::needs_of,
     },
@@ -156,6 +156,7 @@ impl Landing for Lander<'_> {
             let wanted = Wanted { request: request.clone(), topmost, room };
             let left_out = wanted.put(tx, &judge, dataset)?;
             limits::check_landed(tx, &judge.names, dataset, room)?;
+            history::log(tx, &format!("receive {}", judge.name))?;
             Ok((plan.target(), left_out))
         })?;
         for limit in left_out {

@@ -391,7 +391,10 @@ fn a_line_of_the_history_comes_with_the_next_commit() {
     world.datasets.record("fs create tank/a", "ann", "host").unwrap();
     assert_eq!(world.datasets.history().unwrap(), []);
     world.create("tank/a").unwrap();
-    assert_eq!(world.datasets.history().unwrap().len(), 1);
+    let history = world.datasets.history().unwrap();
+    // What the request did is told too, by nobody.
+    let told: Vec<_> = history.iter().map(|event| (event.command.as_str(), event.user.as_str())).collect();
+    assert_eq!(told, [("fs create tank/a", "ann"), ("create tank/a", "")]);
     world.judge();
 }
 
