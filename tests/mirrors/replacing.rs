@@ -129,6 +129,29 @@ fn a_device_is_replaced_by_a_new_one_at_its_path_and_the_pool_is_known_by_each_p
 }
 
 #[test]
+fn a_device_that_was_wiped_replaces_itself() {
+    let lab = furnished();
+    let label = 1 << 20;
+    let image = File::options().write(true).open(lab.path("b.img")).unwrap();
+    // It holds a pool, this one.
+    assert!(lab.run("pool", &["replace", "tank", "b.img"]).fails(1).contains("pool 'tank'"));
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    let len = image.metadata().unwrap().len();
+    (0..len / label).for_each(|at| image.write_all_at(&vec![0; label as usize], at * label).unwrap());
+    drop(image);
+    lab.pool(&["replace", "-w", "tank", "b.img"]);
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    lab.pool(&["replace", "-f", "-w", "tank", "a.img"]);
+    assert!(lab.pool(&["status", "-x", "tank"]).contains("is healthy"));
+    holds(&lab, &[1]);
+    lab.pool(&["scrub", "-w", "tank"]);
+    assert_eq!(known(&lab), ["a.img", "b.img"]);
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    holds(&lab, &[1]);
+}
+
+#[test]
 fn a_replacement_that_cannot_complete_is_brought_to_its_end_or_given_up() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
     put(&lab, 2);

@@ -1,5 +1,8 @@
 //! Arguments that several subcommands share, and how lists and assignments on the command line are read.
 
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use dataset::name::{DatasetName, Name, NameError};
 use dataset::property::{Kinds, Precision, Property, PropertyError, reason_for_absence};
@@ -195,7 +198,19 @@ pub fn device_name(text: &str) -> Result<String, Failure> {
     if text.parse::<u64>().is_ok() {
         return Ok(text.to_owned());
     }
-    Ok(absolute(text)?.to_text())
+    Ok(device_path(text)?.to_text())
+}
+
+/// The path of a device. A word that is no file here may be the name of one in the usual folders, as in ZFS: `sdb`.
+fn device_path(text: &str) -> Result<PathBytes, Failure> {
+    const FOLDERS: [&str; 3] = ["/dev", "/dev/mapper", "/dev/disk/by-id"];
+    let path = absolute(text)?;
+    if text.contains('/') || Path::new(path.as_os_str()).symlink_metadata().is_ok() {
+        return Ok(path);
+    }
+    let is_device = |path: &PathBuf| path.metadata().is_ok_and(|found| found.file_type().is_block_device());
+    let device = FOLDERS.iter().map(|folder| Path::new(folder).join(text)).find(is_device);
+    Ok(device.map_or(path, PathBytes::from))
 }
 
 /// The name of a mirror or a raidz, or a device's.
@@ -216,14 +231,14 @@ pub fn vdev(action: &str, pool: &str, text: &str) -> Result<VdevSpec, Failure> {
     }
     let sized = text.split_once(':').filter(|(size, _)| size.starts_with(|c: char| c.is_ascii_digit()));
     let Some((size, path)) = sized else {
-        return Ok(VdevSpec { path: absolute(text)?, create: None });
+        return Ok(VdevSpec { path: device_path(text)?, create: None });
     };
     let size = dataset::property::size::parse_size(size).map_err(|error| Failure::cannot(action, pool, error))?;
     Ok(VdevSpec { path: absolute(path)?, create: Some(size) })
 }
 
 /// The path as seen from any directory; symbolic links stay.
-pub fn absolute(path: impl AsRef<std::path::Path>) -> Result<PathBytes, Failure> {
+pub fn absolute(path: impl AsRef<Path>) -> Result<PathBytes, Failure> {
     let path = path.as_ref();
     std::path::absolute(path).map(PathBytes::from).map_err(|error| Failure::cannot("use", path.display(), error))
 }

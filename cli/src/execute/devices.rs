@@ -302,6 +302,16 @@ fn take(spec: &VdevSpec, force: bool) -> Result<FileDevice, Refusal> {
     Ok(device)
 }
 
+/// Refuses a device that holds something, if that is not to be lost, also where somebody has it open.
+pub(crate) fn check_content(path: &Path, action: &str, pool: &str, force: bool) -> Result<(), Failure> {
+    let refused = |refusal: Refusal| refusal.failure(action, pool);
+    let device = FileDevice::open(path, Access::Glance).map_err(|error| refused(error.into()))?;
+    match content(&device).map_err(|error| refused(error.into()))? {
+        Some(what) if !force => Err(refused(Refusal::Holds(path.to_owned(), what))),
+        _ => Ok(()),
+    }
+}
+
 /// What a device holds that somebody may miss.
 fn content(device: &FileDevice) -> Result<Option<String>> {
     match read_label(device)? {

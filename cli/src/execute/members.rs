@@ -83,22 +83,42 @@ impl OpenPool {
             self.scrubbing.wake();
             return Ok(self.layout());
         }
+        let vacated = if replace { self.let_go_in_place(beside, new, force)? } else { None };
+        let attached = self.attach_new(beside, new, raidz.is_some(), replace, force, limit);
+        if let (Err(_), Some(number)) = (&attached, vacated) {
+            self.take_back_in_place(number);
+        }
+        attached?;
+        self.scrubbing.wake();
+        Ok(self.layout())
+    }
+
+    /// Takes a new device, and makes it what is wanted.
+    fn attach_new(
+        &self,
+        beside: &str,
+        new: &VdevSpec,
+        is_column: bool,
+        replace: bool,
+        force: bool,
+        limit: Option<u64>,
+    ) -> Result<(), Failure> {
+        let action = if replace { "replace" } else { "attach to" };
         let taken = NewDevices::take(std::slice::from_ref(new), action, beside, force)?;
         let device = taken.devices().remove(0);
-        match raidz {
-            Some(_) => {
+        match is_column {
+            true => {
                 self.datasets.check_feature(RAIDZ_EXPANSION).or_refused(action, beside)?;
                 self.datasets.prepare_expansion(limit).or_refused(action, beside)?;
                 self.pool.attach_column(beside, device).map(drop).or_refused(action, beside)?;
             }
-            None if limit.is_some() => {
+            false if limit.is_some() => {
                 return Err(Failure::cannot(action, beside, "only the expansion of a raidz is limited"));
             }
-            None => self.pool.attach(beside, device, replace).or_refused(action, beside)?,
+            false => self.pool.attach(beside, device, replace).or_refused(action, beside)?,
         }
         taken.keep();
-        self.scrubbing.wake();
-        Ok(self.layout())
+        Ok(())
     }
 
     pub(super) fn detach(&self, device: &str, force: bool) -> Result<Layout, Failure> {

@@ -36,6 +36,7 @@ mod expansion;
 mod files;
 mod growth;
 mod images;
+mod in_place;
 pub(crate) mod inspect;
 mod job;
 pub(crate) mod layout;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::args::common::{absolute, device_name, pool_name, vdev};
+use crate::args::common::{device_name, pool_name, vdev};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{Request, Response, VdevSpec};
@@ -14,7 +14,7 @@ use crate::protocol::{Request, Response, VdevSpec};
 still does. A device that is the only one of its vdev is replaced as well. If the new one cannot be given all that the old one
 holds, the old one stays, and 'pool detach' of the new one cancels it until then.
 
-With one device, the new one is what stands at its path by now. A spare of the pool steps in as it would by itself, and stays \
+With one device, the new one is what stands at its path by now, which may be the same disk, wiped. A spare of the pool steps in as it would by itself, and stays \
 until 'pool detach' gives it back. If a spare has stepped in for the device and has everything, the device leaves at once, and the \
 spare stands by again when the new one has everything.
 
@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         None if device.parse::<u64>().is_ok() => {
             return Err(Failure::usage(format!("which device is to replace number {device}? name its path")));
         }
-        None => VdevSpec { path: absolute(&device)?, create: None },
+        None => VdevSpec { path: device.as_str().into(), create: None },
     };
     let request = Request::Attach { device, new: new.clone(), replace: true, force: arguments.force, limit: None };
     let Response::Layout(_) = context.call(&pool, request)? else { return Err(unexpected_answer()) };
