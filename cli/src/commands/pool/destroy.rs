@@ -17,11 +17,11 @@ back, with all that was in it.
 
 Examples:
   pool destroy tank
-  pool destroy -f tank                       do not ask, unmount what is in use
+  pool destroy -f tank                       do not ask, unmount what is in use; also if it is imported read-only
   pool import -D -d /var/lib tank            that was a mistake"
 )]
 pub struct Arguments {
-    /// Do not ask, and unmount what is in use
+    /// Do not ask, unmount what is in use, and destroy one that is imported read-only too
     #[arg(short = 'f')]
     force: bool,
     /// The pool

@@ -80,12 +80,13 @@ impl Client {
 
     pub(super) fn destroy(&mut self, pool: &str, force: bool) -> Result<(), Failure> {
         let known = self.known(pool)?;
-        if known.read_only {
-            let hint = format!("export it and import it to be written: pool export {pool}; pool import {pool}");
+        if known.read_only && !force {
+            let hint = "use -f to open it to be written, and destroy it";
             return Err(Failure::cannot("destroy", pool, "it is imported read-only").hint(hint));
         }
         self.shut_down(pool, force)?;
-        if let Err(failure) = self.open(known.clone()) {
+        // Its labels say that it is destroyed, so they must be written.
+        if let Err(failure) = self.open(KnownPool { read_only: false, ..known.clone() }) {
             return self.forget_lost(&known, force, failure);
         }
         self.take_opened(pool).map_or(Ok(()), OpenPool::destroy)?;
