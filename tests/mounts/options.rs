@@ -216,3 +216,20 @@ fn a_mount_that_is_made_anew_is_what_it_was() {
     lab.fs(&["mount", "tank/renamed"]);
     fs::write(lab.mount("elsewhere").join("file"), "taken").unwrap();
 }
+
+#[test]
+fn a_mount_is_found_by_a_path_with_a_symbolic_link() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let top = lab.mount("tank");
+    lab.fs(&["create", "tank/my files"]);
+    assert_eq!(mounts_on(&top.join("my\\040files")).len(), 1);
+    std::os::unix::fs::symlink(lab.path("mnt"), lab.path("way")).unwrap();
+    std::os::unix::fs::symlink(top.join("my files"), lab.path("link")).unwrap();
+    for way in ["way/tank/my files", "way/tank/my files/", "link"] {
+        lab.fs(&["unmount", &lab.at(way)]);
+        assert!(
+            lab.run("fs", &["unmount", &lab.at(way)]).fails(1).contains("no file system of a pool is mounted there")
+        );
+        lab.fs(&["mount", "tank/my files"]);
+    }
+}

@@ -1,11 +1,13 @@
 //! `fs unmount`: file systems go out of the directory tree.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::args::common::{absolute, name};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::protocol::{Request, Response, UnmountTarget};
+use crate::protocol::{PathBytes, Request, Response, UnmountTarget};
 
 /// Arguments of `fs unmount`.
 #[derive(Args, Debug)]
@@ -61,17 +63,30 @@ fn target(text: &str, context: &mut Context<'_>) -> Result<(String, UnmountTarge
         let name: dataset::name::Name = name("unmount", text)?;
         return Ok((name.pool().to_owned(), UnmountTarget::Dataset(name)));
     }
-    let path = absolute(text.trim_end_matches('/'))?;
+    let (mut mounted, mut unanswered) = (Vec::new(), None);
     for pool in context.executor.known_pools()? {
-        let mounts = match context.call(&pool, Request::Mounts) {
-            Ok(Response::Mounts(mounts)) => mounts,
+        match context.call(&pool, Request::Mounts) {
+            Ok(Response::Mounts(mounts)) => {
+                mounted.extend(mounts.into_iter().map(|mount| (mount.mountpoint, pool.clone())));
+            }
             Ok(_) => return Err(unexpected_answer()),
-            Err(failure) if failure.is_unavailable() => continue,
-            Err(failure) => return Err(failure),
-        };
-        if mounts.iter().any(|mount| mount.mountpoint == path) {
-            return Ok((pool, UnmountTarget::Mountpoint(path)));
+            Err(failure) if failure.is_unavailable() => {}
+            // It may be one of another pool.
+            Err(failure) => _ = unanswered.get_or_insert(failure),
         }
     }
-    Err(Failure::cannot("unmount", text, "no file system of a pool is mounted there").hint("what is mounted: fs mount"))
+    let at = |path: PathBytes| {
+        let found = mounted.iter().find(|(mountpoint, _)| *mountpoint == path);
+        found.map(|(_, pool)| (pool.clone(), UnmountTarget::Mountpoint(path)))
+    };
+    let written = absolute(text.trim_end_matches('/'))?;
+    let path = PathBuf::from(written.as_os_str());
+    // The last step is looked at last: if a file system is mounted there, its service may not answer.
+    let by_parent = path.parent().and_then(|parent| Some(parent.canonicalize().ok()?.join(path.file_name()?).into()));
+    let found = at(written).or_else(|| at(by_parent?)).or_else(|| at(path.canonicalize().ok()?.into()));
+    let nothing = "no file system of a pool is mounted there";
+    found.ok_or_else(|| {
+        let nowhere = || Failure::cannot("unmount", text, nothing).hint("what is mounted: fs mount");
+        unanswered.unwrap_or_else(nowhere)
+    })
 }
