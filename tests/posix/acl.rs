@@ -245,3 +245,23 @@ fn the_property_acts_with_the_mount() {
     assert_eq!(get(&file, ACCESS).unwrap(), only(1, 4));
     lab.check("tank");
 }
+
+#[test]
+fn an_empty_list_is_set_by_removing_the_list() {
+    with_lists(|lab, _| {
+        let file = lab.mount("tank").join("bare");
+        fs::write(&file, b"").unwrap();
+        // What setfacl -b sets, with and without a list to be removed.
+        for name in [ACCESS, DEFAULT] {
+            let of = if name == DEFAULT { lab.mount("tank") } else { file.clone() };
+            for before in [Some(only(1, 7)), None] {
+                before.iter().for_each(|before| set(&of, name, before).unwrap());
+                for empty in [list(&[]), Vec::new()] {
+                    assert_eq!(set(&of, name, &empty), Ok(()), "{name}");
+                    assert_eq!(get(&of, name), Err(Errno::NODATA));
+                }
+                assert_eq!(rustix::fs::removexattr(&of, name), Ok(()));
+            }
+        }
+    });
+}

@@ -246,7 +246,7 @@ impl FileSystem {
         })
     }
 
-    /// Removes an attribute.
+    /// Removes an attribute. An access control list need not be there: to set an empty one means to remove it.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
         self.writable()?;
         check_name(name)?;
@@ -259,7 +259,7 @@ impl FileSystem {
             if name == CAPABILITY {
                 inode.set(flag::CAPABILITY, false);
             }
-            if delete_named(change, ino, name)? { Ok(()) } else { Err(Errno::NODATA.into()) }
+            if delete_named(change, ino, name)? || is_acl(name) { Ok(()) } else { Err(Errno::NODATA.into()) }
         })
     }
 }
