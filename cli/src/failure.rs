@@ -15,6 +15,8 @@ use dataset::name::NameError;
 use dataset::property::PropertyError;
 use serde::{Deserialize, Serialize};
 
+use crate::output::names::calm;
+
 /// How a program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Exit {
@@ -193,7 +195,7 @@ impl Failure {
         let prefix = if program.is_empty() { String::new() } else { format!("{program}: ") };
         let hints = self.hint.iter().flat_map(|hint| hint.lines());
         let hints: String = hints.map(|line| format!("  {line}\n")).collect();
-        format!("{prefix}{}\n{hints}", self.message)
+        calm(&format!("{prefix}{}\n{hints}", self.message))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Everything but [`progress`] is a pure function from data to text.
 
 pub mod json;
+pub mod names;
 pub mod progress;
 pub mod table;
 pub mod time;

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use clap::Args;
 use dataset::name::{Name, SnapshotName};
 use dataset::property::Kinds;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::args::common::name;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
+use crate::output::names::put;
 use crate::protocol::{Change, ChangeRecord, FileKind, PathBytes, Request, Response};
 
 /// Arguments of `fs diff`.
@@ -145,18 +146,18 @@ fn escaped(path: &[u8]) -> String {
 
 fn encode(changes: &[ChangeRecord], top: &str) -> Value {
     let entry = |record: &ChangeRecord| {
-        let mut entry = json!({
-            "change": letter(&record.change),
-            "type": symbol(record.kind).to_string(),
-            "path": format!("{top}{}", record.path.to_text()),
-            "time": format!("{}.{:09}", record.time.0, record.time.1),
-        });
+        let whole = |path: &PathBytes| [top.as_bytes(), &path.0].concat();
+        let mut entry = Map::new();
+        entry.insert("change".into(), json!(letter(&record.change)));
+        entry.insert("type".into(), json!(symbol(record.kind).to_string()));
+        put(&mut entry, "path", &whole(&record.path));
+        entry.insert("time".into(), json!(format!("{}.{:09}", record.time.0, record.time.1)));
         match &record.change {
-            Change::Renamed(new) => entry["new_path"] = json!(format!("{top}{}", new.to_text())),
-            Change::Modified { links } if *links != 0 => entry["links"] = json!(links),
+            Change::Renamed(new) => put(&mut entry, "new_path", &whole(new)),
+            Change::Modified { links } if *links != 0 => drop(entry.insert("links".into(), json!(links))),
             _ => {}
         }
-        entry
+        Value::Object(entry)
     };
     Value::Array(changes.iter().map(entry).collect())
 }

@@ -1,6 +1,7 @@
 //! `fs getattr`: attributes of single files, and their values.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use dataset::fs::Attribute;
@@ -10,6 +11,7 @@ use serde_json::{Map, Value};
 use super::files::{attribute, located, split};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
+use crate::output::names::{lossy, put_under, visible};
 use crate::output::table::{Column, Table};
 use crate::protocol::{FileAttributesRecord, Request, Response};
 
@@ -51,12 +53,14 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         let Response::FileAttributes(found) = context.call(&pool, request)? else {
             return Err(unexpected_answer());
         };
-        let shown = file.to_string_lossy();
-        records.extend(found.into_iter().map(|record| (joined(&shown, &record.path.to_text()), record)));
+        records.extend(found.into_iter().map(|record| (joined(file.as_bytes(), &record.path.0), record)));
     }
     match arguments.json {
         true => context.print_json("getattr", "files", encode(&records, &wanted))?,
-        false => context.print(&render(&records, &wanted, arguments))?,
+        false => {
+            let text = render(&records, &wanted, arguments, shown_on(context));
+            context.print(&text)?;
+        }
     }
     Ok(Exit::Done)
 }
@@ -79,11 +83,17 @@ fn wanted(words: &[OsString]) -> Result<(Vec<Attribute>, &[OsString]), Failure> 
 }
 
 /// What was asked for, and the path below it.
-pub(super) fn joined(asked: &str, below: &str) -> String {
+pub(super) fn joined(asked: &[u8], below: &[u8]) -> Vec<u8> {
+    let end = asked.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     match below.is_empty() {
         true => asked.to_owned(),
-        false => format!("{}/{below}", asked.trim_end_matches('/')),
+        false => [&asked[..end], b"/", below].concat(),
     }
+}
+
+/// How names are shown: to a terminal so that it does not obey them.
+pub(super) fn shown_on(context: &Context<'_>) -> fn(&[u8]) -> String {
+    if context.console.terminals.output { visible } else { lossy }
 }
 
 fn value(record: &FileAttributesRecord, attribute: Attribute) -> &str {
@@ -91,7 +101,12 @@ fn value(record: &FileAttributesRecord, attribute: Attribute) -> &str {
     found.map_or("-", |assignment| assignment.value.as_str())
 }
 
-fn render(records: &[(String, FileAttributesRecord)], wanted: &[Attribute], arguments: &Arguments) -> String {
+fn render(
+    records: &[(Vec<u8>, FileAttributesRecord)],
+    wanted: &[Attribute],
+    arguments: &Arguments,
+    shown_name: fn(&[u8]) -> String,
+) -> String {
     let mut table = Table::new(["NAME", "ATTRIBUTE", "VALUE"].map(Column::left).to_vec());
     for (name, record) in records {
         for attribute in wanted {
@@ -100,18 +115,20 @@ fn render(records: &[(String, FileAttributesRecord)], wanted: &[Attribute], argu
                 (Attribute::RecordSize, Ok(size)) if !arguments.exact => format_bytes(size),
                 _ => exact.to_owned(),
             };
-            table.push(vec![name.clone(), attribute.name().to_owned(), shown]);
+            table.push(vec![shown_name(name), attribute.name().to_owned(), shown]);
         }
     }
     table.render(arguments.scripted)
 }
 
-fn encode(records: &[(String, FileAttributesRecord)], wanted: &[Attribute]) -> Value {
+fn encode(records: &[(Vec<u8>, FileAttributesRecord)], wanted: &[Attribute]) -> Value {
     let values = |record: &FileAttributesRecord| -> Value {
         let entry = |attribute: &Attribute| (attribute.name().to_owned(), Value::from(value(record, *attribute)));
         Value::Object(wanted.iter().map(entry).collect())
     };
-    Value::Object(records.iter().map(|(name, record)| (name.clone(), values(record))).collect::<Map<_, _>>())
+    let mut files = Map::new();
+    records.iter().for_each(|(name, record)| put_under(&mut files, name, values(record)));
+    Value::Object(files)
 }
 
 #[cfg(test)]
@@ -129,6 +146,7 @@ mod tests {
         assert_eq!(read(&["append,direct", "file", "other"]), (2, 2));
         assert_eq!(read(&["all", "file"]), (7, 1));
         assert_eq!(read(&["file", "append"]), (7, 2));
-        assert_eq!(joined("tank:/", "a/b"), "tank:/a/b");
+        assert_eq!(joined(b"tank:/", b"a/b"), b"tank:/a/b");
+        assert_eq!(joined(b"/", b"a"), b"/a");
     }
 }

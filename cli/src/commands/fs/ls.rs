@@ -4,11 +4,12 @@ use std::ffi::OsString;
 
 use clap::Args;
 use dataset::property::size::format_bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::args::common::location;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
+use crate::output::names::{lossy, put, visible};
 use crate::output::table::{Column, Table};
 use crate::output::time::{self, Zone};
 use crate::protocol::{EntryRecord, FileKind, Request, Response};
@@ -54,7 +55,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         all.push((place.to_string_lossy().into_owned(), entries));
     }
     if arguments.json {
-        let content: serde_json::Map<_, _> = all.iter().map(|(place, list)| (place.clone(), encode(list))).collect();
+        let content: Map<_, _> = all.iter().map(|(place, list)| (place.clone(), encode(list))).collect();
         context.print_json("ls", "files", Value::Object(content))?;
         return Ok(Exit::Done);
     }
@@ -65,29 +66,6 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         print(entries, arguments, context)?;
     }
     Ok(Exit::Done)
-}
-
-/// A name as a terminal can show it, which does what control characters say: they are written as ls -b writes them.
-fn visible(name: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\\' => text += "\\\\",
-                '\n' => text += "\\n",
-                '\t' => text += "\\t",
-                '\r' => text += "\\r",
-                c if c.is_control() => text.extend(c.to_string().bytes().map(octal)),
-                c => text.push(c),
-            }
-        }
-        text.extend(chunk.invalid().iter().copied().map(octal));
-    }
-    text
-}
-
-fn octal(byte: u8) -> String {
-    format!("\\{byte:03o}")
 }
 
 /// Names alone are printed byte for byte, whatever they are, but to a terminal.
@@ -106,10 +84,6 @@ fn print(entries: &[EntryRecord], arguments: &Arguments, context: &mut Context<'
         context.console.output.write_all(b"\n")?;
     }
     Ok(())
-}
-
-fn lossy(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
 }
 
 fn long(entries: &[EntryRecord], exact: bool, zone: Zone, shown: fn(&[u8]) -> String) -> String {
@@ -170,20 +144,23 @@ fn mode(entry: &EntryRecord) -> String {
 
 fn encode(entries: &[EntryRecord]) -> Value {
     let entry = |entry: &EntryRecord| {
-        json!({
-            "name": entry.name.to_text(),
-            "type": mode(entry)[..1].to_owned(),
-            "mode": format!("{:04o}", entry.mode),
-            "links": entry.links,
-            "uid": entry.uid,
-            "gid": entry.gid,
-            "size": entry.size,
-            "stored": entry.stored,
-            "inode": entry.inode,
-            "modified": format!("{}.{:09}", entry.modified.0, entry.modified.1),
-            "target": entry.target.as_ref().map(|target| target.to_text()),
-            "device": entry.device.map(|(major, minor)| format!("{major}:{minor}")),
-        })
+        let mut object = Map::new();
+        put(&mut object, "name", &entry.name.0);
+        object.insert("type".into(), json!(mode(entry)[..1].to_owned()));
+        object.insert("mode".into(), json!(format!("{:04o}", entry.mode)));
+        object.insert("links".into(), json!(entry.links));
+        object.insert("uid".into(), json!(entry.uid));
+        object.insert("gid".into(), json!(entry.gid));
+        object.insert("size".into(), json!(entry.size));
+        object.insert("stored".into(), json!(entry.stored));
+        object.insert("inode".into(), json!(entry.inode));
+        object.insert("modified".into(), json!(format!("{}.{:09}", entry.modified.0, entry.modified.1)));
+        object.insert("target".into(), Value::Null);
+        if let Some(target) = &entry.target {
+            put(&mut object, "target", &target.0);
+        }
+        object.insert("device".into(), json!(entry.device.map(|(major, minor)| format!("{major}:{minor}"))));
+        Value::Object(object)
     };
     Value::Array(entries.iter().map(entry).collect())
 }
@@ -193,14 +170,6 @@ mod tests {
     use jiff::tz::TimeZone;
 
     use super::*;
-
-    #[test]
-    fn a_terminal_is_shown_names_and_does_not_obey_them() {
-        let shown =
-            ["plain name", "a\nb\tc", "\u{1b}[2J", "back\\slash", "ä\u{85}"].map(|name| visible(name.as_bytes()));
-        assert_eq!(shown, ["plain name", r"a\nb\tc", r"\033[2J", r"back\\slash", r"ä\302\205"]);
-        assert_eq!(visible(b"\xff-"), r"\377-");
-    }
 
     fn entry(name: &str, kind: FileKind, mode: u32, size: u64) -> EntryRecord {
         EntryRecord {

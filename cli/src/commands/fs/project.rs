@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 
 use super::files::located;
-use super::getattr::joined;
+use super::getattr::{joined, shown_on};
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
 use crate::protocol::{Location, ProjectChange, ProjectReach, ProjectRecord, Request, Response};
@@ -53,14 +54,15 @@ pub struct Arguments {
 /// Lists, checks or sets projects.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     for file in &arguments.files {
-        let (location, shown) = (located(file, context)?, file.to_string_lossy());
+        let (location, asked) = (located(file, context)?, file.as_bytes());
         if arguments.check {
-            check(arguments, &location, &shown, context)?;
+            check(arguments, &location, asked, context)?;
         } else if arguments.clear || arguments.inherit || arguments.project.is_some() {
             set(arguments, location, context)?;
         } else {
             let records = projects(&location, reach(arguments), context)?;
-            context.print(&list(&records, &shown))?;
+            let text = list(&records, asked, shown_on(context));
+            context.print(&text)?;
         }
     }
     Ok(Exit::Done)
@@ -107,47 +109,53 @@ fn set(arguments: &Arguments, location: Location, context: &mut Context<'_>) -> 
     context.run(&pool, Request::SetProject { location, change, recursive: arguments.recursive })
 }
 
-fn check(arguments: &Arguments, location: &Location, shown: &str, context: &mut Context<'_>) -> Result<(), Failure> {
+fn check(arguments: &Arguments, location: &Location, asked: &[u8], context: &mut Context<'_>) -> Result<(), Failure> {
     let expected = match arguments.project {
         Some(id) => id,
         None => own(location, context)?,
     };
     let records = projects(location, reach(arguments), context)?;
-    context.print(&astray(&records, expected, shown, arguments.zero))
+    let text = match arguments.zero {
+        true => astray_paths(&records, expected, asked),
+        false => astray(&records, expected, asked, shown_on(context)).into_bytes(),
+    };
+    Ok(context.console.output.write_all(&text)?)
 }
 
-fn list(records: &[ProjectRecord], shown: &str) -> String {
+fn list(records: &[ProjectRecord], asked: &[u8], shown: fn(&[u8]) -> String) -> String {
     let mut text = String::new();
     for record in records {
         let mark = if record.inherit { 'P' } else { '-' };
-        let _ = writeln!(text, "{:5} {mark} {}", record.id, joined(shown, &record.path.to_text()));
+        let _ = writeln!(text, "{:5} {mark} {}", record.id, shown(&joined(asked, &record.path.0)));
     }
     text
 }
 
 /// What is not of the project, or does not hand it down.
-fn astray(records: &[ProjectRecord], expected: u32, shown: &str, zero: bool) -> String {
+fn astray(records: &[ProjectRecord], expected: u32, asked: &[u8], shown: fn(&[u8]) -> String) -> String {
     let mut text = String::new();
     for record in records {
-        let path = joined(shown, &record.path.to_text());
-        let (is_other, keeps) = (record.id != expected, record.directory && !record.inherit);
-        if zero && (is_other || keeps) {
-            let _ = write!(text, "{path}\0");
-            continue;
-        }
-        if is_other {
+        let path = shown(&joined(asked, &record.path.0));
+        if record.id != expected {
             let _ = writeln!(text, "{path} - project ID is not set properly ({}/{expected})", record.id);
         }
-        if keeps {
+        if record.directory && !record.inherit {
             let _ = writeln!(text, "{path} - project inherit flag is not set");
         }
     }
     text
 }
 
+/// The paths alone, as they are, each ended by a zero byte.
+fn astray_paths(records: &[ProjectRecord], expected: u32, asked: &[u8]) -> Vec<u8> {
+    let is_astray = |record: &&ProjectRecord| record.id != expected || record.directory && !record.inherit;
+    records.iter().filter(is_astray).flat_map(|record| [joined(asked, &record.path.0), vec![0]].concat()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::names::lossy;
     use crate::protocol::PathBytes;
 
     #[test]
@@ -159,9 +167,9 @@ mod tests {
             directory,
         };
         let records = [record("a", 7, true, true), record("b", 0, false, false), record("c", 7, false, true)];
-        assert_eq!(list(&records, "/t"), "    7 P /t/a\n    0 - /t/b\n    7 - /t/c\n");
+        assert_eq!(list(&records, b"/t", lossy), "    7 P /t/a\n    0 - /t/b\n    7 - /t/c\n");
         let wrong = "/t/b - project ID is not set properly (0/7)\n/t/c - project inherit flag is not set\n";
-        assert_eq!(astray(&records, 7, "/t", false), wrong);
-        assert_eq!(astray(&records, 7, "/t", true), "/t/b\0/t/c\0");
+        assert_eq!(astray(&records, 7, b"/t", lossy), wrong);
+        assert_eq!(astray_paths(&records, 7, b"/t"), b"/t/b\0/t/c\0");
     }
 }
