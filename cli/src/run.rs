@@ -95,6 +95,7 @@ fn fail(failure: &Failure, context: &mut Context<'_>) -> Exit {
 
 fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Result<Exit, Failure> {
     let command = command(program, context.program);
+    let words = &with_help(words);
     let matches = match command.clone().try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error) => return absent(program, words, &error).map_or_else(|| answer_of_the_parser(&error, context), Err),
@@ -114,6 +115,16 @@ fn run_in(program: Program, words: &[OsString], context: &mut Context<'_>) -> Re
             commands::mount_helper::run(&arguments, context)
         }
     }
+}
+
+/// The words with `-?`, which asks for help as in ZFS, as the parser knows it.
+fn with_help(words: &[OsString]) -> Vec<OsString> {
+    let options = words.iter().take_while(|word| *word != "--").count();
+    let word = |(at, word): (usize, &OsString)| match at < options && word == "-?" {
+        true => "--help".into(),
+        false => word.clone(),
+    };
+    words.iter().enumerate().map(word).collect()
 }
 
 /// The refusal of something that ZFS has and Cenote does not.
