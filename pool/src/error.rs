@@ -150,6 +150,9 @@ pub enum Error {
     /// The pool takes no more changes: it was opened read-only, is closing, or an earlier commit failed.
     #[error("the pool takes no changes: {0}")]
     Closed(String),
+    /// What was being read was destroyed or replaced meanwhile.
+    #[error("it was destroyed, rolled back or replaced while it was read")]
+    Stale,
     /// A device failed, and the pool waits for somebody to see to it.
     #[error("pool I/O is currently suspended: {0}")]
     Suspended(String),
@@ -174,7 +177,7 @@ impl Error {
             | Error::Shrunk { .. }
             | Error::Suspended(_) => ErrorKind::Device,
             Error::Busy { .. } => ErrorKind::Busy,
-            Error::Request(_) | Error::Closed(_) | Error::Split { .. } => ErrorKind::Request,
+            Error::Request(_) | Error::Closed(_) | Error::Stale | Error::Split { .. } => ErrorKind::Request,
             Error::OutOfSpace => ErrorKind::Space,
             Error::Damaged { .. } | Error::Unreadable { .. } => ErrorKind::Damage,
             Error::Unsupported { .. } => ErrorKind::Unsupported,

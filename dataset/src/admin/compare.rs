@@ -3,8 +3,6 @@
 //! Both trees are compared with what they share passed over, so the cost is that of the changes. A file has changed if
 //! its change time has: everything that alters a file sets it, and reading does not.
 
-use std::sync::Arc;
-
 use pool::{error::Error as PoolError, format::key::Key};
 use rustix::io::Errno;
 
@@ -16,11 +14,11 @@ use super::{
 use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     fs::{
-        FileSystem, FileType,
+        FileType,
         inode::Inode,
         key::{INODE, Ino},
     },
-    lineage::difference::{self, Change, Found, StoredRoot},
+    lineage::difference::{self, Change, Found},
     name::{Name, SnapshotName},
 };
 
@@ -66,12 +64,6 @@ pub struct Difference {
     pub time: i64,
 }
 
-/// One of the two states.
-struct State {
-    root: StoredRoot,
-    fs: Arc<FileSystem>,
-}
-
 impl Datasets {
     /// Calls `each` for every file that differs between the snapshot `from` and `to`, a later snapshot of the same data
     /// set, or the data set as it is now, or a clone of a later one.
@@ -85,23 +77,18 @@ impl Datasets {
             return Err(Error::Unrelated { from: from.to_string(), to: to.to_string() });
         }
         let (old, new) = (self.state(&Name::Snapshot(from.clone()))?, self.state(to)?);
-        difference::compare(self.engine(), Some(old.root), Some(new.root), |change| {
-            match difference_of(&old, &new, &change)? {
-                Some(found) => each(found),
-                None => Ok(()),
-            }
+        difference::compare(Some(&old.head), Some(&new.head), |change| match difference_of(&old, &new, &change)? {
+            Some(found) => each(found),
+            None => Ok(()),
         })
     }
 
-    fn state(&self, name: &Name) -> Result<State> {
-        let snapshot = match name {
-            Name::Snapshot(name) => self.open_snapshot(name)?,
-            Name::Dataset(name) => self.open_as_written(name)?,
-            Name::Bookmark(name) => return Err(Error::not_found("snapshot", name)),
-        };
-        let OpenSnapshot { head, fs, .. } = snapshot;
-        let root = head.clean_root().ok_or_else(|| Error::damaged(head.id(), "a tree that changes"))?;
-        Ok(State { root, fs })
+    fn state(&self, name: &Name) -> Result<OpenSnapshot> {
+        match name {
+            Name::Snapshot(name) => self.open_snapshot(name),
+            Name::Dataset(name) => self.open_as_written(name),
+            Name::Bookmark(name) => Err(Error::not_found("snapshot", name)),
+        }
     }
 }
 
@@ -127,7 +114,7 @@ fn is_earlier(tx: &Transaction<'_>, from: u64, to: &super::Target) -> Result<boo
     Ok(from.createtxg <= until)
 }
 
-fn difference_of(old: &State, new: &State, change: &Change) -> Result<Option<Difference>> {
+fn difference_of(old: &OpenSnapshot, new: &OpenSnapshot, change: &Change) -> Result<Option<Difference>> {
     if change.key.kind != INODE || change.key.object == 0 {
         return Ok(None);
     }
@@ -149,12 +136,18 @@ fn inode(key: Key, found: Option<&Found>) -> Result<Option<Inode>> {
     Ok((inode.nlink > 0).then_some(inode))
 }
 
-fn one_sided(kind: DifferenceKind, state: &State, ino: Ino, inode: &Inode) -> Result<Option<Difference>> {
+fn one_sided(kind: DifferenceKind, state: &OpenSnapshot, ino: Ino, inode: &Inode) -> Result<Option<Difference>> {
     let path = path(state, ino)?;
     Ok(Some(Difference { kind, file_type: inode.file_type, path, new_path: None, links: 0, time: inode.ctime }))
 }
 
-fn two_sided(old: &State, new: &State, ino: Ino, before: &Inode, after: &Inode) -> Result<Option<Difference>> {
+fn two_sided(
+    old: &OpenSnapshot,
+    new: &OpenSnapshot,
+    ino: Ino,
+    before: &Inode,
+    after: &Inode,
+) -> Result<Option<Difference>> {
     if before.ctime == after.ctime {
         return Ok(None);
     }
@@ -167,10 +160,11 @@ fn two_sided(old: &State, new: &State, ino: Ino, before: &Inode, after: &Inode) 
     Ok(Some(Difference { kind, file_type: after.file_type, path, new_path, links, time: after.ctime }))
 }
 
-fn path(state: &State, ino: Ino) -> Result<Vec<u8>> {
+fn path(state: &OpenSnapshot, ino: Ino) -> Result<Vec<u8>> {
     match state.fs.path_of(ino) {
         Ok(path) => Ok(path),
         Err(Errno::NOENT) => Ok(b"(on delete queue)".to_vec()),
+        Err(Errno::STALE) => Err(PoolError::Stale.into()),
         Err(errno) => Err(PoolError::damaged(format!("path of inode {ino}"), errno).into()),
     }
 }

@@ -176,7 +176,17 @@ impl Walk {
         // One that is being changed was not committed: that is tried again.
         let Some((root, level)) = still.engine().catalogue().clean_root() else { return };
         let (since, limit) = (self.since, self.limit);
-        let part = Part { tree: CATALOGUE, root, level, after: Txg::ZERO, since, limit, from, to: Key::MAX };
+        let part = Part {
+            tree: CATALOGUE,
+            root,
+            level,
+            seen: still.seen(),
+            after: Txg::ZERO,
+            since,
+            limit,
+            from,
+            to: Key::MAX,
+        };
         // The other blocks are the roots of trees.
         self.position = match part_of(still, &part, budget, |key| key.kind == kind::PAGE, copy, stepped) {
             Key::MAX => Position::FIRST_DATASET,
@@ -202,6 +212,7 @@ impl Walk {
             tree: member.id,
             root: member.root,
             level: member.level,
+            seen: still.seen(),
             after: done,
             since,
             limit,

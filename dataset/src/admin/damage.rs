@@ -105,7 +105,7 @@ impl Datasets {
         let mut walker = Walker::new(nodes::root(root, level), Key::MIN, Txg::ZERO);
         let mut paths = Vec::new();
         loop {
-            match walker.next(|place| self.engine().load_node(place)) {
+            match walker.next(|place| open.head.load_node(place)) {
                 Ok(Some(Event::Enter(_, node))) => {
                     for (leaf, item) in nodes::items(&node).filter(|(_, item)| item.key().kind == DIRENT) {
                         let Ok(entry) = Dirent::decode(leaf.body(item)) else { continue };

@@ -163,9 +163,9 @@ impl Datasets {
     ) -> Result<Option<Position>> {
         let Position::Tree { tree, from, to } = stretch.at else { return Ok(None) };
         // What is gone needs nothing.
-        let Some((root, level)) = mend::committed_root(self.engine(), tree)? else { return Ok(None) };
+        let Some(((root, level), seen)) = mend::committed_root(self.engine(), tree)? else { return Ok(None) };
         let (limit, after) = (examination.limit, Txg::ZERO);
-        let part = Part { tree, root, level, after, since: Txg::ZERO, limit, from, to };
+        let part = Part { tree, root, level, seen, after, since: Txg::ZERO, limit, from, to };
         // The other blocks of the catalogue are the roots of trees.
         let is_meant = |key: Key| tree != CATALOGUE || key.kind == kind::PAGE;
         let Found { bytes, suspects, unread, next } =

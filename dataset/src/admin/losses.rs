@@ -12,6 +12,7 @@ use pool::{
         key::Key,
         pointer::{Address, BlockPointer},
     },
+    space::Seen,
     tree::{Event, Walker},
     txg::Engine,
     units::{Txg, VdevId},
@@ -82,9 +83,10 @@ impl Datasets {
 
     fn metadata_loss(&self, survivors: &Survivors<'_>) -> Result<Loss> {
         let mut tally = Tally::new(self.engine(), survivors, "<metadata>".to_owned());
+        let seen = self.engine().pin().seen();
         if let Some((root, level)) = self.engine().catalogue().clean_root() {
             // The other blocks are the roots of trees.
-            tally.walk((root, level), Txg::ZERO, &|key| key.kind == kind::PAGE)?;
+            tally.walk((root, level), seen, Txg::ZERO, &|key| key.kind == kind::PAGE)?;
         }
         let own = self.engine().storage().space.own_blocks();
         for block in own.table.iter().chain(&own.checkpoints).chain(&own.log) {
@@ -100,8 +102,10 @@ impl Datasets {
     fn line_loss(&self, id: u64, survivors: &Survivors<'_>) -> Result<Loss> {
         let mut tally = Tally::new(self.engine(), survivors, self.shown_name(id)?);
         let mut done = Txg::ZERO;
-        while let Some(Member { root, level, taken, .. }) = self.read(|tx| members::next_member(tx, id, done))? {
-            tally.walk((root, level), done, &|_| true)?;
+        loop {
+            let (next, seen) = self.read(|tx| Ok((members::next_member(tx, id, done)?, tx.seen())))?;
+            let Some(Member { root, level, taken, .. }) = next else { break };
+            tally.walk((root, level), seen, done, &|_| true)?;
             match taken {
                 Some(taken) => done = taken,
                 None => break,
@@ -123,12 +127,18 @@ impl<'a> Tally<'a> {
     }
 
     /// Counts the blocks of a tree that entered it after `after`.
-    fn walk(&mut self, (root, level): (BlockPointer, u8), after: Txg, is_meant: &dyn Fn(Key) -> bool) -> Result<()> {
+    fn walk(
+        &mut self,
+        (root, level): (BlockPointer, u8),
+        seen: Seen,
+        after: Txg,
+        is_meant: &dyn Fn(Key) -> bool,
+    ) -> Result<()> {
         let mut walker = Walker::new(nodes::root(root, level), Key::MIN, after);
         // Of each node on the way whether it is lost, or one above it.
         let mut lost: Vec<bool> = Vec::new();
         let mut file = None;
-        while let Some(event) = walker.next(|place| self.engine.load_node(place))? {
+        while let Some(event) = walker.next(|place| self.engine.load_node(place, seen))? {
             let (place, node) = match event {
                 Event::Enter(place, node) => (place, node),
                 Event::Leave(..) => {

@@ -16,7 +16,7 @@ use crate::{
     fs::{inode::Inode, key::INODE},
     lineage::{
         arrival,
-        difference::{self, Change, Found, StoredRoot},
+        difference::{self, Change, Found},
     },
     name::DatasetName,
 };
@@ -32,13 +32,15 @@ impl Datasets {
             self.engine().commit()?;
         }
         let names = self.names();
+        let pinned = self.engine().pin();
         let trees = self.read(|tx| match names.find(tx, name)? {
             Some(id) => trees(tx, id),
             None => Ok(None),
         })?;
         let Some((old, new)) = trees else { return Ok(None) };
+        let open = |(root, level): (BlockPointer, u8)| self.engine().open_pinned(0, root, level, pinned.clone());
         let mut items = 0;
-        let compared = difference::compare(self.engine(), Some(old), Some(new), |change| {
+        let compared = difference::compare(Some(&open(old)), Some(&open(new)), |change| {
             items += 1;
             // An error ends the comparison.
             if items <= ITEMS_MAX && is_reading(&change)? { Ok(()) } else { Err(Error::exists("change", name)) }
@@ -52,7 +54,7 @@ impl Datasets {
 }
 
 /// The trees of a data set's newest snapshot and of itself, if it has another.
-fn trees(tx: &Transaction<'_>, id: u64) -> Result<Option<(StoredRoot, StoredRoot)>> {
+fn trees(tx: &Transaction<'_>, id: u64) -> Result<Option<((BlockPointer, u8), (BlockPointer, u8))>> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
     if row.newest == 0 || !arrival::is_modified(tx, id)? {
         return Ok(None);

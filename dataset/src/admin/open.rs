@@ -10,7 +10,7 @@ use pool::{
         pointer::{BlockPointer, Checksum},
     },
     space::Placement,
-    tree::{Policy, View},
+    tree::Policy,
     txg::{Caching, Due, Engine, Head, Sync},
 };
 use rustix::io::Errno;
@@ -147,40 +147,29 @@ impl Datasets {
             let options = Options { readonly: true, ..self.options(tx, &names, row.dataset)? };
             Ok((id, row, root, options))
         })?;
-        let open = self.open_at(id, name.as_str(), root, row.level, options)?;
-        self.engine().keep(&open.head);
-        // Whoever destroyed it since has not met the tree that is kept.
-        let is_there = |view: &View<'_>| Transaction::new(*view, 0).contains(snapshot_key(id));
-        if !self.engine().catalogue().read(is_there)? {
-            self.engine().close_head(id);
+        let root = root.ok_or_else(|| Error::damaged(id, "it has no tree"))?;
+        let head = self.engine().open_frozen(id, root, row.level);
+        // A request that destroyed it since has not met the open tree.
+        if !self.read(|tx| tx.contains(snapshot_key(id)))? {
+            return Err(Error::not_found("snapshot", name));
         }
-        Ok(open)
+        open_files(id, name.as_str(), head, options)
     }
 
-    /// Opens the tree of a data set as the catalogue has it, to be read only.
+    /// Opens the tree of a data set as the catalogue has it, to be read only. It stays as it is for as long as the pool has room;
+    /// when that is given up, reading fails.
     pub(super) fn open_as_written(&self, name: &DatasetName) -> Result<OpenSnapshot> {
         let names = self.names();
+        let pinned = self.engine().pin();
         let (id, row, root, options) = self.read(|tx| {
             let id = names.dataset(tx, name)?;
             let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
             let options = Options { readonly: true, ..self.options(tx, &names, id)? };
             Ok((id, row, root, options))
         })?;
-        self.open_at(id, name.as_str(), root, row.level, options)
-    }
-
-    fn open_at(
-        &self,
-        id: u64,
-        name: &str,
-        root: Option<BlockPointer>,
-        level: u8,
-        options: Options,
-    ) -> Result<OpenSnapshot> {
         let root = root.ok_or_else(|| Error::damaged(id, "it has no tree"))?;
-        let head = self.engine().open_frozen(id, root, level);
-        let fs = FileSystem::open(head.clone(), options).map_err(|errno| unreadable(name, errno))?;
-        Ok(OpenSnapshot { id, head, fs })
+        let head = self.engine().open_pinned(id, root, row.level, pinned);
+        open_files(id, name.as_str(), head, options)
     }
 
     /// Goes on freeing files that have lost their last name, in all data sets that are open, by a bounded amount. Returns
@@ -269,7 +258,15 @@ impl Datasets {
     }
 }
 
+fn open_files(id: u64, name: &str, head: Arc<Head>, options: Options) -> Result<OpenSnapshot> {
+    let fs = FileSystem::open(head.clone(), options).map_err(|errno| unreadable(name, errno))?;
+    Ok(OpenSnapshot { id, head, fs })
+}
+
 fn unreadable(name: &str, errno: Errno) -> Error {
+    if errno == Errno::STALE {
+        return PoolError::Stale.into();
+    }
     PoolError::damaged(format!("data set {name}"), format!("cannot be opened: {errno}")).into()
 }
 

@@ -1,8 +1,8 @@
 //! What differs for those who keep something of a file system in memory, as a mount's kernel does, when another tree takes
 //! the place of its own: after a rollback, and after a receive.
 //!
-//! The two trees are compared while changes are excluded and before one replaces the other: neither can be freed meanwhile,
-//! and nothing is done to them that the comparison would miss. What cannot be told exactly, for one because there is too
+//! The two trees are compared while changes are excluded and before one replaces the other: nothing is done to them that the
+//! comparison would miss. What cannot be told exactly, for one because there is too
 //! much of it, counts as everything.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,9 +72,11 @@ impl Datasets {
     fn compared(&self, dataset: &Dataset, new: impl FnOnce() -> Option<StoredRoot>) -> Result<Replaced> {
         // What was done until now is stored then.
         self.engine().commit()?;
+        let pinned = self.engine().pin();
         let (Some(old), Some(new)) = (dataset.head().clean_root(), new()) else { return Ok(Replaced::Everything) };
+        let open = |(root, level): StoredRoot| self.engine().open_pinned(dataset.id(), root, level, pinned.clone());
         let mut found = Comparison::default();
-        difference::compare(self.engine(), Some(old), Some(new), |change| found.add(&change))?;
+        difference::compare(Some(&open(old)), Some(&open(new)), |change| found.add(&change))?;
         Ok(Replaced::Only(found.differing()))
     }
 }

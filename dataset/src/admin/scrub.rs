@@ -259,16 +259,14 @@ impl Datasets {
     }
 
     fn scrub_catalogue(&self, stepping: &mut Stepping, row: &mut ScrubRow, from: Key, budget: u64) -> Result<bool> {
-        let root = {
-            let _still = self.engine().hold_still();
-            self.engine().catalogue().clean_root()
-        };
+        let root = mend::committed_root(self.engine(), CATALOGUE)?;
         let next = match root {
-            Some((root, level)) => {
+            Some(((root, level), seen)) => {
                 let part = Part {
                     tree: CATALOGUE,
                     root,
                     level,
+                    seen,
                     after: Txg::ZERO,
                     since: Txg::ZERO,
                     limit: row.limit,
@@ -292,7 +290,8 @@ impl Datasets {
         let ScrubPosition::Datasets { dataset, done, member: before, cursor: at } = row.position else {
             return Ok(true);
         };
-        let found = self.read(|tx| members::next_member(tx, dataset, done))?.filter(|_| dataset != 0);
+        let (found, seen) = self.read(|tx| Ok((members::next_member(tx, dataset, done)?, tx.seen())))?;
+        let found = found.filter(|_| dataset != 0);
         let Some(member) = found else { return self.next_data_set(row, dataset) };
         // The tree that the step before was at may have become a snapshot; then its keys are done there too.
         let goes_on = member.id == before || before == dataset;
@@ -302,6 +301,7 @@ impl Datasets {
             tree,
             root: member.root,
             level: member.level,
+            seen,
             after: done,
             since: Txg::ZERO,
             limit,

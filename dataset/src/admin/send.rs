@@ -6,10 +6,11 @@
 //! A snapshot that is destroyed while it is sent makes the sending fail, not the stream go wrong: every block is
 //! verified on its way. Whoever wants to be sure holds it.
 
-use std::{collections::BTreeSet, io::Write};
+use std::{collections::BTreeSet, io::Write, sync::Arc};
 
 use pool::{
     format::label::{FILE_ATTRIBUTES, PROJECT_QUOTA},
+    txg::Engine,
     units::Txg,
 };
 
@@ -107,7 +108,7 @@ impl Datasets {
         let package = self.package(request)?;
         let plan = |source: &Source| {
             let Begin { dataset, snapshot, base, .. } = &source.begin;
-            let bytes = stream::estimate(self.engine(), source)?;
+            let bytes = stream::estimate(source)?;
             Ok(Planned {
                 snapshot: format!("{dataset}@{snapshot}"),
                 from: base.as_ref().map(|base| base.name.clone()),
@@ -126,7 +127,7 @@ impl Datasets {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Sent> {
         let package = self.package(request)?;
-        Ok(stream::send(self.engine(), &package, out, readers, progress)?)
+        Ok(stream::send(&package, out, readers, progress)?)
     }
 
     fn package(&self, request: &SendRequest) -> Result<Package> {
@@ -139,7 +140,7 @@ impl Datasets {
                 engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
                 _ => LAYOUT,
             };
-            let packer = Packer { tx, names: &names, request, layout };
+            let packer = Packer { engine: self.engine(), tx, names: &names, request, layout };
             let (sources, census) = (packer.sources()?, packer.census()?);
             Ok(Package { root: root.clone(), replicate: request.replicate, census, sources })
         })
@@ -147,6 +148,7 @@ impl Datasets {
 }
 
 struct Packer<'a, 'v> {
+    engine: &'a Arc<Engine>,
     tx: &'a Transaction<'v>,
     names: &'a Names,
     request: &'a SendRequest,
@@ -334,7 +336,7 @@ impl Packer<'_, '_> {
             clone,
             properties,
         };
-        Ok(Source { begin, root, level: row.level })
+        Ok(Source { begin, tree: self.engine.open_frozen(id, root, row.level) })
     }
 
     /// The properties that were set on a data set, or that it received, by name.

@@ -14,6 +14,7 @@ use pool::{
     env::Nanos,
     error::Error as PoolError,
     format::{key::Key, pointer::BlockPointer},
+    space::Seen,
     tree::{Batch, Block, View},
     units::Txg,
 };
@@ -72,6 +73,11 @@ impl<'a> Transaction<'a> {
     /// The transaction group it belongs to.
     pub fn txg(&self) -> Txg {
         self.view.txg()
+    }
+
+    /// When the catalogue was looked at: what it takes to read the trees whose roots stand in it.
+    pub fn seen(&self) -> Seen {
+        self.view.seen()
     }
 
     /// The time of day.

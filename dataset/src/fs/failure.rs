@@ -3,6 +3,7 @@
 use pool::{
     error::{Error, ErrorKind},
     format::{codec::Malformed, key::Key},
+    space::Seen,
     tree::{Block, Miss},
     txg::OpError,
 };
@@ -13,8 +14,8 @@ use rustix::io::Errno;
 pub(super) enum Failure {
     /// A node is not in memory: the head reads it and tries again.
     Miss(Miss),
-    /// The content of these blocks is needed: the operation reads them and tries again.
-    Need(Vec<Block>),
+    /// The content of these blocks, that were seen then, is needed: the operation reads them and tries again.
+    Need(Vec<Block>, Seen),
     /// The file is still being truncated: that is to be finished first.
     Truncating,
     /// The engine failed.
@@ -23,6 +24,13 @@ pub(super) enum Failure {
     Exceeded(Key),
     /// The request cannot be met; this is its answer.
     Refused(Errno),
+}
+
+impl Failure {
+    /// Whether what was read was freed meanwhile, and is to be looked up again.
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(self, Failure::Engine(Error::Stale))
+    }
 }
 
 impl From<Miss> for Failure {
@@ -58,7 +66,7 @@ impl From<Failure> for Errno {
             Failure::Refused(errno) => errno,
             Failure::Exceeded(_) => Errno::DQUOT,
             Failure::Engine(error) => errno(&error),
-            Failure::Miss(_) | Failure::Need(_) | Failure::Truncating => {
+            Failure::Miss(_) | Failure::Need(..) | Failure::Truncating => {
                 unreachable!("the head and the file's operations try again")
             }
         }
@@ -70,6 +78,7 @@ pub(super) fn errno(error: &Error) -> Errno {
     match error {
         Error::OutOfSpace => return Errno::NOSPC,
         Error::Closed(_) => return Errno::ROFS,
+        Error::Stale => return Errno::STALE,
         // Said once, when it was suspended.
         Error::Suspended(_) => return Errno::IO,
         _ => {}

@@ -4,6 +4,7 @@
 //! business. An attribute is found by a hash of its name; a large value is a block of its own.
 
 use pool::{
+    error::Error as PoolError,
     format::{
         codec::{Malformed, Reader, Writer, malformed},
         key::Key,
@@ -177,23 +178,29 @@ impl FileSystem {
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
         check_name(name)?;
         self.check_acl_name(name)?;
-        let (value, block) = self.read_tree(|view| {
-            let Ok(entry) = find(view, ino, name)? else {
-                load_inode(view, ino)?;
-                return Err(Errno::NODATA.into());
-            };
-            match decode(&entry)?.value {
-                Value::Inline(value) => Ok((value.to_vec(), None)),
-                Value::Block(len) => {
-                    let missing = Malformed { what: "extended attribute without its block" };
-                    let block = entry.block().ok_or(missing).map_err(damaged(entry.key()))?;
-                    Ok((Vec::new(), Some((entry.key(), block, len as usize))))
+        loop {
+            let (value, block) = self.read_tree(|view| {
+                let Ok(entry) = find(view, ino, name)? else {
+                    load_inode(view, ino)?;
+                    return Err(Errno::NODATA.into());
+                };
+                match decode(&entry)?.value {
+                    Value::Inline(value) => Ok((value.to_vec(), None)),
+                    Value::Block(len) => {
+                        let missing = Malformed { what: "extended attribute without its block" };
+                        let block = entry.block().ok_or(missing).map_err(damaged(entry.key()))?;
+                        Ok((Vec::new(), Some((entry.key(), block, len as usize, view.seen()))))
+                    }
                 }
+            })?;
+            let Some((key, block, len, seen)) = block else { return Ok(value) };
+            match self.head.bytes_at(key, &block, seen) {
+                // It was freed meanwhile: what it is now is looked up.
+                Err(PoolError::Stale) => {}
+                Err(error) => return Err(failure::errno(&error)),
+                Ok(bytes) => return bytes.get(..len).map(<[u8]>::to_vec).ok_or(Errno::IO),
             }
-        })?;
-        let Some((key, block, len)) = block else { return Ok(value) };
-        let bytes = self.head.bytes_at(key, &block).map_err(|error| failure::errno(&error))?;
-        bytes.get(..len).map(<[u8]>::to_vec).ok_or(Errno::IO)
+        }
     }
 
     /// Sets an attribute. An access control list is set as by who may keep the set-group bit.

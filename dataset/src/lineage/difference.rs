@@ -1,15 +1,15 @@
 //! What differs between two trees.
 //!
 //! Both trees are walked side by side. Where they share a subtree the pointers to it are equal, and it is passed over
-//! unread: the cost follows what changed. The walk depends on nothing but the trees, so either may be a snapshot, a head
-//! as it was last written, or nothing.
+//! unread: the cost follows what changed. Either tree may be a snapshot, a dataset as it was last written, or nothing. If one
+//! is destroyed meanwhile, the comparison ends with that error.
 
 use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
 use pool::{
     format::{key::Key, pointer::BlockPointer},
     tree::{Miss, Node},
-    txg::Engine,
+    txg::Head,
 };
 
 use super::nodes;
@@ -64,14 +64,9 @@ pub struct Change {
     pub new: Option<Found>,
 }
 
-/// Calls `each` for everything that differs between two trees, in the order of the keys.
-pub fn compare(
-    engine: &Engine,
-    old: Option<StoredRoot>,
-    new: Option<StoredRoot>,
-    mut each: impl FnMut(Change) -> Result<()>,
-) -> Result<()> {
-    let (mut old, mut new) = (Side::new(engine, old), Side::new(engine, new));
+/// Calls `each` for everything that differs between two trees that never change, in the order of the keys.
+pub fn compare(old: Option<&Head>, new: Option<&Head>, mut each: impl FnMut(Change) -> Result<()>) -> Result<()> {
+    let (mut old, mut new) = (Side::new(old), Side::new(new));
     loop {
         match (old.front(), new.front()) {
             (None, None) => return Ok(()),
@@ -106,7 +101,7 @@ pub fn compare(
 
 /// What is left of one tree: subtrees not opened yet, and items, in order.
 struct Side<'a> {
-    engine: &'a Engine,
+    tree: Option<&'a Head>,
     parts: VecDeque<Part>,
 }
 
@@ -116,9 +111,10 @@ enum Part {
 }
 
 impl<'a> Side<'a> {
-    fn new(engine: &'a Engine, root: Option<StoredRoot>) -> Side<'a> {
+    fn new(tree: Option<&'a Head>) -> Side<'a> {
+        let root = tree.and_then(Head::clean_root);
         let whole = root.map(|(pointer, level)| Part::Tree(nodes::root(pointer, level)));
-        Side { engine, parts: whole.into_iter().collect() }
+        Side { tree, parts: whole.into_iter().collect() }
     }
 
     fn front(&self) -> Option<&Part> {
@@ -127,8 +123,10 @@ impl<'a> Side<'a> {
 
     /// Puts what is in the first part, a subtree, in its place.
     fn open(&mut self) -> Result<()> {
-        let Some(Part::Tree(place)) = self.parts.pop_front() else { unreachable!("the caller has looked") };
-        let node = nodes::read(self.engine, &place)?;
+        let (Some(Part::Tree(place)), Some(tree)) = (self.parts.pop_front(), self.tree) else {
+            unreachable!("the caller has looked")
+        };
+        let node = tree.load_node(&place)?;
         for child in nodes::children(&node).into_iter().rev() {
             self.parts.push_front(Part::Tree(child));
         }

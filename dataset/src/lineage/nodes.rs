@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pool::{
     error::Result,
     format::{key::Key, pointer::BlockPointer},
+    space::Seen,
     tree::{Item, Leaf, Miss, Node},
     txg::Engine,
 };
@@ -14,9 +15,9 @@ pub fn root(pointer: BlockPointer, level: u8) -> Miss {
     Miss { pointer, level, low: Key::MIN, high: Key::MAX }
 }
 
-/// Reads the node at a place.
-pub fn read(engine: &Engine, place: &Miss) -> Result<Arc<Node>> {
-    engine.load_node(place)
+/// Reads the node at a place of a tree that was seen then.
+pub fn read(engine: &Engine, place: &Miss, seen: Seen) -> Result<Arc<Node>> {
+    engine.load_node(place, seen)
 }
 
 /// The places of a stored node's children; none for a leaf.

@@ -1,8 +1,8 @@
 //! Freeing trees and lists in the background.
 //!
 //! What is to be freed may be of any size, so it stands in the catalogue as a [`Work`] row and is done in steps. A step
-//! has two halves. [`plan`] reads, outside of any transaction: what it reads is out of everybody's reach and does not
-//! change. [`apply`] runs in the syncing context: it frees the blocks and writes how far the work has come, in one
+//! has two halves. [`plan`] reads, outside of any transaction: what it reads is out of everybody's reach, and stays as long as
+//! the row says that it is still to be freed, which is looked at before each read. [`apply`] runs in the syncing context: it frees the blocks and writes how far the work has come, in one
 //! transaction group. So a crash between two steps loses nothing, and commits never wait for the reading.
 //!
 //! A tree is freed in the order of its keys. The cursor stands at the end of a leaf: the leaf and every node whose range
@@ -13,11 +13,12 @@
 use std::collections::HashSet;
 
 use pool::{
-    error::ErrorKind,
+    error::{Error as PoolError, ErrorKind, Result as PoolResult},
     format::{
         key::Key,
         pointer::{BlockPointer, Reference},
     },
+    space::Seen,
     tree::{Miss, Node},
     txg::Engine,
     units::Txg,
@@ -25,7 +26,7 @@ use pool::{
 
 use super::{deadlist, nodes};
 use crate::{
-    admin::Result,
+    admin::{Error, Result},
     catalogue::{Body, Bucket, Effect, POOL, Space, Task, Transaction, Work, keys, keys_from, kind},
 };
 
@@ -79,6 +80,16 @@ pub struct Step {
 
 /// Plans the next step: one that frees about `budget` blocks. `None` if there is no work.
 pub fn plan(engine: &Engine, budget: usize) -> Result<Option<Step>> {
+    loop {
+        match plan_first(engine, budget) {
+            // Another has done the step meanwhile.
+            Err(Error::Pool(PoolError::Stale)) => {}
+            planned => return planned,
+        }
+    }
+}
+
+fn plan_first(engine: &Engine, budget: usize) -> Result<Option<Step>> {
     let found = engine.catalogue().read(|view| {
         let tx = Transaction::new(*view, 0);
         let Some(key) = tx.first_key(keys(POOL, kind::WORK))? else { return Ok(None) };
@@ -91,7 +102,7 @@ pub fn plan(engine: &Engine, budget: usize) -> Result<Option<Step>> {
     match (&work.task, root) {
         (Task::Tree { level, after, cursor }, Some(root)) => {
             let cursor = Key::new(cursor.0, cursor.1, cursor.2);
-            let mut pass = TreePass::new(engine, *after, cursor, budget);
+            let mut pass = TreePass::new(Waiting::of(engine, &step), *after, cursor, budget);
             pass.run(&nodes::root(root, *level))?;
             Ok(Some(pass.into_step(step, *level, &work)))
         }
@@ -158,7 +169,8 @@ fn free_page(engine: &Engine, step: &mut Step, key: Key, body: &Body, blocks: bo
     if let Some(block) = &body.block {
         step.free.push(*block);
         if blocks {
-            pointers.extend(deadlist::page(key, &engine.read_block(block)?)?);
+            let read = Waiting::of(engine, step).read(|seen| engine.read_block(block, seen))?;
+            pointers.extend(deadlist::page(key, &read)?);
         }
     }
     if blocks {
@@ -168,9 +180,36 @@ fn free_page(engine: &Engine, step: &mut Step, key: Key, body: &Body, blocks: bo
     Ok(())
 }
 
+/// What waits to be freed: nothing of it is, as long as its row is as it was.
+struct Waiting<'a> {
+    engine: &'a Engine,
+    key: Key,
+    row: Body,
+}
+
+impl<'a> Waiting<'a> {
+    fn of(engine: &'a Engine, step: &Step) -> Waiting<'a> {
+        Waiting { engine, key: step.key, row: step.before.clone() }
+    }
+
+    /// Reads a part of it; again if that took so long that it might have been freed meanwhile.
+    fn read<T>(&self, read: impl Fn(Seen) -> PoolResult<T>) -> Result<T> {
+        loop {
+            let waits = self.engine.catalogue().read(|view| {
+                let tx = Transaction::new(*view, 0);
+                Ok::<_, Error>((tx.body(self.key)?.as_ref() == Some(&self.row)).then(|| tx.seen()))
+            });
+            match read(waits?.ok_or(PoolError::Stale)?) {
+                Err(PoolError::Stale) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+}
+
 /// One step through a tree.
 struct TreePass<'a> {
-    engine: &'a Engine,
+    waiting: Waiting<'a>,
     after: Txg,
     cursor: Key,
     budget: usize,
@@ -181,9 +220,9 @@ struct TreePass<'a> {
 }
 
 impl<'a> TreePass<'a> {
-    fn new(engine: &'a Engine, after: Txg, cursor: Key, budget: usize) -> TreePass<'a> {
+    fn new(waiting: Waiting<'a>, after: Txg, cursor: Key, budget: usize) -> TreePass<'a> {
         let seen = HashSet::new();
-        TreePass { engine, after, cursor, budget, free: Vec::new(), seen, shared_until: Key::MIN }
+        TreePass { waiting, after, cursor, budget, free: Vec::new(), seen, shared_until: Key::MIN }
     }
 
     fn is_full(&self) -> bool {
@@ -193,7 +232,7 @@ impl<'a> TreePass<'a> {
     /// Frees what lies under a node from the cursor on, until the step is full. The node's range does not end before
     /// the cursor, and it is young enough to be freed.
     fn run(&mut self, place: &Miss) -> Result<()> {
-        let node = match self.engine.load_node(place) {
+        let node = match self.waiting.read(|seen| self.waiting.engine.load_node(place, seen)) {
             Err(error) if error.kind() == ErrorKind::Damage => {
                 tracing::warn!("what lies under a damaged node cannot be freed: {error}");
                 self.cursor = place.high;
@@ -233,7 +272,7 @@ impl<'a> TreePass<'a> {
     }
 
     fn into_step(self, step: Step, level: u8, work: &Work) -> Step {
-        let freed = self.free.iter().map(|block| Space::of(block, self.engine.sector())).sum();
+        let freed = self.free.iter().map(|block| Space::of(block, self.waiting.engine.sector())).sum();
         let cursor = (self.cursor.object, self.cursor.kind, self.cursor.offset);
         let task = Task::Tree { level, after: self.after, cursor };
         let after = (self.cursor < Key::MAX).then_some(Work { task, remaining: work.remaining - freed });

@@ -7,6 +7,7 @@
 
 use pool::{
     format::pointer::BlockPointer,
+    space::Seen,
     txg::{CATALOGUE, Engine, Still, Suspect, Verdict},
     units::Txg,
 };
@@ -47,10 +48,11 @@ pub fn mend(engine: &Engine, suspect: &Suspect, count: bool) -> Result<Outcome> 
     Ok(Outcome { verdict, damage })
 }
 
-/// The root that a tree has in the committed state; none if it is gone.
-pub fn committed_root(engine: &Engine, tree: u64) -> Result<Option<Root>> {
-    let _still = engine.hold_still();
-    read(engine, |tx| root_of(engine, tx, tree))
+/// The root that a tree has in the committed state, and what it takes to read it; none if it is gone.
+pub fn committed_root(engine: &Engine, tree: u64) -> Result<Option<(Root, Seen)>> {
+    let still = engine.hold_still();
+    let root = read(engine, |tx| root_of(engine, tx, tree))?;
+    Ok(root.map(|root| (root, still.seen())))
 }
 
 /// What is lost with a block: in its own tree, and in every other that has it.

@@ -10,6 +10,7 @@ use pool::{
         node::NODE_MAX,
         pointer::{Address, BlockPointer},
     },
+    space::Seen,
     tree::{Event, Miss, Node, Walker},
     txg::{Engine, Place, Suspect},
     units::{ChunkId, MIB, Txg},
@@ -56,6 +57,8 @@ pub struct Part {
     pub root: BlockPointer,
     /// The root's level.
     pub level: u8,
+    /// When the root was looked up.
+    pub seen: Seen,
     /// Blocks born up to then are examined already.
     pub after: Txg,
     /// Blocks that were written up to then are not to be examined.
@@ -108,7 +111,7 @@ pub fn collect(engine: &Engine, part: &Part, budget: Budget, is_meant: impl Fn(K
         let mut asked = None;
         let step = walker.next(|place| {
             asked = Some(*place);
-            engine.load_node(place)
+            engine.load_node(place, part.seen)
         });
         match (step, asked) {
             (Ok(Some(Event::Enter(place, node))), _) => {
@@ -176,7 +179,7 @@ impl<'a> Collected<'a> {
         if coming().next().is_some_and(|first| first.low >= *brought && !self.engine.has_node(&first)) {
             let leaves: Vec<Miss> = coming().take(left.clamp(1, AHEAD) as usize).collect();
             *brought = leaves.last().map_or(*brought, |last| last.high);
-            self.engine.bring_nodes(leaves);
+            self.engine.bring_nodes(leaves, self.part.seen);
         }
     }
 

@@ -8,7 +8,7 @@
 //! Data travels as stored: nothing is decompressed. Reads run ahead on several threads, bounded in bytes, while this one
 //! writes in order.
 //!
-//! Below stands the engine. That the snapshot stays there while it is sent is for the caller to see to, with a hold.
+//! Below stands the engine. The caller holds the snapshot; should it be destroyed all the same, sending fails.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,12 +17,13 @@ use std::{
 };
 
 use pool::{
+    error::Error as EngineError,
     format::{
         key::Key,
         pointer::{BlockPointer, Checksum, Reference},
     },
     tree::{Event, Leaf, Miss, Node, Walker},
-    txg::Engine,
+    txg::Head,
     units::Txg,
 };
 
@@ -44,10 +45,8 @@ const AHEAD: u64 = 32 << 20;
 pub struct Source {
     /// What its stream begins with. Its base says from where on.
     pub begin: Begin,
-    /// The root of its tree.
-    pub root: BlockPointer,
-    /// The root's level.
-    pub level: u8,
+    /// Its tree.
+    pub tree: Arc<Head>,
 }
 
 /// What a command sends: one snapshot, or many, in the order in which they must be received.
@@ -73,12 +72,11 @@ pub struct Sent {
 }
 
 impl Source {
-    fn tree(&self) -> Miss {
-        Miss { pointer: self.root, level: self.level, low: Key::MIN, high: Key::MAX }
-    }
-
-    fn walker(&self) -> Walker {
-        Walker::new(self.tree(), Key::MIN, self.begin.born_after())
+    fn walker(&self) -> Result<Walker> {
+        let (pointer, level) =
+            self.tree.clean_root().ok_or_else(|| EngineError::damaged("snapshot", "it has no tree"))?;
+        let root = Miss { pointer, level, low: Key::MIN, high: Key::MAX };
+        Ok(Walker::new(root, Key::MIN, self.begin.born_after()))
     }
 }
 
@@ -88,16 +86,9 @@ impl Source {
 /// # Errors
 /// If a block cannot be read or `out` does not take what is written; then `out` holds a stream that is cut off, which
 /// no receiver accepts.
-pub fn send(
-    engine: &Arc<Engine>,
-    package: &Package,
-    out: &mut dyn Write,
-    readers: usize,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Sent> {
+pub fn send(package: &Package, out: &mut dyn Write, readers: usize, progress: &mut dyn FnMut(u64)) -> Result<Sent> {
     assert!(!package.sources.is_empty());
     let mut sending = Sending {
-        engine,
         frames: FrameWriter::new(out)?,
         index: Index::default(),
         crew: Crew::new(readers),
@@ -120,10 +111,10 @@ pub fn send(
 ///
 /// # Errors
 /// If a node cannot be read.
-pub fn estimate(engine: &Engine, source: &Source) -> Result<u64> {
-    let mut walker = source.walker();
+pub fn estimate(source: &Source) -> Result<u64> {
+    let mut walker = source.walker()?;
     let mut bytes = 0;
-    while let Some(event) = walker.next(|miss| engine.load_node(miss))? {
+    while let Some(event) = walker.next(|miss| source.tree.load_node(miss))? {
         if let Event::Enter(place, node) = event
             && let Some(leaf) = node.leaf()
         {
@@ -142,7 +133,6 @@ enum Waiting {
 }
 
 struct Sending<'a> {
-    engine: &'a Arc<Engine>,
     frames: FrameWriter<'a>,
     index: Index,
     crew: Crew,
@@ -169,8 +159,8 @@ impl Sending<'_> {
         self.index.begin(self.frames.offset(), self.frames.chain());
         self.frames.put(Kind::Begin, &source.begin.encode())?;
         let born_after = source.begin.born_after();
-        let (mut walker, mut totals) = (source.walker(), Totals::default());
-        while let Some(event) = walker.next(|miss| self.engine.load_node(miss))? {
+        let (mut walker, mut totals) = (source.walker()?, Totals::default());
+        while let Some(event) = walker.next(|miss| source.tree.load_node(miss))? {
             let Event::Enter(place, node) = event else { continue };
             match node.leaf() {
                 Some(leaf) => {
@@ -179,9 +169,9 @@ impl Sending<'_> {
                     // An increment may be all ranges and no blocks.
                     self.ahead += range.weight() as u64;
                     self.queue.push_back(Waiting::Range(range));
-                    self.read_ahead(blocks)?;
+                    self.read_ahead(&source.tree, blocks)?;
                 }
-                None => self.load_ahead(&place, &node, born_after),
+                None => self.load_ahead(&source.tree, &place, &node, born_after),
             }
         }
         self.drain(0)?;
@@ -190,11 +180,11 @@ impl Sending<'_> {
     }
 
     /// Has blocks read, in the order in which they will be written.
-    fn read_ahead(&mut self, blocks: Vec<BlockPointer>) -> Result<()> {
+    fn read_ahead(&mut self, tree: &Arc<Head>, blocks: Vec<BlockPointer>) -> Result<()> {
         for pointer in blocks {
             self.drain(AHEAD)?;
-            let engine = self.engine.clone();
-            let ticket = self.crew.ask(move || read(&engine, &pointer));
+            let tree = tree.clone();
+            let ticket = self.crew.ask(move || read(&tree, &pointer));
             self.ahead += u64::from(pointer.stored);
             self.queue.push_back(Waiting::Block(pointer.stored.into(), ticket));
         }
@@ -202,7 +192,7 @@ impl Sending<'_> {
     }
 
     /// Has the leaves under a node read, so that the walk finds them in the cache.
-    fn load_ahead(&self, place: &Miss, node: &Node, born_after: Txg) {
+    fn load_ahead(&self, tree: &Arc<Head>, place: &Miss, node: &Node, born_after: Txg) {
         let Some(interior) = node.interior().filter(|interior| interior.level == 1) else { return };
         // The first one the walk needs at once.
         for (index, child) in interior.children.iter().enumerate().skip(1) {
@@ -210,9 +200,9 @@ impl Sending<'_> {
                 continue;
             };
             let miss = Miss { pointer, level: 0, low: child.low, high: interior.high(index, place.high) };
-            let engine = self.engine.clone();
+            let tree = tree.clone();
             // If it cannot be read, the walk will say so.
-            drop(self.crew.ask(move || engine.load_node(&miss).is_ok()));
+            drop(self.crew.ask(move || tree.load_node(&miss).is_ok()));
         }
     }
 
@@ -252,8 +242,8 @@ impl Sending<'_> {
 }
 
 /// A block as stored, and its checksum in the stream: its own, verified by reading, or one for the way.
-fn read(engine: &Engine, pointer: &BlockPointer) -> pool::error::Result<([u8; SUM], Vec<u8>)> {
-    let data = engine.read_stored(pointer)?;
+fn read(tree: &Head, pointer: &BlockPointer) -> pool::error::Result<([u8; SUM], Vec<u8>)> {
+    let data = tree.read_stored(pointer)?;
     let checksum = if pointer.checksum_kind == Checksum::Off { blake3::hash(&data).into() } else { pointer.checksum };
     Ok((checksum, data))
 }

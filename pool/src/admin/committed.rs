@@ -44,9 +44,12 @@ impl Pool {
         let (hold, uberblock) =
             self.engine().hold_committed(|txg| Ok(chosen(&label, &line(&label, &devices)?, txg)?.clone()))?;
         let vdevs = Vdevs::new(self.engine().storage().vdevs.all());
+        let storage = open_storage(&label, vdevs, &uberblock)?;
+        // The devices are those of the pool: what is read of a state that was given up is not counted there.
+        storage.space.is_kept_by(hold.clone());
         let opening = Opening {
             guid: label.pool,
-            storage: open_storage(&label, vdevs, &uberblock)?,
+            storage,
             ancestry: Ancestry { epoch: uberblock.epoch, parent: uberblock.parent, forked_at: uberblock.forked_at },
             first: uberblock.txg.next(),
             uberblock: Some(uberblock),

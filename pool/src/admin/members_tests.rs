@@ -17,7 +17,7 @@ use crate::{
         label::{DATA_START, Label},
         vdev_config::VdevTree,
     },
-    space::OwnCursor,
+    space::{OwnCursor, Seen},
     tree::{Event, Miss, Root, Walker},
     txg::Engine,
     units::{MIB, Txg},
@@ -100,7 +100,7 @@ fn fill_alone(pool: &Pool) -> bool {
         let (root, level) = engine.catalogue().clean_root().unwrap();
         let root = Miss::root(&Root::stored(root, level)).unwrap();
         let mut walker = Walker::new(root, Key::MIN, filling.since);
-        while let Some(event) = walker.next(|place| engine.load_node(place)).unwrap() {
+        while let Some(event) = walker.next(|place| engine.load_node(place, Seen::HELD)).unwrap() {
             if let Event::Enter(place, _) = event {
                 still.fill(&[place.pointer]).remove(0).unwrap();
             }
@@ -432,7 +432,7 @@ fn what_rots_on_one_device_is_read_from_the_other_and_mended() {
     let engine: &Arc<Engine> = pool.engine();
     let (state, pointer) = stamp(engine);
     assert_eq!(state, newest);
-    assert!(engine.storage().read_block(&pointer).is_ok());
+    assert!(engine.storage().read_block(&pointer, Seen::HELD).is_ok());
     let errors: Vec<u64> = engine.storage().vdevs.all()[0]
         .leaves()
         .iter()

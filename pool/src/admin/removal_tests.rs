@@ -23,7 +23,7 @@ use crate::{
         label::DEVICE_REMOVAL,
         pointer::{BlockPointer, Checksum},
     },
-    space::{Class, Packs, Regions, SAFE_STATES, SpaceIo, Targets},
+    space::{Class, Packs, Regions, SAFE_STATES, Seen, SpaceIo, Targets},
     tree::{Batch, Block, Event, Miss, Node, Policy, Root, View, Walker},
     txg::{Engine, Plain, Sync, SyncClient, Vacating, Written},
     units::{MIB, Txg, VdevId},
@@ -88,7 +88,7 @@ fn each_node(engine: &Arc<Engine>, mut visit: impl FnMut(&BlockPointer, &Node)) 
     let (root, level) = engine.catalogue().clean_root().unwrap();
     let root = Miss::root(&Root::stored(root, level)).unwrap();
     let mut walker = Walker::new(root, Key::MIN, Txg::ZERO);
-    while let Some(event) = walker.next(|place| engine.load_node(place)).unwrap() {
+    while let Some(event) = walker.next(|place| engine.load_node(place, Seen::HELD)).unwrap() {
         if let Event::Enter(place, node) = event {
             visit(&place.pointer, &node);
         }

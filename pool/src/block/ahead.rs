@@ -5,7 +5,7 @@
 //! and unpacked. So devices work while others do, and several of them at a time, nothing is read twice, and no thread is
 //! needed that would have to be stopped. Which blocks are asked for next is known above: see [`crate::txg`]'s streams.
 //!
-//! A flight whose bytes are not all good is forgotten, and nothing counted: each of its blocks is then read alone by who
+//! A flight whose bytes are not all good, or may be those of other blocks by now ([`Seen`]), is forgotten, and nothing counted: each of its blocks is then read alone by who
 //! needs it, who mends it, finds out who is to blame, or waits for a device to come back.
 //!
 //! Invariants:
@@ -31,7 +31,7 @@ use super::{
     runs::{Run, UnderWay},
     storage::Storage,
 };
-use crate::format::pointer::BlockPointer;
+use crate::{format::pointer::BlockPointer, space::Seen};
 
 /// The budget is this part of the cache in memory.
 const PART_OF_CACHE: u64 = 4;
@@ -179,7 +179,13 @@ impl Ahead {
 
     /// Begins to read blocks, the first `waited` of which somebody is about to wait for. If these are all, and lie next to each
     /// other, they are read at once: nothing is gained by asking others for that. `keep` is given what has come.
-    pub(crate) fn bring(&self, storage: &Storage, blocks: &[BlockPointer], waited: usize, keep: impl Fn(Part<'_>)) {
+    pub(crate) fn bring(
+        &self,
+        storage: &Storage,
+        (blocks, seen): (&[BlockPointer], Seen),
+        waited: usize,
+        keep: impl Fn(Part<'_>),
+    ) {
         let stale = {
             let mut flights = self.flights.lock();
             if waited == blocks.len() {
@@ -192,7 +198,7 @@ impl Ahead {
         if let ([run], true) = (&runs[..], waited == blocks.len()) {
             // Who needs a block that is alone reads it.
             if run.len() > 1 {
-                storage.read_run(run, blocks, &mut |at, stored, content| {
+                storage.read_run(run, blocks, seen, &mut |at, stored, content| {
                     keep(Part { pointer: &blocks[at], stored, content: Arc::new(content) });
                 });
             }
@@ -200,23 +206,23 @@ impl Ahead {
         }
         // What somebody waits for first, each in the order in which it lies.
         runs.sort_by_key(|run| run.iter().all(|copy| copy.block >= waited));
-        self.begin(storage, &runs, blocks, What::Data);
+        self.begin(storage, &runs, (blocks, seen), What::Data);
     }
 
     /// Begins to read nodes that nobody waits for yet, the first of them that there is room for.
-    pub(crate) fn begin_nodes(&self, storage: &Storage, nodes: &[BlockPointer]) {
+    pub(crate) fn begin_nodes(&self, storage: &Storage, nodes: &[BlockPointer], seen: Seen) {
         let free = self.flights.lock().free(What::Nodes);
         let nodes = &nodes[..free.min(nodes.len())];
-        self.begin(storage, &storage.runs_of(nodes), nodes, What::Nodes);
+        self.begin(storage, &storage.runs_of(nodes), (nodes, seen), What::Nodes);
     }
 
-    fn begin(&self, storage: &Storage, runs: &[Run], blocks: &[BlockPointer], what: What) {
+    fn begin(&self, storage: &Storage, runs: &[Run], (blocks, seen): (&[BlockPointer], Seen), what: What) {
         let changes = self.flights.lock().changes;
         for run in runs {
             if self.flights.lock().free(what) == 0 {
                 return;
             }
-            let Some(run) = storage.begin_run(run, blocks) else { continue };
+            let Some(run) = storage.begin_run(run, blocks, seen) else { continue };
             let mut flights = self.flights.lock();
             if flights.changes != changes {
                 return;
@@ -226,13 +232,18 @@ impl Ahead {
     }
 
     /// The content of a block that is on its way, if it comes and is good. `keep` is given everything that comes with it.
-    pub(crate) fn land(&self, pointer: &BlockPointer, mut keep: impl FnMut(Part<'_>)) -> Option<Arc<Vec<u8>>> {
+    pub(crate) fn land(
+        &self,
+        storage: &Storage,
+        pointer: &BlockPointer,
+        mut keep: impl FnMut(Part<'_>),
+    ) -> Option<Arc<Vec<u8>>> {
         let wanted = key(pointer);
         let flight = self.flights.lock().by_block.get(&wanted).cloned()?;
         // Somebody else may be at it: then all of it is kept when this lock is had.
         let mut run = flight.run.lock();
         let mut found = None;
-        run.take()?.finish(|pointer, stored, content| {
+        run.take()?.finish(&storage.space, |pointer, stored, content| {
             let content = Arc::new(content);
             if key(pointer) == wanted {
                 found = Some(content.clone());
@@ -262,7 +273,7 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         for flight in mem::take(self.flights.get_mut()).all.into_values() {
             if let Some(run) = flight.run.lock().take() {
-                run.finish(|_, _, _| {});
+                run.wait();
             }
         }
     }

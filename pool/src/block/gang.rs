@@ -29,7 +29,7 @@ use crate::{
         gang::{self, Piece},
         pointer::{Address, BlockPointer, Checksum},
     },
-    space::{Class, Extent},
+    space::{Class, Extent, Seen},
     units::Txg,
     vdev::{self, Check, Found},
 };
@@ -125,11 +125,19 @@ impl Storage {
         Err(Error::OutOfSpace)
     }
 
-    /// Reads one copy; never [`Found::Bad`].
-    pub(super) fn read_gang_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<Found> {
+    /// Reads one copy; never [`Found::Bad`]. What may be another's by now is not counted: see [`Storage::read_stored`].
+    pub(super) fn read_gang_copy(
+        &self,
+        pointer: &BlockPointer,
+        copy: usize,
+        bytes: &mut [u8],
+        seen: Seen,
+    ) -> Result<Found> {
         let mut found = Found::Good;
+        let is_gone = || !self.space.stands(seen);
         let gang = self.gang(pointer, copy, &mut |at, is_good| {
             let mut bytes = vec![0; at.bytes as usize];
+            let is_good = &|bytes: &[u8]| is_good(bytes) || is_gone();
             // Whatever a header says, the block's checksum is asked in the end.
             found = worse(found, self.read_part(at, &mut bytes, is_good, pointer.checksum_kind != Checksum::Off)?);
             Ok(bytes)
@@ -137,10 +145,11 @@ impl Storage {
         let mut rest = &mut *bytes;
         for piece in &gang.pieces {
             let (part, others) = rest.split_at_mut(piece.bytes as usize);
-            found = worse(found, self.read_part(piece, part, &|bytes| is_piece(piece, bytes), piece.sum.is_some())?);
+            let is_good = |bytes: &[u8]| is_piece(piece, bytes) || is_gone();
+            found = worse(found, self.read_part(piece, part, &is_good, piece.sum.is_some())?);
             rest = others;
         }
-        let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
+        let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum) || is_gone();
         if found != Found::Bad && is_good(bytes) {
             return Ok(found);
         }
@@ -513,13 +522,13 @@ mod tests {
         for (n, piece) in pieces.iter().enumerate() {
             disks[n % 2].write_at(place(&pool, piece) + 5, &[0xee; 9]).unwrap();
         }
-        (0..4).for_each(|_| assert!(storage.read_stored(&pointer).unwrap() == stored));
+        (0..4).for_each(|_| assert!(storage.read_stored(&pointer, Seen::HELD, || {}).unwrap() == stored));
         let examined = storage.examine(&pointer);
         assert!(examined.good.as_ref().is_some_and(|good| *good == stored));
         assert_eq!(examined.bad.len(), pieces.len());
         storage.rewrite(&pointer, &examined.bad[0], &Arc::new(stored.clone())).unwrap();
         assert_eq!(storage.examine(&pointer).bad.len(), pieces.len() - 1);
         disks.iter().for_each(|disk| disk.write_at(place(&pool, &pieces[0]) + 5, &[0xdd; 9]).unwrap());
-        assert!(storage.read_stored(&pointer).is_err());
+        assert!(storage.read_stored(&pointer, Seen::HELD, || {}).is_err());
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     },
     error::{Error, Result},
     format::pointer::{Address, BlockPointer, Checksum},
-    space::Extent,
+    space::{Extent, Seen},
     units::{Guid, Txg, VdevId},
     vdev,
 };
@@ -138,12 +138,13 @@ impl Storage {
         }
     }
 
-    /// Writes a block to where it is missing. Returns how many bytes were read for that.
+    /// Writes a block to where it is missing. Returns how many bytes were read for that. The pool is held still, or the group
+    /// that has the block is being written.
     pub(crate) fn copy(&self, pointer: &BlockPointer, to: Copying) -> Result<u64> {
         if !self.is_missing(pointer, to) {
             return Ok(0);
         }
-        let bytes = Arc::new(self.read_stored(pointer)?);
+        let bytes = Arc::new(self.read_stored(pointer, Seen::HELD, || {})?);
         let mut lost = Vec::new();
         for copy in 0..usize::from(pointer.copies) {
             match self.copy_copy(pointer, copy, &bytes, to) {

@@ -1,33 +1,38 @@
 //! Reading blocks: any copy that verifies.
 //!
-//! A bad copy is reported and left as it is. A reader may hold a pointer for longer than the block lives, so it cannot
-//! know whether what it finds is damage or already another block: it tells the engine, which has the copy looked at again
-//! by who holds the pool still ([`crate::txg::Still`]).
+//! A reader may hold a pointer for longer than the block lives. So it says when it has seen the block in a tree ([`Seen`]), and
+//! what may be another block by now is neither handed out nor counted: the read fails with [`Error::Stale`].
+//!
+//! A bad copy is reported and left as it is: the engine has it looked at again by who holds the pool still
+//! ([`crate::txg::Still`]).
 
 use crate::{
     block::{checksum::verify, compression::decompress, storage::Storage},
     error::{Error, Result},
     format::pointer::{BlockPointer, Checksum},
+    space::Seen,
     vdev::{Found, Vdev},
 };
 
 impl Storage {
     /// The content of a block: verified and decompressed.
-    pub fn read_block(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
-        unpacked(pointer, self.read_stored(pointer)?)
+    pub(crate) fn read_block(&self, pointer: &BlockPointer, seen: Seen) -> Result<Vec<u8>> {
+        unpacked(pointer, self.read_stored(pointer, seen, || {})?)
     }
 
-    /// The bytes of a block as they are stored, verified.
-    pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
-        self.read_stored_noting(pointer, || {})
-    }
-
-    /// The same; calls `bad` for each copy on the way that is not good.
-    pub fn read_stored_noting(&self, pointer: &BlockPointer, mut bad: impl FnMut()) -> Result<Vec<u8>> {
+    /// The bytes of a block as they are stored, verified; calls `bad` for each copy on the way that is not good.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if the block may have been freed and its place used again since it was seen.
+    pub(crate) fn read_stored(&self, pointer: &BlockPointer, seen: Seen, mut bad: impl FnMut()) -> Result<Vec<u8>> {
         let mut bytes = vec![0; pointer.stored as usize];
         let mut last = Error::damaged(describe(pointer), "it has no copy");
         for copy in 0..usize::from(pointer.copies) {
-            match self.read_copy(pointer, copy, &mut bytes) {
+            let read = self.read_copy(pointer, copy, &mut bytes, seen);
+            if !self.space.stands(seen) {
+                return Err(Error::Stale);
+            }
+            match read {
                 Ok(Found::Good) => return Ok(bytes),
                 Ok(_) => {
                     tracing::warn!("{} was read from another device than the first", describe(pointer));
@@ -49,14 +54,16 @@ impl Storage {
         self.examine_copy(pointer, copy).bad.into_iter().next().map_or(Ok(()), |bad| Err(bad.error))
     }
 
-    /// Reads one copy; never [`Found::Bad`]. What does not verify is counted beside its device.
-    fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8]) -> Result<Found> {
+    /// Reads one copy; never [`Found::Bad`]. What does not verify is counted beside its device, unless it may be another block's
+    /// by now: that is nobody's fault, so it passes here, and the caller asks whether the block stands.
+    fn read_copy(&self, pointer: &BlockPointer, copy: usize, bytes: &mut [u8], seen: Seen) -> Result<Found> {
         if pointer.gang {
-            return self.read_gang_copy(pointer, copy, bytes);
+            return self.read_gang_copy(pointer, copy, bytes, seen);
         }
         let (id, offset) = self.space.resolve(pointer.addresses[copy], pointer.stored)?;
         let vdev = self.vdevs.get(id)?;
-        let is_good = |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum);
+        let is_good =
+            |bytes: &[u8]| verify(pointer.checksum_kind, bytes, &pointer.checksum) || !self.space.stands(seen);
         let found = match pointer.checksum_kind {
             Checksum::Off => vdev.read_checked(offset, bytes, &is_good)?,
             _ => vdev.read_surely(offset, bytes, &is_good)?,

@@ -20,6 +20,7 @@ use crate::{
     block::{checksum::verify, compression::decompress, mend::Copying, storage::Storage},
     error::Result,
     format::pointer::{Address, BlockPointer},
+    space::{Seen, Space},
     units::{KIB, MIB, VdevId},
     vdev::{Begun, Found, Sources},
 };
@@ -173,11 +174,16 @@ impl Storage {
 
     /// Reads those of these blocks that lie near others of them, and has `each` see every one by its place in the list: as it
     /// is stored, verified, and its content. What is not found good at once is left out, like what lies alone: who needs it
-    /// reads it.
-    pub(crate) fn read_together(&self, blocks: &[BlockPointer], mut each: impl FnMut(usize, &[u8], Vec<u8>)) {
+    /// reads it. So is what may be another block's since it was seen.
+    pub(crate) fn read_together(
+        &self,
+        blocks: &[BlockPointer],
+        seen: Seen,
+        mut each: impl FnMut(usize, &[u8], Vec<u8>),
+    ) {
         let runs = self.runs_of(blocks);
         let many = runs.iter().filter(|run| run.len() > 1);
-        many.for_each(|run| self.read_run(run, blocks, &mut each));
+        many.for_each(|run| self.read_run(run, blocks, seen, &mut each));
     }
 
     /// The first copies of blocks in runs, but for those that do not lie in one piece.
@@ -188,12 +194,18 @@ impl Storage {
     }
 
     /// Reads a run, as [`Storage::read_together`] does.
-    pub(super) fn read_run(&self, run: &Run, blocks: &[BlockPointer], each: &mut impl FnMut(usize, &[u8], Vec<u8>)) {
+    pub(super) fn read_run(
+        &self,
+        run: &Run,
+        blocks: &[BlockPointer],
+        seen: Seen,
+        each: &mut impl FnMut(usize, &[u8], Vec<u8>),
+    ) {
         let mut bytes = vec![0; len(run, blocks)];
         let Ok(vdev) = self.vdevs.get(run[0].vdev) else { return };
         let found = vdev.read_simply(run[0].offset, &mut bytes, &|bytes| is_good(bytes, run, blocks));
         // Whoever reads a block alone says of which one a copy is bad.
-        if !matches!(found, Ok(Found::Good)) {
+        if !matches!(found, Ok(Found::Good)) || !self.space.stands(seen) {
             return;
         }
         for copy in run {
@@ -204,17 +216,18 @@ impl Storage {
         }
     }
 
-    /// Begins to read a run.
-    pub(super) fn begin_run(&self, run: &Run, blocks: &[BlockPointer]) -> Option<UnderWay> {
+    /// Begins to read a run of blocks that were seen then.
+    pub(super) fn begin_run(&self, run: &Run, blocks: &[BlockPointer], seen: Seen) -> Option<UnderWay> {
         let begun = self.begin(run, blocks, Sources::Any)?;
         let parts = run.iter().map(|copy| (blocks[copy.block], range(copy, run, blocks))).collect();
-        Some(UnderWay { parts, begun })
+        Some(UnderWay { parts, seen, begun })
     }
 }
 
 /// A run that is being read: its blocks, and where in it they lie.
 pub(super) struct UnderWay {
     parts: Vec<(BlockPointer, Range<usize>)>,
+    seen: Seen,
     begun: Begun,
 }
 
@@ -229,14 +242,20 @@ impl UnderWay {
         self.parts.last().map_or(0, |(_, range)| range.end as u64)
     }
 
-    /// Waits for it. If all blocks are good, `each` is given every one of them: its pointer, as it is stored, and its
+    /// Waits for it, and forgets what has come.
+    pub(super) fn wait(self) {
+        drop((self.begun)(&|_| false));
+    }
+
+    /// Waits for it. If all blocks are good, and stand, `each` is given every one of them: its pointer, as it is stored, and its
     /// content. Whoever reads a block alone says of which one a copy is bad.
-    pub(super) fn finish(self, mut each: impl FnMut(&BlockPointer, &[u8], Vec<u8>)) {
-        let UnderWay { parts, begun } = self;
+    pub(super) fn finish(self, space: &Space, mut each: impl FnMut(&BlockPointer, &[u8], Vec<u8>)) {
+        let UnderWay { parts, seen, begun } = self;
         let good = |bytes: &[u8], (pointer, range): &(BlockPointer, Range<usize>)| {
             verify(pointer.checksum_kind, &bytes[range.clone()], &pointer.checksum)
         };
-        let Some(bytes) = begun(&|bytes| parts.iter().all(|part| good(bytes, part))) else { return };
+        let come = begun(&|bytes| parts.iter().all(|part| good(bytes, part)));
+        let Some(bytes) = come.filter(|_| space.stands(seen)) else { return };
         for (pointer, range) in &parts {
             let stored = &bytes[range.clone()];
             if let Some(content) = content(pointer, stored) {

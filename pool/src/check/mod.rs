@@ -34,9 +34,11 @@ pub fn walk_tree(
     mut visit: impl FnMut(&mut Ledger, &Node),
 ) {
     let root = Miss::root(&Root::stored(root.0, root.1)).expect("a stored root has an address");
+    // Nobody changes the pool meanwhile; should somebody, what is gone is not read.
+    let seen = engine.seen();
     let mut walker = Walker::new(root, crate::format::key::Key::MIN, born_after);
     loop {
-        match walker.next(|miss| engine.load_node(miss)) {
+        match walker.next(|miss| engine.load_node(miss, seen)) {
             Ok(Some(Event::Enter(place, node))) => {
                 ledger.refer(&place.pointer, what);
                 if node.leaf().is_some() {

@@ -25,9 +25,11 @@ pub fn tree(
 ) -> io::Result<()> {
     let top = root.1;
     let root = Miss::root(&Root::stored(root.0, root.1)).expect("a stored root has an address");
+    // Nobody changes the pool meanwhile; should somebody, what is gone is not read.
+    let seen = engine.seen();
     let mut walker = Walker::new(root, keys.start, Txg::ZERO);
     loop {
-        match walker.next(|miss| engine.load_node(miss)) {
+        match walker.next(|miss| engine.load_node(miss, seen)) {
             Ok(Some(Event::Enter(place, node))) => {
                 if place.low >= keys.end {
                     return Ok(());

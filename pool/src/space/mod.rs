@@ -36,7 +36,7 @@
 //! mend       its own blocks, copy by copy
 //! sync       a group's changes to disk        span_set   sets of sectors
 //! open       and back                         wheel      turns among devices
-//! hold       keeping an older state whole
+//! hold       keeping an older state whole     seen       whether what was read is still what was meant
 //! moving     regions are emptied: their chunks come to lie elsewhere
 //! balance    which chunks to move so that vdevs are equally full
 //! holes      which chunks to pack into fewer
@@ -57,6 +57,7 @@ mod mend;
 mod moving;
 mod open;
 mod packing;
+mod seen;
 mod span_set;
 mod sync;
 mod trim;
@@ -67,7 +68,10 @@ mod class_tests;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
@@ -82,6 +86,7 @@ pub use self::{
     mend::{OwnCursor, OwnExamined},
     moving::{MovingPlan, Packs, Regions, Targets},
     packing::Hosted,
+    seen::Seen,
     trim::{TrimCursor, TrimWhat, Trimmed},
 };
 use self::{
@@ -253,7 +258,11 @@ pub struct Space {
     /// Held while a chunk for a class is looked for.
     choosing: [Mutex<()>; 2],
     history: Mutex<History>,
+    /// What was freed up to this group may be in use again. Said before it is given out: see [`Seen`].
+    reusable: AtomicU64,
     holds: Holds,
+    /// The hold that keeps the state that this is a second look at.
+    kept_by: OnceLock<Arc<Hold>>,
     stored: Mutex<Stored>,
     moves: ArcSwapOption<Moves>,
 }
@@ -274,8 +283,10 @@ impl Space {
             layout: ArcSwap::from_pointee(layout),
             wheels: Default::default(),
             choosing: Default::default(),
+            reusable: AtomicU64::new(history.reusable().0),
             history: Mutex::new(history),
             holds: Holds::default(),
+            kept_by: OnceLock::new(),
             stored: Mutex::new(stored),
             moves: ArcSwapOption::empty(),
         }
@@ -390,6 +401,9 @@ impl Space {
     /// returned.
     pub fn committed(&self, txg: Txg) -> Vec<Extent> {
         let release = self.history.lock().commit(txg, |due| self.holds.limit(due));
+        if let Some(release) = release {
+            self.reusable.store(release.0, Ordering::SeqCst);
+        }
         let layout = self.layout.load();
         let mut released = Vec::new();
         for chunk in &layout.chunks {

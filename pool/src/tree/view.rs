@@ -4,6 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use crate::{
     format::{key::Key, pointer::BlockPointer},
+    space::Seen,
     tree::{
         cell::{Cell, Slot},
         node::{Interior, ItemBlock, Node, PutBlock},
@@ -75,7 +76,8 @@ impl Block {
         match (self, other) {
             (Block::Pending(one), Block::Pending(two)) => Arc::ptr_eq(one, two),
             _ => match (self.pointer(), other.pointer()) {
-                (Some(one), Some(two)) => one.addresses == two.addresses,
+                // An address is used again after what stood there was freed.
+                (Some(one), Some(two)) => (one.addresses, one.birth) == (two.addresses, two.birth),
                 _ => false,
             },
         }
@@ -133,6 +135,7 @@ pub struct View<'a> {
     root: &'a Root,
     nodes: &'a dyn NodeSource,
     txg: Txg,
+    seen: Seen,
 }
 
 /// A node on the way down, with the range its parent gave it.
@@ -188,7 +191,17 @@ impl<'a> Step<'a> {
 impl<'a> View<'a> {
     /// Looks at `root`; `txg` is the open transaction group, or that of the frozen tree.
     pub fn new(root: &'a Root, nodes: &'a dyn NodeSource, txg: Txg) -> View<'a> {
-        View { root, nodes, txg }
+        View { root, nodes, txg, seen: Seen::NEVER }
+    }
+
+    /// The same of a tree of an opened pool, that was there then.
+    pub(crate) fn seen_then(self, seen: Seen) -> View<'a> {
+        View { seen, ..self }
+    }
+
+    /// When it was looked at: what it takes to read the blocks that are found in it, later.
+    pub fn seen(&self) -> Seen {
+        self.seen
     }
 
     /// The transaction group that changes made now belong to.

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    hint, mem,
+    fmt, hint, mem,
     ops::Range,
     sync::{
         Arc, Weak,
@@ -17,11 +17,12 @@ use crate::{
     block::cache::BlockCache,
     error::{Error, Result},
     format::{key::Key, pointer::BlockPointer},
+    space::Seen,
     tree::{Batch, Block, Entry, Kill, Miss, Node, NodeSource, Policy, Record, Root, View},
     txg::{
         births::{Births, Usage},
         durable::Touched,
-        engine::{Cached, Caching, Engine},
+        engine::{Cached, Caching, Engine, Pinned},
         streams::Outlook,
     },
     units::Txg,
@@ -81,10 +82,14 @@ pub struct Head {
     cached: Cached,
     /// Held shared by whoever changes the tree.
     changes: RwLock<()>,
-    /// Takes no more changes, for nobody would write them, and gives no more references.
+    /// Takes no more changes, for nobody would write them, gives no more references, and is not read any more.
     closed: AtomicBool,
     /// Dropped blocks that entered the tree in this group or before are kept for snapshots.
     newest_snapshot: AtomicU64,
+    /// Whether it never changes.
+    is_frozen: bool,
+    /// What keeps a tree that is open as it was written, and may be dropped at any time.
+    pinned: Option<Pinned>,
     tree: RwLock<Tree>,
 }
 
@@ -194,10 +199,25 @@ impl NodeSource for Sources<'_> {
     }
 }
 
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tree {}", self.id)
+    }
+}
+
 impl Head {
     pub(super) fn new(id: u64, engine: Weak<Engine>, root: Root, dirty: bool) -> Arc<Head> {
+        Arc::new(Head::build(id, engine, root, dirty))
+    }
+
+    /// A tree that never changes: open until it is closed, or as long as it is pinned.
+    pub(super) fn frozen(id: u64, engine: Weak<Engine>, root: Root, pinned: Option<Pinned>) -> Arc<Head> {
+        Arc::new(Head { is_frozen: true, pinned, ..Head::build(id, engine, root, false) })
+    }
+
+    fn build(id: u64, engine: Weak<Engine>, root: Root, dirty: bool) -> Head {
         let tree = RwLock::new(Tree { root, kills: Vec::new(), shares: Vec::new(), dirty, untold: None });
-        Arc::new(Head {
+        Head {
             id,
             engine,
             births: Arc::default(),
@@ -205,8 +225,10 @@ impl Head {
             changes: RwLock::default(),
             closed: AtomicBool::new(false),
             newest_snapshot: AtomicU64::new(u64::MAX),
+            is_frozen: false,
+            pinned: None,
             tree,
-        })
+        }
     }
 
     /// The tree's number, as it was opened.
@@ -219,14 +241,67 @@ impl Head {
         self.engine.upgrade().expect("a head does not outlive its engine")
     }
 
+    /// What it takes to read blocks that are found in the tree from now on. A snapshot is closed by the sync that takes its row
+    /// out, before that is committed: so what an open one refers to was not freed by a group that is committed now.
+    fn seen(&self, engine: &Engine) -> Result<Seen> {
+        let seen = match &self.pinned {
+            Some(pinned) => Some(pinned.seen()).filter(|seen| engine.storage.space.stands(*seen)),
+            // Asked before it is looked whether the tree is open.
+            None => Some(engine.seen()).filter(|_| !self.closed.load(Ordering::SeqCst)),
+        };
+        seen.ok_or(Error::Stale)
+    }
+
+    /// Fails if the tree cannot be read any more, because it was destroyed or closed, or what pinned it has given way.
+    pub fn check_open(&self) -> Result<()> {
+        self.seen(&self.engine()).map(drop)
+    }
+
+    /// Reads a node of a tree that never changes.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if the tree is gone.
+    ///
+    /// # Panics
+    /// If it is one that changes: what was found in it may have gone since.
+    pub fn load_node(&self, place: &Miss) -> Result<Arc<Node>> {
+        self.for_good(|engine, seen| engine.load_node(place, seen))
+    }
+
+    /// The bytes of a block of a tree that never changes, as they are stored, verified.
+    ///
+    /// # Errors
+    /// As [`Head::load_node`].
+    ///
+    /// # Panics
+    /// As [`Head::load_node`].
+    pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
+        self.for_good(|engine, seen| engine.read_stored(pointer, seen))
+    }
+
+    /// Reads what a tree has that never changes: as long as it is open. A reading that took too long is done again.
+    fn for_good<T>(&self, read: impl Fn(&Engine, Seen) -> Result<T>) -> Result<T> {
+        assert!(self.is_frozen, "what was found in a tree that changes may have gone since");
+        let engine = self.engine();
+        loop {
+            match read(&engine, self.seen(&engine)?) {
+                Err(Error::Stale) => {}
+                done => return done,
+            }
+        }
+    }
+
     /// Runs `operation` on the tree as it is now, under a shared lock. It runs again, without effect before, when a node
     /// had to be read.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if the tree is gone: see [`Head::check_open`].
     pub fn read<T, E: OpError>(&self, mut operation: impl FnMut(&View<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.engine();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        self.until_found(&engine, &sources, || {
+        self.until_found(&engine, &sources, |seen| {
             let tree = self.tree.read();
-            operation(&View::new(&tree.root, &sources, engine.committed().next()))
+            operation(&View::new(&tree.root, &sources, engine.committed().next()).seen_then(seen))
         })
     }
 
@@ -239,13 +314,13 @@ impl Head {
     pub fn read_open<T, E: OpError>(&self, mut operation: impl FnMut(&View<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.engine();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        self.until_found(&engine, &sources, || {
+        self.until_found(&engine, &sources, |seen| {
             let gate = engine.enter();
-            if self.closed.load(Ordering::Acquire) {
+            if self.closed.load(Ordering::Acquire) || self.pinned.is_some() {
                 return Err(Error::Closed("the tree was closed or destroyed".into()).into());
             }
             let tree = self.tree.read();
-            operation(&View::new(&tree.root, &sources, *gate))
+            operation(&View::new(&tree.root, &sources, *gate).seen_then(seen))
         })
     }
 
@@ -275,9 +350,9 @@ impl Head {
             return Err(Error::Closed("the tree was closed or destroyed".into()).into());
         }
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        self.until_found(&engine, &sources, || {
+        self.until_found(&engine, &sources, |seen| {
             let gate = engine.enter();
-            let attempt = self.attempt(&engine, *gate, &sources, &mut operation);
+            let attempt = self.attempt(&engine, (*gate, seen), &sources, &mut operation);
             if !is_miss(&attempt) {
                 engine.touch();
             }
@@ -293,20 +368,20 @@ impl Head {
     ) -> Result<T, E> {
         let engine = self.engine();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
-        self.until_found(&engine, &sources, || self.attempt(&engine, txg, &sources, &mut operation))
+        self.until_found(&engine, &sources, |seen| self.attempt(&engine, (txg, seen), &sources, &mut operation))
     }
 
     fn attempt<T, E: OpError>(
         &self,
         engine: &Engine,
-        txg: Txg,
+        (txg, seen): (Txg, Seen),
         sources: &Sources<'_>,
         operation: &mut impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut tree = self.lock_for_change();
         let Tree { root, kills, shares, dirty, untold } = &mut *tree;
         let mut batch = Batch::default();
-        let value = operation(&View::new(root, sources, txg), &mut batch)?;
+        let value = operation(&View::new(root, sources, txg).seen_then(seen), &mut batch)?;
         if !batch.is_empty() {
             let touched: SmallVec<[Key; 16]> = match untold {
                 Some(Untold { open: Keys::Few { .. }, .. }) => batch.keys().collect(),
@@ -376,37 +451,45 @@ impl Head {
         self.engine().submit(record);
     }
 
-    /// The content of a block of this tree, pending or stored.
-    pub fn bytes(&self, block: &Block) -> Result<Arc<Vec<u8>>> {
+    /// The content of a block of this tree, pending or stored, that was found in a view which was seen then.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it may have been freed since, and its place used again: the caller looks again.
+    pub fn bytes(&self, block: &Block, seen: Seen) -> Result<Arc<Vec<u8>>> {
         match block {
-            Block::Stored(pointer) => self.engine().read_block(pointer),
+            Block::Stored(pointer) => self.engine().read_block(pointer, seen),
             Block::Pending(record) => match record.bytes() {
                 Some(bytes) => Ok(bytes),
-                None => self.engine().read_block(record.pointer().expect("a record without bytes is stored")),
+                None => self.engine().read_block(record.pointer().expect("a record without bytes is stored"), seen),
             },
         }
     }
 
     /// The same for the block of the item under `key`: if a copy is bad, it will be looked at again.
-    pub fn bytes_at(&self, key: Key, block: &Block) -> Result<Arc<Vec<u8>>> {
+    pub fn bytes_at(&self, key: Key, block: &Block, seen: Seen) -> Result<Arc<Vec<u8>>> {
         match block {
-            Block::Stored(pointer) => self.engine().read_item(self, key, pointer),
-            Block::Pending(_) => self.bytes(block),
+            Block::Stored(pointer) => self.engine().read_item(self, key, pointer, seen),
+            Block::Pending(_) => self.bytes(block, seen),
         }
     }
 
     /// As [`Head::bytes_at`], without keeping what is read in the cache.
-    pub fn bytes_past_cache(&self, key: Key, block: &Block) -> Result<Arc<Vec<u8>>> {
+    pub fn bytes_past_cache(&self, key: Key, block: &Block, seen: Seen) -> Result<Arc<Vec<u8>>> {
         match block {
-            Block::Stored(pointer) => self.engine().read_item_once(self.id, key, pointer),
-            Block::Pending(_) => self.bytes(block),
+            Block::Stored(pointer) => self.engine().read_item_once(self.id, key, pointer, seen),
+            Block::Pending(_) => self.bytes(block, seen),
         }
     }
 
     /// Brings blocks into the cache that are about to be read, as far as that is faster than to read one after the other;
-    /// begins to read those `ahead`, which nobody waits for yet.
-    pub fn bring<'a>(&self, blocks: impl Iterator<Item = &'a Block>, ahead: impl Iterator<Item = &'a Block>) {
-        self.engine().bring(self, stored(blocks), stored(ahead));
+    /// begins to read those `ahead`, which nobody waits for yet. All were seen then, or later.
+    pub fn bring<'a>(
+        &self,
+        blocks: impl Iterator<Item = &'a Block>,
+        ahead: impl Iterator<Item = &'a Block>,
+        seen: Seen,
+    ) {
+        self.engine().bring(self, stored(blocks), stored(ahead), seen);
     }
 
     /// Notes that bytes of an object of the tree are read, of so many that it has, and returns which of them whoever reads will
@@ -419,8 +502,10 @@ impl Head {
     /// Begins to read the nodes that say what stands in a range, as far as they are not in memory and it is known where they
     /// are.
     pub fn begin_nodes(&self, range: Range<Key>) {
-        let away = self.read(|view| Ok::<_, Plain>(view.away(range.clone())));
-        self.engine().begin_nodes(self, &away.unwrap_or_default());
+        let looked = self.read(|view| Ok::<_, Plain>((view.away(range.clone()), view.seen())));
+        if let Ok((away, seen)) = looked {
+            self.engine().begin_nodes(self, &away, seen);
+        }
     }
 
     /// Says what of the tree is kept in the cache in memory, and what on cache devices. What is there stays.
@@ -438,14 +523,9 @@ impl Head {
         Quiet { _changes: self.changes.write() }
     }
 
-    /// Takes no more changes.
+    /// Takes no more changes, and is not read any more.
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-    }
-
-    /// Lets references be taken to what is in it.
-    pub(super) fn reopen(&self) {
-        self.closed.store(false, Ordering::Release);
+        self.closed.store(true, Ordering::SeqCst);
     }
 
     /// Puts another tree in the place of this one: rollback and receive. Only while changes are excluded, and with none
@@ -523,7 +603,7 @@ impl Head {
         let _no_replacing = self.changes.read();
         let sources = Sources { cache: engine.cache(), pinned: RefCell::default() };
         let (mut keys, mut too_many) = (Vec::new(), false);
-        let told: Result<_, Plain> = self.until_found(engine, &sources, || {
+        let told: Result<_, Plain> = self.until_found(engine, &sources, |seen| {
             let gate = engine.enter();
             let mut tree = self.tree.write();
             if let Some(Untold { open, frozen, .. }) = &mut tree.untold {
@@ -537,11 +617,15 @@ impl Head {
             if keys.is_empty() {
                 return Ok(Touched::Nothing);
             }
-            let view = View::new(&tree.root, &sources, *gate);
+            let view = View::new(&tree.root, &sources, *gate).seen_then(seen);
             let found = keys.iter().map(|key| Ok((*key, view.get(*key)?))).collect::<Result<Vec<_>, Plain>>()?;
             Ok(Touched::Items(tell(*gate, found)))
         });
-        Ok(told?)
+        match told {
+            // It was destroyed, or closed after a commit: nothing of it is to be kept.
+            Err(Plain::Error(Error::Stale)) => Ok(Touched::Nothing),
+            told => Ok(told?),
+        }
     }
 
     /// The frozen group is committed: the log need not be told of it.
@@ -566,26 +650,30 @@ impl Head {
     }
 
     /// Attempts again and again, each time with the node that the last attempt has missed. An attempt takes the locks that
-    /// it needs, and holds none while the node is read.
+    /// it needs, and holds none while the node is read. It is told when it looks, for what it finds to be read later.
     fn until_found<T, E: OpError>(
         &self,
         engine: &Engine,
         sources: &Sources<'_>,
-        mut attempt: impl FnMut() -> Result<T, E>,
+        mut attempt: impl FnMut(Seen) -> Result<T, E>,
     ) -> Result<T, E> {
         loop {
-            match attempt() {
-                Err(error) if error.miss().is_some() => self.pin(engine, sources, &error)?,
+            let seen = self.seen(engine)?;
+            match attempt(seen) {
+                Err(error) if error.miss().is_some() => self.pin(engine, sources, &error, seen)?,
                 done => return done,
             }
         }
     }
 
-    /// Reads the node that an operation has missed and keeps it for the next attempt.
-    fn pin<E: OpError>(&self, engine: &Engine, sources: &Sources<'_>, error: &E) -> Result<(), E> {
+    /// Reads the node that an operation has missed and keeps it for the next attempt. One that has gone is not missed then.
+    fn pin<E: OpError>(&self, engine: &Engine, sources: &Sources<'_>, error: &E, seen: Seen) -> Result<(), E> {
         let miss = *error.miss().expect("the caller has looked");
-        let node = engine.load_node_of(self, &miss)?;
-        sources.pinned.borrow_mut().push((miss.pointer, node));
+        match engine.load_node_of(self, &miss, seen) {
+            Ok(node) => sources.pinned.borrow_mut().push((miss.pointer, node)),
+            Err(Error::Stale) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(())
     }
 }

@@ -51,7 +51,9 @@ pub(crate) use births::Births;
 pub use births::Usage;
 pub use committer::Committer;
 pub use durable::LogStats;
-pub use engine::{Ancestry, CATALOGUE, Caching, Due, Engine, Found, Opening, Reclaimer, SETTLING_COMMITS, Settings};
+pub use engine::{
+    Ancestry, CATALOGUE, Caching, Due, Engine, Found, Opening, Pinned, Reclaimer, SETTLING_COMMITS, Settings,
+};
 pub(crate) use engine::{Features, REPEATS, state_of};
 pub use evacuate::{Evacuation, Vacating};
 pub use fill::{FILLING_COUNTERS, Filling, FillingNote};

@@ -26,7 +26,7 @@ use crate::{
     block::Examined,
     error::{Error, Result},
     format::{key::Key, pointer::BlockPointer},
-    space::{OwnCursor, OwnExamined},
+    space::{OwnCursor, OwnExamined, Seen},
     tree::{Miss, Node, Root},
     txg::Engine,
     units::Txg,
@@ -187,6 +187,11 @@ impl<'a> Still<'a> {
         self.engine.committed()
     }
 
+    /// What it takes to read what the committed state refers to: nothing of that is freed meanwhile.
+    pub fn seen(&self) -> Seen {
+        self.engine.seen()
+    }
+
     /// The engine.
     pub fn engine(&self) -> &'a Engine {
         self.engine
@@ -260,7 +265,7 @@ impl<'a> Still<'a> {
             {
                 return Ok((at.level, at.low, at.high) == (level, low, high) && is_it(&at.pointer));
             }
-            let node = self.engine.load_node(&at)?;
+            let node = self.engine.load_node(&at, self.seen())?;
             let Some(child) = child(&node, at.level, start) else {
                 return Ok(item(&node, start).is_some_and(|p| is_it(&p)));
             };

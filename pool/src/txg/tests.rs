@@ -11,6 +11,7 @@ use crate::{
     env::{Env, SeededEnv},
     error::{Error, Result},
     format::{key::Key, pointer::Checksum},
+    space::Seen,
     tree::{Batch, Block, Policy, View},
     units::{MIB, Txg},
 };
@@ -18,6 +19,7 @@ use crate::{
 mod ahead;
 mod cached;
 mod rows;
+mod seen;
 mod suspension;
 mod together;
 
@@ -108,7 +110,7 @@ fn contents(head: &Head) -> BTreeMap<u64, (u8, usize)> {
     });
     let entries = entries.unwrap();
     let content = |entry: &crate::tree::Entry| {
-        let bytes = head.bytes(&entry.block().unwrap()).unwrap();
+        let bytes = head.bytes(&entry.block().unwrap(), Seen::HELD).unwrap();
         assert!(bytes.iter().all(|&byte| byte == entry.body()[0]));
         (entry.key().offset, (bytes[0], bytes.len()))
     };
@@ -379,7 +381,7 @@ fn records_are_stored_in_lonely_sectors() {
     for offset in large.clone() {
         let entry = head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, offset))?.unwrap()) }).unwrap();
         let pointer = entry.block().unwrap().pointer().unwrap();
-        assert_eq!(*engine.read_block(&pointer).unwrap(), noise(offset, 128 << 10));
+        assert_eq!(*engine.read_block(&pointer, Seen::HELD).unwrap(), noise(offset, 128 << 10));
         scattered += usize::from(engine.storage().extents(&pointer).unwrap().len() > 100);
     }
     assert!(scattered > 10, "{scattered} records lie in lonely sectors");
@@ -473,7 +475,7 @@ fn records_without_contiguous_room_are_stored_in_pieces() {
         let entry = head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, offset))?.unwrap()) }).unwrap();
         let pointer = entry.block().unwrap().pointer().unwrap();
         engine.forget_read();
-        assert_eq!(*engine.read_block(&pointer).unwrap(), noise(offset, 400_000));
+        assert_eq!(*engine.read_block(&pointer, Seen::HELD).unwrap(), noise(offset, 400_000));
         pointer.gang
     };
     assert!((small..small + large).filter(|&offset| is_gang(offset)).count() > 10);

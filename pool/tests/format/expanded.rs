@@ -41,8 +41,9 @@ fn name(device: usize) -> String {
 
 fn each_block(engine: &Engine, (pointer, level): (BlockPointer, u8), mut visit: impl FnMut(BlockPointer)) {
     let root = Miss::root(&Root::stored(pointer, level)).unwrap();
+    let seen = engine.pin().seen();
     let mut walker = Walker::new(root, Key::MIN, Txg::ZERO);
-    while let Some(event) = walker.next(|place| engine.load_node(place)).unwrap() {
+    while let Some(event) = walker.next(|place| engine.load_node(place, seen)).unwrap() {
         let Event::Enter(place, node) = event else { continue };
         visit(place.pointer);
         let leaf = node.leaf().into_iter();

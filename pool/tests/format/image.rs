@@ -153,11 +153,12 @@ pub(crate) fn root(engine: &Engine) -> (BlockPointer, u8) {
 }
 
 pub(crate) fn contents(head: &Head) -> Contents {
+    let seen = head.engine().pin().seen();
     let entries = head.read(|view| -> Result<Vec<_>, Plain> {
         let entries: Result<Vec<_>, _> = view.range(Key::MIN..Key::MAX).collect();
         Ok(entries?)
     });
-    let content = |block: Block| head.bytes(&block).unwrap().to_vec();
+    let content = |block: Block| head.bytes(&block, seen).unwrap().to_vec();
     entries.unwrap().iter().map(|entry| (entry.key(), (entry.body().to_vec(), entry.block().map(content)))).collect()
 }
 

@@ -239,7 +239,8 @@ impl Survey {
         let root = Miss::root(&Root::stored(root, level)).ok_or("a tree without a root")?;
         let mut walker = Walker::new(root, Key::MIN, Txg::ZERO);
         let engine = self.engine.clone();
-        while let Some(event) = walker.next(|miss| engine.load_node(miss)).map_err(|error| error.to_string())? {
+        let seen = engine.pin().seen();
+        while let Some(event) = walker.next(|miss| engine.load_node(miss, seen)).map_err(|error| error.to_string())? {
             if let Event::Enter(place, _) = event {
                 self.block(region, &place.pointer, holder.map(|name| (name.to_owned(), None)))?;
             }

@@ -104,7 +104,8 @@ fn blocks(
     for (name, (fs, _)) in trees {
         let (root, level) = fs.head().clean_root().ok_or_else(|| format!("{name} is not committed"))?;
         let mut walker = Walker::new(nodes::root(root, level), Key::MIN, Txg::ZERO);
-        let mut next = || walker.next(|place| world.engine().load_node(place)).map_err(|error| error.to_string());
+        let seen = world.engine().pin().seen();
+        let mut next = || walker.next(|place| world.engine().load_node(place, seen)).map_err(|error| error.to_string());
         while let Some(event) = next()? {
             let Event::Enter(_, node) = event else { continue };
             for (leaf, item) in nodes::items(&node).filter(|(_, item)| item.key().kind == EXTENT) {

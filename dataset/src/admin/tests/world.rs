@@ -221,8 +221,9 @@ impl World {
         let id = self.datasets.open_dataset(&name(dataset)).unwrap().id();
         let (row, root) = self.datasets.read(|tx| tx.row_and_block::<DatasetRow>(dataset_key(id))).unwrap();
         let mut walker = Walker::new(nodes::root(root.unwrap(), row.level), Key::MIN, Txg::ZERO);
+        let seen = self.engine.pin().seen();
         let (mut found, mut blocks) = (Vec::new(), Vec::new());
-        while let Some(event) = walker.next(|place| self.engine.load_node(place)).unwrap() {
+        while let Some(event) = walker.next(|place| self.engine.load_node(place, seen)).unwrap() {
             let Event::Enter(place, node) = event else { continue };
             found.push((place.level, place.pointer));
             blocks.extend(nodes::items(&node).filter_map(|(leaf, item)| Some((item.key(), leaf.pointer(item)?))));

@@ -107,7 +107,7 @@ impl FileSystem {
                 at = Some(part.end()).filter(|at| *at < end);
                 plans.push(plan(change, ino, &inode, (shift, options), part, fetched)?);
             }
-            need(&plans, fetched)?;
+            need(change, &plans, fetched)?;
             admit(change, ino, &mut plans)?;
             let mut outcome = Outcome::default();
             for plan in &plans {

@@ -36,13 +36,13 @@ mod write;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use pool::tree::Block;
+use pool::{error::Error as PoolError, tree::Block};
 use rustix::io::Errno;
 
 use super::{
     FileSystem,
     change::Change,
-    failure::{self, Failure},
+    failure::Failure,
     inode::{FileType, Inode},
     key::Ino,
 };
@@ -89,11 +89,6 @@ impl Fetched {
 }
 
 impl FileSystem {
-    /// The content of a block.
-    pub(super) fn block_bytes(&self, block: &Block) -> Result<Arc<Vec<u8>>, Errno> {
-        self.head.bytes(block).map_err(|error| failure::errno(&error))
-    }
-
     /// Changes a file's content, whose exclusive lock the caller holds. What the attempt finds missing is provided: a
     /// truncation that was cut short is finished, blocks that are needed are read.
     fn update_content<T>(
@@ -105,9 +100,13 @@ impl FileSystem {
         loop {
             match self.try_update(|change| make(change, &fetched)) {
                 Err(Failure::Truncating) => self.finish_truncation(ino)?,
-                Err(Failure::Need(blocks)) => {
+                Err(Failure::Need(blocks, seen)) => {
                     for block in blocks {
-                        let bytes = self.block_bytes(&block)?;
+                        let bytes = match self.head.bytes(&block, seen) {
+                            // The attempt finds out what stands there now.
+                            Err(PoolError::Stale) => break,
+                            read => read?,
+                        };
                         self.admit_in_turn(bytes.len() as u64)?;
                         fetched.0.push((block, bytes));
                     }

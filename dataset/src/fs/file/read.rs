@@ -3,6 +3,7 @@
 use pool::{
     env::Nanos,
     format::codec::Malformed,
+    space::Seen,
     txg::{Head, Outlook},
 };
 use rustix::io::Errno;
@@ -30,6 +31,8 @@ pub(in crate::fs) struct Look {
     offset: u64,
     /// Where the range ends, or the file.
     end: u64,
+    /// When it was found.
+    seen: Seen,
     /// The pieces that reach into the range.
     pieces: Vec<Piece>,
 }
@@ -81,12 +84,12 @@ impl FileSystem {
             let mut pieces =
                 if offset < end { record::load(view, ino, record_start(&inode, offset), end)? } else { Vec::new() };
             pieces.retain(|piece| piece.end() > offset);
-            Ok(Look { inode, offset, end, pieces })
+            Ok(Look { inode, offset, end, seen: view.seen(), pieces })
         })
     }
 
     /// Appends what was looked up. The blocks may have been freed and used for something else meanwhile, as when the tree
-    /// was replaced: so a block that cannot be read is damaged only if it still stands in its place.
+    /// was replaced: then it is looked up again. A block that cannot be read is damaged only if it still stands in its place.
     pub(in crate::fs) fn read_looked_up(
         &self,
         ino: Ino,
@@ -99,7 +102,7 @@ impl FileSystem {
             let Err(failure) = self.fetch(ino, &look, out) else { return Ok(look.inode) };
             out.truncate(base);
             let again = self.look_up(ino, look.offset, len)?;
-            if look.same_blocks(&again) {
+            if !failure.is_stale() && look.same_blocks(&again) {
                 return Err(failure.into());
             }
             look = again;
@@ -110,13 +113,17 @@ impl FileSystem {
         let Look { offset, end, .. } = *look;
         if !look.inode.has(flag::DIRECT) {
             let ahead = self.look_ahead(ino, look);
-            self.head.bring(look.pieces.iter().filter_map(Piece::block), ahead.iter().filter_map(Piece::block));
+            self.head.bring(
+                look.pieces.iter().filter_map(Piece::block),
+                ahead.iter().filter_map(Piece::block),
+                look.seen,
+            );
         }
         let base = out.len();
         out.reserve((end - offset) as usize);
         for piece in &look.pieces {
             out.resize(base + (piece.offset.max(offset) - offset) as usize, 0);
-            self.append(ino, &look.inode, piece, offset, end, out)?;
+            self.append(ino, look, piece, out)?;
         }
         out.resize(base + (end - offset) as usize, 0);
         Ok(())
@@ -139,20 +146,14 @@ impl FileSystem {
         self.read_tree(|view| record::load(view, ino, record_start(inode, now.start), now.end)).unwrap_or_default()
     }
 
-    fn append(
-        &self,
-        ino: Ino,
-        inode: &Inode,
-        piece: &Piece,
-        from: u64,
-        to: u64,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
+    fn append(&self, ino: Ino, look: &Look, piece: &Piece, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let Look { inode, offset: from, end: to, seen, .. } = look;
+        let (from, to) = (*from, *to);
         let key = key::extent(ino, piece.offset);
         let read = if inode.has(flag::DIRECT) { Head::bytes_past_cache } else { Head::bytes_at };
         let copied = match &piece.content {
             Content::Inline(bytes) => piece.copy(bytes, from, to, out),
-            Content::Part { block, .. } => piece.copy(&read(&self.head, key, block)?, from, to, out),
+            Content::Part { block, .. } => piece.copy(&read(&self.head, key, block, *seen)?, from, to, out),
         };
         copied.map_err(|malformed: Malformed| damaged(key)(malformed))
     }

@@ -210,7 +210,7 @@ impl FileSystem {
             let mut plans = parts(offset, data, 1 << shift)
                 .map(|part| plan(change, ino, &inode, (shift, options), part, fetched))
                 .collect::<Result<Vec<_>, Failure>>()?;
-            need(&plans, fetched)?;
+            need(change, &plans, fetched)?;
             admit(change, ino, &mut plans)?;
             xattr::drop_capability(change, ino)?;
             let mut outcome = Outcome::default();
@@ -408,12 +408,12 @@ fn open_record(piece: &Piece, part: &Part<'_>, txg: Txg) -> Option<(Arc<Record>,
 }
 
 /// Fails if blocks of records that are written anew have not been read yet.
-pub(super) fn need(plans: &[Plan<'_>], fetched: &Fetched) -> Result<(), Failure> {
+pub(super) fn need(change: &Change<'_>, plans: &[Plan<'_>], fetched: &Fetched) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for plan in plans.iter().filter(|plan| matches!(plan.way, Way::Anew)) {
         missing.extend(record::blocks(&plan.rest()).into_iter().filter(|block| fetched.get(block).is_none()).cloned());
     }
-    if missing.is_empty() { Ok(()) } else { Err(Failure::Need(missing)) }
+    if missing.is_empty() { Ok(()) } else { Err(Failure::Need(missing, change.view.seen())) }
 }
 
 /// EDQUOT if a quota does not admit what is planned, be it with the holes that there are.

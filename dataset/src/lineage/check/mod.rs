@@ -167,8 +167,9 @@ impl Report {
 /// read is an error.
 pub fn check(engine: &Engine, ledger: &mut Ledger) -> Result<Report> {
     let mut report = Report::default();
+    let pinned = engine.pin();
     let rows = rows::load(engine, &mut report)?;
     names::check(&rows, &mut report);
-    space::check(engine, &rows, ledger, &mut report);
+    space::check((engine, pinned), &rows, ledger, &mut report);
     Ok(report)
 }

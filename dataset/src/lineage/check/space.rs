@@ -8,7 +8,7 @@ use pool::{
         key::Key,
         pointer::{Address, BlockPointer},
     },
-    txg::Engine,
+    txg::{Engine, Pinned},
     units::Txg,
 };
 
@@ -65,8 +65,8 @@ struct Check<'a> {
     shared: Shared,
 }
 
-pub(super) fn check(engine: &Engine, rows: &Rows, ledger: &mut Ledger, report: &mut Report) {
-    let (trees, lists, live, other) = (Trees::new(engine), HashMap::new(), Blocks::new(), Blocks::new());
+pub(super) fn check((engine, pinned): (&Engine, Pinned), rows: &Rows, ledger: &mut Ledger, report: &mut Report) {
+    let (trees, lists, live, other) = (Trees::new(engine, pinned), HashMap::new(), Blocks::new(), Blocks::new());
     let mut check = Check { engine, rows, ledger, report, trees, lists, live, other, shared: Shared::default() };
     for (id, row) in &rows.datasets {
         check.line(*id, row);
@@ -259,7 +259,7 @@ impl Check<'_> {
             let mut read = deadlist::page(*key, &body.bytes);
             if let (Ok(inline), Some(block)) = (&mut read, &body.block) {
                 self.other.insert(self.ledger.refer(block, WHAT));
-                let stored = self.engine.read_block(block).map_err(Into::into);
+                let stored = self.engine.read_block(block, self.trees.seen()).map_err(Into::into);
                 match stored.and_then(|bytes| deadlist::page(*key, &bytes)) {
                     Ok(more) => inline.extend(more),
                     Err(error) => read = Err(error),

@@ -20,13 +20,14 @@ use crate::{
 pub fn roots(engine: &Engine) -> Result<()> {
     space_is_readable(engine)?;
     let mut report = Report::default();
+    let pinned = engine.pin();
     let rows = rows::load(engine, &mut report)?;
     first_finding(&report)?;
     let datasets = rows.datasets.iter().map(|(id, (row, root))| (*id, *root, row.level));
     let snapshots = rows.snapshots.iter().map(|(id, (row, root))| (*id, *root, row.level));
     for (id, root, level) in datasets.chain(snapshots) {
         let root = root.ok_or_else(|| Error::damaged(id, "it has no tree"))?;
-        nodes::read(engine, &nodes::root(root, level))?;
+        nodes::read(engine, &nodes::root(root, level), pinned.seen())?;
     }
     Ok(())
 }

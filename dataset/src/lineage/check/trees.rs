@@ -6,8 +6,9 @@ use pool::{
     check::Ledger,
     error::Error,
     format::{key::Key, pointer::BlockPointer},
+    space::Seen,
     tree::Miss,
-    txg::Engine,
+    txg::{Engine, Pinned},
     units::Txg,
 };
 
@@ -24,6 +25,7 @@ pub(super) const WHAT: &str = "data sets";
 /// Reads trees, each node once.
 pub(super) struct Trees<'a> {
     engine: &'a Engine,
+    pinned: Pinned,
     known: HashMap<u32, Arc<Inside>>,
 }
 
@@ -46,8 +48,14 @@ impl Part {
 }
 
 impl<'a> Trees<'a> {
-    pub(super) fn new(engine: &'a Engine) -> Trees<'a> {
-        Trees { engine, known: HashMap::new() }
+    /// Of a pool whose rows were looked at after it was pinned.
+    pub(super) fn new(engine: &'a Engine, pinned: Pinned) -> Trees<'a> {
+        Trees { engine, pinned, known: HashMap::new() }
+    }
+
+    /// What it takes to read what the rows refer to.
+    pub(super) fn seen(&self) -> Seen {
+        self.pinned.seen()
     }
 
     /// Enters all blocks of a part of a tree into the ledger, its nodes among them. Nodes that cannot be read are handed to
@@ -86,7 +94,7 @@ impl<'a> Trees<'a> {
         if let Some(known) = self.known.get(&number).filter(|_| is_whole) {
             return Ok(known.clone());
         }
-        let node = nodes::read(self.engine, place)?;
+        let node = nodes::read(self.engine, place, self.seen())?;
         let blocks = nodes::items(&node).filter_map(|(leaf, item)| Some((item.key(), leaf.pointer(item)?)));
         let young = blocks.filter(|(_, block)| block.entered() > after);
         let blocks = young.map(|(key, block)| ledger.refer_at(key, &block, WHAT)).collect();

@@ -78,7 +78,7 @@ fn an_increment_costs_what_has_changed() {
     let more = world.stream(&changed, Some(&first), 0).len();
     assert!(full > 1 << 20 && more < 64 << 10, "{full} and {more} bytes");
     assert!(world.stream(&changed, Some(&unchanged), 0).len() == more);
-    let about = estimate(&world.engine, &source(&changed, Some(&first))).unwrap();
+    let about = estimate(&source(&changed, Some(&first))).unwrap();
     assert!(about <= more as u64 && more as u64 - about < 1024, "{about} of {more} bytes");
 }
 
@@ -174,7 +174,7 @@ fn a_package_holds_several_streams_and_says_so() {
     sources[0].begin.properties = Some(vec![("compression".into(), "zstd".into())]);
     let package = Package { root: "tank/home".into(), replicate: true, census: None, sources };
     let mut stream = Vec::new();
-    let sent = send(&here.engine, &package, &mut stream, 0, &mut |_| {}).unwrap();
+    let sent = send(&package, &mut stream, 0, &mut |_| {}).unwrap();
 
     let contents_of = verify(&mut &stream[..], 2, &mut |_| {}).unwrap();
     let begins: Vec<_> = package.sources.iter().map(|source| source.begin.clone()).collect();

@@ -61,6 +61,7 @@ pub(super) struct Snapshot {
     pub(super) name: String,
     pub(super) createtxg: Txg,
     pub(super) root: (BlockPointer, u8),
+    pub(super) tree: Arc<Head>,
 }
 
 /// Items by key, with the content of their blocks.
@@ -88,7 +89,8 @@ impl World {
     pub(super) fn snapshot(&self, head: &Head, name: &str) -> Snapshot {
         self.engine.commit().unwrap();
         let root = self.keeper.kept.lock().roots[&head.id()];
-        Snapshot { name: name.into(), createtxg: self.engine.committed(), root }
+        let tree = self.engine.open_frozen(u64::MAX, root.0, root.1);
+        Snapshot { name: name.into(), createtxg: self.engine.committed(), root, tree }
     }
 
     /// The first addresses of the blocks that a tree dropped, each as often as it was dropped.
@@ -179,7 +181,7 @@ impl World {
         let package =
             Package { root: "tank/home".into(), replicate: false, census: None, sources: vec![source(to, from)] };
         let mut out = Vec::new();
-        let sent = send(&self.engine, &package, &mut out, readers, &mut |_| {}).unwrap();
+        let sent = send(&package, &mut out, readers, &mut |_| {}).unwrap();
         assert_eq!(sent.bytes, out.len() as u64);
         out
     }
@@ -205,7 +207,7 @@ pub(super) fn source(to: &Snapshot, from: Option<&Snapshot>) -> Source {
         base,
         ..Begin::default()
     };
-    Source { begin, root: to.root.0, level: to.root.1 }
+    Source { begin, tree: to.tree.clone() }
 }
 
 /// Lets streams land in one tree, and counts.
@@ -239,9 +241,10 @@ impl Landing for Lander {
 
 /// All that stands in a tree.
 pub(super) fn contents(head: &Head) -> Model {
+    let seen = head.engine().pin().seen();
     let entries =
         head.read(|view| -> Result<Vec<_>, Plain> { Ok(view.range(Key::MIN..Key::MAX).collect::<Result<_, _>>()?) });
-    let content = |block: Block| head.bytes(&block).unwrap().to_vec();
+    let content = |block: Block| head.bytes(&block, seen).unwrap().to_vec();
     entries.unwrap().iter().map(|entry| (entry.key(), (entry.body().to_vec(), entry.block().map(content)))).collect()
 }
 

@@ -215,7 +215,7 @@ fn what_rots_on_as_many_devices_as_there_is_parity_is_read_and_mended() {
         let again = still.mend_space(OwnCursor::default(), u64::MAX);
         assert!(again.bad.is_empty(), "{again:?}");
         drop(still);
-        assert!(pool.engine().storage().read_block(&stamp(pool.engine()).1).is_ok());
+        assert!(pool.engine().storage().read_block(&stamp(pool.engine()).1, Seen::HELD).is_ok());
         let errors = |leaf: &Arc<crate::vdev::Leaf>| leaf.counters().snapshot().checksum_errors;
         let counted: Vec<u64> = pool.engine().storage().vdevs.all()[0].leaves().iter().map(errors).collect();
         assert!(counted[usize::from(parity)..].iter().all(|count| *count == 0), "{counted:?}");

@@ -38,7 +38,7 @@ pub(crate) use self::opening::{REPEATS, state_of};
 pub(super) use self::{opening::CATALOGUE_LEVEL, reading::Cached};
 pub use self::{
     opening::{Ancestry, Found, Opening, Settings},
-    reading::Caching,
+    reading::{Caching, Pinned},
 };
 use crate::{
     block::{Ahead, cache::BlockCache, storage::Storage},
@@ -99,8 +99,8 @@ pub struct Engine {
     /// What was there when it was opened.
     found: Found,
     pub(super) heads: Mutex<BTreeMap<u64, Arc<Head>>>,
-    /// Frozen trees that somebody may take references from.
-    kept: Mutex<Vec<Weak<Head>>>,
+    /// Open trees that never change: those of snapshots.
+    frozen: Mutex<Vec<Weak<Head>>>,
     catalogue: OnceLock<Arc<Head>>,
     client: OnceLock<Arc<dyn SyncClient>>,
     features: OnceLock<Arc<dyn Features>>,
@@ -245,30 +245,34 @@ impl Engine {
         head
     }
 
-    /// Opens a tree that never changes: a snapshot's. Nobody can take references to its blocks, see [`Engine::keep`].
+    /// Opens a tree that never changes, under the number of the snapshot that it is: until [`Engine::close_head`] is called
+    /// with that. Whether the snapshot is still there is to be looked at after this, for who destroyed it before has closed
+    /// nothing.
     pub fn open_frozen(self: &Arc<Self>, id: u64, root: BlockPointer, level: u8) -> Arc<Head> {
-        let head = Head::new(id, Arc::downgrade(self), Root::stored(root, level), false);
-        head.close();
+        let head = Head::frozen(id, Arc::downgrade(self), Root::stored(root, level), None);
+        let mut frozen = self.frozen.lock();
+        // Before it would grow: so that opening many costs each of them little.
+        if frozen.len() == frozen.capacity() {
+            frozen.retain(|head| head.strong_count() > 0);
+        }
+        frozen.push(Arc::downgrade(&head));
         head
     }
 
-    /// Lets references be taken to the blocks of a frozen tree until [`Engine::close_head`] is called with its number. To be
-    /// told before it was looked whether the tree is still there.
-    pub fn keep(&self, frozen: &Arc<Head>) {
-        let mut kept = self.kept.lock();
-        kept.retain(|head| head.strong_count() > 0);
-        kept.push(Arc::downgrade(frozen));
-        frozen.reopen();
+    /// Opens a tree as it was written, whose root was looked up after the pin was made. It can be read while the pin keeps
+    /// it. Nobody can take references to its blocks.
+    pub fn open_pinned(self: &Arc<Self>, id: u64, root: BlockPointer, level: u8, pinned: Pinned) -> Arc<Head> {
+        Head::frozen(id, Arc::downgrade(self), Root::stored(root, level), Some(pinned))
     }
 
-    /// Closes a tree: who still has it cannot change it any more. What has changed since the last commit is lost, so the
-    /// tree's owner excludes changes and commits first, or has dropped the tree.
+    /// Closes a tree: who still has it can neither change nor read it any more. What has changed since the last commit is lost,
+    /// so the tree's owner excludes changes and commits first, or drops the tree in the group that is being written.
     pub fn close_head(&self, id: u64) {
         if let Some(head) = self.heads.lock().remove(&id) {
             head.close();
         }
-        let kept = self.kept.lock();
-        kept.iter().filter_map(Weak::upgrade).filter(|head| head.id() == id).for_each(|head| head.close());
+        let frozen = self.frozen.lock();
+        frozen.iter().filter_map(Weak::upgrade).filter(|head| head.id() == id).for_each(|head| head.close());
     }
 
     /// Runs `f` while the open transaction group stays open, and has the group committed even if nothing else changes.

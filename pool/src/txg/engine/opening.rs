@@ -135,7 +135,7 @@ impl Engine {
             committed: AtomicU64::new(committed.0),
             found,
             heads: Mutex::default(),
-            kept: Mutex::default(),
+            frozen: Mutex::default(),
             catalogue: OnceLock::new(),
             client: OnceLock::new(),
             features: OnceLock::new(),

@@ -3,6 +3,9 @@
 //! The cache in memory is asked first, then what is on its way already because somebody reads in order, then the cache
 //! devices, then the vdevs. What goes through all trees, such as a scrub,
 //! does not ask the cache devices, and nothing that it reads goes there.
+//!
+//! What no cache has is read with a token that says when it was seen in a tree, and believed only if it still stands where it
+//! did: see [`Seen`]. Nothing else is kept in a cache, noted as suspect or counted. There is no way to read without one.
 
 use std::{
     ops::Range,
@@ -15,6 +18,7 @@ use crate::{
     block::{Copying, Part, unpacked},
     error::{Error, Result},
     format::{key::Key, node::NODE_MAX, pointer::BlockPointer},
+    space::{Hold, Seen},
     tree::{Miss, Node, verify_place},
     txg::{
         head::Head,
@@ -73,24 +77,64 @@ impl Cached {
     }
 }
 
+/// The state of all trees at some time, kept as long as this lives and the pool has room. What is read of it is right, or is
+/// not read.
+#[derive(Clone)]
+pub struct Pinned {
+    seen: Seen,
+    _hold: Arc<Hold>,
+}
+
+impl Pinned {
+    /// What it takes to read blocks of that state.
+    pub fn seen(&self) -> Seen {
+        self.seen
+    }
+}
+
 impl Engine {
+    /// Of what is looked at now. To be asked before the look.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen::after(self.committed())
+    }
+
+    /// Keeps what all trees refer to now from being overwritten, for as long as the pool has room. The trees are to be looked at
+    /// after that.
+    pub fn pin(&self) -> Pinned {
+        loop {
+            let seen = self.seen();
+            if let Some(hold) = self.storage.space.hold_seen(seen) {
+                return Pinned { seen, _hold: hold };
+            }
+        }
+    }
+
     /// The content of a block, verified and decompressed, through the cache.
-    pub fn read_block(&self, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it may have been freed, and its place used again, since it was seen.
+    pub fn read_block(&self, pointer: &BlockPointer, seen: Seen) -> Result<Arc<Vec<u8>>> {
         if let Some(bytes) = self.cache.data(pointer) {
             return Ok(bytes);
         }
-        let bytes = Arc::new(self.storage.read_block(pointer)?);
+        let bytes = Arc::new(self.storage.read_block(pointer, seen)?);
         self.cache.keep_data(pointer, bytes.clone());
         Ok(bytes)
     }
 
     /// The same for a block that belongs to an item of an open tree: a bad copy will be looked at again.
-    pub(in crate::txg) fn read_item(&self, head: &Head, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+    pub(in crate::txg) fn read_item(
+        &self,
+        head: &Head,
+        key: Key,
+        pointer: &BlockPointer,
+        seen: Seen,
+    ) -> Result<Arc<Vec<u8>>> {
         if let Some(bytes) = self.cache.data(pointer).or_else(|| self.arrive(head, pointer)) {
             return Ok(bytes);
         }
         let suspect = Suspect { tree: head.id(), place: Place::Item(key), pointer: *pointer };
-        let stored = self.fetch(pointer, head.cached().gives_data(), || self.suspects.add(suspect))?;
+        let stored = self.fetch(pointer, seen, head.cached().gives_data(), || self.suspects.add(suspect))?;
         let bytes = Arc::new(unpacked(pointer, stored)?);
         if head.cached().keeps_data() {
             self.cache.keep_data(pointer, bytes.clone());
@@ -99,18 +143,24 @@ impl Engine {
     }
 
     /// The same without keeping what is read anywhere.
-    pub(in crate::txg) fn read_item_once(&self, tree: u64, key: Key, pointer: &BlockPointer) -> Result<Arc<Vec<u8>>> {
+    pub(in crate::txg) fn read_item_once(
+        &self,
+        tree: u64,
+        key: Key,
+        pointer: &BlockPointer,
+        seen: Seen,
+    ) -> Result<Arc<Vec<u8>>> {
         if let Some(bytes) = self.cache.data(pointer) {
             return Ok(bytes);
         }
         let suspect = Suspect { tree, place: Place::Item(key), pointer: *pointer };
-        let stored = self.storage.read_stored_noting(pointer, || self.suspects.add(suspect))?;
+        let stored = self.storage.read_stored(pointer, seen, || self.suspects.add(suspect))?;
         Ok(Arc::new(unpacked(pointer, stored)?))
     }
 
     /// A block that is on its way, when it has come.
     fn arrive(&self, head: &Head, pointer: &BlockPointer) -> Option<Arc<Vec<u8>>> {
-        let landed = self.ahead.land(pointer, |part| self.keep_part(head, part));
+        let landed = self.ahead.land(&self.storage, pointer, |part| self.keep_part(head, part));
         // Somebody else may have landed it meanwhile.
         landed.or_else(|| self.cache.data(pointer))
     }
@@ -124,11 +174,12 @@ impl Engine {
     }
 
     /// A block as it is stored, from a cache device or from the vdevs; `gives` says whether it may go to a cache device.
-    fn fetch(&self, pointer: &BlockPointer, gives: bool, bad: impl FnMut()) -> Result<Vec<u8>> {
+    /// What a cache device has passes the block's checksum, and was put there by a read that was believed.
+    fn fetch(&self, pointer: &BlockPointer, seen: Seen, gives: bool, bad: impl FnMut()) -> Result<Vec<u8>> {
         if let Some(stored) = self.secondary.read(pointer) {
             return Ok(stored);
         }
-        let stored = self.storage.read_stored_noting(pointer, bad)?;
+        let stored = self.storage.read_stored(pointer, seen, bad)?;
         if gives {
             self.offer(pointer, &stored);
         }
@@ -144,7 +195,13 @@ impl Engine {
 
     /// Brings those of these blocks into the cache that are not there and lie near each other, by few requests, and begins to
     /// read others that will be asked for. What is on a cache device is left to be read there.
-    pub(in crate::txg) fn bring(&self, head: &Head, mut blocks: Vec<BlockPointer>, mut ahead: Vec<BlockPointer>) {
+    pub(in crate::txg) fn bring(
+        &self,
+        head: &Head,
+        mut blocks: Vec<BlockPointer>,
+        mut ahead: Vec<BlockPointer>,
+        seen: Seen,
+    ) {
         if !head.cached().keeps_data() {
             return;
         }
@@ -154,7 +211,7 @@ impl Engine {
         let waited = blocks.len();
         blocks.append(&mut ahead);
         if !blocks.is_empty() {
-            self.ahead.bring(&self.storage, &blocks, waited, |part| self.keep_part(head, part));
+            self.ahead.bring(&self.storage, (&blocks, seen), waited, |part| self.keep_part(head, part));
         }
     }
 
@@ -175,19 +232,19 @@ impl Engine {
     }
 
     /// Begins to read those of these nodes of a tree that are not in memory, the first ones first: they will be asked for.
-    pub(in crate::txg) fn begin_nodes(&self, head: &Head, nodes: &[Miss]) {
+    pub(in crate::txg) fn begin_nodes(&self, head: &Head, nodes: &[Miss], seen: Seen) {
         if nodes.is_empty() || !head.cached().keeps_nodes() {
             return;
         }
         let is_away = |pointer: &BlockPointer| may_be_node(pointer) && self.is_to_begin(pointer);
         let away: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).filter(is_away).collect();
-        self.ahead.begin_nodes(&self.storage, &away);
+        self.ahead.begin_nodes(&self.storage, &away, seen);
     }
 
     /// A node that is on its way, when it has come and is the one that is meant.
     fn arrive_node(&self, head: &Head, miss: &Miss) -> Option<Arc<Node>> {
         let mut arrived = None;
-        self.ahead.land(&miss.pointer, |part| {
+        self.ahead.land(&self.storage, &miss.pointer, |part| {
             let is_wanted = *part.pointer == miss.pointer;
             let node = self.keep_node(head, part);
             if is_wanted {
@@ -226,8 +283,11 @@ impl Engine {
     }
 
     /// The bytes of a block as they are stored, verified.
-    pub fn read_stored(&self, pointer: &BlockPointer) -> Result<Vec<u8>> {
-        self.storage.read_stored(pointer)
+    ///
+    /// # Errors
+    /// As [`Engine::read_block`].
+    pub fn read_stored(&self, pointer: &BlockPointer, seen: Seen) -> Result<Vec<u8>> {
+        self.storage.read_stored(pointer, seen, || {})
     }
 
     /// The blocks among these of which a copy is not good in all its sources, in order. Nobody is told, and nothing counted.
@@ -246,29 +306,33 @@ impl Engine {
     }
 
     /// Reads a node that is not in memory.
-    pub fn load_node(&self, miss: &Miss) -> Result<Arc<Node>> {
-        self.load_node_by(miss, true, |pointer| self.storage.read_stored(pointer))
+    ///
+    /// # Errors
+    /// As [`Engine::read_block`].
+    pub fn load_node(&self, miss: &Miss, seen: Seen) -> Result<Arc<Node>> {
+        self.load_node_by(miss, true, |pointer| self.storage.read_stored(pointer, seen, || {}))
     }
 
     /// The same for a node of an open tree: a bad copy will be looked at again.
-    pub(in crate::txg) fn load_node_of(&self, head: &Head, miss: &Miss) -> Result<Arc<Node>> {
+    pub(in crate::txg) fn load_node_of(&self, head: &Head, miss: &Miss, seen: Seen) -> Result<Arc<Node>> {
         if !self.has_node(miss)
             && let Some(node) = self.arrive_node(head, miss)
         {
             return Ok(node);
         }
         let suspect = Suspect { tree: head.id(), place: Place::of(miss), pointer: miss.pointer };
-        let read =
-            |pointer: &BlockPointer| self.fetch(pointer, head.cached().gives_nodes(), || self.suspects.add(suspect));
+        let read = |pointer: &BlockPointer| {
+            self.fetch(pointer, seen, head.cached().gives_nodes(), || self.suspects.add(suspect))
+        };
         self.load_node_by(miss, head.cached().keeps_nodes(), read)
     }
 
     /// Brings those of these nodes into the cache that are not there and lie near each other, by few requests. What is wrong
     /// with one is said to whoever loads it.
-    pub fn bring_nodes(&self, mut nodes: Vec<Miss>) {
+    pub fn bring_nodes(&self, mut nodes: Vec<Miss>, seen: Seen) {
         nodes.retain(|miss| !self.has_node(miss) && may_be_node(&miss.pointer));
         let pointers: Vec<BlockPointer> = nodes.iter().map(|miss| miss.pointer).collect();
-        self.storage.read_together(&pointers, |at, _, bytes| {
+        self.storage.read_together(&pointers, seen, |at, _, bytes| {
             if let Ok(node) = decoded(&nodes[at], &bytes) {
                 self.cache.keep_node(&pointers[at], node);
             }

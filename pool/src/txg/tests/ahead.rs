@@ -12,6 +12,7 @@ use crate::{
     admin::{NewVdev, Pool, create_of},
     device::Pending,
     format::pointer::BlockPointer,
+    space::Seen,
     tree::Miss,
 };
 
@@ -143,8 +144,8 @@ impl World {
             let ahead = self.head.look_ahead(object, record * RECORD..(record + 1) * RECORD, RECORDS * RECORD).now;
             let ahead = (ahead.start / RECORD) as usize..ahead.end.div_ceil(RECORD) as usize;
             let block = &self.blocks[record as usize];
-            self.head.bring(iter::once(block), self.blocks[ahead].iter());
-            let bytes = self.head.bytes_at(Key::new(7, 0, record * RECORD), block);
+            self.head.bring(iter::once(block), self.blocks[ahead].iter(), Seen::HELD);
+            let bytes = self.head.bytes_at(Key::new(7, 0, record * RECORD), block, Seen::HELD);
             bytes.is_ok_and(|bytes| *bytes == noise(record * RECORD, RECORD as usize))
         };
         records.map(read).collect()
@@ -269,14 +270,14 @@ fn few_nodes_are_on_their_way_at_a_time_and_take_no_room_from_data() {
     // None of these is near another one.
     let nodes: Vec<Miss> = world.blocks.iter().step_by(3).map(as_node).collect();
     assert!(nodes.len() > 16);
-    engine.begin_nodes(&world.head, &nodes);
-    engine.begin_nodes(&world.head, &nodes);
+    engine.begin_nodes(&world.head, &nodes, Seen::HELD);
+    engine.begin_nodes(&world.head, &nodes, Seen::HELD);
     assert_eq!(world.asked(|asked| &asked.begun), 16 * RECORD);
     let data = engine.look_ahead(&world.head, 1, 0..RECORD, RECORDS * RECORD);
     assert_eq!(data, Outlook::default());
     assert!(!engine.look_ahead(&world.head, 1, RECORD..2 * RECORD, RECORDS * RECORD).now.is_empty());
-    assert!(engine.load_node_of(&world.head, &nodes[0]).is_err(), "it is none");
-    engine.begin_nodes(&world.head, &nodes);
+    assert!(engine.load_node_of(&world.head, &nodes[0], Seen::HELD).is_err(), "it is none");
+    engine.begin_nodes(&world.head, &nodes, Seen::HELD);
     assert_eq!(world.asked(|asked| &asked.begun), 17 * RECORD, "one has come");
 }
 
@@ -285,12 +286,12 @@ fn what_is_larger_than_a_node_may_be_is_not_taken_for_one() {
     let world = World::disk();
     let miss = as_node(&world.blocks[0]);
     let large = Miss { pointer: BlockPointer { logical: 1 << 20, ..miss.pointer }, ..miss };
-    world.pool.engine().begin_nodes(&world.head, &[large]);
+    world.pool.engine().begin_nodes(&world.head, &[large], Seen::HELD);
     assert_eq!(world.asked(|asked| &asked.begun), 0);
     // It is on its way as data is, and nobody keeps it as a node.
     let large = Block::Stored(large.pointer);
-    world.head.bring(iter::empty(), iter::once(&large));
-    assert!(world.pool.engine().load_node_of(&world.head, &as_node(&large)).is_err());
+    world.head.bring(iter::empty(), iter::once(&large), Seen::HELD);
+    assert!(world.pool.engine().load_node_of(&world.head, &as_node(&large), Seen::HELD).is_err());
     assert!(!world.pool.engine().has_node(&as_node(&large)));
 }
 

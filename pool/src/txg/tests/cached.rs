@@ -8,6 +8,7 @@ use crate::{
     admin::{NewVdev, Pool, rewind, states},
     device::{Fault, FaultDevice, Operation},
     format::pointer::BlockPointer,
+    space::Seen,
     vdev::{Counts, Health},
 };
 
@@ -89,7 +90,7 @@ impl World {
         let items = self.items();
         assert_eq!(items.len() as u64, RECORDS);
         for (key, block) in items {
-            assert!(*self.head.bytes_at(key, &block).unwrap() == noise(key.offset, RECORD), "{key:?}");
+            assert!(*self.head.bytes_at(key, &block, Seen::HELD).unwrap() == noise(key.offset, RECORD), "{key:?}");
         }
     }
 
@@ -112,7 +113,7 @@ fn what_was_read_once_costs_the_disks_no_further_request() {
     // In one go as well.
     world.forget();
     let blocks: Vec<Block> = world.items().into_iter().map(|(_, block)| block).collect();
-    world.head.bring(blocks.iter(), iter::empty());
+    world.head.bring(blocks.iter(), iter::empty(), Seen::HELD);
     world.read_all();
     assert_eq!((world.disk_reads(), world.cache_counts().checksum_errors), (disk, 0));
 }
@@ -123,7 +124,7 @@ fn what_is_brought_in_runs_goes_there_too() {
     world.forget();
     let blocks: Vec<Block> = world.items().into_iter().map(|(_, block)| block).collect();
     let disk = world.disk_reads();
-    world.head.bring(blocks.iter(), iter::empty());
+    world.head.bring(blocks.iter(), iter::empty(), Seen::HELD);
     world.read_all();
     assert!(world.disk_reads() - disk < RECORDS / 4, "they came in runs");
     world.pool.engine().secondary().finish();
@@ -289,7 +290,7 @@ fn after_going_back_nothing_is_read_that_was_given_up() {
         world.forget();
         let given_up: Vec<BlockPointer> = world.items().iter().filter_map(|(_, block)| block.pointer()).collect();
         for (key, block) in world.items() {
-            world.head.bytes_at(key, &block).unwrap();
+            world.head.bytes_at(key, &block, Seen::HELD).unwrap();
         }
         world.pool.engine().secondary().finish();
         let given_up: Vec<_> = given_up.into_iter().filter(|pointer| pointer.birth > old).collect();
@@ -325,7 +326,7 @@ fn what_is_not_committed_does_not_go_there() {
     // As one that was stored before its group was committed.
     let early = BlockPointer { birth: committed.next(), ..pointer };
     let block = Block::Stored(early);
-    assert!(*world.head.bytes_at(world.items()[0].0, &block).unwrap() == noise(0, RECORD));
+    assert!(*world.head.bytes_at(world.items()[0].0, &block, Seen::HELD).unwrap() == noise(0, RECORD));
     world.pool.engine().secondary().finish();
     assert!(!world.pool.engine().secondary().has(&early));
 }

@@ -329,7 +329,7 @@ fn records_are_stored_in_lonely_rows() {
         let entry = world.head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, offset))?.unwrap()) });
         let pointer = entry.unwrap().block().unwrap().pointer().unwrap();
         world.engine.forget_read();
-        assert_eq!(*world.engine.read_block(&pointer).unwrap(), noise(offset, 128 << 10));
+        assert_eq!(*world.engine.read_block(&pointer, Seen::HELD).unwrap(), noise(offset, 128 << 10));
         world.engine.storage().extents(&pointer).unwrap().len()
     };
     assert!(large.clone().filter(|&offset| pieces(offset) > 5).count() > 10);

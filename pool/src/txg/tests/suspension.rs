@@ -220,7 +220,7 @@ fn without_waiting_everybody_gets_an_error_and_what_is_in_memory_is_read() {
     // What is not in memory is an error and not a wait.
     world.engine().forget_read();
     let stored = world.head.read(|view| -> Result<_, Plain> { Ok(view.get(Key::new(7, 0, 1))?.unwrap()) }).unwrap();
-    assert_eq!(world.head.bytes(&stored.block().unwrap()).unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!(world.head.bytes(&stored.block().unwrap(), Seen::HELD).unwrap_err().kind(), ErrorKind::Device);
     world.device.heal();
     world.clear().unwrap();
     world.engine().commit().unwrap();

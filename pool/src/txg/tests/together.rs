@@ -68,13 +68,13 @@ fn the_bad_one_of_a_row_is_told_from_the_others() {
 fn what_is_brought_is_read_by_few_requests_and_not_again() {
     let (_, engine, head, blocks) = records();
     let before = counts(&engine).reads;
-    head.bring(blocks[..8].iter(), iter::empty());
+    head.bring(blocks[..8].iter(), iter::empty(), Seen::HELD);
     let brought = counts(&engine).reads;
     assert!(brought - before <= 2, "{} requests for 8 blocks", brought - before);
     for (index, block) in blocks[..8].iter().enumerate() {
-        assert_eq!(*head.bytes(block).unwrap(), noise(index as u64 * RECORD as u64, RECORD));
+        assert_eq!(*head.bytes(block, Seen::HELD).unwrap(), noise(index as u64 * RECORD as u64, RECORD));
     }
-    head.bring(blocks[..8].iter(), iter::empty());
+    head.bring(blocks[..8].iter(), iter::empty(), Seen::HELD);
     assert_eq!(counts(&engine).reads, brought);
 }
 
@@ -82,9 +82,9 @@ fn what_is_brought_is_read_by_few_requests_and_not_again() {
 fn a_bad_block_keeps_nobody_from_its_neighbours() {
     let (device, engine, head, blocks) = records();
     spoil(&device, &engine, &pointers(&blocks)[3]);
-    head.bring(blocks.iter(), iter::empty());
+    head.bring(blocks.iter(), iter::empty(), Seen::HELD);
     for (index, block) in blocks.iter().enumerate() {
-        let read = head.bytes(block).map(|bytes| *bytes == noise(index as u64 * RECORD as u64, RECORD));
+        let read = head.bytes(block, Seen::HELD).map(|bytes| *bytes == noise(index as u64 * RECORD as u64, RECORD));
         assert_eq!(read.ok(), (index != 3).then_some(true), "block {index}");
     }
     assert_eq!(counts(&engine).checksum_errors, 1, "it is counted when it is read alone");

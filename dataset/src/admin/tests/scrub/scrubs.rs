@@ -105,6 +105,7 @@ fn leaves_that_lie_together_are_read_by_few_requests_and_no_leaf_twice_to_bring_
         tree: id,
         root: root.unwrap(),
         level: row.level,
+        seen: bench.world.engine.pin().seen(),
         after: Txg::ZERO,
         since: Txg::ZERO,
         limit: Txg::LIMIT,
