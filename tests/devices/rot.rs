@@ -48,7 +48,7 @@ fn what_rots_on_one_device_is_mended_and_what_rots_on_all_is_named() {
     lab.pool(&["export", "tank"]);
     ["a.img", "b.img"].iter().for_each(|image| rot(&lab, image, &content(2)));
     lab.pool(&["import", "-d", ".", "tank"]);
-    lab.pool(&["scrub", "-w", "tank"]);
+    lab.run("pool", &["scrub", "-w", "tank"]).fails(3);
     let mut more = insta::Settings::clone_current();
     more.add_filter(r"with \d+ errors", "with [N] errors");
     more.bind(|| {

@@ -73,7 +73,7 @@ fn the_status_of_a_degraded_raidz_with_damaged_files_is_the_same_as_data() {
     lab.pool(&["export", "tank"]);
     rot(&lab, "a.img", &crate::content(2));
     lab.pool(&["import", "-d", &lab.at(""), "tank"]);
-    lab.pool(&["scrub", "-w", "tank"]);
+    lab.run("pool", &["scrub", "-w", "tank"]).fails(3);
     // What is lost is spoken of before what may still be lost, which the states of the devices show.
     assert_snapshot!(lab.session(&["pool status -v tank", "pool status --json tank"]), @r#"
     $ pool status -v tank

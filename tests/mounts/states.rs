@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::{
-    lab::{Lab, wait_until},
+    lab::{Lab, Stopped, wait_until},
     mounted,
 };
 
@@ -92,4 +92,26 @@ fn a_pool_that_cannot_be_opened_keeps_no_other_from_being_shown() {
     fs::rename(lab.path("elsewhere"), lab.path("tank.img")).unwrap();
     lab.pool(&["import", "tank"]);
     assert_eq!(health(&lab, "tank"), "ONLINE");
+}
+
+/// The image lies on another pool, whose service is stopped.
+#[test]
+fn a_device_that_does_not_answer_is_shown_as_such() {
+    let Some(lab) = mounted(&["outer"]) else { return };
+    let image = lab.mount("outer").join("inner.img").display().to_string();
+    let place = lab.mount("inner").display().to_string();
+    lab.pool(&["create", "-m", &place, "inner", &format!("64M:{image}")]);
+    let stopped = Stopped::new(lab.service("outer").unwrap());
+    fs::write(lab.mount("inner").join("file"), "text").unwrap();
+    let mut syncing = lab.command("pool", &["sync", "inner"]).spawn().unwrap();
+    wait_until("it is missed", || health(&lab, "inner") == "DEGRADED");
+    let (state, note) = device(&lab, "inner");
+    assert!(state == "DEGRADED" && note.starts_with("(not responding for "), "{state} {note}");
+    speaks_of(&lab, "inner", &["do not respond", "60 seconds is faulted"]);
+    let events = lab.pool(&["events", "inner"]);
+    assert!(events.contains("ereport.fs.zfs.deadman"), "{events}");
+    drop(stopped);
+    assert!(syncing.wait().unwrap().success());
+    assert_eq!(health(&lab, "inner"), "ONLINE");
+    lab.unharmed("inner");
 }
