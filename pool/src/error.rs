@@ -5,7 +5,10 @@
 
 use std::io;
 
-use crate::units::{Guid, Txg};
+use crate::{
+    device::Holder,
+    units::{Guid, Txg},
+};
 
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -53,7 +56,7 @@ pub enum Error {
         /// The device's path.
         device: String,
         /// Who holds it, as far as is known.
-        holder: String,
+        holder: Holder,
     },
     /// The request cannot be carried out as it is.
     #[error("{0}")]

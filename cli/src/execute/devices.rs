@@ -11,7 +11,7 @@ use std::{
 
 use pool::{
     admin::{MIN_DEVICE, obstacle, probe::probe_foreign, was_renumbered},
-    device::{Access, DeadlineDevice, Device, FileDevice},
+    device::{Access, DeadlineDevice, Device, FileDevice, Holder},
     error::{Error, ErrorKind, Result},
     format::{
         label::{Label, PoolState, classes::VdevClass, usable_size},
@@ -405,8 +405,14 @@ impl Found {
     }
 
     /// Who has it open, as far as that can be told: another user's service, or one with folders of its own.
-    pub(crate) fn holder(&self) -> Option<String> {
+    pub(crate) fn holder(&self) -> Option<Holder> {
         self.paths.values().find_map(|path| FileDevice::open(path, Access::Glance).ok()?.holder())
+    }
+
+    /// Whether this user has it open already, or the system. A process of another user does not hide a pool: it may hold
+    /// the lock for no other reason, and the import names it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.holder().is_some_and(|holder| holder.other_users_process().is_none())
     }
 
     /// Whether a device without a stand-in is smaller than it was.

@@ -11,9 +11,9 @@
 //! The lock keeps out other processes of Cenote on this machine; against a second machine see the host id in the label.
 
 use std::{
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{self, IoSliceMut, Seek, SeekFrom},
-    os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
@@ -27,7 +27,7 @@ use rustix::{
 
 use super::{
     Device, Whereabouts, backing, check_range,
-    holder::{self, LockedFile},
+    holder::{Holder, LockedFile},
     page_cache,
 };
 use crate::error::{Error, Result};
@@ -35,6 +35,9 @@ use crate::error::{Error, Result};
 /// How often a lock is asked for that somebody has, and how long is waited in between.
 const LOCK_ATTEMPTS: u32 = 10;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+
+/// The mode of a new image, whatever the umask: a user who can read it can import a copy, and read every file in it.
+const IMAGE_MODE: u32 = 0o600;
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +99,7 @@ impl FileDevice {
             // Another process of Cenote opens a device before it locks it.
             let holder = FileDevice::open(path, Access::Glance)?.holder();
             if holder.is_some() || attempt == LOCK_ATTEMPTS {
-                let holder = holder.unwrap_or_else(|| "the system (is it mounted?)".to_owned());
-                return Err(Error::Busy { device: name, holder });
+                return Err(Error::Busy { device: name, holder: holder.unwrap_or(Holder::System) });
             }
             attempt += 1;
             pause();
@@ -105,7 +107,7 @@ impl FileDevice {
         FileDevice::locked(name, file, access)
     }
 
-    /// Makes a new, sparse image file of `size` bytes, and locks it for writing. Never overwrites anything, and leaves
+    /// Makes a new, sparse image file of `size` bytes for this user alone, and locks it for writing. Never overwrites anything, and leaves
     /// nothing behind if it fails.
     ///
     /// # Errors
@@ -113,8 +115,12 @@ impl FileDevice {
     pub fn create(path: &Path, size: u64) -> Result<FileDevice> {
         let name = path.display().to_string();
         let failed = |source| Error::Device { device: name.clone(), action: "create", source };
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(failed)?;
-        let made = file.set_len(size).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(IMAGE_MODE);
+        let file = options.open(path).map_err(failed)?;
+        let mode = file.set_permissions(Permissions::from_mode(IMAGE_MODE));
+        let made =
+            mode.and_then(|()| file.set_len(size)).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
         let device = made.map_err(failed).and_then(|()| FileDevice::locked(name.clone(), file, Access::ReadWrite));
         device.inspect_err(|_| {
             // What cannot be removed either stays: a sparse file of the full size, which its next use names.
@@ -123,10 +129,10 @@ impl FileDevice {
     }
 
     /// Who has the device open, as far as that can be told: nobody is kept out by asking.
-    pub fn holder(&self) -> Option<String> {
+    pub fn holder(&self) -> Option<Holder> {
         let behind = backing::files(&self.file);
         let files = std::iter::once(&self.file).chain(&behind);
-        files.filter_map(|file| file.metadata().ok()).find_map(|metadata| holder::describe(locked_file(&metadata)))
+        files.filter_map(|file| file.metadata().ok()).find_map(|metadata| Holder::of(locked_file(&metadata)))
     }
 
     fn locked(name: String, mut file: File, access: Access) -> Result<FileDevice> {
@@ -189,9 +195,9 @@ fn check_type(name: &str, metadata: &Metadata) -> Result<bool> {
 }
 
 /// Who holds a lock on a file that somebody holds.
-fn holder(file: &File) -> String {
-    let known = file.metadata().ok().and_then(|metadata| holder::describe(locked_file(&metadata)));
-    known.unwrap_or_else(|| "another process".to_owned())
+fn holder(file: &File) -> Holder {
+    let known = file.metadata().ok().and_then(|metadata| Holder::of(locked_file(&metadata)));
+    known.unwrap_or(Holder::Unknown)
 }
 
 fn locked_file(metadata: &Metadata) -> LockedFile {

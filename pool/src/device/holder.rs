@@ -1,9 +1,20 @@
 //! Who holds a lock on a file: the answer that "resource busy" leaves out.
 //!
 //! The kernel lists advisory locks in `/proc/locks` with the owner's process id and the file's inode. All of this is best
-//! effort: the owner may be in another process namespace, or be gone by the time we look. Then nothing is known.
+//! effort: the owner may be in another process namespace, or be gone by the time we look. A lock stays when the process
+//! that took it has ended and another one has inherited the descriptor: then a process that has the file open is named.
+//!
+//! Any user who can open a file can lock it, so a holder of another user is told apart: it may be there to keep a pool from
+//! being imported.
 
-use std::fs;
+use std::{
+    fmt::{self, Display, Formatter},
+    fs,
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
+
+use rustix::fs::{major, minor};
 
 /// The longest command line that a message repeats, in characters.
 const MAX_COMMAND: usize = 80;
@@ -16,11 +27,91 @@ pub(super) struct LockedFile {
     pub(super) inode: u64,
 }
 
-/// Describes the process that holds a lock on `file`, "process 1234 (pool service tank)", where it can be found.
-pub(super) fn describe(file: LockedFile) -> Option<String> {
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    owner_in(&locks, &mounts, file).map(describe_process)
+/// What has a device, or the lock on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A process.
+    Process {
+        /// Its number.
+        id: u32,
+        /// What was typed to start it, without the program's folder; empty if that is not to be seen.
+        command: String,
+        /// The name or number of its user, if that is not the user of this process.
+        user: Option<String>,
+    },
+    /// The kernel, such as for a mount.
+    System,
+    /// A process that is not to be seen from here.
+    Unknown,
+}
+
+impl Display for Holder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Process { id, command, user } => {
+                write!(f, "process {id}")?;
+                user.iter().try_for_each(|user| write!(f, " of user {user}"))?;
+                if command.is_empty() { Ok(()) } else { write!(f, " ({command})") }
+            }
+            Holder::System => f.write_str("the system (is it mounted?)"),
+            Holder::Unknown => f.write_str("another process"),
+        }
+    }
+}
+
+impl Holder {
+    /// The process that holds a lock on `file`, where it can be found.
+    pub(super) fn of(file: LockedFile) -> Option<Holder> {
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let taker = owner_in(&locks, &mounts, file)?;
+        let is_there = Path::new("/proc").join(taker.to_string()).is_dir();
+        let heir = if is_there { None } else { process_that_has(file) };
+        Some(Holder::process(heir.unwrap_or(taker)))
+    }
+
+    fn process(id: u32) -> Holder {
+        let folder = Path::new("/proc").join(id.to_string());
+        let raw = fs::read(folder.join("cmdline")).unwrap_or_default();
+        let own = rustix::process::geteuid().as_raw();
+        let uid = folder.metadata().map(|metadata| metadata.uid()).ok().filter(|uid| *uid != own);
+        Holder::Process { id, command: command_line(&raw), user: uid.map(user_name) }
+    }
+
+    /// Its process, if it is one of another user.
+    pub fn other_users_process(&self) -> Option<u32> {
+        match self {
+            Holder::Process { id, user: Some(_), .. } => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+/// The first process that has a file open, of those that this user may look into.
+fn process_that_has(file: LockedFile) -> Option<u32> {
+    let has = |pid: &u32| {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+        open.filter_map(|entry| entry.ok()?.path().metadata().ok()).any(|open| {
+            let (major, minor) = (major(open.dev()), minor(open.dev()));
+            LockedFile { major, minor, inode: open.ino() } == file
+        })
+    };
+    let own = std::process::id();
+    let processes = fs::read_dir("/proc").ok()?;
+    let mut ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.find(|pid| *pid != own && has(pid))
+}
+
+/// The name of a user in `/etc/passwd`, or the number.
+fn user_name(uid: u32) -> String {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    name_in(&users, uid).unwrap_or_else(|| uid.to_string())
+}
+
+fn name_in(users: &str, uid: u32) -> Option<String> {
+    let user = users.lines().find(|line| line.split(':').nth(2).is_some_and(|field| field.parse() == Ok(uid)))?;
+    let name: String = user.split(':').next()?.chars().filter(|c| !c.is_control()).take(32).collect();
+    (!name.is_empty()).then_some(name)
 }
 
 /// The process id of the first `flock` on `file` in the text of `/proc/locks`. Some file systems report another device
@@ -52,14 +143,6 @@ fn parse_line(line: &str) -> Option<(u32, LockedFile)> {
     let minor = u32::from_str_radix(file.next()?, 16).ok()?;
     let inode = file.next()?.parse().ok()?;
     Some((pid, LockedFile { major, minor, inode }))
-}
-
-fn describe_process(pid: u32) -> String {
-    let raw = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    match command_line(&raw) {
-        command if command.is_empty() => format!("process {pid}"),
-        command => format!("process {pid} ({command})"),
-    }
 }
 
 /// A command line as a person would type it: the program without its folder, spaces for the zeros between arguments,
@@ -112,6 +195,17 @@ mod tests {
     #[test]
     fn who_waits_does_not_hold() {
         assert_eq!(owner_in(LOCKS, MOUNTS, LockedFile { major: 0xfe, minor: 1, inode: 43 }), None);
+    }
+
+    #[test]
+    fn a_process_of_another_user_is_named_with_its_user() {
+        let users = "root:x:0:0::/root:/bin/sh\nbroken\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        assert_eq!([name_in(users, 1000), name_in(users, 7)], [Some("ann".to_owned()), None]);
+        let (id, command) = (7, "flock tank.img".to_owned());
+        let holder = Holder::Process { id, command, user: Some("ann".into()) };
+        assert_eq!(holder.to_string(), "process 7 of user ann (flock tank.img)");
+        assert_eq!(holder.other_users_process(), Some(7));
+        assert_eq!(Holder::process(std::process::id()).other_users_process(), None);
     }
 
     #[test]
