@@ -151,3 +151,47 @@ fn projects_are_charged_together() {
         assert_eq!(value(lab, "projectquota@7", "tank"), "40000");
     });
 }
+
+/// Attributes are not charged, so a quota bounds them by itself: they are no way around it.
+#[test]
+fn attributes_are_no_way_around_a_quota() {
+    if !is_root() {
+        return;
+    }
+    on_a_mount(|lab, place| {
+        let file = |name: &str, owner: u32| {
+            let path = place.join(name);
+            fs::write(&path, "").unwrap();
+            chown(&path, Some(owner), Some(STAFF)).unwrap();
+            path
+        };
+        let set = |path: &Path, name: &str, length: usize| {
+            rustix::fs::setxattr(path, name, &vec![b'x'; length], rustix::fs::XattrFlags::empty())
+        };
+        let refused = Err(rustix::io::Errno::DQUOT);
+        let f = file("f", ANN);
+        set(&f, "user.before", 60_000).unwrap();
+        set(&f, "user.small", 100).unwrap();
+        lab.fs(&["set", &format!("userquota@{ANN}=1M"), "tank"]);
+        // What is there stays and may shrink; it does not grow, and no other one comes.
+        for (name, length) in [("user.before", 60_001), ("user.more", 1), ("user.small", 101)] {
+            assert_eq!(set(&f, name, length), refused, "{name}");
+        }
+        for (name, length) in [("user.before", 50_000), ("user.small", 100), ("user.before", 2000), ("user.more", 1900)]
+        {
+            assert_eq!(set(&f, name, length), Ok(()), "{name}");
+        }
+        assert_eq!(set(&f, "user.last", 60_000), refused);
+        // That is each file's bound, and how many there are another quota says.
+        lab.fs(&["set", &format!("userobjquota@{ANN}=20"), "tank"]);
+        for number in 2..=20 {
+            let path = file(&number.to_string(), ANN);
+            assert_eq!(set(&path, "user.a", 60_000), refused);
+            assert_eq!(set(&path, "user.a", 4000), Ok(()));
+        }
+        fs::write(place.join("21"), "").unwrap();
+        assert!(chown(place.join("21"), Some(ANN), None).is_err(), "one file more than the quota of objects");
+        // A user without a quota is not bounded.
+        assert_eq!(set(&file("bob", BOB), "user.a", 60_000), Ok(()));
+    });
+}

@@ -152,6 +152,19 @@ impl<'a> Change<'a> {
         self.ledger.admit(&self.view, &charge, bytes())
     }
 
+    /// Whether one of the owners that an inode is charged to has a quota of bytes.
+    pub(super) fn has_byte_quota(&mut self, ino: Ino) -> Result<bool, Failure> {
+        if !self.ledger.charges(&self.view, ino)? {
+            return Ok(false);
+        }
+        for key in Charge::of(&self.inode(ino)?).keys() {
+            if self.account(key)?.quota.bytes != 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn edit_master(&mut self) -> Result<&mut Master, Failure> {
         let master = match self.master.take() {
             Some(master) => master,

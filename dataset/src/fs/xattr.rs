@@ -2,6 +2,11 @@
 //!
 //! They are stored as they come, but for access control lists (see [`super::acl`]); what security labels mean is the kernel's
 //! business. An attribute is found by a hash of its name; a large value is a block of its own.
+//!
+//! Accounts charge content alone (see [`super::account`]), so attributes would be a way around a quota of bytes. While one
+//! of a file's owners has such a quota, the names and values of its attributes may take [`UNDER_QUOTA`] bytes together, as
+//! much as ext4 has for them; a call that would make them more is refused. What is there already stays, and may shrink. So
+//! attributes are bounded by a quota of objects. Access control lists have a bound of their own and are not counted.
 
 use pool::{
     error::Error as PoolError,
@@ -27,6 +32,8 @@ use super::{
 pub const XATTR_NAME_MAX: usize = 255;
 /// The longest value, in bytes.
 pub const XATTR_VALUE_MAX: usize = 64 << 10;
+/// What the attributes of a file may take together, in bytes, while one of its owners has a quota of bytes.
+pub const UNDER_QUOTA: usize = 4 << 10;
 /// A longer value is a block of its own.
 const INLINE_MAX: usize = 2 << 10;
 
@@ -173,6 +180,44 @@ pub(super) fn drop_capability(change: &mut Change<'_>, ino: Ino) -> Result<(), F
     Ok(())
 }
 
+impl Value<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Value::Inline(value) => value.len(),
+            Value::Block(len) => *len as usize,
+        }
+    }
+}
+
+/// EDQUOT if an owner of the file has a quota of bytes, and an attribute of this name and length makes the file's
+/// attributes longer than they may be then.
+fn check_quota(change: &mut Change<'_>, ino: Ino, name: &[u8], len: usize) -> Result<(), Failure> {
+    if !change.has_byte_quota(ino)? {
+        return Ok(());
+    }
+    let (mut whole, mut old) = (name.len() + len, 0);
+    for entry in change.view.range(key::from(ino, XATTR, 0)) {
+        let entry = entry?;
+        let other = decode(&entry)?;
+        match other.name == name {
+            true => old = name.len() + other.value.len(),
+            false if is_acl(other.name) => {}
+            false => whole += other.name.len() + other.value.len(),
+        }
+        // The rest would not change the answer, unless it is the old one, whose place is known.
+        if whole > UNDER_QUOTA {
+            break;
+        }
+    }
+    if whole <= UNDER_QUOTA {
+        return Ok(());
+    }
+    if let (0, Ok(entry)) = (old, find(&change.view, ino, name)?) {
+        old = name.len() + decode(&entry)?.value.len();
+    }
+    if name.len() + len <= old { Ok(()) } else { Err(Errno::DQUOT.into()) }
+}
+
 impl FileSystem {
     /// The value of an attribute; ENODATA if there is none.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -203,7 +248,7 @@ impl FileSystem {
         }
     }
 
-    /// Sets an attribute. An access control list is set as by who may keep the set-group bit.
+    /// Sets an attribute; EDQUOT if an owner's quota bounds attributes and this makes them longer than that. An access control list is set as by who may keep the set-group bit.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<(), Errno> {
         self.writable()?;
         check_name(name)?;
@@ -228,6 +273,7 @@ impl FileSystem {
                 (false, SetXattr::Replace) => return Err(Errno::NODATA.into()),
                 _ => {}
             }
+            check_quota(change, ino, name, value.len())?;
             let key = replace(change, ino, name)?;
             if value.len() <= INLINE_MAX {
                 change.put(key, Xattr { name, value: Value::Inline(value) }.encode(), None);

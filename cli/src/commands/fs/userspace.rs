@@ -22,7 +22,8 @@ use crate::protocol::{AccountRecord, Request, Response};
 #[derive(Args, Debug)]
 #[command(
     after_help = "What is used is the length of files without their holes, as du shows it, each reference counted;
-extended attributes and names cost nothing. Of a write at a file's end a quota admits as much as fits.
+extended attributes and names cost nothing. Under a quota of bytes the attributes of a file may take 4 KiB together,
+and a quota of objects bounds how many files and directories there are. Of a write at a file's end a quota admits as much as fits.
 Quotas are set by: fs set userquota@NAME=SIZE, userobjquota@NAME=COUNT, and so for group and project.
 From the first quota on, also one of none, the file system keeps count; until then all files are counted each time.
 Quotas travel with streams. Setting one on a replica is a change of it, as changing a file is.

@@ -4,7 +4,8 @@
 //! project, and its quotas. An inode is charged to the three that it names: one object, and its `bytes`, the length of its
 //! content without the holes. That is what `stat` and `du` show of it, whatever compression, copies and parity make of it,
 //! and whoever shares its blocks: so everybody can see what they are charged, and it is known before the call returns.
-//! Extended attributes and names are charged nothing.
+//! Extended attributes and names are charged nothing. Under a quota of bytes a file's attributes are bounded instead (see
+//! [`super::xattr`]), and a quota of objects bounds how many files, directories and names there are.
 //!
 //! The batch that changes an inode changes its accounts (`ledger`). So they are exact at every instant, snapshots, clones,
 //! rollbacks, streams and the intent log carry them like any other item, and a quota refuses the very call that would
