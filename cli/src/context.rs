@@ -127,6 +127,11 @@ impl Context<'_> {
         }
     }
 
+    /// The same, for a command that shows pools and changes none: to ordinary users also root's.
+    pub fn visible_pools(&mut self, named: &[String]) -> Result<Vec<String>, Failure> {
+        if named.is_empty() { self.executor.visible_pools() } else { self.pools(named) }
+    }
+
     /// Asks before something irreversible, if somebody is there to ask; a script is taken at its word.
     pub fn confirm(&mut self, question: &str) -> Result<(), Failure> {
         if !(self.console.terminals.input && self.console.terminals.error) {

@@ -88,6 +88,22 @@ impl Failure {
         Failure::cannot("open", pool, "no such pool").hint("known pools: pool list; others: pool import")
     }
 
+    /// What a service answers a user who may not ask that.
+    pub fn not_permitted() -> Failure {
+        Failure::new("permission denied").hint("the pool belongs to another user: list, get and status are open to all")
+    }
+
+    /// `cannot open 'POOL': permission denied`.
+    pub fn not_permitted_in(pool: impl Display) -> Failure {
+        let hint = Failure::not_permitted().hint;
+        Failure { hint, ..Failure::cannot("open", pool, "permission denied") }
+    }
+
+    /// What a service answers a user who has asked for too much at a time.
+    pub fn too_many_calls() -> Failure {
+        Failure::new("the pool's service has too many calls of other users").hint("try again")
+    }
+
     /// `cannot unmount 'WHAT': not currently mounted`.
     pub fn not_mounted(what: impl Display) -> Failure {
         Failure::cannot("unmount", what, NOT_MOUNTED)
@@ -162,6 +178,13 @@ impl Failure {
                      if it is gone for good: pool import -m {pool}; what was promised since the last commit is lost then"
                 );
                 return Failure::cannot(action, what, error).hint(hint);
+            }
+            Error::Busy { device, holder } if let Some(process) = holder.other_users_process() => {
+                return Failure::cannot(action, what, error).hint(format!(
+                    "end that process: kill {process}\n\
+                     only a user who can open a device can lock it; an image of yours alone: chmod 600 {}",
+                    shell_word(device)
+                ));
             }
             Error::Suspended(why) => return Failure::suspended(action, &what.to_string(), why),
             _ => {}

@@ -197,6 +197,7 @@ fn files_are_copied_and_read_without_a_mount() {
     $ fs cp -r state tank/home:/state
     [exit 0]
     $ fs ls tank/home:/state
+    index
     pools
     [exit 0]
     $ fs cat tank/none:/first

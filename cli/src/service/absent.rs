@@ -7,7 +7,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use dataset::property::Source;
 
-use super::{client::Client, registry::KnownPool};
+use super::{
+    client::Client,
+    places::Places,
+    registry::{IndexedPool, KnownPool},
+};
 use crate::{
     execute::{Job, devices},
     failure::Failure,
@@ -38,6 +42,34 @@ impl Client {
         request: &Request,
         progress: OnProgress<'_>,
     ) -> Result<Response, Failure> {
+        if let Some((places, indexed)) = self.of_another(pool) {
+            return self.show_another(&places, &indexed, request, progress);
+        }
+        let response = self.show_own(pool, request, progress)?;
+        match &response {
+            Response::Pool(seen) => self.registry.note_state(pool, &seen.state),
+            Response::Status(seen) => self.registry.note_state(pool, &seen.state),
+            _ => {}
+        }
+        Ok(response)
+    }
+
+    /// The same of another user's pool: its service says it, or else the index says that there is one.
+    fn show_another(
+        &self,
+        places: &Places,
+        indexed: &IndexedPool,
+        request: &Request,
+        progress: OnProgress<'_>,
+    ) -> Result<Response, Failure> {
+        let absence = match self.ask_another((places, indexed), request.clone(), progress) {
+            Err(failure) if failure.is_unavailable() => Absence::of(Condition::NotOpened)(failure),
+            answer => return answer,
+        };
+        Ok(answer(request, indexed.name.as_str(), Some(&KnownPool::from(indexed)), &absence))
+    }
+
+    fn show_own(&mut self, pool: &str, request: &Request, progress: OnProgress<'_>) -> Result<Response, Failure> {
         let known = match self.registry.get(pool) {
             Ok(Some(known)) => Ok(known),
             Ok(None) => return Err(Failure::no_pool(pool)),
@@ -51,12 +83,7 @@ impl Client {
             Err(failure) => Absence::of(Condition::NotOpened)(failure.clone()),
         };
         let known = known.ok();
-        Ok(match request {
-            Request::Pool { properties, vdevs } => {
-                Response::Pool(record(pool, known.as_ref(), &absence, properties, *vdevs))
-            }
-            _ => Response::Status(Box::new(status(pool, known.as_ref(), &absence))),
-        })
+        Ok(answer(request, pool, known.as_ref(), &absence))
     }
 
     /// Asks who has the pool, or opens it where no service is expected.
@@ -94,6 +121,14 @@ impl Client {
             Ok(opened) => opened.execute(&command, request.clone(), None, &mut Job::new(Vec::new(), progress)).map(Ok),
             Err(failure) => Ok(Err(Absence::of(Condition::NotOpened)(failure))),
         }
+    }
+}
+
+/// The answer to a request for the state of a pool that cannot be had.
+fn answer(request: &Request, pool: &str, known: Option<&KnownPool>, absence: &Absence) -> Response {
+    match request {
+        Request::Pool { properties, vdevs } => Response::Pool(record(pool, known, absence, properties, *vdevs)),
+        _ => Response::Status(Box::new(status(pool, known, absence))),
     }
 }
 

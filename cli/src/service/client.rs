@@ -4,18 +4,24 @@
 //! command ends or rests: its changes are committed before each answer. So the same command works where there is no FUSE, no
 //! terminal to survive, and nobody else.
 //!
+//! Pools of other users are asked over their sockets too, and never opened here. Which there are their index says: root's by
+//! default, another user's where `CENOTE_STATE` and `CENOTE_RUN` lead there.
+//!
 //! A service is started where mounts are wanted and possible: by creating and importing pools, and by `fs mount`.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use pool::inspect::Sink;
 
 use super::{
-    daemon,
+    daemon, exposed,
     lock::PoolLock,
     places::Places,
-    registry::{KnownPool, Registry},
-    socket, spawn,
+    registry::{IndexedPool, KnownPool, Registry},
+    socket, spawn, supervisor,
 };
 use crate::{
     execute::{Job, OpenPool, Opening},
@@ -23,6 +29,7 @@ use crate::{
     health::{Condition, unavailable},
     protocol::{
         Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, RemovalPlan, Request, Response, Stream,
+        VdevSpec,
     },
 };
 
@@ -49,13 +56,49 @@ impl Client {
     /// The pools of the user who runs this process.
     pub fn new(command: String) -> Client {
         let places = Places::of_this_user();
-        Client { registry: Registry::new(places.pools()), places, command, opened: None }
+        Client { registry: Registry::of(&places), places, command, opened: None }
     }
 
-    /// What is known of a pool.
+    /// What is known of a pool of this user.
     pub(super) fn known(&self, pool: &str) -> Result<KnownPool, Failure> {
+        if self.of_another(pool).is_some() {
+            return Err(Failure::not_permitted_in(pool));
+        }
         let known = self.registry.get(pool).map_err(|failure| unavailable(Condition::NotOpened, failure))?;
         known.ok_or_else(|| Failure::no_pool(pool))
+    }
+
+    /// Where the pool of that name is known, and what is said of it, if it is another user's.
+    pub(super) fn of_another(&self, pool: &str) -> Option<(Places, IndexedPool)> {
+        if self.registry.is_closed() {
+            return Some((self.places.clone(), self.registry.indexed(pool)?));
+        }
+        if !matches!(self.registry.get(pool), Ok(None)) {
+            return None;
+        }
+        let places = Places::of_the_system()?;
+        let indexed = Registry::of(&places).indexed(pool)?;
+        Some((places, indexed))
+    }
+
+    /// Asks the service of another user's pool.
+    pub(super) fn ask_another(
+        &self,
+        (places, indexed): (&Places, &IndexedPool),
+        request: Request,
+        progress: OnProgress<'_>,
+    ) -> Result<Response, Failure> {
+        let pool = indexed.name.as_str();
+        if !request.is_open_to_all() {
+            return Err(Failure::not_permitted_in(pool));
+        }
+        let Some(mut socket) = socket::connect(&places.socket(pool))? else {
+            let hint = "its service is not running, and only its owner can bring it back";
+            let failure = Failure::cannot("open", pool, "pool is unavailable").hint(hint);
+            return Err(unavailable(Condition::NoService, failure));
+        };
+        let call = Call { command: self.command.clone(), request };
+        socket::ask(&mut socket, pool, &call, None, progress)
     }
 
     /// Waits for other commands that have the pool open.
@@ -183,7 +226,7 @@ impl Client {
 
     /// The devices of a pool have become more.
     fn note_devices(&mut self, known: KnownPool, layout: &[String]) -> Result<(), Failure> {
-        let devices = layout.iter().map(|path| std::path::PathBuf::from(path).into()).collect();
+        let devices = layout.iter().map(|path| PathBuf::from(path).into()).collect();
         let noted = KnownPool { devices, ..known.clone() };
         self.registry.put(&noted)?;
         // One that is open here is the same pool still, and the next request finds it by what is known of it.
@@ -194,9 +237,31 @@ impl Client {
     }
 }
 
+/// The files and devices that a request gives to a pool and that were there before. New images are closed.
+fn given_images(request: &Request) -> Vec<PathBuf> {
+    let existing: Vec<&VdevSpec> = match request {
+        Request::AddVdevs { vdevs, spares, dry_run: false, .. } => {
+            vdevs.iter().flat_map(|vdev| &vdev.devices).chain(spares).collect()
+        }
+        Request::Attach { new, .. } => vec![new],
+        _ => Vec::new(),
+    };
+    let existing = existing.into_iter().filter(|spec| spec.create.is_none());
+    existing.map(|spec| PathBuf::from(spec.path.as_os_str())).collect()
+}
+
 impl Executor for Client {
     fn known_pools(&mut self) -> Result<Vec<String>, Failure> {
         self.registry.names()
+    }
+
+    fn visible_pools(&mut self) -> Result<Vec<String>, Failure> {
+        let mut names = self.registry.names()?;
+        let of_the_system = Places::of_the_system().and_then(|places| Registry::of(&places).names().ok());
+        names.extend(of_the_system.unwrap_or_default());
+        names.sort();
+        names.dedup();
+        Ok(names)
     }
 
     fn host(&mut self, request: HostRequest, progress: OnProgress<'_>) -> Result<HostResponse, Failure> {
@@ -213,7 +278,11 @@ impl Executor for Client {
         if matches!(request, Request::Pool { .. } | Request::Status) {
             return self.show(pool, &request, progress);
         }
+        if let Some((places, indexed)) = self.of_another(pool) {
+            return self.ask_another((&places, &indexed), request, progress);
+        }
         let known = self.known(pool)?;
+        let given = given_images(&request);
         let changes = matches!(
             request,
             Request::AddVdevs { dry_run: false, .. }
@@ -223,6 +292,7 @@ impl Executor for Client {
                 | Request::WaitForExpansion
         );
         let response = self.call_pool(known.clone(), request, stream, progress)?;
+        exposed::warn(given.into_iter());
         match &response {
             Response::Layout(layout) if changes => self.note_devices(known, &layout.paths())?,
             Response::Removal(RemovalPlan { left: Some(layout), .. }) => self.note_devices(known, &layout.paths())?,
@@ -240,8 +310,8 @@ impl Executor for Client {
         self.look_into(what, sink)
     }
 
-    fn serve(&mut self, pool: &str) -> Result<(), Failure> {
-        daemon::serve(&self.places, pool)
+    fn serve(&mut self, pool: &str, supervised: bool) -> Result<(), Failure> {
+        if supervised { supervisor::supervise(self, pool) } else { daemon::serve(&self.places, pool) }
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::places::prepare_parent;
+use super::places::{close_file, prepare_shared};
 use crate::failure::Failure;
 
 /// How long a command waits for another one.
@@ -33,11 +33,12 @@ impl PoolLock {
     }
 
     fn take_within(path: &Path, pool: &str, command: &str, patience: Duration) -> Result<PoolLock, Failure> {
-        prepare_parent(path)?;
+        prepare_shared(path)?;
         let failed = |error: io::Error| Failure::cannot("lock", path.display(), error);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(path).map_err(failed)?;
+        close_file(&file).map_err(failed)?;
         let deadline = Instant::now() + patience;
         loop {
             match file.try_lock() {

@@ -3,17 +3,21 @@
 //! One JSON file a pool, named after it. A file is replaced whole (written aside, flushed, renamed), so after a crash it
 //! is the old one or the new one. A file that is neither is reported by its path and changes nothing else: the pools of
 //! the other files stay known, and the pool itself lies on its devices, not here.
+//!
+//! Beside it stands the index: of each known pool its name, GUID and last state, and nothing else. It is all that other
+//! users can read; the registry's own files are closed to them, because they say where the devices are.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Read, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use dataset::name::DatasetName;
 use serde::{Deserialize, Serialize};
 
-use super::places::prepare_parent;
+use super::places::{Places, prepare_closed, prepare_shared};
 use crate::{failure::Failure, protocol::PathBytes};
 
 /// The version of the files that this program writes, and the only one it reads.
@@ -96,32 +100,106 @@ struct Document {
     pool: KnownPool,
 }
 
+/// What every user may know of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexedPool {
+    /// The version of the file.
+    version: u32,
+    /// Its name.
+    pub name: DatasetName,
+    /// Its GUID.
+    pub guid: u64,
+    /// Its state when its owner last looked, in the words of `pool list`.
+    pub state: String,
+}
+
+/// A pool of another user: its devices are not known here.
+impl From<&IndexedPool> for KnownPool {
+    fn from(indexed: &IndexedPool) -> KnownPool {
+        KnownPool {
+            name: indexed.name.clone(),
+            guid: indexed.guid,
+            former: None,
+            devices: Vec::new(),
+            read_only: false,
+            no_mount: false,
+            altroot: None,
+            state: None,
+        }
+    }
+}
+
+/// The state of a pool of which nothing else is known: it was just opened.
+const OPENED: &str = "ONLINE";
+
+/// No state is longer.
+const MAX_STATE: usize = 32;
+
 /// The folder of the known pools.
 #[derive(Clone, Debug)]
 pub struct Registry {
     folder: PathBuf,
+    /// The folder of what other users may know of them.
+    index: PathBuf,
 }
 
 impl Registry {
-    /// The registry in that folder, which need not exist yet.
-    pub fn new(folder: PathBuf) -> Registry {
-        Registry { folder }
+    /// The registry of these places.
+    pub fn of(places: &Places) -> Registry {
+        Registry::new(places.pools(), places.index())
     }
 
-    /// The names of all known pools, sorted.
+    /// The registry in these folders, which need not exist yet.
+    pub fn new(folder: PathBuf, index: PathBuf) -> Registry {
+        Registry { folder, index }
+    }
+
+    /// The names of all known pools, sorted. Another user's are read from the index.
     pub fn names(&self) -> Result<Vec<String>, Failure> {
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Failure::cannot("read", self.folder.display(), error)),
+        let failed = |folder: &Path, error| Failure::cannot("read", folder.display(), error);
+        let names = match names_in(&self.folder, SUFFIX) {
+            Ok(names) => names,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match names_in(&self.index, "") {
+                Ok(names) => names,
+                // The owner keeps even these to himself.
+                Err(_) => return Err(failed(&self.folder, error)),
+            },
+            Err(error) => return Err(failed(&self.folder, error)),
         };
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter_map(|file| file.strip_suffix(SUFFIX).map(str::to_owned))
-            .filter(|name| is_pool_name(name))
-            .collect();
-        names.sort();
         Ok(names)
+    }
+
+    /// Whether the registry is that of another user, who lets no one else read it.
+    pub fn is_closed(&self) -> bool {
+        fs::read_dir(&self.folder).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    /// What every user may know of a pool; `None` if it is not known, or what is said of it cannot be read.
+    pub fn indexed(&self, name: &str) -> Option<IndexedPool> {
+        if !is_pool_name(name) {
+            return None;
+        }
+        let bytes = read_bounded(&self.index.join(name)).ok()?;
+        let pool: IndexedPool = serde_json::from_slice(&bytes).ok()?;
+        let is_state = |state: &str| state.len() <= MAX_STATE && state.bytes().all(|byte| byte.is_ascii_uppercase());
+        (pool.version == VERSION && pool.name.as_str() == name && is_state(&pool.state)).then_some(pool)
+    }
+
+    /// Notes the state of a known pool for other users. Nothing depends on it, so a failure is told to the log only.
+    pub fn note_state(&self, name: &str, state: &str) {
+        let Some(pool) = self.indexed(name).filter(|pool| pool.state != state) else { return };
+        if let Err(failure) = self.put_index(&IndexedPool { state: state.to_owned(), ..pool }) {
+            tracing::warn!("{failure}");
+        }
+    }
+
+    fn put_index(&self, pool: &IndexedPool) -> Result<(), Failure> {
+        let path = self.index.join(pool.name.as_str());
+        prepare_shared(&path)?;
+        let mut text = serde_json::to_vec(pool).expect("an entry of the index is plain data");
+        text.push(b'\n');
+        replace(&path, &text, INDEX_MODE).map_err(|error| Failure::cannot("write", path.display(), error))
     }
 
     /// What is known of a pool; `None` if it is not known.
@@ -141,17 +219,25 @@ impl Registry {
     pub fn put(&self, pool: &KnownPool) -> Result<(), Failure> {
         assert!(pool.name.is_pool(), "a pool is named by one component");
         let path = self.path(pool.name.as_str());
-        prepare_parent(&path)?;
+        prepare_closed(&path)?;
         let document =
             Document { version: VERSION, pool: KnownPool { devices: distinct(&pool.devices), ..pool.clone() } };
         let mut text = serde_json::to_vec_pretty(&document).expect("a known pool is plain data");
         text.push(b'\n');
-        replace(&path, &text).map_err(|error| Failure::cannot("write", path.display(), error))
+        replace(&path, &text, FILE_MODE).map_err(|error| Failure::cannot("write", path.display(), error))?;
+        // After a crash in between the pool is known, and other users learn of it with the next change.
+        let state = self.indexed(pool.name.as_str()).filter(|known| known.guid == pool.guid).map(|known| known.state);
+        let state = state.unwrap_or_else(|| OPENED.to_owned());
+        self.put_index(&IndexedPool { version: VERSION, name: pool.name.clone(), guid: pool.guid, state })
     }
 
     /// Forgets a pool, and what was mounted of it by hand. To forget what is not known is no error.
     pub fn remove(&self, name: &str) -> Result<(), Failure> {
         let path = self.path(name);
+        // First what depends on the other: an entry of the index alone would be a pool that is not known.
+        if is_pool_name(name) {
+            let _ = fs::remove_file(self.index.join(name));
+        }
         match fs::remove_file(self.mounts(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Failure::cannot("remove", self.mounts(name).display(), error));
@@ -174,6 +260,17 @@ impl Registry {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}{SUFFIX}"))
     }
+}
+
+/// The names of pools that have a file in a folder, sorted.
+fn names_in(folder: &Path, suffix: &str) -> io::Result<Vec<String>> {
+    let mut names: Vec<String> = fs::read_dir(folder)?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|file| file.strip_suffix(suffix).map(str::to_owned))
+        .filter(|name| is_pool_name(name))
+        .collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Whether a text can name a pool, and so a file: no slash, no leading dot.
@@ -212,10 +309,18 @@ fn damaged(path: &Path, problem: &str) -> Failure {
         .hint("the pool itself is on its devices: remove this file, then pool import -d DIR NAME")
 }
 
-/// Writes aside, flushes and renames.
-pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let aside = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = File::create(&aside)?;
+/// The mode of the registry's files: where a user's devices are is nobody else's business.
+pub(super) const FILE_MODE: u32 = 0o600;
+/// The mode of the index's.
+const INDEX_MODE: u32 = 0o644;
+
+/// Writes aside, flushes and renames. The file has exactly this mode, whatever the umask.
+pub(super) fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+    // A leading dot, so that it is never taken for a pool's.
+    let name = path.file_name().unwrap_or_default().display();
+    let aside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(text)?;
     file.sync_all()?;
     fs::rename(&aside, path)?;
@@ -225,6 +330,10 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn registry(state: &Path) -> Registry {
+        Registry::new(state.join("pools"), state.join("index"))
+    }
 
     fn tank() -> KnownPool {
         KnownPool {
@@ -242,7 +351,7 @@ mod tests {
     #[test]
     fn a_pool_is_known_from_put_to_remove() {
         let folder = tempfile::tempdir().unwrap();
-        let registry = Registry::new(folder.path().join("state/pools"));
+        let registry = registry(&folder.path().join("state"));
         assert_eq!(registry.names().unwrap(), [""; 0]);
         assert_eq!(registry.get("tank").unwrap(), None);
         registry.put(&tank()).unwrap();
@@ -257,27 +366,50 @@ mod tests {
     }
 
     #[test]
+    fn the_index_says_no_more_than_name_guid_and_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        registry.put(&tank()).unwrap();
+        let mode = |name: &str| folder.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode("pools/tank.json"), mode("pools"), mode("index/tank")], [0o600, 0o700, 0o644]);
+        let said = fs::read_to_string(folder.path().join("index/tank")).unwrap();
+        assert_eq!(said, format!("{{\"version\":1,\"name\":\"tank\",\"guid\":{},\"state\":\"ONLINE\"}}\n", u64::MAX));
+        registry.note_state("tank", "DEGRADED");
+        assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
+        // What is known better keeps the state that was seen; another pool of that name begins anew.
+        registry.put(&KnownPool { read_only: true, ..tank() }).unwrap();
+        assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
+        registry.put(&KnownPool { guid: 7, ..tank() }).unwrap();
+        assert_eq!(registry.indexed("tank").unwrap().state, "ONLINE");
+        fs::write(folder.path().join("index/evil"), said.replace("ONLINE", "\\u001b[2J").replace("tank", "evil"))
+            .unwrap();
+        assert_eq!([registry.indexed("evil"), registry.indexed("../pools/tank.json")], [None, None]);
+        registry.remove("tank").unwrap();
+        assert_eq!(registry.indexed("tank"), None);
+    }
+
+    #[test]
     fn a_path_is_known_once_also_where_a_file_has_it_twice() {
         let folder = tempfile::tempdir().unwrap();
-        let registry = Registry::new(folder.path().to_owned());
+        let registry = registry(folder.path());
         let devices = ["/a", "/b", "/a", "/c", "/b"].map(|path| PathBuf::from(path).into()).to_vec();
         let twice = KnownPool { devices, ..tank() };
         registry.put(&twice).unwrap();
         let once = ["/a", "/b", "/c"].map(|path| PathBuf::from(path).into());
         assert_eq!(registry.get("tank").unwrap().unwrap().devices, once);
         let old = serde_json::json!({"version": VERSION, "pool": twice}).to_string();
-        fs::write(folder.path().join("tank.json"), old).unwrap();
+        fs::write(folder.path().join("pools/tank.json"), old).unwrap();
         assert_eq!(registry.get("tank").unwrap().unwrap().devices, once);
     }
 
     #[test]
     fn a_damaged_file_is_named_and_others_stay_readable() {
         let folder = tempfile::tempdir().unwrap();
-        let registry = Registry::new(folder.path().to_owned());
+        let registry = registry(folder.path());
         registry.put(&tank()).unwrap();
         let other = serde_json::json!({"version": 9, "pool": tank()}).to_string();
         for (name, text) in [("b", "{"), ("c", ""), ("d", "[1]"), ("e", &other), ("f", "\0\u{fffd}")] {
-            fs::write(folder.path().join(format!("{name}.json")), text).unwrap();
+            fs::write(folder.path().join(format!("pools/{name}.json")), text).unwrap();
             let failure = registry.get(name).unwrap_err();
             assert!(failure.message.contains(&format!("{name}.json")), "{}", failure.message);
         }
@@ -287,16 +419,16 @@ mod tests {
     #[test]
     fn a_renamed_file_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
-        let registry = Registry::new(folder.path().to_owned());
+        let registry = registry(folder.path());
         registry.put(&tank()).unwrap();
-        fs::rename(folder.path().join("tank.json"), folder.path().join("other.json")).unwrap();
+        fs::rename(folder.path().join("pools/tank.json"), folder.path().join("pools/other.json")).unwrap();
         assert!(registry.get("other").unwrap_err().message.contains("'tank'"));
     }
 
     #[test]
     fn no_name_leads_out_of_the_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let registry = Registry::new(folder.path().join("pools"));
+        let registry = registry(folder.path());
         fs::write(folder.path().join("x.json"), "{}").unwrap();
         for name in ["../x", "", ".", "a/b", "a@b"] {
             assert_eq!(registry.get(name).unwrap(), None);

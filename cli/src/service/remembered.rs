@@ -9,8 +9,8 @@ use dataset::name::Name;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    places::prepare_parent,
-    registry::{DevicePath, read_bounded, replace},
+    places::prepare_closed,
+    registry::{DevicePath, FILE_MODE, read_bounded, replace},
 };
 use crate::{failure::Failure, protocol::Assignment};
 
@@ -57,10 +57,10 @@ pub fn read(file: &Path) -> Result<Vec<Remembered>, Failure> {
 
 /// Replaces what a file remembers.
 pub fn write(file: &Path, mounts: &[Remembered]) -> Result<(), Failure> {
-    prepare_parent(file)?;
+    prepare_closed(file)?;
     let document = Document { version: VERSION, mounts: mounts.to_vec() };
     let text = serde_json::to_vec_pretty(&document).expect("a remembered mount is plain data");
-    replace(file, &text).map_err(|error| Failure::cannot("write", file.display(), error))
+    replace(file, &text, FILE_MODE).map_err(|error| Failure::cannot("write", file.display(), error))
 }
 
 #[cfg(test)]

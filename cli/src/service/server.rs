@@ -1,8 +1,9 @@
 //! The listening side of a service's socket.
 //!
-//! One connection carries one call, the progress of it, and one result. Whoever connects must be the owner of the
-//! service or root. A connection that says nothing is dropped after a while; one that goes away while its call is
-//! carried out cancels it. Whoever waits for a result hears every second that the service is alive.
+//! One connection carries one call, the progress of it, and one result. Every user may connect; what a user may ask is
+//! decided for each call by the uid that the kernel gives of the peer: the owner of the service and root may ask
+//! everything, all others what [is open to all](Request::is_open_to_all), within the bounds of [`super::visitors`]. A
+//! connection that says nothing is dropped after a while; one that goes away while its call is carried out cancels it. Whoever waits for a result hears every second that the service is alive.
 //!
 //! Waiting for many peers is all that happens asynchronously here. Calls are carried out by a [`Handler`], on threads of
 //! their own, by synchronous code.
@@ -20,7 +21,11 @@ use tokio::{
     time::{Instant, interval, interval_at, sleep, timeout},
 };
 
-use super::frame;
+use super::{
+    frame,
+    reserve::Reserve,
+    visitors::{self, Leaving, Visit, Visitors},
+};
 use crate::{
     execute::{Cancel, is_answered_anyway},
     failure::Failure,
@@ -38,6 +43,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often whoever waits for an answer is told that there is still somebody.
 const BEAT: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether descriptors can be kept again that were given up.
+const REFILL: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether the calls under way can go on.
 const GLANCE: Duration = Duration::from_millis(250);
@@ -87,15 +95,27 @@ async fn listen(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result
     let mut interrupt = signal(SignalKind::interrupt())?;
     // A service outlives its terminal.
     let _hangup: Signal = signal(SignalKind::hangup())?;
+    let mut reserve = Reserve::default();
+    reserve.fill();
+    let mut refill = interval(REFILL);
+    let desk = Desk { handler, ended, visitors: Arc::default(), in_need: false, count: Arc::default() };
     loop {
         select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => { tokio::spawn(connection(stream, handler.clone(), ended.clone())); }
+                Ok((stream, _)) => {
+                    let desk = Desk { in_need: !reserve.is_full(), ..desk.clone() };
+                    tokio::spawn(connection(stream, desk));
+                }
+                Err(error) if reserve.yield_to(&error) => {
+                    tracing::warn!("the service has no descriptors left: it gives up those that it keeps for commands");
+                }
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     sleep(Duration::from_millis(100)).await;
                 }
             },
+            // What is under way may need them still.
+            _ = refill.tick(), if !reserve.is_full() => if Arc::strong_count(&desk.count) == 1 { reserve.fill() },
             _ = end.recv() => return Ok(End::Shutdown),
             _ = terminate.recv() => return Ok(End::Signal),
             _ = interrupt.recv() => return Ok(End::Signal),
@@ -103,13 +123,33 @@ async fn listen(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result
     }
 }
 
+/// What each connection goes by.
+#[derive(Clone)]
+struct Desk {
+    handler: Arc<dyn Handler>,
+    ended: mpsc::Sender<()>,
+    visitors: Arc<Visitors>,
+    /// There are few descriptors left: they are for the owner.
+    in_need: bool,
+    /// As many as there are connections, and one.
+    count: Arc<()>,
+}
+
 /// Serves one connection. What goes wrong with the connection itself is the peer's affair.
-async fn connection(mut socket: UnixStream, handler: Arc<dyn Handler>, ended: mpsc::Sender<()>) {
+async fn connection(mut socket: UnixStream, desk: Desk) {
     let served = async {
-        admit(&socket)?;
-        let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket)).await??;
+        let user = socket.peer_cred()?.uid();
+        if !may_ask_everything(user, rustix::process::geteuid().as_raw()) {
+            let visit = if desk.in_need { None } else { desk.visitors.enter(user) };
+            return timeout(visitors::PATIENCE, visited(&mut socket, &desk.handler, visit)).await?;
+        }
+        let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
+        let Desk { handler, ended, visitors, .. } = &desk;
         let is_shutdown = matches!(call.request, Request::Shutdown { .. } | Request::Abandon);
-        let carried_out = carry_out(&mut socket, handler.clone(), call, stream).await;
+        if is_shutdown {
+            visitors.cancel_all();
+        }
+        let carried_out = carry_out(&mut socket, handler.clone(), call, stream, Default::default()).await;
         // Also if the call failed, or its peer has gone.
         let is_end = is_shutdown && handler.has_ended();
         let written = match carried_out {
@@ -127,30 +167,35 @@ async fn connection(mut socket: UnixStream, handler: Arc<dyn Handler>, ended: mp
     }
 }
 
-/// Only the owner of the service and root may ask.
-fn admit(socket: &UnixStream) -> io::Result<()> {
-    let peer = socket.peer_cred()?.uid();
-    match may_ask(peer, rustix::process::geteuid().as_raw()) {
-        true => Ok(()),
-        false => {
-            tracing::warn!("refused a connection of user {peer}");
-            Err(io::ErrorKind::PermissionDenied.into())
-        }
-    }
-}
-
-fn may_ask(peer: u32, owner: u32) -> bool {
+/// The owner of the service and root.
+fn may_ask_everything(peer: u32, owner: u32) -> bool {
     peer == owner || peer == 0
 }
 
-async fn read_call(socket: &mut UnixStream) -> io::Result<(Call, Option<Stream>)> {
+/// Serves a connection of another user, which is `None` if there are too many. The caller bounds how long all of it takes.
+async fn visited(socket: &mut UnixStream, handler: &Arc<dyn Handler>, visit: Option<Visit>) -> io::Result<()> {
+    let Some(visit) = visit else {
+        return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
+    };
+    // A descriptor that came with the call is closed at once: no call that is open to all has one.
+    let call = timeout(CALL_TIMEOUT, read_call(socket, visitors::MAX_CALL)).await??.0;
+    if !call.request.is_open_to_all() {
+        return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
+    }
+    let cancel = visit.cancel.clone();
+    let _leaving = Leaving(cancel.clone());
+    let result = carry_out(socket, handler.clone(), call, None, (cancel, Some(visit))).await?;
+    write_reply(socket, &result.map_or_else(Reply::Failed, |response| Reply::Done(response.for_all()))).await
+}
+
+async fn read_call(socket: &mut UnixStream, max: usize) -> io::Result<(Call, Option<Stream>)> {
     let mut header = [0; frame::HEADER];
     let (count, stream) = socket.async_io(Interest::READABLE, || frame::receive(socket.as_fd(), &mut header)).await?;
     if count == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     socket.read_exact(&mut header[count..]).await?;
-    let len = frame::body_len(header, frame::MAX_CALL)?;
+    let len = frame::body_len(header, max)?;
     let mut body = Vec::new();
     socket.take(len as u64).read_to_end(&mut body).await?;
     Ok((frame::decode(&body, len)?, stream))
@@ -167,14 +212,14 @@ async fn write_reply(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     socket.write_all(&frame).await
 }
 
-/// Has a call carried out and passes its progress on. An error is the connection's: then the call was cancelled.
+/// Has a call carried out and passes its progress on. A visit lasts as long as the call does. An error is the connection's: then the call was cancelled.
 async fn carry_out(
     socket: &mut UnixStream,
     handler: Arc<dyn Handler>,
     call: Call,
     stream: Option<Stream>,
+    (cancel, visit): (Cancel, Option<Visit>),
 ) -> io::Result<Result<Response, Failure>> {
-    let cancel = Cancel::default();
     let (tell, mut told) = mpsc::channel(REPLIES);
     let on_thread = cancel.clone();
     let may_stall = !is_answered_anyway(&call.request);
@@ -184,7 +229,9 @@ async fn carry_out(
     let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
         // Progress that nobody has time to read need not be told.
         let mut progress = |progress| drop(tell.try_send(progress));
-        handler.handle(call, stream, on_thread, &mut progress)
+        let done = handler.handle(call, stream, on_thread, &mut progress);
+        drop(visit);
+        done
     });
     let mut was_stalled = false;
     loop {
@@ -384,8 +431,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_and_root_may_ask() {
-        assert!(may_ask(1000, 1000) && may_ask(0, 1000) && may_ask(0, 0));
-        assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
+    fn only_the_owner_and_root_may_ask_everything() {
+        assert!(may_ask_everything(1000, 1000) && may_ask_everything(0, 1000) && may_ask_everything(0, 0));
+        assert!(!may_ask_everything(1001, 1000) && !may_ask_everything(1000, 0));
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::commands) fn located(text: &OsStr, context: &mut Context<'_>) -> R
 
 fn mounted(path: &Path, context: &mut Context<'_>) -> Result<Location, Failure> {
     let real = real(path).map_err(|error| Failure::cannot("open", path.display(), error))?;
-    let known = context.executor.known_pools()?;
+    let known = context.executor.visible_pools()?;
     let mount = mount_above(&real, &known, context).ok_or_else(|| {
         Failure::cannot("open", path.display(), "no file system of a pool is mounted there")
             .hint("a file of one that is not mounted is written DATASET:/PATH")

@@ -57,7 +57,7 @@ fn requests(
     context: &mut Context<'_>,
     exit: &mut Exit,
 ) -> Result<Vec<(String, Request)>, Failure> {
-    let known = context.executor.known_pools()?;
+    let known = context.executor.visible_pools()?;
     let request = |root: Option<Name>, depth, kinds| Request::List {
         root,
         depth,
@@ -94,7 +94,7 @@ fn reach(selection: &Selection<'_>, root: &Name) -> (Option<u32>, Kinds) {
 
 /// The data set, snapshot or bookmark that a name or a path means.
 pub(super) fn named(text: &str, context: &mut Context<'_>) -> Result<Name, Failure> {
-    let known = context.executor.known_pools()?;
+    let known = context.executor.visible_pools()?;
     resolve(text, &known, context)
 }
 

@@ -31,7 +31,7 @@ pub struct Arguments {
 /// Destroys, after asking where somebody can be asked.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("destroy", &arguments.pool)?;
-    if !context.executor.known_pools()?.contains(&pool) {
+    if !context.executor.visible_pools()?.contains(&pool) {
         return Err(Failure::no_pool(&pool));
     }
     if !arguments.force {

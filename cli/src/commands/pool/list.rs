@@ -89,7 +89,7 @@ pub(super) fn records(
 ) -> Result<(Vec<PoolRecord>, Exit), Failure> {
     let mut records = Vec::new();
     let mut exit = Exit::Done;
-    for pool in context.pools(named)? {
+    for pool in context.visible_pools(named)? {
         match context.call(&pool, Request::Pool { properties: properties.to_vec(), vdevs }) {
             Ok(Response::Pool(mut record)) => {
                 record.vdevs.iter_mut().for_each(forget_trim);

@@ -11,6 +11,9 @@ use crate::failure::{Exit, Failure};
 #[command(after_help = "Examples:
   pool service tank")]
 pub struct Arguments {
+    /// Start it again when it crashes
+    #[arg(long)]
+    supervise: bool,
     /// The pool
     pool: String,
 }
@@ -18,6 +21,6 @@ pub struct Arguments {
 /// Serves until the pool is exported.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let pool = pool_name("serve", &arguments.pool)?;
-    context.executor.serve(&pool)?;
+    context.executor.serve(&pool, arguments.supervise)?;
     Ok(Exit::Done)
 }

@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
 fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Context<'_>) -> Result<Round, Failure> {
     let mut exit = Exit::Done;
     let mut all = Vec::new();
-    for pool in context.pools(pools)? {
+    for pool in context.visible_pools(pools)? {
         match context.call(&pool, Request::Status) {
             Ok(Response::Status(status)) => all.push(*status),
             Ok(_) => return Err(unexpected_answer()),

@@ -15,6 +15,7 @@ use crate::{
     protocol::{Assignment, HostResponse, ImportPool, PathBytes, PoolSelector, Wanted},
     service::{
         client::Client,
+        exposed,
         registry::{DevicePath, KnownPool},
     },
 };
@@ -23,7 +24,7 @@ impl Client {
     pub(super) fn importable(&self, search: &[PathBytes], wanted: Wanted) -> Result<HostResponse, Failure> {
         let mut found = devices::find(search, wanted)?;
         let known = self.known_guids()?;
-        found.retain(|pool| !known.contains(&pool.label.pool.0) && pool.holder().is_none());
+        found.retain(|pool| !known.contains(&pool.label.pool.0) && !pool.is_in_use());
         Ok(HostResponse::Importable(found.iter().map(Found::describe).collect()))
     }
 
@@ -75,7 +76,7 @@ impl Client {
         }
         let known = self.known_guids().unwrap_or_default();
         for found in devices::find(&import.search, import.wanted)? {
-            if !known.contains(&found.label.pool.0) && found.holder().is_none() {
+            if !known.contains(&found.label.pool.0) && !found.is_in_use() {
                 let name = found.label.pool_name.clone();
                 note(name, self.import_found(&found, import).map(drop));
             }
@@ -115,7 +116,9 @@ impl Client {
             // Whether the pool can be opened is to be known now.
             self.open(known.clone())?;
         }
-        self.bring_up(&known)
+        self.bring_up(&known)?;
+        exposed::warn(known.devices.iter().map(DevicePath::to_path));
+        Ok(())
     }
 
     /// A pool that was found on devices.
@@ -157,6 +160,7 @@ impl Client {
         drop(lock);
         self.registry.put(&known)?;
         self.bring_up(&known).or_else(|failure| self.forget_unserved(&known, failure))?;
+        exposed::warn(known.devices.iter().map(DevicePath::to_path));
         Ok(known.name.to_string())
     }
 

@@ -95,7 +95,7 @@ impl Client {
 }
 
 /// Detaches what the pool's service left behind when it was killed.
-pub(super) fn detach_dead_mounts(pool: &str) {
+pub(in crate::service) fn detach_dead_mounts(pool: &str) {
     let within =
         |dataset: &str| dataset.strip_prefix(pool).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']));
     let mut dead = match mounts() {

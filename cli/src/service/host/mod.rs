@@ -19,8 +19,10 @@ use std::io::{self, Write};
 
 use pool::format::label::classes::VdevClasses;
 
+pub(in crate::service) use self::leave::detach_dead_mounts;
 use super::{
     client::Client,
+    exposed,
     registry::{DevicePath, KnownPool},
 };
 use crate::{
@@ -109,6 +111,7 @@ impl Client {
         };
         pool.record(&self.command);
         layout.size = pool.engine().space_totals().size;
+        exposed::warn(known.devices.iter().map(DevicePath::to_path));
         pool.close()?;
         self.registry.put(&known)?;
         taken.keep();
@@ -140,6 +143,7 @@ impl Client {
 
     fn find_known(&self, which: &PoolSelector) -> Result<Option<KnownPool>, Failure> {
         match which {
+            PoolSelector::Name(name) if self.registry.is_closed() => Err(Failure::not_permitted_in(name)),
             PoolSelector::Name(name) => self.registry.get(name),
             PoolSelector::Guid(guid) => {
                 let mut known =
