@@ -1,4 +1,4 @@
-//! `PROMISES.md` names a test for each promise: whether these tests exist.
+//! `PROMISES.md` and `docs/security.md` name a test for each promise: whether these tests exist.
 
 use std::{fs, path::Path};
 
@@ -11,17 +11,34 @@ fn links(page: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
+/// Asserts that each test exists that a page in this folder names; how many it names.
+fn check_links(page: &str, folder: &Path) -> usize {
+    let links = links(page);
+    for (name, path) in &links {
+        let file = fs::read_to_string(folder.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let is_folder = folder.parent().unwrap().join(name).is_dir();
+        assert!(is_folder || file.contains(&format!("fn {name}(")), "{path} has no test {name}");
+    }
+    links.len()
+}
+
+#[test]
+fn each_statement_on_security_names_tests_that_exist() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let page = fs::read_to_string(here.join("security.md")).unwrap();
+    assert!(check_links(&page, &here) > 20);
+    let is_statement = |line: &&str| line.starts_with("| ") && !line.starts_with("| ---");
+    for statement in page.lines().filter(is_statement) {
+        let is_heading = ["| path |", "| what |", "| variable |"].iter().any(|head| statement.starts_with(head));
+        assert!(is_heading || statement.ends_with(") |"), "no test: {statement}");
+    }
+}
+
 #[test]
 fn each_promise_names_tests_that_exist() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
     let page = fs::read_to_string(here.join("PROMISES.md")).unwrap();
-    let links = links(&page);
-    assert!(links.len() > 40, "{} links", links.len());
-    for (name, path) in links {
-        let file = fs::read_to_string(here.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let is_folder = here.parent().unwrap().join(name).is_dir();
-        assert!(is_folder || file.contains(&format!("fn {name}(")), "{path} has no test {name}");
-    }
+    assert!(check_links(&page, &here) > 40);
     let promises = page.lines().filter(|line| line.starts_with("| ")).filter(|line| line.ends_with(") |"));
     assert!(promises.count() > 25, "most rows name tests");
 }

@@ -110,6 +110,7 @@ impl User {
         command.args(["setpriv", "--reuid", &number, "--regid", &number, "--clear-groups"]);
         command.args(["sh", "-ec", &format!("cd \"$HOME\"\n{script}")]).env_clear();
         command.env("HOME", &self.home).env("XDG_RUNTIME_DIR", self.home.join("run")).env("TZ", "UTC");
+        command.env("CENOTE_RESTART", "0");
         command.env("PATH", format!("{}:/usr/bin:/bin", self.lab.at("bin")));
         command.stdin(Stdio::null()).output().unwrap()
     }

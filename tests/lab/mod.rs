@@ -9,6 +9,7 @@ pub(crate) mod disks;
 pub(crate) mod forest;
 pub(crate) mod limit;
 pub(crate) mod loops;
+pub(crate) mod stranger;
 pub(crate) mod told;
 
 use std::{
@@ -24,6 +25,8 @@ use std::{
 pub(crate) struct Lab {
     folder: tempfile::TempDir,
     mountless: bool,
+    /// Services that crash are started again. Else they stay away, as most tests that kill one want.
+    restarting: bool,
     /// The words before each command: a program that runs it under other conditions.
     prefix: Vec<OsString>,
 }
@@ -96,7 +99,13 @@ impl Lab {
     }
 
     fn of_kind(mountless: bool) -> Lab {
-        Lab { folder: tempfile::Builder::new().prefix("cenote-lab-").tempdir().unwrap(), mountless, prefix: Vec::new() }
+        let folder = tempfile::Builder::new().prefix("cenote-lab-").tempdir().unwrap();
+        Lab { folder, mountless, restarting: false, prefix: Vec::new() }
+    }
+
+    /// Has services started from now on be started again when they crash.
+    pub(crate) fn restart_services(&mut self) {
+        self.restarting = true;
     }
 
     /// Has every command run through the program that these words begin.
@@ -126,6 +135,7 @@ impl Lab {
         command.args(line).args(words).current_dir(self.folder.path());
         command.env("CENOTE_STATE", self.path("state")).env("CENOTE_RUN", self.path("run"));
         command.env("HOME", self.path("home")).env("TZ", "UTC").env_remove("CENOTE_MOUNTLESS");
+        command.env("CENOTE_RESTART", if self.restarting { "1" } else { "0" });
         if self.mountless {
             command.env("CENOTE_MOUNTLESS", "1");
         }

@@ -332,7 +332,7 @@ impl Executor for NoPools {
         Err(Failure::new("this machine has no pools"))
     }
 
-    fn serve(&mut self, pool: &str) -> Result<(), Failure> {
+    fn serve(&mut self, pool: &str, _supervised: bool) -> Result<(), Failure> {
         Err(Failure::no_pool(pool))
     }
 }

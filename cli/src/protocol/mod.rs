@@ -17,6 +17,7 @@
 //!
 //! Names are validated types and property values canonical text (`dataset::property`); paths are bytes.
 
+mod access;
 mod host;
 mod record;
 mod request;
@@ -74,6 +75,11 @@ pub trait Executor {
     /// The names of the pools known on this machine, sorted.
     fn known_pools(&mut self) -> Result<Vec<String>, Failure>;
 
+    /// The names of the pools that can be listed: those known, and for ordinary users those of root too. Sorted.
+    fn visible_pools(&mut self) -> Result<Vec<String>, Failure> {
+        self.known_pools()
+    }
+
     /// Carries out a request about the pools of this machine.
     fn host(&mut self, request: HostRequest, progress: OnProgress<'_>) -> Result<HostResponse, Failure>;
 
@@ -93,8 +99,8 @@ pub trait Executor {
     /// Looks into the structures of a pool that nobody has open, and hands out what it finds.
     fn inspect(&mut self, what: &Inspect, sink: Sink<'_>) -> Result<(), Failure>;
 
-    /// Becomes the service of a pool; returns when the pool is exported.
-    fn serve(&mut self, pool: &str) -> Result<(), Failure>;
+    /// Becomes the service of a pool, or the supervisor of one; returns when the pool is exported.
+    fn serve(&mut self, pool: &str, supervised: bool) -> Result<(), Failure>;
 }
 
 #[cfg(test)]

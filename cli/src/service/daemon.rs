@@ -22,11 +22,11 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use pool::txg::Engine;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    places::{Places, prepare_parent},
+    hygiene,
+    places::{Places, prepare_shared},
     registry::{KnownPool, Registry},
     server::{self, End, Handler},
     spawn,
@@ -45,14 +45,12 @@ const LAST_CHANCE: Duration = Duration::from_secs(2);
 
 /// Becomes the service of a known pool; returns when it has ended.
 pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
-    // Without a terminal of its own; fails harmlessly for a process that has none already.
-    let _ = rustix::process::setsid();
+    hygiene::settle();
     log_to(&places.log(name))?;
-    allow_descriptors();
     let started = start(places, name);
     let report = started.as_ref().map(drop).map_err(Clone::clone);
     if let Err(error) = spawn::report(&report) {
-        tracing::warn!("whoever started this service has gone: {error}");
+        tracing::warn!("the command that has started this service is gone: {error}");
     }
     let (owned, listener) = started?;
     tracing::info!("pool '{name}' is being served");
@@ -67,11 +65,11 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
 
 /// Opens the pool, mounts its data sets and starts listening.
 fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Failure> {
-    let known = Registry::new(places.pools()).get(name)?.ok_or_else(|| Failure::no_pool(name))?;
+    let known = Registry::of(places).get(name)?.ok_or_else(|| Failure::no_pool(name))?;
     let pool = OpenPool::open(&known, &Opening { mounting: true, ..Opening::default() })?;
     // The pool is ours, so a socket that is there is nobody's.
     let listener = listen(&places.socket(name))?;
-    pool.remember_mounts_in(Registry::new(places.pools()).mounts(name));
+    pool.remember_mounts_in(Registry::of(places).mounts(name));
     mount(&pool, &known);
     let owned = Owned {
         engine: Arc::downgrade(pool.engine()),
@@ -96,30 +94,19 @@ fn mount(pool: &OpenPool, known: &KnownPool) {
 
 fn listen(path: &Path) -> Result<UnixListener, Failure> {
     let failed = |error: io::Error| Failure::cannot("listen on", path.display(), error);
-    prepare_parent(path)?;
+    prepare_shared(path)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
-    // Until then the folder, which is closed to others, and the check of each peer keep them out.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    // Every user may connect: what each may ask is decided for each call.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
     Ok(listener)
 }
 
-/// Takes as many descriptors as this process may have. The usual limit is there for programs that cannot deal with numbers
-/// beyond a thousand; a service with many devices, mounts and threads that serve them may need more.
-fn allow_descriptors() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
-    {
-        tracing::debug!("no more than {current:?} descriptors: {error}");
-    }
-}
-
 /// Sends what this process has to say, its last words included, to a file.
-fn log_to(path: &Path) -> Result<(), Failure> {
+pub(super) fn log_to(path: &Path) -> Result<(), Failure> {
     let log = spawn::open_log(path)?;
     let filter = EnvFilter::try_from_env("CENOTE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(Arc::new(log));

@@ -3,10 +3,13 @@
 //! ```text
 //! client     finds the owner of a pool for each command     host     creates, imports, exports, destroys
 //! daemon     the process that owns one pool                 spawn    starts it, and waits until it is ready
+//! supervisor starts it again after a crash                  hygiene  what a service keeps of who started it
 //! server     is asked over a socket                         socket   asks
+//! visitors   connections of other users                     reserve  descriptors for an emergency
 //! frame      calls and replies as bytes, and the descriptor beside them
 //! registry   the known pools, one file each                 lock     taking turns at opening a pool
 //! places     the folders: registry, logs, sockets, locks     remembered  what is mounted by hand
+//! exposed    images that other users can read
 //! ```
 //!
 //! A pool has one owner: its service, or the command that has it open just now. Locks on its devices see to that; what is
@@ -15,14 +18,19 @@
 mod absent;
 mod client;
 mod daemon;
+mod exposed;
 pub mod frame;
 mod host;
+mod hygiene;
 pub mod lock;
 pub mod places;
 pub mod registry;
 pub mod remembered;
+mod reserve;
 pub mod server;
 pub mod socket;
 pub mod spawn;
+mod supervisor;
+mod visitors;
 
 pub use self::client::Client;

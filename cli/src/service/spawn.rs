@@ -1,8 +1,9 @@
 //! Starting a pool's service from a command, and waiting until it is ready.
 //!
-//! The service is this very program with the arguments `service NAME`. It leaves the command's session, keeps none of its
-//! files, and says over a pipe, in one frame, that it is ready or why it is not: so a command that starts a service
-//! fails with the service's own words. What it says later goes to its log.
+//! The service is this very program with the arguments `service NAME`, and its parent a [supervisor](super::supervisor), this
+//! program too, unless that is not wanted. It keeps nothing of the command (see [`super::hygiene`]), and says over a pipe,
+//! in one frame, that it is ready or why it is not: so a command that starts a service fails with the service's own words.
+//! What it says later goes to its log.
 
 use std::{
     env,
@@ -13,7 +14,11 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use super::{frame, places::Places, places::prepare_parent};
+use super::{
+    frame, hygiene,
+    places::{Places, close_file, prepare_closed},
+    supervisor,
+};
 use crate::failure::Failure;
 
 /// The largest report.
@@ -36,13 +41,32 @@ const HEAP_VARIABLE: &str = "GLIBC_TUNABLES";
 /// which takes half a gigabyte with a million files.
 const HEAP: &str = "glibc.malloc.arena_max=2:glibc.malloc.mmap_threshold=8388608:glibc.malloc.trim_threshold=33554432";
 
+/// The words that begin the supervisor of a service.
+pub const SUPERVISE: &str = "--supervise";
+
 /// Starts the service of `pool` and returns when it listens and its data sets are mounted.
 pub fn start(places: &Places, pool: &str) -> Result<(), Failure> {
+    match supervisor::is_wanted() {
+        true => run(places, pool, &["service", SUPERVISE, pool]),
+        false => launch(places, pool),
+    }
+    .map(drop)
+}
+
+/// Starts the service of `pool` itself, and returns it when it is ready.
+pub(super) fn launch(places: &Places, pool: &str) -> Result<Child, Failure> {
+    run(places, pool, &["service", pool])
+}
+
+/// Runs this program with these words, and returns it when it has reported that all is well.
+fn run(places: &Places, pool: &str, words: &[&str]) -> Result<Child, Failure> {
     let log = places.log(pool);
     let failed = |error: io::Error| Failure::cannot("start the service of", pool, error);
     let mut child = Command::new(program().map_err(failed)?)
-        .args(["service", pool])
+        .args(words)
         .current_dir("/")
+        .env_clear()
+        .envs(hygiene::trimmed(env::vars_os()))
         .env(HEAP_VARIABLE, heap(env::var(HEAP_VARIABLE).ok()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -51,7 +75,7 @@ pub fn start(places: &Places, pool: &str) -> Result<(), Failure> {
         .map_err(failed)?;
     let mut pipe = child.stdout.take().expect("it was asked for");
     match frame::read::<Result<(), Failure>>(&mut pipe, MAX_REPORT).map_err(failed)? {
-        Some(report) => report,
+        Some(report) => report.map(|()| child),
         None => Err(ended(child, pool, &log)),
     }
 }
@@ -79,24 +103,26 @@ fn program() -> io::Result<PathBuf> {
 
 /// Opens a log to be added to.
 pub(super) fn open_log(path: &Path) -> Result<File, Failure> {
-    prepare_parent(path)?;
+    prepare_closed(path)?;
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() > MAX_LOG) {
         // If it stays, it grows further.
         let _ = fs::rename(path, path.with_extension("log.1"));
     }
     let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    opened.map_err(|error| Failure::cannot("open log", path.display(), error))
+    let closed = opened.and_then(|log| close_file(&log).map(|()| log));
+    closed.map_err(|error| Failure::cannot("open log", path.display(), error))
 }
 
 /// Tells the command that has started this service how that went. A service that was started by hand tells its terminal
-/// nothing: what is wrong stands in the error it ends with.
+/// nothing: what is wrong stands in the error it ends with. After that nothing is said on standard output any more.
 pub fn report(result: &Result<(), Failure>) -> io::Result<()> {
     let mut out = io::stdout();
     if out.is_terminal() {
         return Ok(());
     }
-    out.write_all(&frame::encode(result, MAX_REPORT)?)?;
-    out.flush()
+    let said = frame::encode(result, MAX_REPORT).and_then(|frame| out.write_all(&frame)).and_then(|()| out.flush());
+    hygiene::close_output()?;
+    said
 }
 
 #[cfg(test)]

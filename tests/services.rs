@@ -1,0 +1,135 @@
+//! What a service keeps of the command that started it, how it comes back after a crash, and how it is ended in need.
+
+mod lab;
+
+use std::{
+    fs,
+    os::unix::net::UnixStream,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use lab::{Lab, can_mount, wait_until};
+
+#[test]
+fn a_service_keeps_nothing_of_its_starter() {
+    if !can_mount() {
+        return;
+    }
+    for restarting in [false, true] {
+        let mut lab = Lab::new();
+        if restarting {
+            lab.restart_services();
+        }
+        let lock = lab.at("lock");
+        // The caller has a lock, a pipe, a terminal's worth of variables and a umask of its own.
+        let script = "exec 9>\"$0\"; flock 9; umask 0; export SECRET=x LD_DEBUG_OUTPUT=/x; exec 7>&1; exec \"$@\"";
+        lab.through(["sh", "-c", script, &lock].map(str::to_owned).to_vec());
+        let (point, image) = (lab.at("mnt"), format!("128M:{}", lab.at("tank.img")));
+        let command = lab.command("pool", &["create", "-m", &point, "tank", &image]).stdout(Stdio::piped()).output();
+        assert!(command.unwrap().status.success());
+        assert!(
+            Command::new("flock").args(["-n", &lock, "true"]).status().unwrap().success(),
+            "the lock is still held"
+        );
+        let service = lab.service("tank").unwrap();
+        let stat = fs::read_to_string(format!("/proc/{service}/stat")).unwrap();
+        let parent: u32 = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        for process in if restarting { vec![service, parent] } else { vec![service] } {
+            let of = |name: &str| format!("/proc/{process}/{name}");
+            let environment = fs::read(of("environ")).unwrap();
+            assert!(!String::from_utf8_lossy(&environment).contains("SECRET"));
+            assert_eq!(fs::read_link(of("cwd")).unwrap().to_str(), Some("/"));
+            for standard in ["fd/0", "fd/1"] {
+                assert_eq!(fs::read_link(of(standard)).unwrap().to_str(), Some("/dev/null"), "{standard}");
+            }
+            assert!(fs::read_to_string(of("status")).unwrap().contains("Umask:\t0022"));
+            let limits = fs::read_to_string(of("limits")).unwrap();
+            let files: Vec<&str> =
+                limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
+            assert_eq!(files[3], files[4], "as many descriptors as are allowed");
+            if may_protect() {
+                assert_eq!(fs::read_to_string(of("oom_score_adj")).unwrap(), "-900\n");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_service_that_crashes_is_started_again() {
+    if !can_mount() {
+        return;
+    }
+    let mut lab = Lab::new();
+    lab.restart_services();
+    lab.create("tank", "128M");
+    lab.fs(&["create", "tank/home"]);
+    let file = lab.mount("tank/home").join("file");
+    fs::write(&file, "kept").unwrap();
+    lab.pool(&["sync", "tank"]);
+    for _ in 0..2 {
+        let crashed = lab.service("tank").unwrap();
+        lab.kill("tank");
+        wait_until("another service is there", || lab.service("tank").is_some_and(|pid| pid != crashed));
+        wait_until("its file systems are back", || fs::read_to_string(&file).is_ok_and(|text| text == "kept"));
+        let dead = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert_eq!(dead.matches(&format!(" {} ", lab.at("mnt/tank/home"))).count(), 1, "{dead}");
+    }
+    // What was asked to end stays away, and so does its supervisor.
+    let service = lab.service("tank").unwrap();
+    assert!(Command::new("kill").arg(service.to_string()).status().unwrap().success());
+    wait_until("the service is gone", || lab.service("tank").is_none());
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!((lab.service("tank"), supervisors(&lab)), (None, 0));
+    lab.pool(&["import", "tank"]);
+    lab.kill("tank");
+    lab.pool(&["export", "tank"]);
+    wait_until("the supervisor has ended", || supervisors(&lab) == 0);
+    assert_eq!(lab.service("tank"), None);
+}
+
+/// Whether this user may have the kernel spare a process when memory runs out.
+fn may_protect() -> bool {
+    let tried = Command::new("sh").args(["-c", "echo -900 > /proc/self/oom_score_adj"]).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// How many supervisors this lab's services have.
+fn supervisors(lab: &Lab) -> usize {
+    let state = format!("CENOTE_STATE={}", lab.at("state"));
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_one = |pid: &String| {
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let has = |text: &[u8], word: &str| text.split(|byte| *byte == 0).any(|part| part == word.as_bytes());
+        has(&read("cmdline"), "--supervise") && has(&read("environ"), &state)
+    };
+    processes.filter(is_one).count()
+}
+
+#[test]
+fn a_service_without_descriptors_exports_its_pool() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "128M");
+    fs::write(lab.mount("tank").join("file"), "kept").unwrap();
+    let service = lab.service("tank").unwrap();
+    // From now on it gets no descriptor that it does not have.
+    let open = fs::read_dir(format!("/proc/{service}/fd")).unwrap();
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok());
+    let limit = format!("--nofile={}:", numbers.max().unwrap() + 1);
+    assert!(Command::new("prlimit").args(["--pid", &service.to_string(), &limit]).status().unwrap().success());
+    let mut idle = Vec::new();
+    while let Ok(peer) = UnixStream::connect(lab.path("run/tank.sock")) {
+        idle.push(peer);
+        if idle.len() == 20 {
+            break;
+        }
+    }
+    let log = || fs::read_to_string(lab.path("state/log/tank.log")).unwrap();
+    wait_until("its descriptors are used up", || log().contains("no descriptors left"));
+    lab.pool(&["export", "tank"]);
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    assert_eq!(fs::read_to_string(lab.mount("tank").join("file")).unwrap(), "kept");
+}
