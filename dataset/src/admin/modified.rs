@@ -53,8 +53,11 @@ impl Datasets {
     }
 }
 
+/// A tree's root and the root's level.
+type Tree = (BlockPointer, u8);
+
 /// The trees of a data set's newest snapshot and of itself, if it has another.
-fn trees(tx: &Transaction<'_>, id: u64) -> Result<Option<((BlockPointer, u8), (BlockPointer, u8))>> {
+fn trees(tx: &Transaction<'_>, id: u64) -> Result<Option<(Tree, Tree)>> {
     let (row, root) = tx.row_and_block::<DatasetRow>(dataset_key(id))?;
     if row.newest == 0 || !arrival::is_modified(tx, id)? {
         return Ok(None);
