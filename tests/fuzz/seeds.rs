@@ -13,7 +13,7 @@ use cli::{
     service::frame::{self, MAX_CALL},
 };
 use dataset::{
-    admin::{SendFrom, SendRequest},
+    admin::{self, SendFrom, SendRequest},
     catalogue::kind,
     fs::{Account, Amount, Caller, ROOT, key},
     name::{Name, SnapshotName},
@@ -232,6 +232,7 @@ fn messages(seeds: &mut Seeds) {
                 recursive: true,
                 dependents: false,
                 defer: false,
+                wait: false,
                 dry_run: true,
             },
         ),
@@ -255,7 +256,7 @@ fn messages(seeds: &mut Seeds) {
         ("copy", Request::CopyOut { sources: vec![location()], to: "/tmp".into(), recursive: true }),
     ];
     for (name, request) in requests {
-        let call = Call { command: format!("fs {name}"), request };
+        let call = Call { command: format!("fs {name}"), process: None, request };
         seeds.add("socket", format!("call-{name}"), &[&frame::encode(&call, MAX_CALL).unwrap()]);
     }
     let property = PropertyRecord {
@@ -301,7 +302,7 @@ fn streams(seeds: &mut Seeds) {
 fn send(world: &World, snapshot: &SnapshotName, from: Option<SendFrom>, replicate: bool) -> Vec<u8> {
     let request = SendRequest { snapshot: snapshot.clone(), from, replicate, skip_missing: false, properties: true };
     let mut stream = Vec::new();
-    world.datasets.send(&request, &mut stream, 0, &mut |_| {}).unwrap();
+    world.datasets.send(&request, admin::Reader::default(), &mut stream, 0, &mut |_| {}).unwrap();
     stream
 }
 

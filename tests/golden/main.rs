@@ -21,7 +21,7 @@ mod world;
 use std::{fs, path::PathBuf, sync::Arc};
 
 use dataset::{
-    admin::{Naming, ReceiveRequest, SendFrom, SendRequest},
+    admin::{Naming, Reader, ReceiveRequest, SendFrom, SendRequest},
     name::SnapshotName,
 };
 use pool::{
@@ -188,6 +188,6 @@ fn send(world: &World, snapshot: &str, from: Option<&str>, package: bool) -> Vec
         properties: package,
     };
     let mut bytes = Vec::new();
-    world.datasets.send(&request, &mut bytes, 0, &mut |_| {}).unwrap();
+    world.datasets.send(&request, Reader::default(), &mut bytes, 0, &mut |_| {}).unwrap();
     bytes
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dataset::{
     admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target, Valued},
-    name::{BookmarkName, DatasetName, Name, SnapshotSet},
+    name::{BookmarkName, DatasetName, Name},
     property::{Kinds, Property, Source},
 };
 
@@ -12,6 +12,7 @@ use super::{
     job::Job,
     mounts::{Manner, Mounts, Unmounted},
     open_pool::{OpenPool, given_to_datasets, owner},
+    patience::Patience,
     refusal::OrRefused,
 };
 use crate::{
@@ -119,35 +120,36 @@ impl OpenPool {
 
     pub(super) fn destroy_dataset(
         &self,
-        name: &DatasetName,
-        recursive: bool,
-        dependents: bool,
+        request: DestroyRequest,
         force: bool,
         dry_run: bool,
+        patience: &Patience<'_, '_>,
     ) -> Result<DestroyRecord, Failure> {
-        let request = DestroyRequest { name: name.clone(), recursive, dependents };
+        let name = request.name.clone();
         if dry_run {
             return self.datasets.destroy(request, true).or_refused("destroy", name).map(record);
         }
-        let doomed = self.datasets.doomed(request.clone()).or_refused("destroy", name)?;
-        self.unmounted(&doomed, force, || self.datasets.destroy(request, false).or_refused("destroy", name))
+        let doomed = patience.for_readers(|| self.datasets.doomed(request.clone()))?.or_refused("destroy", &name)?;
+        self.unmounted(&doomed, force, || {
+            patience.for_readers(|| self.datasets.destroy(request.clone(), false))?.or_refused("destroy", &name)
+        })
     }
 
     pub(super) fn destroy_snapshots(
         &self,
-        set: SnapshotSet,
-        recursive: bool,
-        dependents: bool,
-        defer: bool,
+        request: DestroySnapshotsRequest,
         dry_run: bool,
+        patience: &Patience<'_, '_>,
     ) -> Result<DestroyRecord, Failure> {
-        let what = String::from(set.clone());
-        let request = DestroySnapshotsRequest { set, recursive, dependents, defer };
+        let what = String::from(request.set.clone());
         if dry_run {
             return self.datasets.destroy_snapshots(request, true).or_refused("destroy", &what).map(record);
         }
-        let doomed = self.datasets.doomed_with_snapshots(request.clone()).or_refused("destroy", &what)?;
-        self.unmounted(&doomed, false, || self.datasets.destroy_snapshots(request, false).or_refused("destroy", &what))
+        let doomed = patience.for_readers(|| self.datasets.doomed_with_snapshots(request.clone()))?;
+        self.unmounted(&doomed.or_refused("destroy", &what)?, false, || {
+            let destroy = || self.datasets.destroy_snapshots(request.clone(), false);
+            patience.for_readers(destroy)?.or_refused("destroy", &what)
+        })
     }
 
     /// Carries out a destruction of `names` with the data sets among them unmounted. If it fails they are mounted again.
@@ -157,7 +159,6 @@ impl OpenPool {
         force: bool,
         destroy: impl FnOnce() -> Result<Destroyed, Failure>,
     ) -> Result<DestroyRecord, Failure> {
-        self.check_not_sending(names)?;
         let mounted = self.unmount_named(names, force)?;
         let destroyed = destroy().inspect_err(|_| self.mount_back(&mounted))?;
         self.background.free();

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, IoSlice, Read, Write},
     os::fd::AsFd,
     sync::{
         Arc,
@@ -11,7 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use dataset::admin::Reader;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{FileType, fstat},
+    io::{Errno, ReadWriteFlags, pwritev2},
+};
 
 use crate::{
     failure::Failure,
@@ -20,6 +25,9 @@ use crate::{
 
 /// How long a wait for a stream may go without looking whether it is still wanted.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// What a pipe has room for at least when it can be written to, in bytes.
+const PAGE: usize = 4096;
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -50,12 +58,23 @@ pub struct Job<'a> {
     cancels: Vec<Cancel>,
     progress: OnProgress<'a>,
     told: Instant,
+    reader: Reader,
 }
 
 impl<'a> Job<'a> {
     /// A job that tells `progress`, and ends when one of `cancels` says so.
     pub fn new(cancels: Vec<Cancel>, progress: OnProgress<'a>) -> Job<'a> {
-        Job { cancels, progress, told: Instant::now() }
+        Job { cancels, progress, told: Instant::now(), reader: Reader::default() }
+    }
+
+    /// The same for this command.
+    pub fn of(self, reader: Reader) -> Job<'a> {
+        Job { reader, ..self }
+    }
+
+    /// The command that it is for, as those are told who want what it holds.
+    pub fn reader(&self) -> Reader {
+        self.reader.clone()
     }
 
     /// Fails if nobody waits for the result. To be asked where stopping leaves nothing half done.
@@ -76,7 +95,8 @@ impl<'a> Job<'a> {
 
     /// Makes a stream readable and writable such that waiting for the other end stops when the job is cancelled.
     pub fn stream(&self, stream: Stream) -> JobStream {
-        JobStream { file: stream.into(), cancels: self.cancels.clone() }
+        let is_pipe = fstat(&stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        JobStream { file: stream.into(), is_pipe, cancels: self.cancels.clone() }
     }
 
     /// What says that the job should end; for work on other threads.
@@ -93,10 +113,24 @@ fn is_cancelled(cancels: &[Cancel]) -> bool {
 #[derive(Debug)]
 pub struct JobStream {
     file: File,
+    is_pipe: bool,
     cancels: Vec<Cancel>,
 }
 
 impl JobStream {
+    /// Writes as much as there is room for. A pipe that has room for a little would keep who writes much until all of it was
+    /// read, and a cancelled job with it. That it must not is said with each write: the pipe is also the command's.
+    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_pipe {
+            return self.file.write(bytes);
+        }
+        match pwritev2(&self.file, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
+            // Before Linux 6.4. A page is what a pipe has room for that can be written to.
+            Err(Errno::OPNOTSUPP) => self.file.write(&bytes[..bytes.len().min(PAGE)]),
+            written => Ok(written?),
+        }
+    }
+
     /// Waits until the stream is ready, or broken, which the next call then tells.
     fn wait(&self, flags: PollFlags) -> io::Result<()> {
         loop {
@@ -130,7 +164,7 @@ impl Write for JobStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             self.wait(PollFlags::OUT)?;
-            match self.file.write(bytes) {
+            match self.write_some(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }
@@ -159,6 +193,21 @@ mod tests {
         });
         assert!(stream.read(&mut [0]).is_err());
         assert!(job.check().is_err());
+        canceller.join().unwrap();
+    }
+
+    #[test]
+    fn writing_to_a_pipe_that_is_not_read_ends_when_cancelled() {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let cancel = Cancel::default();
+        let mut ignore = |_| {};
+        let job = Job::new(vec![cancel.clone()], &mut ignore);
+        let mut stream = job.stream(writer.into());
+        let canceller = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            cancel.cancel();
+        });
+        assert!(stream.write_all(&vec![7; 4 << 20]).is_err());
         canceller.join().unwrap();
     }
 

@@ -17,7 +17,7 @@
 //! spares      devices that stand by
 //! rewind      choosing an older state to go back to     memory      how much of it there is
 //! images      what is found under the names of devices      standing    what is the matter with it
-//! vital       threads that the pool cannot do without
+//! vital       threads that the pool cannot do without      patience    waiting for commands that read
 //! refusal     errors of the layers below as failures
 //! ```
 //!
@@ -46,6 +46,7 @@ mod memory;
 mod mounts;
 mod open_pool;
 mod pace;
+mod patience;
 mod pool;
 mod property;
 mod rebalance;
@@ -77,6 +78,8 @@ pub(crate) use self::{
 pub(crate) use self::open_pool::create_options;
 use std::path::Path;
 
+use self::patience::Patience;
+use ::dataset::admin::{DestroyRequest, DestroySnapshotsRequest};
 use ::pool::inspect::Sink;
 
 use crate::{
@@ -173,12 +176,21 @@ impl OpenPool {
             Request::Create { name, parents, assignments, no_mount, dry_run } => {
                 self.create_dataset(&name, parents, &assignments, no_mount, dry_run).map(Response::Created)
             }
-            Request::Destroy { name, recursive, dependents, force, dry_run } => {
-                self.destroy_dataset(&name, recursive, dependents, force, dry_run).map(Response::Destroyed)
-            }
-            Request::DestroySnapshots { set, recursive, dependents, defer, dry_run } => {
-                self.destroy_snapshots(set, recursive, dependents, defer, dry_run).map(Response::Destroyed)
-            }
+            Request::Destroy { name, recursive, dependents, force, wait, dry_run } => self
+                .destroy_dataset(
+                    DestroyRequest { name, recursive, dependents },
+                    force,
+                    dry_run,
+                    &Patience::of(wait, job),
+                )
+                .map(Response::Destroyed),
+            Request::DestroySnapshots { set, recursive, dependents, defer, wait, dry_run } => self
+                .destroy_snapshots(
+                    DestroySnapshotsRequest { set, recursive, dependents, defer },
+                    dry_run,
+                    &Patience::of(wait, job),
+                )
+                .map(Response::Destroyed),
             Request::DestroyBookmark { name, dry_run } => {
                 self.destroy_bookmark(&name, dry_run).map(Response::Destroyed)
             }

@@ -14,7 +14,6 @@ use dataset::{
     admin::{Assignment as Given, Datasets},
     name::{DatasetName, Name},
 };
-use parking_lot::Mutex;
 use pool::{
     admin::{ClassedVdev, CreateOptions, OpenOptions, Pool},
     device::Access,
@@ -35,7 +34,6 @@ use super::{
     mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
     scrub::Scrubbing,
-    stream::Sending,
     trim::Trimming,
 };
 use crate::{failure::Failure, protocol::Assignment, service::registry::KnownPool};
@@ -64,8 +62,6 @@ pub struct OpenPool {
     pub(super) mounts: Option<Arc<Mounts>>,
     pub(super) opened: Instant,
     pub(super) altroot: String,
-    /// What is being sent, and must not go meanwhile.
-    pub(super) sending: Mutex<Vec<Sending>>,
     pub(super) background: Background,
     /// What holds where no property says otherwise.
     pub(super) defaults: Settings,
@@ -179,7 +175,6 @@ impl OpenPool {
             mounts,
             opened: Instant::now(),
             altroot: known.altroot.clone().unwrap_or_default(),
-            sending: Mutex::default(),
             background,
             defaults: memory::default_settings(),
             scrubbing,

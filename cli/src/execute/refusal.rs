@@ -33,6 +33,9 @@ fn way_out(action: &str, error: &Error) -> Option<String> {
         ("receive into", Error::NotFound { what: "parent", name }) => {
             Some(format!("create it first: fs create -p {name}"))
         }
+        ("destroy", Error::InUse { holder, .. }) => {
+            Some(format!("{}\nto wait for it: the same command with --wait", holder.remedy()))
+        }
         ("rollback to", Error::Held { .. }) => Some("release the holds: fs holds, fs release".to_owned()),
         _ => None,
     }

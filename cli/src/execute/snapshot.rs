@@ -52,7 +52,6 @@ impl OpenPool {
         let mut mounted = Vec::new();
         if (destroy_newer || destroy_clones) && !newer.is_empty() {
             let doomed = self.would_go(to, newer, destroy_clones)?;
-            self.check_not_sending(&doomed)?;
             mounted = self.unmount_named(&doomed, force)?;
         }
         let request = RollbackRequest { snapshot: to.clone(), later: destroy_newer, dependents: destroy_clones };

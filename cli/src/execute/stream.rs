@@ -1,7 +1,6 @@
 //! Requests that send and receive streams.
 //!
-//! What is being sent must not be destroyed meanwhile: the pool remembers it for as long as it lasts, and destroying
-//! asks. That costs no commit and leaves nothing behind, as a hold would after a crash.
+//! What is being sent is held by the command that sends it: see [`dataset::admin::LongHold`].
 
 use std::{io, thread};
 
@@ -26,51 +25,7 @@ const MOST_NAMES: usize = 16;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Snapshots that are being sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Sending {
-    /// This one, or its step from a base.
-    One(SnapshotName),
-    /// All of this data set, and of those below if they are sent too.
-    All {
-        /// The data set.
-        dataset: DatasetName,
-        /// Those below too.
-        below: bool,
-    },
-}
-
-impl Sending {
-    fn of(spec: &SendSpec) -> Sending {
-        let dataset = spec.snapshot.dataset();
-        match spec.intermediates || spec.replicate {
-            true => Sending::All { dataset, below: spec.replicate },
-            false => Sending::One(spec.snapshot.clone()),
-        }
-    }
-
-    fn needs(&self, name: &Name) -> bool {
-        match (self, name) {
-            (Sending::One(sent), Name::Snapshot(name)) => sent == name,
-            (Sending::All { dataset, below: false }, name) => name.dataset() == *dataset,
-            (Sending::All { dataset, below: true }, name) => name.dataset().is_within(dataset),
-            _ => false,
-        }
-    }
-}
-
 impl OpenPool {
-    /// Refuses to destroy what is being sent.
-    pub(super) fn check_not_sending(&self, names: &[String]) -> Result<(), Failure> {
-        let sending = self.sending.lock();
-        let is_sent =
-            |name: &&String| name.parse::<Name>().is_ok_and(|name| sending.iter().any(|sending| sending.needs(&name)));
-        match names.iter().find(is_sent) {
-            Some(name) => Err(Failure::cannot("destroy", name, "it is being sent").hint("wait until it was sent")),
-            None => Ok(()),
-        }
-    }
-
     pub(super) fn send(
         &self,
         spec: &SendSpec,
@@ -87,17 +42,12 @@ impl OpenPool {
             (false, None) => return Err(Failure::new("the request came without its stream")),
             (true, _) => return self.plan_send(spec, &request),
         };
-        let sending = Sending::of(spec);
-        self.sending.lock().push(sending.clone());
         let mut out = io::BufWriter::with_capacity(1 << 20, job.stream(stream));
         let what = format!("sending {}", spec.snapshot);
         let total = self.expected_size(spec);
-        let sent = self.datasets.send(&request, &mut out, helpers(), &mut |bytes| job.tell(&what, bytes, total));
-        let mut sendings = self.sending.lock();
-        if let Some(at) = sendings.iter().position(|other| *other == sending) {
-            sendings.swap_remove(at);
-        }
-        drop(sendings);
+        let reader = job.reader();
+        let sent =
+            self.datasets.send(&request, reader, &mut out, helpers(), &mut |bytes| job.tell(&what, bytes, total));
         let sent = sent.or_refused("send", &spec.snapshot)?;
         io::Write::flush(&mut out).map_err(|error| Failure::cannot("send", &spec.snapshot, error))?;
         Ok(vec![SentRecord { base: spec.base.clone(), snapshot: spec.snapshot.clone(), bytes: sent.bytes }])
@@ -160,7 +110,6 @@ impl OpenPool {
     /// Unmounts those of `names` that are data sets, for they are about to be destroyed or renamed, and notes which were.
     fn leave(&self, names: &[String], unmounted: &mut Vec<Unmounted>) -> dataset::admin::Result<()> {
         let busy = |failure: Failure| Error::Busy { name: names.join(", "), holder: failure.to_string() };
-        self.check_not_sending(names).map_err(busy)?;
         unmounted.extend(self.unmount_named(names, false).map_err(busy)?);
         Ok(())
     }
@@ -281,18 +230,6 @@ mod tests {
         io::Seek::seek(&mut file, io::SeekFrom::Start(4)).unwrap();
         assert_eq!(length(&file.into()), Some(6));
         assert_eq!(length(&io::pipe().unwrap().0.into()), None);
-    }
-
-    #[test]
-    fn what_is_sent_is_needed() {
-        let needed = |spec: &SendSpec| {
-            let all = ["tank/a@1", "tank/a@2", "tank/a", "tank/a/b@1", "tank/ab@2"];
-            let sending = Sending::of(spec);
-            all.into_iter().filter(|name| sending.needs(&name.parse().unwrap())).collect::<Vec<_>>()
-        };
-        assert_eq!(needed(&spec(false, false)), ["tank/a@2"]);
-        assert_eq!(needed(&spec(true, false)), ["tank/a@1", "tank/a@2", "tank/a"]);
-        assert_eq!(needed(&spec(true, true)), ["tank/a@1", "tank/a@2", "tank/a", "tank/a/b@1"]);
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
 pub struct Call {
     /// The command line, for the pool's history.
     pub command: String,
+    /// The process that asks, by what the kernel says of the socket: the service fills it in.
+    #[serde(skip)]
+    pub process: Option<u32>,
     /// What is asked.
     pub request: Request,
 }
@@ -122,7 +125,7 @@ mod tests {
             kinds: Kinds::ALL_DATASETS,
             properties: vec!["used".into()],
         };
-        let call = Call { command: "fs list".into(), request };
+        let call = Call { command: "fs list".into(), process: None, request };
         assert_eq!(there_and_back(&call), call);
         let property = PropertyRecord {
             name: "quota".into(),

@@ -265,6 +265,8 @@ pub enum Request {
         dependents: bool,
         /// Unmount it even if in use.
         force: bool,
+        /// Wait for commands that read its snapshots.
+        wait: bool,
         /// Only say what would be.
         dry_run: bool,
     },
@@ -278,6 +280,8 @@ pub enum Request {
         dependents: bool,
         /// Those that are held or have clones go when that ends.
         defer: bool,
+        /// Wait for commands that read them.
+        wait: bool,
         /// Only say what would be.
         dry_run: bool,
     },

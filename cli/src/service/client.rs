@@ -14,6 +14,7 @@ use std::{
     path::PathBuf,
 };
 
+use dataset::admin::Reader;
 use pool::inspect::Sink;
 
 use super::{
@@ -97,7 +98,7 @@ impl Client {
             let failure = Failure::cannot("open", pool, "pool is unavailable").hint(hint);
             return Err(unavailable(Condition::NoService, failure));
         };
-        let call = Call { command: self.command.clone(), request };
+        let call = Call { command: self.command.clone(), process: None, request };
         socket::ask(&mut socket, pool, &call, None, progress)
     }
 
@@ -166,7 +167,7 @@ impl Client {
         progress: OnProgress<'_>,
     ) -> Result<Option<Response>, Failure> {
         let Some(mut socket) = socket::connect(&self.places.socket(pool))? else { return Ok(None) };
-        let call = Call { command: self.command.clone(), request: request.clone() };
+        let call = Call { command: self.command.clone(), process: None, request: request.clone() };
         socket::ask(&mut socket, pool, &call, stream.take(), progress).map(Some)
     }
 
@@ -201,7 +202,8 @@ impl Client {
         let shows_mounts = matches!(request, Request::Mounts);
         let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;
-        let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), progress));
+        let reader = Reader { command: command.clone(), process: Some(std::process::id()) };
+        let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), progress).of(reader));
         match answer {
             answer if !lacks_service => answer,
             Err(failure) if mounts || failure.is_not_mounted() => Err(failure.hint(Failure::unserved(pool))),

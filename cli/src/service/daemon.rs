@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use dataset::admin::Reader;
 use parking_lot::{Mutex, RwLock};
 use pool::txg::Engine;
 use tracing_subscriber::EnvFilter;
@@ -119,7 +120,8 @@ pub(super) fn log_to(path: &Path) -> Result<(), Failure> {
 /// The pool, until it is closed.
 struct Owned {
     pool: RwLock<Option<OpenPool>>,
-    running: Mutex<Vec<Cancel>>,
+    /// The calls under way: what ends each, and whose it is.
+    running: Mutex<Vec<(Cancel, Reader)>>,
     socket: PathBuf,
     /// For what must be possible while calls wait with the pool locked.
     engine: Weak<Engine>,
@@ -142,13 +144,14 @@ impl Handler for Owned {
             _ => {}
         }
         let stop = Cancel::default();
-        self.running.lock().push(stop.clone());
+        let reader = Reader { command: call.command.clone(), process: call.process };
+        self.running.lock().push((stop.clone(), reader.clone()));
         let guard = self.pool.read();
         let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
-        let mut job = Job::new(vec![cancel, stop.clone()], progress);
+        let mut job = Job::new(vec![cancel, stop.clone()], progress).of(reader);
         let result = pool.execute(&call.command, call.request, stream, &mut job);
         drop(guard);
-        self.running.lock().retain(|running| !running.is(&stop));
+        self.running.lock().retain(|(running, _)| !running.is(&stop));
         result
     }
 
@@ -168,6 +171,11 @@ impl Owned {
         refusal(&*self.engine.upgrade()?, &self.name)
     }
 
+    /// Has the calls under way end.
+    fn interrupt(&self) {
+        self.running.lock().iter().for_each(|(stop, _)| stop.cancel());
+    }
+
     /// Gives up what cannot be written, and ends. Whoever waits for a device gets an error; whoever does not even notice
     /// that does not keep the service.
     fn abandon(&self) -> Result<Response, Failure> {
@@ -178,7 +186,7 @@ impl Owned {
             engine.abandon();
         }
         drop(engine);
-        self.running.lock().iter().for_each(Cancel::cancel);
+        self.interrupt();
         let guard = self.pool.try_write_for(PATIENCE);
         self.abandoned.store(true, Ordering::Release);
         let Some(mut guard) = guard else {
@@ -201,10 +209,11 @@ impl Owned {
     fn shut_down(&self, command: &str, force: bool) -> Result<Response, Failure> {
         self.refusal().map_or(Ok(()), Err)?;
         if force {
-            self.running.lock().iter().for_each(Cancel::cancel);
+            self.interrupt();
         }
         let Some(mut guard) = self.pool.try_write_for(PATIENCE) else {
-            let problem = "the pool is busy: another command is still running";
+            let running = self.running.lock().first().map(|(_, reader)| reader.to_string());
+            let problem = format!("the pool is busy: {} is still running", running.as_deref().unwrap_or("a command"));
             return Err(Failure::new(problem).hint("wait for it, or use -f to interrupt it"));
         };
         let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
@@ -226,7 +235,7 @@ impl Owned {
     /// Closes the pool if nobody has, whatever is in use. A call that does not notice that it is cancelled does not keep
     /// the process: then the pool is what its last commit left.
     fn close_in_the_end(&self) -> Result<(), Failure> {
-        self.running.lock().iter().for_each(Cancel::cancel);
+        self.interrupt();
         if let Some(engine) = self.engine.upgrade().filter(|engine| engine.suspension().is_suspended()) {
             engine.abandon();
         }

@@ -138,12 +138,14 @@ struct Desk {
 /// Serves one connection. What goes wrong with the connection itself is the peer's affair.
 async fn connection(mut socket: UnixStream, desk: Desk) {
     let served = async {
-        let user = socket.peer_cred()?.uid();
+        let peer = socket.peer_cred()?;
+        let user = peer.uid();
         if !may_ask_everything(user, rustix::process::geteuid().as_raw()) {
             let visit = if desk.in_need { None } else { desk.visitors.enter(user) };
             return timeout(visitors::PATIENCE, visited(&mut socket, &desk.handler, visit)).await?;
         }
-        let (call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
+        let (mut call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
+        call.process = peer.pid().and_then(|process| u32::try_from(process).ok());
         let Desk { handler, ended, visitors, .. } = &desk;
         let is_shutdown = matches!(call.request, Request::Shutdown { .. } | Request::Abandon);
         if is_shutdown {
@@ -348,7 +350,7 @@ mod tests {
         }
 
         fn ask(&self, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
-            let call = Call { command: "hello".into(), request };
+            let call = Call { command: "hello".into(), process: None, request };
             let mut peer = self.connect();
             socket::ask(&mut peer, "tank", &call, stream, &mut |_| {})
         }
@@ -394,7 +396,7 @@ mod tests {
     fn a_peer_that_goes_away_cancels_its_call() {
         let service = Service::start();
         let mut peer = service.connect();
-        let call = Call { command: String::new(), request: Request::Sync };
+        let call = Call { command: String::new(), process: None, request: Request::Sync };
         frame::send(&mut peer, &frame::encode(&call, frame::MAX_CALL).unwrap(), None).unwrap();
         let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
         // On a machine that is busy, that it is alive may be the first to be heard.

@@ -16,6 +16,7 @@ use super::{
     cursor::Cursor,
     error::{Error, Result},
     format,
+    long_hold::LongHolds,
     open::OpenTable,
 };
 use crate::{
@@ -31,6 +32,8 @@ pub(super) struct Client {
     queue: Mutex<VecDeque<(Txg, Task)>>,
     /// The open data sets. Held while requests are carried out, so that none is opened in between.
     pub(super) table: Mutex<OpenTable>,
+    /// The snapshots that commands read as a whole.
+    pub(super) holds: Arc<LongHolds>,
     /// How far a resilver has come from which could be gone on.
     pub(super) cursor: Mutex<Option<Cursor>>,
 }

@@ -20,6 +20,7 @@ use super::{
     error::{Error, Result},
     expansion::Expander,
     feature,
+    long_hold::LongHolds,
     moving::Mover,
     open::OpenTable,
     resilver::Resilverer,
@@ -142,9 +143,27 @@ impl Datasets {
     }
 
     /// Runs a request on the catalogue as it is now and throws its changes away.
-    pub fn dry_run<T>(&self, mut request: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
-        let now = self.now();
+    pub fn dry_run<T>(&self, request: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+        let (now, mut request) = (self.now(), self.judged(request));
         self.engine.catalogue().read(|view| request(&mut Transaction::new(*view, now)))
+    }
+
+    /// Refuses a request, when it is known what it would take away, if a command reads a part of that as a whole.
+    fn judged<T, F>(&self, mut request: F) -> impl FnMut(&mut Transaction<'_>) -> Result<T> + use<T, F>
+    where
+        F: FnMut(&mut Transaction<'_>) -> Result<T>,
+    {
+        let (holds, names) = (self.client.holds.clone(), self.names());
+        move |tx| {
+            let answer = request(tx)?;
+            holds.check(tx, &names)?;
+            Ok(answer)
+        }
+    }
+
+    /// The snapshots that commands read as a whole.
+    pub(super) fn long_holds(&self) -> &Arc<LongHolds> {
+        &self.client.holds
     }
 
     /// Carries out a request in the open transaction group, and returns when that is committed. A request that fails has
@@ -160,7 +179,7 @@ impl Datasets {
             Ok(_) | Err(Error::NextGroup) => {}
             Err(error) => return Err(error),
         }
-        let request = Arc::new(Mutex::new(request));
+        let request = Arc::new(Mutex::new(self.judged(request)));
         for _ in 1..TRIES {
             match self.run_once(&request) {
                 // The group after this one is open by now.
@@ -191,7 +210,7 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<()> + Send + 'static,
     {
         self.engine.writable()?;
-        let request = Arc::new(Mutex::new(request));
+        let request = Arc::new(Mutex::new(self.judged(request)));
         let answered = move |answer: Result<()>| {
             if let Err(error) = answer {
                 tracing::warn!("{problem}: {error}");

@@ -6,6 +6,7 @@ use pool::{
     txg::OpError,
 };
 
+use super::long_hold::Holder;
 use crate::{name::NameError, property::PropertyError, stream::Error as StreamError};
 
 /// The result of an administrative request.
@@ -155,6 +156,14 @@ pub enum Error {
         /// Who uses it.
         holder: String,
     },
+    /// A command reads a snapshot as a whole that would be taken away.
+    #[error("dataset is busy: '{name}' is being read by {holder}")]
+    InUse {
+        /// The snapshot.
+        name: String,
+        /// Which command.
+        holder: Holder,
+    },
     /// A stream that is good does not fit what is there.
     #[error("cannot receive '{name}': {problem}")]
     NotReceived {
@@ -220,7 +229,7 @@ impl Error {
         match self {
             Error::Pool(error) => error.kind(),
             Error::Quota { .. } => ErrorKind::Space,
-            Error::Busy { .. } => ErrorKind::Busy,
+            Error::Busy { .. } | Error::InUse { .. } => ErrorKind::Busy,
             _ => ErrorKind::Request,
         }
     }
@@ -230,6 +239,7 @@ impl Error {
         let text = match self {
             Error::NotReceived { remedy, .. } | Error::Scrub { remedy, .. } => remedy,
             Error::Property(error) => return error.hint(),
+            Error::InUse { holder, .. } => return Some(holder.remedy()),
             Error::NotFound { what: "parent", .. } => "use -p to create the data sets above it",
             Error::HasChildren { .. } | Error::HasSnapshots { .. } => "use -r to destroy them too",
             Error::HasClones { .. } => "use -R to destroy them too, or promote them first",

@@ -3,20 +3,22 @@
 //! The order is that in which a receiver can take them: a data set before those below it, a clone after the data set of
 //! its origin, and the snapshots of each from the oldest to the newest.
 //!
-//! A snapshot that is destroyed while it is sent makes the sending fail, not the stream go wrong: every block is
-//! verified on its way. Whoever wants to be sure holds it.
+//! Every snapshot of a package is held until it was sent, and so is its base: see [`super::long_hold`].
 
-use std::{collections::BTreeSet, io::Write, sync::Arc};
+use std::{collections::BTreeSet, io::Write, iter, sync::Arc};
 
 use pool::{
-    format::label::{FILE_ATTRIBUTES, PROJECT_QUOTA},
-    txg::Engine,
+    format::{
+        label::{FILE_ATTRIBUTES, PROJECT_QUOTA},
+        pointer::BlockPointer,
+    },
     units::Txg,
 };
 
 use super::{
     datasets::Datasets,
     error::{Error, Result},
+    long_hold::Reader,
     resolve::{self, Names},
 };
 use crate::{
@@ -105,7 +107,7 @@ pub struct Planned {
 impl Datasets {
     /// What a request would send, without reading data.
     pub fn plan_send(&self, request: &SendRequest) -> Result<Vec<Planned>> {
-        let package = self.package(request)?;
+        let package = self.package(request, None)?;
         let plan = |source: &Source| {
             let Begin { dataset, snapshot, base, .. } = &source.begin;
             let bytes = stream::estimate(source)?;
@@ -118,37 +120,62 @@ impl Datasets {
         package.sources.iter().map(plan).collect()
     }
 
-    /// Sends, with `readers` threads that read ahead. `progress` is told now and then how many bytes were written.
+    /// Sends, with `readers` threads that read ahead, for a command that holds what it sends meanwhile. `progress` is told
+    /// now and then how many bytes were written.
     pub fn send(
         &self,
         request: &SendRequest,
+        reader: Reader,
         out: &mut dyn Write,
         readers: usize,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Sent> {
-        let package = self.package(request)?;
-        Ok(stream::send(&package, out, readers, progress)?)
+        let package = self.package(request, Some(reader))?;
+        Ok(stream::send(package, out, readers, progress)?)
     }
 
-    fn package(&self, request: &SendRequest) -> Result<Package> {
+    /// What a request sends, held for a command if one is named.
+    fn package(&self, request: &SendRequest, reader: Option<Reader>) -> Result<Package> {
         let names = self.names();
         let root = request.snapshot.dataset().to_string();
-        self.read(|tx| {
+        let reader = reader.map(Arc::new);
+        // As long as this is locked no request is carried out: what is seen is there when it is held.
+        let _table = self.table().lock();
+        let (parts, census) = self.read(|tx| {
             // Asked after the catalogue was seen: what the snapshots in it hold was made active before.
             let layout = match self.engine() {
                 engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
                 engine if engine.is_active(FILE_ATTRIBUTES) => LAYOUT_WITH_ATTRIBUTES,
                 _ => LAYOUT,
             };
-            let packer = Packer { engine: self.engine(), tx, names: &names, request, layout };
-            let (sources, census) = (packer.sources()?, packer.census()?);
-            Ok(Package { root: root.clone(), replicate: request.replicate, census, sources })
-        })
+            let packer = Packer { tx, names: &names, request, layout };
+            Ok((packer.sources()?, packer.census()?))
+        })?;
+        let source = |part: Part| {
+            let tree = self.engine().open_frozen(part.id, part.root, part.level);
+            let ids = iter::once(part.id).chain(part.base).collect();
+            let held = reader.as_ref().map(|reader| self.long_holds().take(ids, reader, self.now()));
+            Source { begin: part.begin, tree, held }
+        };
+        let sources = parts.into_iter().map(source).collect();
+        Ok(Package { root, replicate: request.replicate, census, sources })
     }
 }
 
+/// A snapshot to be sent, as the catalogue has it.
+struct Part {
+    begin: Begin,
+    id: u64,
+    root: BlockPointer,
+    level: u8,
+    /// The snapshot that is its base, if that is one.
+    base: Option<u64>,
+}
+
+/// A base, and the snapshot that it is, if it is one.
+type Based = (Base, Option<u64>);
+
 struct Packer<'a, 'v> {
-    engine: &'a Arc<Engine>,
     tx: &'a Transaction<'v>,
     names: &'a Names,
     request: &'a SendRequest,
@@ -156,7 +183,7 @@ struct Packer<'a, 'v> {
 }
 
 impl Packer<'_, '_> {
-    fn sources(&self) -> Result<Vec<Source>> {
+    fn sources(&self) -> Result<Vec<Part>> {
         let SendRequest { snapshot, from, replicate, .. } = self.request;
         let to = self.names.snapshot(self.tx, snapshot)?;
         let top = self.names.dataset(self.tx, &snapshot.dataset())?;
@@ -229,7 +256,7 @@ impl Packer<'_, '_> {
     }
 
     /// All that is sent of one data set in a replication.
-    fn replica(&self, id: u64, is_top: bool) -> Result<Vec<Source>> {
+    fn replica(&self, id: u64, is_top: bool) -> Result<Vec<Part>> {
         let Some(to) = dataset::snapshot_named(self.tx, id, self.request.snapshot.snapshot())? else {
             let name = self.names.of_dataset(self.tx, id)?.snapshot(self.request.snapshot.snapshot())?;
             return if self.request.skip_missing { Ok(Vec::new()) } else { Err(Error::not_found("snapshot", name)) };
@@ -248,7 +275,7 @@ impl Packer<'_, '_> {
         }
     }
 
-    fn replica_from(&self, id: u64, to: u64, base: Base, clone: bool) -> Result<Vec<Source>> {
+    fn replica_from(&self, id: u64, to: u64, base: Based, clone: bool) -> Result<Vec<Part>> {
         match self.request.from {
             Some(SendFrom::Each(_)) => self.chain(id, to, Some(base), clone),
             _ => Ok(vec![self.source(to, Some(base), clone)?]),
@@ -256,18 +283,18 @@ impl Packer<'_, '_> {
     }
 
     /// All snapshots up to `to`: the first one full, or as a clone of the origin.
-    fn all_up_to(&self, id: u64, to: u64) -> Result<Vec<Source>> {
+    fn all_up_to(&self, id: u64, to: u64) -> Result<Vec<Part>> {
         let row: DatasetRow = self.tx.row(dataset_key(id))?;
         if row.origin == 0 {
             return self.chain(id, to, None, false);
         }
         let origin: SnapshotRow = self.tx.row(snapshot_key(row.origin))?;
-        self.chain(id, to, Some(base_of(&origin)), true)
+        self.chain(id, to, Some((base_of(&origin), Some(row.origin))), true)
     }
 
     /// A step for each snapshot of a data set after `base`, up to `to`.
-    fn chain(&self, id: u64, to: u64, base: Option<Base>, clone: bool) -> Result<Vec<Source>> {
-        let after = base.as_ref().map_or(Txg::ZERO, |base| base.createtxg);
+    fn chain(&self, id: u64, to: u64, base: Option<Based>, clone: bool) -> Result<Vec<Part>> {
+        let after = base.as_ref().map_or(Txg::ZERO, |(base, _)| base.createtxg);
         let (mut base, mut clone) = (base, clone);
         let mut sources = Vec::new();
         for member in snapshot::line(self.tx, id)? {
@@ -279,14 +306,14 @@ impl Packer<'_, '_> {
             if member == to {
                 break;
             }
-            (base, clone) = (Some(base_of(&row)), false);
+            (base, clone) = (Some((base_of(&row), Some(member))), false);
         }
         Ok(sources)
     }
 
     /// The snapshot or bookmark that `from` names, as a base of `to`; and whether it is the origin that `to`'s data set
     /// was cloned from.
-    fn base(&self, id: u64, to: u64, from: &Name) -> Result<(Base, bool)> {
+    fn base(&self, id: u64, to: u64, from: &Name) -> Result<(Based, bool)> {
         let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
         let unrelated = || Error::Unrelated { from: from.to_string(), to: self.request.snapshot.to_string() };
         let (base, clone) = match from {
@@ -298,33 +325,35 @@ impl Packer<'_, '_> {
                 if row.dataset != id && from != origin {
                     return Err(unrelated());
                 }
-                (base_of(&row), row.dataset != id)
+                ((base_of(&row), Some(from)), row.dataset != id)
             }
             Name::Bookmark(name) => {
                 let (dataset, row) = self.names.bookmark(self.tx, name)?;
                 if dataset != id {
                     return Err(unrelated());
                 }
-                (Base { guid: row.guid, createtxg: row.createtxg, name: format!("#{}", row.name) }, false)
+                let base = Base { guid: row.guid, createtxg: row.createtxg, name: format!("#{}", row.name) };
+                ((base, None), false)
             }
         };
-        if base.createtxg >= to.createtxg { Err(unrelated()) } else { Ok((base, clone)) }
+        if base.0.createtxg >= to.createtxg { Err(unrelated()) } else { Ok((base, clone)) }
     }
 
     /// The base of the same name in a data set below, if it has one that is older than `to`.
-    fn same_below(&self, id: u64, to: u64, from: &Name) -> Result<Option<Base>> {
+    fn same_below(&self, id: u64, to: u64, from: &Name) -> Result<Option<Based>> {
         let to: SnapshotRow = self.tx.row(snapshot_key(to))?;
         let Name::Snapshot(from) = from else { return Ok(None) };
         let Some(from) = dataset::snapshot_named(self.tx, id, from.snapshot())? else { return Ok(None) };
         let row: SnapshotRow = self.tx.row(snapshot_key(from))?;
-        Ok((row.createtxg < to.createtxg).then(|| base_of(&row)))
+        Ok((row.createtxg < to.createtxg).then(|| (base_of(&row), Some(from))))
     }
 
-    fn source(&self, id: u64, base: Option<Base>, clone: bool) -> Result<Source> {
+    fn source(&self, id: u64, base: Option<Based>, clone: bool) -> Result<Part> {
         let (row, root) = self.tx.row_and_block::<SnapshotRow>(snapshot_key(id))?;
         let root = root.ok_or_else(|| Error::damaged(id, "a snapshot without a tree"))?;
         let wants = self.request.properties || self.request.replicate;
         let properties = if wants { Some(self.properties(row.dataset)?) } else { None };
+        let (base, base_id) = base.unzip();
         let begin = Begin {
             dataset: self.names.of_dataset(self.tx, row.dataset)?.to_string(),
             snapshot: row.name,
@@ -336,7 +365,7 @@ impl Packer<'_, '_> {
             clone,
             properties,
         };
-        Ok(Source { begin, tree: self.engine.open_frozen(id, root, row.level) })
+        Ok(Part { begin, id, root, level: row.level, base: base_id.flatten() })
     }
 
     /// The properties that were set on a data set, or that it received, by name.

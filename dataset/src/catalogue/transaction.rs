@@ -218,6 +218,19 @@ impl<'a> Transaction<'a> {
         self.effects.push(effect);
     }
 
+    /// The datasets and snapshots whose trees are closed when its effects are carried out.
+    pub fn closes(&self) -> impl Iterator<Item = u64> {
+        self.effects.iter().filter_map(|effect| match effect {
+            Effect::Close(id) => Some(*id),
+            _ => None,
+        })
+    }
+
+    /// The catalogue without its changes.
+    pub fn before(&self) -> Transaction<'a> {
+        Transaction::new(self.view, self.now)
+    }
+
     /// Ends the transaction: its changes go into the batch, its effects are returned.
     pub fn finish(self, batch: &mut Batch) -> Vec<Effect> {
         for (key, change) in self.changes {

@@ -36,21 +36,24 @@ use super::{
     range::{BlockInfo, Origin, Range, near},
     records::{Begin, Start, Totals},
 };
+use crate::admin::LongHold;
 
 /// How many bytes may be read ahead of being written.
 const AHEAD: u64 = 32 << 20;
 
 /// A snapshot to be sent, whole or as an increment.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Source {
     /// What its stream begins with. Its base says from where on.
     pub begin: Begin,
     /// Its tree.
     pub tree: Arc<Head>,
+    /// What keeps it and its base from being destroyed until it was sent.
+    pub held: Option<LongHold>,
 }
 
 /// What a command sends: one snapshot, or many, in the order in which they must be received.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Package {
     /// The data set that was asked to be sent.
     pub root: String,
@@ -80,13 +83,13 @@ impl Source {
     }
 }
 
-/// Writes `package` to `out`, with `readers` threads that read ahead (none: everything on this one). `progress` is told
+/// Writes `package` to `out`, and lets go of each snapshot when it was sent, with `readers` threads that read ahead (none: everything on this one). `progress` is told
 /// now and then how many bytes were written.
 ///
 /// # Errors
 /// If a block cannot be read or `out` does not take what is written; then `out` holds a stream that is cut off, which
 /// no receiver accepts.
-pub fn send(package: &Package, out: &mut dyn Write, readers: usize, progress: &mut dyn FnMut(u64)) -> Result<Sent> {
+pub fn send(package: Package, out: &mut dyn Write, readers: usize, progress: &mut dyn FnMut(u64)) -> Result<Sent> {
     assert!(!package.sources.is_empty());
     let mut sending = Sending {
         frames: FrameWriter::new(out)?,
@@ -101,8 +104,8 @@ pub fn send(package: &Package, out: &mut dyn Write, readers: usize, progress: &m
     sending.frames.put(Kind::Start, &start.encode())?;
     sending.census(package.census.as_ref())?;
     let mut all = Totals::default();
-    for source in &package.sources {
-        all += sending.stream(source)?;
+    for source in package.sources {
+        all += sending.stream(&source)?;
     }
     sending.finish(all)
 }

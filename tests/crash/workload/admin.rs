@@ -11,8 +11,8 @@ use crate::{
 };
 use dataset::{
     admin::{
-        Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, ReceiveRequest, RollbackRequest,
-        SendFrom, SendRequest,
+        Assignment, CreateRequest, DestroyRequest, DestroySnapshotsRequest, Naming, Reader, ReceiveRequest,
+        RollbackRequest, SendFrom, SendRequest,
     },
     fs::{OwnerKind, SetQuota},
     name::{Name, SnapshotName},
@@ -248,7 +248,7 @@ impl Life {
             properties: false,
         };
         let mut bytes = Vec::new();
-        self.expect("send", self.world.datasets.send(&request, &mut bytes, 0, &mut |_| {}))?;
+        self.expect("send", self.world.datasets.send(&request, Reader::default(), &mut bytes, 0, &mut |_| {}))?;
         let line = &self.model.datasets[&dataset].snapshots;
         let (snapshot, base) = (line[at].clone(), base.map(|base| line[base].guid));
         if self.streams.len() == STREAMS {

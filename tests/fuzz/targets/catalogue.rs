@@ -5,7 +5,7 @@
 
 use dataset::{
     admin::{
-        Datasets, DestroyRequest, DestroySnapshotsRequest, ListRequest, Progress, RollbackRequest, SendFrom,
+        Datasets, DestroyRequest, DestroySnapshotsRequest, ListRequest, Progress, Reader, RollbackRequest, SendFrom,
         SendRequest,
     },
     catalogue::Body,
@@ -79,7 +79,10 @@ fn look(datasets: &Datasets) {
     for (replicate, from) in [(true, None), (false, Some(SendFrom::Base(Name::Snapshot(snapshot(HOME, "old")))))] {
         let snapshot = snapshot(HOME, "a");
         let request = SendRequest { snapshot, from, replicate, skip_missing: true, properties: true };
-        let _ = (datasets.plan_send(&request), datasets.send(&request, &mut std::io::sink(), 0, &mut |_| {}));
+        let _ = (
+            datasets.plan_send(&request),
+            datasets.send(&request, Reader::default(), &mut std::io::sink(), 0, &mut |_| {}),
+        );
     }
 }
 

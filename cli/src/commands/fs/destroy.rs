@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Snapshots that are held or have clones go when that ends
     #[arg(short = 'd')]
     defer: bool,
+    /// Wait for commands that are reading the snapshots, such as fs send
+    #[arg(short = 'w', long = "wait")]
+    wait: bool,
     /// Only say what would be
     #[arg(short = 'n')]
     dry_run: bool,
@@ -89,11 +92,13 @@ impl Target {
     }
 
     fn request(&self, arguments: &Arguments, dry_run: bool) -> Request {
-        let Arguments { recursive, dependents, force, defer, .. } = *arguments;
+        let Arguments { recursive, dependents, force, defer, wait, .. } = *arguments;
         match self {
-            Target::Filesystem(name) => Request::Destroy { name: name.clone(), recursive, dependents, force, dry_run },
+            Target::Filesystem(name) => {
+                Request::Destroy { name: name.clone(), recursive, dependents, force, wait, dry_run }
+            }
             Target::Snapshots(set) => {
-                Request::DestroySnapshots { set: set.clone(), recursive, dependents, defer, dry_run }
+                Request::DestroySnapshots { set: set.clone(), recursive, dependents, defer, wait, dry_run }
             }
             Target::Bookmark(name) => Request::DestroyBookmark { name: name.clone(), dry_run },
         }

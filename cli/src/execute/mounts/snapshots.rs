@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use dataset::{
-    admin::{Datasets, ListRequest, Listed},
+    admin::{Datasets, Error, ListRequest, Listed},
     fs::{Errno, FileSystem},
     name::{DatasetName, Name},
     property::{Kinds, Property},
 };
 use fuse_mount::{SnapshotEntry, Snapshots};
-use pool::env::Nanos;
+use pool::{env::Nanos, error::Error as PoolError};
 
 /// The snapshots of a mounted data set, for its `.zfs`.
 pub(super) struct SnapshotsOf {
@@ -52,9 +52,13 @@ impl Snapshots for SnapshotsOf {
     fn open(&self, name: &str) -> Result<Arc<FileSystem>, Errno> {
         let dataset = self.datasets.dataset_name(self.id).map_err(|_| Errno::STALE)?;
         let snapshot = dataset.snapshot(name).map_err(|_| Errno::NOENT)?;
-        self.datasets.open_snapshot(&snapshot).map(|opened| opened.fs).map_err(|error| {
-            tracing::warn!("cannot open '{snapshot}': {error}");
-            Errno::IO
+        self.datasets.open_snapshot(&snapshot).map(|opened| opened.fs).map_err(|error| match error {
+            Error::NotFound { .. } => Errno::NOENT,
+            Error::Pool(PoolError::Stale) => Errno::STALE,
+            error => {
+                tracing::warn!("cannot open '{snapshot}': {error}");
+                Errno::IO
+            }
         })
     }
 }

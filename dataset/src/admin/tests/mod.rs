@@ -13,6 +13,7 @@ mod durable;
 mod findings;
 mod full;
 mod limits;
+mod meanwhile;
 mod model;
 mod packages;
 mod properties;

@@ -2,7 +2,7 @@
 
 use super::world::{World, name, noise, refusal};
 use crate::{
-    admin::{Arrived, Assignment, Error, Naming, ReceiveRequest, Result, SendFrom, SendRequest},
+    admin::{Arrived, Assignment, Error, Naming, Reader, ReceiveRequest, Result, SendFrom, SendRequest},
     stream,
 };
 
@@ -23,7 +23,7 @@ impl World {
         };
         change(&mut request);
         let mut out = Vec::new();
-        self.datasets.send(&request, &mut out, 0, &mut |_| {})?;
+        self.datasets.send(&request, Reader::default(), &mut out, 0, &mut |_| {})?;
         let planned: u64 = self.datasets.plan_send(&request)?.iter().map(|planned| planned.bytes).sum();
         assert!(planned <= out.len() as u64);
         stream::verify(&mut &out[..], 0, &mut |_| {}).unwrap();

@@ -173,11 +173,11 @@ fn a_package_holds_several_streams_and_says_so() {
     let mut sources = vec![source(&first, None), source(&second, Some(&first))];
     sources[0].begin.properties = Some(vec![("compression".into(), "zstd".into())]);
     let package = Package { root: "tank/home".into(), replicate: true, census: None, sources };
+    let begins: Vec<_> = package.sources.iter().map(|source| source.begin.clone()).collect();
     let mut stream = Vec::new();
-    let sent = send(&package, &mut stream, 0, &mut |_| {}).unwrap();
+    let sent = send(package, &mut stream, 0, &mut |_| {}).unwrap();
 
     let contents_of = verify(&mut &stream[..], 2, &mut |_| {}).unwrap();
-    let begins: Vec<_> = package.sources.iter().map(|source| source.begin.clone()).collect();
     assert_eq!((&contents_of.streams, contents_of.totals), (&begins, sent.totals));
     assert!(contents_of.start.replicate && contents_of.start.root == "tank/home");
     let (start, begin) = identify(&mut &stream[..]).unwrap();

@@ -181,7 +181,7 @@ impl World {
         let package =
             Package { root: "tank/home".into(), replicate: false, census: None, sources: vec![source(to, from)] };
         let mut out = Vec::new();
-        let sent = send(&package, &mut out, readers, &mut |_| {}).unwrap();
+        let sent = send(package, &mut out, readers, &mut |_| {}).unwrap();
         assert_eq!(sent.bytes, out.len() as u64);
         out
     }
@@ -207,7 +207,7 @@ pub(super) fn source(to: &Snapshot, from: Option<&Snapshot>) -> Source {
         base,
         ..Begin::default()
     };
-    Source { begin, tree: to.tree.clone() }
+    Source { begin, tree: to.tree.clone(), held: None }
 }
 
 /// Lets streams land in one tree, and counts.

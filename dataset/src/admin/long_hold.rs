@@ -1,0 +1,175 @@
+//! Who needs whole snapshots.
+//!
+//! A command that reads a snapshot from its beginning to its end, as sending does, holds it (OpenZFS: a long hold). While it
+//! is held, no request takes it out of its line: not destroying it, with or without `-d`, nor what it goes with (its dataset,
+//! its last clone or hold after `-d`), nor a rollback, nor a receive that replaces it or follows a census. A hold names the
+//! snapshot by its id: renaming and promoting pass, and change nothing about it.
+//!
+//! A hold is taken under the lock that is held while requests are carried out, after the snapshot's row was seen there. A
+//! request is judged under the same lock, in syncing context, when it is known what it would close. So a snapshot is either
+//! held before a request is judged, or gone before the hold is taken.
+//!
+//! Holds stand in memory only: after a crash there is no command that reads, and nothing is left behind. They are for the
+//! user's sake. Should a held tree be gone all the same, no byte of another one is read: see [`pool::space::Seen`].
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use pool::env::Nanos;
+
+use super::{
+    error::{Error, Result},
+    resolve::Names,
+};
+use crate::catalogue::Transaction;
+
+/// A command that reads snapshots as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reader {
+    /// The command line.
+    pub command: String,
+    /// The number of its process, if it is known.
+    pub process: Option<u32>,
+}
+
+/// A command that holds a snapshot, and for how long it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The command.
+    pub reader: Reader,
+    /// Since when, in nanoseconds.
+    pub age: Nanos,
+}
+
+impl Holder {
+    /// What to do about it.
+    pub fn remedy(&self) -> String {
+        match self.reader.process {
+            Some(process) => format!("wait until it has ended, or end it: kill {process}"),
+            None => "wait until it has ended".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}'", self.command)?;
+        self.process.map_or(Ok(()), |process| write!(f, " (process {process})"))
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, ", self.reader)?;
+        match self.age.max(0) / 1_000_000_000 {
+            seconds @ ..120 => write!(f, "for {seconds} s"),
+            seconds @ ..7200 => write!(f, "for {} min", seconds / 60),
+            seconds => write!(f, "for {} h", seconds / 3600),
+        }
+    }
+}
+
+/// The snapshots that are held, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct LongHolds {
+    held: Mutex<BTreeMap<u64, Vec<Entry>>>,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    reader: Arc<Reader>,
+    since: Nanos,
+}
+
+impl LongHolds {
+    /// Holds snapshots. The lock that is held while requests are carried out is had, and their rows were seen under it.
+    pub(super) fn take(self: &Arc<Self>, ids: Vec<u64>, reader: &Arc<Reader>, since: Nanos) -> LongHold {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut held = self.held.lock();
+        for id in &ids {
+            held.entry(*id).or_default().push(Entry { number, reader: reader.clone(), since });
+        }
+        LongHold { holds: self.clone(), ids, number }
+    }
+
+    /// Refuses what a transaction would do if it closes a snapshot that is held.
+    pub(super) fn check(&self, tx: &Transaction<'_>, names: &Names) -> Result<()> {
+        for id in tx.closes() {
+            if let Some(holder) = self.holder(id, tx.now()) {
+                // As it is called before the transaction.
+                let name = names.of_snapshot(&tx.before(), id)?.to_string();
+                return Err(Error::InUse { name, holder });
+            }
+        }
+        Ok(())
+    }
+
+    /// Who has held a snapshot for longest.
+    fn holder(&self, id: u64, now: Nanos) -> Option<Holder> {
+        let held = self.held.lock();
+        let Entry { reader, since, .. } = held.get(&id)?.first()?;
+        Some(Holder { reader: Reader::clone(reader), age: now - since })
+    }
+}
+
+/// Holds snapshots until it is dropped.
+#[derive(Debug)]
+pub struct LongHold {
+    holds: Arc<LongHolds>,
+    ids: Vec<u64>,
+    number: u64,
+}
+
+impl Drop for LongHold {
+    fn drop(&mut self) {
+        let mut held = self.holds.held.lock();
+        for id in &self.ids {
+            if let Some(entries) = held.get_mut(id) {
+                entries.retain(|entry| entry.number != self.number);
+                if entries.is_empty() {
+                    held.remove(id);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_held_until_the_last_holder_drops_it() {
+        let holds = Arc::new(LongHolds::default());
+        let reader = |command: &str| Arc::new(Reader { command: command.into(), process: Some(7) });
+        let first = holds.take(vec![1, 2], &reader("one"), 0);
+        let second = holds.take(vec![2], &reader("two"), 5_000_000_000);
+        let command = |id| holds.holder(id, 65_000_000_000).map(|holder| holder.reader.command);
+        assert_eq!([1, 2, 3].map(command), [Some("one".into()), Some("one".into()), None]);
+        drop(first);
+        assert_eq!([1, 2].map(command), [None, Some("two".into())]);
+        assert_eq!(holds.holder(2, 65_000_000_000).unwrap().to_string(), "'two' (process 7), for 60 s");
+        drop(second);
+        assert!(holds.held.lock().is_empty());
+    }
+
+    #[test]
+    fn an_age_is_said_in_units_that_can_be_read() {
+        let shown = |seconds: Nanos| {
+            let reader = Reader { command: "fs send tank@a".into(), process: None };
+            Holder { reader, age: seconds * 1_000_000_000 }.to_string()
+        };
+        assert_eq!(shown(-1), "'fs send tank@a', for 0 s");
+        assert_eq!(shown(300), "'fs send tank@a', for 5 min");
+        assert_eq!(shown(86_400), "'fs send tank@a', for 24 h");
+    }
+}

@@ -1,0 +1,134 @@
+//! The readers of the table.
+
+use std::collections::BTreeMap;
+
+use super::{World, XATTR};
+use crate::{
+    admin::{self, DifferenceKind, Error, Result, SendFrom, SendRequest},
+    fs::{FileSystem, Ino, ROOT},
+    stream,
+};
+
+/// What was read, by what it is of.
+pub(super) type Read = BTreeMap<String, Vec<u8>>;
+
+/// How much is read at a time.
+const PIECE: usize = 64 << 10;
+
+/// A row of the table.
+pub(super) struct Reader {
+    pub(super) name: &'static str,
+    pub(super) read: fn(&World) -> Result<Read>,
+    /// It needs a whole snapshot, and holds it.
+    pub(super) holds: bool,
+    /// It reads what may change: any state is right.
+    pub(super) is_live: bool,
+    /// Room is short while it reads.
+    pub(super) runs_short: bool,
+}
+
+const PLAIN: Reader = Reader { name: "", read: cat_snapshot, holds: false, is_live: false, runs_short: false };
+
+/// All of them.
+pub(super) const READERS: &[Reader] = &[
+    Reader { name: "cat of a snapshot", ..PLAIN },
+    Reader { name: "cat of a file", read: cat, is_live: true, ..PLAIN },
+    Reader { name: "copy of a snapshot", read: copy_snapshot, ..PLAIN },
+    Reader { name: "send", read: send, holds: true, ..PLAIN },
+    Reader { name: "diff of snapshots", read: diff_snapshots, ..PLAIN },
+    Reader { name: "diff to the data set", read: diff, is_live: true, ..PLAIN },
+    Reader { name: "diff to the data set, short of room", read: diff, is_live: true, runs_short: true, ..PLAIN },
+];
+
+fn cat_snapshot(world: &World) -> Result<Read> {
+    let open = world.datasets.open_snapshot(&"tank/a@2".parse().unwrap())?;
+    Ok(BTreeMap::from([("big".to_owned(), content(&open.fs, b"big")?)]))
+}
+
+fn cat(world: &World) -> Result<Read> {
+    // It is open, and stays what the reader has, whatever becomes of its name.
+    let fs = world.fs("tank/a");
+    Ok(BTreeMap::from([("big".to_owned(), content(&fs, b"big")?)]))
+}
+
+fn copy_snapshot(world: &World) -> Result<Read> {
+    let open = world.datasets.open_snapshot(&"tank/a@2".parse().unwrap())?;
+    let mut names = Vec::new();
+    let listed = open.fs.readdir(ROOT, 0, &mut |entry| {
+        names.push(entry.name.to_vec());
+        true
+    });
+    listed.map_err(gone)?;
+    let mut read = Read::new();
+    for file in names.into_iter().filter(|file| !file.starts_with(b".")) {
+        let name = String::from_utf8(file.clone()).unwrap();
+        let ino = open.fs.lookup(ROOT, &file).map_err(gone)?.ino;
+        for attribute in open.fs.listxattr(ino).map_err(gone)? {
+            assert_eq!(attribute, XATTR.0);
+            read.insert(format!("{name}, attribute"), open.fs.getxattr(ino, &attribute).map_err(gone)?);
+        }
+        read.insert(name, content(&open.fs, &file)?);
+    }
+    Ok(read)
+}
+
+fn content(fs: &FileSystem, file: &[u8]) -> Result<Vec<u8>> {
+    let ino: Ino = fs.lookup(ROOT, file).map_err(gone)?.ino;
+    let mut content = Vec::new();
+    loop {
+        let at = content.len();
+        fs.read(ino, at as u64, PIECE, &mut content).map_err(gone)?;
+        if content.len() < at + PIECE {
+            return Ok(content);
+        }
+    }
+}
+
+/// That a file, or what it is of, is gone is an answer. Another error is not.
+fn gone(errno: crate::fs::Errno) -> Error {
+    use crate::fs::Errno;
+    assert!([Errno::NOENT, Errno::STALE].contains(&errno), "{errno}");
+    pool::error::Error::Stale.into()
+}
+
+fn send(world: &World) -> Result<Read> {
+    let request = SendRequest {
+        snapshot: "tank/a@2".parse().unwrap(),
+        from: Some(SendFrom::Base("tank/a@1".parse().unwrap())),
+        replicate: false,
+        skip_missing: false,
+        properties: false,
+    };
+    let mut out = Vec::new();
+    let reader = admin::Reader { command: "fs send".into(), process: None };
+    world.datasets.send(&request, reader, &mut out, 0, &mut |_| {})?;
+    stream::verify(&mut &out[..], 0, &mut |_| {}).unwrap();
+    // The data set's name is in it, which may be another one by now.
+    Ok(Read::from([("length".into(), vec![(out.len() % 251) as u8]), ("stream".into(), blocks(&out))]))
+}
+
+/// The long runs of one byte: the files' content.
+fn blocks(stream: &[u8]) -> Vec<u8> {
+    let is_run = |window: &&[u8]| window.iter().all(|byte| *byte == window[0]) && window[0] != 0;
+    stream.chunks(64).filter(is_run).map(|window| window[0]).collect()
+}
+
+fn diff_snapshots(world: &World) -> Result<Read> {
+    compared(world, "tank/a@2")
+}
+
+fn diff(world: &World) -> Result<Read> {
+    compared(world, "tank/a")
+}
+
+fn compared(world: &World, to: &str) -> Result<Read> {
+    let mut read = Read::new();
+    world.datasets.diff(&"tank/a@1".parse().unwrap(), &to.parse().unwrap(), |found| {
+        let sign = |kind: DifferenceKind| kind.sign();
+        let mut path = String::from_utf8(found.path).unwrap();
+        path.push(sign(found.kind));
+        read.insert(path, Vec::new());
+        Ok(())
+    })?;
+    Ok(read)
+}

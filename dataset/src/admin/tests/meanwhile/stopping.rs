@@ -1,0 +1,101 @@
+//! A device that stops one thread at its n-th read, before anything is read.
+
+use std::{
+    io,
+    sync::Arc,
+    thread::{self, ThreadId},
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+use pool::device::{Device, MemoryDevice};
+
+/// After so long something waits for the reader that stands still.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The device.
+pub(super) struct Stopping {
+    memory: MemoryDevice,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Who is to be stopped, and after how many reads more.
+    armed: Option<(ThreadId, usize)>,
+    is_stopped: bool,
+}
+
+impl Stopping {
+    pub(super) fn new(size: u64) -> Arc<Stopping> {
+        let memory = MemoryDevice::new("disk", size);
+        Arc::new(Stopping { memory, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Stops the thread that calls this at its n-th read from now on.
+    pub(super) fn arm(&self, nth: usize) {
+        self.state.lock().armed = Some((thread::current().id(), nth));
+    }
+
+    /// Waits until the thread stands still, or `is_over` says that it never will; whether it does.
+    pub(super) fn wait(&self, is_over: impl Fn() -> bool) -> bool {
+        let mut state = self.state.lock();
+        while !state.is_stopped && !is_over() {
+            self.changed.wait_for(&mut state, Duration::from_millis(1));
+        }
+        state.is_stopped
+    }
+
+    /// Lets the thread go on.
+    pub(super) fn go_on(&self) {
+        *self.state.lock() = State::default();
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        let Some((thread, left)) = &mut state.armed else { return };
+        if *thread != thread::current().id() {
+            return;
+        }
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        state.armed = None;
+        state.is_stopped = true;
+        self.changed.notify_all();
+        let end = Instant::now() + PATIENCE;
+        while state.is_stopped {
+            assert!(!self.changed.wait_until(&mut state, end).timed_out(), "the command waits for the reader");
+        }
+    }
+}
+
+impl Device for Stopping {
+    fn name(&self) -> &str {
+        self.memory.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.pass();
+        self.memory.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.memory.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory.discard(offset, len)
+    }
+}
