@@ -254,3 +254,16 @@ fn a_container_without_privileges_mounts_where_it_has_the_device() {
     ));
     assert_eq!(said, "0\ntext\n");
 }
+
+/// A namespace that a user has made does not make that user root: the same pools are known.
+#[test]
+fn user_0_of_a_namespace_is_the_user_who_made_it() {
+    let Some(user) = User::new(0o666, "") else { return };
+    user.sh("pool create tank 64M:tank.img");
+    let within = "unshare --user --map-root-user";
+    if !user.run(&format!("{within} true")).status.success() {
+        return;
+    }
+    assert_eq!(user.sh(&format!("{within} pool list -H -o name")), "tank\n");
+    assert_eq!(user.sh(&format!("{within} fs get -Ho value mounted tank")), "yes\n");
+}

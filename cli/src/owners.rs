@@ -1,9 +1,24 @@
 //! Names and numbers of users and groups, as this machine's `/etc/passwd` and `/etc/group` have them. Who has no name there
-//! is known by number; projects have nothing else.
+//! is known by number; projects have nothing else. Also: who is root.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, os::unix::fs::MetadataExt};
 
 use dataset::fs::OwnerKind;
+
+/// Whether this process is this machine's root, or that of a container. An ordinary user who has made a user namespace has
+/// the number 0 in it, and owns nothing but what was theirs before: the root directory belongs to another user.
+pub(crate) fn is_root() -> bool {
+    let map = || std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let owner = || std::fs::metadata("/").map_or(0, |root| root.uid());
+    rustix::process::geteuid().is_root() && is_root_in(&map(), owner())
+}
+
+/// The same of user 0 in a namespace with these lines of `/proc/self/uid_map`, in which the root directory has this owner.
+fn is_root_in(map: &str, owner: u32) -> bool {
+    let numbers = |line: &str| line.split_whitespace().map_while(|number| number.parse().ok()).collect::<Vec<u64>>();
+    let is_itself = |line: &str| matches!(numbers(line)[..], [0, 0, _]);
+    map.is_empty() || map.lines().any(is_itself) || owner == 0
+}
 
 /// The number that a name or a number means. A name may consist of digits, so names come first.
 pub(crate) fn number(kind: OwnerKind, text: &str) -> Option<u32> {
@@ -37,6 +52,15 @@ fn entry(line: &str) -> Option<(String, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn user_0_of_a_namespace_is_root_where_it_owns_the_root() {
+        let nobody = 65_534;
+        assert!(is_root_in("         0          0 4294967295\n", nobody), "of the machine");
+        assert!(!is_root_in("         0       1000          1\n", nobody), "of a namespace that a user has made");
+        assert!(is_root_in("         0     100000      65536\n", 0), "of a container");
+        assert!(is_root_in("", nobody), "where nothing tells");
+    }
 
     #[test]
     fn lines_are_read_as_far_as_they_are_good() {

@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, owners::is_root};
 
 /// Root's folders.
 const STATE: &str = "/var/lib/cenote";
@@ -36,7 +36,7 @@ pub struct Places {
 impl Places {
     /// Those of the user who runs this process, as the environment says.
     pub fn of_this_user() -> Places {
-        Places::choose(rustix::process::geteuid().is_root(), |name| std::env::var_os(name))
+        Places::choose(is_root(), |name| std::env::var_os(name))
     }
 
     /// Chooses by the variables of an environment. What is empty or relative does not count, as the XDG specification
@@ -59,7 +59,7 @@ impl Places {
     /// Those of root, for a user who has said nothing else: root's pools can be listed by all.
     pub fn of_the_system() -> Option<Places> {
         let is_said = ["CENOTE_STATE", "CENOTE_RUN"].into_iter().any(|name| std::env::var_os(name).is_some());
-        let is_other = !is_said && !rustix::process::geteuid().is_root();
+        let is_other = !is_said && !is_root();
         is_other.then(|| Places::choose(true, |_| None))
     }
 
@@ -98,7 +98,7 @@ const OPEN: u32 = 0o755;
 
 /// The mode of a user's folders that hold what other users may ask for.
 fn shared_mode() -> u32 {
-    if rustix::process::geteuid().is_root() { OPEN } else { CLOSED }
+    if is_root() { OPEN } else { CLOSED }
 }
 
 /// Makes the folder that `path` is to lie in, closed to other users, and what is missing above it.
@@ -142,7 +142,7 @@ fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
 /// Opens root's usual folders, which an earlier version has closed. What the environment names stays as it was made.
 fn widen(folder: &Path) -> io::Result<()> {
     let usual = [RUN, STATE].map(Path::new);
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return Ok(());
     }
     for usual in usual.into_iter().filter(|usual| folder.starts_with(usual)) {

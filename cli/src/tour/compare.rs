@@ -19,6 +19,7 @@ use rustix::fs::{
 };
 
 use super::stage::Problem;
+use crate::owners::is_root;
 
 /// What was copied or compared.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,7 +101,7 @@ impl Copier {
 /// Gives `to` the owner, mode, attributes and times of `from`.
 fn keep(from: &Path, to: &Path) -> Outcome {
     let metadata = at(from, fs::symlink_metadata(from))?;
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         let (user, group) = (rustix::fs::Uid::from_raw(metadata.uid()), rustix::fs::Gid::from_raw(metadata.gid()));
         at(to, chownat(CWD, to, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW))?;
     }

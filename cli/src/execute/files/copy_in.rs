@@ -30,6 +30,7 @@ use super::{
 use crate::{
     execute::job::Job,
     failure::Failure,
+    owners::is_root,
     protocol::{CopyRecord, PathBytes},
 };
 
@@ -45,7 +46,7 @@ pub(super) fn copy_in(
     let mut copy = CopyIn {
         fs,
         job,
-        keeps_owners: uid.is_root(),
+        keeps_owners: is_root(),
         caller: Caller { uid: uid.as_raw(), gid: gid.as_raw(), umask: 0 },
         linked: HashMap::new(),
         top: None,

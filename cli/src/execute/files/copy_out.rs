@@ -25,7 +25,7 @@ use super::{
     served::Served,
     trail::Trail,
 };
-use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
+use crate::{execute::job::Job, failure::Failure, owners::is_root, protocol::CopyRecord};
 
 /// How many entries of a directory are read at once.
 const ENTRIES: usize = 4096;
@@ -63,7 +63,7 @@ pub(super) fn copy_out(
         let mut copy = CopyOut {
             fs: source.fs,
             job,
-            is_root: rustix::process::geteuid().is_root(),
+            is_root: is_root(),
             linked: HashMap::new(),
             top: None,
             buffer: Vec::with_capacity(CHUNK),

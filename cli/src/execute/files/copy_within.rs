@@ -16,7 +16,7 @@ use super::{
     served::Served,
     set_xattrs,
 };
-use crate::{execute::job::Job, failure::Failure, protocol::CopyRecord};
+use crate::{execute::job::Job, failure::Failure, owners::is_root, protocol::CopyRecord};
 
 /// Copies `sources` to `to` in the data set whose file system is `fs`.
 pub(super) fn copy_within(
@@ -37,7 +37,7 @@ pub(super) fn copy_within(
             from: source.fs,
             fs,
             shown: &source.shown,
-            keeps_owners: uid.is_root(),
+            keeps_owners: is_root(),
             caller: Caller { uid: uid.as_raw(), gid: gid.as_raw(), umask: 0 },
             linked: HashMap::new(),
             open: Vec::new(),

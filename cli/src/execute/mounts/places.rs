@@ -4,7 +4,7 @@ use std::fs;
 
 use dataset::{admin::Valued, name::DatasetName, property::Source};
 
-use crate::{failure::Failure, protocol::Assignment};
+use crate::{failure::Failure, owners::is_root, protocol::Assignment};
 
 /// Where mount points begin that nobody has set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) struct Places {
 impl Places {
     /// Those of the user who runs this process.
     pub(crate) fn of_this_user(altroot: Option<&str>) -> Places {
-        let home = match rustix::process::geteuid().is_root() {
+        let home = match is_root() {
             true => String::new(),
             false => std::env::var("HOME").unwrap_or_default(),
         };
