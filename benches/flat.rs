@@ -229,7 +229,7 @@ impl Bench {
             skip_missing: false,
             properties: false,
         };
-        Ok(self.datasets.send(&request, &mut io::sink(), 2, &mut |_| ())?.bytes)
+        Ok(self.datasets.send(&request, dataset::admin::Reader::default(), &mut io::sink(), 2, &mut |_| ())?.bytes)
     }
 
     /// Writes ten files anew, spread over all.
