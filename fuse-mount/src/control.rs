@@ -170,6 +170,10 @@ impl ControlTree {
             return Err(Errno::STALE);
         }
         let file_system = self.source.open(&entry.name)?;
+        // It was opened by its name, which another one may just have been given.
+        if self.source.find(&entry.name).as_ref() != Some(&entry) {
+            return Err(Errno::STALE);
+        }
         let mut slots = self.slots.lock();
         let opened = slots.taken.get_mut(&slot).filter(|opened| !opened.closed).ok_or(Errno::STALE)?;
         Ok(Arc::clone(opened.file_system.get_or_insert(file_system)))

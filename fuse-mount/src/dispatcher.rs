@@ -88,8 +88,9 @@ impl Handler for Dispatcher {
         let change = SetAttr { mode: change.mode.map(|mode| mode & PERMISSIONS), ..*change };
         let ino = self.server.writable(node)?;
         let loses = is_change_of_owner(&change) || change.kill_suid && change.size.is_some();
-        let group = if change.gid.is_some() { Some(self.live().getattr(ino)?.gid) } else { None };
-        let attr = self.live().setattr(&requester.caller(), ino, &change)?;
+        let live = self.server.live_of([ino]);
+        let group = if change.gid.is_some() { Some(live.getattr(ino)?.gid) } else { None };
+        let attr = live.setattr(&requester.caller(), ino, &change)?;
         let group = group.unwrap_or(attr.gid);
         Ok((if loses { self.drop_set_group(requester, attr, group)? } else { attr }, FOREVER))
     }
@@ -123,11 +124,13 @@ impl Handler for Dispatcher {
     }
 
     fn unlink(&self, dir: INodeNo, name: &[u8]) -> Result<(), Errno> {
-        self.live().unlink(self.server.writable_entry(dir, name)?, name)
+        let dir = self.server.writable_entry(dir, name)?;
+        self.server.live_of([dir]).unlink(dir, name)
     }
 
     fn rmdir(&self, dir: INodeNo, name: &[u8]) -> Result<(), Errno> {
-        self.live().rmdir(self.server.writable_entry(dir, name)?, name)
+        let dir = self.server.writable_entry(dir, name)?;
+        self.server.live_of([dir]).rmdir(dir, name)
     }
 
     fn symlink(&self, requester: &Requester, dir: INodeNo, name: &[u8], target: &[u8]) -> Result<Entry, Errno> {
@@ -146,7 +149,7 @@ impl Handler for Dispatcher {
 
     fn link(&self, node: INodeNo, dir: INodeNo, name: &[u8]) -> Result<Entry, Errno> {
         let ino = self.server.writable(node)?;
-        self.enter(dir, name, |fs, dir, name| fs.link(ino, dir, name))
+        self.enter(dir, name, |_, dir, name| self.server.live_of([ino, dir]).link(ino, dir, name))
     }
 
     fn open(&self, node: INodeNo, flags: i32) -> Result<FopenFlags, Errno> {

@@ -4,23 +4,24 @@
 //! is at least one, the file system is asked to keep the object, unlinked or not: an open file is nothing but a held
 //! node. The first reference and the last are the only ones the file system hears of.
 //!
-//! A node remembers the generation it was given out with. After the file system was changed behind the kernel's back (a
-//! rollback) an object number may be gone, or belong to a new file: such a node is *stale*, and every request on it
-//! fails with `ESTALE`, upon which the kernel looks the path up again. Data meant for the old file can thus not end in
-//! the new one.
+//! A node remembers the file it was given out for, by its identity. After the file system was changed behind the kernel's
+//! back (a rollback) an object number may be gone, or belong to a new file: such a node is *stale*, and every request on it
+//! fails with `ESTALE`, upon which the kernel looks the path up again. The same is compared by each operation itself, until
+//! it is known of all nodes which are stale: so data meant for the old file cannot end in the new one at any time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dataset::fs::Ino;
+use dataset::fs::{Handle, Identity, Ino, ROOT};
 use parking_lot::{Mutex, RwLock};
+use pool::txg::TreeEpoch;
 
 const SHARDS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Reference {
     count: u64,
-    generation: u64,
+    file: Handle,
     /// Whether the kernel was given content that it may have kept.
     cached: bool,
     /// How many open files there are through which it can be mapped to be written.
@@ -37,15 +38,24 @@ pub(crate) struct Held {
 
 impl Held {
     /// Notes that the kernel is given one more reference. True if it had none.
-    pub(crate) fn add(&self, ino: Ino, generation: u64) -> bool {
+    pub(crate) fn add(&self, file: Handle) -> bool {
+        let ino = file.ino();
         let mut shard = self.shard(ino).lock();
-        let reference = shard.entry(ino).or_insert(Reference { count: 0, generation, cached: false, mappable: 0 });
+        let reference = shard.entry(ino).or_insert(Reference { count: 0, file, cached: false, mappable: 0 });
         reference.count += 1;
-        if reference.generation != generation {
-            reference.generation = generation;
+        if reference.file.identity() != file.identity() {
+            reference.file = file;
             self.stale.write().remove(&ino);
         }
         reference.count == 1
+    }
+
+    /// The file that a held node was given out for. The root is whatever the tree's root is.
+    pub(crate) fn file(&self, ino: Ino) -> Option<Handle> {
+        if ino == ROOT {
+            return None;
+        }
+        self.shard(ino).lock().get(&ino).map(|reference| reference.file)
     }
 
     /// Notes that the kernel gave `count` references back. True if it has none left.
@@ -102,19 +112,36 @@ impl Held {
 
     /// Whether the node stands for an object that is no longer what it was given out for.
     pub(crate) fn is_stale(&self, ino: Ino) -> bool {
-        self.any_stale.load(Ordering::Acquire) && self.stale.read().contains(&ino)
+        self.any_stale.load(Ordering::Acquire) && ino != ROOT && self.stale.read().contains(&ino)
     }
 
-    /// Compares those of some nodes that are held with what the file system says now: `generation_of` is the object's
-    /// generation, `None` if there is no such object.
-    pub(crate) fn refresh(&self, nodes: impl IntoIterator<Item = Ino>, generation_of: impl Fn(Ino) -> Option<u64>) {
+    /// Compares those of some nodes that are held with what the file system says now, whose epoch was `epoch` before:
+    /// `identity_of` is the object's identity, `None` if there is no such object.
+    pub(crate) fn refresh(
+        &self,
+        nodes: impl IntoIterator<Item = Ino>,
+        epoch: TreeEpoch,
+        identity_of: impl Fn(Ino) -> Option<Identity>,
+    ) {
         for ino in nodes {
-            let Some(generation) = self.shard(ino).lock().get(&ino).map(|held| held.generation) else { continue };
-            if generation_of(ino) != Some(generation) {
+            let Some(identity) = self.shard(ino).lock().get(&ino).map(|held| held.file.identity()) else { continue };
+            if identity_of(ino) == Some(identity) {
+                self.confirm(identity, epoch);
+            } else {
                 self.any_stale.store(true, Ordering::Release);
                 self.stale.write().insert(ino);
             }
         }
+    }
+
+    /// Notes that a held node is what it was given out for in the tree of this epoch too, which operations need not compare
+    /// any more.
+    fn confirm(&self, identity: Identity, epoch: TreeEpoch) {
+        self.edit(identity.0, |reference| {
+            if reference.file.identity() == identity {
+                reference.file = Handle::of(identity, epoch);
+            }
+        });
     }
 
     /// Every held node.
@@ -136,11 +163,15 @@ impl Held {
 mod tests {
     use super::*;
 
+    fn file(ino: Ino, generation: u64) -> Handle {
+        Handle::of((ino, generation, 0), TreeEpoch::default())
+    }
+
     #[test]
     fn only_the_first_and_the_last_reference_matter() {
         let held = Held::default();
-        assert!(held.add(7, 1));
-        assert!(!held.add(7, 1));
+        assert!(held.add(file(7, 1)));
+        assert!(!held.add(file(7, 1)));
         assert!(!held.forget(7, 1));
         assert!(held.forget(7, 1));
         assert!(!held.forget(7, 1), "nothing is left to forget");
@@ -149,7 +180,7 @@ mod tests {
     #[test]
     fn forgetting_too_much_leaves_nothing() {
         let held = Held::default();
-        held.add(7, 1);
+        held.add(file(7, 1));
         assert!(held.forget(7, u64::MAX));
         assert!(held.drain().is_empty());
     }
@@ -158,18 +189,18 @@ mod tests {
     fn a_replaced_object_is_stale_until_it_is_looked_up_again() {
         let held = Held::default();
         for ino in [2, 3, 4] {
-            held.add(ino, 10);
+            held.add(file(ino, 10));
         }
-        held.refresh(2..9, |ino| match ino {
-            2 => Some(10),
-            3 => Some(11),
+        held.refresh(2..9, TreeEpoch::default(), |ino| match ino {
+            2 => Some((2, 10, 0)),
+            3 => Some((3, 11, 0)),
             _ => None,
         });
         let mut all = held.nodes();
         all.sort_unstable();
         assert_eq!(all, [2, 3, 4]);
         assert_eq!([2, 3, 4].map(|ino| held.is_stale(ino)), [false, true, true]);
-        assert!(!held.add(3, 11));
+        assert!(!held.add(file(3, 11)));
         assert!(!held.is_stale(3));
         assert!(held.forget(4, 1));
         assert!(!held.is_stale(4), "a forgotten node's number may be given out again");
@@ -179,7 +210,7 @@ mod tests {
     fn draining_returns_all() {
         let held = Held::default();
         for ino in 1..100 {
-            held.add(ino, 0);
+            held.add(file(ino, 0));
         }
         assert_eq!(held.drain().len(), 99);
         assert!(held.drain().is_empty());

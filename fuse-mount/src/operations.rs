@@ -64,7 +64,8 @@ impl Dispatcher {
         make: impl FnOnce(&FileSystem, Ino, &[u8]) -> Result<fs::Attr, Errno>,
     ) -> Result<Entry, Errno> {
         let dir = self.server.writable_entry(dir, name)?;
-        Ok(self.server.admit(&make(self.live(), dir, name)?))
+        let epoch = self.live().epoch();
+        Ok(self.server.admit(&make(&self.server.live_of([dir]), dir, name)?, epoch))
     }
 
     pub(crate) fn rename_entry(
@@ -84,7 +85,7 @@ impl Dispatcher {
             exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
             whiteout: flags.contains(RenameFlags::RENAME_WHITEOUT).then_some(caller),
         };
-        self.live().rename(dir, name, new_dir, new_name, flags)
+        self.server.live_of([dir, new_dir]).rename(dir, name, new_dir, new_name, flags)
     }
 
     pub(crate) fn allocate(&self, node: INodeNo, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {
@@ -97,7 +98,7 @@ impl Dispatcher {
             punch_hole: mode & FALLOC_PUNCH_HOLE != 0,
             zero_range: mode & FALLOC_ZERO_RANGE != 0,
         };
-        self.live().fallocate(ino, mode, offset, length)
+        self.server.live_of([ino]).fallocate(ino, mode, offset, length)
     }
 
     pub(crate) fn seek(&self, node: INodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
@@ -115,7 +116,8 @@ impl Dispatcher {
     pub(crate) fn copy(&self, from: (INodeNo, u64), to: (INodeNo, u64), length: u64) -> Result<u32, Errno> {
         let target = self.server.writable(to.0)?;
         let (view, source) = self.server.resolve(from.0)?.ok_or(Errno::XDEV)?;
-        let copied = self.live().copy_range_from(&view, source, from.1, target, to.1, length.min(MAX_COPY))?;
+        let copied =
+            self.server.live_of([target]).copy_range_from(&view, source, from.1, target, to.1, length.min(MAX_COPY))?;
         Ok(u32::try_from(copied).expect("no more is copied than asked for"))
     }
 
@@ -140,22 +142,22 @@ impl Dispatcher {
         let ino = self.server.writable(node)?;
         self.check_acl(name)?;
         if is_acl(name) {
-            return self.live().set_acl(ino, name, value, self.loses_set_group(requester, ino)?);
+            return self.server.live_of([ino]).set_acl(ino, name, value, self.loses_set_group(requester, ino)?);
         }
         let how = match flags {
             XATTR_CREATE => fs::SetXattr::Create,
             XATTR_REPLACE => fs::SetXattr::Replace,
             // What is there and not there at once.
-            XATTR_BOTH => return Err(self.live().getxattr(ino, name).err().unwrap_or(Errno::EXIST)),
+            XATTR_BOTH => return Err(self.server.live_of([ino]).getxattr(ino, name).err().unwrap_or(Errno::EXIST)),
             _ => fs::SetXattr::Any,
         };
-        self.live().setxattr(ino, name, value, how)
+        self.server.live_of([ino]).setxattr(ino, name, value, how)
     }
 
     pub(crate) fn remove_xattr(&self, node: INodeNo, name: &[u8]) -> Result<(), Errno> {
         let ino = self.server.writable(node)?;
         self.check_acl(name)?;
-        self.live().removexattr(ino, name)
+        self.server.live_of([ino]).removexattr(ino, name)
     }
 
     /// Fails for an access control list if the kernel was told that there are none: it would not check it.
@@ -165,7 +167,7 @@ impl Dispatcher {
 
     /// Whether a file loses its set-group bit when this program changes its access control list.
     fn loses_set_group(&self, requester: &Requester, ino: Ino) -> Result<bool, Errno> {
-        let attr = self.live().getattr(ino)?;
+        let attr = self.server.live_of([ino]).getattr(ino)?;
         Ok(attr.mode & SET_GROUP != 0 && !keeps_bit(requester, attr.gid))
     }
 
@@ -192,8 +194,9 @@ impl Dispatcher {
             }
             Command::SetFlags | Command::SetExtended => {
                 let ino = self.server.writable(node)?;
-                let attr = self.live().getattr(ino)?;
-                self.live().set_attributes_and_project(ino, |attributes, project| {
+                let live = self.server.live_of([ino]);
+                let attr = live.getattr(ino)?;
+                live.set_attributes_and_project(ino, |attributes, project| {
                     let before = *attributes;
                     flags::set(command, data, attributes)?;
                     *project = flags::project(command, data, *project)?;
@@ -256,18 +259,19 @@ impl Dispatcher {
         how: Writing,
     ) -> Result<u32, Errno> {
         let ino = self.server.writable(node)?;
+        let live = self.server.live_of([ino]);
         let kill_priv = how.flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         if kill_priv {
-            let attr = self.live().getattr(ino)?;
+            let attr = live.getattr(ino)?;
             self.drop_set_group(requester, attr, attr.gid)?;
         }
         let written = if how.flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            self.live().write_back(ino, offset, data, kill_priv).map(|()| data.len())?
+            live.write_back(ino, offset, data, kill_priv).map(|()| data.len())?
         } else {
             if !how.past {
                 self.server.held.note_cached(ino);
             }
-            self.live().write(ino, offset, data, kill_priv)?
+            live.write(ino, offset, data, kill_priv)?
         };
         Ok(u32::try_from(written).expect("no more is written than was sent"))
     }
@@ -281,6 +285,10 @@ impl Dispatcher {
             return Ok(attr);
         }
         let mode = Some(u32::from(attr.mode & !SET_GROUP));
-        self.live().setattr(&requester.caller(), attr.ino, &fs::SetAttr { mode, ..fs::SetAttr::default() })
+        self.server.live_of([attr.ino]).setattr(
+            &requester.caller(),
+            attr.ino,
+            &fs::SetAttr { mode, ..fs::SetAttr::default() },
+        )
     }
 }

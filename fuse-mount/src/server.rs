@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dataset::fs::{Attr, DirEntry, Errno, FileSystem, FileType, Ino, ROOT};
+use dataset::fs::{Attr, DirEntry, Errno, FileSystem, FileType, Handle, Ino, ROOT};
 use fuser::INodeNo;
+use pool::txg::TreeEpoch;
 
 use crate::control::{CONTROL_NAME, ControlTree, OPENER_NAME, SNAPSHOTS_NAME, Snapshots};
 use crate::counters::Counters;
@@ -35,12 +36,13 @@ const CONTROL_COOKIE: u64 = i64::MAX as u64;
 const LIVE: u64 = 0;
 
 /// The file system a node belongs to.
-pub(crate) enum View<'a> {
-    Live(&'a FileSystem),
+pub(crate) enum View {
+    /// The live one, as long as the node is what it was given out for.
+    Live(FileSystem),
     Snapshot(Arc<FileSystem>),
 }
 
-impl Deref for View<'_> {
+impl Deref for View {
     type Target = FileSystem;
 
     fn deref(&self) -> &FileSystem {
@@ -95,12 +97,18 @@ impl Server {
     }
 
     /// The file system and the object behind a node, `None` if it is virtual.
-    pub(crate) fn resolve(&self, number: INodeNo) -> Result<Option<(View<'_>, Ino)>, Errno> {
+    pub(crate) fn resolve(&self, number: INodeNo) -> Result<Option<(View, Ino)>, Errno> {
         match self.node(number)? {
-            Node::Live(ino) => Ok(Some((View::Live(&self.live), ino))),
+            Node::Live(ino) => Ok(Some((View::Live(self.live_of([ino])), ino))),
             Node::Snapshot(slot, ino) => Ok(Some((View::Snapshot(self.control.file_system(slot)?), ino))),
             Node::Control(_) => Ok(None),
         }
+    }
+
+    /// The live file system as long as these nodes are what they were given out for. A rollback may come at any time: so
+    /// every operation compares that itself.
+    pub(crate) fn live_of(&self, nodes: impl IntoIterator<Item = Ino>) -> FileSystem {
+        self.live.only(nodes.into_iter().filter_map(|ino| self.held.file(ino)))
     }
 
     /// The object behind a node that is to be changed.
@@ -123,7 +131,10 @@ impl Server {
             node if name == b"." => self.find(node),
             node if name == b".." => self.find_above(node),
             Node::Live(ROOT) if name == CONTROL_NAME => Ok(self.control_entry(Control::Root)),
-            Node::Live(dir) => Ok(self.admit(&self.live.lookup(dir, name)?)),
+            Node::Live(dir) => {
+                let epoch = self.live.epoch();
+                Ok(self.admit(&self.live_of([dir]).lookup(dir, name)?, epoch))
+            }
             Node::Snapshot(slot, dir) => {
                 let attr = self.control.file_system(slot)?.lookup(dir, name)?;
                 Ok(self.admit_to_snapshot(slot, &attr))
@@ -141,11 +152,14 @@ impl Server {
     /// and the kernel has forgotten it, or never knew it because it was another mount that gave the handle out.
     fn find(&self, node: Node) -> Result<Entry, Errno> {
         match node {
-            Node::Live(ino) => match self.live.getattr(ino)? {
-                // Waits to be freed, and nobody has it open.
-                attr if attr.nlink == 0 => Err(Errno::STALE),
-                attr => Ok(self.admit(&attr)),
-            },
+            Node::Live(ino) => {
+                let epoch = self.live.epoch();
+                match self.live.getattr(ino)? {
+                    // Waits to be freed, and nobody has it open.
+                    attr if attr.nlink == 0 => Err(Errno::STALE),
+                    attr => Ok(self.admit(&attr, epoch)),
+                }
+            }
             Node::Snapshot(slot, ino) => {
                 let attr = self.control.file_system(slot)?.getattr(ino)?;
                 Ok(self.admit_to_snapshot(slot, &attr))
@@ -157,7 +171,10 @@ impl Server {
     /// Finds the directory above one that was found by its number.
     fn find_above(&self, node: Node) -> Result<Entry, Errno> {
         match node {
-            Node::Live(dir) => Ok(self.admit(&self.live.lookup(dir, b"..")?)),
+            Node::Live(dir) => {
+                let epoch = self.live.epoch();
+                Ok(self.admit(&self.live_of([dir]).lookup(dir, b"..")?, epoch))
+            }
             Node::Snapshot(_, ROOT) => Ok(self.control_entry(Control::Snapshots)),
             Node::Snapshot(slot, dir) => {
                 let attr = self.control.file_system(slot)?.lookup(dir, b"..")?;
@@ -172,7 +189,7 @@ impl Server {
     pub(crate) fn getattr(&self, number: INodeNo) -> Result<(Attr, Duration), Errno> {
         match self.node(number)? {
             Node::Control(control) => Ok((self.control.attr(control), NO_TIME)),
-            Node::Live(ino) => Ok((self.live.getattr(ino)?, FOREVER)),
+            Node::Live(ino) => Ok((self.live_of([ino]).getattr(ino)?, FOREVER)),
             Node::Snapshot(slot, ino) => Ok((self.control.file_system(slot)?.getattr(ino)?, FOREVER)),
         }
     }
@@ -199,9 +216,9 @@ impl Server {
         self.live.free_unused();
     }
 
-    /// Gives the kernel a reference to an object of the live file system.
-    pub(crate) fn admit(&self, attr: &Attr) -> Entry {
-        if self.held.add(attr.ino, attr.generation) {
+    /// Gives the kernel a reference to an object of the live file system, whose epoch was `epoch` before it was found.
+    pub(crate) fn admit(&self, attr: &Attr, epoch: TreeEpoch) -> Entry {
+        if self.held.add(Handle::new(attr, epoch)) {
             self.live.retain(attr.ino);
         }
         lasting(Node::Live(attr.ino), attr, LIVE)
@@ -248,10 +265,11 @@ impl Server {
         };
         let mut room = true;
         let mut given = Vec::new();
+        let epoch = self.live.epoch();
         view.readdir_plus(ino, cookie, &mut |entry, attr| {
             room = each(listed(node, &entry), &lasting(node.sibling(attr.ino), attr, mark));
             if room && !is_dot(entry.name) {
-                given.push((attr.ino, attr.generation));
+                given.push(Handle::new(attr, epoch));
             }
             room
         })?;
@@ -264,12 +282,12 @@ impl Server {
     }
 
     /// Notes the references a listing gave away: after it, because a file system may not be called from its own listing.
-    fn note_given(&self, dir: Node, given: &[(Ino, u64)]) {
+    fn note_given(&self, dir: Node, given: &[Handle]) {
         match dir {
             Node::Live(_) => {
-                for &(ino, generation) in given {
-                    if self.held.add(ino, generation) {
-                        self.live.retain(ino);
+                for &file in given {
+                    if self.held.add(file) {
+                        self.live.retain(file.ino());
                     }
                 }
             }

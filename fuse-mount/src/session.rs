@@ -348,7 +348,7 @@ impl Mount {
     /// Looks which of some nodes stand for objects that are no longer what they were given out for.
     fn refresh(&self, nodes: impl IntoIterator<Item = Ino>) {
         let live = &self.server.live;
-        self.server.held.refresh(nodes, |ino| live.getattr(ino).ok().map(|attr| attr.generation));
+        self.server.held.refresh(nodes, live.epoch(), |ino| live.getattr(ino).ok().map(|attr| attr.identity()));
     }
 
     fn forget_node(&self, node: Node) {

@@ -17,6 +17,7 @@
 //! attributes immutable, compression and such of single files
 //! account/   who takes how much, and how much they may      project     trees of files that are charged together
 //! file/      content: extents, read, write, truncate, allocate, seek, copy
+//! identity   what a step expects of the file that an earlier step has found
 //! statfs     space                                replay      after a crash: what the intent log was told
 //! check      the judge
 //! ```
@@ -41,6 +42,7 @@ mod create;
 pub mod directory;
 mod failure;
 pub mod file;
+mod identity;
 pub mod inode;
 pub mod key;
 pub mod link;
@@ -58,9 +60,12 @@ pub mod xattr;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::RwLock;
@@ -68,7 +73,7 @@ use pool::{
     env::Nanos,
     error::{Error as PoolError, Result},
     tree::{Policy, View},
-    txg::{Caching, Head},
+    txg::{Caching, Head, TreeEpoch},
 };
 pub use rustix::io::Errno;
 
@@ -76,6 +81,7 @@ pub use account::{Account, Amount, OwnerKind, SetQuota};
 pub use attr::{Attr, Caller, SetAttr, SetTime};
 pub use attributes::{Attribute, FileAttributes, Own};
 pub use file::{FallocateFlags, Whence};
+pub use identity::{Handle, Identity};
 pub use inode::FileType;
 pub use key::{Ino, ROOT};
 pub use project::Project;
@@ -87,6 +93,7 @@ pub use xattr::SetXattr;
 use account::ledger::{Ledger, load_below};
 use change::{Change, load_master};
 use failure::Failure;
+use identity::Expected;
 use inode::{Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
 use master::Master;
 
@@ -140,8 +147,14 @@ impl Options {
     }
 }
 
-/// One dataset's file system.
+/// One dataset's file system, and what is expected of it: see [`FileSystem::pinned`] and [`FileSystem::only`].
 pub struct FileSystem {
+    core: Arc<Core>,
+    expected: Expected,
+}
+
+/// What all views of one file system share.
+pub struct Core {
     head: Arc<Head>,
     options: RwLock<Options>,
     room: RwLock<Option<Arc<dyn Room>>>,
@@ -151,6 +164,14 @@ pub struct FileSystem {
     accounted: AtomicBool,
     locks: file::FileLocks,
     retained: orphan::Retained,
+}
+
+impl Deref for FileSystem {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
 }
 
 /// The room that an operation on names and attributes asks for, in bytes: what its items take.
@@ -175,7 +196,7 @@ impl FileSystem {
     pub fn open(head: Arc<Head>, options: Options) -> Result<Arc<FileSystem>, Errno> {
         let (master, below) = head.read(|view| Ok::<_, Failure>((load_master(view)?, load_below(view)?)))?;
         head.set_caching(options.primary_cache, options.secondary_cache);
-        Ok(Arc::new(FileSystem {
+        let core = Core {
             head,
             options: RwLock::new(options),
             room: RwLock::default(),
@@ -183,7 +204,36 @@ impl FileSystem {
             accounted: AtomicBool::new(below.is_some()),
             locks: file::FileLocks::default(),
             retained: orphan::Retained::default(),
-        }))
+        };
+        Ok(Arc::new(FileSystem { core: Arc::new(core), expected: Expected::Anything }))
+    }
+
+    /// Whether both are views of one file system.
+    pub fn is(&self, other: &FileSystem) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// Which tree it shows: another one after a rollback or a receive.
+    pub fn epoch(&self) -> TreeEpoch {
+        self.head.epoch()
+    }
+
+    /// This file system as long as it shows the tree that it shows now. When another tree was put in its place, every
+    /// operation fails with ESTALE. A tree gives no inode number to two files, so numbers are identities here.
+    pub fn pinned(&self) -> FileSystem {
+        match self.expected {
+            Expected::Tree(epoch) => self.expecting(Expected::Tree(epoch)),
+            _ => self.expecting(Expected::Tree(self.epoch())),
+        }
+    }
+
+    /// This file system as long as these are the files that their numbers stand for; ESTALE if one of them is not.
+    pub fn only(&self, files: impl IntoIterator<Item = Handle>) -> FileSystem {
+        self.expecting(Expected::Files(files.into_iter().collect()))
+    }
+
+    fn expecting(&self, expected: Expected) -> FileSystem {
+        FileSystem { core: self.core.clone(), expected }
     }
 
     /// To be called when another tree was put in the place of this one's, before anything is changed in it: a tree that
@@ -277,8 +327,16 @@ impl FileSystem {
         self.head.admit_in_turn(bytes).map_err(|error| failure::errno(&error))
     }
 
-    fn read_tree<T>(&self, look: impl FnMut(&View<'_>) -> Result<T, Failure>) -> Result<T, Errno> {
-        Ok(self.head.read(look)?)
+    fn read_tree<T>(&self, mut look: impl FnMut(&View<'_>) -> Result<T, Failure>) -> Result<T, Errno> {
+        Ok(self.head.read(|view| {
+            self.check_expected(view)?;
+            look(view)
+        })?)
+    }
+
+    /// ESTALE if this is not what is expected. The view's lock is held, so the epoch is that of its tree.
+    fn check_expected(&self, view: &View<'_>) -> Result<(), Failure> {
+        self.expected.check(view, self.head.epoch())
     }
 
     fn update_tree<T>(&self, make: impl FnMut(&mut Change<'_>) -> Result<T, Failure>) -> Result<T, Errno> {
@@ -288,6 +346,7 @@ impl FileSystem {
     fn try_update<T>(&self, mut make: impl FnMut(&mut Change<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
         let now = self.now();
         let value = self.head.update(|view, batch| {
+            self.check_expected(view)?;
             let ledger = Ledger::new(self.accounted.load(Ordering::Acquire));
             let mut change = Change::new(*view, batch, now, ledger);
             let value = make(&mut change)?;

@@ -90,7 +90,21 @@ pub struct Head {
     is_frozen: bool,
     /// What keeps a tree that is open as it was written, and may be dropped at any time.
     pinned: Option<Pinned>,
+    /// Changes with the tree, under its lock.
+    epoch: AtomicU64,
     tree: RwLock<Tree>,
+}
+
+/// Which of the trees that this process has seen a head shows: rollback and every receive put another tree in the place of
+/// the one before. No two heads, and no two trees of one head, have the same; the default is that of none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeEpoch(u64);
+
+impl TreeEpoch {
+    fn next() -> TreeEpoch {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        TreeEpoch(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
 }
 
 /// How often a change looks whether the tree is free before it sleeps: ten to forty microseconds.
@@ -184,6 +198,16 @@ pub(super) struct Frozen {
     pub(super) shares: Vec<BlockPointer>,
 }
 
+/// A panic while a batch is applied leaves half of it in the tree. Nothing of that may be committed, so the pool takes no
+/// more changes before the tree's lock is free.
+struct FailOnPanic<'a>(&'a Engine);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.fail(&Error::Closed("a change has panicked half way".into()));
+    }
+}
+
 /// The cache, and the nodes that this operation had to read: they stay until it is done, whatever the cache does.
 struct Sources<'a> {
     cache: &'a BlockCache,
@@ -227,8 +251,14 @@ impl Head {
             newest_snapshot: AtomicU64::new(u64::MAX),
             is_frozen: false,
             pinned: None,
+            epoch: AtomicU64::new(TreeEpoch::next().0),
             tree,
         }
+    }
+
+    /// Which tree stands here. Within [`Head::read`] and [`Head::update`] it is that of the tree that is looked at.
+    pub fn epoch(&self) -> TreeEpoch {
+        TreeEpoch(self.epoch.load(Ordering::Acquire))
     }
 
     /// The tree's number, as it was opened.
@@ -388,7 +418,10 @@ impl Head {
                 _ => SmallVec::new(),
             };
             let taken = batch.take_shares();
-            let grown = batch.apply(root, txg, sources, kills)?;
+            let applying = FailOnPanic(engine);
+            let grown = batch.apply(root, txg, sources, kills);
+            mem::forget(applying);
+            let grown = grown?;
             shares.extend(taken);
             if let Some(untold) = untold {
                 untold.open.add(&touched);
@@ -532,6 +565,7 @@ impl Head {
     /// uncommitted but those of the group that sync is writing.
     pub fn replace(&self, root: BlockPointer, level: u8) {
         let mut tree = self.tree.write();
+        self.epoch.store(TreeEpoch::next().0, Ordering::Release);
         tree.root = Root::stored(root, level);
         tree.kills.clear();
         tree.shares.clear();

@@ -57,7 +57,7 @@ pub use engine::{
 pub(crate) use engine::{Features, REPEATS, state_of};
 pub use evacuate::{Evacuation, Vacating};
 pub use fill::{FILLING_COUNTERS, Filling, FillingNote};
-pub use head::{Head, OpError, Plain, Quiet};
+pub use head::{Head, OpError, Plain, Quiet, TreeEpoch};
 pub use still::{Place, Still, Suspect, Verdict};
 pub use streams::Outlook;
 pub use sync::{Sync, SyncClient, Written};

@@ -12,6 +12,7 @@ mod due;
 mod durable;
 mod findings;
 mod full;
+mod identity;
 mod limits;
 mod meanwhile;
 mod model;

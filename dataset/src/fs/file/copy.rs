@@ -33,7 +33,7 @@ impl FileSystem {
     ) -> Result<u64, Errno> {
         self.writable()?;
         let (from_end, to_end) = (from.saturating_add(len), to.saturating_add(len));
-        let is_one = std::ptr::eq(self, other) && source == target;
+        let is_one = self.is(other) && source == target;
         if is_one && from < to_end && to < from_end {
             return Err(Errno::INVAL);
         }

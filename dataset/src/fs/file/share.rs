@@ -187,6 +187,7 @@ fn shift(source: Side<'_>, target: Side<'_>) -> Result<Option<u8>, Errno> {
 /// them.
 fn look(source: Side<'_>, target: Side<'_>, len: u64) -> Result<Option<Seen>, Errno> {
     let seen = source.head().read_open(|view| {
+        source.fs.check_expected(view)?;
         let inode = load_inode(view, source.ino)?;
         check_regular(&inode)?;
         let shift = inode.record_shift.max(MIN_RECORD_SHIFT);
