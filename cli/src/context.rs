@@ -9,7 +9,7 @@ use crate::output::json::{Encoder, envelope};
 use crate::output::progress::Meter;
 use crate::output::time::Zone;
 use crate::output::value::Style;
-use crate::protocol::{Executor, HostRequest, HostResponse, Request, Response, Stream};
+use crate::protocol::{Chain, Chained, Executor, HostRequest, HostResponse, Request, Response, Said, Stream};
 
 /// Which of the standard streams are terminals.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +94,32 @@ impl Context<'_> {
     pub fn call_with(&mut self, pool: &str, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
         assert_eq!(request.needs_stream(), stream.is_some(), "a stream goes with exactly the requests that need one");
         let mut meter = Meter::new(self.console.terminals.error);
-        self.executor.call(pool, request, stream, &mut |progress| meter.update(&progress))
+        self.executor.call(pool, request, stream, &mut |said| shown(&mut meter, said))
+    }
+
+    /// The same, for a request that is answered in parts: hands their records to `each` as they come.
+    pub fn call_for_each<T: Chained>(
+        &mut self,
+        pool: &str,
+        request: Request,
+        each: &mut dyn FnMut(T, &mut Console<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Context { executor, console, .. } = self;
+        let mut meter = Meter::new(console.terminals.error);
+        let mut chain = Chain::default();
+        let answer = executor.call(pool, request, None, &mut |said| match said {
+            Said::Part(part) => {
+                for shared in T::of(part).ok_or_else(unexpected_answer)? {
+                    each(chain.whole(shared).ok_or_else(unexpected_answer)?, console)?;
+                }
+                Ok(None)
+            }
+            said => shown(&mut meter, said),
+        })?;
+        match answer {
+            Response::Done => Ok(()),
+            _ => Err(unexpected_answer()),
+        }
     }
 
     /// Has a request carried out that is answered by nothing but its being done.
@@ -108,7 +133,7 @@ impl Context<'_> {
     /// Has a request about this machine's pools carried out, showing progress.
     pub fn host(&mut self, request: HostRequest) -> Result<HostResponse, Failure> {
         let mut meter = Meter::new(self.console.terminals.error);
-        self.executor.host(request, &mut |progress| meter.update(&progress))
+        self.executor.host(request, &mut |said| shown(&mut meter, said))
     }
 
     /// The pools that a command is about: those named, else all that are known.
@@ -146,6 +171,15 @@ impl Context<'_> {
             _ => Err(Failure::new("nothing was destroyed")),
         }
     }
+}
+
+/// Shows progress. A part of an answer is none to a request that is answered at once.
+fn shown(meter: &mut Meter, said: Said) -> Result<Option<Said>, Failure> {
+    match said {
+        Said::Progress(progress) => meter.update(&progress),
+        Said::Part(_) => return Err(unexpected_answer()),
+    }
+    Ok(None)
 }
 
 /// The failure of an answer that is not one to the request.

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use cli::{
     failure::Failure,
     protocol::{
-        Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, ScrubAction, VdevKind,
+        Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, Said, ScrubAction, VdevKind,
         VdevRole, VdevSpec, VdevTreeSpec,
     },
     service::frame::{self, MAX_CALL},
@@ -268,7 +268,7 @@ fn messages(seeds: &mut Seeds) {
     let record =
         cli::protocol::DatasetRecord { name: "tank#b".parse().unwrap(), createtxg: 7, properties: vec![property] };
     let replies = [
-        ("progress", Reply::Progress(Progress { what: "sending".into(), done: 1, total: None })),
+        ("progress", Reply::Said(Said::Progress(Progress { what: "sending".into(), done: 1, total: None }))),
         ("datasets", Reply::Done(Response::Datasets(vec![record]))),
         ("failed", Reply::Failed(Failure::new("no such pool").hint("pool list"))),
     ];

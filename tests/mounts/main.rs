@@ -7,6 +7,7 @@
 //! places     where data sets are mounted, and what is in the way
 //! copies     what is copied beneath them
 //! strangers  copies from and to directories of other users
+//! replaced   commands that have begun with what is replaced then
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still
 //! trimming   giving free space back, on demand and by itself
@@ -21,6 +22,7 @@ mod by_hand;
 mod copies;
 mod options;
 mod places;
+mod replaced;
 mod services;
 mod states;
 mod strangers;

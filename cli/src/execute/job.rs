@@ -20,11 +20,14 @@ use rustix::{
 
 use crate::{
     failure::Failure,
-    protocol::{OnProgress, Progress, Stream},
+    protocol::{OnSaid, Part, Progress, Said, Stream},
 };
 
 /// How long a wait for a stream may go without looking whether it is still wanted.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// How long a part waits for another try where the one before it is still on its way.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What a pipe has room for at least when it can be written to, in bytes.
 const PAGE: usize = 4096;
@@ -56,15 +59,15 @@ impl Cancel {
 /// A request that is being carried out.
 pub struct Job<'a> {
     cancels: Vec<Cancel>,
-    progress: OnProgress<'a>,
+    said: OnSaid<'a>,
     told: Instant,
     reader: Reader,
 }
 
 impl<'a> Job<'a> {
-    /// A job that tells `progress`, and ends when one of `cancels` says so.
-    pub fn new(cancels: Vec<Cancel>, progress: OnProgress<'a>) -> Job<'a> {
-        Job { cancels, progress, told: Instant::now(), reader: Reader::default() }
+    /// A job that tells `said`, and ends when one of `cancels` says so.
+    pub fn new(cancels: Vec<Cancel>, said: OnSaid<'a>) -> Job<'a> {
+        Job { cancels, said, told: Instant::now(), reader: Reader::default() }
     }
 
     /// The same for this command.
@@ -89,8 +92,23 @@ impl<'a> Job<'a> {
     pub fn tell(&mut self, what: &str, done: u64, total: Option<u64>) {
         if self.told.elapsed() >= TELL_EVERY {
             self.told = Instant::now();
-            (self.progress)(Progress { what: what.to_owned(), done, total });
+            // Whoever cannot take it now hears the next.
+            let _ = (self.said)(Said::Progress(Progress { what: what.to_owned(), done, total }));
         }
+    }
+
+    /// Gives the next part of the answer away. Waits while the asker reads more slowly than the parts come, so that never
+    /// more than a few are in memory.
+    pub fn part(&mut self, part: Part) -> Result<(), Failure> {
+        let mut left = Some(Said::Part(part));
+        while let Some(said) = left {
+            self.check()?;
+            left = (self.said)(said)?;
+            if left.is_some() {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
     }
 
     /// Makes a stream readable and writable such that waiting for the other end stops when the job is cancelled.
@@ -184,7 +202,7 @@ mod tests {
     fn waiting_for_a_silent_pipe_ends_when_cancelled() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let cancel = Cancel::default();
-        let mut ignore = |_| {};
+        let mut ignore = |_| Ok(None);
         let job = Job::new(vec![Cancel::default(), cancel.clone()], &mut ignore);
         let mut stream = job.stream(reader.into());
         let canceller = std::thread::spawn(move || {
@@ -200,7 +218,7 @@ mod tests {
     fn writing_to_a_pipe_that_is_not_read_ends_when_cancelled() {
         let (_reader, writer) = std::io::pipe().unwrap();
         let cancel = Cancel::default();
-        let mut ignore = |_| {};
+        let mut ignore = |_| Ok(None);
         let job = Job::new(vec![cancel.clone()], &mut ignore);
         let mut stream = job.stream(writer.into());
         let canceller = std::thread::spawn(move || {
@@ -214,7 +232,7 @@ mod tests {
     #[test]
     fn a_stream_passes_bytes_and_its_end() {
         let (reader, writer) = std::io::pipe().unwrap();
-        let mut ignore = |_| {};
+        let mut ignore = |_| Ok(None);
         let job = Job::new(Vec::new(), &mut ignore);
         let mut to = job.stream(writer.into());
         to.write_all(b"all of it").unwrap();

@@ -5,7 +5,7 @@
 //! pool, dataset, property, accounts, snapshot, stream, files       one family of requests each
 //! mounts      which data sets are mounted where, and keeping mounts in step with changes
 //! background  freeing what was destroyed           scrub       verifying and mending, in strides
-//! job         progress, cancelling, the stream beside a request
+//! job         progress, cancelling, the stream beside a request       parts       answers that come in parts
 //! suspended   going on after a device has failed, or giving up
 //! check       verifying a pool, its last committed state if it is at work
 //! inspect     looking into the structures of a pool that nobody has open
@@ -46,6 +46,7 @@ mod memory;
 mod mounts;
 mod open_pool;
 mod pace;
+mod parts;
 mod patience;
 mod pool;
 mod property;
@@ -84,7 +85,7 @@ use ::pool::inspect::Sink;
 
 use crate::{
     failure::Failure,
-    protocol::{Executor, HostRequest, HostResponse, Inspect, OnProgress, Request, Response, Stream},
+    protocol::{Executor, HostRequest, HostResponse, Inspect, OnSaid, Request, Response, Stream},
 };
 
 impl OpenPool {
@@ -222,20 +223,20 @@ impl OpenPool {
             Request::Holds { names, recursive } => self.holds(&names, recursive).map(Response::Holds),
             Request::Release { tag, names, recursive } => self.release(&tag, &names, recursive).map(done),
             Request::Bookmark { from, to } => self.bookmark(&from, &to).map(done),
-            Request::Diff { from, to } => self.diff(&from, &to, job).map(Response::Changes),
+            Request::Diff { from, to } => self.diff(&from, &to, job).map(done),
             Request::Send { what, dry_run } => self.send(&what, dry_run, stream, job).map(Response::Sent),
             Request::Receive(spec) => self.receive(&spec, required(stream)?, job).map(Response::Received),
             Request::Entries { location, directory_itself, recursive } => {
-                self.entries(&location, directory_itself, recursive, job).map(Response::Entries)
+                self.entries(&location, directory_itself, recursive, job).map(done)
             }
             Request::FileAttributes { location, recursive } => {
-                self.file_attributes(&location, recursive, job).map(Response::FileAttributes)
+                self.file_attributes(&location, recursive, job).map(done)
             }
             Request::SetFileAttributes { location, assignments, recursive } => {
                 self.set_file_attributes(&location, &assignments, recursive, job).map(done)
             }
             Request::Accounts { name, kind } => self.accounts(&name, kind, job).map(Response::Accounts),
-            Request::Projects { location, reach } => self.projects(&location, reach, job).map(Response::Projects),
+            Request::Projects { location, reach } => self.projects(&location, reach, job).map(done),
             Request::SetProject { location, change, recursive } => {
                 self.set_project(&location, change, recursive, job).map(done)
             }
@@ -318,7 +319,7 @@ impl Executor for NoPools {
         Ok(Vec::new())
     }
 
-    fn host(&mut self, request: HostRequest, _progress: OnProgress<'_>) -> Result<HostResponse, Failure> {
+    fn host(&mut self, request: HostRequest, _said: OnSaid<'_>) -> Result<HostResponse, Failure> {
         match request {
             HostRequest::Importable { .. } => Ok(HostResponse::Importable(Vec::new())),
             HostRequest::Foreign { .. } => Ok(HostResponse::Foreign(Vec::new())),
@@ -331,7 +332,7 @@ impl Executor for NoPools {
         pool: &str,
         _request: Request,
         _stream: Option<Stream>,
-        _progress: OnProgress<'_>,
+        _said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         Err(Failure::no_pool(pool))
     }

@@ -10,6 +10,7 @@ use super::{
     files,
     job::Job,
     open_pool::{OpenPool, given_to_datasets, owner},
+    parts::Parts,
     refusal::OrRefused,
 };
 use crate::{
@@ -141,22 +142,47 @@ impl OpenPool {
         self.datasets.bookmark(from, to).or_refused("create bookmark", to)
     }
 
-    pub(super) fn diff(&self, from: &SnapshotName, to: &Name, job: &Job<'_>) -> Result<Vec<ChangeRecord>, Failure> {
-        let mut changes = Vec::new();
-        let mut interrupted = Ok(());
+    /// Gives the differences away, by path as long as there are not very many: they are sorted by the batch.
+    pub(super) fn diff(&self, from: &SnapshotName, to: &Name, job: &mut Job<'_>) -> Result<(), Failure> {
+        let mut changes = Changes::default();
+        let mut given = Ok(());
         let walked = self.datasets.diff(from, to, |difference| {
-            interrupted = job.check();
-            if interrupted.is_err() {
-                let closed = pool::error::Error::Request("interrupted".into());
-                return Err(closed.into());
+            given = job.check().and_then(|()| changes.push(change_record(difference), job));
+            match given {
+                Ok(()) => Ok(()),
+                Err(_) => Err(pool::error::Error::Request("interrupted".into()).into()),
             }
-            changes.push(change_record(difference));
-            Ok(())
         });
-        interrupted?;
+        given?;
         walked.or_refused("diff", from)?;
-        changes.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(changes)
+        changes.give(job)?;
+        changes.parts.finish(job)
+    }
+}
+
+/// Paths of so many bytes are sorted together.
+const SORTED_BYTES: usize = 16 << 20;
+
+/// Differences that are gathered to be sorted.
+#[derive(Default)]
+struct Changes {
+    batch: Vec<ChangeRecord>,
+    bytes: usize,
+    parts: Parts<ChangeRecord>,
+}
+
+impl Changes {
+    fn push(&mut self, record: ChangeRecord, job: &mut Job<'_>) -> Result<(), Failure> {
+        let renamed = if let Change::Renamed(path) = &record.change { path.0.len() } else { 0 };
+        self.bytes += record.path.0.len() + renamed + size_of::<ChangeRecord>();
+        self.batch.push(record);
+        if self.bytes >= SORTED_BYTES { self.give(job) } else { Ok(()) }
+    }
+
+    fn give(&mut self, job: &mut Job<'_>) -> Result<(), Failure> {
+        self.bytes = 0;
+        self.batch.sort_by(|a, b| a.path.cmp(&b.path));
+        self.batch.drain(..).try_for_each(|record| self.parts.push(record, job))
     }
 }
 

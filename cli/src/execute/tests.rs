@@ -19,8 +19,8 @@ use super::{
 use crate::{
     failure::Failure,
     protocol::{
-        CopyRecord, Location, PathBytes, ReceiveNaming, ReceiveSpec, Request, Response, SendSpec, Stream, TrimAction,
-        VdevKind, VdevRole, VdevSpec, VdevTreeSpec, Wanted,
+        Chain, Chained, CopyRecord, EntryRecord, Location, PathBytes, ReceiveNaming, ReceiveSpec, Request, Response,
+        Said, SendSpec, Stream, TrimAction, VdevKind, VdevRole, VdevSpec, VdevTreeSpec, Wanted,
     },
     service::registry::KnownPool,
 };
@@ -67,7 +67,7 @@ impl World {
     }
 
     fn ask_with(&self, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
-        let mut ignore = |_| {};
+        let mut ignore = |_| Ok(None);
         let mut job = Job::new(Vec::new(), &mut ignore);
         self.pool.as_ref().unwrap().execute("fs test", request, stream, &mut job)
     }
@@ -131,8 +131,18 @@ impl World {
 
     fn names_below(&self, what: &str) -> Vec<String> {
         let request = Request::Entries { location: location(what), directory_itself: false, recursive: true };
-        let Ok(Response::Entries(entries)) = self.ask(request) else { panic!("no entries") };
-        entries.into_iter().map(|entry| entry.name.to_text()).collect()
+        let (mut chain, mut names) = (Chain::default(), Vec::new());
+        let mut said = |said| {
+            if let Said::Part(part) = said {
+                let entries = EntryRecord::of(part).expect("entries");
+                names.extend(entries.into_iter().map(|shared| chain.whole(shared).unwrap().name.to_text()));
+            }
+            Ok(None)
+        };
+        let mut job = Job::new(Vec::new(), &mut said);
+        let answer = self.pool.as_ref().unwrap().execute("fs test", request, None, &mut job);
+        assert_eq!(answer, Ok(Response::Done));
+        names
     }
 }
 
@@ -440,7 +450,7 @@ fn nobody_waits_for_a_thread_that_has_ended_by_a_defect() {
     });
     // At one byte a second it would take years.
     let request = Request::Trim { action: TrimAction::Start, devices: Vec::new(), rate: Some(1), wait: true };
-    let failure = pool.execute("pool trim", request, None, &mut Job::new(Vec::new(), &mut |_| {})).unwrap_err();
+    let failure = pool.execute("pool trim", request, None, &mut Job::new(Vec::new(), &mut |_| Ok(None))).unwrap_err();
     assert!(failure.render("").contains("the thread that is tried has ended by a defect of the program"), "{failure}");
     assert!(defect.join().is_err());
     assert!(pool.engine().commit_anyway().is_err());

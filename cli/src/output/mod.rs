@@ -4,6 +4,7 @@
 
 pub mod json;
 pub mod names;
+pub mod nested;
 pub mod progress;
 pub mod table;
 pub mod time;

@@ -3,6 +3,8 @@
 //! A terminal obeys control characters, so none is printed as it is. JSON knows nothing but text: a name that is not text
 //! has its bytes beside it.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 /// A name as a terminal is to show it: what is no text, controls it or would be mistaken for that is escaped.
@@ -56,20 +58,32 @@ pub fn put(object: &mut Map<String, Value>, key: &str, name: &[u8]) {
     }
 }
 
-/// Puts what belongs to a name under that name. One that is not text has its bytes in the value, as `name_bytes`, and two that
-/// make the same text have the bytes in the second key too.
-pub fn put_under(object: &mut Map<String, Value>, name: &[u8], mut value: Value) {
-    let mut key = String::from_utf8_lossy(name).into_owned();
-    if str::from_utf8(name).is_err() {
+/// The keys of an object whose values belong to names. Of names that are text it keeps nothing.
+#[derive(Debug, Default)]
+pub struct Keys {
+    /// The keys of those that are none, or look like it.
+    taken: HashSet<String>,
+}
+
+impl Keys {
+    /// The key that what belongs to a name stands under: the name. One that is not text has its bytes in the value, as
+    /// `name_bytes`; where two make the same text, the second has them in its key too.
+    pub fn key(&mut self, name: &[u8], value: &mut Value) -> String {
+        let mut key = String::from_utf8_lossy(name).into_owned();
+        if !key.contains(char::REPLACEMENT_CHARACTER) {
+            return key;
+        }
         let bytes = base64(name);
-        if object.contains_key(&key) {
+        if !self.taken.insert(key.clone()) {
             key += &format!(" ({bytes})");
         }
-        if let Some(value) = value.as_object_mut() {
+        if str::from_utf8(name).is_err()
+            && let Some(value) = value.as_object_mut()
+        {
             value.insert("name_bytes".into(), Value::from(bytes));
         }
+        key
     }
-    object.insert(key, value);
 }
 
 /// Base64 as in RFC 4648, padded.
@@ -117,14 +131,16 @@ mod tests {
         put(&mut entry, "name", b"a\xff");
         put(&mut entry, "target", b"text");
         assert_eq!(Value::from(entry), json!({ "name": "a\u{fffd}", "name_bytes": "Yf8=", "target": "text" }));
-        let mut files = Map::new();
-        for name in [&b"a\xff"[..], b"a\xfe", b"a"] {
-            put_under(&mut files, name, json!({ "x": 1 }));
+        let (mut files, mut keys) = (Map::new(), Keys::default());
+        for name in [&b"a\xff"[..], b"a\xfe", b"a", "a\u{fffd}".as_bytes()] {
+            let mut value = json!({ "x": 1 });
+            files.insert(keys.key(name, &mut value), value);
         }
         let expected = json!({
             "a": { "x": 1 },
             "a\u{fffd}": { "x": 1, "name_bytes": "Yf8=" },
             "a\u{fffd} (Yf4=)": { "x": 1, "name_bytes": "Yf4=" },
+            "a\u{fffd} (Ye+/vQ==)": { "x": 1 },
         });
         assert_eq!(Value::from(files), expected);
     }

@@ -32,12 +32,14 @@ impl Column {
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
+    /// How wide the columns of what was taken are; empty before that.
+    taken: Vec<usize>,
 }
 
 impl Table {
     /// A table without rows.
     pub fn new(columns: Vec<Column>) -> Table {
-        Table { columns, rows: Vec::new() }
+        Table { columns, rows: Vec::new(), taken: Vec::new() }
     }
 
     /// Adds a row; it has a cell for each column.
@@ -55,6 +57,31 @@ impl Table {
         }
     }
 
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The text of the rows there are, which are gone then: for a table that is longer than memory. Its head comes with the
+    /// first, and its columns never get narrower.
+    pub fn take(&mut self, scripted: bool) -> String {
+        let is_first = self.taken.is_empty();
+        let text = self.render(scripted);
+        if !self.rows.is_empty() {
+            self.taken = self.widths();
+            self.rows.clear();
+        }
+        match is_first || scripted {
+            true => text,
+            false => text.split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default(),
+        }
+    }
+
     fn aligned(&self) -> String {
         let widths = self.widths();
         let head: Vec<&str> = self.columns.iter().map(|column| column.title.as_str()).collect();
@@ -66,7 +93,10 @@ impl Table {
         let width = |text: &String| text.chars().count();
         let of_column = |index: usize, column: &Column| {
             let cells = self.rows.iter().map(|row| width(&row[index]));
-            cells.chain([width(&column.title)]).max().expect("the title is there")
+            cells
+                .chain([width(&column.title), self.taken.get(index).copied().unwrap_or(0)])
+                .max()
+                .expect("the title is there")
         };
         self.columns.iter().enumerate().map(|(index, column)| of_column(index, column)).collect()
     }
@@ -99,6 +129,17 @@ mod tests {
         tank             1.50G  /tank
         tank/home/émile     0B  -
         ");
+    }
+
+    #[test]
+    fn a_table_taken_in_parts_stays_as_wide_as_it_was() {
+        let mut table = table();
+        assert_eq!(table.take(false), self::table().render(false));
+        assert_eq!(table.take(false), "");
+        table.push(vec!["t".into(), "1B".into(), "-".into()]);
+        insta::assert_snapshot!(table.take(false), @"t                   1B  -");
+        table.push(vec!["t".into(), "1B".into(), "-".into()]);
+        assert_eq!(table.take(true), "t\t1B\t-\n");
     }
 
     #[test]

@@ -42,8 +42,18 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
-/// Called with the progress of a long request, as often as the executor likes.
-pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
+/// What a request says before it ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Said {
+    /// How far it has come; may be dropped.
+    Progress(Progress),
+    /// The next part of its answer; never dropped.
+    Part(Part),
+}
+
+/// Called with what a request says before it ends, as often as the executor likes. Gives back what it cannot take yet; a
+/// failure ends the request.
+pub type OnSaid<'a> = &'a mut dyn FnMut(Said) -> Result<Option<Said>, Failure>;
 
 /// One request as it crosses the socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,11 +67,11 @@ pub struct Call {
     pub request: Request,
 }
 
-/// One frame of an answer: any number of `Progress` and `Alive`, then one `Done` or `Failed`.
+/// One frame of an answer: any number of `Said` and `Alive`, then one `Done` or `Failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// Still at it.
-    Progress(Progress),
+    Said(Said),
     /// Still alive: said now and then, whatever is asked.
     Alive,
     /// The request was carried out.
@@ -84,7 +94,7 @@ pub trait Executor {
     }
 
     /// Carries out a request about the pools of this machine.
-    fn host(&mut self, request: HostRequest, progress: OnProgress<'_>) -> Result<HostResponse, Failure>;
+    fn host(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure>;
 
     /// Carries out a request within the known pool of that name; `stream` is there exactly for the requests that
     /// [need one](Request::needs_stream).
@@ -93,7 +103,7 @@ pub trait Executor {
         pool: &str,
         request: Request,
         stream: Option<Stream>,
-        progress: OnProgress<'_>,
+        said: OnSaid<'_>,
     ) -> Result<Response, Failure>;
 
     /// Nothing is asked for a while, perhaps: what is open only for this command is closed, so that others may have it.
@@ -136,7 +146,7 @@ mod tests {
         let record = DatasetRecord { name: "tank#b".parse().unwrap(), createtxg: 7, properties: vec![property] };
         for reply in [
             Reply::Done(Response::Datasets(vec![record])),
-            Reply::Progress(Progress { what: "sending".into(), done: 1, total: None }),
+            Reply::Said(Said::Progress(Progress { what: "sending".into(), done: 1, total: None })),
             Reply::Failed(Failure::no_pool("tank")),
         ] {
             assert_eq!(there_and_back(&reply), reply);

@@ -428,7 +428,7 @@ pub enum Request {
         /// The new bookmark, of the same data set.
         to: BookmarkName,
     },
-    /// What changed in a file system since a snapshot. `Changes`
+    /// What changed in a file system since a snapshot. Parts of `Changes`, then `Done`
     Diff {
         /// The older state.
         from: SnapshotName,
@@ -445,7 +445,7 @@ pub enum Request {
     /// Read a stream from the descriptor beside the request. `Received`
     Receive(ReceiveSpec),
 
-    /// The entries of a directory, or the one entry of anything else. `Entries`
+    /// The entries of a directory, or the one entry of anything else. Parts of `Entries`, then `Done`
     Entries {
         /// Where.
         location: Location,
@@ -454,7 +454,7 @@ pub enum Request {
         /// Everything below too.
         recursive: bool,
     },
-    /// The attributes of a file. `FileAttributes`
+    /// The attributes of a file. Parts of `FileAttributes`, then `Done`
     FileAttributes {
         /// Which file.
         location: Location,
@@ -477,7 +477,7 @@ pub enum Request {
         /// Whose.
         kind: OwnerKind,
     },
-    /// The projects of files. `Projects`
+    /// The projects of files. Parts of `Projects`, then `Done`
     Projects {
         /// Which file.
         location: Location,
@@ -706,20 +706,12 @@ pub enum Response {
     Mounts(Vec<MountRecord>),
     /// Holds.
     Holds(Vec<HoldRecord>),
-    /// Differences, by path.
-    Changes(Vec<ChangeRecord>),
     /// The parts of a stream that was or would be sent.
     Sent(Vec<SentRecord>),
     /// The parts of a stream that was or would be received.
     Received(Vec<ReceivedRecord>),
-    /// Directory entries.
-    Entries(Vec<EntryRecord>),
-    /// Attributes of files, each directory before what is in it.
-    FileAttributes(Vec<FileAttributesRecord>),
     /// Accounts, by their numbers.
     Accounts(Vec<AccountRecord>),
-    /// Projects of files, each directory before what is in it.
-    Projects(Vec<ProjectRecord>),
     /// What was copied.
     Copied(CopyRecord),
 }

@@ -16,7 +16,7 @@ use crate::{
     execute::{Job, devices},
     failure::Failure,
     health::{self, Condition, Details, State},
-    protocol::{OnProgress, PoolRecord, PoolStatus, PropertyRecord, Request, Response, VdevKind, VdevRecord, VdevRole},
+    protocol::{OnSaid, PoolRecord, PoolStatus, PropertyRecord, Request, Response, VdevKind, VdevRecord, VdevRole},
 };
 
 /// What stands for a value that is not known.
@@ -36,12 +36,7 @@ impl Absence {
 
 impl Client {
     /// Answers a request for the state of a pool, also if the pool cannot be had.
-    pub(super) fn show(
-        &mut self,
-        pool: &str,
-        request: &Request,
-        progress: OnProgress<'_>,
-    ) -> Result<Response, Failure> {
+    pub(super) fn show(&mut self, pool: &str, request: &Request, progress: OnSaid<'_>) -> Result<Response, Failure> {
         if let Some((places, indexed)) = self.of_another(pool) {
             return self.show_another(&places, &indexed, request, progress);
         }
@@ -60,7 +55,7 @@ impl Client {
         places: &Places,
         indexed: &IndexedPool,
         request: &Request,
-        progress: OnProgress<'_>,
+        progress: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         let absence = match self.ask_another((places, indexed), request.clone(), progress) {
             Err(failure) if failure.is_unavailable() => Absence::of(Condition::NotOpened)(failure),
@@ -69,7 +64,7 @@ impl Client {
         Ok(answer(request, indexed.name.as_str(), Some(&KnownPool::from(indexed)), &absence))
     }
 
-    fn show_own(&mut self, pool: &str, request: &Request, progress: OnProgress<'_>) -> Result<Response, Failure> {
+    fn show_own(&mut self, pool: &str, request: &Request, progress: OnSaid<'_>) -> Result<Response, Failure> {
         let known = match self.registry.get(pool) {
             Ok(Some(known)) => Ok(known),
             Ok(None) => return Err(Failure::no_pool(pool)),
@@ -91,7 +86,7 @@ impl Client {
         &mut self,
         known: &KnownPool,
         request: &Request,
-        progress: OnProgress<'_>,
+        progress: OnSaid<'_>,
     ) -> Result<Result<Response, Absence>, Failure> {
         let pool = known.name.to_string();
         if !self.has_open(known) {

@@ -29,8 +29,7 @@ use crate::{
     failure::Failure,
     health::{Condition, unavailable},
     protocol::{
-        Call, Executor, HostRequest, HostResponse, Inspect, OnProgress, RemovalPlan, Request, Response, Stream,
-        VdevSpec,
+        Call, Executor, HostRequest, HostResponse, Inspect, OnSaid, RemovalPlan, Request, Response, Stream, VdevSpec,
     },
 };
 
@@ -87,7 +86,7 @@ impl Client {
         &self,
         (places, indexed): (&Places, &IndexedPool),
         request: Request,
-        progress: OnProgress<'_>,
+        progress: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         let pool = indexed.name.as_str();
         if !request.is_open_to_all() {
@@ -118,7 +117,7 @@ impl Client {
 
     /// Whether the pool's service answers. One that is being killed still accepts connections for a moment.
     pub(super) fn is_served(&self, pool: &str) -> bool {
-        matches!(self.ask(pool, &Request::Ping, &mut None, &mut |_| {}), Ok(Some(_)))
+        matches!(self.ask(pool, &Request::Ping, &mut None, &mut |_| Ok(None)), Ok(Some(_)))
     }
 
     /// Starts the service of a known pool, if none runs. The pool must not be open here.
@@ -164,11 +163,11 @@ impl Client {
         pool: &str,
         request: &Request,
         stream: &mut Option<Stream>,
-        progress: OnProgress<'_>,
+        said: OnSaid<'_>,
     ) -> Result<Option<Response>, Failure> {
         let Some(mut socket) = socket::connect(&self.places.socket(pool))? else { return Ok(None) };
         let call = Call { command: self.command.clone(), process: None, request: request.clone() };
-        socket::ask(&mut socket, pool, &call, stream.take(), progress).map(Some)
+        socket::ask(&mut socket, pool, &call, stream.take(), said).map(Some)
     }
 
     pub(super) fn call_pool(
@@ -176,11 +175,11 @@ impl Client {
         known: KnownPool,
         request: Request,
         mut stream: Option<Stream>,
-        progress: OnProgress<'_>,
+        said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         let pool = known.name.to_string();
         if !self.has_open(&known) {
-            if let Some(response) = self.ask(&pool, &request, &mut stream, progress)? {
+            if let Some(response) = self.ask(&pool, &request, &mut stream, said)? {
                 return Ok(response);
             }
             // Another command may just have started the service; it holds the lock until that is done.
@@ -189,7 +188,7 @@ impl Client {
                 let started = self.start_without_mounting(&known);
                 started.map_err(|failure| unavailable(Condition::NotOpened, failure))?;
             }
-            if let Some(response) = self.ask(&pool, &request, &mut stream, progress)? {
+            if let Some(response) = self.ask(&pool, &request, &mut stream, said)? {
                 return Ok(response);
             }
             if let (Request::Mount { name, .. }, Err(Some(reason))) = (&request, self.can_mount()) {
@@ -203,7 +202,7 @@ impl Client {
         let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;
         let reader = Reader { command: command.clone(), process: Some(std::process::id()) };
-        let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), progress).of(reader));
+        let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), said).of(reader));
         match answer {
             answer if !lacks_service => answer,
             Err(failure) if mounts || failure.is_not_mounted() => Err(failure.hint(Failure::unserved(pool))),
@@ -266,7 +265,7 @@ impl Executor for Client {
         Ok(names)
     }
 
-    fn host(&mut self, request: HostRequest, progress: OnProgress<'_>) -> Result<HostResponse, Failure> {
+    fn host(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure> {
         self.carry_out(request, progress)
     }
 
@@ -275,13 +274,13 @@ impl Executor for Client {
         pool: &str,
         request: Request,
         stream: Option<Stream>,
-        progress: OnProgress<'_>,
+        said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         if matches!(request, Request::Pool { .. } | Request::Status) {
-            return self.show(pool, &request, progress);
+            return self.show(pool, &request, said);
         }
         if let Some((places, indexed)) = self.of_another(pool) {
-            return self.ask_another((&places, &indexed), request, progress);
+            return self.ask_another((&places, &indexed), request, said);
         }
         let known = self.known(pool)?;
         let given = given_images(&request);
@@ -293,7 +292,7 @@ impl Executor for Client {
                 | Request::WaitForRemoval
                 | Request::WaitForExpansion
         );
-        let response = self.call_pool(known.clone(), request, stream, progress)?;
+        let response = self.call_pool(known.clone(), request, stream, said)?;
         exposed::warn(given.into_iter());
         match &response {
             Response::Layout(layout) if changes => self.note_devices(known, &layout.paths())?,

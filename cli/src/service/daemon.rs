@@ -35,7 +35,7 @@ use super::{
 use crate::{
     execute::{Cancel, Job, OpenPool, Opening, refusal},
     failure::Failure,
-    protocol::{Call, Progress, Request, Response, Stream},
+    protocol::{Call, OnSaid, Request, Response, Stream},
 };
 
 /// How long an export, or a signal, waits for the calls under way.
@@ -130,29 +130,45 @@ struct Owned {
     abandoned: AtomicBool,
 }
 
+/// A call under way, which is none any more when this is dropped, be it because the call met a defect.
+struct Running<'a> {
+    all: &'a Mutex<Vec<(Cancel, Reader)>>,
+    stop: Cancel,
+}
+
+impl Running<'_> {
+    fn begin(all: &Mutex<Vec<(Cancel, Reader)>>, reader: Reader) -> Running<'_> {
+        let stop = Cancel::default();
+        all.lock().push((stop.clone(), reader));
+        Running { all, stop }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.all.lock().retain(|(running, _)| !running.is(&self.stop));
+    }
+}
+
 impl Handler for Owned {
     fn handle(
         &self,
         call: Call,
         stream: Option<Stream>,
         cancel: Cancel,
-        progress: &mut dyn FnMut(Progress),
+        said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         match call.request {
             Request::Shutdown { force } => return self.shut_down(&call.command, force),
             Request::Abandon => return self.abandon(),
             _ => {}
         }
-        let stop = Cancel::default();
         let reader = Reader { command: call.command.clone(), process: call.process };
-        self.running.lock().push((stop.clone(), reader.clone()));
+        let running = Running::begin(&self.running, reader.clone());
         let guard = self.pool.read();
         let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
-        let mut job = Job::new(vec![cancel, stop.clone()], progress).of(reader);
-        let result = pool.execute(&call.command, call.request, stream, &mut job);
-        drop(guard);
-        self.running.lock().retain(|(running, _)| !running.is(&stop));
-        result
+        let mut job = Job::new(vec![cancel, running.stop.clone()], said).of(reader);
+        pool.execute(&call.command, call.request, stream, &mut job)
     }
 
     fn stalled(&self) -> Option<Failure> {

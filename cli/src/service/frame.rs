@@ -22,7 +22,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The largest call.
 pub const MAX_CALL: usize = 16 << 20;
 
-/// The largest reply: a listing of some million files.
+/// The largest reply: a list of very many data sets. Files are listed in parts, which are much smaller.
 pub const MAX_REPLY: usize = 1 << 30;
 
 /// The bytes of the length.

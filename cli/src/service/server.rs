@@ -7,6 +7,17 @@
 //!
 //! Waiting for many peers is all that happens asynchronously here. Calls are carried out by a [`Handler`], on threads of
 //! their own, by synchronous code.
+//!
+//! # A call that panics
+//!
+//! It ends with its thread's work, is answered as a defect, and the service goes on. No lock is poisoned; that is sound
+//! because nothing is left half changed behind one. What calls change is changed by batches, which are collected first and
+//! applied at once; a panic while collecting leaves the tree as it was, and one while a batch is applied closes the pool
+//! to changes before the tree's lock is free (`pool::txg::Head::update`). So does a panic of the thread that commits.
+//! What a call holds beside that (its place among the running calls, the pool, open files) goes with its stack.
+//!
+//! A stack that overflows cannot be caught. So no code that a call runs recurses over what users make, and the
+//! threads have a stack of a [size](STACK) that does not depend on the system.
 
 use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Duration};
 
@@ -16,7 +27,7 @@ use tokio::{
     runtime::{Builder, Runtime},
     select,
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
+    sync::mpsc::{self, error::TrySendError},
     task::{JoinHandle, spawn_blocking},
     time::{Instant, interval, interval_at, sleep, timeout},
 };
@@ -29,14 +40,17 @@ use super::{
 use crate::{
     execute::{Cancel, is_answered_anyway},
     failure::Failure,
-    protocol::{Call, Progress, Reply, Request, Response, Stream},
+    protocol::{Call, OnSaid, Reply, Request, Response, Said, Stream},
 };
 
 /// How long a peer may take to say what it wants.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long replies may wait in memory for the peer to read them; more progress is not told.
+/// How many replies may wait in memory for the peer to read them; more progress is not told, and parts wait.
 const REPLIES: usize = 16;
+
+/// The stack of a thread that carries out a call, in bytes. Pages that are not used take no memory.
+const STACK: usize = 8 << 20;
 
 /// How long calls under way may take to notice that the service ends.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,13 +67,8 @@ const GLANCE: Duration = Duration::from_millis(250);
 /// Carries out calls.
 pub trait Handler: Send + Sync + 'static {
     /// Carries out one call; on a thread that may wait.
-    fn handle(
-        &self,
-        call: Call,
-        stream: Option<Stream>,
-        cancel: Cancel,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Response, Failure>;
+    fn handle(&self, call: Call, stream: Option<Stream>, cancel: Cancel, said: OnSaid<'_>)
+    -> Result<Response, Failure>;
 
     /// What a call under way is answered that may wait for ever; it goes on, and its result goes to nobody.
     fn stalled(&self) -> Option<Failure> {
@@ -81,7 +90,7 @@ pub enum End {
 
 /// Listens until a call to shut down has ended what is served or a signal came.
 pub fn run(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<End> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = Builder::new_current_thread().thread_stack_size(STACK).enable_all().build()?;
     let end = runtime.block_on(listen(listener, handler));
     Runtime::shutdown_timeout(runtime, END_TIMEOUT);
     end
@@ -229,16 +238,26 @@ async fn carry_out(
     let mut glance = interval(GLANCE);
     let mut beat = interval_at(Instant::now() + BEAT, BEAT);
     let mut work: JoinHandle<Result<Response, Failure>> = spawn_blocking(move || {
-        // Progress that nobody has time to read need not be told.
-        let mut progress = |progress| drop(tell.try_send(progress));
-        let done = handler.handle(call, stream, on_thread, &mut progress);
+        let mut said = |said| match tell.try_send(said) {
+            // Progress that the peer has no time to read need not be told.
+            Ok(()) | Err(TrySendError::Full(Said::Progress(_)) | TrySendError::Closed(Said::Progress(_))) => Ok(None),
+            Err(TrySendError::Full(part)) => Ok(Some(part)),
+            Err(TrySendError::Closed(_)) => Err(Failure::new("interrupted")),
+        };
+        let done = handler.handle(call, stream, on_thread, &mut said);
         drop(visit);
         done
     });
     let mut was_stalled = false;
     loop {
         let broken = select! {
-            done = &mut work => return Ok(done.unwrap_or_else(|_| Err(panicked()))),
+            done = &mut work => {
+                // What it said last comes before its result.
+                while let Ok(said) = told.try_recv() {
+                    write_reply(socket, &Reply::Said(said)).await?;
+                }
+                return Ok(done.unwrap_or_else(|_| Err(panicked())));
+            }
             _ = glance.tick(), if may_stall => match watched.stalled() {
                 // What needs no device is done by the next look.
                 Some(failure) if std::mem::replace(&mut was_stalled, true) => return Ok(Err(failure)),
@@ -246,7 +265,7 @@ async fn carry_out(
                 None => { was_stalled = false; None }
             },
             _ = beat.tick() => write_reply(socket, &Reply::Alive).await.err(),
-            Some(progress) = told.recv() => write_reply(socket, &Reply::Progress(progress)).await.err(),
+            Some(said) = told.recv() => write_reply(socket, &Reply::Said(said)).await.err(),
             gone = wait_until_gone(socket) => Some(gone),
         };
         if let Some(error) = broken {
@@ -288,7 +307,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::service::socket;
+    use crate::{protocol::Progress, service::socket};
 
     /// Answers pings, echoes its stream in upper case, and waits in a sync until it is cancelled.
     #[derive(Default)]
@@ -303,12 +322,12 @@ mod tests {
             call: Call,
             stream: Option<Stream>,
             cancel: Cancel,
-            progress: &mut dyn FnMut(Progress),
+            said: OnSaid<'_>,
         ) -> Result<Response, Failure> {
             match call.request {
                 Request::Sync => {
                     while !cancel.is_cancelled() {
-                        progress(Progress { what: "waiting".into(), done: 1, total: None });
+                        said(Said::Progress(Progress { what: "waiting".into(), done: 1, total: None }))?;
                         thread::sleep(Duration::from_millis(5));
                     }
                     *self.cancelled.lock() = true;
@@ -352,7 +371,7 @@ mod tests {
         fn ask(&self, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
             let call = Call { command: "hello".into(), process: None, request };
             let mut peer = self.connect();
-            socket::ask(&mut peer, "tank", &call, stream, &mut |_| {})
+            socket::ask(&mut peer, "tank", &call, stream, &mut |_| Ok(None))
         }
 
         fn connect(&self) -> Peer {
@@ -401,7 +420,7 @@ mod tests {
         let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
         // On a machine that is busy, that it is alive may be the first to be heard.
         let first = std::iter::from_fn(&mut heard).find(|reply| *reply != Reply::Alive);
-        assert!(matches!(first, Some(Reply::Progress(_))));
+        assert!(matches!(first, Some(Reply::Said(Said::Progress(_)))));
         drop(peer);
         while !*service.handler.cancelled.lock() {
             thread::sleep(Duration::from_millis(5));

@@ -13,7 +13,7 @@ use super::frame;
 use crate::{
     failure::Failure,
     health::{Condition, unavailable},
-    protocol::{Call, OnProgress, Reply, Response, Stream},
+    protocol::{Call, OnSaid, Reply, Response, Stream},
 };
 
 /// Connects to the service that listens on `path`; `None` if none does.
@@ -47,7 +47,7 @@ pub fn ask(
     pool: &str,
     call: &Call,
     stream: Option<Stream>,
-    progress: OnProgress<'_>,
+    said: OnSaid<'_>,
 ) -> Result<Response, Failure> {
     let lost = |error: io::Error| {
         let failure = Failure::new(format!("lost the service of pool '{pool}': {error}"))
@@ -65,7 +65,11 @@ pub fn ask(
     loop {
         let reply = frame::read(socket, frame::MAX_REPLY);
         match reply.map_err(|error| if is_timeout(&error) { silent.clone() } else { lost(error) })? {
-            Some(Reply::Progress(how_far)) => progress(how_far),
+            Some(Reply::Said(mut more)) => {
+                while let Some(back) = said(more)? {
+                    more = back;
+                }
+            }
             Some(Reply::Alive) => {}
             Some(Reply::Done(response)) => return Ok(response),
             Some(Reply::Failed(failure)) => return Err(failure),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::args::common::name;
 use crate::context::{Context, unexpected_answer};
 use crate::failure::{Exit, Failure};
-use crate::output::names::put;
+use crate::output::{names::put, nested::Nested};
 use crate::protocol::{Change, ChangeRecord, FileKind, PathBytes, Request, Response};
 
 /// Arguments of `fs diff`.
@@ -59,13 +59,19 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     };
     let pool = to.pool().to_owned();
     let top = top_of(&to, context)?;
-    let Response::Changes(changes) = context.call(&pool, Request::Diff { from, to })? else {
-        return Err(unexpected_answer());
-    };
-    match arguments.json {
-        true => context.print_json("diff", "changes", encode(&changes, &top))?,
-        false => changes.iter().try_for_each(|change| context.print(&line(change, &top, arguments)))?,
+    let request = Request::Diff { from, to };
+    if !arguments.json {
+        context.call_for_each(&pool, request, &mut |change, console| {
+            Ok(console.output.write_all(line(&change, &top, arguments).as_bytes())?)
+        })?;
+        return Ok(Exit::Done);
     }
+    let mut json = Nested::array(&format!("{} diff", context.program), "changes");
+    context.call_for_each(&pool, request, &mut |change, console| {
+        json.value(None, &encode(&change, &top));
+        Ok(json.ready().map_or(Ok(()), |text| console.output.write_all(text.as_bytes()))?)
+    })?;
+    context.print(&json.finish())?;
     Ok(Exit::Done)
 }
 
@@ -144,22 +150,19 @@ fn escaped(path: &[u8]) -> String {
     text
 }
 
-fn encode(changes: &[ChangeRecord], top: &str) -> Value {
-    let entry = |record: &ChangeRecord| {
-        let whole = |path: &PathBytes| [top.as_bytes(), &path.0].concat();
-        let mut entry = Map::new();
-        entry.insert("change".into(), json!(letter(&record.change)));
-        entry.insert("type".into(), json!(symbol(record.kind).to_string()));
-        put(&mut entry, "path", &whole(&record.path));
-        entry.insert("time".into(), json!(format!("{}.{:09}", record.time.0, record.time.1)));
-        match &record.change {
-            Change::Renamed(new) => put(&mut entry, "new_path", &whole(new)),
-            Change::Modified { links } if *links != 0 => drop(entry.insert("links".into(), json!(links))),
-            _ => {}
-        }
-        Value::Object(entry)
-    };
-    Value::Array(changes.iter().map(entry).collect())
+fn encode(record: &ChangeRecord, top: &str) -> Value {
+    let whole = |path: &PathBytes| [top.as_bytes(), &path.0].concat();
+    let mut entry = Map::new();
+    entry.insert("change".into(), json!(letter(&record.change)));
+    entry.insert("type".into(), json!(symbol(record.kind).to_string()));
+    put(&mut entry, "path", &whole(&record.path));
+    entry.insert("time".into(), json!(format!("{}.{:09}", record.time.0, record.time.1)));
+    match &record.change {
+        Change::Renamed(new) => put(&mut entry, "new_path", &whole(new)),
+        Change::Modified { links } if *links != 0 => drop(entry.insert("links".into(), json!(links))),
+        _ => {}
+    }
+    Value::Object(entry)
 }
 
 #[cfg(test)]

@@ -6,14 +6,19 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Args;
 use dataset::fs::Attribute;
 use dataset::property::size::format_bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::files::{attribute, located, split};
-use crate::context::{Context, unexpected_answer};
+use crate::context::{Console, Context};
 use crate::failure::{Exit, Failure};
-use crate::output::names::{lossy, put_under, visible};
+use crate::output::names::{Keys, lossy, visible};
+use crate::output::nested::Nested;
 use crate::output::table::{Column, Table};
-use crate::protocol::{FileAttributesRecord, Request, Response};
+use crate::protocol::{FileAttributesRecord, Request};
+
+/// So many lines, or lines with names of so many bytes, are aligned and printed together.
+const TOGETHER: usize = 4096;
+const TOGETHER_BYTES: usize = 1 << 20;
 
 /// Arguments of `fs getattr`.
 #[derive(Args, Debug)]
@@ -45,24 +50,69 @@ pub struct Arguments {
 /// Shows attributes.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let (wanted, files) = wanted(&arguments.words)?;
-    let mut records = Vec::new();
-    for file in files {
-        let location = located(file, context)?;
-        let pool = location.name.pool().to_owned();
-        let request = Request::FileAttributes { location, recursive: arguments.recursive };
-        let Response::FileAttributes(found) = context.call(&pool, request)? else {
-            return Err(unexpected_answer());
-        };
-        records.extend(found.into_iter().map(|record| (joined(file.as_bytes(), &record.path.0), record)));
-    }
     match arguments.json {
-        true => context.print_json("getattr", "files", encode(&records, &wanted))?,
-        false => {
-            let text = render(&records, &wanted, arguments, shown_on(context));
-            context.print(&text)?;
-        }
+        true => show_as_json(arguments, &wanted, files, context)?,
+        false => show(arguments, &wanted, files, context)?,
     }
     Ok(Exit::Done)
+}
+
+/// Hands the attributes of a file, and of those below it, to `each` as they come, with their names.
+fn attributes(
+    file: &OsStr,
+    recursive: bool,
+    context: &mut Context<'_>,
+    each: &mut dyn FnMut(&[u8], &FileAttributesRecord, &mut Console<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let location = located(file, context)?;
+    let pool = location.name.pool().to_owned();
+    context.call_for_each(&pool, Request::FileAttributes { location, recursive }, &mut |record, console| {
+        let record: FileAttributesRecord = record;
+        each(&joined(file.as_bytes(), &record.path.0), &record, console)
+    })
+}
+
+fn show_as_json(
+    arguments: &Arguments,
+    wanted: &[Attribute],
+    files: &[OsString],
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    let mut json = Nested::object(&format!("{} getattr", context.program), "files");
+    let mut keys = Keys::default();
+    for file in files {
+        attributes(file, arguments.recursive, context, &mut |name, record, console| {
+            let mut value = encode(record, wanted);
+            let key = keys.key(name, &mut value);
+            json.value(Some(&key), &value);
+            Ok(json.ready().map_or(Ok(()), |text| console.output.write_all(text.as_bytes()))?)
+        })?;
+    }
+    context.print(&json.finish())
+}
+
+fn show(
+    arguments: &Arguments,
+    wanted: &[Attribute],
+    files: &[OsString],
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    let mut table = Table::new(["NAME", "ATTRIBUTE", "VALUE"].map(Column::left).to_vec());
+    let mut bytes = 0;
+    let shown = shown_on(context);
+    for file in files {
+        attributes(file, arguments.recursive, context, &mut |name, record, console| {
+            let name = shown(name);
+            bytes += name.len() * wanted.len();
+            add(&mut table, &name, record, wanted, arguments.exact);
+            if bytes >= TOGETHER_BYTES || table.len() >= TOGETHER {
+                bytes = 0;
+                console.output.write_all(table.take(arguments.scripted).as_bytes())?;
+            }
+            Ok(())
+        })?;
+    }
+    context.print(&table.take(arguments.scripted))
 }
 
 /// The attributes and the files that are asked for. One word alone is a file.
@@ -101,34 +151,20 @@ fn value(record: &FileAttributesRecord, attribute: Attribute) -> &str {
     found.map_or("-", |assignment| assignment.value.as_str())
 }
 
-fn render(
-    records: &[(Vec<u8>, FileAttributesRecord)],
-    wanted: &[Attribute],
-    arguments: &Arguments,
-    shown_name: fn(&[u8]) -> String,
-) -> String {
-    let mut table = Table::new(["NAME", "ATTRIBUTE", "VALUE"].map(Column::left).to_vec());
-    for (name, record) in records {
-        for attribute in wanted {
-            let exact = value(record, *attribute);
-            let shown = match (attribute, exact.parse()) {
-                (Attribute::RecordSize, Ok(size)) if !arguments.exact => format_bytes(size),
-                _ => exact.to_owned(),
-            };
-            table.push(vec![shown_name(name), attribute.name().to_owned(), shown]);
-        }
+fn add(table: &mut Table, name: &str, record: &FileAttributesRecord, wanted: &[Attribute], exact: bool) {
+    for attribute in wanted {
+        let stored = value(record, *attribute);
+        let shown = match (attribute, stored.parse()) {
+            (Attribute::RecordSize, Ok(size)) if !exact => format_bytes(size),
+            _ => stored.to_owned(),
+        };
+        table.push(vec![name.to_owned(), attribute.name().to_owned(), shown]);
     }
-    table.render(arguments.scripted)
 }
 
-fn encode(records: &[(Vec<u8>, FileAttributesRecord)], wanted: &[Attribute]) -> Value {
-    let values = |record: &FileAttributesRecord| -> Value {
-        let entry = |attribute: &Attribute| (attribute.name().to_owned(), Value::from(value(record, *attribute)));
-        Value::Object(wanted.iter().map(entry).collect())
-    };
-    let mut files = Map::new();
-    records.iter().for_each(|(name, record)| put_under(&mut files, name, values(record)));
-    Value::Object(files)
+fn encode(record: &FileAttributesRecord, wanted: &[Attribute]) -> Value {
+    let entry = |attribute: &Attribute| (attribute.name().to_owned(), Value::from(value(record, *attribute)));
+    Value::Object(wanted.iter().map(entry).collect())
 }
 
 #[cfg(test)]

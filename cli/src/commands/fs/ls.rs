@@ -1,18 +1,25 @@
 //! `fs ls`: the files of a data set or snapshot, without a mount.
 
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::mem;
 
 use clap::Args;
 use dataset::property::size::format_bytes;
 use serde_json::{Map, Value, json};
 
 use crate::args::common::location;
-use crate::context::{Context, unexpected_answer};
+use crate::context::{Console, Context};
 use crate::failure::{Exit, Failure};
 use crate::output::names::{lossy, put, visible};
+use crate::output::nested::Nested;
 use crate::output::table::{Column, Table};
 use crate::output::time::{self, Zone};
-use crate::protocol::{EntryRecord, FileKind, Request, Response};
+use crate::protocol::{EntryRecord, FileKind, Request};
+
+/// Of a long listing so many lines, or lines with names of so many bytes, are aligned and printed together.
+const TOGETHER: usize = 4096;
+const TOGETHER_BYTES: usize = 1 << 20;
 
 /// Arguments of `fs ls`.
 #[derive(Args, Debug)]
@@ -43,56 +50,90 @@ pub struct Arguments {
 
 /// Lists.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let mut all = Vec::new();
-    for place in &arguments.places {
-        let location = location(place)?;
-        let pool = location.name.pool().to_owned();
-        let request =
-            Request::Entries { location, directory_itself: arguments.directory_itself, recursive: arguments.recursive };
-        let Response::Entries(entries) = context.call(&pool, request)? else {
-            return Err(unexpected_answer());
-        };
-        all.push((place.to_string_lossy().into_owned(), entries));
-    }
-    if arguments.json {
-        let content: Map<_, _> = all.iter().map(|(place, list)| (place.clone(), encode(list))).collect();
-        context.print_json("ls", "files", Value::Object(content))?;
-        return Ok(Exit::Done);
-    }
-    for (index, (place, entries)) in all.iter().enumerate() {
-        if all.len() > 1 {
-            context.print(&format!("{}{place}:\n", if index > 0 { "\n" } else { "" }))?;
-        }
-        print(entries, arguments, context)?;
+    match arguments.json {
+        true => list_as_json(arguments, context)?,
+        false => list(arguments, context)?,
     }
     Ok(Exit::Done)
 }
 
-/// Names alone are printed byte for byte, whatever they are, but to a terminal.
-fn print(entries: &[EntryRecord], arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
-    if arguments.long {
-        let shown = if context.console.terminals.output { visible } else { lossy };
-        let text = long(entries, arguments.exact, context.zone, shown);
-        return context.print(&text);
+/// Hands the entries of a place to `each` as they come.
+fn entries(
+    place: &OsStr,
+    arguments: &Arguments,
+    context: &mut Context<'_>,
+    each: &mut dyn FnMut(EntryRecord, &mut Console<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let location = location(place)?;
+    let pool = location.name.pool().to_owned();
+    let (directory_itself, recursive) = (arguments.directory_itself, arguments.recursive);
+    context.call_for_each(&pool, Request::Entries { location, directory_itself, recursive }, each)
+}
+
+fn list_as_json(arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
+    let mut json = Nested::object(&format!("{} ls", context.program), "files");
+    let mut seen = BTreeSet::new();
+    for place in arguments.places.iter().filter(|place| seen.insert(place.to_string_lossy())) {
+        json.begin_array(&place.to_string_lossy());
+        entries(place, arguments, context, &mut |entry, console| {
+            json.value(None, &encode(&entry));
+            Ok(json.ready().map_or(Ok(()), |text| console.output.write_all(text.as_bytes()))?)
+        })?;
+        json.end();
     }
-    for entry in entries {
-        if context.console.terminals.output {
-            context.print(&(visible(&entry.name.0) + "\n"))?;
-            continue;
-        }
-        context.console.output.write_all(&entry.name.0)?;
-        context.console.output.write_all(b"\n")?;
+    context.print(&json.finish())
+}
+
+fn list(arguments: &Arguments, context: &mut Context<'_>) -> Result<(), Failure> {
+    let (exact, zone) = (arguments.exact, context.zone);
+    for (index, place) in arguments.places.iter().enumerate() {
+        let mut title = match arguments.places.len() {
+            1 => String::new(),
+            _ => format!("{}{}:\n", if index > 0 { "\n" } else { "" }, place.to_string_lossy()),
+        };
+        let mut long = Long::new(exact, zone, if context.console.terminals.output { visible } else { lossy });
+        entries(place, arguments, context, &mut |entry, console| {
+            console.output.write_all(mem::take(&mut title).as_bytes())?;
+            if !arguments.long {
+                return print_name(&entry.name.0, console);
+            }
+            long.push(&entry);
+            Ok(long.ready().map_or(Ok(()), |text| console.output.write_all(text.as_bytes()))?)
+        })?;
+        context.print(&(title + &long.take()))?;
     }
     Ok(())
 }
 
-fn long(entries: &[EntryRecord], exact: bool, zone: Zone, shown: fn(&[u8]) -> String) -> String {
-    let head = ["", "", "", "", "", "", ""];
-    let right = |index: usize| matches!(index, 1..=4);
-    let column =
-        |(index, title): (usize, &&str)| if right(index) { Column::right(*title) } else { Column::left(*title) };
-    let mut table = Table::new(head.iter().enumerate().map(column).collect());
-    for entry in entries {
+/// A name alone is printed byte for byte, whatever it is, but to a terminal.
+fn print_name(name: &[u8], console: &mut Console<'_>) -> Result<(), Failure> {
+    match console.terminals.output {
+        true => console.output.write_all(visible(name).as_bytes())?,
+        false => console.output.write_all(name)?,
+    }
+    Ok(console.output.write_all(b"\n")?)
+}
+
+/// The long form, aligned as far as its lines are printed together.
+struct Long {
+    exact: bool,
+    zone: Zone,
+    shown: fn(&[u8]) -> String,
+    table: Table,
+    bytes: usize,
+    /// Nothing was printed.
+    is_new: bool,
+}
+
+impl Long {
+    fn new(exact: bool, zone: Zone, shown: fn(&[u8]) -> String) -> Long {
+        let right = |index: usize| matches!(index, 1..=4);
+        let column = |index: usize| if right(index) { Column::right("") } else { Column::left("") };
+        Long { exact, zone, shown, table: Table::new((0..7).map(column).collect()), bytes: 0, is_new: true }
+    }
+
+    fn push(&mut self, entry: &EntryRecord) {
+        let Long { exact, zone, shown, .. } = *self;
         let size = match entry.device {
             Some((major, minor)) => format!("{major}, {minor}"),
             None if exact => entry.size.to_string(),
@@ -103,18 +144,25 @@ fn long(entries: &[EntryRecord], exact: bool, zone: Zone, shown: fn(&[u8]) -> St
             true => format!("{}.{:09}", entry.modified.0, entry.modified.1),
             false => time::listing(entry.modified.0, zone),
         };
-        table.push(vec![
-            mode(entry),
-            entry.links.to_string(),
-            entry.uid.to_string(),
-            entry.gid.to_string(),
-            size,
-            modified,
-            shown(&entry.name.0) + &target,
-        ]);
+        let name = shown(&entry.name.0) + &target;
+        self.bytes += name.len();
+        let (links, uid, gid) = (entry.links.to_string(), entry.uid.to_string(), entry.gid.to_string());
+        self.table.push(vec![mode(entry), links, uid, gid, size, modified, name]);
     }
-    // There is no head: the first line is empty.
-    table.render(false).lines().skip(1).map(|line| format!("{line}\n")).collect()
+
+    /// The lines there are, if they are worth printing already.
+    fn ready(&mut self) -> Option<String> {
+        (self.bytes >= TOGETHER_BYTES || self.table.len() >= TOGETHER).then(|| self.take())
+    }
+
+    fn take(&mut self) -> String {
+        self.bytes = 0;
+        let text = self.table.take(false);
+        // There is no head: the first line is empty.
+        let was_new = self.is_new;
+        self.is_new = was_new && text.is_empty();
+        if was_new { text.trim_start_matches('\n').to_owned() } else { text }
+    }
 }
 
 /// `drwxr-sr-t`, as ls(1) writes it.
@@ -142,27 +190,24 @@ fn mode(entry: &EntryRecord) -> String {
     std::iter::once(kind).chain(classes.into_iter().flatten()).collect()
 }
 
-fn encode(entries: &[EntryRecord]) -> Value {
-    let entry = |entry: &EntryRecord| {
-        let mut object = Map::new();
-        put(&mut object, "name", &entry.name.0);
-        object.insert("type".into(), json!(mode(entry)[..1].to_owned()));
-        object.insert("mode".into(), json!(format!("{:04o}", entry.mode)));
-        object.insert("links".into(), json!(entry.links));
-        object.insert("uid".into(), json!(entry.uid));
-        object.insert("gid".into(), json!(entry.gid));
-        object.insert("size".into(), json!(entry.size));
-        object.insert("stored".into(), json!(entry.stored));
-        object.insert("inode".into(), json!(entry.inode));
-        object.insert("modified".into(), json!(format!("{}.{:09}", entry.modified.0, entry.modified.1)));
-        object.insert("target".into(), Value::Null);
-        if let Some(target) = &entry.target {
-            put(&mut object, "target", &target.0);
-        }
-        object.insert("device".into(), json!(entry.device.map(|(major, minor)| format!("{major}:{minor}"))));
-        Value::Object(object)
-    };
-    Value::Array(entries.iter().map(entry).collect())
+fn encode(entry: &EntryRecord) -> Value {
+    let mut object = Map::new();
+    put(&mut object, "name", &entry.name.0);
+    object.insert("type".into(), json!(mode(entry)[..1].to_owned()));
+    object.insert("mode".into(), json!(format!("{:04o}", entry.mode)));
+    object.insert("links".into(), json!(entry.links));
+    object.insert("uid".into(), json!(entry.uid));
+    object.insert("gid".into(), json!(entry.gid));
+    object.insert("size".into(), json!(entry.size));
+    object.insert("stored".into(), json!(entry.stored));
+    object.insert("inode".into(), json!(entry.inode));
+    object.insert("modified".into(), json!(format!("{}.{:09}", entry.modified.0, entry.modified.1)));
+    object.insert("target".into(), Value::Null);
+    if let Some(target) = &entry.target {
+        put(&mut object, "target", &target.0);
+    }
+    object.insert("device".into(), json!(entry.device.map(|(major, minor)| format!("{major}:{minor}"))));
+    Value::Object(object)
 }
 
 #[cfg(test)]
@@ -197,7 +242,10 @@ mod tests {
             entry("link", FileKind::Symlink, 0o777, 6),
             entry("sda1", FileKind::Block, 0o660, 0),
         ];
-        insta::assert_snapshot!(long(&entries, false, || TimeZone::UTC, visible), @r"
+        let mut long = Long::new(false, || TimeZone::UTC, visible);
+        entries.iter().for_each(|entry| long.push(entry));
+        assert_eq!(long.ready(), None);
+        insta::assert_snapshot!(long.take(), @r"
         drwxrwxrwt  1  0  1000     3B  2025-11-07 09:05  dir
         -rwsr-xr-x  1  0  1000  1.50K  2025-11-07 09:05  file
         -rw-r-S---  1  0  1000     0B  2025-11-07 09:05  secret

@@ -8,9 +8,9 @@ use clap::Args;
 
 use super::files::located;
 use super::getattr::{joined, shown_on};
-use crate::context::{Context, unexpected_answer};
+use crate::context::{Console, Context};
 use crate::failure::{Exit, Failure};
-use crate::protocol::{Location, ProjectChange, ProjectReach, ProjectRecord, Request, Response};
+use crate::protocol::{Location, ProjectChange, ProjectReach, ProjectRecord, Request};
 
 /// Arguments of `fs project`.
 #[derive(Args, Debug)]
@@ -60,9 +60,10 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         } else if arguments.clear || arguments.inherit || arguments.project.is_some() {
             set(arguments, location, context)?;
         } else {
-            let records = projects(&location, reach(arguments), context)?;
-            let text = list(&records, asked, shown_on(context));
-            context.print(&text)?;
+            let shown = shown_on(context);
+            projects(&location, reach(arguments), context, &mut |record, console| {
+                Ok(console.output.write_all(listed(&record, asked, shown).as_bytes())?)
+            })?;
         }
     }
     Ok(Exit::Done)
@@ -76,80 +77,62 @@ fn reach(arguments: &Arguments) -> ProjectReach {
     }
 }
 
+/// Hands projects to `each` as they come: first that of the file itself.
 fn projects(
     location: &Location,
     reach: ProjectReach,
     context: &mut Context<'_>,
-) -> Result<Vec<ProjectRecord>, Failure> {
+    each: &mut dyn FnMut(ProjectRecord, &mut Console<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let request = Request::Projects { location: location.clone(), reach };
-    match context.call(location.name.pool(), request)? {
-        Response::Projects(records) => Ok(records),
-        _ => Err(unexpected_answer()),
-    }
+    context.call_for_each(location.name.pool(), request, each)
 }
 
-/// The project of the file itself.
-fn own(location: &Location, context: &mut Context<'_>) -> Result<u32, Failure> {
-    let records = projects(location, ProjectReach::Itself, context)?;
-    records.first().map(|record| record.id).ok_or_else(unexpected_answer)
-}
-
+/// Where no project is named and it is to be handed down, that is the one of the file itself.
 fn set(arguments: &Arguments, location: Location, context: &mut Context<'_>) -> Result<(), Failure> {
     let change = match (arguments.clear, arguments.keep) {
         (true, keep) => ProjectChange { id: (!keep).then_some(0), inherit: Some(false) },
-        (false, _) => ProjectChange {
-            id: match arguments.project {
-                None if arguments.recursive => Some(own(&location, context)?),
-                given => given,
-            },
-            inherit: arguments.inherit.then_some(true),
-        },
+        (false, _) => ProjectChange { id: arguments.project, inherit: arguments.inherit.then_some(true) },
     };
     let pool = location.name.pool().to_owned();
     context.run(&pool, Request::SetProject { location, change, recursive: arguments.recursive })
 }
 
 fn check(arguments: &Arguments, location: &Location, asked: &[u8], context: &mut Context<'_>) -> Result<(), Failure> {
-    let expected = match arguments.project {
-        Some(id) => id,
-        None => own(location, context)?,
-    };
-    let records = projects(location, reach(arguments), context)?;
-    let text = match arguments.zero {
-        true => astray_paths(&records, expected, asked),
-        false => astray(&records, expected, asked, shown_on(context)).into_bytes(),
-    };
-    Ok(context.console.output.write_all(&text)?)
+    let mut expected = arguments.project;
+    let shown = shown_on(context);
+    projects(location, reach(arguments), context, &mut |record, console| {
+        let expected = *expected.get_or_insert(record.id);
+        let text = match arguments.zero {
+            true => astray_path(&record, expected, asked),
+            false => astray(&record, expected, asked, shown).into_bytes(),
+        };
+        Ok(console.output.write_all(&text)?)
+    })
 }
 
-fn list(records: &[ProjectRecord], asked: &[u8], shown: fn(&[u8]) -> String) -> String {
+fn listed(record: &ProjectRecord, asked: &[u8], shown: fn(&[u8]) -> String) -> String {
+    let mark = if record.inherit { 'P' } else { '-' };
+    format!("{:5} {mark} {}\n", record.id, shown(&joined(asked, &record.path.0)))
+}
+
+/// What of it is not of the project, or does not hand it down.
+fn astray(record: &ProjectRecord, expected: u32, asked: &[u8], shown: fn(&[u8]) -> String) -> String {
     let mut text = String::new();
-    for record in records {
-        let mark = if record.inherit { 'P' } else { '-' };
-        let _ = writeln!(text, "{:5} {mark} {}", record.id, shown(&joined(asked, &record.path.0)));
+    let path = shown(&joined(asked, &record.path.0));
+    if record.id != expected {
+        let _ = writeln!(text, "{path} - project ID is not set properly ({}/{expected})", record.id);
+    }
+    if record.directory && !record.inherit {
+        let _ = writeln!(text, "{path} - project inherit flag is not set");
     }
     text
 }
 
-/// What is not of the project, or does not hand it down.
-fn astray(records: &[ProjectRecord], expected: u32, asked: &[u8], shown: fn(&[u8]) -> String) -> String {
-    let mut text = String::new();
-    for record in records {
-        let path = shown(&joined(asked, &record.path.0));
-        if record.id != expected {
-            let _ = writeln!(text, "{path} - project ID is not set properly ({}/{expected})", record.id);
-        }
-        if record.directory && !record.inherit {
-            let _ = writeln!(text, "{path} - project inherit flag is not set");
-        }
-    }
-    text
-}
-
-/// The paths alone, as they are, each ended by a zero byte.
-fn astray_paths(records: &[ProjectRecord], expected: u32, asked: &[u8]) -> Vec<u8> {
-    let is_astray = |record: &&ProjectRecord| record.id != expected || record.directory && !record.inherit;
-    records.iter().filter(is_astray).flat_map(|record| [joined(asked, &record.path.0), vec![0]].concat()).collect()
+/// Its path alone, as it is, ended by a zero byte, if it is such.
+fn astray_path(record: &ProjectRecord, expected: u32, asked: &[u8]) -> Vec<u8> {
+    let is_astray = record.id != expected || record.directory && !record.inherit;
+    if is_astray { [joined(asked, &record.path.0), vec![0]].concat() } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -167,9 +150,11 @@ mod tests {
             directory,
         };
         let records = [record("a", 7, true, true), record("b", 0, false, false), record("c", 7, false, true)];
-        assert_eq!(list(&records, b"/t", lossy), "    7 P /t/a\n    0 - /t/b\n    7 - /t/c\n");
+        let list = |each: &dyn Fn(&ProjectRecord) -> String| records.iter().map(each).collect::<String>();
+        assert_eq!(list(&|record| listed(record, b"/t", lossy)), "    7 P /t/a\n    0 - /t/b\n    7 - /t/c\n");
         let wrong = "/t/b - project ID is not set properly (0/7)\n/t/c - project inherit flag is not set\n";
-        assert_eq!(astray(&records, 7, b"/t", lossy), wrong);
-        assert_eq!(astray_paths(&records, 7, b"/t"), b"/t/b\0/t/c\0");
+        assert_eq!(list(&|record| astray(record, 7, b"/t", lossy)), wrong);
+        let paths: Vec<_> = records.iter().flat_map(|record| astray_path(record, 7, b"/t")).collect();
+        assert_eq!(paths, b"/t/b\0/t/c\0");
     }
 }

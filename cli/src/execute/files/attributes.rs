@@ -1,41 +1,37 @@
 //! Attributes of files, for `fs setattr` and `fs getattr`.
 //!
-//! Going below a directory, what cannot have attributes is passed over, as `chattr -R` does: symbolic links, and for some
+//! Going below a directory, what was removed meanwhile is passed over, and what cannot have attributes is passed over, as `chattr -R` does: symbolic links, and for some
 //! attributes special files.
 
-use dataset::fs::{Attr, Attribute, Errno, FileAttributes, FileSystem, FileType, Ino};
+use dataset::fs::{Attr, Attribute, Errno, FileAttributes, FileType, Ino};
 
-use super::{list::directory, reason, resolve::resolve};
+use super::{reason, resolve::resolve, served::Served, walk::Walk};
 use crate::{
-    execute::job::Job,
+    execute::{job::Job, parts::Parts},
     failure::Failure,
     protocol::{Assignment, FileAttributesRecord, PathBytes},
 };
 
-/// The attributes of a file, and of everything below it if that is asked for.
-pub(super) fn get(
-    fs: &FileSystem,
-    path: &[u8],
-    shown: &str,
-    recursive: bool,
-    job: &mut Job<'_>,
-) -> Result<Vec<FileAttributesRecord>, Failure> {
+/// Gives away the attributes of a file, and of everything below it if that is asked for.
+pub(super) fn get(fs: &Served, path: &[u8], shown: &str, recursive: bool, job: &mut Job<'_>) -> Result<(), Failure> {
     let failed = |errno| Failure::cannot("get attributes of", shown, reason(errno));
-    let mut records = Vec::new();
-    walk(fs, path, recursive, job, failed, &mut |below, attr| {
-        let attributes = fs.file_attributes(attr.ino)?;
+    let named = resolve(fs, path, false).map_err(failed)?;
+    let mut parts = Parts::default();
+    walk(fs, &named, recursive, job, &failed, &mut |below, attr, job| {
+        let Some(attributes) = still_there(fs.same(attr).file_attributes(attr.ino), below).map_err(failed)? else {
+            return Ok(());
+        };
         let value =
             |attribute: Attribute| Assignment { name: attribute.name().to_owned(), value: attributes.get(attribute) };
         let values = Attribute::ALL.into_iter().map(value).collect();
-        records.push(FileAttributesRecord { path: PathBytes(below.to_vec()), values });
-        Ok(())
+        parts.push(FileAttributesRecord { path: PathBytes(below.to_vec()), values }, job)
     })?;
-    Ok(records)
+    parts.finish(job)
 }
 
 /// Sets attributes of a file, and of everything below it if that is asked for; `changed` is told which files.
 pub(super) fn set(
-    fs: &FileSystem,
+    fs: &Served,
     path: &[u8],
     shown: &str,
     assignments: &[Assignment],
@@ -52,14 +48,18 @@ pub(super) fn set(
             _ => failure,
         }
     };
-    walk(fs, path, recursive, job, failed, &mut |below, attr| {
+    let named = resolve(fs, path, false).map_err(failed)?;
+    walk(fs, &named, recursive, job, &failed, &mut |below, attr, _| {
         let set = fs.set_file_attributes(attr.ino, |attributes| apply(assignments, attributes));
         let is_other = !matches!(attr.file_type, FileType::Regular | FileType::Directory);
-        match set {
-            Err(Errno::OPNOTSUPP) if is_other && !below.is_empty() => return Ok(()),
-            set => set?,
+        match still_there(set, below) {
+            Err(Errno::OPNOTSUPP) if is_other && !below.is_empty() => {}
+            set => {
+                if set.map_err(failed)?.is_some() {
+                    changed(attr.ino);
+                }
+            }
         }
-        changed(attr.ino);
         Ok(())
     })
 }
@@ -71,26 +71,33 @@ fn apply(assignments: &[Assignment], attributes: &mut FileAttributes) -> Result<
     })
 }
 
-/// What is done with a file: its path below what was asked for, and what `stat` shows.
-pub(super) type Visit<'a> = dyn FnMut(&[u8], &Attr) -> Result<(), Errno> + 'a;
+/// What was done with a file, `None` if it is below what was asked for and was removed meanwhile.
+pub(super) fn still_there<T>(done: Result<T, Errno>, below: &[u8]) -> Result<Option<T>, Errno> {
+    match done {
+        Err(Errno::NOENT) if !below.is_empty() => Ok(None),
+        done => done.map(Some),
+    }
+}
 
-/// Calls `each` with the file that `path` names and, going below it, with everything there, by name.
+/// What is done with a file: its path below what was asked for, and what `stat` shows.
+pub(super) type Visit<'a> = dyn FnMut(&[u8], &Attr, &mut Job<'_>) -> Result<(), Failure> + 'a;
+
+/// Calls `each` with a file and, going below it, with everything there, by name.
 pub(super) fn walk(
-    fs: &FileSystem,
-    path: &[u8],
+    fs: &Served,
+    named: &Attr,
     recursive: bool,
     job: &mut Job<'_>,
-    failed: impl Fn(Errno) -> Failure,
+    failed: &dyn Fn(Errno) -> Failure,
     each: &mut Visit<'_>,
 ) -> Result<(), Failure> {
-    let mut todo = vec![(Vec::new(), resolve(fs, path, false).map_err(&failed)?)];
-    while let Some((below, attr)) = todo.pop() {
-        job.check()?;
-        each(&below, &attr).map_err(&failed)?;
-        if recursive && attr.file_type == FileType::Directory {
-            let prefix = if below.is_empty() { below } else { [&below[..], b"/"].concat() };
-            let found = directory(fs, attr.ino, &prefix).map_err(&failed)?;
-            todo.extend(found.into_iter().rev());
+    job.check()?;
+    each(b"", named, job)?;
+    if recursive && named.file_type == FileType::Directory {
+        let mut walk = Walk::new(fs, named, true, job);
+        while let Some(attr) = walk.next().map_err(failed)? {
+            job.check()?;
+            each(walk.path(), &attr, job)?;
         }
     }
     Ok(())

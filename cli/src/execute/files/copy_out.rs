@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dataset::fs::{Attr, Errno, FileType, Ino, acl};
+use dataset::fs::{Attr, Errno, FileSystem, FileType, Identity, acl};
 use rustix::fs::{AtFlags, Mode, ftruncate, makedev, mkdirat, mknodat, symlinkat, unlinkat};
 
 use super::{
@@ -91,7 +91,7 @@ struct CopyOut<'a, 'j> {
     job: &'a mut Job<'j>,
     is_root: bool,
     /// The copies of files that have more names.
-    linked: HashMap<Ino, Copied>,
+    linked: HashMap<Identity, Copied>,
     /// The first directory that was made: a copy that meets it again would never end.
     top: Option<(u64, u64)>,
     buffer: Vec<u8>,
@@ -190,7 +190,7 @@ impl CopyOut<'_, '_> {
         self.done.directories += 1;
         let mut cookie = 0;
         loop {
-            let entries = self.entries(from.ino, &mut cookie).map_err(failed)?;
+            let entries = self.entries(from, &mut cookie).map_err(|errno| unread(&path, errno))?;
             if entries.is_empty() {
                 way.arrange(|(_, one), (_, other)| one.ino.cmp(&other.ino));
                 return Ok(());
@@ -208,9 +208,9 @@ impl CopyOut<'_, '_> {
     }
 
     /// The next entries of a directory; none at the end.
-    fn entries(&self, dir: Ino, cookie: &mut u64) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
+    fn entries(&self, dir: &Attr, cookie: &mut u64) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
         let mut entries = Vec::new();
-        self.fs.readdir_plus(dir, *cookie, &mut |entry, attr| {
+        self.fs.same(dir).readdir_plus(dir.ino, *cookie, &mut |entry, attr| {
             *cookie = entry.cookie;
             if entry.name != b"." && entry.name != b".." {
                 entries.push((entry.name.to_vec(), *attr));
@@ -238,14 +238,14 @@ impl CopyOut<'_, '_> {
         let meta = finished.map_err(|errno| failed(&way.shown(name), errno))?;
         if from.nlink > 1 {
             let (place, left) = (way.place(), from.nlink - 1);
-            self.linked.insert(from.ino, Copied { place, name: name.to_vec(), identity: meta.identity, left });
+            self.linked.insert(from.identity(), Copied { place, name: name.to_vec(), identity: meta.identity, left });
         }
         Ok(())
     }
 
     /// Gives a file that was copied already another name. True if it was.
     fn link(&mut self, way: &Way, from: &Attr, name: &[u8]) -> Result<bool, Errno> {
-        let Some(copied) = self.linked.get_mut(&from.ino) else { return Ok(false) };
+        let Some(copied) = self.linked.get_mut(&from.identity()) else { return Ok(false) };
         let first = way.find_at(copied.place, &copied.name).map_err(|errno| match errno {
             Errno::NOENT | Errno::NOTDIR => Errno::STALE,
             errno => errno,
@@ -257,7 +257,7 @@ impl CopyOut<'_, '_> {
         replacing(way.dir(), name, || first.link(way.dir(), name))?;
         copied.left -= 1;
         if copied.left == 0 {
-            self.linked.remove(&from.ino);
+            self.linked.remove(&from.identity());
         }
         Ok(true)
     }
@@ -266,7 +266,7 @@ impl CopyOut<'_, '_> {
     fn special(&self, from: &Attr, dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
         let (major, minor) = decode_device(from.rdev);
         let link = match from.file_type {
-            FileType::Symlink => Some(self.fs.readlink(from.ino)?),
+            FileType::Symlink => Some(self.fs.same(from).readlink(from.ino)?),
             _ => None,
         };
         let file_type = rustix::fs::FileType::from_raw_mode(from.file_type.mode_bits() as rustix::fs::RawMode);
@@ -287,9 +287,10 @@ impl CopyOut<'_, '_> {
         let (dir, at_name) = (way.dir(), OsStr::from_bytes(name));
         let file = replacing(dir, at_name, || Handle::create(dir, at_name)).map_err(failed)?;
         self.fs.write_back(from.ino);
+        let source = self.fs.content(from);
         let mut at = 0;
-        while let Some((start, stop)) = next_data(self.fs, from, at).map_err(failed)? {
-            self.stretch(from, &file, start, stop, &|| way.shown(name))?;
+        while let Some((start, stop)) = next_data(&source, from, at).map_err(|errno| unread(&way.shown(name), errno))? {
+            self.stretch(&source, from, &file, (start, stop), &|| way.shown(name))?;
             at = stop;
         }
         ftruncate(file.fd(), from.size).map_err(failed)?;
@@ -298,10 +299,10 @@ impl CopyOut<'_, '_> {
 
     fn stretch(
         &mut self,
+        source: &FileSystem,
         from: &Attr,
         file: &Handle,
-        start: u64,
-        stop: u64,
+        (start, stop): (u64, u64),
         path: &dyn Fn() -> PathBuf,
     ) -> Result<(), Failure> {
         let failed = |errno| failed(&path(), errno);
@@ -310,7 +311,7 @@ impl CopyOut<'_, '_> {
             self.job.check()?;
             self.buffer.clear();
             let len = (stop - at).min(CHUNK as u64) as usize;
-            self.fs.read(from.ino, at, len, &mut self.buffer).map_err(failed)?;
+            source.read(from.ino, at, len, &mut self.buffer).map_err(|errno| unread(&path(), errno))?;
             if self.buffer.is_empty() {
                 // The file has become shorter meanwhile.
                 return Ok(());
@@ -338,8 +339,9 @@ impl CopyOut<'_, '_> {
         if from.file_type == FileType::Directory {
             to.clear_xattr(acl::DEFAULT)?;
         }
-        for name in self.fs.listxattr(from.ino)? {
-            let value = self.fs.getxattr(from.ino, &name)?;
+        let source = self.fs.same(from);
+        for name in source.listxattr(from.ino)? {
+            let value = source.getxattr(from.ino, &name)?;
             match to.set_xattr(&name, &value) {
                 Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {
                     let name = String::from_utf8_lossy(&name);
@@ -391,4 +393,9 @@ fn replacing<T>(dir: &Handle, name: &OsStr, make: impl Fn() -> Result<T, Errno>)
 
 fn failed(path: &Path, errno: Errno) -> Failure {
     cannot_here("copy to", path, errno)
+}
+
+/// The failure of a copy whose source cannot be read.
+fn unread(path: &Path, errno: Errno) -> Failure {
+    Failure::cannot("copy to", path.display(), reason(errno))
 }

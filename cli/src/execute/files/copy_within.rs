@@ -3,9 +3,9 @@
 //! Contents share their blocks as far as that goes, so a copy takes hardly any space. Everything else is kept as
 //! [`super::copy_in`] keeps it.
 
-use std::{collections::HashMap, vec};
+use std::collections::HashMap;
 
-use dataset::fs::{Attr, Caller, Errno, FileType, Ino, SetAttr, SetTime};
+use dataset::fs::{Attr, Caller, Errno, FileSystem, FileType, Identity, Ino, SetAttr, SetTime};
 
 use super::{
     copy_in::Target,
@@ -15,6 +15,7 @@ use super::{
     resolve::{Place, resolve},
     served::Served,
     set_xattrs,
+    walk::Entries,
 };
 use crate::{execute::job::Job, failure::Failure, owners::is_root, protocol::CopyRecord};
 
@@ -59,7 +60,7 @@ struct CopyWithin<'a, 'j> {
     keeps_owners: bool,
     caller: Caller,
     /// The copies of files that have several names.
-    linked: HashMap<Ino, Ino>,
+    linked: HashMap<Identity, Ino>,
     /// The directories that are being copied, each in the one before it.
     open: Vec<OpenDirectory>,
     /// The first directory that was made: a copy that meets it again would never end.
@@ -73,7 +74,7 @@ struct OpenDirectory {
     from: Attr,
     to: Ino,
     /// What is still to be copied.
-    entries: vec::IntoIter<(Vec<u8>, Attr)>,
+    entries: Entries,
 }
 
 impl CopyWithin<'_, '_> {
@@ -93,7 +94,7 @@ impl CopyWithin<'_, '_> {
             (Target::Into(dir), Some(name)) => self.any(&attr, &Place { dir: *dir, name: name.to_vec() })?,
             (Target::Into(dir), None) => {
                 self.top = Some(*dir);
-                self.open(&attr, *dir)?;
+                self.open(&attr, *dir);
             }
             (Target::As(place), _) => self.any(&attr, place)?,
         }
@@ -105,7 +106,8 @@ impl CopyWithin<'_, '_> {
     fn directories(&mut self) -> Result<(), Failure> {
         while let Some(OpenDirectory { to, entries, .. }) = self.open.last_mut() {
             let dir = *to;
-            if let Some((name, attr)) = entries.next() {
+            let next = entries.next(self.from).map_err(|errno| Failure::cannot("copy", self.shown, reason(errno)))?;
+            if let Some((name, attr)) = next {
                 self.any(&attr, &Place { dir, name })?;
             } else if let Some(OpenDirectory { from, to, .. }) = self.open.pop() {
                 self.finish(&from, to).map_err(|errno| self.failed(errno))?;
@@ -123,7 +125,8 @@ impl CopyWithin<'_, '_> {
         if from.file_type == FileType::Directory {
             let dir = self.fs.make_directory(&self.caller, to).map_err(|errno| self.failed(errno))?;
             self.top.get_or_insert(dir);
-            return self.open(from, dir);
+            self.open(from, dir);
+            return Ok(());
         }
         self.make_way(from, to)?;
         self.done.files += 1;
@@ -134,7 +137,7 @@ impl CopyWithin<'_, '_> {
 
     /// Copies what is no directory to where nothing is.
     fn make_file(&mut self, from: &Attr, to: &Place) -> Result<(), Failure> {
-        if let Some(first) = self.linked.get(&from.ino) {
+        if let Some(first) = self.linked.get(&from.identity()) {
             self.fs.link(*first, to.dir, &to.name).map_err(|errno| self.failed(errno))?;
             self.fs.object_changed(*first);
             return Ok(());
@@ -145,7 +148,7 @@ impl CopyWithin<'_, '_> {
         }
         self.finish(from, ino).map_err(|errno| self.failed(errno))?;
         if from.nlink > 1 {
-            self.linked.insert(from.ino, ino);
+            self.linked.insert(from.identity(), ino);
         }
         Ok(())
     }
@@ -165,44 +168,38 @@ impl CopyWithin<'_, '_> {
     fn make(&self, from: &Attr, to: &Place) -> Result<Ino, Errno> {
         let made: Attr = match from.file_type {
             FileType::Regular => self.fs.create(&self.caller, to.dir, &to.name, 0o600, true)?,
-            FileType::Symlink => self.fs.symlink(&self.caller, to.dir, &to.name, &self.from.readlink(from.ino)?)?,
+            FileType::Symlink => {
+                self.fs.symlink(&self.caller, to.dir, &to.name, &self.from.same(from).readlink(from.ino)?)?
+            }
             other => self.fs.mknod(&self.caller, to.dir, &to.name, other, from.mode.into(), from.rdev)?,
         };
         Ok(made.ino)
     }
 
     /// Has a directory's entries copied into `to`.
-    fn open(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
+    fn open(&mut self, from: &Attr, to: Ino) {
         self.done.directories += 1;
-        let mut entries = Vec::new();
-        let read = self.from.readdir_plus(from.ino, 0, &mut |entry, attr| {
-            if entry.name != b"." && entry.name != b".." {
-                entries.push((entry.name.to_vec(), *attr));
-            }
-            true
-        });
-        read.map_err(|errno| self.failed(errno))?;
-        self.open.push(OpenDirectory { from: *from, to, entries: entries.into_iter() });
-        Ok(())
+        self.open.push(OpenDirectory { from: *from, to, entries: Entries::new(self.from.handle(from)) });
     }
 
     /// Copies a file's bytes, its holes as holes.
     fn content(&mut self, from: &Attr, to: Ino) -> Result<(), Failure> {
         self.from.write_back(from.ino);
+        let file = self.from.content(from);
         let mut at = 0;
-        while let Some((start, stop)) = next_data(self.from, from, at).map_err(|errno| self.failed(errno))? {
-            self.stretch(from, to, start, stop)?;
+        while let Some((start, stop)) = next_data(&file, from, at).map_err(|errno| self.failed(errno))? {
+            self.stretch(&file, from, to, start, stop)?;
             at = stop;
         }
         let whole = SetAttr { size: Some(from.size), ..SetAttr::default() };
         self.fs.setattr(&self.caller, to, &whole).map(drop).map_err(|errno| self.failed(errno))
     }
 
-    fn stretch(&mut self, from: &Attr, to: Ino, start: u64, stop: u64) -> Result<(), Failure> {
+    fn stretch(&mut self, file: &FileSystem, from: &Attr, to: Ino, start: u64, stop: u64) -> Result<(), Failure> {
         let mut at = start;
         while at < stop {
             self.job.check()?;
-            let copied = self.fs.copy_range_from(self.from, from.ino, at, to, at, stop - at);
+            let copied = self.fs.copy_range_from(file, from.ino, at, to, at, stop - at);
             let count = copied.map_err(|errno| self.failed(errno))?;
             if count == 0 {
                 // The file has become shorter meanwhile.
@@ -221,9 +218,9 @@ impl CopyWithin<'_, '_> {
             let owned = SetAttr { uid: Some(from.uid), gid: Some(from.gid), ..SetAttr::default() };
             self.fs.setattr(&self.caller, to, &owned)?;
         }
-        let named =
-            |name: Vec<u8>| -> Result<Xattr, Errno> { Ok((name.clone(), self.from.getxattr(from.ino, &name)?)) };
-        let xattrs = self.from.listxattr(from.ino)?.into_iter().map(named).collect::<Result<Vec<_>, _>>()?;
+        let source = self.from.same(from);
+        let named = |name: Vec<u8>| -> Result<Xattr, Errno> { Ok((name.clone(), source.getxattr(from.ino, &name)?)) };
+        let xattrs = source.listxattr(from.ino)?.into_iter().map(named).collect::<Result<Vec<_>, _>>()?;
         set_xattrs(self.fs, to, &xattrs)?;
         let is_link = from.file_type == FileType::Symlink;
         let rest = SetAttr {

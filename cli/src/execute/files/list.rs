@@ -1,25 +1,25 @@
 //! Directory entries as records, for `fs ls`.
 
-use dataset::fs::{Attr, Errno, FileSystem, FileType, Ino};
+use dataset::fs::{Attr, Errno, FileType};
 
-use super::{decode_device, reason, resolve::resolve};
+use super::{decode_device, reason, resolve::resolve, served::Served, walk::Walk};
 use crate::{
-    execute::job::Job,
+    execute::{job::Job, parts::Parts},
     failure::Failure,
     protocol::{EntryRecord, FileKind, PathBytes},
 };
 
 const NANOS: i64 = 1_000_000_000;
 
-/// The entries of the directory that `path` names, sorted by name, or the one entry of anything else.
+/// Gives away the entries of the directory that `path` names, sorted by name, or the one entry of anything else.
 pub(super) fn entries(
-    fs: &FileSystem,
+    fs: &Served,
     path: &[u8],
     shown: &str,
     directory_itself: bool,
     recursive: bool,
     job: &mut Job<'_>,
-) -> Result<Vec<EntryRecord>, Failure> {
+) -> Result<(), Failure> {
     let failed = |errno| Failure::cannot("list", shown, reason(errno));
     // As ls does: a link to a directory is listed as the directory, unless the entry itself is asked for.
     let attr = resolve(fs, path, false).map_err(failed)?;
@@ -28,45 +28,27 @@ pub(super) fn entries(
         _ => None,
     };
     let attr = target.filter(|target| target.file_type == FileType::Directory).unwrap_or(attr);
+    let mut parts = Parts::default();
     if attr.file_type != FileType::Directory || directory_itself {
-        return Ok(vec![record(fs, path.to_vec(), &attr).map_err(failed)?]);
+        parts.push(record(fs, path.to_vec(), &attr).map_err(failed)?, job)?;
+        return parts.finish(job);
     }
-    let mut records = Vec::new();
-    let mut todo = vec![(Vec::new(), attr.ino)];
-    while let Some((prefix, dir)) = todo.pop() {
+    let mut walk = Walk::new(fs, &attr, recursive, job);
+    while let Some(attr) = walk.next().map_err(failed)? {
         job.check()?;
-        let found = directory(fs, dir, &prefix).map_err(failed)?;
-        if recursive {
-            let below = found.iter().rev().filter(|(_, attr)| attr.file_type == FileType::Directory);
-            todo.extend(below.map(|(name, attr)| ([name, &b"/"[..]].concat(), attr.ino)));
-        }
-        for (name, attr) in found {
-            records.push(record(fs, name, &attr).map_err(failed)?);
+        match record(fs, walk.path().to_vec(), &attr) {
+            // It was removed meanwhile.
+            Err(Errno::NOENT) => {}
+            record => parts.push(record.map_err(failed)?, job)?,
         }
     }
-    if recursive {
-        records.sort_by(|a, b| a.name.0.split(|byte| *byte == b'/').cmp(b.name.0.split(|byte| *byte == b'/')));
-    }
-    Ok(records)
+    parts.finish(job)
 }
 
-/// The entries of one directory by name, `.` and `..` left out.
-pub(super) fn directory(fs: &FileSystem, dir: Ino, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
-    let mut found = Vec::new();
-    fs.readdir_plus(dir, 0, &mut |entry, attr| {
-        if entry.name != b"." && entry.name != b".." {
-            found.push(([prefix, entry.name].concat(), *attr));
-        }
-        true
-    })?;
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(found)
-}
-
-fn record(fs: &FileSystem, name: Vec<u8>, attr: &Attr) -> Result<EntryRecord, Errno> {
+fn record(fs: &Served, name: Vec<u8>, attr: &Attr) -> Result<EntryRecord, Errno> {
     let is_device = matches!(attr.file_type, FileType::BlockDevice | FileType::CharDevice);
     let target = match attr.file_type {
-        FileType::Symlink => Some(PathBytes(fs.readlink(attr.ino)?)),
+        FileType::Symlink => Some(PathBytes(fs.same(attr).readlink(attr.ino)?)),
         _ => None,
     };
     Ok(EntryRecord {

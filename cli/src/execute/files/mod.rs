@@ -8,6 +8,7 @@
 //! host       this machine's files: attributes, names, holes
 //! handle     one of them, held by a descriptor       trail      the directories that lead to where a copy is
 //! copy_in    host to data set          copy_out   data set to host          copy_within   within a pool
+//! walk       directories, however deep         parts      (in execute) answers that come in parts
 //! attributes immutable, compression and such of single files         project    which project files are of
 //! requests   locations to file systems             served     a file system, and the mount to be told
 //! ```
@@ -24,6 +25,7 @@ mod requests;
 mod resolve;
 mod served;
 mod trail;
+mod walk;
 
 use std::{io::Write, path::Path};
 
@@ -49,8 +51,14 @@ pub(super) fn find(fs: &FileSystem, path: &[u8]) -> Result<Attr, Errno> {
     resolve(fs, path, false)
 }
 
-/// What the system says about an error, without its number.
+/// Why a file cannot be found any more that a command has seen.
+const REPLACED: &str = "its file system was rolled back, received into or destroyed while the command ran";
+
+/// What the system says about an error of a pool's file, without its number.
 pub(crate) fn reason(errno: Errno) -> String {
+    if errno == Errno::STALE {
+        return REPLACED.to_owned();
+    }
     let text = std::io::Error::from(errno).to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
@@ -82,6 +90,7 @@ fn decode_device(rdev: u32) -> (u32, u32) {
 fn read(fs: &Served, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job<'_>) -> Result<(), Failure> {
     let failed = |errno| Failure::cannot("read", shown, reason(errno));
     let attr = resolve(fs, path, true).map_err(failed)?;
+    let file = fs.content(&attr);
     match attr.file_type {
         FileType::Regular => {}
         FileType::Directory => return Err(failed(Errno::ISDIR)),
@@ -93,7 +102,7 @@ fn read(fs: &Served, path: &[u8], shown: &str, to: &mut JobStream, job: &mut Job
     loop {
         job.check()?;
         buffer.clear();
-        fs.read(attr.ino, offset, CHUNK, &mut buffer).map_err(failed)?;
+        file.read(attr.ino, offset, CHUNK, &mut buffer).map_err(failed)?;
         if buffer.is_empty() {
             return Ok(());
         }

@@ -1,46 +1,55 @@
 //! Which project files are of, for `fs project`.
 
-use dataset::fs::{Attr, Errno, FileSystem, FileType, Ino, Project};
+use dataset::fs::{Attr, Errno, FileType, Ino, Project};
 
-use super::{attributes::walk, list::directory, reason, resolve::resolve};
+use super::{
+    attributes::{still_there, walk},
+    reason,
+    resolve::resolve,
+    served::Served,
+    walk::Walk,
+};
 use crate::{
-    execute::job::Job,
+    execute::{job::Job, parts::Parts},
     failure::Failure,
     protocol::{PathBytes, ProjectChange, ProjectReach, ProjectRecord},
 };
 
-/// The project of a file, and then of what is in it or below it if that is asked for.
+/// Gives away the project of a file, and then of what is in it or below it if that is asked for.
 pub(super) fn get(
-    fs: &FileSystem,
+    fs: &Served,
     path: &[u8],
     shown: &str,
     reach: ProjectReach,
     job: &mut Job<'_>,
-) -> Result<Vec<ProjectRecord>, Failure> {
+) -> Result<(), Failure> {
     let failed = |errno| Failure::cannot("get the project of", shown, reason(errno));
-    let mut records = Vec::new();
-    let mut record = |below: &[u8], attr: &Attr| -> Result<(), Errno> {
-        if below.is_empty() || has_project(attr.file_type) {
-            let Project { id, inherit } = fs.project(attr.ino)?;
-            let directory = attr.file_type == FileType::Directory;
-            records.push(ProjectRecord { path: PathBytes(below.to_vec()), id, inherit, directory });
+    let mut parts = Parts::default();
+    let mut record = |below: &[u8], attr: &Attr, job: &mut Job<'_>| -> Result<(), Failure> {
+        if !below.is_empty() && !has_project(attr.file_type) {
+            return Ok(());
         }
-        Ok(())
+        let project = still_there(fs.same(attr).project(attr.ino), below).map_err(failed)?;
+        let Some(Project { id, inherit }) = project else { return Ok(()) };
+        let directory = attr.file_type == FileType::Directory;
+        parts.push(ProjectRecord { path: PathBytes(below.to_vec()), id, inherit, directory }, job)
     };
     let named = resolve(fs, path, false).map_err(failed)?;
+    walk(fs, &named, reach == ProjectReach::Below, job, &failed, &mut record)?;
     if reach == ProjectReach::Children && named.file_type == FileType::Directory {
-        record(b"", &named).map_err(failed)?;
-        let children = directory(fs, named.ino, b"").map_err(failed)?;
-        children.iter().try_for_each(|(below, attr)| record(below, attr)).map_err(failed)?;
-    } else {
-        walk(fs, path, reach == ProjectReach::Below, job, failed, &mut record)?;
+        let mut walk = Walk::new(fs, &named, false, job);
+        while let Some(attr) = walk.next().map_err(failed)? {
+            job.check()?;
+            record(walk.path(), &attr, job)?;
+        }
     }
-    Ok(records)
+    parts.finish(job)
 }
 
-/// Has a file, and everything below it if that is asked for, be of a project; `changed` is told which files.
+/// Has a file, and everything below it if that is asked for, be of a project; `changed` is told which files. One that is
+/// to be handed down, and is not named, is that of the file itself.
 pub(super) fn set(
-    fs: &FileSystem,
+    fs: &Served,
     path: &[u8],
     shown: &str,
     change: ProjectChange,
@@ -48,17 +57,24 @@ pub(super) fn set(
     job: &mut Job<'_>,
     changed: &mut dyn FnMut(Ino),
 ) -> Result<(), Failure> {
-    let failed = |errno| Failure::cannot("set the project of", shown, reason(errno));
-    walk(fs, path, recursive, job, failed, &mut |below, attr| {
+    let failed = |errno: Errno| Failure::cannot("set the project of", shown, reason(errno));
+    let named = resolve(fs, path, false).map_err(failed)?;
+    let id = match (change.id, change.inherit) {
+        (None, Some(true)) => Some(fs.project(named.ino).map_err(failed)?.id),
+        (given, _) => given,
+    };
+    walk(fs, &named, recursive, job, &failed, &mut |below, attr, _| {
         if !below.is_empty() && !has_project(attr.file_type) {
             return Ok(());
         }
-        let before = fs.project(attr.ino)?;
         let is_dir = attr.file_type == FileType::Directory;
-        let after =
-            Project { id: change.id.unwrap_or(before.id), inherit: is_dir && change.inherit.unwrap_or(before.inherit) };
-        fs.set_project(attr.ino, after)?;
-        changed(attr.ino);
+        let set = fs.project(attr.ino).and_then(|before| {
+            let inherit = is_dir && change.inherit.unwrap_or(before.inherit);
+            fs.set_project(attr.ino, Project { id: id.unwrap_or(before.id), inherit })
+        });
+        if still_there(set, below).map_err(failed)?.is_some() {
+            changed(attr.ino);
+        }
         Ok(())
     })
 }

@@ -18,10 +18,7 @@ use super::{
 use crate::{
     execute::{job::Job, open_pool::OpenPool, refusal::OrRefused},
     failure::Failure,
-    protocol::{
-        Assignment, CopyRecord, EntryRecord, FileAttributesRecord, Location, PathBytes, ProjectChange, ProjectReach,
-        ProjectRecord, Stream,
-    },
+    protocol::{Assignment, CopyRecord, Location, PathBytes, ProjectChange, ProjectReach, Stream},
 };
 
 impl OpenPool {
@@ -36,8 +33,8 @@ impl OpenPool {
 
     fn files_of_dataset(&self, name: &DatasetName) -> Result<Served, Failure> {
         let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
-        let mount = self.mounts.as_ref().and_then(|mounts| mounts.mount_of(dataset.id()));
-        Ok(Served::new(dataset.fs().clone(), mount))
+        let mounts = self.mounts.as_ref().map(|mounts| (mounts.clone(), dataset.id()));
+        Ok(Served::new(dataset.fs().clone(), mounts))
     }
 
     fn files_of_snapshot(&self, name: &SnapshotName) -> Result<Arc<FileSystem>, Failure> {
@@ -50,7 +47,7 @@ impl OpenPool {
         directory_itself: bool,
         recursive: bool,
         job: &mut Job<'_>,
-    ) -> Result<Vec<EntryRecord>, Failure> {
+    ) -> Result<(), Failure> {
         let fs = self.files(&location.name)?;
         list::entries(&fs, &location.path.0, &shown(location), directory_itself, recursive, job)
     }
@@ -96,9 +93,11 @@ impl OpenPool {
         let Name::Dataset(name) = &to.name else {
             return Err(Failure::cannot("copy to", shown(to), "a snapshot never changes"));
         };
-        let copied = copy(&self.files_of_dataset(name)?);
+        let files = self.files_of_dataset(name)?.pinned();
+        let copied = copy(&files);
         // What was copied is there, whether all of it was or not.
         self.engine().commit().or_refused("copy to", shown(to))?;
+        files.check_not_replaced("copy to", &shown(to))?;
         copied
     }
 
@@ -111,7 +110,7 @@ impl OpenPool {
         location: &Location,
         recursive: bool,
         job: &mut Job<'_>,
-    ) -> Result<Vec<FileAttributesRecord>, Failure> {
+    ) -> Result<(), Failure> {
         let fs = self.files(&location.name)?;
         attributes::get(&fs, &location.path.0, &shown(location), recursive, job)
     }
@@ -133,7 +132,7 @@ impl OpenPool {
         location: &Location,
         reach: ProjectReach,
         job: &mut Job<'_>,
-    ) -> Result<Vec<ProjectRecord>, Failure> {
+    ) -> Result<(), Failure> {
         let fs = self.files(&location.name)?;
         project::get(&fs, &location.path.0, &shown(location), reach, job)
     }
@@ -155,15 +154,16 @@ impl OpenPool {
         &self,
         location: &Location,
         action: &'static str,
-        set: impl FnOnce(&FileSystem, &[u8], &str, &mut dyn FnMut(Ino)) -> Result<(), Failure>,
+        set: impl FnOnce(&Served, &[u8], &str, &mut dyn FnMut(Ino)) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Name::Dataset(name) = &location.name else {
             return Err(Failure::cannot(action, shown(location), "a snapshot never changes"));
         };
-        let files = self.files_of_dataset(name)?;
+        let files = self.files_of_dataset(name)?.pinned();
         let done = set(&files, &location.path.0, &shown(location), &mut |ino| files.object_changed(ino));
         // What was set is set, whether all of it was or not.
         self.engine().commit().or_refused(action, shown(location))?;
+        files.check_not_replaced(action, &shown(location))?;
         done
     }
 

@@ -7,13 +7,16 @@ use std::collections::VecDeque;
 
 use dataset::fs::{Attr, Errno, FileSystem, FileType, Ino, ROOT};
 
+/// How often a path is looked up anew when the tree was replaced meanwhile.
+const TRIES: usize = 3;
+
 /// How many symbolic links one path may lead through; the kernel's number.
 const MAX_LINKS: usize = 40;
 
 /// The file that a path names; a symbolic link at its end is followed if `follow` says so, or if a slash ends the path.
 pub(super) fn resolve(fs: &FileSystem, path: &[u8], follow: bool) -> Result<Attr, Errno> {
     let wants_directory = path.ends_with(b"/");
-    let attr = walk(fs, parts(path), follow || wants_directory)?;
+    let attr = in_one_tree(fs, |fs| walk(fs, parts(path), follow || wants_directory))?;
     match wants_directory && attr.file_type != FileType::Directory {
         true => Err(Errno::NOTDIR),
         false => Ok(attr),
@@ -33,11 +36,22 @@ pub(super) struct Place {
 pub(super) fn place(fs: &FileSystem, path: &[u8]) -> Result<Place, Errno> {
     let mut parts = parts(path);
     let name = parts.pop_back().filter(|name| name != b"." && name != b"..").ok_or(Errno::EXIST)?;
-    let dir = walk(fs, parts, true)?;
+    let dir = in_one_tree(fs, |fs| walk(fs, parts.clone(), true))?;
     match dir.file_type {
         FileType::Directory => Ok(Place { dir: dir.ino, name }),
         _ => Err(Errno::NOTDIR),
     }
+}
+
+/// Looks in one tree, whatever is put in its place meanwhile: a path is looked up in many steps.
+fn in_one_tree<T>(fs: &FileSystem, look: impl Fn(&FileSystem) -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 1..TRIES {
+        match look(&fs.pinned()) {
+            Err(Errno::STALE) => {}
+            looked => return looked,
+        }
+    }
+    look(&fs.pinned())
 }
 
 fn parts(path: &[u8]) -> VecDeque<Vec<u8>> {

@@ -7,11 +7,13 @@
 //! found     what is found on devices: pools to import, states to go back to, damage
 //! dataset   data sets, their properties, snapshots and streams
 //! file      paths and files
+//! parts     records of files by the part
 //! ```
 
 mod dataset;
 mod file;
 mod found;
+mod parts;
 mod pool;
 
-pub use self::{dataset::*, file::*, found::*, pool::*};
+pub use self::{dataset::*, file::*, found::*, parts::*, pool::*};

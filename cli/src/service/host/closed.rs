@@ -16,8 +16,8 @@ use crate::{
     },
     failure::Failure,
     protocol::{
-        HostResponse, ImportPool, Inspect, OnProgress, PathBytes, PoolSelector, Request, Response, Rewind,
-        RewindReport, Wanted,
+        HostResponse, ImportPool, Inspect, OnSaid, PathBytes, PoolSelector, Request, Response, Rewind, RewindReport,
+        Wanted,
     },
     service::{
         client::Client,
@@ -123,7 +123,7 @@ impl Client {
         &self,
         which: &PoolSelector,
         search: &[PathBytes],
-        progress: OnProgress<'_>,
+        progress: OnSaid<'_>,
     ) -> Result<HostResponse, Failure> {
         let known = self.find_known(which)?;
         if let Some(known) = &known {

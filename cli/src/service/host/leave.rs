@@ -21,7 +21,7 @@ use crate::{
 impl Client {
     /// Ends the service of a pool, if it has one; `true` if it had, and has exported the pool.
     fn shut_down(&mut self, pool: &str, force: bool) -> Result<bool, Failure> {
-        let was_served = self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| {})?.is_some();
+        let was_served = self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| Ok(None))?.is_some();
         if !was_served {
             detach_dead_mounts(pool);
         }
@@ -30,7 +30,7 @@ impl Client {
 
     pub(super) fn export_or_abandon(&mut self, pool: &str, force: bool, abandon: bool) -> Result<(), Failure> {
         self.known(pool)?;
-        let answer = if abandon { self.ask(pool, &Request::Abandon, &mut None, &mut |_| {})? } else { None };
+        let answer = if abandon { self.ask(pool, &Request::Abandon, &mut None, &mut |_| Ok(None))? } else { None };
         match answer {
             Some(Response::GivenUp(txg)) => {
                 // Without standard error there is nobody to tell.

@@ -33,17 +33,13 @@ use crate::{
     },
     failure::Failure,
     protocol::{
-        Assignment, CreatePool, HostRequest, HostResponse, Layout, OnProgress, PathBytes, PoolSelector, Request, Wanted,
+        Assignment, CreatePool, HostRequest, HostResponse, Layout, OnSaid, PathBytes, PoolSelector, Request, Wanted,
     },
 };
 
 impl Client {
     /// Carries out a request about the pools of this machine.
-    pub(super) fn carry_out(
-        &mut self,
-        request: HostRequest,
-        progress: OnProgress<'_>,
-    ) -> Result<HostResponse, Failure> {
+    pub(super) fn carry_out(&mut self, request: HostRequest, progress: OnSaid<'_>) -> Result<HostResponse, Failure> {
         match request {
             HostRequest::Create(create) => self.create(&create).map(HostResponse::Layout),
             HostRequest::Destroy { pool, force } => self.destroy(&pool, force).map(|()| HostResponse::Done),
@@ -138,7 +134,7 @@ impl Client {
     fn start_mounted(&mut self, known: &KnownPool) -> Result<(), Failure> {
         self.start_without_mounting(known)?;
         let mount = Request::Mount { name: None, options: Vec::new(), overlay: false };
-        self.ask(known.name.as_str(), &mount, &mut None, &mut |_| {}).map(drop)
+        self.ask(known.name.as_str(), &mount, &mut None, &mut |_| Ok(None)).map(drop)
     }
 
     fn find_known(&self, which: &PoolSelector) -> Result<Option<KnownPool>, Failure> {

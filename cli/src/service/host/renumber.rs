@@ -7,7 +7,7 @@ use pool::env::{Env, SystemEnv};
 
 use crate::{
     failure::Failure,
-    protocol::{OnProgress, Request},
+    protocol::{OnSaid, Request},
     service::{client::Client, registry::KnownPool},
 };
 
@@ -15,7 +15,7 @@ const ACTION: &str = "reguid";
 
 impl Client {
     /// Gives a pool this number, or one that is drawn.
-    pub(super) fn renumber(&mut self, pool: &str, guid: Option<u64>, progress: OnProgress<'_>) -> Result<(), Failure> {
+    pub(super) fn renumber(&mut self, pool: &str, guid: Option<u64>, progress: OnSaid<'_>) -> Result<(), Failure> {
         let known = self.known(pool)?;
         if known.read_only {
             return Err(Failure::cannot(ACTION, pool, "it is imported read-only"));

@@ -1,0 +1,119 @@
+//! Answers in parts: records of files, however many there are.
+//!
+//! A tree has as many files as its users like, and their paths may be long. So whoever lists one sends what it finds part
+//! by part, and the asker prints each as it comes: neither ever has all of it. Neighbouring paths begin alike, so a record
+//! carries only what its path has not in common with the one before.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ChangeRecord, EntryRecord, FileAttributesRecord, PathBytes, ProjectRecord};
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Part {
+    /// Directory entries.
+    Entries(Vec<Shared<EntryRecord>>),
+    /// Attributes of files.
+    FileAttributes(Vec<Shared<FileAttributesRecord>>),
+    /// Projects of files.
+    Projects(Vec<Shared<ProjectRecord>>),
+    /// Differences.
+    Changes(Vec<Shared<ChangeRecord>>),
+}
+
+/// A record whose path begins as that of the record before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared<T> {
+    /// So many bytes are the same.
+    keep: u64,
+    /// The record, with the rest of its path.
+    record: T,
+}
+
+impl<T: Chained> Shared<T> {
+    /// The length of the rest of the path, in bytes.
+    pub fn rest(&mut self) -> usize {
+        self.record.path().0.len()
+    }
+}
+
+/// A record that answers are made of.
+pub trait Chained: Sized {
+    /// Its path.
+    fn path(&mut self) -> &mut PathBytes;
+
+    /// A part of such records.
+    fn part(records: Vec<Shared<Self>>) -> Part;
+
+    /// The records of a part, if they are such.
+    fn of(part: Part) -> Option<Vec<Shared<Self>>>;
+}
+
+macro_rules! chained {
+    ($record:ident, $path:ident, $part:ident) => {
+        impl Chained for $record {
+            fn path(&mut self) -> &mut PathBytes {
+                &mut self.$path
+            }
+
+            fn part(records: Vec<Shared<Self>>) -> Part {
+                Part::$part(records)
+            }
+
+            fn of(part: Part) -> Option<Vec<Shared<Self>>> {
+                match part {
+                    Part::$part(records) => Some(records),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+chained!(EntryRecord, name, Entries);
+chained!(FileAttributesRecord, path, FileAttributes);
+chained!(ProjectRecord, path, Projects);
+chained!(ChangeRecord, path, Changes);
+
+/// The path of the last record, on either side of the socket.
+#[derive(Debug, Default)]
+pub struct Chain(Vec<u8>);
+
+impl Chain {
+    /// The record with what its path has not in common with the one before.
+    pub fn shared<T: Chained>(&mut self, mut record: T) -> Shared<T> {
+        let path = record.path();
+        let keep = self.0.iter().zip(&path.0).take_while(|(one, other)| one == other).count();
+        self.0.truncate(keep);
+        self.0.extend_from_slice(&path.0[keep..]);
+        path.0.drain(..keep);
+        path.0.shrink_to_fit();
+        Shared { keep: keep as u64, record }
+    }
+
+    /// The record with its whole path; `None` if it does not fit to the one before.
+    pub fn whole<T: Chained>(&mut self, shared: Shared<T>) -> Option<T> {
+        let Shared { keep, mut record } = shared;
+        let keep = usize::try_from(keep).ok().filter(|keep| *keep <= self.0.len())?;
+        self.0.truncate(keep);
+        self.0.extend_from_slice(&record.path().0);
+        record.path().0.clone_from(&self.0);
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(path: &[u8]) -> ProjectRecord {
+        ProjectRecord { path: PathBytes(path.to_vec()), id: 7, inherit: false, directory: true }
+    }
+
+    #[test]
+    fn a_path_that_keeps_more_than_there_is_is_refused() {
+        let mut chain = Chain::default();
+        assert!(chain.whole(Shared { keep: 1, record: record(b"a") }).is_none());
+        assert!(chain.whole(Shared { keep: 0, record: record(b"a") }).is_some());
+        assert!(chain.whole(Shared { keep: u64::MAX, record: record(b"a") }).is_none());
+    }
+}
