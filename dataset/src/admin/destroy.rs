@@ -46,6 +46,8 @@ pub struct DestroySnapshotsRequest {
 pub struct Destroyed {
     /// The names of data sets and snapshots, in the order in which they went.
     pub names: Vec<String>,
+    /// The ids of the data sets among them, which stay theirs when they get other names.
+    pub datasets: Vec<u64>,
     /// Snapshots that go later.
     pub deferred: Vec<String>,
     /// How many bytes that frees.
@@ -119,8 +121,8 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<Destroyed> + Send + 'static,
     {
         if !dry_run {
-            let doomed = self.dry_run(&mut request)?.names;
-            let open = self.open_among(&doomed)?;
+            let doomed = self.dry_run(&mut request)?.datasets;
+            let open = self.open_with_ids(doomed);
             // Nothing may be written to them once the request is under way: nobody would know of it.
             let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
             return self.run(request);
@@ -238,6 +240,7 @@ fn destroy_dataset(tx: &mut Transaction<'_>, id: u64, name: &str, done: &mut Des
     destroy_snapshots_of(tx, id, name, done)?;
     dataset::destroy(tx, id)?;
     done.names.push(name.to_owned());
+    done.datasets.push(id);
     Ok(())
 }
 

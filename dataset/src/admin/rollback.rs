@@ -51,9 +51,10 @@ impl Datasets {
         let mounted = self.mounted();
         let asked = request.clone();
         let mut run = move |tx: &mut Transaction<'_>| roll_back(tx, &names, id, &asked, &mounted);
-        let mut touched = self.dry_run(&mut run)?.names;
-        touched.push(name.to_string());
-        let open = self.open_among(&touched)?;
+        // Kept by their ids: one that is renamed now is still the one that is rolled back or destroyed.
+        let mut touched = self.dry_run(&mut run)?.datasets;
+        touched.push(id);
+        let open = self.open_with_ids(touched);
         let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
         let own = open.iter().find(|dataset| dataset.id() == id);
         let replaced = own.map_or(Replaced::Everything, |dataset| {
