@@ -306,6 +306,7 @@ fn it_is_warm_after_an_import_and_holds_what_the_properties_let_it() {
     warm(&lab);
     // A service that is killed finds again what was flushed.
     lab.kill("tank");
+    lab.pool(&["import", "tank"]);
     wait_until("it knows what it holds", || held(&lab) >= FILES * FILE as u64 / 4);
     read_all(&lab);
     lab.check("tank");

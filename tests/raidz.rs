@@ -257,7 +257,7 @@ fn size(lab: &Lab) -> String {
 fn devices_of_different_sizes_are_used_as_far_as_enough_of_them_go_on() {
     let (lab, _filters) = (Lab::new(), filters_for_devices().bind_to_scope());
     for (image, size) in [("a.img", 80), ("b.img", 160), ("c.img", 160), ("d.img", 80), ("e.img", 80), ("f.img", 80)] {
-        File::create(lab.path(image)).unwrap().set_len(size << 20).unwrap();
+        lab.blank(image, size << 20);
     }
     assert_snapshot!(lab.session(&[
         "pool create -n -m none tank raidz1 a.img b.img c.img",

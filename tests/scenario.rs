@@ -273,7 +273,7 @@ fn wrong_requests_are_refused_by_name_and_change_nothing() {
     assert!(!lab.path("tiny.img").exists() && !lab.path("x.img").exists());
     lab.run("pool", &["create", "tank", &format!("64M:{}", lab.at("y.img"))]).fails(1);
     lab.run("pool", &["frobnicate"]).fails(2);
-    lab.run("fs", &["create", "tank/a b"]).fails(1);
+    lab.run("fs", &["create", "tank/a#b"]).fails(1);
     lab.run("fs", &["create", "tank/none/below"]).fails(1);
     lab.run("fs", &["create", "-o", "recordsize=100", "tank/x"]).fails(1);
     let refused = lab.run("fs", &["create", "-o", "encryption=on", "tank/x"]).fails(1);

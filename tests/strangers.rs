@@ -151,7 +151,7 @@ fn a_service_refuses_another_user_by_itself() {
         r#""Abandon""#,
         r#""Sync""#,
         r#"{"Shutdown":{"force":true}}"#,
-        r#"{"Destroy":{"name":"tank","recursive":true,"dependents":true,"force":true,"dry_run":false}}"#,
+        r#"{"Destroy":{"name":"tank","recursive":true,"dependents":true,"force":true,"wait":false,"dry_run":false}}"#,
     ] {
         let answer = ask(request);
         assert!(answer.contains("permission denied"), "{request}: {answer}");

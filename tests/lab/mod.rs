@@ -16,6 +16,7 @@ use std::{
     ffi::OsString,
     fs,
     io::Write,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
@@ -187,6 +188,12 @@ impl Lab {
         let (mountpoint, vdev) =
             (self.at(&format!("mnt/{name}")), format!("{size}:{}", self.at(&format!("{name}.img"))));
         self.pool(&["create", "-m", &mountpoint, name, &vdev]);
+    }
+
+    /// An empty image of so many bytes that only its owner can open.
+    pub(crate) fn blank(&self, image: &str, bytes: u64) {
+        let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path(image));
+        options.and_then(|file| file.set_len(bytes)).unwrap();
     }
 
     /// Where a data set of a pool made by [`Lab::create`] is mounted.
