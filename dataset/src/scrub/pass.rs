@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 
 use pool::{
+    error::Error,
     format::{
         key::Key,
         node::NODE_MAX,
@@ -121,6 +122,11 @@ pub fn collect(engine: &Engine, part: &Part, budget: Budget, is_meant: impl Fn(K
                 }
             }
             (Ok(Some(Event::Leave(..))), _) => {}
+            // The token is older than the node's place by now. The next step looks the root up anew, and begins here.
+            (Err(Error::Stale), Some(place)) => {
+                next = Some(place.low.max(part.from));
+                break;
+            }
             (Err(_), Some(place)) => {
                 collected.unread(Place::of(&place), place.pointer);
                 next = Some(place.high);
