@@ -13,6 +13,7 @@
 //!
 //! Not here: which requests make it necessary, which the dispatcher knows.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ struct Job {
     offset: u64,
     length: u64,
     way: Way,
+    /// The request was answered without waiting any longer: the range may have changed since.
+    is_answered: Arc<AtomicBool>,
     /// Dropped when the request need not wait any more.
     done: Sender<()>,
 }
@@ -67,12 +70,14 @@ impl Recall {
 
     fn ask(&self, node: INodeNo, offset: u64, length: u64, way: Way) {
         let (done, ended) = bounded(0);
-        let job = Job { node, offset, length, way, done };
+        let is_answered = Arc::<AtomicBool>::default();
+        let job = Job { node, offset, length, way, is_answered: is_answered.clone(), done };
         if self.jobs.get_or_init(|| self.start()).send(job).is_err() {
             tracing::warn!(node = node.0, "the kernel may show what is not stored: there is no thread to tell it");
         }
         // Nothing is ever sent: either the job is over, or it takes too long.
         let _ = ended.recv_timeout(PATIENCE);
+        is_answered.store(true, Ordering::Release);
     }
 
     /// Starts the thread. Without it, the channel has no receiver and refuses what it is sent.
@@ -87,12 +92,13 @@ impl Recall {
 }
 
 fn run(jobs: &Receiver<Job>, server: &Server, notifier: &OnceLock<Notifier>) {
-    for Job { node, offset, length, way, done } in jobs {
+    for Job { node, offset, length, way, is_answered, done } in jobs {
         let Some(notifier) = notifier.get() else { continue };
         let stored = if way == Way::Restore { stored(server, node, offset, length) } else { Err(Errno::NODATA) };
         let told = match stored {
-            Ok(data) => notifier.store(node, offset, &data),
-            Err(_) => {
+            // Until the answer the kernel lets no program change the range. After it, these bytes may be older than the file's.
+            Ok(data) if !is_answered.load(Ordering::Acquire) => notifier.store(node, offset, &data),
+            Ok(_) | Err(_) => {
                 // Of a page that is being written back the kernel lets go only after the answer.
                 let done = (way == Way::Drop).then_some(done);
                 let told = notifier.inval_inode(node, offset.cast_signed(), length.cast_signed());
