@@ -176,6 +176,8 @@ impl Deref for FileSystem {
 
 /// The room that an operation on names and attributes asks for, in bytes: what its items take.
 const METADATA: u64 = 4096;
+/// How many steps of freeing removed files a refused operation makes before it is tried again.
+const REAPING_STEPS: usize = 16;
 
 impl FileSystem {
     /// Makes the file system of an empty tree: its master item, and a root directory of this owner.
@@ -308,10 +310,15 @@ impl FileSystem {
     /// [`Engine::with_due_room`](pool::txg::Engine::with_due_room). The quotas of users, groups and projects have a way of
     /// their own, [`FileSystem::under_quota`]. Without locks.
     fn with_due_room<T>(&self, operation: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
-        let lacks_room = |failure: &Failure| {
-            matches!(failure, Failure::Refused(Errno::NOSPC | Errno::DQUOT) | Failure::Engine(PoolError::OutOfSpace))
+        let free = |failure: &Failure| match failure {
+            Failure::Refused(Errno::NOSPC) | Failure::Engine(PoolError::OutOfSpace) => {
+                Some(self.head.engine().free_due())
+            }
+            // What other datasets free helps no quota of this one.
+            Failure::Refused(Errno::DQUOT) => Some(self.free_due(REAPING_STEPS)),
+            _ => None,
         };
-        self.head.engine().with_due_room(operation, lacks_room)
+        self.head.engine().with_due_room(operation, free)
     }
 
     /// The half of it that waits as soon as much is dirty, for who has to take locks for the other half.

@@ -40,7 +40,7 @@ const TOGETHER: usize = 32;
 const CHARGED_STEPS: usize = 64;
 /// A file that lost its last name no longer ago than this is expected to be forgotten by the kernel. After that a program
 /// has it open, and may have it open for days.
-const FORGOTTEN_WITHIN: Duration = Duration::from_secs(1);
+const FORGOTTEN_WITHIN: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {

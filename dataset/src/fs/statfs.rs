@@ -39,8 +39,6 @@ pub trait Room: Send + Sync {
 }
 
 const BLOCK: u64 = 4096;
-/// How many steps of freeing removed files one call does.
-const REAPING_STEPS: usize = 16;
 /// Room for fewer bytes is not counted as room for another inode.
 const INODE_SPACE: u64 = 512;
 
@@ -50,10 +48,8 @@ impl FileSystem {
         *self.room.write() = Some(room);
     }
 
-    /// How much room there is. Frees removed files first, in a bounded number of steps, because what they hold is counted only
-    /// then.
+    /// How much room there is.
     pub fn statfs(&self) -> Result<StatFs, Errno> {
-        self.free_due(REAPING_STEPS);
         let files = self.read_tree(load_master)?.files;
         let engine = self.head.engine();
         let (used, available) = match &*self.room.read() {

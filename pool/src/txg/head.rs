@@ -449,7 +449,9 @@ impl Head {
     /// no room for them. To be called without locks, before the update that brings them.
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.take_turn(bytes)?;
-        self.engine().with_due_room(|| self.admit_in_turn(bytes), |error| matches!(error, Error::OutOfSpace))
+        let engine = self.engine();
+        let free = |error: &Error| matches!(error, Error::OutOfSpace).then(|| engine.free_due());
+        engine.with_due_room(|| self.admit_in_turn(bytes), free)
     }
 
     /// The first half of [`Head::admit`], for who has to take locks in between: waits for the turn of who brings `bytes`

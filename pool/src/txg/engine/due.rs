@@ -18,6 +18,8 @@ use super::Engine;
 
 /// The longest time that one call waits for space that is due.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time of it in which nothing is freed.
+const EXPECTED: Duration = Duration::from_millis(500);
 /// How long a caller sleeps before it asks again for space that is expected.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -47,33 +49,41 @@ impl Engine {
         assert!(self.reclaimer.set(reclaimer).is_ok(), "an engine has one reclaimer");
     }
 
-    /// Runs `attempt`. While it fails for want of room and space is due, frees that space and runs `attempt` again.
+    /// Frees a bounded part of what is due in the whole pool.
+    pub fn free_due(&self) -> Due {
+        self.reclaimer().map_or(Due::Nothing, |reclaimer| reclaimer.free_due())
+    }
+
+    /// Runs `attempt`. While it fails for want of room and space is due, has that space freed and runs `attempt` again.
     ///
-    /// The caller must hold no lock.
+    /// `free` frees what would cure an error, and is `None` for an error that room does not cure. The caller must hold no
+    /// lock.
     ///
     /// # Errors
-    /// Those of `attempt`; `lacks_room` says which of them room would cure.
+    /// Those of `attempt`.
     pub fn with_due_room<T, E>(
         &self,
         mut attempt: impl FnMut() -> Result<T, E>,
-        lacks_room: impl Fn(&E) -> bool,
+        free: impl Fn(&E) -> Option<Due>,
     ) -> Result<T, E> {
-        let mut end = None;
+        let (mut end, mut waited) = (None, Duration::ZERO);
         loop {
             let outcome = attempt();
-            match &outcome {
-                Err(error) if lacks_room(error) => {}
-                _ => return outcome,
-            }
+            let Err(error) = &outcome else { return outcome };
             let now = self.env.uptime();
             if now >= *end.get_or_insert(now + PATIENCE) {
                 return outcome;
             }
-            match self.reclaimer().map_or(Due::Nothing, |reclaimer| reclaimer.free_due()) {
-                Due::Freed => {}
-                Due::Expected => self.env.sleep(PAUSE),
+            match free(error) {
+                Some(Due::Freed) => {}
+                // Other files that go meanwhile do not make this call wait for longer.
+                Some(Due::Expected) if waited < EXPECTED => {
+                    self.env.sleep(PAUSE);
+                    waited += PAUSE;
+                }
                 // Another thread may have freed the last of it since the attempt.
-                Due::Nothing => return attempt(),
+                Some(Due::Nothing | Due::Expected) => return attempt(),
+                None => return outcome,
             }
         }
     }
