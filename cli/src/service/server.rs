@@ -188,8 +188,9 @@ async fn visited(socket: &mut UnixStream, handler: &Arc<dyn Handler>, visit: Opt
     let Some(visit) = visit else {
         return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
     };
-    // A descriptor that came with the call is closed at once: no call that is open to all has one.
-    let call = timeout(CALL_TIMEOUT, read_call(socket, visitors::MAX_CALL)).await??.0;
+    // No call that is open to all has a descriptor, so none is taken: the kernel drops one that is sent. To close it here
+    // could wait without end for a file system that its sender serves.
+    let call = timeout(CALL_TIMEOUT, read_call_alone(socket)).await??;
     if !call.request.is_open_to_all() {
         return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
     }
@@ -199,6 +200,13 @@ async fn visited(socket: &mut UnixStream, handler: &Arc<dyn Handler>, visit: Opt
     write_reply(socket, &result.map_or_else(Reply::Failed, |response| Reply::Done(response.for_all()))).await
 }
 
+/// Reads a call of another user, with no room for a descriptor beside it.
+async fn read_call_alone(socket: &mut UnixStream) -> io::Result<Call> {
+    let mut header = [0; frame::HEADER];
+    socket.read_exact(&mut header).await?;
+    read_body(socket, header, visitors::MAX_CALL).await
+}
+
 async fn read_call(socket: &mut UnixStream, max: usize) -> io::Result<(Call, Option<Stream>)> {
     let mut header = [0; frame::HEADER];
     let (count, stream) = socket.async_io(Interest::READABLE, || frame::receive(socket.as_fd(), &mut header)).await?;
@@ -206,10 +214,14 @@ async fn read_call(socket: &mut UnixStream, max: usize) -> io::Result<(Call, Opt
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     socket.read_exact(&mut header[count..]).await?;
+    Ok((read_body(socket, header, max).await?, stream))
+}
+
+async fn read_body(socket: &mut UnixStream, header: [u8; frame::HEADER], max: usize) -> io::Result<Call> {
     let len = frame::body_len(header, max)?;
     let mut body = Vec::new();
     socket.take(len as u64).read_to_end(&mut body).await?;
-    Ok((frame::decode(&body, len)?, stream))
+    frame::decode(&body, len)
 }
 
 async fn write_reply(socket: &mut UnixStream, reply: &Reply) -> io::Result<()> {
