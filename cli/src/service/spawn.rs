@@ -75,7 +75,12 @@ fn run(places: &Places, pool: &str, words: &[&str]) -> Result<Child, Failure> {
         .map_err(failed)?;
     let mut pipe = child.stdout.take().expect("it was asked for");
     match frame::read::<Result<(), Failure>>(&mut pipe, MAX_REPORT).map_err(failed)? {
-        Some(report) => report.map(|()| child),
+        Some(Ok(())) => Ok(child),
+        Some(Err(failure)) => {
+            // It ends now. The supervisor starts one again and again, and must not gather the dead.
+            let _ = child.wait();
+            Err(failure)
+        }
         None => Err(ended(child, pool, &log)),
     }
 }
