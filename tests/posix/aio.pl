@@ -13,7 +13,9 @@ my ($path, $rounds, $blocks) = @ARGV;
 my $size = 64 << 10;
 sysopen(my $direct, $path, O_RDWR | $numbers->[3]) or exit $! + 0;
 sysopen(my $cached, $path, O_RDONLY) or exit $! + 0;
-my @readers;
+my ($parent, @readers) = ($$);
+# However this ends, no reader stays behind and keeps the output open.
+END { kill 'KILL', @readers if $parent && $$ == $parent }
 for (1 .. 2) {
     my $child = fork() // exit $! + 0;
     if (!$child) {
