@@ -57,13 +57,11 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
+/// Takes the name of a file, and its attributes.
+type Each<'a> = dyn FnMut(&[u8], &FileAttributesRecord, &mut Console<'_>) -> Result<(), Failure> + 'a;
+
 /// Hands the attributes of a file, and of those below it, to `each` as they come, with their names.
-fn attributes(
-    file: &OsStr,
-    recursive: bool,
-    context: &mut Context<'_>,
-    each: &mut dyn FnMut(&[u8], &FileAttributesRecord, &mut Console<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+fn attributes(file: &OsStr, recursive: bool, context: &mut Context<'_>, each: &mut Each<'_>) -> Result<(), Failure> {
     let location = located(file, context)?;
     let pool = location.name.pool().to_owned();
     context.call_for_each(&pool, Request::FileAttributes { location, recursive }, &mut |record, console| {
