@@ -386,7 +386,7 @@ impl Drop for Mount {
 /// file that is closed may still have pages in the cache. So the cost follows what differs, and not what the kernel holds.
 ///
 /// Where anything may differ, nodes are invalidated one by one, for all that are held are known. Names are not: a kernel
-/// that can be told that a new [epoch](crate::epoch) begins looks each up again before it believes it. For others,
+/// that can be told that a new epoch begins looks each up again before it believes it. For others,
 /// invalidating an entry drops the whole tree of unused names below it. Names in use (of open files, of working
 /// directories) remain, and lead to nodes that either still are what they were or are stale, upon which the kernel looks
 /// the whole path up again.

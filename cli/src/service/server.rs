@@ -2,7 +2,7 @@
 //!
 //! One connection carries one call, the progress of it, and one result. Every user may connect; what a user may ask is
 //! decided for each call by the uid that the kernel gives of the peer: the owner of the service and root may ask
-//! everything, all others what [is open to all](Request::is_open_to_all), within the bounds of [`super::visitors`]. A
+//! everything, all others what [is open to all](Request::is_open_to_all), within the bounds of `visitors`. A
 //! connection that says nothing is dropped after a while; one that goes away while its call is carried out cancels it. Whoever waits for a result hears every second that the service is alive.
 //!
 //! Waiting for many peers is all that happens asynchronously here. Calls are carried out by a [`Handler`], on threads of
@@ -17,7 +17,7 @@
 //! What a call holds beside that (its place among the running calls, the pool, open files) goes with its stack.
 //!
 //! A stack that overflows cannot be caught. So no code that a call runs recurses over what users make, and the
-//! threads have a stack of a [size](STACK) that does not depend on the system.
+//! threads have a stack of a size that does not depend on the system.
 
 use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Duration};
 

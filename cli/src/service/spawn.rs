@@ -1,7 +1,7 @@
 //! Starting a pool's service from a command, and waiting until it is ready.
 //!
-//! The service is this very program with the arguments `service NAME`, and its parent a [supervisor](super::supervisor), this
-//! program too, unless that is not wanted. It keeps nothing of the command (see [`super::hygiene`]), and says over a pipe,
+//! The service is this very program with the arguments `service NAME`, and its parent a supervisor, this
+//! program too, unless that is not wanted. It keeps nothing of the command (see `hygiene`), and says over a pipe,
 //! in one frame, that it is ready or why it is not: so a command that starts a service fails with the service's own words.
 //! What it says later goes to its log.
 
