@@ -73,6 +73,16 @@ kill_service() {
   while kill -0 "$service" 2>/dev/null; do sleep 0.02; done
 }
 
+# Waits until the pool is served and mounted again, as its supervisor sees to. Each crash doubles the pause before, up to a
+# minute. What the kernel knows of a dead mount it still says; only a request shows that an answer comes.
+await_service() {
+  local end=$((SECONDS + 120))
+  until [[ $(stat -f -c %T "$mounted" 2>/dev/null) = *fuse* ]]; do
+    [ "$SECONDS" -lt "$end" ] || fail "$POOL is not served again"
+    sleep 0.1
+  done
+}
+
 # --- the tools ---
 
 # Installs a crate's program under its version, once.

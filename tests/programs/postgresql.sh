@@ -83,7 +83,7 @@ postgresql_round() {
   postgresql_kill
   wait "${clients[@]}" 2>/dev/null || true
   if [ "$kind" = service ]; then
-    pool import "$POOL"
+    await_service
   fi
   postgresql_start
   # The last line may have been cut off.
