@@ -82,3 +82,28 @@ fn nothing_is_said_of_services_where_nothing_can_be_mounted() {
     says(&lab.pool(&["status", "-x"]), &["all pools are healthy"]);
     assert_eq!(lab.run("pool", &["list"]).stderr, "");
 }
+
+/// Threads that answer one program stay on its CPU and give way to it. That makes each request several times as fast, and
+/// closing a file, which no program waits for, must not end it.
+#[test]
+fn a_program_that_opens_file_after_file_keeps_its_threads() {
+    const SCHED_IDLE: &str = "5";
+    let Some(lab) = mounted(&["tank"]) else { return };
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let file = lab.mount("tank").join("file");
+    std::fs::write(&file, "text").unwrap();
+    let tasks = format!("/proc/{}/task", lab.service("tank").unwrap());
+    let gives_way = || {
+        std::fs::read_dir(&tasks).unwrap().flatten().any(|task| {
+            // Counted from the state, which follows the name, the policy is the thirty-ninth field.
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().and_then(|fields| fields.split(' ').nth(38)) == Some(SCHED_IDLE)
+        })
+    };
+    wait_until("a thread of the service gives way", || {
+        (0..400).for_each(|_| drop(std::fs::File::open(&file).unwrap()));
+        gives_way()
+    });
+}
