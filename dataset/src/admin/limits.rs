@@ -14,6 +14,7 @@ use pool::{
     env::Nanos,
     error::Error as PoolError,
     txg::{Engine, SETTLING_COMMITS},
+    units::Txg,
 };
 use rustix::io::Errno;
 
@@ -98,9 +99,9 @@ fn refusal(tx: &Transaction<'_>, id: u64, room: u64) -> Result<Errno> {
 }
 
 /// The quotas that a data set is under, its own first: whose it is, and how much of it is left.
-fn quotas_of(tx: &Transaction<'_>, id: u64) -> Result<Vec<(u64, u64)>> {
-    let rows = upwards(tx, id)?.into_iter().filter(|(_, row)| row.quota != 0);
-    Ok(rows.map(|(id, row)| (id, row.quota.saturating_sub(row.used().allocated))).collect())
+fn quotas_of(rows: &[(u64, DatasetRow)]) -> Vec<(u64, u64)> {
+    let rows = rows.iter().filter(|(_, row)| row.quota != 0);
+    rows.map(|(id, row)| (*id, row.quota.saturating_sub(row.used().allocated))).collect()
 }
 
 /// How many bytes reservations of others set aside, which a data set must leave.
@@ -112,8 +113,7 @@ fn set_aside_for_others(tx: &Transaction<'_>, id: u64) -> Result<u64> {
 }
 
 /// Whether anything but the pool's own room limits what is written to a data set.
-fn is_limited(tx: &Transaction<'_>, id: u64) -> Result<bool> {
-    let rows = upwards(tx, id)?;
+fn is_limited(tx: &Transaction<'_>, rows: &[(u64, DatasetRow)]) -> Result<bool> {
     let has_quota =
         rows.iter().any(|(_, row)| row.quota != 0) || rows.first().is_some_and(|(_, row)| row.refquota != 0);
     let root: DatasetRow = tx.row(dataset_key(ROOT))?;
@@ -179,6 +179,8 @@ struct Found {
     refusal: Option<Errno>,
     /// The quotas that it is under, each with what is left of it.
     above: Vec<(u64, u64)>,
+    /// The group of its newest snapshot.
+    newest: Txg,
 }
 
 impl Limits {
@@ -193,14 +195,15 @@ impl Limits {
         Ok(())
     }
 
-    /// As [`Limits::set`], at the end of a sync.
-    pub(super) fn renew(&self, tx: &Transaction<'_>, room: u64) -> Result<()> {
+    /// As [`Limits::set`], at the end of a sync; the group of the newest snapshot, which stands in the same row.
+    pub(super) fn renew(&self, tx: &Transaction<'_>, room: u64) -> Result<Txg> {
         let found = self.look(tx, room)?;
+        let newest = found.newest;
         let mut state = self.state.lock();
         self.take(&mut state, found);
         state.admitted.turn();
         state.syncs += 1;
-        Ok(())
+        Ok(newest)
     }
 
     /// As [`Limits::set`], between two syncs: the last has told what there was before its commit released anything. If
@@ -216,12 +219,14 @@ impl Limits {
     }
 
     fn look(&self, tx: &Transaction<'_>, room: u64) -> Result<Found> {
-        let limited = is_limited(tx, self.id)?;
+        let rows = upwards(tx, self.id)?;
+        let limited = is_limited(tx, &rows)?;
         Ok(Found {
             left: limited.then(|| available_to_head(tx, self.id, room)).transpose()?,
             refusal: limited.then(|| refusal(tx, self.id, room)).transpose()?,
             others: if limited { set_aside_for_others(tx, self.id)? } else { 0 },
-            above: quotas_of(tx, self.id)?,
+            above: quotas_of(&rows),
+            newest: rows[0].1.newest_txg,
         })
     }
 

@@ -94,11 +94,7 @@ impl OpenTable {
     pub(super) fn refresh(&self, sync: &mut Sync<'_>) -> Result<()> {
         let (room, now) = (sync.engine().available(), sync.engine().env().now());
         for dataset in self.datasets.values() {
-            let newest = sync.catalogue(|view, _| {
-                let tx = Transaction::new(*view, now);
-                dataset.limits.renew(&tx, room)?;
-                tx.row::<DatasetRow>(dataset_key(dataset.id)).map(|row| row.newest_txg)
-            })?;
+            let newest = sync.catalogue(|view, _| dataset.limits.renew(&Transaction::new(*view, now), room))?;
             dataset.head.set_newest_snapshot(newest);
         }
         self.quotas.turn();
