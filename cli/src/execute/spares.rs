@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    protocol::{VdevKind, VdevRecord, VdevRole, VdevSpec},
+    protocol::{VdevKind, VdevRecord, VdevSpec},
 };
 
 /// Does what is due: replaces what has failed by what has appeared in its place, if that is wanted, and has spares step in
@@ -79,25 +79,18 @@ impl OpenPool {
 
     /// The spares as `pool status` shows them.
     pub(super) fn spare_records(&self) -> Vec<VdevRecord> {
-        let record = |Spare { leaf, used_in }: Spare| VdevRecord {
-            kind: VdevKind::Disk,
-            role: VdevRole::Normal,
-            path: leaf.name().to_owned(),
-            members: Vec::new(),
-            note: used_in.is_some().then(|| "currently in use".to_owned()),
-            guid: leaf.guid().0,
-            state: match (used_in, leaf.health()) {
-                (Some(_), _) => "INUSE".to_owned(),
-                (None, Health::Online) => "AVAIL".to_owned(),
-                (None, health) => health.as_str().to_owned(),
-            },
-            size: leaf.size(),
-            allocated: 0,
-            fragmentation: 0,
-            read_errors: 0,
-            write_errors: 0,
-            checksum_errors: 0,
-            trim: None,
+        let record = |Spare { leaf, used_in }: Spare| {
+            let state = match (used_in, leaf.health()) {
+                (Some(_), _) => "INUSE",
+                (None, Health::Online) => "AVAIL",
+                (None, health) => health.as_str(),
+            };
+            VdevRecord {
+                note: used_in.is_some().then(|| "currently in use".to_owned()),
+                guid: leaf.guid().0,
+                size: leaf.size(),
+                ..VdevRecord::idle(leaf.name().to_owned(), state)
+            }
         };
         self.pool.spares().into_iter().map(record).collect()
     }

@@ -16,7 +16,7 @@ use crate::{
     execute::{Job, devices},
     failure::Failure,
     health::{self, Condition, Details, State},
-    protocol::{OnSaid, PoolRecord, PoolStatus, PropertyRecord, Request, Response, VdevKind, VdevRecord, VdevRole},
+    protocol::{OnSaid, PoolRecord, PoolStatus, PropertyRecord, Request, Response, VdevRecord},
 };
 
 /// What stands for a value that is not known.
@@ -200,22 +200,7 @@ fn vdevs(known: &KnownPool) -> Vec<VdevRecord> {
             None if path.exists() => (State::Unavail, Some("(no label of the pool can be read)")),
             None => (State::Unavail, Some("(not found)")),
         };
-        VdevRecord {
-            kind: VdevKind::Disk,
-            role: VdevRole::Normal,
-            path: path.to_string_lossy().into_owned(),
-            members: Vec::new(),
-            note: note.map(str::to_owned),
-            guid: 0,
-            state: state.to_string(),
-            size: 0,
-            allocated: 0,
-            fragmentation: 0,
-            read_errors: 0,
-            write_errors: 0,
-            checksum_errors: 0,
-            trim: None,
-        }
+        VdevRecord { note: note.map(str::to_owned), ..VdevRecord::idle(path.to_string_lossy().into_owned(), state) }
     };
     known.devices.iter().map(|device| record(device.to_path())).collect()
 }

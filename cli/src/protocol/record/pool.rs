@@ -211,6 +211,28 @@ pub struct VdevRecord {
     pub trim: Option<TrimRecord>,
 }
 
+impl VdevRecord {
+    /// A device that does nothing for the pool: it holds nothing, and nothing was counted.
+    pub fn idle(path: String, state: impl ToString) -> VdevRecord {
+        VdevRecord {
+            kind: VdevKind::Disk,
+            role: VdevRole::Normal,
+            path,
+            members: Vec::new(),
+            note: None,
+            guid: 0,
+            state: state.to_string(),
+            size: 0,
+            allocated: 0,
+            fragmentation: 0,
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+            trim: None,
+        }
+    }
+}
+
 /// How far a device has been told which space nobody needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrimRecord {
