@@ -5,6 +5,7 @@ mod lab;
 use std::{
     fs,
     os::unix::net::UnixStream,
+    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -40,8 +41,10 @@ fn a_service_keeps_nothing_of_its_starter() {
             let environment = fs::read(of("environ")).unwrap();
             assert!(!String::from_utf8_lossy(&environment).contains("SECRET"));
             assert_eq!(fs::read_link(of("cwd")).unwrap().to_str(), Some("/"));
+            // It says that it is ready on its standard output, and gives that up next.
             for standard in ["fd/0", "fd/1"] {
-                assert_eq!(fs::read_link(of(standard)).unwrap().to_str(), Some("/dev/null"), "{standard}");
+                let is_closed = || fs::read_link(of(standard)).unwrap() == Path::new("/dev/null");
+                wait_until("a standard descriptor is closed", is_closed);
             }
             assert!(fs::read_to_string(of("status")).unwrap().contains("Umask:\t0022"));
             let limits = fs::read_to_string(of("limits")).unwrap();
@@ -80,11 +83,11 @@ fn a_service_that_crashes_is_started_again() {
     assert!(Command::new("kill").arg(service.to_string()).status().unwrap().success());
     wait_until("the service is gone", || lab.service("tank").is_none());
     std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!((lab.service("tank"), supervisors(&lab)), (None, 0));
+    assert_eq!((lab.service("tank"), lab.supervisors()), (None, Vec::new()));
     lab.pool(&["import", "tank"]);
     lab.kill("tank");
     lab.pool(&["export", "tank"]);
-    wait_until("the supervisor has ended", || supervisors(&lab) == 0);
+    wait_until("the supervisor has ended", || lab.supervisors().is_empty());
     assert_eq!(lab.service("tank"), None);
 }
 
@@ -92,18 +95,6 @@ fn a_service_that_crashes_is_started_again() {
 fn may_protect() -> bool {
     let tried = Command::new("sh").args(["-c", "echo -900 > /proc/self/oom_score_adj"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
-}
-
-/// How many supervisors this lab's services have.
-fn supervisors(lab: &Lab) -> usize {
-    let state = format!("CENOTE_STATE={}", lab.at("state"));
-    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let is_one = |pid: &String| {
-        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let has = |text: &[u8], word: &str| text.split(|byte| *byte == 0).any(|part| part == word.as_bytes());
-        has(&read("cmdline"), "--supervise") && has(&read("environ"), &state)
-    };
-    processes.filter(is_one).count()
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn a_service_refuses_another_user_by_itself() {
         return;
     }
     let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
+    let Some(other) = Stranger::of(&lab).filter(Stranger::has_perl) else { return };
     lab.create("tank", "128M");
     // Without the program that would refuse it before: a request as it crosses the socket.
     let ask = |request: &str| {
@@ -188,7 +188,7 @@ fn a_hostile_peer_does_not_keep_the_owner_waiting() {
         return;
     }
     let lab = Lab::new();
-    let Some(other) = Stranger::of(&lab) else { return };
+    let Some(other) = Stranger::of(&lab).filter(Stranger::has_perl) else { return };
     lab.create("tank", "128M");
     let socket = lab.at("run/tank.sock");
     // It says nothing, announces what never comes, sends noise, asks and never reads; and a thousand times so.

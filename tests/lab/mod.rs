@@ -231,18 +231,26 @@ impl Lab {
 
     /// The process that serves a pool.
     pub(crate) fn service(&self, name: &str) -> Option<u32> {
-        let state = self.at("state");
-        let processes =
-            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        let serves = |pid: &u32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-            words.get(1) == Some(&&b"service"[..])
-                && words.get(2) == Some(&name.as_bytes())
-                && environment.split(|byte| *byte == 0).any(|pair| pair == format!("CENOTE_STATE={state}").as_bytes())
+        self.processes(&["service", name]).first().copied()
+    }
+
+    /// The processes that start services again when they crash.
+    pub(crate) fn supervisors(&self) -> Vec<u32> {
+        self.processes(&["service", "--supervise"])
+    }
+
+    /// The processes of this lab whose command lines begin with these words.
+    fn processes(&self, begin: &[&str]) -> Vec<u32> {
+        let state = format!("CENOTE_STATE={}", self.at("state"));
+        let is_one = |pid: &u32| {
+            let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let (words, environment) = (read("cmdline"), read("environ"));
+            let mut words = words.split(|byte| *byte == 0).skip(1);
+            begin.iter().all(|word| words.next() == Some(word.as_bytes()))
+                && environment.split(|byte| *byte == 0).any(|pair| pair == state.as_bytes())
         };
-        processes.into_iter().find(serves)
+        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        all.filter(is_one).collect()
     }
 
     /// Kills the process that serves a pool, and waits until it is gone.

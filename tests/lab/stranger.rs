@@ -41,6 +41,16 @@ impl Stranger {
         Some(Stranger { programs, state: lab.path("state"), run: lab.path("run") })
     }
 
+    /// Whether this user can speak to a socket by a program that is not ours, which takes Perl; says so if not.
+    pub(crate) fn has_perl(&self) -> bool {
+        let is_there = self.sh("perl -MIO::Socket::UNIX -e 1").code == Some(0);
+        if !is_there {
+            assert!(std::env::var_os("CENOTE_REQUIRE_USERS").is_none(), "Perl is not installed");
+            let _ = writeln!(std::io::stderr(), "skipped: Perl is not installed");
+        }
+        is_there
+    }
+
     /// A shell script of this user, ready to be started. The lab's pools are those that the programs look for.
     pub(crate) fn command(&self, script: &str) -> Command {
         let uid = UID.to_string();

@@ -156,6 +156,15 @@ fn an_inherited_access_list_opens_no_copy() {
     }
 }
 
+/// Says that something is over when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A name that is now one file and now another: what is copied is one of them, with its own mode and content.
 #[test]
 fn sources_swapped_during_a_copy_are_not_mixed() {
@@ -184,6 +193,8 @@ fn sources_swapped_during_a_copy_are_not_mixed() {
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        // Also if a copy fails: the scope waits for the thread.
+        let _over = Over(&is_over);
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 for name in &names {
@@ -197,7 +208,6 @@ fn sources_swapped_during_a_copy_are_not_mixed() {
             assert!(began.elapsed() < Duration::from_secs(60), "nothing was waited for");
             assert_eq!(run.code, Some(0), "{}", run.stderr);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     for round in 0..ROUNDS {
         for name in &names {
