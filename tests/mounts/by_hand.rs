@@ -137,6 +137,42 @@ fn mounts_by_hand_come_back_with_the_service() {
     assert!(mounts_on(&lab.path("l")).is_empty() && mounts_on(&lab.path("s")).is_empty());
 }
 
+#[test]
+fn a_mount_by_hand_that_fails_keeps_no_other_away() {
+    let Some(lab) = legacy() else { return };
+    mount(&lab, "tank/a", "l", "ro").ok();
+    mount(&lab, "tank/a@1", "s", "rw").ok();
+    let remembered = || fs::read_to_string(lab.path("state/pools/tank.mounts")).unwrap();
+    let both = remembered();
+    lab.kill("tank");
+    assert!(std::process::Command::new("umount").arg("-l").arg(lab.path("l")).status().unwrap().success());
+    fs::remove_dir(lab.path("l")).unwrap();
+    fs::write(lab.path("l"), "in the way").unwrap();
+    let said = lab.run("pool", &["import", "tank"]).fails(1);
+    assert!(said.contains("cannot mount 'tank/a'"), "{said}");
+    assert_eq!((read(&lab.path("s")), read(&lab.mount("tank"))), ("old".into(), String::new()));
+    assert!(fs::read_to_string(lab.path("state/log/tank.log")).unwrap().contains("cannot mount 'tank/a'"));
+    assert_eq!(remembered().matches("tank/a").count(), both.matches("tank/a").count());
+    // It comes back when nothing is in the way, as it was.
+    fs::remove_file(lab.path("l")).unwrap();
+    fs::create_dir(lab.path("l")).unwrap();
+    lab.kill("tank");
+    lab.pool(&["import", "tank"]);
+    assert_eq!((read(&lab.path("l")), read(&lab.path("s"))), ("new".into(), "old".into()));
+    assert_eq!(lab.fs(&["get", "-Ho", "value", "readonly", "tank/a"]), "on\n");
+    assert_eq!(remembered(), both);
+    // What cannot be made again is forgotten by unmounting it.
+    lab.kill("tank");
+    assert!(std::process::Command::new("umount").arg("-l").arg(lab.path("l")).status().unwrap().success());
+    fs::remove_dir(lab.path("l")).unwrap();
+    fs::write(lab.path("l"), "in the way").unwrap();
+    lab.run("pool", &["import", "tank"]).fails(1);
+    lab.fs(&["unmount", "tank/a"]);
+    lab.run("fs", &["unmount", "tank/a"]).fails(1);
+    lab.fs(&["mount", "-a"]);
+    assert!(!remembered().contains("\"tank/a\""), "{}", remembered());
+}
+
 /// A copy of the mount in another namespace keeps the kernel's side of it, and must not keep this side.
 #[test]
 fn what_was_unmounted_is_mounted_again_beside_a_copy() {

@@ -2,8 +2,9 @@
 //!
 //! Nothing in the pool says where such a mount is, so this machine remembers it, in a file beside the record of the known
 //! pool. The file is replaced whole whenever such a mount comes, changes or goes, and where a service that has started is to
-//! mount everything, it makes these mounts again. So they survive a crash of the service and a restart; an export forgets them. A crash between a mount
-//! and the write of the file loses that mount alone, before mount(8) was answered.
+//! mount everything, it makes these mounts again. So they survive a crash of the service and a restart; an export forgets
+//! them. One that cannot be made keeps no other from it, and stays remembered until it can, or is unmounted. A crash between
+//! a mount and the write of the file loses that mount alone, before mount(8) was answered.
 //!
 //! What the file says is compared with the pool: a file system or snapshot is known by its id, and its name only tells
 //! where to look.
@@ -149,12 +150,28 @@ impl Mounts {
             Some(written) => written.pending.clone(),
             None => return Ok(()),
         };
-        let mounts: Vec<Unmounted> = pending.iter().map(Unmounted::remembered).collect();
-        // They stay in the file until all that can be mounted is.
+        let mut mounts: Vec<Unmounted> = pending.iter().map(Unmounted::remembered).collect();
+        mounts.retain(|one| self.name_of(one).is_some());
         let mounted = self.mount_those(&mounts);
-        self.memory.0.lock().iter_mut().for_each(|written| written.pending.clear());
+        if let Err(failure) = &mounted {
+            tracing::error!("{failure}");
+        }
+        // Those that are mounted leave it next.
+        let is_there = |one: &Remembered| mounts.iter().any(|mount| mount.id() == one.id);
+        self.memory.0.lock().iter_mut().for_each(|written| written.pending.retain(is_there));
         self.remember();
         mounted
+    }
+
+    /// Forgets a mount that could not be made again; `false` if there is none.
+    pub(super) fn forget_pending(&self, name: &Name) -> bool {
+        let is_it = |one: &Remembered| self.name_of(&Unmounted::remembered(one)).is_some_and(|now| now == *name);
+        let is_forgotten = match &mut *self.memory.0.lock() {
+            Some(written) => written.pending.extract_if(.., |one| is_it(one)).count() > 0,
+            None => false,
+        };
+        self.remember();
+        is_forgotten
     }
 
     /// Leaves what is remembered as it is: the service ends, and the next one makes the mounts again.

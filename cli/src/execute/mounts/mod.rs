@@ -143,7 +143,7 @@ impl Mounts {
         plans.retain(|plan| plan.canmount == "on" && plan.path().is_some());
         let mounted = self.mount_plans(plans.into_iter().map(|plan| (plan, *how)).collect());
         // A mount by hand may lie in one of these.
-        if names.is_none() { mounted.and(self.restore()) } else { mounted }
+        if names.is_none() { keep_first(mounted, self.restore()) } else { mounted }
     }
 
     /// Mounts what is not mounted, those above first.
@@ -154,12 +154,7 @@ impl Mounts {
             if self.table.lock().contains_key(&plan.id) {
                 continue;
             }
-            let mounted = self.mount_planned(plan, &how);
-            match (&first, mounted) {
-                (Ok(()), mounted) => first = mounted,
-                (Err(_), Err(other)) => tracing::error!("{other}"),
-                (Err(_), Ok(())) => {}
-            }
+            first = keep_first(first, self.mount_planned(plan, &how));
         }
         first
     }
@@ -292,6 +287,18 @@ impl Mounts {
     fn forget(&self, id: u64) -> Option<Active> {
         self.datasets.note_mount(id, None);
         self.table.lock().remove(&id)
+    }
+}
+
+/// The first failure of several mounts, which go on after it. The others go to the log.
+fn keep_first(first: Result<(), Failure>, next: Result<(), Failure>) -> Result<(), Failure> {
+    match (first, next) {
+        (Ok(()), next) => next,
+        (first, Err(other)) => {
+            tracing::error!("{other}");
+            first
+        }
+        (first, Ok(())) => first,
     }
 }
 

@@ -8,7 +8,7 @@ use dataset::{
 };
 use fuse_mount::{MountPoint, Unmount};
 
-use super::{Active, Manner, Mounts, named_as};
+use super::{Active, Manner, Mounts, keep_first, named_as};
 use crate::{failure::Failure, protocol::Assignment, service::remembered::Remembered};
 
 /// What becomes of mount points that nobody chose, when their data sets are unmounted.
@@ -44,6 +44,10 @@ impl Unmounted {
         Unmounted { id, name, dataset, at: Some(directory.to_path()), temporary: options, overlay: true }
     }
 
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     fn manner<'a>(&'a self, at: Option<&'a Path>) -> Manner<'a> {
         Manner { temporary: &self.temporary, overlay: self.overlay, at }
     }
@@ -63,6 +67,7 @@ impl Mounts {
                 let chosen = |_, active: &Active| active.mount.mountpoint().starts_with(&path);
                 self.take_down(chosen, force, Directories::KeptInside).map(drop)
             }
+            None if self.forget_pending(name) => Ok(()),
             None => Err(Failure::not_mounted(name)),
         }
     }
@@ -161,21 +166,25 @@ impl Mounts {
     }
 
     pub(super) fn mount_those(&self, unmounted: &[Unmounted]) -> Result<(), Failure> {
-        let mut plans = Vec::with_capacity(unmounted.len());
+        let (mut plans, mut first) = (Vec::with_capacity(unmounted.len()), Ok(()));
         for one in unmounted {
             let Some(name) = self.name_of(one) else { continue };
-            let mut plan = self.plan_with(&name, &one.temporary)?;
-            let is_by_hand = plan.mountpoint == "legacy" || matches!(name, Name::Snapshot(_));
-            plan.at = one.at.clone().filter(|_| is_by_hand);
-            let at = one.at.as_deref().filter(|_| is_by_hand);
-            plans.push((plan, one.manner(at)));
+            match self.plan_with(&name, &one.temporary) {
+                Ok(mut plan) => {
+                    let is_by_hand = plan.mountpoint == "legacy" || matches!(name, Name::Snapshot(_));
+                    plan.at = one.at.clone().filter(|_| is_by_hand);
+                    let at = one.at.as_deref().filter(|_| is_by_hand);
+                    plans.push((plan, one.manner(at)));
+                }
+                Err(failure) => first = keep_first(first, Err(failure)),
+            }
         }
         plans.retain(|(plan, _)| plan.at.is_some() || plan.canmount != "off" && plan.path().is_some());
-        self.mount_plans(plans)
+        keep_first(first, self.mount_plans(plans))
     }
 
     /// What is called by now what was unmounted, if it is still there.
-    fn name_of(&self, one: &Unmounted) -> Option<Name> {
+    pub(super) fn name_of(&self, one: &Unmounted) -> Option<Name> {
         let name = named_as(&one.name, &self.datasets.dataset_name(one.dataset).ok()?)?;
         match self.datasets.resolve(&name).ok()? {
             Target::Dataset(id) | Target::Snapshot(id) if id == one.id => Some(name),
