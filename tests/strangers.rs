@@ -180,6 +180,13 @@ fn others_learn_of_a_dead_pool_by_the_index() {
     lab.pool(&["import", "tank"]);
     lab.pool(&["export", "tank"]);
     assert!(!lab.path("state/index/tank").exists());
+    // The owner removes what is known of it by hand, and looks what is left.
+    lab.pool(&["import", "-d", &lab.at(""), "tank"]);
+    lab.kill("tank");
+    fs::remove_file(lab.path("state/pools/tank.json")).unwrap();
+    assert!(other.sh("pool list 2>&1").text().contains("tank"));
+    assert_eq!(lab.pool(&["list", "-H"]), "");
+    assert_eq!(other.sh("pool list -H").ok(), "");
 }
 
 #[test]

@@ -173,6 +173,19 @@ fn a_mount_by_hand_that_fails_keeps_no_other_away() {
     assert!(!remembered().contains("\"tank/a\""), "{}", remembered());
 }
 
+/// mount(8) itself is the first to need the service after a crash.
+#[test]
+fn a_mount_by_hand_after_a_crash_brings_back_the_others() {
+    let Some(lab) = legacy() else { return };
+    mount(&lab, "tank/a", "l", "ro").ok();
+    mount(&lab, "tank/a@1", "s", "rw").ok();
+    lab.kill("tank");
+    mount(&lab, "tank/a", "l", "rw").ok();
+    assert_eq!((read(&lab.path("l")), read(&lab.path("s"))), ("new".into(), "old".into()));
+    assert_eq!(lab.fs(&["get", "-Ho", "value", "readonly", "tank/a"]), "off\n");
+    assert_eq!(mounts_on(&lab.mount("tank")).len(), 1);
+}
+
 /// A copy of the mount in another namespace keeps the kernel's side of it, and must not keep this side.
 #[test]
 fn what_was_unmounted_is_mounted_again_beside_a_copy() {

@@ -42,8 +42,8 @@ impl Client {
         }
         let response = self.show_own(pool, request, progress)?;
         match &response {
-            Response::Pool(seen) => self.registry.note_state(pool, &seen.state),
-            Response::Status(seen) => self.registry.note_state(pool, &seen.state),
+            Response::Pool(seen) => self.note_state(pool, &seen.state),
+            Response::Status(seen) => self.note_state(pool, &seen.state),
             _ => {}
         }
         Ok(response)
@@ -89,7 +89,10 @@ impl Client {
         progress: OnSaid<'_>,
     ) -> Result<Result<Response, Absence>, Failure> {
         let pool = known.name.to_string();
-        if !self.has_open(known) {
+        let mut known = known.clone();
+        // Held until the pool is open here.
+        let mut lock = None;
+        if !self.has_open(&known) {
             for is_last in [false, true] {
                 match self.ask(&pool, request, &mut None, progress) {
                     Ok(Some(response)) => return Ok(Ok(response)),
@@ -100,11 +103,12 @@ impl Client {
                     Err(failure) => return Err(failure),
                 }
                 if !is_last {
-                    // Another command may just have started the service; it holds the lock until that is done.
-                    match self.lock(&pool) {
-                        Ok(lock) => drop(lock),
+                    // Another command, or a supervisor, may be about to start the service, or to end it.
+                    match self.lock_unserved(&pool) {
+                        Ok(taken) => lock = taken,
                         Err(failure) => return Ok(Err(Absence::of(Condition::Unanswered)(failure))),
                     }
+                    known = self.registry.get(&pool)?.ok_or_else(|| Failure::no_pool(&pool))?;
                 }
             }
             if self.can_mount().is_ok() {
@@ -112,7 +116,9 @@ impl Client {
             }
         }
         let command = self.command.clone();
-        match self.open(known.clone()) {
+        let opened = self.open(known);
+        drop(lock);
+        match opened {
             Ok(opened) => opened.execute(&command, request.clone(), None, &mut Job::new(Vec::new(), progress)).map(Ok),
             Err(failure) => Ok(Err(Absence::of(Condition::NotOpened)(failure))),
         }

@@ -7,19 +7,21 @@
 //! Pools of other users are asked over their sockets too, and never opened here. Which there are their index says: root's by
 //! default, another user's where `CENOTE_STATE` and `CENOTE_RUN` lead there.
 //!
-//! A service is started where mounts are wanted and possible: by creating and importing pools, and by `fs mount`.
+//! A service is started where mounts are wanted and possible: by creating and importing pools, and by `fs mount`. It is
+//! asked before the pool's lock is waited for, and again behind it: who had the lock may have started it (see `lock`).
 
 use std::{
     io::{self, Write},
     path::PathBuf,
 };
 
-use dataset::admin::Reader;
+use dataset::{admin::Reader, name::Name};
 use pool::inspect::Sink;
 
 use super::{
     daemon, exposed,
-    lock::PoolLock,
+    host::detach_dead_mounts,
+    lock::{Held, PoolLock},
     places::Places,
     registry::{IndexedPool, KnownPool, Registry},
     socket, spawn, supervisor,
@@ -29,7 +31,8 @@ use crate::{
     failure::Failure,
     health::{Condition, unavailable},
     protocol::{
-        Call, Executor, HostRequest, HostResponse, Inspect, OnSaid, RemovalPlan, Request, Response, Stream, VdevSpec,
+        Call, Executor, HostRequest, HostResponse, Inspect, OnSaid, RemovalPlan, Request, Response, Stream,
+        UnmountTarget, VdevSpec,
     },
 };
 
@@ -44,6 +47,8 @@ pub struct Client {
     pub(super) command: String,
     /// The pool that this command has opened.
     opened: Option<Opened>,
+    /// The locks that it holds.
+    held: Held,
 }
 
 struct Opened {
@@ -56,7 +61,7 @@ impl Client {
     /// The pools of the user who runs this process.
     pub fn new(command: String) -> Client {
         let places = Places::of_this_user();
-        Client { registry: Registry::of(&places), places, command, opened: None }
+        Client { registry: Registry::of(&places), places, command, opened: None, held: Held::default() }
     }
 
     /// What is known of a pool of this user.
@@ -101,9 +106,40 @@ impl Client {
         socket::ask(&mut socket, pool, &call, None, progress)
     }
 
-    /// Waits for other commands that have the pool open.
+    /// Waits for other commands that have the pool open, or start or end its service.
     pub(super) fn lock(&self, pool: &str) -> Result<PoolLock, Failure> {
-        PoolLock::take(&self.places.lock(pool), pool, &self.command)
+        if let Some(lock) = self.held.find(pool) {
+            return Ok(lock);
+        }
+        PoolLock::take(&self.places.lock(pool), pool, &self.command).map(|lock| self.held.note(lock))
+    }
+
+    /// The pool's lock, if nobody has it.
+    fn try_lock(&self, pool: &str) -> Option<PoolLock> {
+        let take = || PoolLock::try_take(&self.places.lock(pool), pool, &self.command).ok().flatten();
+        self.held.find(pool).or_else(|| take().map(|lock| self.held.note(lock)))
+    }
+
+    /// Closes what is open here of another pool: two commands must not wait for each other's lock.
+    fn close_others(&mut self, pool: &str) -> Result<(), Failure> {
+        let has_other = self.opened.as_ref().is_some_and(|opened| opened.known.name.as_str() != pool);
+        if has_other { self.close_opened() } else { Ok(()) }
+    }
+
+    /// As [`Client::lock`], after what is open here of another pool was closed.
+    pub(super) fn turn(&mut self, pool: &str) -> Result<PoolLock, Failure> {
+        self.close_others(pool)?;
+        self.lock(pool)
+    }
+
+    /// The pool's lock if nobody serves it: nobody will, as long as that is held.
+    pub(super) fn lock_unserved(&mut self, pool: &str) -> Result<Option<PoolLock>, Failure> {
+        self.close_others(pool)?;
+        let lock = match self.held.find(pool) {
+            None => PoolLock::take_unless(&self.places.lock(pool), pool, &self.command, &|| self.is_served(pool))?,
+            held => held,
+        };
+        Ok(lock.map(|lock| self.held.note(lock)).filter(|_| !self.is_served(pool)))
     }
 
     /// Whether mounting is possible and wanted, and if not, why.
@@ -120,13 +156,31 @@ impl Client {
         matches!(self.ask(pool, &Request::Ping, &mut None, &mut |_| Ok(None)), Ok(Some(_)))
     }
 
-    /// Starts the service of a known pool, if none runs. The pool must not be open here.
-    pub(super) fn start_service(&self, pool: &str) -> Result<(), Failure> {
-        let _lock = self.lock(pool)?;
-        if self.is_served(pool) {
+    /// Whether there is no service any more of one that has just been asked.
+    pub(super) fn is_gone(&self, pool: &str) -> bool {
+        matches!(socket::connect(&self.places.socket(pool)), Ok(None))
+    }
+
+    /// Whether the service of a pool that has none has crashed. One that ends by itself takes its socket along.
+    fn has_crashed(&self, pool: &str) -> bool {
+        self.places.socket(pool).exists()
+    }
+
+    /// Starts the service of the pool whose lock this is, if none runs. The pool must not be open here.
+    pub(super) fn start_service(&self, lock: &PoolLock) -> Result<(), Failure> {
+        if self.is_served(lock.pool()) {
             return Ok(());
         }
-        spawn::start(&self.places, pool)
+        spawn::start(&self.places, lock)
+    }
+
+    /// Has the service of a pool mount everything that is to be mounted.
+    pub(super) fn have_mounted(&self, known: &KnownPool) -> Result<(), Failure> {
+        if known.no_mount {
+            return Ok(());
+        }
+        let mount = Request::Mount { name: None, options: Vec::new(), overlay: false };
+        self.ask(known.name.as_str(), &mount, &mut None, &mut |_| Ok(None)).map(drop)
     }
 
     /// Opens a known pool here; it stays open until the command rests, ends, or opens another.
@@ -172,23 +226,34 @@ impl Client {
 
     pub(super) fn call_pool(
         &mut self,
-        known: KnownPool,
+        mut known: KnownPool,
         request: Request,
         mut stream: Option<Stream>,
         said: OnSaid<'_>,
     ) -> Result<Response, Failure> {
         let pool = known.name.to_string();
+        let mounts = matches!(request, Request::Mount { .. } | Request::MountAt { .. });
+        // Held until the pool is open here.
+        let mut lock = None;
         if !self.has_open(&known) {
             if let Some(response) = self.ask(&pool, &request, &mut stream, said)? {
                 return Ok(response);
             }
-            // Another command may just have started the service; it holds the lock until that is done.
-            drop(self.lock(&pool)?);
-            if matches!(request, Request::Mount { .. } | Request::MountAt { .. }) && self.can_mount().is_ok() {
-                let started = self.start_without_mounting(&known);
+            // Another command, or a supervisor, may be about to start the service, or to end it.
+            if mounts && self.can_mount().is_ok() {
+                let lock = self.turn(&pool)?;
+                known = self.known(&pool)?;
+                let started = self.start_to_mount(&lock, &known);
                 started.map_err(|failure| unavailable(Condition::NotOpened, failure))?;
+                if self.has_mounted(&pool, &request) {
+                    return self.mount_as_asked(&known, &request);
+                }
             }
-            if let Some(response) = self.ask(&pool, &request, &mut stream, said)? {
+            lock = self.lock_unserved(&pool)?;
+            known = self.known(&pool)?;
+            if lock.is_none()
+                && let Some(response) = self.ask(&pool, &request, &mut stream, said)?
+            {
                 return Ok(response);
             }
             if let (Request::Mount { name, .. }, Err(Some(reason))) = (&request, self.can_mount()) {
@@ -197,10 +262,10 @@ impl Client {
             }
         }
         let command = self.command.clone();
-        let mounts = matches!(request, Request::Mount { .. } | Request::MountAt { .. });
         let shows_mounts = matches!(request, Request::Mounts);
         let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;
+        drop(lock);
         let reader = Reader { command: command.clone(), process: Some(std::process::id()) };
         let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), said).of(reader));
         match answer {
@@ -216,25 +281,93 @@ impl Client {
         }
     }
 
-    /// Starts a service for `fs mount`, which then mounts what it was asked for and nothing else.
-    pub(super) fn start_without_mounting(&mut self, known: &KnownPool) -> Result<(), Failure> {
+    /// Starts a service for `fs mount`, which then mounts what it was asked for. If there was one that has crashed, everything
+    /// comes back first, as the supervisor would have it: that finds a service now, and has nothing left to do.
+    fn start_to_mount(&mut self, lock: &PoolLock, known: &KnownPool) -> Result<(), Failure> {
+        if self.is_served(lock.pool()) {
+            return Ok(());
+        }
         self.close_opened()?;
-        self.registry.put(&KnownPool { no_mount: true, ..known.clone() })?;
-        let started = self.start_service(known.name.as_str());
-        self.registry.put(known)?;
-        started
+        let has_crashed = self.has_crashed(lock.pool());
+        if has_crashed {
+            detach_dead_mounts(lock.pool());
+        }
+        self.start_service(lock)?;
+        if has_crashed && let Err(failure) = self.have_mounted(known) {
+            // Without standard error there is nobody to tell.
+            let _ = writeln!(io::stderr(), "note: the service of '{}' had crashed: {failure}", known.name);
+        }
+        Ok(())
     }
 
-    /// The devices of a pool have become more.
-    fn note_devices(&mut self, known: KnownPool, layout: &[String]) -> Result<(), Failure> {
+    /// Whether what is to be mounted has come back with the service.
+    fn has_mounted(&self, pool: &str, request: &Request) -> bool {
+        let Ok(Some(Response::Mounts(mounts))) = self.ask(pool, &Request::Mounts, &mut None, &mut |_| Ok(None)) else {
+            return false;
+        };
+        mounts.iter().any(|mount| match request {
+            Request::Mount { name: Some(name), .. } => mount.dataset.as_str() == name.as_str(),
+            Request::MountAt { name, directory, .. } => mount.dataset == *name && mount.mountpoint == *directory,
+            _ => false,
+        })
+    }
+
+    /// Mounts what has come back with the service as it was before, as it is asked for now.
+    fn mount_as_asked(&self, known: &KnownPool, request: &Request) -> Result<Response, Failure> {
+        let target = match request {
+            Request::Mount { name: Some(name), options, .. } if !options.is_empty() => Name::Dataset(name.clone()),
+            Request::MountAt { name, .. } => name.clone(),
+            _ => return Ok(Response::Done),
+        };
+        let unmount = Request::Unmount { target: Some(UnmountTarget::Dataset(target)), force: false };
+        let ask = |request: &Request| {
+            let answer = self.ask(known.name.as_str(), request, &mut None, &mut |_| Ok(None))?;
+            answer.ok_or_else(|| Failure::new(Failure::unserved(&known.name)))
+        };
+        ask(&unmount)?;
+        let answer = ask(request);
+        // What lies in it was unmounted, too.
+        answer.and_then(|answer| self.have_mounted(known).map(|()| answer))
+    }
+
+    /// The devices of a pool have become more, or fewer.
+    fn note_devices(&mut self, known: &KnownPool, layout: &[String]) -> Result<(), Failure> {
+        let lock = self.turn(known.name.as_str())?;
+        // One that was exported meanwhile is not known any more.
+        let Some(now) = self.registry.get(lock.pool())?.filter(|now| now.is_numbered(known.guid)) else {
+            return Ok(());
+        };
         let devices = layout.iter().map(|path| PathBuf::from(path).into()).collect();
-        let noted = KnownPool { devices, ..known.clone() };
-        self.registry.put(&noted)?;
+        let noted = KnownPool { devices, ..now };
+        self.registry.put(&lock, &noted)?;
         // One that is open here is the same pool still, and the next request finds it by what is known of it.
-        if let Some(opened) = self.opened.as_mut().filter(|opened| opened.known == known) {
+        if let Some(opened) = self.opened.as_mut().filter(|opened| opened.known.name == known.name) {
             opened.known = noted;
         }
         Ok(())
+    }
+
+    /// Notes the state of a pool for other users, unless a command has the pool that may be about to forget it.
+    pub(super) fn note_state(&self, pool: &str, state: &str) {
+        if self.registry.indexed(pool).is_none_or(|indexed| indexed.state != state)
+            && let Some(lock) = self.try_lock(pool)
+        {
+            self.registry.note_state(&lock, state);
+        }
+    }
+
+    /// The names of this user's pools.
+    fn own_pools(&self) -> Result<Vec<String>, Failure> {
+        let names = self.registry.names()?;
+        for name in self.registry.lingering(&names) {
+            let Some(lock) = self.try_lock(&name).filter(|_| matches!(self.registry.get(&name), Ok(None))) else {
+                continue;
+            };
+            if let Err(failure) = self.registry.remove(&lock) {
+                tracing::warn!("{failure}");
+            }
+        }
+        Ok(names)
     }
 }
 
@@ -253,11 +386,11 @@ fn given_images(request: &Request) -> Vec<PathBuf> {
 
 impl Executor for Client {
     fn known_pools(&mut self) -> Result<Vec<String>, Failure> {
-        self.registry.names()
+        self.own_pools()
     }
 
     fn visible_pools(&mut self) -> Result<Vec<String>, Failure> {
-        let mut names = self.registry.names()?;
+        let mut names = self.own_pools()?;
         let of_the_system = Places::of_the_system().and_then(|places| Registry::of(&places).names().ok());
         names.extend(of_the_system.unwrap_or_default());
         names.sort();
@@ -295,9 +428,9 @@ impl Executor for Client {
         let response = self.call_pool(known.clone(), request, stream, said)?;
         exposed::warn(given.into_iter());
         match &response {
-            Response::Layout(layout) if changes => self.note_devices(known, &layout.paths())?,
-            Response::Removal(RemovalPlan { left: Some(layout), .. }) => self.note_devices(known, &layout.paths())?,
-            Response::Split(split) => self.note_devices(known, &split.layout.paths())?,
+            Response::Layout(layout) if changes => self.note_devices(&known, &layout.paths())?,
+            Response::Removal(RemovalPlan { left: Some(layout), .. }) => self.note_devices(&known, &layout.paths())?,
+            Response::Split(split) => self.note_devices(&known, &split.layout.paths())?,
             _ => {}
         }
         Ok(response)

@@ -1,5 +1,7 @@
 //! The service of one pool: the process that owns it, mounts its data sets and answers its commands.
 //!
+//! It opens the pool and listens; mounting is the first thing that it is asked for, by who has started it.
+//!
 //! It ends when it was asked to shut down (export, destroy) and the pool could be unmounted and closed, or when a signal
 //! says so; then it unmounts lazily what is in use, commits and leaves the pool known. If it is killed, the pool is what
 //! the last commit left, its mounts are dead, and `pool import` brings everything back.
@@ -28,7 +30,7 @@ use tracing_subscriber::EnvFilter;
 use super::{
     hygiene,
     places::{Places, prepare_shared},
-    registry::{KnownPool, Registry},
+    registry::Registry,
     server::{self, End, Handler},
     spawn,
 };
@@ -64,14 +66,13 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Opens the pool, mounts its data sets and starts listening.
+/// Opens the pool and starts listening.
 fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Failure> {
     let known = Registry::of(places).get(name)?.ok_or_else(|| Failure::no_pool(name))?;
     let pool = OpenPool::open(&known, &Opening { mounting: true, ..Opening::default() })?;
     // The pool is ours, so a socket that is there is nobody's.
     let listener = listen(&places.socket(name))?;
     pool.remember_mounts_in(Registry::of(places).mounts(name));
-    mount(&pool, &known);
     let owned = Owned {
         engine: Arc::downgrade(pool.engine()),
         name: name.to_owned(),
@@ -81,16 +82,6 @@ fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Fail
         abandoned: AtomicBool::new(false),
     };
     Ok((Arc::new(owned), listener))
-}
-
-/// A data set that cannot be mounted does not keep the others, or the pool, from being used.
-fn mount(pool: &OpenPool, known: &KnownPool) {
-    if known.no_mount {
-        return;
-    }
-    if let Err(failure) = pool.mount_all() {
-        tracing::error!("{failure}");
-    }
 }
 
 fn listen(path: &Path) -> Result<UnixListener, Failure> {

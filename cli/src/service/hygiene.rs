@@ -39,7 +39,7 @@ fn is_kept(name: &OsStr) -> bool {
 }
 
 /// Gives up what this process has inherited. Only as the first thing that a process does: it closes every descriptor but
-/// the standard ones, whoever has opened it.
+/// the standard ones, whoever has opened it. Standard input is the pool's lock, which is kept until the service is ready.
 pub(super) fn settle() {
     close_inherited();
     // Without a terminal of its own; fails harmlessly for a process that has none already.
@@ -59,6 +59,11 @@ fn close_inherited() {
             let _ = nix::unistd::close(number);
         }
     }
+}
+
+/// Gives up what stood at standard input.
+pub(super) fn close_input() -> io::Result<()> {
+    nix::unistd::dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)
 }
 
 /// Says nothing more on standard output, whose reader may wait for its end.

@@ -7,7 +7,7 @@
 //! server     is asked over a socket                         socket   asks
 //! visitors   connections of other users                     reserve  descriptors for an emergency
 //! frame      calls and replies as bytes, and the descriptor beside them
-//! registry   the known pools, one file each                 lock     taking turns at opening a pool
+//! registry   the known pools, one file each                 lock     taking turns at opening, serving and forgetting a pool
 //! places     the folders: registry, logs, sockets, locks     remembered  what is mounted by hand
 //! exposed    images that other users can read
 //! ```

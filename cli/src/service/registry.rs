@@ -5,7 +5,11 @@
 //! the other files stay known, and the pool itself lies on its devices, not here.
 //!
 //! Beside it stands the index: of each known pool its name, GUID and last state, and nothing else. It is all that other
-//! users can read; the registry's own files are closed to them, because they say where the devices are.
+//! users can read; the registry's own files are closed to them, because they say where the devices are. So they cannot see
+//! that an entry has none beside it any more, and the owner's commands see to that.
+//!
+//! Both change only under the pool's lock. A look at a pool notes its state in the index, and would bring the entry back
+//! of one that is exported meanwhile.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -17,7 +21,10 @@ use std::{
 use dataset::name::DatasetName;
 use serde::{Deserialize, Serialize};
 
-use super::places::{Places, prepare_closed, prepare_shared};
+use super::{
+    lock::PoolLock,
+    places::{Places, prepare_closed, prepare_shared},
+};
 use crate::{failure::Failure, protocol::PathBytes};
 
 /// The version of the files that this program writes, and the only one it reads.
@@ -187,11 +194,18 @@ impl Registry {
     }
 
     /// Notes the state of a known pool for other users. Nothing depends on it, so a failure is told to the log only.
-    pub fn note_state(&self, name: &str, state: &str) {
-        let Some(pool) = self.indexed(name).filter(|pool| pool.state != state) else { return };
-        if let Err(failure) = self.put_index(&IndexedPool { state: state.to_owned(), ..pool }) {
+    pub fn note_state(&self, lock: &PoolLock, state: &str) {
+        let Ok(Some(known)) = self.get(lock.pool()) else { return };
+        let noted = IndexedPool { version: VERSION, name: known.name, guid: known.guid, state: state.to_owned() };
+        if let Err(failure) = self.put_index(&noted) {
             tracing::warn!("{failure}");
         }
+    }
+
+    /// Pools that the index has and the registry has not, whose files are `names`: one was removed by hand.
+    pub fn lingering(&self, names: &[String]) -> Vec<String> {
+        let indexed = if self.is_closed() { Vec::new() } else { names_in(&self.index, "").unwrap_or_default() };
+        indexed.into_iter().filter(|name| !names.contains(name)).collect()
     }
 
     fn put_index(&self, pool: &IndexedPool) -> Result<(), Failure> {
@@ -216,8 +230,9 @@ impl Registry {
     }
 
     /// Knows a pool from now on, or knows better of it.
-    pub fn put(&self, pool: &KnownPool) -> Result<(), Failure> {
+    pub fn put(&self, lock: &PoolLock, pool: &KnownPool) -> Result<(), Failure> {
         assert!(pool.name.is_pool(), "a pool is named by one component");
+        assert_eq!(pool.name.as_str(), lock.pool(), "what is known of a pool changes under its lock");
         let path = self.path(pool.name.as_str());
         prepare_closed(&path)?;
         let document =
@@ -232,21 +247,21 @@ impl Registry {
     }
 
     /// Forgets a pool, and what was mounted of it by hand. To forget what is not known is no error.
-    pub fn remove(&self, name: &str) -> Result<(), Failure> {
-        let path = self.path(name);
+    pub fn remove(&self, lock: &PoolLock) -> Result<(), Failure> {
+        let name = lock.pool();
+        assert!(is_pool_name(name), "a lock is a pool's");
         // First what depends on the other: an entry of the index alone would be a pool that is not known.
-        if is_pool_name(name) {
-            let _ = fs::remove_file(self.index.join(name));
-        }
-        match fs::remove_file(self.mounts(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Failure::cannot("remove", self.mounts(name).display(), error));
+        for path in [self.index.join(name), self.mounts(name), self.path(name)] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Failure::cannot("remove", path.display(), error));
+                }
+                _ => {}
             }
-            _ => {}
         }
-        match fs::remove_file(&path).and_then(|()| File::open(&self.folder)?.sync_all()) {
+        match File::open(&self.folder).and_then(|folder| folder.sync_all()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Failure::cannot("remove", path.display(), error))
+                Err(Failure::cannot("write", self.folder.display(), error))
             }
             _ => Ok(()),
         }
@@ -274,7 +289,7 @@ fn names_in(folder: &Path, suffix: &str) -> io::Result<Vec<String>> {
 }
 
 /// Whether a text can name a pool, and so a file: no slash, no leading dot.
-fn is_pool_name(name: &str) -> bool {
+pub(super) fn is_pool_name(name: &str) -> bool {
     name.parse::<DatasetName>().is_ok_and(|name| name.is_pool())
 }
 
@@ -335,6 +350,14 @@ mod tests {
         Registry::new(state.join("pools"), state.join("index"))
     }
 
+    fn lock(state: &Path, pool: &str) -> PoolLock {
+        PoolLock::take(&state.join(format!("run/{pool}.lock")), pool, "a test").unwrap()
+    }
+
+    fn put(state: &Path, pool: &KnownPool) {
+        registry(state).put(&lock(state, pool.name.as_str()), pool).unwrap();
+    }
+
     fn tank() -> KnownPool {
         KnownPool {
             name: "tank".parse().unwrap(),
@@ -351,17 +374,19 @@ mod tests {
     #[test]
     fn a_pool_is_known_from_put_to_remove() {
         let folder = tempfile::tempdir().unwrap();
-        let registry = registry(&folder.path().join("state"));
+        let state = folder.path().join("state");
+        let registry = registry(&state);
         assert_eq!(registry.names().unwrap(), [""; 0]);
         assert_eq!(registry.get("tank").unwrap(), None);
-        registry.put(&tank()).unwrap();
-        registry.put(&KnownPool { name: "a-pool".parse().unwrap(), ..tank() }).unwrap();
+        put(&state, &tank());
+        put(&state, &KnownPool { name: "a-pool".parse().unwrap(), ..tank() });
         assert_eq!(registry.names().unwrap(), ["a-pool", "tank"]);
         let read = registry.get("tank").unwrap().unwrap();
         assert_eq!(read, tank());
         assert_eq!(PathBytes::from(read.devices[1].to_path()).0, [b'/', 0xff]);
-        registry.remove("tank").unwrap();
-        registry.remove("tank").unwrap();
+        let lock = lock(&state, "tank");
+        registry.remove(&lock).unwrap();
+        registry.remove(&lock).unwrap();
         assert_eq!(registry.names().unwrap(), ["a-pool"]);
     }
 
@@ -369,23 +394,36 @@ mod tests {
     fn the_index_says_no_more_than_name_guid_and_state() {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(folder.path());
-        registry.put(&tank()).unwrap();
+        put(folder.path(), &tank());
         let mode = |name: &str| folder.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!([mode("pools/tank.json"), mode("pools"), mode("index/tank")], [0o600, 0o700, 0o644]);
         let said = fs::read_to_string(folder.path().join("index/tank")).unwrap();
         assert_eq!(said, format!("{{\"version\":1,\"name\":\"tank\",\"guid\":{},\"state\":\"ONLINE\"}}\n", u64::MAX));
-        registry.note_state("tank", "DEGRADED");
+        registry.note_state(&lock(folder.path(), "tank"), "DEGRADED");
         assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
         // What is known better keeps the state that was seen; another pool of that name begins anew.
-        registry.put(&KnownPool { read_only: true, ..tank() }).unwrap();
+        put(folder.path(), &KnownPool { read_only: true, ..tank() });
         assert_eq!(registry.indexed("tank").unwrap().state, "DEGRADED");
-        registry.put(&KnownPool { guid: 7, ..tank() }).unwrap();
+        put(folder.path(), &KnownPool { guid: 7, ..tank() });
         assert_eq!(registry.indexed("tank").unwrap().state, "ONLINE");
         fs::write(folder.path().join("index/evil"), said.replace("ONLINE", "\\u001b[2J").replace("tank", "evil"))
             .unwrap();
         assert_eq!([registry.indexed("evil"), registry.indexed("../pools/tank.json")], [None, None]);
-        registry.remove("tank").unwrap();
-        assert_eq!(registry.indexed("tank"), None);
+        let lock = lock(folder.path(), "tank");
+        registry.remove(&lock).unwrap();
+        registry.note_state(&lock, "ONLINE");
+        assert_eq!(registry.indexed("tank"), None, "what is not known gets no entry");
+    }
+
+    #[test]
+    fn what_lingers_in_the_index_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        assert_eq!(registry.lingering(&[]), [""; 0]);
+        put(folder.path(), &tank());
+        assert_eq!(registry.lingering(&registry.names().unwrap()), [""; 0]);
+        fs::remove_file(folder.path().join("pools/tank.json")).unwrap();
+        assert_eq!(registry.lingering(&registry.names().unwrap()), ["tank"]);
     }
 
     #[test]
@@ -394,7 +432,7 @@ mod tests {
         let registry = registry(folder.path());
         let devices = ["/a", "/b", "/a", "/c", "/b"].map(|path| PathBuf::from(path).into()).to_vec();
         let twice = KnownPool { devices, ..tank() };
-        registry.put(&twice).unwrap();
+        put(folder.path(), &twice);
         let once = ["/a", "/b", "/c"].map(|path| PathBuf::from(path).into());
         assert_eq!(registry.get("tank").unwrap().unwrap().devices, once);
         let old = serde_json::json!({"version": VERSION, "pool": twice}).to_string();
@@ -406,7 +444,7 @@ mod tests {
     fn a_damaged_file_is_named_and_others_stay_readable() {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(folder.path());
-        registry.put(&tank()).unwrap();
+        put(folder.path(), &tank());
         let other = serde_json::json!({"version": 9, "pool": tank()}).to_string();
         for (name, text) in [("b", "{"), ("c", ""), ("d", "[1]"), ("e", &other), ("f", "\0\u{fffd}")] {
             fs::write(folder.path().join(format!("pools/{name}.json")), text).unwrap();
@@ -420,7 +458,7 @@ mod tests {
     fn a_renamed_file_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(folder.path());
-        registry.put(&tank()).unwrap();
+        put(folder.path(), &tank());
         fs::rename(folder.path().join("pools/tank.json"), folder.path().join("pools/other.json")).unwrap();
         assert!(registry.get("other").unwrap_err().message.contains("'tank'"));
     }

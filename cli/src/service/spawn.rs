@@ -1,9 +1,12 @@
 //! Starting a pool's service from a command, and waiting until it is ready.
 //!
 //! The service is this very program with the arguments `service NAME`, and its parent a supervisor, this
-//! program too, unless that is not wanted. It keeps nothing of the command (see `hygiene`), and says over a pipe,
-//! in one frame, that it is ready or why it is not: so a command that starts a service fails with the service's own words.
-//! What it says later goes to its log.
+//! program too, unless that is not wanted. It keeps nothing of the command (see `hygiene`) but the pool's lock, until it is
+//! ready: if the command is killed, others still wait for the service. It says over a pipe, in one frame, that it is ready
+//! or why it is not: so a command that starts a service fails with the service's own words. What it says later goes to its
+//! log.
+//!
+//! A service mounts nothing by itself. Who has started it has it mount what is to be mounted.
 
 use std::{
     env,
@@ -16,6 +19,7 @@ use std::{
 
 use super::{
     frame, hygiene,
+    lock::PoolLock,
     places::{Places, close_file, prepare_closed},
     supervisor,
 };
@@ -44,31 +48,40 @@ const HEAP: &str = "glibc.malloc.arena_max=2:glibc.malloc.mmap_threshold=8388608
 /// The words that begin the supervisor of a service.
 pub const SUPERVISE: &str = "--supervise";
 
-/// Starts the service of `pool` and returns when it listens and its data sets are mounted.
-pub fn start(places: &Places, pool: &str) -> Result<(), Failure> {
+/// Starts the service of the pool whose lock this is, and returns when it listens.
+pub fn start(places: &Places, lock: &PoolLock) -> Result<(), Failure> {
     match supervisor::is_wanted() {
-        true => run(places, pool, &["service", SUPERVISE, pool]),
-        false => launch(places, pool),
+        true => run(places, lock.pool(), &["service", SUPERVISE, lock.pool()], shared(lock)?),
+        false => launch(places, lock.pool(), shared(lock)?),
     }
     .map(drop)
 }
 
-/// Starts the service of `pool` itself, and returns it when it is ready.
-pub(super) fn launch(places: &Places, pool: &str) -> Result<Child, Failure> {
-    run(places, pool, &["service", pool])
+/// The standard input by which a process holds a lock while it starts.
+pub(super) fn shared(lock: &PoolLock) -> Result<Stdio, Failure> {
+    lock.shared().map_err(|error| failed(lock.pool(), &error))
+}
+
+fn failed(pool: &str, error: &io::Error) -> Failure {
+    Failure::cannot("start the service of", pool, error)
+}
+
+/// Starts the service of `pool` itself, with this standard input, and returns it when it is ready.
+pub(super) fn launch(places: &Places, pool: &str, input: Stdio) -> Result<Child, Failure> {
+    run(places, pool, &["service", pool], input)
 }
 
 /// Runs this program with these words, and returns it when it has reported that all is well.
-fn run(places: &Places, pool: &str, words: &[&str]) -> Result<Child, Failure> {
+fn run(places: &Places, pool: &str, words: &[&str], input: Stdio) -> Result<Child, Failure> {
     let log = places.log(pool);
-    let failed = |error: io::Error| Failure::cannot("start the service of", pool, error);
+    let failed = |error: io::Error| failed(pool, &error);
     let mut child = Command::new(program().map_err(failed)?)
         .args(words)
         .current_dir("/")
         .env_clear()
         .envs(hygiene::trimmed(env::vars_os()))
         .env(HEAP_VARIABLE, heap(env::var(HEAP_VARIABLE).ok()))
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(open_log(&log)?)
         .spawn()
@@ -119,15 +132,17 @@ pub(super) fn open_log(path: &Path) -> Result<File, Failure> {
 }
 
 /// Tells the command that has started this service how that went. A service that was started by hand tells its terminal
-/// nothing: what is wrong stands in the error it ends with. After that nothing is said on standard output any more.
+/// nothing: what is wrong stands in the error it ends with. After that nothing is said on standard output any more. Before
+/// it this process gives the pool's lock back, so that it is the command's alone.
 pub fn report(result: &Result<(), Failure>) -> io::Result<()> {
+    let given_back = hygiene::close_input();
     let mut out = io::stdout();
     if out.is_terminal() {
-        return Ok(());
+        return given_back;
     }
     let said = frame::encode(result, MAX_REPORT).and_then(|frame| out.write_all(&frame)).and_then(|()| out.flush());
     hygiene::close_output()?;
-    said
+    said.and(given_back)
 }
 
 #[cfg(test)]

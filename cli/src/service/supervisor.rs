@@ -5,8 +5,9 @@
 //! a pause that doubles with each crash: its pool is opened as after a power failure, its dead mounts are detached, and
 //! everything is mounted again. `SIGTERM` and `SIGINT` are no crash.
 //!
-//! Before it starts a service it does what `pool import` does, and takes the pool's lock for it. So it ends when the pool
-//! was exported, destroyed or brought back by a command meanwhile, and waits for a command that has the pool open.
+//! Before it starts a service it does what `pool import` does, and takes the pool's lock for it (see `lock`). So it ends when
+//! the pool was exported, destroyed or brought back by a command meanwhile, and waits for a command that has the pool open.
+//! A command that comes meanwhile waits in turn until everything is mounted.
 //!
 //! Killing a supervisor ends nothing but the supervision. `CENOTE_RESTART=0` in the environment of the command that starts
 //! a service leaves it out. Where there is systemd, services have their supervisors too: the unit starts them, and they
@@ -15,7 +16,7 @@
 use std::{
     env,
     os::unix::process::ExitStatusExt,
-    process::{Child, ExitStatus},
+    process::{Child, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -60,7 +61,8 @@ fn pauses(now: Duration, ran: Duration) -> (Duration, Duration) {
 pub(super) fn supervise(client: &Client, pool: &str) -> Result<(), Failure> {
     hygiene::settle();
     daemon::log_to(&client.places.log(pool))?;
-    let started = spawn::launch(&client.places, pool);
+    // The command that has started this process holds the lock, and so does this process by its standard input.
+    let started = spawn::launch(&client.places, pool, Stdio::inherit());
     let report = started.as_ref().map(drop).map_err(Clone::clone);
     if let Err(error) = spawn::report(&report) {
         tracing::warn!("the command that has started this service is gone: {error}");
@@ -94,13 +96,16 @@ fn restart(client: &Client, pool: &str) -> Result<Option<Child>, Failure> {
     if client.registry.get(pool)?.is_none() {
         return Ok(None);
     }
-    let _lock = client.lock(pool)?;
+    let lock = client.lock(pool)?;
     // A command may have exported the pool, or brought it back, while this waited for the lock.
-    if client.registry.get(pool)?.is_none() || client.is_served(pool) {
-        return Ok(None);
-    }
+    let Some(known) = client.registry.get(pool)?.filter(|_| !client.is_served(pool)) else { return Ok(None) };
     detach_dead_mounts(pool);
-    spawn::launch(&client.places, pool).map(Some)
+    let service = spawn::launch(&client.places, pool, spawn::shared(&lock)?)?;
+    // A data set that cannot be mounted does not keep the others, or the pool, from being used.
+    if let Err(failure) = client.have_mounted(&known) {
+        tracing::error!("{failure}");
+    }
+    Ok(Some(service))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::{
     },
     service::{
         client::Client,
+        lock::PoolLock,
         registry::{DevicePath, KnownPool},
     },
 };
@@ -51,10 +52,10 @@ impl Client {
             return Err(Failure::usage("only one pool at a time can go back: name it"));
         };
         check_assignments(import)?;
-        let closed = self.closed_pool(which, import)?;
+        // Held until the pool is imported, also by what imports it.
+        let (closed, _lock) = self.closed_pool(which, import)?;
         let name = closed.name.clone();
         let writes = !rewind.dry_run && on_or_off(&import.assignments, "readonly") != Some(true);
-        let lock = self.lock(&name)?;
         let access = if writes { Access::ReadWrite } else { Access::ReadOnly };
         let devices = devices::open_closed(&closed, access).or_refused("open", &name)?;
         let report = rewind::choose(&name, &devices, rewind.to, is_forced(import) || !writes)?;
@@ -66,7 +67,7 @@ impl Client {
             let to = Txg(report.taken.txg);
             pool::admin::rewind(&devices, to, &options, &SystemEnv).or_refused("rewind", &name)?;
         }
-        drop((devices, lock));
+        drop(devices);
         let at = Rewind { to: Some(report.taken.txg).filter(|_| !writes), ..rewind };
         match self.import(&ImportPool { rewind: Some(at), ..import.clone() }) {
             Ok(_) => Ok(RewindReport { dry_run: false, ..report }),
@@ -77,20 +78,21 @@ impl Client {
         }
     }
 
-    /// A pool that is known or found, and that nobody serves.
-    fn closed_pool(&self, which: &PoolSelector, import: &ImportPool) -> Result<Closed, Failure> {
-        match self.find_known_for(import, which)? {
-            Some(known) if self.is_served(known.name.as_str()) => {
-                let hint = format!("export it first: pool export {}", known.name);
-                Err(Failure::cannot("rewind", &known.name, "it is imported").hint(hint))
-            }
-            Some(known) => Ok(as_known(&known, &devices_now(&known, import)?)),
-            None => {
-                let found = find_one(which, &import.search, import.wanted)?;
-                found.complete()?;
-                Ok(as_found(&found))
-            }
-        }
+    /// A pool that is known or found, and that nobody serves as long as the lock is held.
+    fn closed_pool(&mut self, which: &PoolSelector, import: &ImportPool) -> Result<(Closed, PoolLock), Failure> {
+        let Some(known) = self.find_known_for(import, which)? else {
+            let found = find_one(which, &import.search, import.wanted)?;
+            found.complete()?;
+            let name = import.new_name.as_ref().map_or(found.label.pool_name.as_str(), |name| name.as_str());
+            let lock = self.turn(name)?;
+            return Ok((as_found(&found), lock));
+        };
+        let Some(lock) = self.lock_unserved(known.name.as_str())? else {
+            let hint = format!("export it first: pool export {}", known.name);
+            return Err(Failure::cannot("rewind", &known.name, "it is imported").hint(hint));
+        };
+        let known = self.known(known.name.as_str())?;
+        Ok((as_known(&known, &devices_now(&known, import)?), lock))
     }
 
     /// Looks into a pool that nobody has open, or at what every device says of itself.
@@ -101,11 +103,11 @@ impl Client {
             Inspect::Pool { pool, search, .. } => (pool, search),
         };
         let known = self.find_known(which)?;
-        if let Some(served) = known.as_ref().filter(|known| self.is_served(known.name.as_str())) {
-            let hint = format!("export it first: pool export {}", served.name);
-            return Err(Failure::cannot("look into", &served.name, "it is in use, and changes all the time").hint(hint));
+        let lock = known.as_ref().map(|known| self.lock_unserved(known.name.as_str())).transpose()?;
+        if let (Some(known), Some(None)) = (&known, &lock) {
+            let hint = format!("export it first: pool export {}", known.name);
+            return Err(Failure::cannot("look into", &known.name, "it is in use, and changes all the time").hint(hint));
         }
-        let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
         let closed = match known {
             Some(known) => as_known(&known, &known.devices),
             None => {
@@ -120,21 +122,25 @@ impl Client {
     }
 
     pub(super) fn check(
-        &self,
+        &mut self,
         which: &PoolSelector,
         search: &[PathBytes],
         progress: OnSaid<'_>,
     ) -> Result<HostResponse, Failure> {
         let known = self.find_known(which)?;
+        let mut lock = None;
         if let Some(known) = &known {
-            match self.ask(known.name.as_str(), &Request::Check, &mut None, progress)? {
-                Some(Response::Checked(report)) => return Ok(HostResponse::Checked(report)),
-                Some(_) => return Err(unexpected_answer()),
-                None => {}
+            let name = known.name.as_str();
+            // Asked again if it was about to be served.
+            while lock.is_none() {
+                match self.ask(name, &Request::Check, &mut None, progress)? {
+                    Some(Response::Checked(report)) => return Ok(HostResponse::Checked(report)),
+                    Some(_) => return Err(unexpected_answer()),
+                    None => lock = self.lock_unserved(name)?,
+                }
             }
         }
         // Nobody serves it; what is known and not served is not changed while this command has its turn.
-        let lock = known.as_ref().map(|known| self.lock(known.name.as_str())).transpose()?;
         let closed = match known {
             Some(known) => as_known(&known, &known.devices),
             None => as_found(&find_one(which, search, Wanted::Living)?),

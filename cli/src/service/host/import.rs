@@ -1,5 +1,7 @@
 //! How pools come to this machine: what is found on devices, and what is known and not served, is imported.
 
+use std::io::{self, Write};
+
 use dataset::{
     name::DatasetName,
     property::{self, Nature, POOL},
@@ -16,6 +18,7 @@ use crate::{
     service::{
         client::Client,
         exposed,
+        lock::PoolLock,
         registry::{DevicePath, KnownPool},
     },
 };
@@ -35,16 +38,14 @@ impl Client {
 
     pub(super) fn import(&mut self, import: &ImportPool) -> Result<Vec<String>, Failure> {
         check_assignments(import)?;
-        match &import.which {
-            None => self.import_all(import),
-            Some(which) => match self.find_known_for(import, which)? {
-                Some(known) => self.import_known(&known, import).map(|()| vec![known.name.to_string()]),
-                None => {
-                    let found = find_one(which, &import.search, import.wanted)?;
-                    self.import_found(&found, import).map(|name| vec![name])
-                }
-            },
+        let Some(which) = &import.which else { return self.import_all(import) };
+        if let Some(known) = self.find_known_for(import, which)?
+            && self.import_known(&known, import)?
+        {
+            return Ok(vec![known.name.to_string()]);
         }
+        let found = find_one(which, &import.search, import.wanted)?;
+        self.import_found(&found, import).map(|name| vec![name])
     }
 
     /// The known pool that is to be imported, if it is one: those that are known here were not destroyed.
@@ -72,7 +73,7 @@ impl Client {
             let known = self.known(&name);
             let result =
                 known.and_then(|known| self.import_known(&known, &ImportPool { new_name: None, ..import.clone() }));
-            note(name, result);
+            note(name, result.map(drop));
         }
         let known = self.known_guids().unwrap_or_default();
         for found in devices::find(&import.search, import.wanted)? {
@@ -84,29 +85,48 @@ impl Client {
         first.map(|()| imported)
     }
 
-    /// A pool that is known: it is imported; what may be missing is its service, or its devices where they were.
-    fn import_known(&mut self, known: &KnownPool, import: &ImportPool) -> Result<(), Failure> {
+    /// A pool that is known: it is imported; what may be missing is its service, or its devices where they were. `false` if
+    /// another command has exported it before this one had its turn.
+    ///
+    /// If the service has crashed, its supervisor may be about to start it again. Either of them does so, and the other finds
+    /// it done: that is no reason to fail for an import that wants the pool as it is known.
+    fn import_known(&mut self, known: &KnownPool, import: &ImportPool) -> Result<bool, Failure> {
         let name = known.name.as_str();
+        // As in ZFS: to import all is content with what is there.
+        let is_one = import.which.is_some();
+        let exists = || match is_one {
+            true => Err(Failure::cannot("import", name, "a pool with that name is already imported")),
+            false => Ok(true),
+        };
         if self.is_served(name) || import.new_name.is_some() {
-            // As in ZFS: to import all is content with what is there.
-            let is_one = import.which.is_some();
-            let exists = Failure::cannot("import", name, "a pool with that name is already imported");
-            return if is_one { Err(exists) } else { Ok(()) };
+            return exists();
+        }
+        let lock = self.turn(name)?;
+        let Some(known) = self.registry.get(name)?.filter(|now| now.is_numbered(known.guid)) else { return Ok(false) };
+        if self.is_served(name) {
+            if is_one && !asks_for_more(import, &known) {
+                // Without standard error there is nobody to tell.
+                let _ = writeln!(
+                    io::stderr(),
+                    "note: '{name}' was imported already; its service had crashed, and is running again"
+                );
+                return Ok(true);
+            }
+            return exists();
         }
         detach_dead_mounts(name);
         let known = KnownPool {
-            devices: devices_now(known, import)?,
+            devices: devices_now(&known, import)?,
             read_only: on_or_off(&import.assignments, "readonly").unwrap_or(known.read_only),
             no_mount: import.no_mount,
             altroot: altroot(&import.assignments).or_else(|| known.altroot.clone()),
             state: shown_state(import)
                 .or(known.state.filter(|_| on_or_off(&import.assignments, "readonly") != Some(false))),
-            ..known.clone()
+            ..known
         };
-        self.registry.put(&known)?;
+        self.registry.put(&lock, &known)?;
         if import.force || import.without_log || to_keep(import).next().is_some() {
             // The service that is started then finds it to be this host's.
-            let _lock = self.lock(known.name.as_str())?;
             let (force, without_log) = (import.force, import.without_log);
             let pool = OpenPool::open(&known, &Opening { force, without_log, ..Opening::default() })?;
             let kept = keep(&pool, import);
@@ -116,9 +136,9 @@ impl Client {
             // Whether the pool can be opened is to be known now.
             self.open(known.clone())?;
         }
-        self.bring_up(&known)?;
+        self.bring_up(&lock, &known)?;
         exposed::warn(known.devices.iter().map(DevicePath::to_path));
-        Ok(())
+        Ok(true)
     }
 
     /// A pool that was found on devices.
@@ -129,6 +149,7 @@ impl Client {
             Some(name) => name.clone(),
             None => old.parse().map_err(|error| Failure::name("import", &error))?,
         };
+        let lock = self.turn(name.as_str())?;
         if self.registry.get(name.as_str())?.is_some() {
             let hint =
                 format!("give it another name: pool import{} {} NEWNAME", import.wanted.flag(), found.label.pool);
@@ -145,7 +166,6 @@ impl Client {
             state: shown_state(import),
             name,
         };
-        let lock = self.lock(known.name.as_str())?;
         let opening = Opening {
             force: is_forced(import),
             without_log: import.without_log,
@@ -157,21 +177,26 @@ impl Client {
         let kept = keep(&pool, import);
         pool.close()?;
         kept?;
-        drop(lock);
-        self.registry.put(&known)?;
-        self.bring_up(&known).or_else(|failure| self.forget_unserved(&known, failure))?;
+        self.registry.put(&lock, &known)?;
+        self.bring_up(&lock, &known).or_else(|failure| self.forget_unserved(&lock, failure))?;
         exposed::warn(known.devices.iter().map(DevicePath::to_path));
         Ok(known.name.to_string())
     }
 
     /// Forgets a pool that was found just now and that no service could open, such as when another process was faster: it
     /// is not imported. One whose service runs is, whatever could not be mounted.
-    fn forget_unserved(&self, known: &KnownPool, failure: Failure) -> Result<(), Failure> {
-        if !self.is_served(known.name.as_str()) {
-            self.registry.remove(known.name.as_str())?;
+    fn forget_unserved(&self, lock: &PoolLock, failure: Failure) -> Result<(), Failure> {
+        if !self.is_served(lock.pool()) {
+            self.registry.remove(lock)?;
         }
         Err(failure)
     }
+}
+
+/// Whether an import is to change how the pool is known or used, beside having it served.
+fn asks_for_more(import: &ImportPool, known: &KnownPool) -> bool {
+    let is_as_known = import.no_mount == known.no_mount && import.assignments.is_empty() && import.rewind.is_none();
+    !is_as_known || import.force || import.without_log
 }
 
 /// Whether it is no hindrance what labels say of who has the pool. One that was destroyed nobody has.

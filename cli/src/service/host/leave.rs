@@ -1,5 +1,8 @@
 //! How pools leave this machine: export, giving up, destroy. A pool is forgotten only after it was closed, or when it
 //! cannot be opened and that was asked for by force.
+//!
+//! All of it happens under the pool's lock, so no service is started in between (see `lock`). One that crashes on the way
+//! stays away, and the pool is closed here instead.
 
 use std::{
     io::{self, Write},
@@ -14,52 +17,67 @@ use crate::{
     protocol::{Request, Response},
     service::{
         client::Client,
+        lock::PoolLock,
         registry::{DevicePath, KnownPool},
     },
 };
 
 impl Client {
-    /// Ends the service of a pool, if it has one; `true` if it had, and has exported the pool.
-    fn shut_down(&mut self, pool: &str, force: bool) -> Result<bool, Failure> {
-        let was_served = self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| Ok(None))?.is_some();
-        if !was_served {
-            detach_dead_mounts(pool);
+    /// Ends the service of the pool whose lock this is, if it has one; `true` if it had, and has exported the pool.
+    fn shut_down(&self, lock: &PoolLock, force: bool) -> Result<bool, Failure> {
+        let pool = lock.pool();
+        match self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| Ok(None)) {
+            Ok(Some(_)) => return Ok(true),
+            // One that has crashed on the way is none any more, and how far it came does not matter.
+            Err(failure) if !failure.is_unavailable() || !self.is_gone(pool) => return Err(failure),
+            Ok(None) | Err(_) => {}
         }
-        Ok(was_served)
+        detach_dead_mounts(pool);
+        // What a crash has left of it is no sign of one any more.
+        let _ = std::fs::remove_file(self.places.socket(pool));
+        Ok(false)
+    }
+
+    /// Has the service of a pool end although it cannot write; `false` if there is none.
+    fn give_up(&self, pool: &str) -> Result<bool, Failure> {
+        let answer = self.ask(pool, &Request::Abandon, &mut None, &mut |_| Ok(None))?;
+        if let Some(Response::GivenUp(txg)) = answer {
+            // Without standard error there is nobody to tell.
+            let _ = writeln!(
+                io::stderr(),
+                "note: '{pool}' is left as of transaction group {txg}; what came later was given up"
+            );
+        }
+        Ok(answer.is_some())
     }
 
     pub(super) fn export_or_abandon(&mut self, pool: &str, force: bool, abandon: bool) -> Result<(), Failure> {
         self.known(pool)?;
-        let answer = if abandon { self.ask(pool, &Request::Abandon, &mut None, &mut |_| Ok(None))? } else { None };
-        match answer {
-            Some(Response::GivenUp(txg)) => {
-                // Without standard error there is nobody to tell.
-                let _ = writeln!(
-                    io::stderr(),
-                    "note: '{pool}' is left as of transaction group {txg}; what came later was given up"
-                );
-                self.registry.remove(pool)
-            }
-            Some(_) => self.registry.remove(pool),
-            None => self.export(pool, force || abandon),
+        // Before it waits for the lock: the command that has it may be what hangs.
+        let was_given_up = abandon && self.give_up(pool)?;
+        let lock = self.turn(pool)?;
+        match was_given_up || abandon && self.give_up(pool)? {
+            true => self.registry.remove(&lock),
+            false => self.export(&lock, force || abandon),
         }
     }
 
-    fn export(&mut self, pool: &str, force: bool) -> Result<(), Failure> {
-        let known = self.known(pool)?;
-        if !self.shut_down(pool, force)? {
+    fn export(&mut self, lock: &PoolLock, force: bool) -> Result<(), Failure> {
+        // Another command may have exported it while this one waited.
+        let known = self.known(lock.pool())?;
+        if !self.shut_down(lock, force)? {
             let command = self.command.clone();
             match self.open(known.clone()) {
                 Ok(opened) => opened.record(&command),
-                Err(failure) => return self.forget_lost(&known, force, failure),
+                Err(failure) => return self.forget_lost(lock, &known, force, failure),
             }
-            self.take_opened(pool).map_or(Ok(()), OpenPool::export)?;
+            self.take_opened(lock.pool()).map_or(Ok(()), OpenPool::export)?;
         }
-        self.registry.remove(pool)
+        self.registry.remove(lock)
     }
 
     /// Forgets a pool that cannot be opened, if that was asked for by force and nobody else has it open.
-    fn forget_lost(&self, known: &KnownPool, force: bool, failure: Failure) -> Result<(), Failure> {
+    fn forget_lost(&self, lock: &PoolLock, known: &KnownPool, force: bool, failure: Failure) -> Result<(), Failure> {
         let paths: Vec<PathBuf> = known.devices.iter().map(DevicePath::to_path).collect();
         if devices::are_in_use(&paths) {
             return Err(failure);
@@ -75,22 +93,24 @@ impl Client {
             io::stderr(),
             "note: '{name}' is not known here any more; its devices are as they were: {failure}"
         );
-        self.registry.remove(name.as_str())
+        self.registry.remove(lock)
     }
 
     pub(super) fn destroy(&mut self, pool: &str, force: bool) -> Result<(), Failure> {
+        self.known(pool)?;
+        let lock = self.turn(pool)?;
         let known = self.known(pool)?;
         if known.read_only && !force {
             let hint = "use -f to open it to be written, and destroy it";
             return Err(Failure::cannot("destroy", pool, "it is imported read-only").hint(hint));
         }
-        self.shut_down(pool, force)?;
+        self.shut_down(&lock, force)?;
         // Its labels say that it is destroyed, so they must be written.
         if let Err(failure) = self.open(KnownPool { read_only: false, ..known.clone() }) {
-            return self.forget_lost(&known, force, failure);
+            return self.forget_lost(&lock, &known, force, failure);
         }
         self.take_opened(pool).map_or(Ok(()), OpenPool::destroy)?;
-        self.registry.remove(pool)
+        self.registry.remove(&lock)
     }
 }
 

@@ -1,7 +1,7 @@
 //! How pools come and go on this machine: create, destroy, import, export, check.
 //!
 //! The order of steps is chosen such that a failure between two of them loses nothing: a pool is on its devices before it
-//! is known, and it is forgotten only after it was closed.
+//! is known, and it is forgotten only after it was closed. Each happens under the pool's lock from beginning to end.
 //!
 //! ```text
 //! import   pools that are found or known come in       leave   export, giving up, destroy
@@ -17,12 +17,14 @@ mod renumber;
 
 use std::io::{self, Write};
 
+use dataset::name::DatasetName;
 use pool::format::label::classes::VdevClasses;
 
 pub(in crate::service) use self::leave::detach_dead_mounts;
 use super::{
     client::Client,
     exposed,
+    lock::PoolLock,
     registry::{DevicePath, KnownPool},
 };
 use crate::{
@@ -32,9 +34,7 @@ use crate::{
         layout::{apart, asked, check_replication, devices_of, estimate, grouped, shown_caches},
     },
     failure::Failure,
-    protocol::{
-        Assignment, CreatePool, HostRequest, HostResponse, Layout, OnSaid, PathBytes, PoolSelector, Request, Wanted,
-    },
+    protocol::{Assignment, CreatePool, HostRequest, HostResponse, Layout, OnSaid, PathBytes, PoolSelector, Wanted},
 };
 
 impl Client {
@@ -62,9 +62,7 @@ impl Client {
     fn create(&mut self, create: &CreatePool) -> Result<Layout, Failure> {
         const ACTION: &str = "create";
         let name = create.name.as_str();
-        if self.registry.get(name)?.is_some() {
-            return Err(Failure::cannot(ACTION, name, "pool already exists"));
-        }
+        self.check_unknown(&create.name)?;
         if !create.force && self.can_mount().is_ok() {
             let places = MountPlaces::of_this_user(altroot(&create.pool_assignments).as_deref());
             places.check_root(&create.name, &create.root_assignments)?;
@@ -89,6 +87,8 @@ impl Client {
             // They are taken when the pool is made.
             check_new(&all, ACTION, name, create.force)?;
         }
+        let lock = self.turn(name)?;
+        self.check_unknown(&create.name)?;
         let taken = NewDevices::take(&specs, ACTION, name, create.force)?;
         let (pool_assignments, root_assignments) = (&create.pool_assignments, &create.root_assignments);
         let pool =
@@ -109,17 +109,29 @@ impl Client {
         layout.size = pool.engine().space_totals().size;
         exposed::warn(known.devices.iter().map(DevicePath::to_path));
         pool.close()?;
-        self.registry.put(&known)?;
+        self.registry.put(&lock, &known)?;
         taken.keep();
-        self.bring_up(&known)?;
+        self.bring_up(&lock, &known)?;
         Ok(layout)
     }
 
-    /// Starts the service of a known pool where mounting is possible, and says so where it is not.
-    fn bring_up(&mut self, known: &KnownPool) -> Result<(), Failure> {
+    /// Refuses to make a pool of a name that one has.
+    fn check_unknown(&self, name: &DatasetName) -> Result<(), Failure> {
+        match self.registry.get(name.as_str())? {
+            Some(_) => Err(Failure::cannot("create", name, "pool already exists")),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts the service of a known pool where mounting is possible, and says so where it is not. It mounts what is to be
+    /// mounted; what cannot be is told, and the pool stays imported.
+    fn bring_up(&mut self, lock: &PoolLock, known: &KnownPool) -> Result<(), Failure> {
         match self.can_mount() {
-            Ok(()) if known.no_mount => self.start_service(known.name.as_str()),
-            Ok(()) => self.start_mounted(known),
+            Ok(()) => {
+                self.close_opened()?;
+                self.start_service(lock)?;
+                self.have_mounted(known)
+            }
             Err(None) => Ok(()),
             Err(Some(reason)) => {
                 let note = format!("note: '{}' is not mounted: {reason}; its files: fs ls, fs cat, fs cp", known.name);
@@ -128,13 +140,6 @@ impl Client {
                 Ok(())
             }
         }
-    }
-
-    /// Starts the service and has it mount what is to be mounted. What cannot be mounted is told; the pool stays imported.
-    fn start_mounted(&mut self, known: &KnownPool) -> Result<(), Failure> {
-        self.start_without_mounting(known)?;
-        let mount = Request::Mount { name: None, options: Vec::new(), overlay: false };
-        self.ask(known.name.as_str(), &mount, &mut None, &mut |_| Ok(None)).map(drop)
     }
 
     fn find_known(&self, which: &PoolSelector) -> Result<Option<KnownPool>, Failure> {

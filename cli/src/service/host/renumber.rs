@@ -16,6 +16,8 @@ const ACTION: &str = "reguid";
 impl Client {
     /// Gives a pool this number, or one that is drawn.
     pub(super) fn renumber(&mut self, pool: &str, guid: Option<u64>, progress: OnSaid<'_>) -> Result<(), Failure> {
+        self.known(pool)?;
+        let lock = self.turn(pool)?;
         let known = self.known(pool)?;
         if known.read_only {
             return Err(Failure::cannot(ACTION, pool, "it is imported read-only"));
@@ -25,12 +27,12 @@ impl Client {
             return Err(Failure::cannot(ACTION, pool, format!("a pool has the number {guid} already")));
         }
         let both = KnownPool { guid, former: Some(known.guid), ..known.clone() };
-        self.registry.put(&both)?;
+        self.registry.put(&lock, &both)?;
         match self.call_pool(both.clone(), Request::Renumber { guid }, None, progress) {
-            Ok(_) => self.registry.put(&KnownPool { former: None, ..both }),
+            Ok(_) => self.registry.put(&lock, &KnownPool { former: None, ..both }),
             Err(failure) => {
                 // It may have either.
-                self.registry.put(&KnownPool { guid: known.guid, former: Some(guid), ..both })?;
+                self.registry.put(&lock, &KnownPool { guid: known.guid, former: Some(guid), ..both })?;
                 Err(failure)
             }
         }
