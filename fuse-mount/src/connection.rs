@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -14,7 +15,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::error::{Error, Result};
 use crate::mountpoint::unmount;
-use crate::mounts::{Standing, mounted_at, standing};
+use crate::mounts::{Standing, mounted_at, served_by, standing};
 
 /// The connection of one mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,15 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// That of the mount which has just been made on `mountpoint`.
-    pub(crate) fn of(mountpoint: &Path) -> Result<Connection> {
+    /// That of the mount which has just been made on `mountpoint`, and whose descriptor is `device`.
+    pub(crate) fn of(device: impl AsFd, mountpoint: &Path) -> Result<Connection> {
+        if let Some(device) = served_by(device) {
+            return Ok(Connection { mountpoint: mountpoint.to_owned(), device });
+        }
+        Connection::listed(mountpoint)
+    }
+
+    fn listed(mountpoint: &Path) -> Result<Connection> {
         let mounted = mounted_at(mountpoint)?.ok_or_else(|| Error::Session {
             mountpoint: mountpoint.to_owned(),
             cause: io::Error::other("it is not in the list of mounts, or something was mounted over it"),
@@ -77,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_is_no_mount_of_ours_has_no_connection() {
-        assert!(matches!(Connection::of(Path::new("/proc")), Err(Error::Session { .. })));
+        assert!(matches!(Connection::listed(Path::new("/proc")), Err(Error::Session { .. })));
         let absent = Connection { mountpoint: "/proc".into(), device: (0, u32::MAX) };
         assert!(!absent.is_reached().unwrap());
         absent.cut();

@@ -3,8 +3,7 @@
 //! Above it are the transports. Each takes the bytes of a request apart, calls the one method for it, and puts what that
 //! returns into its own kind of reply. Below is what answers: for a data set this crate's dispatcher, for a
 //! benchmark a file system in memory. Arguments and results are plain values, every method returns when the request is
-//! done, and nothing here knows whether a reply was `fuser`'s. So what a request *means* is written once, and transports
-//! differ only where they do not get to see the same of it: `fuser` keeps back whether a truncation takes set-id bits away.
+//! done, and nothing here knows which transport it is. So what a request *means* is written once.
 //!
 //! What is *not* answered matters as much. The kernel takes [`Errno::NOSYS`] as "not needed, never ask again", and transports
 //! answer so to what has no method here: `opendir`, `flush`, `poll`, `bmap`. A handler may say the same of `open`;

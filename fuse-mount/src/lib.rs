@@ -4,7 +4,9 @@
 //! session     one mount of a data set: made, watched, invalidated, taken down
 //! serving     the threads of a connection, how they begin and how they end
 //! connection  which connection with the kernel a mount has, and how to cut it
-//! adapter     the transport through `fuser` and /dev/fuse; syncer waits for its fsyncs
+//! adapter     the handshake, made by `fuser`
+//! channel     the transport through /dev/fuse; syncer waits for its fsyncs
+//! crew        the threads of all mounts; errand those for what requests leave to be done later
 //! ring        the transport through io_uring, where the kernel has it
 //! courtesy    who runs when an answer is there: the program that waited, or the thread that gave it
 //! handler     what the kernel may ask for: the seam between transports and file systems
@@ -14,11 +16,11 @@
 //! control     `.zfs`: the virtual directory through which snapshots are browsed
 //! held        what the kernel holds, and what of it has become stale
 //! recall      pages that show what is not stored: given the stored bytes, or dropped
-//! freer       the thread that frees removed files once the kernel has forgotten them
+//! freer       frees removed files once the kernel has forgotten them
 //! epoch       has all names looked up again, by one message
 //! known       the names it must forget after a change, and those it must not for the sake of mounts below
 //! node        node numbers: which snapshot, which object
-//! attr        attributes, times and errors in FUSE's words
+//! attr        file types in FUSE's words
 //! flags       chattr's and lsattr's words for attributes
 //! membership  which groups a program is in
 //! device      getting a connected /dev/fuse descriptor: mount(2) as root, fusermount3 for everybody else
@@ -42,13 +44,16 @@
 
 mod adapter;
 mod attr;
+mod channel;
 mod connection;
 mod control;
 mod counters;
 mod courtesy;
+mod crew;
 mod device;
 mod dispatcher;
 mod epoch;
+mod errand;
 mod error;
 mod flags;
 mod freer;

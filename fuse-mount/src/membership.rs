@@ -2,7 +2,7 @@
 //!
 //! A FUSE request names its program's user, first group and process, and no more. Who changes an access control list of a
 //! file with a set-group bit takes that bit away, unless they are in the file's group or have `CAP_FSETID`; the kernel
-//! would tell, in a form of the request that `fuser` does not read. So `/proc` is asked, and what cannot be found out
+//! would tell, in a form of the request that is not read here. So `/proc` is asked, and what cannot be found out
 //! counts as no.
 
 use std::fs;

@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -104,8 +107,24 @@ pub(crate) fn mountpoints_below(top: &Path) -> Result<Vec<PathBuf>> {
     Ok(below.filter(|path| !path.as_os_str().is_empty()).collect())
 }
 
+/// The device of what is mounted on a directory, without asking whoever serves it; `None` if nothing is mounted there.
+/// Kernels before 5.8 do not tell, which is an error, as is a directory that cannot be reached.
+fn device_mounted_on(directory: &Path) -> io::Result<Option<(u32, u32)>> {
+    let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let found = statx(CWD, directory, how, StatxFlags::empty())?;
+    if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        return Err(Errno::NOSYS.into());
+    }
+    let is_mounted = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    Ok(is_mounted.then_some((found.stx_dev_major, found.stx_dev_minor)))
+}
+
 /// The dataset whose mount is what a look at the directory `mountpoint` shows.
 pub fn mounted_at(mountpoint: &Path) -> Result<Option<Mounted>> {
+    // The list is long where much is mounted, and each of many mounts asks.
+    if matches!(device_mounted_on(mountpoint), Ok(None)) {
+        return Ok(None);
+    }
     Ok(all()?.into_iter().rfind(|place| place.mountpoint == mountpoint).and_then(Place::dataset))
 }
 
@@ -122,6 +141,9 @@ pub(crate) enum Standing {
 
 /// How the mount of `device` on `mountpoint` stands.
 pub(crate) fn standing(device: (u32, u32), mountpoint: &Path) -> Result<Standing> {
+    if matches!(device_mounted_on(mountpoint), Ok(Some(found)) if found == device) {
+        return Ok(Standing::Reached);
+    }
     Ok(standing_in(all()?, device, mountpoint))
 }
 
@@ -195,6 +217,12 @@ fn is_served(connection: u32) -> bool {
 /// The connection that a descriptor of the device belongs to, by the kernel's description of it.
 fn connection_of(description: &str) -> Option<&str> {
     description.lines().find_map(|line| line.strip_prefix("fuse_connection:")).map(str::trim)
+}
+
+/// The device of the mount that this descriptor serves. Kernels before 6.15 do not tell.
+pub(crate) fn served_by(device: impl AsFd) -> Option<(u32, u32)> {
+    let description = fs::read_to_string(format!("/proc/self/fdinfo/{}", device.as_fd().as_raw_fd())).ok()?;
+    Some((0, connection_of(&description)?.parse().ok()?))
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {

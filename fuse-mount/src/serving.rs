@@ -3,10 +3,9 @@
 //! Above are those who mount something: a data set's [`Mount`](crate::Mount), or a benchmark. Below are the transports.
 //! Nothing here knows what is mounted.
 //!
-//! A connection has a thread for each of two to four copies of the device's descriptor, so that requests of several
-//! programs are served at once, and one that waits for them to end. They end when the kernel takes the connection down:
-//! after the last user of an unmounted file system is gone, or when the connection is cut by force. Either way the handler
-//! is told, for the kernel then has no references any more.
+//! A connection has no threads of its own: the [crew](crate::crew) serves all. It ends when the kernel takes it down, after
+//! the last user of an unmounted file system is gone, or when it is cut by force or let go. Either way the handler is told,
+//! for the kernel then has no references any more.
 //!
 //! A mount whose requests were to come through io_uring and do not come at all is made once more without it, unless it was
 //! to be io_uring and nothing else.
@@ -15,8 +14,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, OnceLock};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use dataset::fs::Errno;
@@ -24,7 +22,9 @@ use fuser::{Config, Notifier, Session, SessionACL};
 use parking_lot::{Condvar, Mutex};
 
 use crate::adapter::Adapter;
+use crate::channel::Channel;
 use crate::connection::Connection;
+use crate::crew::{self, Served};
 use crate::device;
 use crate::epoch::Epoch;
 use crate::error::{Error, Result};
@@ -35,23 +35,22 @@ use crate::ring::{self, Layout, Team};
 
 /// What the kernel reads ahead, in KiB: as much as one request carries. It refuses to be told at mounting.
 const READ_AHEAD_KIB: &str = "1024";
-const MIN_THREADS: usize = 2;
-const MAX_THREADS: usize = 4;
 /// How long the first request may take that comes through io_uring.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection and the threads that serve it. They go on without this.
+/// A connection that is served. It goes on without this.
 pub struct Serving {
     pub(crate) connection: Arc<Connection>,
     pub(crate) notifier: Notifier,
     pub(crate) epoch: Epoch,
     transport: Transport,
     ending: Arc<Ending>,
-    waiter: Mutex<Option<JoinHandle<()>>>,
+    served: Served,
 }
 
+/// Whether a connection has ended.
 #[derive(Default)]
-struct Ending {
+pub(crate) struct Ending {
     ended: Mutex<bool>,
     changed: Condvar,
 }
@@ -89,10 +88,19 @@ fn try_ring<H: Handler>(
     }
 }
 
+impl Ending {
+    /// Says that the connection has ended.
+    pub(crate) fn end(&self) {
+        *self.ended.lock() = true;
+        self.changed.notify_all();
+    }
+}
+
 impl Serving {
     fn mount(handler: Arc<dyn Handler>, mountpoint: &Path, options: &MountOptions, trial: &Trial) -> Result<Serving> {
         let device = device::mount(mountpoint, options)?;
-        let connection = Connection::of(mountpoint).map(Arc::new).inspect_err(|_| detach_quietly(mountpoint))?;
+        let connection =
+            Connection::of(&device, mountpoint).map(Arc::new).inspect_err(|_| detach_quietly(mountpoint))?;
         let serving = Serving::start(handler, options, trial, device, &connection).inspect_err(|_| {
             connection.cut();
             detach_quietly(mountpoint);
@@ -111,19 +119,18 @@ impl Serving {
     ) -> Result<Serving> {
         let failed = |cause: io::Error| Error::Session { mountpoint: connection.mountpoint.clone(), cause };
         let of_ring = |cause: io::Error| Error::Ring { mountpoint: connection.mountpoint.clone(), cause };
-        let mut config = Config::default();
-        config.n_threads = Some(threads());
-        config.clone_fd = true;
         let device_of_ring = device.try_clone().map_err(failed)?;
         let team = Arc::new(Mutex::new(recruit(options.transport, trial, &device).map_err(failed)?));
         let device_of_epoch = device.try_clone().map_err(failed)?;
         let kernel = Arc::new(OnceLock::new());
-        let adapter = Adapter::new(Arc::clone(&handler), options, Arc::clone(&team), Arc::clone(&kernel));
+        let adapter = Adapter::new(options, Arc::clone(&team), Arc::clone(&kernel));
+        let to_agree = device.try_clone().map_err(failed)?;
         // The kernel itself keeps other users out unless `allow_other` was asked for.
-        let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(failed)?;
+        let session = Session::from_fd(adapter, to_agree, SessionACL::All, Config::default()).map_err(failed)?;
         let notifier = session.notifier();
         let epoch = Epoch::new(device_of_epoch, kernel.get().copied());
         handler.begun(session.notifier());
+        drop(session);
         let team = team.lock().take();
         let transport = if team.is_some() { Transport::Uring } else { Transport::Fuse };
         if options.transport.is_some_and(|wanted| wanted != transport) {
@@ -132,24 +139,13 @@ impl Serving {
         let ring = team.map(|team| team.start(Arc::clone(&handler), device_of_ring, Arc::clone(connection)));
         let ring = ring.transpose().map_err(of_ring)?;
         let ending = Arc::new(Ending::default());
-        let (at_end, of_waiter) = (Arc::clone(&ending), Arc::clone(connection));
-        let waiter = thread::Builder::new().name("fuse-session".into()).spawn(move || {
-            let _at_end = AtEnd(at_end);
-            if let Err(error) = session.run() {
-                tracing::error!(%error, "a mount's connection failed");
-                of_waiter.cut();
-            }
-            if let Some(ring) = ring {
-                ring.wait();
-            }
-            handler.ended();
-        });
-        let waiter = waiter.map_err(failed)?;
+        let channel =
+            Channel::new(device, handler, ring, (Arc::clone(connection), Arc::clone(&ending))).map_err(failed)?;
+        let served = crew::serve(channel).map_err(failed)?;
         if transport == Transport::Uring {
-            connection.answers(trial.patience).map_err(of_ring)?;
+            connection.answers(trial.patience).map_err(of_ring).inspect_err(|_| served.let_go())?;
         }
-        let waiter = Mutex::new(Some(waiter));
-        Ok(Serving { connection: Arc::clone(connection), notifier, epoch, transport, ending, waiter })
+        Ok(Serving { connection: Arc::clone(connection), notifier, epoch, transport, ending, served })
     }
 
     /// How requests come.
@@ -174,13 +170,9 @@ impl Serving {
         *ended
     }
 
-    /// Waits for the thread of a connection that has ended.
-    pub(crate) fn join(&self) {
-        if let Some(waiter) = self.waiter.lock().take()
-            && waiter.join().is_err()
-        {
-            tracing::error!(mountpoint = %self.connection.mountpoint.display(), "the mount's thread panicked");
-        }
+    /// Serves the mount no more, whoever still has it. When this is dropped too, the kernel cuts the connection.
+    pub(crate) fn let_go(&self) {
+        self.served.let_go();
     }
 
     /// Has the kernel read further ahead than it does by itself. It believes a file that only root can write; nothing
@@ -221,22 +213,6 @@ fn recruit(wanted: Option<Transport>, trial: &Trial, device: &OwnedFd) -> io::Re
         }
         team => team.map(Some),
     }
-}
-
-/// Says that the session has ended, however it did.
-struct AtEnd(Arc<Ending>);
-
-impl Drop for AtEnd {
-    fn drop(&mut self) {
-        *self.0.ended.lock() = true;
-        self.0.changed.notify_all();
-    }
-}
-
-/// How many threads serve a mount. The system is asked once: to answer it reads half a dozen files.
-fn threads() -> usize {
-    static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(MIN_THREADS, usize::from));
-    CORES.clamp(MIN_THREADS, MAX_THREADS)
 }
 
 fn detach_quietly(mountpoint: &Path) {

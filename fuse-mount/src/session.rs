@@ -167,9 +167,7 @@ impl Mount {
             Unmount::Normal => self.unmount_when_unused().map(|()| MOMENT)?,
             Unmount::Force => self.unmount_by_force().map(|()| ENDING)?,
         };
-        if self.wait(at_most) {
-            self.serving.join();
-        }
+        self.wait(at_most);
         Ok(())
     }
 
@@ -274,8 +272,12 @@ impl Mount {
 
     /// Cuts the connection of a mount that is detached but still in use.
     fn abort(&self) {
-        if !self.wait(Duration::from_millis(100)) {
+        if !self.wait(MOMENT) {
             self.serving.connection.cut();
+        }
+        // Where the switch is not to be had, the kernel notices that nobody serves it.
+        if !self.wait(MOMENT) {
+            self.serving.let_go();
         }
     }
 

@@ -11,6 +11,7 @@
 //! options    what holds for one mount only, and what stays when names change
 //! services   pools whose service is gone or stands still
 //! trimming   giving free space back, on demand and by itself
+//! threads    how many there are, for how many mounts
 //! transport  how requests come from the kernel
 //! ```
 
@@ -26,6 +27,7 @@ mod replaced;
 mod services;
 mod states;
 mod strangers;
+mod threads;
 mod transport;
 mod trimming;
 

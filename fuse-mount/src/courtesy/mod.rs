@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::thread::{Pid, gettid};
 
-pub(crate) use self::program::Turn;
+pub(crate) use self::program::forget_program;
 
 use self::program::Program;
 use self::scheduler::Policy;

@@ -55,6 +55,11 @@ impl Default for Program {
 /// A request that is being answered. It ends before the reply is sent: by then the program may have sent another one.
 pub(crate) struct Turn<'a>(&'a Program);
 
+/// Has the calling thread follow nobody any more, and be ordinary: it goes on with something else.
+pub(crate) fn forget_program() {
+    drop(COURTESY.take());
+}
+
 impl Staff {
     /// Begins to answer a request of the thread with this number, which carries so many bytes. To be called by threads of a
     /// staff that follows, which serve nobody else.

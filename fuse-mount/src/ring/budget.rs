@@ -1,6 +1,6 @@
 //! How many threads all mounts of this process may have together.
 //!
-//! Each has a descriptor too, its io_uring's, and devices, sockets and `fuser` need some as well: so no more than half of
+//! Each has a descriptor too, its io_uring's, and devices, sockets and mounts need some as well: so no more than half of
 //! the descriptors that a process may have are taken. Who gets none does without: a mount is then served by `/dev/fuse`,
 //! and a queue does not grow.
 

@@ -40,7 +40,7 @@ use io_uring::{EnterFlags, IoUring, opcode};
 use rustix::io::Errno;
 
 /// The length of the headers.
-pub(super) const HEADER: usize = 288;
+pub(crate) const HEADER: usize = 288;
 const COMMIT_ID: std::ops::Range<usize> = 264..272;
 const PAYLOAD_LENGTH: std::ops::Range<usize> = 272..276;
 
@@ -54,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Headers of requests and replies.
-pub(super) type Header = [u8; HEADER];
+pub(crate) type Header = [u8; HEADER];
 
 /// What the kernel reads and writes.
 struct Memory {

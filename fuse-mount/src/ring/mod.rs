@@ -4,7 +4,7 @@
 //! Linux has it since 6.14, where root has switched it on (`fuse.enable_uring`). It then offers it when a mount is made,
 //! and the handshake says whether it is wanted. A mount has one *queue* for each CPU of the machine, and a request goes
 //! to the queue of the CPU that its program runs on. All queues must have been registered before the kernel uses any.
-//! `fuser` makes the handshake, and goes on reading `/dev/fuse`: what the kernel wants forgotten, interruptions, and
+//! `fuser` makes the handshake, and the [crew](crate::crew) goes on reading `/dev/fuse`: what the kernel wants forgotten, interruptions, and
 //! whatever came before the queues were there. Notifications go that way too.
 //!
 //! ```text
@@ -28,13 +28,13 @@
 //! 3. Each registers and says whether it was taken ([`Team::start`]). None serves before all queues have an entry.
 //! 4. Whoever mounts waits for the first answer, not for ever: a kernel may have more queues than it shows.
 //!
-//! What fails in the first two is not told to the kernel, and `/dev/fuse` carries everything: `fuser` has as many threads
+//! What fails in the first two is not told to the kernel, and `/dev/fuse` carries everything, with as many threads
 //! as if there were no ring. After that the connection is of no use. It is cut, and the mount made once more without this
 //! transport; `session` does that.
 //!
 //! **The end.** When the connection is cut or the last user of the mount is gone, each command under way completes with
 //! an error, and its thread ends. [`Ended`] waits for them. An interruption comes through `/dev/fuse`, where nobody knows
-//! the request; `fuser` says so, which the kernel takes no notice of, and the request goes on.
+//! the request; that is said, which the kernel takes no notice of, and the request goes on.
 //!
 //! Not here: the choice by name ([`Transport`](crate::options::Transport)), and what a request means.
 
@@ -43,7 +43,7 @@ mod cpus;
 mod entry;
 mod queue;
 mod reply;
-mod serve;
+pub(crate) mod serve;
 mod wire;
 
 use std::convert::Infallible;
@@ -55,7 +55,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::io::Errno;
 
 pub(crate) use self::cpus::Layout;
-pub(crate) use self::entry::is_reachable;
+pub(crate) use self::entry::{HEADER, Header, is_reachable};
+pub(crate) use self::reply::OUT_HEADER;
 
 use self::budget::Share;
 use self::entry::Entry;

@@ -10,7 +10,7 @@ use super::entry::Header;
 use crate::handler::{Entry, FOREVER, Fitted, Listed};
 
 const NANOS_PER_SEC: i64 = 1_000_000_000;
-const OUT_HEADER: u32 = 16;
+pub(crate) const OUT_HEADER: u32 = 16;
 /// The length of a `fuse_dirent` without its name, and of a `fuse_entry_out`.
 const DIRENT: usize = 24;
 const ENTRY: usize = 128;

@@ -1,4 +1,4 @@
-//! One request, from its bytes to the bytes of its reply: what the [adapter](crate::adapter) is for `fuser`.
+//! One request, from its bytes to the bytes of its reply, for each transport.
 //!
 //! The payload is the request's when this begins and the reply's when it ends. Nothing is allocated on the way but what
 //! the file system itself returns in a vector; data is read straight into the payload, and written straight from it.
@@ -7,7 +7,7 @@
 use dataset::fs::Errno;
 use fuser::{INodeNo, RenameFlags, WriteFlags};
 
-use super::entry::Header;
+use super::entry::{HEADER, Header};
 use super::{reply, wire};
 use crate::adapter::MAX_REQUEST;
 use crate::counters::{Opcode, RENAME2};
@@ -16,167 +16,248 @@ use wire::Head;
 
 const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 
+/// Where the payload of a request is, and that of its reply goes: one memory for both, as in the ring, or two.
+pub(crate) trait Payload {
+    /// The request's.
+    fn asked(&self) -> &[u8];
+
+    /// The reply's. The request's may be gone once this was called.
+    fn reply(&mut self) -> &mut Vec<u8>;
+}
+
+impl Payload for Vec<u8> {
+    fn asked(&self) -> &[u8] {
+        self
+    }
+
+    fn reply(&mut self) -> &mut Vec<u8> {
+        self
+    }
+}
+
+/// Two memories.
+pub(crate) struct Parted<'a> {
+    pub(crate) asked: &'a [u8],
+    pub(crate) reply: &'a mut Vec<u8>,
+}
+
+impl Payload for Parted<'_> {
+    fn asked(&self) -> &[u8] {
+        self.asked
+    }
+
+    fn reply(&mut self) -> &mut Vec<u8> {
+        self.reply
+    }
+}
+
+/// What a transport has to know of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) opcode: u32,
+    pub(crate) unique: u64,
+    pub(crate) node: INodeNo,
+    pub(crate) pid: u32,
+    /// The first eight bytes of the argument: of what is forgotten, how many references.
+    pub(crate) count: u64,
+    /// How many bytes of data are read or written.
+    pub(crate) size: usize,
+}
+
+impl Asked {
+    /// Of a request with this header and so many bytes behind the argument.
+    pub(crate) fn of(header: &Header, payload: usize) -> Asked {
+        let head = Head::new(header);
+        let is_read = head.opcode() == Opcode::Read as u32;
+        let size = if is_read { room(head.u32(16)) as usize } else { payload };
+        let (opcode, unique, node, pid) = (head.opcode(), head.unique(), head.node(), head.requester().pid);
+        Asked { opcode, unique, node, pid, count: head.u64(0), size }
+    }
+}
+
+/// The header of the reply to a request that is done by somebody else.
+pub(crate) fn replied(unique: u64, done: Result<(), Errno>) -> Header {
+    let mut header = [0; HEADER];
+    reply::finish(&mut header, &mut Vec::new(), unique, done);
+    header
+}
+
 /// Answers the request in the header and the payload, there.
-pub(super) fn serve(handler: &dyn Handler, header: &mut Header, payload: &mut Vec<u8>) {
+pub(crate) fn serve(handler: &dyn Handler, header: &mut Header, payload: &mut impl Payload) {
     let unique = Head::new(header).unique();
     let result = answer(handler, Head::new(header), payload);
-    reply::finish(header, payload, unique, result);
+    reply::finish(header, payload.reply(), unique, result);
 }
 
 /// Whether the request is a sync.
-pub(super) fn is_sync(header: &Header) -> bool {
+pub(crate) fn is_sync(header: &Header) -> bool {
     matches!(Opcode::of(Head::new(header).opcode()), Some(Opcode::FSync | Opcode::FSyncDir))
 }
 
+/// Whether the request is a write that is answered only when the kernel has dropped pages, for which it may have to be
+/// given other answers first.
+pub(crate) fn waits_for_others(handler: &dyn Handler, header: &Header) -> bool {
+    let head = Head::new(header);
+    let how = || Writing::new(WriteFlags::from_bits_retain(head.u32(20)), head.i32(32));
+    head.opcode() == Opcode::Write as u32 && handler.must_recall(head.node(), how())
+}
+
 /// What the request gets that was under way when its thread panicked.
-pub(super) fn fail(header: &mut Header, payload: &mut Vec<u8>) {
+pub(crate) fn fail(header: &mut Header, payload: &mut impl Payload) {
     let unique = Head::new(header).unique();
-    reply::finish(header, payload, unique, Err(Errno::IO));
+    reply::finish(header, payload.reply(), unique, Err(Errno::IO));
 }
 
 /// Arguments are borrowed from the payload until the handler returns; from then on it is the reply's.
-fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+fn answer(handler: &dyn Handler, head: Head<'_>, payload: &mut impl Payload) -> Result<(), Errno> {
     let opcode = Opcode::of(head.opcode()).ok_or(Errno::NOSYS)?;
     handler.count(opcode);
     let (node, who) = (head.node(), head.requester());
     match opcode {
         Opcode::Lookup => {
-            let found = handler.lookup(node, wire::name(payload)?)?;
-            fill(payload, |out| match found {
+            let found = handler.lookup(node, wire::name(payload.asked())?)?;
+            fill(payload.reply(), |out| match found {
                 Some(entry) => reply::entry(out, &entry),
                 None => reply::no_entry(out),
             });
         }
         Opcode::GetAttr => {
             let (attr, lifetime) = handler.getattr(node)?;
-            fill(payload, |out| reply::attr(out, node, &attr, lifetime));
+            fill(payload.reply(), |out| reply::attr(out, node, &attr, lifetime));
         }
         Opcode::SetAttr => {
             let (attr, lifetime) = handler.setattr(&who, node, &head.changes())?;
-            fill(payload, |out| reply::attr(out, node, &attr, lifetime));
+            fill(payload.reply(), |out| reply::attr(out, node, &attr, lifetime));
         }
         Opcode::ReadLink => {
             let target = handler.readlink(node)?;
-            fill(payload, |out| out.extend_from_slice(&target));
+            fill(payload.reply(), |out| out.extend_from_slice(&target));
         }
         Opcode::Symlink => {
-            let (name, target) = wire::two_names(payload)?;
+            let (name, target) = wire::two_names(payload.asked())?;
             let made = handler.symlink(&who, node, name, target)?;
-            fill(payload, |out| reply::entry(out, &made));
+            fill(payload.reply(), |out| reply::entry(out, &made));
         }
         Opcode::MkNod => {
             let how = (head.u32(0), head.u32(8), head.u32(4));
-            let made = handler.mknod(&who, node, wire::name(payload)?, how)?;
-            fill(payload, |out| reply::entry(out, &made));
+            let made = handler.mknod(&who, node, wire::name(payload.asked())?, how)?;
+            fill(payload.reply(), |out| reply::entry(out, &made));
         }
         Opcode::MkDir => {
-            let made = handler.mkdir(&who, node, wire::name(payload)?, (head.u32(0), head.u32(4)))?;
-            fill(payload, |out| reply::entry(out, &made));
+            let made = handler.mkdir(&who, node, wire::name(payload.asked())?, (head.u32(0), head.u32(4)))?;
+            fill(payload.reply(), |out| reply::entry(out, &made));
         }
-        Opcode::Unlink => done(handler.unlink(node, wire::name(payload)?), payload)?,
-        Opcode::RmDir => done(handler.rmdir(node, wire::name(payload)?), payload)?,
+        Opcode::Unlink => done(handler.unlink(node, wire::name(payload.asked())?), payload.reply())?,
+        Opcode::RmDir => done(handler.rmdir(node, wire::name(payload.asked())?), payload.reply())?,
         Opcode::Rename => {
             let flags = if head.opcode() == RENAME2 { head.u32(8) } else { 0 };
-            let (old, new) = wire::two_names(payload)?;
+            let (old, new) = wire::two_names(payload.asked())?;
             let to = (INodeNo(head.u64(0)), new);
-            done(handler.rename(&who, (node, old), to, RenameFlags::from_bits_retain(flags)), payload)?;
+            done(handler.rename(&who, (node, old), to, RenameFlags::from_bits_retain(flags)), payload.reply())?;
         }
         Opcode::Link => {
-            let linked = handler.link(INodeNo(head.u64(0)), node, wire::name(payload)?)?;
-            fill(payload, |out| reply::entry(out, &linked));
+            let linked = handler.link(INodeNo(head.u64(0)), node, wire::name(payload.asked())?)?;
+            fill(payload.reply(), |out| reply::entry(out, &linked));
         }
         Opcode::Create => {
             let how = (head.u32(4), head.u32(8), head.i32(0));
-            let (made, flags) = handler.create(&who, node, wire::name(payload)?, how)?;
-            fill(payload, |out| {
+            let (made, flags) = handler.create(&who, node, wire::name(payload.asked())?, how)?;
+            fill(payload.reply(), |out| {
                 reply::entry(out, &made);
                 reply::open(out, flags);
             });
         }
         Opcode::SetXattr => {
-            let (name, rest) = wire::split_name(payload)?;
+            let (name, rest) = wire::split_name(payload.asked())?;
             let value = wire::data(rest, head.u32(0))?;
-            done(handler.setxattr(&who, node, name, value, head.i32(4)), payload)?;
+            done(handler.setxattr(&who, node, name, value, head.i32(4)), payload.reply())?;
         }
         Opcode::GetXattr => {
-            let value = handler.getxattr(node, wire::name(payload)?, room(head.u32(0)))?;
-            fill(payload, |out| reply::fitted(out, &value));
+            let value = handler.getxattr(node, wire::name(payload.asked())?, room(head.u32(0)))?;
+            fill(payload.reply(), |out| reply::fitted(out, &value));
         }
         Opcode::ListXattr => {
             let names = handler.listxattr(&who, node, room(head.u32(0)))?;
-            fill(payload, |out| reply::fitted(out, &names));
+            fill(payload.reply(), |out| reply::fitted(out, &names));
         }
-        Opcode::RemoveXattr => done(handler.removexattr(node, wire::name(payload)?), payload)?,
+        Opcode::RemoveXattr => done(handler.removexattr(node, wire::name(payload.asked())?), payload.reply())?,
         _ => return answer_of_file(handler, opcode, head, payload),
     }
     Ok(())
 }
 
 /// The same for what is asked about one file or directory and nothing in it.
-fn answer_of_file(handler: &dyn Handler, opcode: Opcode, head: Head<'_>, payload: &mut Vec<u8>) -> Result<(), Errno> {
+fn answer_of_file(
+    handler: &dyn Handler,
+    opcode: Opcode,
+    head: Head<'_>,
+    payload: &mut impl Payload,
+) -> Result<(), Errno> {
     let node = head.node();
     match opcode {
         Opcode::Read => {
-            payload.clear();
-            handler.read(node, head.position(8)?, room(head.u32(16)), is_direct(head.i32(32)), payload)?;
+            payload.reply().clear();
+            handler.read(node, head.position(8)?, room(head.u32(16)), is_direct(head.i32(32)), payload.reply())?;
         }
         Opcode::Write => {
             let how = Writing::new(WriteFlags::from_bits_retain(head.u32(20)), head.i32(32));
-            let (data, at) = (wire::data(payload, head.u32(16))?, head.position(8)?);
+            let (data, at) = (wire::data(payload.asked(), head.u32(16))?, head.position(8)?);
             let written = handler.write(&head.requester(), node, at, data, how)?;
             if handler.must_recall(node, how) {
                 // Waits here, for a bounded time: other requests of this queue have other threads.
                 handler.recall(node, at, written.into());
             }
-            fill(payload, |out| reply::written(out, written));
+            fill(payload.reply(), |out| reply::written(out, written));
         }
         Opcode::ReadDir => {
             let room = room(head.u32(16)) as usize;
-            payload.clear();
-            handler.readdir(node, head.u64(8), &mut |listed| reply::dirent(payload, room, &listed))?;
+            let out = payload.reply();
+            out.clear();
+            handler.readdir(node, head.u64(8), &mut |listed| reply::dirent(out, room, &listed))?;
         }
         Opcode::ReadDirPlus => {
             let room = room(head.u32(16)) as usize;
-            payload.clear();
-            let mut each = |listed: Listed<'_>, entry: &_| reply::dirent_plus(payload, room, &listed, entry);
+            let out = payload.reply();
+            out.clear();
+            let mut each = |listed: Listed<'_>, entry: &_| reply::dirent_plus(out, room, &listed, entry);
             handler.readdirplus(node, head.u64(8), &mut each)?;
         }
         Opcode::FSync | Opcode::FSyncDir => {
             // Waits here: other requests of this queue have other threads.
             let result = if handler.must_sync(node)? { handler.sync() } else { Ok(()) };
-            done(result, payload)?;
+            done(result, payload.reply())?;
         }
         Opcode::Open => {
             let flags = handler.open(node, head.i32(0))?;
-            fill(payload, |out| reply::open(out, flags));
+            fill(payload.reply(), |out| reply::open(out, flags));
         }
         Opcode::Release => {
             handler.release(node, head.i32(8));
-            payload.clear();
+            payload.reply().clear();
         }
-        Opcode::ReleaseDir | Opcode::Destroy => payload.clear(),
+        Opcode::ReleaseDir | Opcode::Destroy => payload.reply().clear(),
         Opcode::StatFs => {
             let stat = handler.statfs(node)?;
-            fill(payload, |out| reply::statfs(out, &stat));
+            fill(payload.reply(), |out| reply::statfs(out, &stat));
         }
         Opcode::FAllocate => {
             let (offset, length) = (head.position(8)?, head.position(16)?);
-            done(handler.fallocate(node, head.i32(24), offset, length), payload)?;
+            done(handler.fallocate(node, head.i32(24), offset, length), payload.reply())?;
         }
         Opcode::Ioctl if head.u32(8) & IOCTL_UNRESTRICTED != 0 => return Err(Errno::NOSYS),
         Opcode::Ioctl => {
-            let data = wire::data(payload, head.u32(24))?;
+            let data = wire::data(payload.asked(), head.u32(24))?;
             let answer = handler.ioctl(&head.requester(), node, head.u32(12), data)?;
-            fill(payload, |out| reply::ioctl(out, &answer));
+            fill(payload.reply(), |out| reply::ioctl(out, &answer));
         }
         Opcode::LSeek => {
             let found = handler.lseek(node, head.u64(8) as i64, head.i32(16))?;
-            fill(payload, |out| reply::offset(out, found));
+            fill(payload.reply(), |out| reply::offset(out, found));
         }
         Opcode::CopyFileRange => {
             let (from, to) = ((node, head.position(8)?), (INodeNo(head.u64(16)), head.position(32)?));
             let copied = handler.copy_file_range(from, to, head.u64(40))?;
-            fill(payload, |out| reply::written(out, copied));
+            fill(payload.reply(), |out| reply::written(out, copied));
         }
         _ => return Err(Errno::NOSYS),
     }
@@ -207,7 +288,6 @@ mod tests {
     use super::*;
     use crate::dispatcher::Dispatcher;
     use crate::options::{MountOptions, SnapDir};
-    use crate::ring::entry::HEADER;
     use crate::server::Server;
     use crate::testing::{self, Nothing};
 

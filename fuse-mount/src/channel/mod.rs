@@ -1,0 +1,425 @@
+//! The transport that is always there: requests are read from `/dev/fuse`, and replies written to it.
+//!
+//! A mount is served in one of two ways, by the threads that all mounts share (the [crew](crate::crew)):
+//!
+//! * *Shared*: a thread comes when the kernel has a request, reads without waiting until there is none left, and goes. So
+//!   a mount that is not used has no thread.
+//! * *Owned*: requests come so fast that going and coming would cost. Then some threads stay, and wait in read(2), which is
+//!   one system call less for each request. When none has come for a while they are woken and go.
+//!
+//! Nothing about a mount depends on which of the two it is. In both, a reply goes out with one writev(2). What a request
+//! means is the [handler](crate::handler)'s affair, and how its bytes are taken apart [`serve`](crate::ring)'s, as for the ring.
+//!
+//! A connection ends when the kernel says so, when a thread cannot go on, or when this side lets go of it. The last thread
+//! to leave tells the handler.
+
+mod request;
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use rustix::io::{Errno, writev};
+
+use crate::adapter::MAX_REQUEST;
+use crate::connection::Connection;
+use crate::counters::Opcode;
+use crate::courtesy::{self, Staff};
+use crate::errand;
+use crate::freer::GATHERING;
+use crate::handler::Handler;
+use crate::ring::serve::{self, Asked, Parted};
+use crate::ring::{self, HEADER, Header, OUT_HEADER};
+use crate::serving::Ending;
+use crate::syncer::Syncer;
+
+use self::request::{BATCH_FORGET, FORGET, NOTIFY_REPLY, RELEASE};
+
+/// A message that the kernel answers with a `NOTIFY_REPLY`: somebody's read(2) returns.
+const RETRIEVE: i32 = 5;
+const ROOT_NODE: u64 = 1;
+
+/// So many requests in so much time are many.
+const BURST: u32 = 64;
+const QUICK: Duration = Duration::from_secs(1);
+
+/// One mount's connection.
+pub(crate) struct Channel {
+    device: OwnedFd,
+    handler: Arc<dyn Handler>,
+    connection: Arc<Connection>,
+    staff: Arc<Staff>,
+    syncer: Syncer<Reply>,
+    /// Whether somebody else serves the mount: then nothing but what the kernel forgets comes this way.
+    serves_forgets_only: bool,
+    state: Mutex<State>,
+    /// Requests that were served.
+    served: AtomicU32,
+    /// The number of the last request for which the kernel was let gather.
+    gathered: AtomicU64,
+}
+
+struct State {
+    mode: Mode,
+    /// Threads that serve the mount, and how many of them stay.
+    inside: usize,
+    staying: usize,
+    /// When the last burst began.
+    since: Instant,
+    /// How many requests were served at the last look.
+    seen: u32,
+    has_ended: bool,
+    /// What is to be done when all threads have gone.
+    end: Option<End>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Shared,
+    Owned,
+    /// Owned, and its threads are to go.
+    Left,
+}
+
+struct End {
+    ring: Option<ring::Ended>,
+    ending: Arc<Ending>,
+}
+
+/// A request that is replied to by another thread.
+struct Reply {
+    channel: Arc<Channel>,
+    unique: u64,
+}
+
+/// What a thread reads and writes with.
+pub(crate) struct Buffers {
+    header: Header,
+    /// As long as the longest request, but for what the header takes.
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+/// How a thread leaves a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    /// The mount is to be watched for requests.
+    Watch,
+    /// Others serve it.
+    Served,
+    /// It has ended, and nobody serves it any more.
+    Ended,
+}
+
+enum Answered {
+    Yes,
+    /// It was no request, but a call to look around.
+    Woken,
+}
+
+impl Default for Buffers {
+    fn default() -> Buffers {
+        Buffers { header: [0; HEADER], input: vec![0; MAX_REQUEST as usize + 4096], output: Vec::new() }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+impl Channel {
+    /// A connection that has come to terms with the kernel. `ring` serves it too, but for what is forgotten.
+    pub(crate) fn new(
+        device: OwnedFd,
+        handler: Arc<dyn Handler>,
+        ring: Option<ring::Ended>,
+        (connection, ending): (Arc<Connection>, Arc<Ending>),
+    ) -> io::Result<Arc<Channel>> {
+        courtesy::prepare();
+        set_waiting(&device, false)?;
+        let serves_forgets_only = ring.is_some();
+        let end = Some(End { ring, ending });
+        let (mode, since) = (Mode::Shared, Instant::now());
+        let state = Mutex::new(State { mode, inside: 0, staying: 0, since, seen: 0, has_ended: false, end });
+        let to_sync = Arc::clone(&handler);
+        let syncer = Syncer::new(move |replies: Vec<Reply>| {
+            let done = to_sync.sync();
+            replies.into_iter().for_each(|reply| reply.send(done));
+        });
+        let (served, gathered) = (AtomicU32::new(0), AtomicU64::new(0));
+        let staff = Staff::following();
+        let channel =
+            Channel { device, handler, connection, staff, syncer, serves_forgets_only, state, served, gathered };
+        Ok(Arc::new(channel))
+    }
+
+    /// Serves what has come, in passing. Called by a thread that was told of a request. `watch` has others told of the
+    /// next one; `most` threads may serve one mount. When it is worth while, and `stay` allows it, threads stay.
+    pub(crate) fn attend(
+        self: &Arc<Self>,
+        buffers: &mut Buffers,
+        most: usize,
+        watch: impl Fn(),
+        mut stay: impl FnMut() -> bool,
+    ) -> Left {
+        let most = if self.serves_forgets_only { 1 } else { most };
+        self.state.lock().inside += 1;
+        loop {
+            let come = {
+                let state = self.state.lock();
+                if state.has_ended || state.mode != Mode::Shared {
+                    break;
+                }
+                let come = self.read(buffers);
+                if come.is_ok() && state.inside < most {
+                    watch();
+                }
+                come
+            };
+            match come {
+                Ok(length) => drop(self.answer(buffers, length, false)),
+                Err(Errno::AGAIN) => break,
+                Err(errno) => {
+                    self.note_end(errno);
+                    break;
+                }
+            }
+            if self.is_busy() && stay() {
+                break;
+            }
+        }
+        self.leave()
+    }
+
+    /// Has a thread stay until it is sent away, or the mount ends. It was counted in by [`Channel::own`].
+    pub(crate) fn stay(self: &Arc<Self>, buffers: &mut Buffers) -> Left {
+        loop {
+            match self.read(buffers) {
+                Ok(length) => {
+                    let answered = self.answer(buffers, length, true);
+                    if matches!(answered, Answered::Woken) && self.state.lock().must_go() {
+                        break;
+                    }
+                }
+                // It was told to wait no more just now.
+                Err(Errno::AGAIN) => break,
+                Err(errno) => {
+                    self.note_end(errno);
+                    break;
+                }
+            }
+        }
+        courtesy::forget_program();
+        self.leave_for_good()
+    }
+
+    /// Prepares for `threads` threads that stay. False if it cannot be now.
+    pub(crate) fn own(&self, threads: usize) -> bool {
+        let mut state = self.state.lock();
+        if state.has_ended || state.mode != Mode::Shared || set_waiting(&self.device, true).is_err() {
+            return false;
+        }
+        state.mode = Mode::Owned;
+        state.inside += threads;
+        state.staying += threads;
+        state.seen = self.served.load(Ordering::Relaxed).wrapping_sub(1);
+        true
+    }
+
+    /// Has the threads go that stay, if nothing has come since this was called last. To be called every now and then.
+    pub(crate) fn look(&self) {
+        let mut state = self.state.lock();
+        let served = self.served.load(Ordering::Relaxed);
+        let is_idle = std::mem::replace(&mut state.seen, served) == served;
+        if state.staying > 0 && is_idle {
+            if state.mode == Mode::Owned {
+                state.mode = Mode::Left;
+            }
+            // Who attends in passing may have met a call that was meant for one that stays.
+            self.wake(state.staying);
+        }
+    }
+
+    /// Lets go of the connection: nothing is served any more.
+    pub(crate) fn let_go(&self) -> Left {
+        let mut state = self.state.lock();
+        state.has_ended = true;
+        state.inside += 1;
+        if state.mode != Mode::Shared {
+            self.wake(state.staying);
+        }
+        drop(state);
+        self.leave()
+    }
+
+    /// A thread is gone that was to stay.
+    pub(crate) fn leave_for_good(&self) -> Left {
+        self.state.lock().staying -= 1;
+        self.leave()
+    }
+
+    fn leave(&self) -> Left {
+        let mut state = self.state.lock();
+        state.inside -= 1;
+        // From the first that goes on, others come again: who is still inside may be busy for long.
+        if state.mode == Mode::Left && set_waiting(&self.device, false).is_ok() {
+            state.mode = Mode::Shared;
+        }
+        if state.inside > 0 {
+            let others_watch = state.mode == Mode::Shared && !state.has_ended;
+            return if others_watch { Left::Watch } else { Left::Served };
+        }
+        if !state.has_ended {
+            return Left::Watch;
+        }
+        let end = state.end.take();
+        drop(state);
+        let Some(End { ring, ending }) = end else { return Left::Served };
+        if let Some(ring) = ring {
+            ring.wait();
+        }
+        self.handler.ended();
+        ending.end();
+        Left::Ended
+    }
+
+    fn note_end(&self, errno: Errno) {
+        if errno != Errno::NODEV {
+            tracing::error!(error = %io::Error::from(errno), "a mount's connection failed");
+            self.connection.cut();
+        }
+        let mut state = self.state.lock();
+        state.has_ended = true;
+        // Those that wait see the same, unless it was this thread's own trouble.
+        self.wake(state.staying);
+    }
+
+    /// Has so many read(2) return.
+    fn wake(&self, threads: usize) {
+        let mut message = [0; 16 + 32];
+        message[..4].copy_from_slice(&48u32.to_ne_bytes());
+        message[4..8].copy_from_slice(&RETRIEVE.to_ne_bytes());
+        message[24..32].copy_from_slice(&ROOT_NODE.to_ne_bytes());
+        for _ in 0..threads {
+            if let Err(error) = rustix::io::write(&self.device, &message) {
+                tracing::debug!(%error, "a thread stays with an idle mount");
+            }
+        }
+    }
+
+    /// Whether requests come so fast that threads had better stay.
+    fn is_busy(&self) -> bool {
+        if self.serves_forgets_only || !self.served.load(Ordering::Relaxed).is_multiple_of(BURST) {
+            return false;
+        }
+        let now = Instant::now();
+        let since = std::mem::replace(&mut self.state.lock().since, now);
+        now.duration_since(since) < QUICK
+    }
+
+    /// Reads a request; the number of its bytes.
+    fn read(&self, buffers: &mut Buffers) -> Result<usize, Errno> {
+        request::read(&self.device, &mut buffers.header, &mut buffers.input)
+    }
+
+    fn answer(self: &Arc<Self>, buffers: &mut Buffers, length: usize, is_owned: bool) -> Answered {
+        let payload = request::arrange(&mut buffers.header, &mut buffers.input, length);
+        let Buffers { header, input, output } = buffers;
+        let payload = &input[payload];
+        let request = Asked::of(header, payload.len());
+        self.served.fetch_add(1, Ordering::Relaxed);
+        match request.opcode {
+            NOTIFY_REPLY => return Answered::Woken,
+            FORGET => self.forget(request.unique, &[(request.node.0, request.count)]),
+            BATCH_FORGET => self.forget(request.unique, &request::forgotten(payload)),
+            _ if serve::is_sync(header) => self.sync(&request),
+            _ if serve::waits_for_others(&*self.handler, header) => self.leave_to_others(header, payload),
+            _ => {
+                // No program waits for a RELEASE, and it names none. As a turn it would look like a second program, and the
+                // threads would leave the one that opens one file after the other.
+                let is_turn = is_owned && request.opcode != RELEASE;
+                let turn = is_turn.then(|| self.staff.begin(request.pid, request.size));
+                self.serve(header, payload, output);
+                drop(turn);
+                self.send(header, output);
+            }
+        }
+        Answered::Yes
+    }
+
+    fn serve(&self, header: &mut Header, asked: &[u8], reply: &mut Vec<u8>) {
+        let mut parted = Parted { asked, reply };
+        let served = catch_unwind(AssertUnwindSafe(|| serve::serve(&*self.handler, header, &mut parted)));
+        if served.is_err() {
+            tracing::error!("a request panicked");
+            serve::fail(header, &mut parted);
+        }
+    }
+
+    /// Has a request served elsewhere that waits for others of this mount, which its few threads must go on to serve.
+    fn leave_to_others(self: &Arc<Self>, header: &Header, payload: &[u8]) {
+        let (channel, mut header, asked) = (Arc::clone(self), *header, payload.to_vec());
+        errand::send(move || {
+            let mut reply = Vec::new();
+            channel.serve(&mut header, &asked, &mut reply);
+            channel.send(&header, &reply);
+        });
+    }
+
+    fn send(&self, header: &Header, payload: &[u8]) {
+        let parts = [IoSlice::new(&header[..OUT_HEADER as usize]), IoSlice::new(payload)];
+        match writev(&self.device, &parts) {
+            // The program has gone, or the mount.
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
+            Err(error) => tracing::warn!(%error, "the kernel does not take a reply"),
+        }
+    }
+
+    fn sync(self: &Arc<Self>, request: &Asked) {
+        Opcode::of(request.opcode).into_iter().for_each(|opcode| self.handler.count(opcode));
+        let reply = Reply { channel: Arc::clone(self), unique: request.unique };
+        match self.handler.must_sync(request.node) {
+            Ok(true) => self.syncer.submit(reply),
+            done => reply.send(done.map(drop)),
+        }
+    }
+
+    /// Forgets, and lets the kernel gather what it forgets if nobody waits for an answer from here, so that not each file
+    /// that is removed wakes a thread. What comes together has one number.
+    fn forget(&self, unique: u64, nodes: &[(u64, u64)]) {
+        for &(node, count) in nodes {
+            self.handler.count(Opcode::Forget);
+            self.handler.forget(fuser::INodeNo(node), count);
+        }
+        if self.serves_forgets_only && self.gathered.swap(unique, Ordering::Relaxed) != unique {
+            thread::sleep(GATHERING);
+        }
+    }
+}
+
+impl State {
+    fn must_go(&self) -> bool {
+        self.has_ended || self.mode != Mode::Owned
+    }
+}
+
+impl Reply {
+    fn send(self, done: Result<(), Errno>) {
+        self.channel.send(&serve::replied(self.unique, done), &[]);
+    }
+}
+
+/// Has read(2) wait for a request, or not.
+fn set_waiting(device: &OwnedFd, waits: bool) -> io::Result<()> {
+    let mut flags = rustix::fs::fcntl_getfl(device)?;
+    flags.set(OFlags::NONBLOCK, !waits);
+    Ok(rustix::fs::fcntl_setfl(device, flags)?)
+}

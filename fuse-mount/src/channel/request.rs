@@ -1,0 +1,135 @@
+//! Requests as `/dev/fuse` brings them, taken apart as the ring would bring them.
+//!
+//! The fixed part of a request goes to the place that it has in the ring. What follows it begins where the payload of a
+//! write does, which is the one that is long and must not be copied; others are moved into place.
+
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use rustix::io::{Errno, readv};
+
+use crate::counters::Opcode;
+use crate::ring::Header;
+
+/// The length of `fuse_in_header`, and of the argument of a write.
+const IN_HEADER: usize = 40;
+const WRITE: usize = 40;
+/// Where the ring has an argument.
+const ARGUMENT: usize = 128;
+/// What the kernel sends when a file is closed; no program waits for it.
+pub(super) const RELEASE: u32 = Opcode::Release as u32;
+/// Kinds of requests that only the device brings.
+pub(super) const FORGET: u32 = Opcode::Forget as u32;
+pub(super) const NOTIFY_REPLY: u32 = 41;
+pub(super) const BATCH_FORGET: u32 = 42;
+/// Reads a request; the number of its bytes. Where they go is final for a write only: [`arrange`] follows.
+pub(super) fn read(device: &OwnedFd, header: &mut Header, input: &mut [u8]) -> Result<usize, Errno> {
+    header[ARGUMENT..2 * ARGUMENT].fill(0);
+    let (fixed, rest) = header.split_at_mut(ARGUMENT);
+    loop {
+        let mut parts =
+            [IoSliceMut::new(&mut fixed[..IN_HEADER]), IoSliceMut::new(&mut rest[..WRITE]), IoSliceMut::new(input)];
+        match readv(device, &mut parts) {
+            // A request that was taken back, or a signal.
+            Err(Errno::NOENT | Errno::INTR) => {}
+            Ok(length) if length < IN_HEADER => return Err(Errno::BADMSG),
+            read => return read,
+        }
+    }
+}
+
+/// Puts the first argument of a request of so many bytes into the header, and says where its payload is in `input`.
+pub(super) fn arrange(header: &mut Header, input: &mut [u8], length: usize) -> Range<usize> {
+    let opcode = u32::from_ne_bytes(header[4..8].try_into().expect("four bytes"));
+    let behind = length.saturating_sub(IN_HEADER).min(WRITE + input.len());
+    let argument = argument_length(opcode).min(behind);
+    let (in_header, in_input) = (behind.min(WRITE), behind.saturating_sub(WRITE));
+    if argument > WRITE {
+        let more = argument - WRITE;
+        header[ARGUMENT + WRITE..ARGUMENT + argument].copy_from_slice(&input[..more]);
+        return more..in_input;
+    }
+    let back = in_header - argument;
+    if back > 0 {
+        let end = (in_input + back).min(input.len());
+        input.copy_within(..end - back, back);
+        input[..back].copy_from_slice(&header[ARGUMENT + argument..ARGUMENT + in_header]);
+        header[ARGUMENT + argument..ARGUMENT + in_header].fill(0);
+        return 0..end;
+    }
+    0..in_input
+}
+
+/// How long the first argument of a request is: FUSE's structures.
+fn argument_length(opcode: u32) -> usize {
+    if opcode == crate::counters::RENAME2 {
+        return 16;
+    }
+    match opcode {
+        BATCH_FORGET => return 8,
+        NOTIFY_REPLY => return 40,
+        _ => {}
+    }
+    let Some(opcode) = Opcode::of(opcode) else { return 0 };
+    match opcode {
+        Opcode::Lookup | Opcode::ReadLink | Opcode::Symlink | Opcode::Unlink | Opcode::RmDir => 0,
+        Opcode::StatFs | Opcode::RemoveXattr | Opcode::Destroy => 0,
+        Opcode::Forget | Opcode::MkDir | Opcode::Rename | Opcode::Link | Opcode::Open | Opcode::OpenDir => 8,
+        Opcode::SetXattr | Opcode::GetXattr | Opcode::ListXattr => 8,
+        Opcode::GetAttr | Opcode::MkNod | Opcode::FSync | Opcode::FSyncDir | Opcode::Create => 16,
+        Opcode::Release | Opcode::ReleaseDir | Opcode::Flush | Opcode::LSeek => 24,
+        Opcode::Ioctl | Opcode::FAllocate => 32,
+        Opcode::Read | Opcode::Write | Opcode::ReadDir | Opcode::ReadDirPlus => 40,
+        Opcode::CopyFileRange => 56,
+        Opcode::SetAttr => 88,
+    }
+}
+
+/// The nodes that are forgotten together, and how many references of each.
+pub(super) fn forgotten(payload: &[u8]) -> Vec<(u64, u64)> {
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+    payload.chunks_exact(16).map(|one| (word(&one[..8]), word(&one[8..]))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::HEADER;
+
+    /// What a request looks like after it was read and arranged: argument and payload.
+    fn arranged(opcode: u32, argument: &[u8], payload: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let behind = [argument, payload].concat();
+        let (mut header, mut input) = ([0; HEADER], vec![0xee; 200]);
+        header[4..8].copy_from_slice(&opcode.to_ne_bytes());
+        let first = behind.len().min(WRITE);
+        header[ARGUMENT..ARGUMENT + first].copy_from_slice(&behind[..first]);
+        input[..behind.len() - first].copy_from_slice(&behind[first..]);
+        let range = arrange(&mut header, &mut input, IN_HEADER + behind.len());
+        (header[ARGUMENT..2 * ARGUMENT].to_vec(), input[range].to_vec())
+    }
+
+    #[test]
+    fn the_parts_of_a_request_come_to_their_places() {
+        for opcode in (0..64).chain([4096]) {
+            let length = argument_length(opcode);
+            for more in [0, 1, 39, 40, 41, 90] {
+                let argument: Vec<u8> = (1..=length as u8).collect();
+                let payload: Vec<u8> = (0..more).map(|byte| 100 + byte).collect();
+                let (found, rest) = arranged(opcode, &argument, &payload);
+                assert_eq!((&found[..length], rest), (&argument[..], payload), "{opcode}");
+                assert!(found[length..].iter().all(|&byte| byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_too_short_is_not_read_beyond() {
+        for opcode in 0..64 {
+            for length in 0..argument_length(opcode) {
+                let (found, rest) = arranged(opcode, &vec![7; length], b"");
+                assert_eq!((rest.len(), &found[length..]), (0, &vec![0; ARGUMENT - length][..]));
+            }
+        }
+    }
+}
