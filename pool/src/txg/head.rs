@@ -84,8 +84,6 @@ pub struct Head {
     changes: RwLock<()>,
     /// Takes no more changes, for nobody would write them, gives no more references, and is not read any more.
     closed: AtomicBool,
-    /// Dropped blocks that entered the tree in this group or before are kept for snapshots.
-    newest_snapshot: AtomicU64,
     /// Whether it never changes.
     is_frozen: bool,
     /// What keeps a tree that is open as it was written, and may be dropped at any time.
@@ -119,6 +117,10 @@ pub struct Quiet<'a> {
 struct Tree {
     root: Root,
     kills: Vec<Kill>,
+    /// Dropped blocks that entered the tree in this group or before are kept for snapshots.
+    newest_snapshot: Txg,
+    /// How many bytes the stored blocks among the dropped ones take that no snapshot keeps.
+    dropped: u64,
     /// The references to blocks of others that it has taken.
     shares: Vec<BlockPointer>,
     /// Changed since it was last frozen.
@@ -240,7 +242,15 @@ impl Head {
     }
 
     fn build(id: u64, engine: Weak<Engine>, root: Root, dirty: bool) -> Head {
-        let tree = RwLock::new(Tree { root, kills: Vec::new(), shares: Vec::new(), dirty, untold: None });
+        let tree = RwLock::new(Tree {
+            root,
+            kills: Vec::new(),
+            newest_snapshot: Txg(u64::MAX),
+            dropped: 0,
+            shares: Vec::new(),
+            dirty,
+            untold: None,
+        });
         Head {
             id,
             engine,
@@ -248,7 +258,6 @@ impl Head {
             cached: Cached::default(),
             changes: RwLock::default(),
             closed: AtomicBool::new(false),
-            newest_snapshot: AtomicU64::new(u64::MAX),
             is_frozen: false,
             pinned: None,
             epoch: AtomicU64::new(TreeEpoch::next().0),
@@ -409,7 +418,7 @@ impl Head {
         operation: &mut impl FnMut(&View<'_>, &mut Batch) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut tree = self.lock_for_change();
-        let Tree { root, kills, shares, dirty, untold } = &mut *tree;
+        let Tree { root, kills, newest_snapshot, dropped, shares, dirty, untold } = &mut *tree;
         let mut batch = Batch::default();
         let value = operation(&View::new(root, sources, txg).seen_then(seen), &mut batch)?;
         if !batch.is_empty() {
@@ -418,9 +427,11 @@ impl Head {
                 _ => SmallVec::new(),
             };
             let taken = batch.take_shares();
+            let before = kills.len();
             let applying = FailOnPanic(engine);
             let grown = batch.apply(root, txg, sources, kills);
             mem::forget(applying);
+            *dropped += not_kept(&kills[before..], *newest_snapshot, engine.sector());
             let grown = grown?;
             shares.extend(taken);
             if let Some(untold) = untold {
@@ -570,6 +581,7 @@ impl Head {
         self.epoch.store(TreeEpoch::next().0, Ordering::Release);
         tree.root = Root::stored(root, level);
         tree.kills.clear();
+        tree.dropped = 0;
         tree.shares.clear();
         tree.dirty = false;
         tree.untold = tree.untold.take().map(|untold| Untold { since: untold.since, ..Untold::default() });
@@ -577,18 +589,27 @@ impl Head {
 
     /// Says up to which group snapshots of this tree keep the blocks that the tree drops.
     pub fn set_newest_snapshot(&self, txg: Txg) {
-        self.newest_snapshot.store(txg.0, Ordering::Relaxed);
+        // Every commit says so, and hardly ever another one.
+        if self.tree.read().newest_snapshot == txg {
+            return;
+        }
+        let sector = self.engine().sector();
+        let mut tree = self.tree.write();
+        tree.newest_snapshot = txg;
+        tree.dropped = not_kept(&tree.kills, txg, sector);
     }
 
-    /// How many bytes the stored blocks take that the tree dropped in the open group and no snapshot keeps.
-    pub(super) fn dropped(&self, sector: u32) -> u64 {
-        let newest = Txg(self.newest_snapshot.load(Ordering::Relaxed));
+    /// How many bytes the stored blocks take that the tree dropped in the open group and no snapshot keeps. Costs nothing, for
+    /// every `statfs` asks.
+    pub(super) fn dropped(&self) -> u64 {
+        self.tree.read().dropped
+    }
+
+    /// The same, counted.
+    #[cfg(test)]
+    pub(super) fn count_dropped(&self) -> u64 {
         let tree = self.tree.read();
-        let stored = tree.kills.iter().filter_map(|kill| match kill {
-            Kill::Stored(pointer) if pointer.entered() > newest => Some(pointer.allocated(sector)),
-            _ => None,
-        });
-        stored.sum()
+        not_kept(&tree.kills, tree.newest_snapshot, self.engine().sector())
     }
 
     /// The root, if nothing has changed since it was written.
@@ -608,6 +629,7 @@ impl Head {
             untold.freeze();
         }
         let (kills, shares) = (mem::take(&mut tree.kills), mem::take(&mut tree.shares));
+        tree.dropped = 0;
         Some(Frozen { head: self.clone(), root: tree.root.clone(), kills, shares })
     }
 
@@ -712,6 +734,15 @@ impl Head {
         }
         Ok(())
     }
+}
+
+/// How many bytes the stored ones of dropped blocks take that no snapshot keeps.
+fn not_kept(kills: &[Kill], newest_snapshot: Txg, sector: u32) -> u64 {
+    let stored = kills.iter().filter_map(|kill| match kill {
+        Kill::Stored(pointer) if pointer.entered() > newest_snapshot => Some(pointer.allocated(sector)),
+        _ => None,
+    });
+    stored.sum()
 }
 
 fn is_miss<T, E: OpError>(attempt: &Result<T, E>) -> bool {

@@ -18,6 +18,7 @@ use crate::{
 
 mod ahead;
 mod cached;
+mod dropped;
 mod rows;
 mod seen;
 mod suspension;

@@ -92,7 +92,7 @@ impl Engine {
     /// An estimate, for people and programs that ask how much is available: a write waits for this space.
     pub fn available_soon(&self) -> u64 {
         let totals = self.space_totals();
-        let dropped: u64 = self.heads.lock().values().map(|head| head.dropped(self.sector())).sum();
+        let dropped: u64 = self.heads.lock().values().map(|head| head.dropped()).sum();
         let due = self.reclaimer().map_or(0, |reclaimer| reclaimer.due());
         let used = totals.size.saturating_sub(totals.free);
         // What is freed right now may be counted twice for a moment, but never as more than is in use.
