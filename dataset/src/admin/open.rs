@@ -27,12 +27,9 @@ use super::{
 };
 use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
-    fs::{Durability, FileSystem, Options},
+    fs::{Durability, FileSystem, Options, REAPING_STEPS},
     name::{DatasetName, SnapshotName},
 };
-
-/// How many steps of freeing unlinked files one call does in a data set.
-const REAPING_STEPS: usize = 16;
 
 /// An open data set. There is one for each, shared by all who use it.
 pub struct Dataset {

@@ -176,8 +176,9 @@ impl Deref for FileSystem {
 
 /// The room that an operation on names and attributes asks for, in bytes: what its items take.
 const METADATA: u64 = 4096;
-/// How many steps of freeing removed files a refused operation makes before it is tried again.
-const REAPING_STEPS: usize = 16;
+/// How many steps of freeing removed files one call makes in a file system, be it in the background or for an operation that
+/// was refused and is tried again after that.
+pub(crate) const REAPING_STEPS: usize = 16;
 
 impl FileSystem {
     /// Makes the file system of an empty tree: its master item, and a root directory of this owner.
