@@ -12,7 +12,6 @@ use crate::{
 impl Datasets {
     /// Makes a bookmark of a snapshot, or a copy of another bookmark, of the same data set.
     pub fn bookmark(&self, source: &Name, name: &BookmarkName) -> Result<()> {
-        self.allow_names([name.as_str()])?;
         let (names, source, name) = (self.names(), source.clone(), name.clone());
         self.run(move |tx| {
             let dataset = names.dataset(tx, &name.dataset())?;

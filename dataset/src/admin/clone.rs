@@ -26,7 +26,6 @@ impl Datasets {
         if let Some(parent) = name.parent().filter(|_| parents) {
             self.create(super::CreateRequest { name: parent, parents, properties: Vec::new(), owner })?;
         }
-        self.allow_names([name.as_str()])?;
         let (names, guid, room) = (self.names(), self.new_guid(), self.engine().available());
         let (snapshot, name) = (snapshot.clone(), name.clone());
         let properties = self.with_vdevs_named(&properties)?;

@@ -161,6 +161,24 @@ impl Datasets {
         }
     }
 
+    /// Has a request wait that writes what only programs with a feature understand, until the pool's labels name that. A
+    /// request that fails for another reason makes no feature active.
+    fn announced<T, F>(&self, mut request: F) -> impl FnMut(&mut Transaction<'_>) -> Result<T> + use<T, F>
+    where
+        F: FnMut(&mut Transaction<'_>) -> Result<T>,
+    {
+        // The engine keeps what is enqueued, which must not keep the engine.
+        let engine = Arc::downgrade(&self.engine);
+        move |tx| {
+            let answer = request(tx)?;
+            let is_active = |feature: &str| engine.upgrade().is_some_and(|engine| engine.is_active(feature));
+            match tx.needs().filter(|feature| !is_active(feature)) {
+                Some(feature) => feature::check_enabled(tx, feature).and(Err(Error::Inactive { feature })),
+                None => Ok(answer),
+            }
+        }
+    }
+
     /// The snapshots that commands read as a whole.
     pub(super) fn long_holds(&self) -> &Arc<LongHolds> {
         &self.client.holds
@@ -168,15 +186,16 @@ impl Datasets {
 
     /// Carries out a request in the open transaction group, and returns when that is committed. A request that fails has
     /// changed nothing.
-    pub fn run<T, F>(&self, mut request: F) -> Result<T>
+    pub fn run<T, F>(&self, request: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
         self.engine.writable()?;
+        let mut request = self.announced(request);
         // Most requests that fail do so at once: that needs no commit.
         match self.dry_run(&mut request) {
-            Ok(_) | Err(Error::NextGroup) => {}
+            Ok(_) | Err(Error::NextGroup | Error::Inactive { .. }) => {}
             Err(error) => return Err(error),
         }
         let request = Arc::new(Mutex::new(self.judged(request)));
@@ -184,6 +203,8 @@ impl Datasets {
             match self.run_once(&request) {
                 // The group after this one is open by now.
                 Err(Error::NextGroup) => {}
+                // All but that was as it must be.
+                Err(Error::Inactive { feature }) => self.engine.activate(feature)?,
                 answer => return answer,
             }
         }
@@ -210,7 +231,7 @@ impl Datasets {
         F: FnMut(&mut Transaction<'_>) -> Result<()> + Send + 'static,
     {
         self.engine.writable()?;
-        let request = Arc::new(Mutex::new(self.judged(request)));
+        let request = Arc::new(Mutex::new(self.judged(self.announced(request))));
         let answered = move |answer: Result<()>| {
             if let Err(error) = answer {
                 tracing::warn!("{problem}: {error}");

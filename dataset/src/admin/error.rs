@@ -200,6 +200,12 @@ pub enum Error {
     /// A snapshot of this data set was taken in this very transaction group; the request waits for the next.
     #[error("a snapshot was taken in this transaction group")]
     NextGroup,
+    /// What the request writes needs a feature that the pool's labels do not name yet; the request waits until they do.
+    #[error("the pool's feature {feature} is not active yet")]
+    Inactive {
+        /// Which.
+        feature: &'static str,
+    },
     /// The engine failed.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -251,7 +257,7 @@ impl Error {
             Error::Quota { .. } => "raise the quota, or destroy snapshots that are not needed",
             Error::Busy { .. } => "wait, or unmount it first",
             Error::SnapshotTwice { .. } => "take one after the other",
-            Error::NextGroup => "try again",
+            Error::NextGroup | Error::Inactive { .. } => "try again",
             _ => return None,
         };
         Some(text.to_owned())

@@ -30,20 +30,13 @@ impl Datasets {
 
     /// Refuses to use a feature that is disabled.
     pub fn check_feature(&self, feature: &str) -> Result<()> {
-        match self.feature_state(feature)? {
-            "disabled" => refused(format!("the pool's feature {feature} is disabled; it is enabled by pool set")),
-            _ => Ok(()),
-        }
+        if self.engine().is_active(feature) { Ok(()) } else { self.read(|tx| check_enabled(tx, feature)) }
     }
 
-    /// Has the labels say so before the catalogue has a name with a space: older programs would take it for damage. A crash
-    /// in between leaves a pool that they refuse although they could read it.
-    pub(super) fn allow_names<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
-        if !names.into_iter().any(|name| name.contains(' ')) {
-            return Ok(());
-        }
-        self.check_feature(SPACES_IN_NAMES)?;
-        Ok(self.engine().activate(SPACES_IN_NAMES)?)
+    /// Refuses names that need a disabled feature, before any work is done for them. The request that writes them makes the
+    /// feature active: a crash before its commit leaves a pool that older programs refuse although they could read it.
+    pub(super) fn check_names<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Result<()> {
+        if names.any(|name| name.contains(' ')) { self.check_feature(SPACES_IN_NAMES) } else { Ok(()) }
     }
 }
 
@@ -60,6 +53,14 @@ pub struct Sharing {
 pub(super) fn is_enabled(tx: &Transaction<'_>, feature: &str) -> Result<bool> {
     let row = tx.find_named::<Value>(POOL, kind::PROPERTY, &format!("{FEATURE}{feature}"))?;
     Ok(row.is_some_and(|(_, row)| row.value.as_deref() == Some(ENABLED)))
+}
+
+/// Refuses to use a feature that is disabled.
+pub(super) fn check_enabled(tx: &Transaction<'_>, feature: &str) -> Result<()> {
+    match is_enabled(tx, feature)? {
+        true => Ok(()),
+        false => refused(format!("the pool's feature {feature} is disabled; it is enabled by pool set")),
+    }
 }
 
 /// Enables all features: of a pool that is being made.

@@ -28,7 +28,6 @@ impl Datasets {
         if let Some(parent) = to.parent().filter(|_| parents) {
             self.create(super::CreateRequest { name: parent, parents, properties: Vec::new(), owner })?;
         }
-        self.allow_names([to.as_str()])?;
         let (from, to) = (from.clone(), to.clone());
         self.run(move |tx| {
             check_place(tx, &names, &from, &to)?;
@@ -47,7 +46,6 @@ impl Datasets {
     /// Renames a snapshot; with `recursive` also those of the same name below.
     pub fn rename_snapshot(&self, from: &SnapshotName, to: &str, recursive: bool) -> Result<()> {
         from.dataset().snapshot(to)?;
-        self.allow_names([to])?;
         let (names, from, to) = (self.names(), from.clone(), to.to_owned());
         self.run(move |tx| {
             for (id, name) in hold::each(tx, &names, std::slice::from_ref(&from), recursive)? {

@@ -26,7 +26,6 @@ impl Datasets {
         recursive: bool,
         properties: Vec<Assignment>,
     ) -> Result<Vec<SnapshotName>> {
-        self.allow_names(snapshots.iter().map(SnapshotName::snapshot))?;
         let names = self.names();
         let seed = self.new_guid();
         let room = self.engine().available();

@@ -3,13 +3,13 @@
 //! The offset of the key is the name's 56-bit hash and a number from 0 to 255 that tells names of one hash apart. The
 //! hash is XXH3 and not keyed: names of data sets and properties come from those who administer the pool.
 
-use pool::format::key::Key;
+use pool::format::{key::Key, label::SPACES_IN_NAMES};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Transaction,
     coding::Row,
-    keys_from,
+    keys_from, kind,
     rows::{Bookmark, Hold, Named, Value},
 };
 use crate::admin::{Error, Result};
@@ -40,6 +40,10 @@ impl Transaction<'_> {
 
     /// Writes a row, in place of the one of its name if there is one.
     pub fn put_named<R: ByName>(&mut self, object: u64, kind: u8, row: &R) -> Result<()> {
+        // Older programs would take it for damage.
+        if matches!(kind, kind::CHILD | kind::SNAPSHOT_NAME | kind::BOOKMARK) && row.name().contains(' ') {
+            self.need(SPACES_IN_NAMES);
+        }
         let rows = self.rows::<R>(slots(object, kind, row.name()))?;
         if let Some((key, _)) = rows.iter().find(|(_, old)| old.name() == row.name()) {
             self.put(*key, row, None);

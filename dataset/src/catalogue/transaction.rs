@@ -62,12 +62,13 @@ pub struct Transaction<'a> {
     now: Nanos,
     changes: BTreeMap<Key, Option<Body>>,
     effects: Vec<Effect>,
+    needs: Option<&'static str>,
 }
 
 impl<'a> Transaction<'a> {
     /// A transaction over `view` at the time `now`.
     pub fn new(view: View<'a>, now: Nanos) -> Transaction<'a> {
-        Transaction { view, now, changes: BTreeMap::new(), effects: Vec::new() }
+        Transaction { view, now, changes: BTreeMap::new(), effects: Vec::new(), needs: None }
     }
 
     /// The transaction group it belongs to.
@@ -224,6 +225,16 @@ impl<'a> Transaction<'a> {
             Effect::Close(id) => Some(*id),
             _ => None,
         })
+    }
+
+    /// Says that only programs with a feature understand what it writes.
+    pub(super) fn need(&mut self, feature: &'static str) {
+        self.needs = Some(feature);
+    }
+
+    /// The feature that it takes to understand what it writes.
+    pub fn needs(&self) -> Option<&'static str> {
+        self.needs
     }
 
     /// The catalogue without its changes.

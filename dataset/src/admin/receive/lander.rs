@@ -82,7 +82,7 @@ impl Landing for Lander<'_> {
     fn begin(&mut self, start: &Start, begin: &Begin) -> Result<Option<Ground>> {
         let snapshot = self.request.name(start, begin)?;
         let counted = start.census.iter().flat_map(Census::names);
-        self.datasets.allow_names(counted.chain([snapshot.as_str()]))?;
+        self.datasets.check_names(counted.chain([snapshot.as_str()]))?;
         let engine = self.datasets.engine();
         // What was changed lately is in the catalogue then, and is seen as a change.
         engine.commit()?;

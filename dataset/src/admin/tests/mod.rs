@@ -29,6 +29,7 @@ mod resizing;
 mod resuming;
 mod scrub;
 mod shares;
+mod spaces;
 mod states;
 mod streams;
 mod vdev_losses;
