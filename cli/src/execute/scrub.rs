@@ -260,9 +260,15 @@ impl OpenPool {
         if location.path.0.iter().all(|byte| *byte == b'/') {
             return Ok(Scope::Tree(name.clone()));
         }
-        let fs = match name {
-            Name::Dataset(name) => self.datasets.open_dataset(name).or_refused("open", name)?.fs().clone(),
-            Name::Snapshot(name) => self.datasets.open_snapshot(name).or_refused("open", name)?.fs,
+        let (tree, fs) = match name {
+            Name::Dataset(name) => {
+                let dataset = self.datasets.open_dataset(name).or_refused("open", name)?;
+                (dataset.id(), dataset.fs().clone())
+            }
+            Name::Snapshot(name) => {
+                let snapshot = self.datasets.open_snapshot(name).or_refused("open", name)?;
+                (snapshot.id, snapshot.fs)
+            }
             Name::Bookmark(name) => return Err(Failure::cannot("scrub", name, "a bookmark has no files")),
         };
         let shown = format!("{name}:{}", location.path.to_text());
@@ -273,7 +279,7 @@ impl OpenPool {
                 let hint = format!("name a file, or the whole: pool scrub {name}");
                 Err(Failure::cannot("scrub", shown, "it is a directory").hint(hint))
             }
-            _ => Ok(Scope::File(name.clone(), found.ino)),
+            _ => Ok(Scope::File(tree, found.identity())),
         }
     }
 

@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 
 use pool::{
+    error::Error as PoolError,
     format::key::Key,
     space::OwnCursor,
     txg::{CATALOGUE, Verdict},
@@ -29,7 +30,7 @@ use super::{
 };
 use crate::{
     catalogue::kind,
-    fs::key::Ino,
+    fs::{self, Identity},
     name::Name,
     scrub::{
         damage::{self, Damage, SPACE},
@@ -43,8 +44,8 @@ use crate::{
 pub enum Scope {
     /// A file system as it is, or a snapshot.
     Tree(Name),
-    /// A file in one of these.
-    File(Name, Ino),
+    /// A file in one of these, which has this id.
+    File(u64, Identity),
     /// All that the list of damage names.
     Damage,
 }
@@ -77,6 +78,8 @@ struct Stretch {
     at: Position,
     /// What of the list of damage it is.
     entry: Option<Damage>,
+    /// The one file that it is about.
+    file: Option<Identity>,
     /// Something could not be examined.
     is_unsure: bool,
 }
@@ -90,7 +93,16 @@ enum Position {
 impl Stretch {
     fn of_objects(tree: u64, first: u64, last: u64) -> Stretch {
         let to = last.checked_add(1).map_or(Key::MAX, |next| Key::new(next, 0, 0));
-        Stretch { at: Position::Tree { tree, from: Key::new(first, 0, 0), to }, entry: None, is_unsure: false }
+        Stretch {
+            at: Position::Tree { tree, from: Key::new(first, 0, 0), to },
+            entry: None,
+            file: None,
+            is_unsure: false,
+        }
+    }
+
+    fn of_file(tree: u64, file: Identity) -> Stretch {
+        Stretch { file: Some(file), ..Stretch::of_objects(tree, file.0, file.0) }
     }
 
     fn of_damage(entry: Damage) -> Stretch {
@@ -115,7 +127,7 @@ impl Datasets {
         let limit = self.engine().commit()?;
         let left = match scope {
             Scope::Tree(name) => VecDeque::from([Stretch::of_objects(self.tree(name)?, 0, SPACE)]),
-            Scope::File(name, ino) => VecDeque::from([Stretch::of_objects(self.tree(name)?, *ino, *ino)]),
+            Scope::File(tree, file) => VecDeque::from([Stretch::of_file(*tree, *file)]),
             Scope::Damage => self.damage()?.into_iter().map(Stretch::of_damage).collect(),
         };
         Ok(Examination { left, limit, found: Examined::default(), tries: 0 })
@@ -162,8 +174,18 @@ impl Datasets {
         budget: u64,
     ) -> Result<Option<Position>> {
         let Position::Tree { tree, from, to } = stretch.at else { return Ok(None) };
+        let one = stretch.file.map(|file| (file, self.engine().pin()));
         // What is gone needs nothing.
         let Some(((root, level), seen)) = mend::committed_root(self.engine(), tree)? else { return Ok(None) };
+        if let Some((file, pinned)) = one {
+            match fs::identity_in(&self.engine().open_pinned(tree, root, level, pinned), file.0) {
+                Ok(None) => return Ok(None),
+                // A rollback or a receive has given its number to another file.
+                Ok(Some(other)) if other != file => return Err(PoolError::Stale.into()),
+                // A file whose inode cannot be read is examined all the more.
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
         let (limit, after) = (examination.limit, Txg::ZERO);
         let part = Part { tree, root, level, seen, after, since: Txg::ZERO, limit, from, to };
         // The other blocks of the catalogue are the roots of trees.

@@ -9,7 +9,11 @@
 //!
 //! The tree's [epoch](TreeEpoch) says whether that takes a look-up: a handle of the tree that is there needs none.
 
-use pool::{env::Nanos, tree::View, txg::TreeEpoch};
+use pool::{
+    env::Nanos,
+    tree::View,
+    txg::{Head, TreeEpoch},
+};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
@@ -79,6 +83,16 @@ impl Handle {
     fn is(&self, inode: &Inode) -> bool {
         let is_same = (inode.generation, inode.crtime) == (self.generation, self.crtime);
         is_same && self.ctime.is_none_or(|ctime| ctime == inode.ctime)
+    }
+}
+
+/// Which file a tree has under a number; `None` if it has none there.
+pub(crate) fn identity_in(head: &Head, ino: Ino) -> Result<Option<Identity>, Errno> {
+    let found = head.read(|view| load_inode(view, ino).map(|inode| (ino, inode.generation, inode.crtime)));
+    match found {
+        Ok(identity) => Ok(Some(identity)),
+        Err(Failure::Refused(Errno::NOENT)) => Ok(None),
+        Err(failure) => Err(failure.into()),
     }
 }
 

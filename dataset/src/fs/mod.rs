@@ -94,6 +94,7 @@ use account::ledger::{Ledger, load_below};
 use change::{Change, load_master};
 use failure::Failure;
 use identity::Expected;
+pub(crate) use identity::identity_in;
 use inode::{Inode, MAX_RECORD_SHIFT, MIN_RECORD_SHIFT};
 use master::Master;
 

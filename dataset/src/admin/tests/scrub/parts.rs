@@ -1,8 +1,11 @@
 //! Parts of a pool are scrubbed by themselves, and what was damaged leaves the list when it is good again.
 
+use pool::error::Error as PoolError;
+
 use super::{BUDGET, Bench};
 use crate::{
-    admin::{Examined, Progress, Scope, tests::world::noise},
+    admin::{Error, Examined, Progress, Scope, tests::world::noise},
+    fs::ROOT,
     scrub::damage::Damage,
 };
 
@@ -15,6 +18,11 @@ impl Bench {
 
     fn is_whole(&self, dataset: &str, file: &str) -> bool {
         self.world.engine.storage().examine(&self.data(dataset, file)).is_whole()
+    }
+
+    fn file(&self, dataset: &str, file: &str) -> Scope {
+        let found = self.world.fs(dataset).lookup(ROOT, file.as_bytes()).unwrap();
+        Scope::File(self.id(dataset), found.identity())
     }
 
     fn tree(&self, name: &str) -> Scope {
@@ -43,7 +51,7 @@ fn a_part_is_mended_and_nothing_else() {
     }
     let whole = || files.map(|(dataset, file)| bench.is_whole(dataset, file));
     assert_eq!(whole(), [false; 4]);
-    let file = Scope::File("tank/a".parse().unwrap(), bench.ino("tank/a", "two"));
+    let file = bench.file("tank/a", "two");
     let found = bench.examine(&file);
     assert!(found.repaired > 0 && found.errors == 0 && (600_000..700_000).contains(&found.examined), "{found:?}");
     assert_eq!(whole(), [false, true, false, false]);
@@ -57,6 +65,26 @@ fn a_part_is_mended_and_nothing_else() {
     bench.examine(&bench.tree("tank/b"));
     assert_eq!(whole(), [true; 4]);
     bench.world.judge();
+}
+
+#[test]
+fn a_file_that_was_replaced_is_not_examined_as_another() {
+    let bench = Bench::new(2, 25);
+    bench.world.create("tank/a").unwrap();
+    bench.world.snapshot("tank/a@before").unwrap();
+    bench.world.write("tank/a", "found", &noise(1, 300_000));
+    let scope = bench.file("tank/a", "found");
+    let mut examination = bench.world.datasets.begin_examination(&scope).unwrap();
+    let mut step = || bench.world.datasets.examination_step(&mut examination, BUDGET);
+    assert_eq!(step().unwrap(), Progress::Worked);
+    bench.world.rollback("tank/a@before", false, false).unwrap();
+    bench.world.write("tank/a", "other", &noise(2, 300_000));
+    bench.world.engine.commit().unwrap();
+    let Scope::File(_, (ino, ..)) = scope else { unreachable!("it is a file's") };
+    assert_eq!(bench.ino("tank/a", "other"), ino, "the number is used again");
+    assert!(matches!(step(), Err(Error::Pool(PoolError::Stale))));
+    bench.world.rollback("tank/a@before", false, false).unwrap();
+    assert_eq!(bench.examine(&scope), Examined::default(), "what is gone needs nothing");
 }
 
 #[test]
