@@ -195,16 +195,6 @@ impl Datasets {
         Ok(())
     }
 
-    /// Those of the named data sets that are open, in the order of [`Datasets::open_with_ids`].
-    pub(super) fn open_among(&self, names: &[String]) -> Result<Vec<Arc<Dataset>>> {
-        let known = self.names();
-        let ids = self.read(|tx| {
-            let named = names.iter().filter_map(|name| name.parse::<DatasetName>().ok());
-            named.map(|name| known.find(tx, &name)).collect::<Result<Vec<_>>>()
-        })?;
-        Ok(self.open_with_ids(ids.into_iter().flatten().collect()))
-    }
-
     /// Those of some data sets that are open, always in the same order, for who wants to exclude changes of them.
     pub(super) fn open_with_ids(&self, mut ids: Vec<u64>) -> Vec<Arc<Dataset>> {
         ids.sort_unstable();

@@ -72,6 +72,14 @@ pub(super) struct Departed {
     pub(super) renamed: Vec<String>,
 }
 
+impl Departed {
+    /// The data sets among them, in the catalogue as it was before.
+    pub(super) fn datasets(&self, tx: &Transaction<'_>, names: &Names) -> Result<BTreeSet<u64>> {
+        let named = self.destroyed.iter().chain(&self.renamed).filter_map(|name| name.parse::<DatasetName>().ok());
+        Ok(named.map(|name| names.find(tx, &name)).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+}
+
 /// A tree of data sets that is to be as the sender's.
 pub(super) struct Tree {
     pub(super) sender: Sender,

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use pool::{format::pointer::BlockPointer, units::Guid};
 
+use super::lander::changed;
 use crate::{
     admin::{
         datasets::Datasets,
@@ -254,7 +255,7 @@ impl Judge {
         let row = tx.find::<DatasetRow>(dataset_key(hidden))?.map(|(row, _)| row);
         let fits = row.is_some_and(|row| row.hidden && row.origin == plan.base().unwrap_or(0));
         if plan == Plan::Skip || !fits {
-            return self.refuse("things have changed here while it was received".into(), "send and receive it again");
+            return Err(changed(self.name.as_str()));
         }
         let dataset = match plan {
             Plan::Create { .. } => {

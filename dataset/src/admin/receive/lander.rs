@@ -232,22 +232,35 @@ impl<'a> Lander<'a> {
         Ok(tree)
     }
 
-    /// Runs a request after what it destroys or renames was left by those who use it, if it is anything at all.
+    /// Runs a request after what it destroys or renames was left by those who use it, if it is anything at all. The request
+    /// fails if that has become anything else meanwhile.
     fn run_apart<F>(&mut self, top: &DatasetName, mut request: F) -> Result<()>
     where
         F: FnMut(&mut Transaction<'_>, &BTreeSet<u64>) -> Result<Departed> + Send + 'static,
     {
-        let departing = self.datasets.dry_run(|tx| request(tx, &BTreeSet::new())).map_err(|error| stays(top, error))?;
+        let names = self.datasets.names();
+        let departing = self.datasets.dry_run(|tx| {
+            let departing = request(tx, &BTreeSet::new())?;
+            Ok((departing.datasets(&tx.before(), &names)?, departing))
+        });
+        let (ids, departing) = departing.map_err(|error| stays(top, error))?;
         let doomed = [departing.destroyed, departing.renamed].concat();
         if doomed.is_empty() {
             return Ok(());
         }
         (self.leaving)(&doomed)?;
         let mounted = self.datasets.mounted();
-        let open = self.datasets.open_among(&doomed)?;
+        let open = self.datasets.open_with_ids(ids.iter().copied().collect());
         // Nothing may be written to what goes: nobody would know of it.
         let _quiet: Vec<_> = open.iter().map(|dataset| dataset.head().exclude_changes()).collect();
-        let departed = self.datasets.run(move |tx| request(tx, &mounted))?;
+        let top = top.to_string();
+        let departed = self.datasets.run(move |tx| {
+            let departed = request(tx, &mounted)?;
+            match departed.datasets(&tx.before(), &names)?.is_subset(&ids) {
+                true => Ok(departed),
+                false => Err(changed(&top)),
+            }
+        })?;
         self.arrived.destroyed.extend(departed.destroyed);
         Ok(())
     }
@@ -291,6 +304,15 @@ impl<'a> Lander<'a> {
             })?,
         };
         Ok(value.and_then(|value| value.parse().ok()).unwrap_or(1).clamp(1, 3))
+    }
+}
+
+/// Why a stream is not received that would do here what was not foreseen when it came.
+pub(super) fn changed(name: &str) -> Error {
+    Error::NotReceived {
+        name: name.to_owned(),
+        problem: "things have changed here while it was received".into(),
+        remedy: "send and receive it again",
     }
 }
 

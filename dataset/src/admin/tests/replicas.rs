@@ -1,7 +1,7 @@
 //! Receiving with `-F`, and replications that follow what was destroyed and renamed at the sender.
 
 use super::{
-    streams::change,
+    streams::{change, request},
     world::{World, name, refusal},
 };
 use crate::admin::{Arrived, ArrivedSnapshot, Error, Naming, ReceiveRequest, Result, SendRequest};
@@ -105,6 +105,29 @@ fn force_goes_back_to_the_base_and_destroys_what_is_later() {
     assert_eq!(there.names(), ["tank", "tank/copy", "tank/copy@a", "tank/copy@b"]);
     assert_eq!(there.files("tank/copy"), here.files("tank/home@b"));
     assert_eq!(there.files("tank/copy@a"), here.files("tank/home@a"));
+    there.work();
+    there.judge();
+}
+
+#[test]
+fn what_takes_the_name_of_what_departs_stays() {
+    let pair = Pair::new(60);
+    pair.here.destroy("tank/a/y", true, false).unwrap();
+    pair.snapshot("2");
+    let package = pair.package("2", Some("1"));
+    let there = &pair.there;
+    let request = ReceiveRequest { force: true, ..request("tank/b") };
+    let mut leaving = |names: &[String]| {
+        assert!(names.contains(&"tank/b/y".to_owned()), "{names:?}");
+        there.datasets.rename(&name("tank/b/y"), &name("tank/y"), false, (0, 0)).unwrap();
+        there.create("tank/b/y").unwrap();
+        there.write("tank/b/y", "mine", b"another data set");
+        Ok(())
+    };
+    let (_, received) = there.datasets.receive_beside(request, &mut &package[..], 0, &mut |_| {}, &mut leaving);
+    not_received(received, &["things have changed here"]);
+    assert_eq!(there.files("tank/b/y")["mine"], b"another data set");
+    assert!(there.names().contains(&"tank/y".to_owned()));
     there.work();
     there.judge();
 }
