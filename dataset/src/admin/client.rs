@@ -75,11 +75,12 @@ impl Client {
     ) where
         F: FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
+        let holds = self.holds.clone();
         let task: Task = Box::new(move |sync, table| {
             let answer = written::transact(sync, |tx| (request.lock())(tx));
             let answer = match answer {
                 Ok((value, effects)) => {
-                    carry_out(sync, table, effects)?;
+                    carry_out(sync, table, &holds, effects)?;
                     Ok(value)
                 }
                 Err(error) => Err(error),
@@ -120,7 +121,7 @@ impl SyncClient for Client {
     }
 }
 
-fn carry_out(sync: &mut Sync<'_>, table: &mut OpenTable, effects: Vec<Effect>) -> PoolResult<()> {
+fn carry_out(sync: &mut Sync<'_>, table: &mut OpenTable, holds: &LongHolds, effects: Vec<Effect>) -> PoolResult<()> {
     let mut free = Vec::new();
     for effect in effects {
         match effect {
@@ -130,7 +131,10 @@ fn carry_out(sync: &mut Sync<'_>, table: &mut OpenTable, effects: Vec<Effect>) -
                 written::put_first(sync, id, root, 0).map_err(into_pool)?;
             }
             Effect::Replace { id, root, level } => table.replace(id, root, level),
-            Effect::Close(id) => table.close(sync.engine(), id),
+            Effect::Close(id) => {
+                table.close(sync.engine(), id);
+                holds.note_closed(id);
+            }
         }
     }
     reference::give_up(sync, free).map_err(into_pool)

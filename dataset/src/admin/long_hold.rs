@@ -5,15 +5,16 @@
 //! its last clone or hold after `-d`), nor a rollback, nor a receive that replaces it or follows a census. A hold names the
 //! snapshot by its id: renaming and promoting pass, and change nothing about it.
 //!
-//! A hold is taken under the lock that is held while requests are carried out, after the snapshot's row was seen there. A
-//! request is judged under the same lock, in syncing context, when it is known what it would close. So a snapshot is either
-//! held before a request is judged, or gone before the hold is taken.
+//! Which snapshots a command needs is a long look at the catalogue, and requests are carried out meanwhile. A hold is taken after
+//! that, under the lock that is held while requests are carried out, and is refused if one of them has closed a snapshot since
+//! the look began ([`Looking`]). A request is judged under the same lock, in syncing context, when it is known what it would
+//! close. So a snapshot is either held before a request is judged, or the command looks again.
 //!
 //! Holds stand in memory only: after a crash there is no command that reads, and nothing is left behind. They are for the
 //! user's sake. Should a held tree be gone all the same, no byte of another one is read: see [`pool::space::Seen`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc,
@@ -81,6 +82,16 @@ impl fmt::Display for Holder {
 pub(super) struct LongHolds {
     held: Mutex<BTreeMap<u64, Vec<Entry>>>,
     next: AtomicU64,
+    closings: Mutex<Closings>,
+}
+
+/// What was closed while commands looked for what they need.
+#[derive(Debug, Default)]
+struct Closings {
+    /// How many commands are looking.
+    looking: usize,
+    /// What was closed since the first of them began.
+    closed: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -91,8 +102,21 @@ struct Entry {
 }
 
 impl LongHolds {
-    /// Holds snapshots. The lock that is held while requests are carried out is had, and their rows were seen under it.
-    pub(super) fn take(self: &Arc<Self>, ids: Vec<u64>, reader: &Arc<Reader>, since: Nanos) -> LongHold {
+    /// Begins to look for snapshots to hold.
+    pub(super) fn look(self: &Arc<Self>) -> Looking {
+        self.closings.lock().looking += 1;
+        Looking(self.clone())
+    }
+
+    /// Notes that a request which is being carried out has closed a tree.
+    pub(super) fn note_closed(&self, id: u64) {
+        let mut closings = self.closings.lock();
+        if closings.looking > 0 {
+            closings.closed.insert(id);
+        }
+    }
+
+    fn take(self: &Arc<Self>, ids: Vec<u64>, reader: &Arc<Reader>, since: Nanos) -> LongHold {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut held = self.held.lock();
         for id in &ids {
@@ -118,6 +142,34 @@ impl LongHolds {
         let held = self.held.lock();
         let Entry { reader, since, .. } = held.get(&id)?.first()?;
         Some(Holder { reader: Reader::clone(reader), age: now - since })
+    }
+}
+
+/// A look at the catalogue for snapshots to hold.
+#[derive(Debug)]
+pub(super) struct Looking(Arc<LongHolds>);
+
+impl Looking {
+    /// Whether none of these has gone since the look began.
+    pub(super) fn stands(&self, ids: &[u64]) -> bool {
+        let closings = self.0.closings.lock();
+        !ids.iter().any(|id| closings.closed.contains(id))
+    }
+
+    /// Holds snapshots that were seen since the look began; `None` if one of them has gone. The lock that is held while
+    /// requests are carried out is had.
+    pub(super) fn take(&self, ids: Vec<u64>, reader: &Arc<Reader>, since: Nanos) -> Option<LongHold> {
+        self.stands(&ids).then(|| self.0.take(ids, reader, since))
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        let mut closings = self.0.closings.lock();
+        closings.looking -= 1;
+        if closings.looking == 0 {
+            closings.closed.clear();
+        }
     }
 }
 
@@ -160,6 +212,23 @@ mod tests {
         assert_eq!(holds.holder(2, 65_000_000_000).unwrap().to_string(), "'two' (process 7), for 60 s");
         drop(second);
         assert!(holds.held.lock().is_empty());
+    }
+
+    #[test]
+    fn what_was_closed_since_it_was_looked_for_is_not_held() {
+        let holds = Arc::new(LongHolds::default());
+        let reader = Arc::default();
+        holds.note_closed(1);
+        let first = holds.look();
+        holds.note_closed(2);
+        let second = holds.look();
+        assert!(first.take(vec![1, 3], &reader, 0).is_some());
+        assert!(first.take(vec![3, 2], &reader, 0).is_none());
+        assert!(holds.held.lock().is_empty(), "nothing is held of what is refused");
+        drop(first);
+        assert!(second.take(vec![2], &reader, 0).is_none());
+        drop(second);
+        assert!(holds.look().take(vec![2], &reader, 0).is_some());
     }
 
     #[test]

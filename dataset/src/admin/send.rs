@@ -18,7 +18,7 @@ use pool::{
 use super::{
     datasets::Datasets,
     error::{Error, Result},
-    long_hold::Reader,
+    long_hold::{LongHold, Looking, Reader},
     resolve::{self, Names},
 };
 use crate::{
@@ -136,12 +136,25 @@ impl Datasets {
 
     /// What a request sends, held for a command if one is named.
     fn package(&self, request: &SendRequest, reader: Option<Reader>) -> Result<Package> {
-        let names = self.names();
         let root = request.snapshot.dataset().to_string();
         let reader = reader.map(Arc::new);
-        // As long as this is locked no request is carried out: what is seen is there when it is held.
-        let _table = self.table().lock();
-        let (parts, census) = self.read(|tx| {
+        loop {
+            let looking = self.long_holds().look();
+            let (parts, census) = self.parts(request)?;
+            let open = |part: &Part| self.engine().open_frozen(part.id, part.root, part.level);
+            let trees: Vec<_> = parts.iter().map(open).collect();
+            // Requests are carried out meanwhile. If one has destroyed what was seen, there is less.
+            if let Some(held) = self.hold_parts(&looking, &parts, reader.as_ref()) {
+                let source = |((part, tree), held): ((Part, _), _)| Source { begin: part.begin, tree, held };
+                let sources = parts.into_iter().zip(trees).zip(held).map(source).collect();
+                return Ok(Package { root, replicate: request.replicate, census, sources });
+            }
+        }
+    }
+
+    fn parts(&self, request: &SendRequest) -> Result<(Vec<Part>, Option<Census>)> {
+        let names = self.names();
+        self.read(|tx| {
             // Asked after the catalogue was seen: what the snapshots in it hold was made active before.
             let layout = match self.engine() {
                 engine if engine.is_active(PROJECT_QUOTA) => LAYOUT_WITH_ACCOUNTS,
@@ -150,15 +163,28 @@ impl Datasets {
             };
             let packer = Packer { tx, names: &names, request, layout };
             Ok((packer.sources()?, packer.census()?))
-        })?;
-        let source = |part: Part| {
-            let tree = self.engine().open_frozen(part.id, part.root, part.level);
-            let ids = iter::once(part.id).chain(part.base).collect();
-            let held = reader.as_ref().map(|reader| self.long_holds().take(ids, reader, self.now()));
-            Source { begin: part.begin, tree, held }
+        })
+    }
+
+    /// Holds the snapshots to be sent for a reader, each with its base until it was sent. `None` if one has gone since it was
+    /// looked for; if one goes from now on that is not held, its tree is closed.
+    fn hold_parts(
+        &self,
+        looking: &Looking,
+        parts: &[Part],
+        reader: Option<&Arc<Reader>>,
+    ) -> Option<Vec<Option<LongHold>>> {
+        let now = self.now();
+        // Between the judgement of a request and its effects nothing is held.
+        let _table = reader.map(|_| self.table().lock());
+        let hold = |part: &Part| {
+            let ids: Vec<u64> = iter::once(part.id).chain(part.base).collect();
+            match reader {
+                Some(reader) => looking.take(ids, reader, now).map(Some),
+                None => looking.stands(&ids).then_some(None),
+            }
         };
-        let sources = parts.into_iter().map(source).collect();
-        Ok(Package { root, replicate: request.replicate, census, sources })
+        parts.iter().map(hold).collect()
     }
 }
 

@@ -406,3 +406,25 @@ impl World {
         self.datasets.run(begin).unwrap();
     }
 }
+
+#[test]
+fn looking_for_what_to_send_keeps_no_request_waiting() {
+    let world = World::new(90);
+    world.create("tank/a").unwrap();
+    world.snapshot("tank/a@1").unwrap();
+    let request = SendRequest {
+        snapshot: "tank/a@1".parse().unwrap(),
+        from: None,
+        replicate: true,
+        skip_missing: false,
+        properties: false,
+    };
+    // As long as this is locked no request is carried out, and none would be if looking took it.
+    let table = world.datasets.table().lock();
+    let (done, planned) = std::sync::mpsc::channel();
+    let datasets = world.datasets.clone();
+    let looking = std::thread::spawn(move || done.send(datasets.plan_send(&request).unwrap().len()).unwrap());
+    assert_eq!(planned.recv_timeout(std::time::Duration::from_secs(20)), Ok(1));
+    drop(table);
+    looking.join().unwrap();
+}
