@@ -256,7 +256,7 @@ fn messages(seeds: &mut Seeds) {
         ("copy", Request::CopyOut { sources: vec![location()], to: "/tmp".into(), recursive: true }),
     ];
     for (name, request) in requests {
-        let call = Call { command: format!("fs {name}"), process: None, request };
+        let call = Call { command: format!("fs {name}"), process: None, user: None, request };
         seeds.add("socket", format!("call-{name}"), &[&frame::encode(&call, MAX_CALL).unwrap()]);
     }
     let property = PropertyRecord {

@@ -63,6 +63,9 @@ pub struct Call {
     /// The process that asks, by what the kernel says of the socket: the service fills it in.
     #[serde(skip)]
     pub process: Option<u32>,
+    /// Its user, likewise.
+    #[serde(skip)]
+    pub user: Option<u32>,
     /// What is asked.
     pub request: Request,
 }
@@ -135,7 +138,7 @@ mod tests {
             kinds: Kinds::ALL_DATASETS,
             properties: vec!["used".into()],
         };
-        let call = Call { command: "fs list".into(), process: None, request };
+        let call = Call { command: "fs list".into(), process: None, user: None, request };
         assert_eq!(there_and_back(&call), call);
         let property = PropertyRecord {
             name: "quota".into(),

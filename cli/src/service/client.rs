@@ -102,7 +102,7 @@ impl Client {
             let failure = Failure::cannot("open", pool, "pool is unavailable").hint(hint);
             return Err(unavailable(Condition::NoService, failure));
         };
-        let call = Call { command: self.command.clone(), process: None, request };
+        let call = Call { command: self.command.clone(), process: None, user: None, request };
         socket::ask(&mut socket, pool, &call, None, progress)
     }
 
@@ -220,7 +220,7 @@ impl Client {
         said: OnSaid<'_>,
     ) -> Result<Option<Response>, Failure> {
         let Some(mut socket) = socket::connect(&self.places.socket(pool))? else { return Ok(None) };
-        let call = Call { command: self.command.clone(), process: None, request: request.clone() };
+        let call = Call { command: self.command.clone(), process: None, user: None, request: request.clone() };
         socket::ask(&mut socket, pool, &call, stream.take(), said).map(Some)
     }
 
@@ -266,7 +266,7 @@ impl Client {
         let lacks_service = self.can_mount().is_ok();
         let opened = self.open(known)?;
         drop(lock);
-        let reader = Reader { command: command.clone(), process: Some(std::process::id()) };
+        let reader = Reader { command: command.clone(), process: Some(std::process::id()), user: None };
         let answer = opened.execute(&command, request, stream, &mut Job::new(Vec::new(), said).of(reader));
         match answer {
             answer if !lacks_service => answer,

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use dataset::admin::Reader;
+use dataset::{admin::Reader, fs::OwnerKind};
 use parking_lot::{Mutex, RwLock};
 use pool::txg::Engine;
 use tracing_subscriber::EnvFilter;
@@ -37,6 +37,7 @@ use super::{
 use crate::{
     execute::{Cancel, Job, OpenPool, Opening, refusal},
     failure::Failure,
+    owners,
     protocol::{Call, OnSaid, Request, Response, Stream},
 };
 
@@ -121,6 +122,15 @@ struct Owned {
     abandoned: AtomicBool,
 }
 
+/// Whose call it is, as the owner of the pool is told.
+fn reader(call: &Call) -> Reader {
+    let name = |user| owners::names(OwnerKind::User).remove(&user).unwrap_or_else(|| user.to_string());
+    let user = call.user.filter(|user| *user != rustix::process::geteuid().as_raw()).map(name);
+    // What another user has typed is not kept: nobody is to be told.
+    let command = if user.is_some() { String::new() } else { call.command.clone() };
+    Reader { command, process: call.process, user }
+}
+
 /// A call under way, which is none any more when this is dropped, be it because the call met a defect.
 struct Running<'a> {
     all: &'a Mutex<Vec<(Cancel, Reader)>>,
@@ -154,7 +164,7 @@ impl Handler for Owned {
             Request::Abandon => return self.abandon(),
             _ => {}
         }
-        let reader = Reader { command: call.command.clone(), process: call.process };
+        let reader = reader(&call);
         let running = Running::begin(&self.running, reader.clone());
         let guard = self.pool.read();
         let Some(pool) = &*guard else { return Err(Failure::new("the pool is being closed")) };
@@ -256,5 +266,20 @@ impl Owned {
             tracing::warn!("{failure}");
         }
         pool.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_of_another_user_is_known_by_process_and_user() {
+        let own = rustix::process::geteuid().as_raw();
+        let call =
+            |user| Call { command: "fs get x".into(), process: Some(7), user: Some(user), request: Request::Ping };
+        assert_eq!(reader(&call(own)).to_string(), "'fs get x' (process 7)");
+        let other = reader(&call(own ^ 0x7fff_0000)).to_string();
+        assert!(other.starts_with("process 7 of user ") && !other.contains("fs get"), "{other}");
     }
 }

@@ -112,7 +112,7 @@ mod tests {
     };
 
     fn call() -> Call {
-        Call { command: "fs list".into(), process: None, request: Request::Sync }
+        Call { command: "fs list".into(), process: None, user: None, request: Request::Sync }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::{io, os::fd::AsFd, os::unix::net::UnixListener, sync::Arc, time::Durati
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
-    net::UnixStream,
+    net::{UnixStream, unix::UCred},
     runtime::{Builder, Runtime},
     select,
     signal::unix::{Signal, SignalKind, signal},
@@ -151,10 +151,10 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
         let user = peer.uid();
         if !may_ask_everything(user, rustix::process::geteuid().as_raw()) {
             let visit = if desk.in_need { None } else { desk.visitors.enter(user) };
-            return timeout(visitors::PATIENCE, visited(&mut socket, &desk.handler, visit)).await?;
+            return timeout(visitors::PATIENCE, visited(&mut socket, &desk.handler, visit, &peer)).await?;
         }
         let (mut call, stream) = timeout(CALL_TIMEOUT, read_call(&mut socket, frame::MAX_CALL)).await??;
-        call.process = peer.pid().and_then(|process| u32::try_from(process).ok());
+        note_peer(&mut call, &peer);
         let Desk { handler, ended, visitors, .. } = &desk;
         let is_shutdown = matches!(call.request, Request::Shutdown { .. } | Request::Abandon);
         if is_shutdown {
@@ -178,19 +178,31 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
     }
 }
 
+/// Says in a call who makes it, by what the kernel says.
+fn note_peer(call: &mut Call, peer: &UCred) {
+    call.process = peer.pid().and_then(|process| u32::try_from(process).ok());
+    call.user = Some(peer.uid());
+}
+
 /// The owner of the service and root.
 fn may_ask_everything(peer: u32, owner: u32) -> bool {
     peer == owner || peer == 0
 }
 
 /// Serves a connection of another user, which is `None` if there are too many. The caller bounds how long all of it takes.
-async fn visited(socket: &mut UnixStream, handler: &Arc<dyn Handler>, visit: Option<Visit>) -> io::Result<()> {
+async fn visited(
+    socket: &mut UnixStream,
+    handler: &Arc<dyn Handler>,
+    visit: Option<Visit>,
+    peer: &UCred,
+) -> io::Result<()> {
     let Some(visit) = visit else {
         return write_reply(socket, &Reply::Failed(Failure::too_many_calls())).await;
     };
     // No call that is open to all has a descriptor, so none is taken: the kernel drops one that is sent. To close it here
     // could wait without end for a file system that its sender serves.
-    let call = timeout(CALL_TIMEOUT, read_call_alone(socket)).await??;
+    let mut call = timeout(CALL_TIMEOUT, read_call_alone(socket)).await??;
+    note_peer(&mut call, peer);
     if !call.request.is_open_to_all() {
         return write_reply(socket, &Reply::Failed(Failure::not_permitted())).await;
     }
@@ -381,7 +393,7 @@ mod tests {
         }
 
         fn ask(&self, request: Request, stream: Option<Stream>) -> Result<Response, Failure> {
-            let call = Call { command: "hello".into(), process: None, request };
+            let call = Call { command: "hello".into(), process: None, user: None, request };
             let mut peer = self.connect();
             socket::ask(&mut peer, "tank", &call, stream, &mut |_| Ok(None))
         }
@@ -427,7 +439,7 @@ mod tests {
     fn a_peer_that_goes_away_cancels_its_call() {
         let service = Service::start();
         let mut peer = service.connect();
-        let call = Call { command: String::new(), process: None, request: Request::Sync };
+        let call = Call { command: String::new(), process: None, user: None, request: Request::Sync };
         frame::send(&mut peer, &frame::encode(&call, frame::MAX_CALL).unwrap(), None).unwrap();
         let mut heard = || frame::read(&mut peer, frame::MAX_REPLY).unwrap();
         // On a machine that is busy, that it is alive may be the first to be heard.

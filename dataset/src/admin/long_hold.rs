@@ -29,7 +29,7 @@ use super::{
     error::{Error, Result},
     resolve::Names,
 };
-use crate::catalogue::Transaction;
+use crate::{catalogue::Transaction, property::on_one_line};
 
 /// A command that reads snapshots as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,9 @@ pub struct Reader {
     pub command: String,
     /// The number of its process, if it is known.
     pub process: Option<u32>,
+    /// The name or number of its user, if the pool's owner is another. What another user has typed is nobody else's affair, and
+    /// may be there to deceive.
+    pub user: Option<String>,
 }
 
 /// A command that holds a snapshot, and for how long it has.
@@ -52,17 +55,24 @@ pub struct Holder {
 impl Holder {
     /// What to do about it.
     pub fn remedy(&self) -> String {
-        match self.reader.process {
-            Some(process) => format!("wait until it has ended, or end it: kill {process}"),
-            None => "wait until it has ended".to_owned(),
+        match &self.reader {
+            Reader { process: Some(process), user: None, .. } => {
+                format!("wait until it has ended, or end it: kill {process}")
+            }
+            Reader { user: Some(_), .. } => "wait until it has ended, or have its user end it".to_owned(),
+            _ => "wait until it has ended".to_owned(),
         }
     }
 }
 
 impl fmt::Display for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}'", self.command)?;
-        self.process.map_or(Ok(()), |process| write!(f, " (process {process})"))
+        match (&self.user, self.process) {
+            (Some(user), Some(process)) => write!(f, "process {process} of user {}", on_one_line(user)),
+            (Some(user), None) => write!(f, "a process of user {}", on_one_line(user)),
+            (None, Some(process)) => write!(f, "'{}' (process {process})", on_one_line(&self.command)),
+            (None, None) => write!(f, "'{}'", on_one_line(&self.command)),
+        }
     }
 }
 
@@ -202,7 +212,7 @@ mod tests {
     #[test]
     fn a_snapshot_is_held_until_the_last_holder_drops_it() {
         let holds = Arc::new(LongHolds::default());
-        let reader = |command: &str| Arc::new(Reader { command: command.into(), process: Some(7) });
+        let reader = |command: &str| Arc::new(Reader { command: command.into(), process: Some(7), user: None });
         let first = holds.take(vec![1, 2], &reader("one"), 0);
         let second = holds.take(vec![2], &reader("two"), 5_000_000_000);
         let command = |id| holds.holder(id, 65_000_000_000).map(|holder| holder.reader.command);
@@ -234,11 +244,20 @@ mod tests {
     #[test]
     fn an_age_is_said_in_units_that_can_be_read() {
         let shown = |seconds: Nanos| {
-            let reader = Reader { command: "fs send tank@a".into(), process: None };
+            let reader = Reader { command: "fs send tank@a".into(), ..Reader::default() };
             Holder { reader, age: seconds * 1_000_000_000 }.to_string()
         };
         assert_eq!(shown(-1), "'fs send tank@a', for 0 s");
         assert_eq!(shown(300), "'fs send tank@a', for 5 min");
         assert_eq!(shown(86_400), "'fs send tank@a', for 24 h");
+    }
+
+    #[test]
+    fn what_another_user_has_typed_is_not_repeated() {
+        let own = Reader { command: "fs send \u{1b}[31m'tank@a'\n".into(), process: Some(7), user: None };
+        assert_eq!(own.to_string(), "'fs send \\u{1b}[31m'tank@a'\\n' (process 7)");
+        let other = Reader { user: Some("ann\r".into()), ..own };
+        assert_eq!(other.to_string(), "process 7 of user ann\\r");
+        assert_eq!(Reader { process: None, ..other }.to_string(), "a process of user ann\\r");
     }
 }

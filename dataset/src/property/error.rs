@@ -83,8 +83,8 @@ pub enum PropertyError {
     },
 }
 
-/// A text that does not break the line of a message.
-fn on_one_line(text: &str) -> String {
+/// A text that does not break the line of a message, and commands no terminal.
+pub(crate) fn on_one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 

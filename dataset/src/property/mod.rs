@@ -32,6 +32,7 @@ pub use self::account::AccountProperty;
 pub use self::dataset::DATASET;
 pub use self::definition::{Align, Definition, Kinds, Nature};
 pub use self::error::PropertyError;
+pub(crate) use self::error::on_one_line;
 pub use self::pool::POOL;
 pub use self::source::Source;
 pub use self::syntax::{Precision, Syntax};

@@ -100,7 +100,7 @@ fn send(world: &World) -> Result<Read> {
         properties: false,
     };
     let mut out = Vec::new();
-    let reader = admin::Reader { command: "fs send".into(), process: None };
+    let reader = admin::Reader { command: "fs send".into(), ..admin::Reader::default() };
     world.datasets.send(&request, reader, &mut out, 0, &mut |_| {})?;
     stream::verify(&mut &out[..], 0, &mut |_| {}).unwrap();
     // The data set's name is in it, which may be another one by now.
