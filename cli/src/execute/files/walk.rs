@@ -1,24 +1,25 @@
 //! Going through directories, however deep they are and however many entries they have.
 //!
-//! Nothing here recurses, and what is kept in memory is bounded: for each directory on the way down its identity and the
-//! name that was handed out last, and of all of them together [`KEPT`] entries. What is not kept is listed again.
+//! Nothing here recurses, and what is kept in memory is bounded: for each directory on the way down its identity, where it is
+//! read and the name that was handed out last, and of all of them together [`KEPT`] entries.
+//!
+//! A directory is read once, in runs: [`LISTED`] entries are read in the order in which they are stored, which goes by no name,
+//! and handed out sorted. So a directory is sorted by name as long as it is not very large, and the work is that of its
+//! entries however many there are. What of a run is not kept is read again, from where the run began to where it ended.
 //!
 //! A directory is kept from one step to the next by its identity. One that was removed meanwhile has no entries any more;
 //! one whose number belongs to another file since a rollback or a receive is an error.
 
-use std::{
-    collections::{BinaryHeap, VecDeque},
-    vec,
-};
+use std::{collections::VecDeque, vec};
 
 use dataset::fs::{Attr, Errno, FileSystem, FileType, Handle};
 
 use super::served::Served;
 use crate::execute::job::{Cancel, Job};
 
-/// One listing of a directory keeps at most so many entries, the first ones by name.
+/// A run has at most so many entries where what is below is listed too.
 const LISTED: usize = 8 << 10;
-/// All directories on the way down keep at most so many, about 400 bytes each.
+/// All directories on the way down keep at most so many, about 400 bytes each. A directory alone has runs of so many.
 const KEPT: usize = 4 * LISTED;
 /// Entries that are not sorted are taken by so many.
 const TAKEN: usize = 256;
@@ -28,43 +29,95 @@ const GLANCE: usize = 4096;
 /// An entry of a directory: its name, and the file.
 pub(super) type Named = (Vec<u8>, Attr);
 
-/// An entry in the order of names.
-struct ByName(Named);
-
-impl PartialEq for ByName {
-    fn eq(&self, other: &ByName) -> bool {
-        self.0.0 == other.0.0
-    }
-}
-
-impl Eq for ByName {}
-
-impl PartialOrd for ByName {
-    fn partial_cmp(&self, other: &ByName) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ByName {
-    fn cmp(&self, other: &ByName) -> std::cmp::Ordering {
-        self.0.0.cmp(&other.0.0)
-    }
-}
-
 /// A directory that is gone through.
 struct Level {
     dir: Handle,
     /// How long the path of its entries is without their names, in bytes.
     prefix: usize,
-    /// The name that was handed out last; empty before the first.
+    /// The cookie at which the run begins that is handed out.
+    from: u64,
+    /// Where it ends, once that is known.
+    to: Option<End>,
+    /// The name that was handed out last of it; empty before the first.
     after: Vec<u8>,
     /// The entries that come next.
     ready: VecDeque<Named>,
-    /// Whether there may be more behind them.
+    /// The run has more entries than these: it has to be read once more.
     more: bool,
 }
 
-/// Everything in a directory by name, and if that is wanted below it, each directory before what is in it.
+/// Where a run ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// At this cookie.
+    At(u64),
+    /// With the directory.
+    Last,
+}
+
+impl Level {
+    fn new(dir: Handle, prefix: usize) -> Level {
+        Level { dir, prefix, from: 0, to: None, after: Vec::new(), ready: VecDeque::new(), more: true }
+    }
+
+    /// Reads what comes next of a run: the first ones by name, at most so many. Returns how many were looked at.
+    fn read(&mut self, fs: &FileSystem, most: usize, cancels: &[Cancel]) -> Result<usize, Errno> {
+        let (mut run, mut end, mut seen) = (Vec::new(), End::Last, 0_usize);
+        self.more = false;
+        let (known, after, more) = (self.to, &self.after, &mut self.more);
+        fs.only([self.dir]).readdir_plus(self.dir.ino(), self.from, &mut |entry, attr| {
+            if matches!(known, Some(End::At(cookie)) if entry.cookie > cookie) {
+                return false;
+            }
+            seen += 1;
+            if entry.name > &after[..] && !is_dot(entry.name) {
+                run.push((entry.name.to_vec(), *attr));
+            }
+            if known.is_none() && run.len() >= most {
+                end = End::At(entry.cookie);
+                return false;
+            }
+            // A run has become longer since it was read first.
+            if run.len() >= 2 * most {
+                keep_first(&mut run, most);
+                *more = true;
+            }
+            seen % GLANCE != 0 || !cancels.iter().any(Cancel::is_cancelled)
+        })?;
+        self.to.get_or_insert(end);
+        self.more |= run.len() > most;
+        keep_first(&mut run, most);
+        self.ready = run.into();
+        Ok(seen)
+    }
+
+    /// Goes on with the next run; whether there is one.
+    fn go_on(&mut self) -> bool {
+        let Some(End::At(cookie)) = self.to else { return false };
+        (self.from, self.to, self.more) = (cookie, None, true);
+        self.after.clear();
+        true
+    }
+
+    /// Forgets the entries that come next. Returns how many those are.
+    fn forget(&mut self) -> usize {
+        self.more |= !self.ready.is_empty();
+        std::mem::take(&mut self.ready).len()
+    }
+}
+
+/// Keeps the first entries by name.
+fn keep_first(run: &mut Vec<Named>, most: usize) {
+    run.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    run.truncate(most);
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}
+
+/// Everything in a directory by name, as far as it is not very large, and if that is wanted below it, each directory before
+/// what is in it.
 pub(super) struct Walk<'a> {
     fs: &'a Served,
     recursive: bool,
@@ -72,8 +125,12 @@ pub(super) struct Walk<'a> {
     levels: Vec<Level>,
     /// The path of what was handed out last.
     path: Vec<u8>,
+    /// A run has at most so many entries.
+    run: usize,
     /// How many entries all levels keep.
     kept: usize,
+    /// How many were read.
+    read: usize,
     /// The directory that was handed out last: what is in it comes next.
     below: Option<Handle>,
 }
@@ -81,8 +138,17 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Of the directory `top`, until the job is cancelled.
     pub(super) fn new(fs: &'a Served, top: &Attr, recursive: bool, job: &Job<'_>) -> Walk<'a> {
-        let below = Some(fs.handle(top));
-        Walk { fs, recursive, cancels: job.cancels(), levels: Vec::new(), path: Vec::new(), kept: 0, below }
+        Walk {
+            fs,
+            recursive,
+            cancels: job.cancels(),
+            levels: Vec::new(),
+            path: Vec::new(),
+            run: if recursive { LISTED } else { KEPT },
+            kept: 0,
+            read: 0,
+            below: Some(fs.handle(top)),
+        }
     }
 
     /// The path of what was handed out last, from the top.
@@ -96,23 +162,27 @@ impl<'a> Walk<'a> {
             if !self.levels.is_empty() {
                 self.path.push(b'/');
             }
-            let (prefix, after, ready) = (self.path.len(), Vec::new(), VecDeque::new());
-            self.levels.push(Level { dir, prefix, after, ready, more: true });
+            self.levels.push(Level::new(dir, self.path.len()));
         }
         loop {
             let is_top = self.levels.len() == 1;
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
             if level.ready.is_empty() && level.more {
-                match list(self.fs, level, &self.cancels) {
-                    Err(Errno::NOENT) if !is_top => level.more = false,
-                    listed => listed?,
+                match level.read(self.fs, self.run, &self.cancels) {
+                    // It was removed.
+                    Err(Errno::NOENT) if !is_top => _ = self.levels.pop(),
+                    read => {
+                        self.read += read?;
+                        self.kept += level.ready.len();
+                        self.keep_bounded();
+                    }
                 }
-                self.kept += level.ready.len();
-                self.keep_bounded();
                 continue;
             }
             let Some((name, attr)) = level.ready.pop_front() else {
-                self.levels.pop();
+                if !level.go_on() {
+                    self.levels.pop();
+                }
                 continue;
             };
             self.kept -= 1;
@@ -133,38 +203,9 @@ impl<'a> Walk<'a> {
             if self.kept <= KEPT {
                 return;
             }
-            if !level.ready.is_empty() {
-                self.kept -= level.ready.len();
-                (level.ready, level.more) = (VecDeque::new(), true);
-            }
+            self.kept -= level.forget();
         }
     }
-}
-
-/// Lists what comes next in a directory.
-fn list(fs: &FileSystem, level: &mut Level, cancels: &[Cancel]) -> Result<(), Errno> {
-    let mut first: BinaryHeap<ByName> = BinaryHeap::new();
-    let (mut more, mut seen) = (false, 0_usize);
-    fs.only([level.dir]).readdir_plus(level.dir.ino(), 0, &mut |entry, attr| {
-        seen += 1;
-        let is_wanted = entry.name > &level.after[..] && !is_dot(entry.name);
-        let is_early = || first.len() < LISTED || first.peek().is_some_and(|last| entry.name < &last.0.0[..]);
-        if is_wanted && is_early() {
-            first.push(ByName((entry.name.to_vec(), *attr)));
-        }
-        more |= is_wanted && first.len() >= LISTED;
-        if first.len() > LISTED {
-            first.pop();
-        }
-        seen % GLANCE != 0 || !cancels.iter().any(Cancel::is_cancelled)
-    })?;
-    level.more = more;
-    level.ready = first.into_sorted_vec().into_iter().map(|ByName(named)| named).collect();
-    Ok(())
-}
-
-fn is_dot(name: &[u8]) -> bool {
-    name == b"." || name == b".."
 }
 
 /// The entries of one directory in the order that they are stored in, some at a time.
@@ -201,5 +242,120 @@ impl Entries {
             self.cookie = is_full.then_some(cookie);
             self.ready = taken.into_iter();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, sync::Arc};
+
+    use dataset::{
+        admin::Datasets,
+        fs::{Caller, ROOT},
+    };
+    use pool::{
+        admin::{CreateOptions, create},
+        device::MemoryDevice,
+        env::SeededEnv,
+    };
+
+    use super::*;
+
+    const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+
+    /// The files of a new pool.
+    fn files() -> (Arc<Datasets>, Served) {
+        let options = CreateOptions::new("tank");
+        let device = Arc::new(MemoryDevice::new("disk", 128 << 20));
+        let pool = create(vec![device], &options, Arc::new(SeededEnv::new(1))).unwrap();
+        let name = "tank".parse().unwrap();
+        let datasets = Datasets::create_root(pool.engine().clone(), name, (0, 0)).unwrap();
+        let fs = datasets.open_dataset(&datasets.pool_name()).unwrap().fs().clone();
+        (datasets, Served::new(fs, None))
+    }
+
+    fn make(fs: &FileSystem, name: &str) {
+        fs.create(&CALLER, ROOT, name.as_bytes(), 0o600, true).unwrap();
+    }
+
+    /// The names, in order, and how many entries were read for them; `meanwhile` is called before each.
+    fn names(fs: &Served, run: usize, recursive: bool, mut meanwhile: impl FnMut(usize)) -> (Vec<String>, usize) {
+        let mut ignore = |_| Ok(None);
+        let job = Job::new(Vec::new(), &mut ignore);
+        let mut walk = Walk { run, ..Walk::new(fs, &fs.getattr(ROOT).unwrap(), recursive, &job) };
+        let mut names = Vec::new();
+        loop {
+            meanwhile(names.len());
+            if walk.next().unwrap().is_none() {
+                return (names, walk.read);
+            }
+            names.push(String::from_utf8(walk.path().to_vec()).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_large_directory_is_read_once_in_sorted_runs() {
+        let (_datasets, fs) = files();
+        let made: BTreeSet<String> = (0..1000).map(|number| format!("{number:04}")).collect();
+        made.iter().for_each(|name| make(&fs, name));
+        let (listed, read) = names(&fs, 2000, false, |_| {});
+        assert!(listed.iter().eq(&made), "one run is sorted");
+        assert!(read < 1010, "{read}");
+        let (listed, read) = names(&fs, 100, false, |_| {});
+        assert_eq!(listed.len(), 1000);
+        assert!(listed.chunks(100).all(<[String]>::is_sorted));
+        assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), made);
+        assert!(read < 1010, "{read} entries were read for 1000");
+    }
+
+    #[test]
+    fn what_stays_in_a_directory_that_changes_is_listed_once() {
+        let (_datasets, fs) = files();
+        (0..300).for_each(|number| make(&fs, &format!("{number}")));
+        for directory in 0..10 {
+            fs.mkdir(&CALLER, ROOT, format!("d{directory}").as_bytes(), 0o700).unwrap();
+        }
+        let meanwhile = |listed: usize| {
+            if listed < 100 {
+                make(&fs, &format!("new {listed}"));
+                fs.unlink(ROOT, format!("{}", 200 + listed).as_bytes()).unwrap();
+            }
+        };
+        let (listed, _) = names(&fs, 20, true, meanwhile);
+        let once: BTreeSet<&String> = listed.iter().collect();
+        assert_eq!(once.len(), listed.len());
+        let stays = (0..200).map(|number| format!("{number}")).chain((0..10).map(|number| format!("d{number}")));
+        stays.for_each(|name| assert!(once.contains(&name), "{name}"));
+    }
+
+    #[test]
+    fn what_was_forgotten_of_a_run_is_read_again() {
+        let (_datasets, fs) = files();
+        (0..50).for_each(|number| make(&fs, &format!("{number:02}")));
+        let mut level = Level::new(fs.handle(&fs.getattr(ROOT).unwrap()), 0);
+        let mut listed = Vec::new();
+        loop {
+            if level.ready.is_empty() && level.more {
+                level.read(&fs, 20, &[]).unwrap();
+            }
+            match level.ready.pop_front() {
+                Some((name, _)) => {
+                    level.after.clone_from(&name);
+                    listed.push(name);
+                }
+                None if level.go_on() => continue,
+                None => break,
+            }
+            if listed.len() % 3 == 0 {
+                level.forget();
+                // The run gets longer than a run may be.
+                make(&fs, &format!("new {}", listed.len()));
+                make(&fs, &format!("more {}", listed.len()));
+            }
+            assert!(listed.len() < 500);
+        }
+        let once: BTreeSet<&Vec<u8>> = listed.iter().collect();
+        assert_eq!(once.len(), listed.len());
+        (0..50).for_each(|number| assert!(once.contains(&format!("{number:02}").into_bytes()), "{number}"));
     }
 }
