@@ -14,7 +14,7 @@ use super::{
 use crate::{
     catalogue::{DatasetRow, SnapshotRow, Transaction, dataset_key, snapshot_key},
     fs::{
-        FileType,
+        FileType, Paths,
         inode::Inode,
         key::{INODE, Ino},
     },
@@ -76,20 +76,30 @@ impl Datasets {
         if !related {
             return Err(Error::Unrelated { from: from.to_string(), to: to.to_string() });
         }
-        let (old, new) = (self.state(&Name::Snapshot(from.clone()))?, self.state(to)?);
-        difference::compare(Some(&old.head), Some(&new.head), |change| match difference_of(&old, &new, &change)? {
-            Some(found) => each(found),
-            None => Ok(()),
+        let (mut old, mut new) = (self.state(&Name::Snapshot(from.clone()))?, self.state(to)?);
+        let (old_tree, new_tree) = (old.open.head.clone(), new.open.head.clone());
+        difference::compare(Some(&old_tree), Some(&new_tree), |change| {
+            match difference_of(&mut old, &mut new, &change)? {
+                Some(found) => each(found),
+                None => Ok(()),
+            }
         })
     }
 
-    fn state(&self, name: &Name) -> Result<OpenSnapshot> {
-        match name {
-            Name::Snapshot(name) => self.open_snapshot(name),
-            Name::Dataset(name) => self.open_as_written(name),
-            Name::Bookmark(name) => Err(Error::not_found("snapshot", name)),
-        }
+    fn state(&self, name: &Name) -> Result<State> {
+        let open = match name {
+            Name::Snapshot(name) => self.open_snapshot(name)?,
+            Name::Dataset(name) => self.open_as_written(name)?,
+            Name::Bookmark(name) => return Err(Error::not_found("snapshot", name)),
+        };
+        Ok(State { open, paths: Paths::default() })
     }
+}
+
+/// One of the states that are compared: none of them changes.
+struct State {
+    open: OpenSnapshot,
+    paths: Paths,
 }
 
 /// Whether a snapshot lies in the line before, or at, a target.
@@ -114,7 +124,7 @@ fn is_earlier(tx: &Transaction<'_>, from: u64, to: &super::Target) -> Result<boo
     Ok(from.createtxg <= until)
 }
 
-fn difference_of(old: &OpenSnapshot, new: &OpenSnapshot, change: &Change) -> Result<Option<Difference>> {
+fn difference_of(old: &mut State, new: &mut State, change: &Change) -> Result<Option<Difference>> {
     if change.key.kind != INODE || change.key.object == 0 {
         return Ok(None);
     }
@@ -136,18 +146,12 @@ fn inode(key: Key, found: Option<&Found>) -> Result<Option<Inode>> {
     Ok((inode.nlink > 0).then_some(inode))
 }
 
-fn one_sided(kind: DifferenceKind, state: &OpenSnapshot, ino: Ino, inode: &Inode) -> Result<Option<Difference>> {
+fn one_sided(kind: DifferenceKind, state: &mut State, ino: Ino, inode: &Inode) -> Result<Option<Difference>> {
     let path = path(state, ino)?;
     Ok(Some(Difference { kind, file_type: inode.file_type, path, new_path: None, links: 0, time: inode.ctime }))
 }
 
-fn two_sided(
-    old: &OpenSnapshot,
-    new: &OpenSnapshot,
-    ino: Ino,
-    before: &Inode,
-    after: &Inode,
-) -> Result<Option<Difference>> {
+fn two_sided(old: &mut State, new: &mut State, ino: Ino, before: &Inode, after: &Inode) -> Result<Option<Difference>> {
     if before.ctime == after.ctime {
         return Ok(None);
     }
@@ -160,8 +164,8 @@ fn two_sided(
     Ok(Some(Difference { kind, file_type: after.file_type, path, new_path, links, time: after.ctime }))
 }
 
-fn path(state: &OpenSnapshot, ino: Ino) -> Result<Vec<u8>> {
-    match state.fs.path_of(ino) {
+fn path(state: &mut State, ino: Ino) -> Result<Vec<u8>> {
+    match state.paths.of(&state.open.fs, ino) {
         Ok(path) => Ok(path),
         Err(Errno::NOENT) => Ok(b"(on delete queue)".to_vec()),
         Err(Errno::STALE) => Err(PoolError::Stale.into()),

@@ -84,6 +84,7 @@ pub use file::{FallocateFlags, Whence};
 pub use identity::{Handle, Identity};
 pub use inode::FileType;
 pub use key::{Ino, ROOT};
+pub use path::Paths;
 pub use project::Project;
 pub use readdir::DirEntry;
 pub use rename::RenameFlags;

@@ -1,4 +1,9 @@
 //! From an inode to its path.
+//!
+//! Whoever asks for the paths of many files of a tree that does not change keeps the way to the last one ([`Paths`]): most files
+//! have their directory on it, so a path costs few look-ups however deep the file is.
+
+use std::collections::HashMap;
 
 use rustix::io::Errno;
 
@@ -13,32 +18,84 @@ use super::{
 /// No path has more parts: a longer chain of parents is a loop, and damage.
 const DEPTH_MAX: usize = 1 << 16;
 
+/// Finds paths in one tree that does not change.
+#[derive(Debug, Default)]
+pub struct Paths {
+    /// The path of the last directory that was met.
+    path: Vec<u8>,
+    /// The directories on the way there, and where the path of each ends.
+    way: Vec<(Ino, usize)>,
+    /// Where on the way each stands.
+    places: HashMap<Ino, usize>,
+    /// How many names were looked up.
+    #[cfg(test)]
+    pub(super) looked_up: usize,
+}
+
 impl FileSystem {
     /// A path of the inode from the dataset's root, which begins with a slash; ENOENT if it has no name.
     pub fn path_of(&self, ino: Ino) -> Result<Vec<u8>, Errno> {
-        let names = self.read_tree(|view| {
-            let mut names: Vec<Vec<u8>> = Vec::new();
+        Paths::default().of(self, ino)
+    }
+}
+
+impl Paths {
+    /// As [`FileSystem::path_of`].
+    pub fn of(&mut self, fs: &FileSystem, ino: Ino) -> Result<Vec<u8>, Errno> {
+        let (known, below) = fs.read_tree(|view| {
+            let mut below: Vec<(Ino, Vec<u8>)> = Vec::new();
             let mut at = ino;
-            while at != ROOT {
+            loop {
+                let known = if at == ROOT { Some(0) } else { self.places.get(&at).map(|place| place + 1) };
+                if let Some(known) = known {
+                    let depth = known + below.len();
+                    return if depth > DEPTH_MAX { Err(Errno::NOENT.into()) } else { Ok((known, below)) };
+                }
                 let link = load_inode(view, at)?.parent;
-                if link.dir == 0 || names.len() >= DEPTH_MAX {
+                if link.dir == 0 || below.len() >= DEPTH_MAX {
                     return Err(Errno::NOENT.into());
                 }
                 let key = key::dirent(link.dir, link.offset);
                 let entry = view.get(key)?.ok_or(Errno::NOENT)?;
-                names.push(Dirent::decode(entry.body()).map_err(damaged(key))?.name.to_vec());
+                below.push((at, Dirent::decode(entry.body()).map_err(damaged(key))?.name.to_vec()));
                 at = link.dir;
             }
-            Ok(names)
         })?;
-        let mut path = Vec::new();
-        for name in names.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(name);
+        #[cfg(test)]
+        {
+            self.looked_up += below.len();
         }
-        if path.is_empty() {
-            path.push(b'/');
+        let Some(((_, last), directories)) = below.split_first() else { return Ok(self.up_to(known).to_vec()) };
+        let mut known = known;
+        if !directories.is_empty() {
+            self.leave(known);
+            directories.iter().rev().for_each(|(directory, name)| self.enter(*directory, name));
+            known = self.way.len();
         }
-        Ok(path)
+        let above = if known == 0 { &[] } else { self.up_to(known) };
+        Ok([above, b"/", last].concat())
+    }
+
+    /// The path of the directory behind so many steps.
+    fn up_to(&self, steps: usize) -> &[u8] {
+        match steps.checked_sub(1) {
+            None => b"/",
+            Some(last) => &self.path[..self.way[last].1],
+        }
+    }
+
+    /// Goes back to so many steps.
+    fn leave(&mut self, steps: usize) {
+        for (directory, _) in self.way.drain(steps..) {
+            self.places.remove(&directory);
+        }
+        self.path.truncate(self.way.last().map_or(0, |(_, end)| *end));
+    }
+
+    fn enter(&mut self, directory: Ino, name: &[u8]) {
+        self.path.push(b'/');
+        self.path.extend_from_slice(name);
+        self.places.insert(directory, self.way.len());
+        self.way.push((directory, self.path.len()));
     }
 }

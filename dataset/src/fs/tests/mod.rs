@@ -7,5 +7,6 @@ mod checker;
 mod content;
 mod model;
 mod names;
+mod paths;
 mod quotas;
 pub(in crate::fs) mod world;
