@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::{Lab, can_mount, stranger::Stranger, wait_until};
+use lab::{Lab, can_mount, memory, stranger::Stranger, wait_until};
 
 fn mode(lab: &Lab, name: &str) -> u32 {
     lab.path(name).metadata().unwrap_or_else(|error| panic!("{name}: {error}")).permissions().mode() & 0o7777
@@ -253,4 +253,29 @@ fn who_locks_an_image_is_named_with_the_remedy() {
     let heir = other.start(&format!("exec 9< {image}; sh -c 'flock 9'; echo locked; exec sleep 61"));
     let refused = lab.run("pool", &words).fails(1);
     assert!(refused.contains(&format!("process {} of user {user} (sleep 61)", heir.0.id())), "{refused}");
+}
+
+#[test]
+fn a_list_of_very_many_snapshots_takes_bounded_memory() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(other) = Stranger::of(&lab) else { return };
+    lab.create("tank", "256M");
+    let names: Vec<String> = (0..100).map(|number| format!("tank/{number}")).collect();
+    names.iter().for_each(|name| _ = lab.fs(&["create", "-u", name]));
+    for number in 0..100 {
+        lab.fs(&["snapshot", "-r", &format!("tank@with-a-name-of-some-length-{number}")]);
+    }
+    let service = lab.service("tank").unwrap();
+    // From now on the peak is counted anew.
+    fs::write(format!("/proc/{service}/clear_refs"), "5").unwrap();
+    let rested = memory(service, "VmHWM");
+    let list = "fs get -H -r -t all all tank | wc -l";
+    let listed = other.sh(&format!("for n in 1 2 3; do {list} & done; {list}; wait")).ok();
+    let lines: usize = listed.split_whitespace().map(|lines| lines.parse::<usize>().unwrap()).sum();
+    assert!(lines > 4 * 10_000 * 5, "{lines}");
+    let peak = memory(service, "VmHWM");
+    assert!(peak < rested + (48 << 20), "{} MiB, and {} MiB at rest", peak >> 20, rested >> 20);
 }

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use cli::{
     failure::Failure,
     protocol::{
-        Assignment, Call, Location, Progress, PropertyRecord, Reply, Request, Response, Said, ScrubAction, VdevKind,
+        Assignment, Call, Chain, Location, Part, Progress, PropertyRecord, Reply, Request, Said, ScrubAction, VdevKind,
         VdevRole, VdevSpec, VdevTreeSpec,
     },
     service::frame::{self, MAX_CALL},
@@ -269,7 +269,7 @@ fn messages(seeds: &mut Seeds) {
         cli::protocol::DatasetRecord { name: "tank#b".parse().unwrap(), createtxg: 7, properties: vec![property] };
     let replies = [
         ("progress", Reply::Said(Said::Progress(Progress { what: "sending".into(), done: 1, total: None }))),
-        ("datasets", Reply::Done(Response::Datasets(vec![record]))),
+        ("datasets", Reply::Said(Said::Part(Part::Datasets(vec![Chain::default().shared(record)])))),
         ("failed", Reply::Failed(Failure::new("no such pool").hint("pool list"))),
     ];
     for (name, reply) in replies {

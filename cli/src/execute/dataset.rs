@@ -1,6 +1,6 @@
 //! Requests about data sets: listing, creating, destroying, renaming, mounting.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 use dataset::{
     admin::{CreateRequest, DestroyRequest, DestroySnapshotsRequest, Destroyed, ListRequest, Listed, Target, Valued},
@@ -12,6 +12,7 @@ use super::{
     job::Job,
     mounts::{Manner, Mounts, Unmounted},
     open_pool::{OpenPool, given_to_datasets, owner},
+    parts::Parts,
     patience::Patience,
     refusal::OrRefused,
 };
@@ -21,23 +22,32 @@ use crate::{
 };
 
 impl OpenPool {
+    /// Gives away what there is, step by step: neither this process nor who asks has all of it at a time.
     pub(super) fn list(
         &self,
         root: Option<Name>,
         depth: Option<u32>,
         kinds: Kinds,
         properties: &[String],
-        job: &Job<'_>,
-    ) -> Result<Vec<DatasetRecord>, Failure> {
+        job: &mut Job<'_>,
+    ) -> Result<(), Failure> {
         // Somebody may have unmounted something without the pool's service, and `mounted` is a property.
         self.mounts.iter().for_each(|mounts| mounts.drop_ended());
         let what = root.as_ref().map_or_else(|| self.name().to_string(), Name::to_string);
         let depth = depth.map(|depth| depth as usize);
         let request = ListRequest { roots: root.into_iter().collect(), depth, kinds };
+        let properties = each_once(properties);
         let since = |name: &String| Property::of_dataset(name).ok()?.written_since().map(str::to_owned);
         let since: Vec<String> = properties.iter().filter_map(since).collect();
-        let listed = self.datasets.list_since(&request, &since).or_refused("open", what)?;
-        listed.iter().map(|listed| self.dataset_record(listed, properties, job)).collect()
+        let mut listing = self.datasets.begin_list(&request, &since);
+        let mut parts = Parts::default();
+        while let Some(step) = self.datasets.list_step(&mut listing).or_refused("open", &what)? {
+            for listed in &step {
+                job.check()?;
+                parts.push(self.dataset_record(listed, &properties, job)?, job)?;
+            }
+        }
+        parts.finish(job)
     }
 
     fn dataset_record(&self, listed: &Listed, names: &[String], job: &Job<'_>) -> Result<DatasetRecord, Failure> {
@@ -303,4 +313,10 @@ impl OpenPool {
 
 fn record(destroyed: Destroyed) -> DestroyRecord {
     DestroyRecord { names: destroyed.names, reclaim: destroyed.reclaimed }
+}
+
+/// The names without those that stand there before: an answer is not as long as somebody likes who asks for one a thousand times.
+pub(super) fn each_once(names: &[String]) -> Vec<String> {
+    let mut known = HashSet::new();
+    names.iter().filter(|name| known.insert(name.as_str())).cloned().collect()
 }

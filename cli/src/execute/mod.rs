@@ -172,7 +172,7 @@ impl OpenPool {
             Request::Online { device, expand } => self.online(&device, expand).map(done),
             Request::WaitForResilver { device } => self.wait_for_resilver(&device, job).map(done),
             Request::List { root, depth, kinds, properties } => {
-                self.list(root, depth, kinds, &properties, job).map(Response::Datasets)
+                self.list(root, depth, kinds, &properties, job).map(done)
             }
             Request::Create { name, parents, assignments, no_mount, dry_run } => {
                 self.create_dataset(&name, parents, &assignments, no_mount, dry_run).map(Response::Created)

@@ -10,8 +10,6 @@ use crate::{
 
 /// A part has about so many bytes at most, but for a single record that has more.
 const PART_BYTES: usize = 64 << 10;
-/// What a record takes beside its path, about.
-const RECORD_BYTES: usize = 128;
 
 /// Gathers records to parts.
 #[derive(Debug)]
@@ -31,7 +29,7 @@ impl<T: Chained> Parts<T> {
     /// Adds a record, and gives a part away if that is full.
     pub(super) fn push(&mut self, record: T, job: &mut Job<'_>) -> Result<(), Failure> {
         let mut shared = self.chain.shared(record);
-        self.bytes += shared.rest() + RECORD_BYTES;
+        self.bytes += shared.size();
         self.records.push(shared);
         if self.bytes >= PART_BYTES { self.finish(job) } else { Ok(()) }
     }

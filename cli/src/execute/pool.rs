@@ -20,6 +20,7 @@ use pool::{
 };
 
 use super::{
+    dataset::each_once,
     devices::{NewDevices, check_new},
     layout::{apart, asked, check_replication, devices_of, estimate, grouped, kind_of, name_of, role_of, shown_caches},
     open_pool::OpenPool,
@@ -51,7 +52,10 @@ impl OpenPool {
                 all = POOL.iter().map(|definition| definition.name.to_owned()).chain(features).collect();
                 &all
             }
-            names => names,
+            names => {
+                all = each_once(names);
+                &all
+            }
         };
         self.images.look();
         Ok(PoolRecord {

@@ -148,7 +148,7 @@ mod tests {
         };
         let record = DatasetRecord { name: "tank#b".parse().unwrap(), createtxg: 7, properties: vec![property] };
         for reply in [
-            Reply::Done(Response::Datasets(vec![record])),
+            Reply::Said(Said::Part(Part::Datasets(vec![Chain::default().shared(record)]))),
             Reply::Said(Said::Progress(Progress { what: "sending".into(), done: 1, total: None })),
             Reply::Failed(Failure::no_pool("tank")),
         ] {

@@ -230,7 +230,8 @@ pub enum Request {
         device: String,
     },
 
-    /// Data sets and their properties. `Datasets`, parents before children, snapshots by creation after their data set.
+    /// Data sets and their properties. Parts of `Datasets`, parents before children, snapshots by creation after their data
+    /// set; then `Done`.
     List {
         /// Where to begin: a data set, a snapshot or a bookmark; `None` for the pool's root.
         root: Option<Name>,
@@ -696,8 +697,6 @@ pub enum Response {
     Resized(Vec<String>),
     /// What a split makes of a pool.
     Split(SplitRecord),
-    /// Data sets.
-    Datasets(Vec<DatasetRecord>),
     /// The file systems that were or would be created, those above first.
     Created(Vec<DatasetName>),
     /// What was or would be destroyed.

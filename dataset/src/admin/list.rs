@@ -1,6 +1,17 @@
 //! What there is: a walk over data sets, snapshots and bookmarks.
+//!
+//! A walk goes step by step, each with a bounded number of things, so that whoever lists very many never has all of them and keeps
+//! nobody from the catalogue for long ([`Datasets::begin_list`]). From one step to the next it keeps ids, and what is gone or
+//! lies elsewhere by then is left out. Each thing is as it is at one instant; a walk in one step is so as a whole
+//! ([`Datasets::list`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
+
+use pool::format::key::Key;
 
 use super::{
     datasets::{Datasets, Mount},
@@ -10,7 +21,10 @@ use super::{
     resolve::{Names, Target},
 };
 use crate::{
-    catalogue::{Bookmark, DatasetRow, SnapshotRow, Space, Transaction, dataset_key, keys, kind, snapshot_key},
+    catalogue::{
+        Bookmark, DatasetRow, Named, ROOT, SnapshotRow, Space, Transaction, dataset_key, keys, keys_from, kind,
+        snapshot_key,
+    },
     lineage::{
         dataset,
         since::{Member, Since},
@@ -19,6 +33,11 @@ use crate::{
     name::{DatasetName, Name, SnapshotName},
     property::Kinds,
 };
+
+/// A step lists at most about so many things: a megabyte, mostly.
+const STEP: usize = 128;
+/// So many data sets are remembered with what they hand down, about 10 KB each.
+const PLACES: usize = 64;
 
 /// What to list.
 #[derive(Clone, Debug)]
@@ -63,6 +82,33 @@ pub(super) enum Facts {
     Bookmark(Bookmark),
 }
 
+/// A walk under way.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    depth: Option<usize>,
+    kinds: Kinds,
+    since: Arc<[String]>,
+    room: u64,
+    written: Since,
+    /// What comes next, the first one last.
+    todo: Vec<Todo>,
+}
+
+/// What a walk still has to do.
+#[derive(Clone, Debug)]
+enum Todo {
+    /// What a name stands for.
+    Root(Name),
+    /// A data set, so many levels below its root.
+    Dataset { id: u64, depth: usize },
+    /// The snapshots of a data set from a transaction group on.
+    Snapshots { dataset: u64, from: u64 },
+    /// The bookmarks at these offsets, from this place on.
+    Bookmarks { dataset: u64, offsets: Arc<[u64]>, at: usize },
+    /// The data sets below one, from this place on.
+    Children { of: u64, ids: Arc<[u64]>, at: usize, depth: usize },
+}
+
 impl Datasets {
     /// Lists what there is: each data set, then its snapshots in the order in which they were taken, its bookmarks, and
     /// the data sets below it by name.
@@ -72,52 +118,89 @@ impl Datasets {
 
     /// The same, with what was written since each of the snapshots that `since` names, for who wants `written@SNAPSHOT`.
     pub fn list_since(&self, request: &ListRequest, since: &[String]) -> Result<Vec<Listed>> {
-        let names = self.names();
+        let mut listing = self.begin_list(request, since);
+        self.list_some(&mut listing, usize::MAX)
+    }
+
+    /// Begins what [`Datasets::list_since`] does at once.
+    pub fn begin_list(&self, request: &ListRequest, since: &[String]) -> Listing {
         let roots = match request.roots.as_slice() {
             [] => vec![Name::Dataset(self.pool_name())],
             roots => roots.to_vec(),
         };
-        let mounts = self.mounts.lock().clone();
-        let room = self.engine().available_soon();
-        self.read(|tx| {
-            let (known, found) = (BTreeSet::new(), Vec::new());
-            let (written, mounts) = (Since::default(), &mounts);
-            let mut walk = Walk { tx, names: &names, request, since, written, mounts, room, known, found };
-            roots.iter().try_for_each(|root| walk.root(root))?;
-            Ok(walk.found)
-        })
+        Listing {
+            depth: request.depth,
+            kinds: request.kinds,
+            since: since.into(),
+            room: self.engine().available_soon(),
+            written: Since::default(),
+            todo: roots.into_iter().rev().map(Todo::Root).collect(),
+        }
+    }
+
+    /// The next ones; `None` behind the last.
+    pub fn list_step(&self, listing: &mut Listing) -> Result<Option<Vec<Listed>>> {
+        if listing.todo.is_empty() {
+            return Ok(None);
+        }
+        self.list_some(listing, STEP).map(Some)
+    }
+
+    fn list_some(&self, listing: &mut Listing, most: usize) -> Result<Vec<Listed>> {
+        let names = self.names();
+        let (next, found) = self.read(|tx| {
+            let (next, found, places) = (listing.clone(), Vec::new(), BTreeMap::new());
+            let mut walk = Walk { tx, names: &names, datasets: self, listing: next, found, places };
+            for _ in 0..most {
+                let Some(todo) = walk.listing.todo.pop() else { break };
+                walk.visit(todo)?;
+            }
+            walk.listing.written.forget_all_but_last();
+            Ok((walk.listing, walk.found))
+        })?;
+        *listing = next;
+        Ok(found)
     }
 }
 
+/// A step.
 struct Walk<'a, 'v> {
     tx: &'a Transaction<'v>,
     names: &'a Names,
-    request: &'a ListRequest,
-    since: &'a [String],
-    written: Since,
-    mounts: &'a std::collections::HashMap<u64, Mount>,
-    room: u64,
-    /// The data sets below one root: rows that lie could lead in a circle, or on many ways to one.
-    known: BTreeSet<u64>,
+    datasets: &'a Datasets,
+    listing: Listing,
     found: Vec<Listed>,
+    /// The data sets that were met.
+    places: BTreeMap<u64, Rc<Place>>,
+}
+
+/// What a data set hands down.
+struct Place {
+    name: DatasetName,
+    effective: Effective,
 }
 
 impl Walk<'_, '_> {
     fn wants(&self, kind: Kinds) -> bool {
-        self.request.kinds.intersects(kind)
+        self.listing.kinds.intersects(kind)
+    }
+
+    fn visit(&mut self, todo: Todo) -> Result<()> {
+        match todo {
+            Todo::Root(name) => self.root(&name),
+            Todo::Dataset { id, depth } => self.dataset(id, depth),
+            Todo::Snapshots { dataset, from } => self.next_snapshot(dataset, from),
+            Todo::Bookmarks { dataset, offsets, at } => self.next_bookmark(dataset, offsets, at),
+            Todo::Children { of, ids, at, depth } => self.next_child(of, ids, at, depth),
+        }
     }
 
     fn root(&mut self, name: &Name) -> Result<()> {
         match self.names.target(self.tx, name)? {
-            Target::Dataset(id) => {
-                self.known = BTreeSet::from([id]);
-                let effective = property::effective(self.tx, self.names, id)?;
-                self.dataset(id, name.dataset(), &effective, 0)
-            }
+            Target::Dataset(id) => self.dataset(id, 0),
             Target::Snapshot(id) => {
                 let row: SnapshotRow = self.tx.row(snapshot_key(id))?;
-                let effective = property::effective(self.tx, self.names, row.dataset)?;
-                self.snapshot(id, name.clone(), &effective)
+                self.snapshot(id, row)
             }
             Target::Bookmark(dataset, row) => {
                 self.bookmark(dataset, name.clone(), row);
@@ -126,38 +209,94 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn dataset(&mut self, id: u64, name: DatasetName, effective: &Effective, depth: usize) -> Result<()> {
-        let row: DatasetRow = self.tx.row(dataset_key(id))?;
-        if self.wants(Kinds::FILESYSTEM) {
-            self.push_dataset(id, &name, &row, effective)?;
+    fn place(&mut self, id: u64) -> Result<Rc<Place>> {
+        if let Some(place) = self.places.get(&id) {
+            return Ok(place.clone());
         }
-        if self.request.depth.is_some_and(|most| depth >= most) {
+        // Fails where the way up does not end, so what follows goes up no further than names are long.
+        let name = self.names.of_dataset(self.tx, id)?;
+        let effective = match id {
+            ROOT => property::effective(self.tx, self.names, id)?,
+            _ => {
+                let above = self.place(self.tx.row::<DatasetRow>(dataset_key(id))?.parent)?;
+                let mut below = property::inherited(&above.effective, &name);
+                property::own(self.tx, id, &mut below)?;
+                below
+            }
+        };
+        if self.places.len() >= PLACES {
+            self.places.clear();
+        }
+        let place = Rc::new(Place { name, effective });
+        self.places.insert(id, place.clone());
+        Ok(place)
+    }
+
+    fn dataset(&mut self, id: u64, depth: usize) -> Result<()> {
+        if self.wants(Kinds::FILESYSTEM) {
+            let row: DatasetRow = self.tx.row(dataset_key(id))?;
+            let place = self.place(id)?;
+            self.push_dataset(id, &place.name, &row, &place.effective)?;
+        }
+        if self.listing.depth.is_some_and(|most| depth >= most) {
             return Ok(());
         }
-        if self.wants(Kinds::SNAPSHOT) {
-            for of in snapshot::line(self.tx, id)? {
-                let full = Name::Snapshot(self.names.of_snapshot(self.tx, of)?);
-                self.snapshot(of, full, effective)?;
-            }
-        }
+        let todo = Todo::Children { of: id, ids: self.children(id)?, at: 0, depth: depth + 1 };
+        self.listing.todo.push(todo);
         if self.wants(Kinds::BOOKMARK) {
             let mut rows = self.tx.rows::<Bookmark>(keys(id, kind::BOOKMARK))?;
             rows.sort_by_key(|(_, row)| row.createtxg);
-            for (_, row) in rows {
-                self.bookmark(id, Name::Bookmark(name.bookmark(&row.name)?), row);
-            }
+            let offsets = rows.into_iter().map(|(key, _)| key.offset).collect();
+            self.listing.todo.push(Todo::Bookmarks { dataset: id, offsets, at: 0 });
         }
-        for (component, child) in dataset::children(self.tx, id)? {
-            if !self.known.insert(child) {
+        if self.wants(Kinds::SNAPSHOT) {
+            self.listing.todo.push(Todo::Snapshots { dataset: id, from: 0 });
+        }
+        Ok(())
+    }
+
+    /// The data sets below one, by name. Each has one place: rows that lie could lead in a circle, or on many ways to one.
+    fn children(&self, id: u64) -> Result<Arc<[u64]>> {
+        let (mut ids, mut known) = (Vec::new(), BTreeSet::new());
+        for (name, child) in dataset::children(self.tx, id)? {
+            let row: DatasetRow = self.tx.row(dataset_key(child))?;
+            if row.parent != id || row.name != name || !known.insert(child) {
                 return Err(Error::damaged(child, "a data set that stands below two others, or below itself"));
             }
-            if self.tx.row::<DatasetRow>(dataset_key(child))?.hidden {
-                continue;
+            if !row.hidden {
+                ids.push(child);
             }
-            let name = name.child(&component)?;
-            let mut below = property::inherited(effective, &name);
-            property::own(self.tx, child, &mut below)?;
-            self.dataset(child, name, &below, depth + 1)?;
+        }
+        Ok(ids.into())
+    }
+
+    fn next_child(&mut self, of: u64, ids: Arc<[u64]>, at: usize, depth: usize) -> Result<()> {
+        let Some(id) = ids.get(at).copied() else { return Ok(()) };
+        self.listing.todo.push(Todo::Children { of, ids, at: at + 1, depth });
+        let row = self.tx.find::<DatasetRow>(dataset_key(id))?;
+        if row.is_some_and(|(row, _)| row.parent == of) {
+            self.listing.todo.push(Todo::Dataset { id, depth });
+        }
+        Ok(())
+    }
+
+    fn next_snapshot(&mut self, dataset: u64, from: u64) -> Result<()> {
+        let Some(key) = self.tx.first_key(keys_from(dataset, kind::SNAPSHOT_TXG, from))? else { return Ok(()) };
+        if let Some(from) = key.offset.checked_add(1) {
+            self.listing.todo.push(Todo::Snapshots { dataset, from });
+        }
+        let id = self.tx.row::<Named>(key)?.id;
+        let row: SnapshotRow = self.tx.row(snapshot_key(id))?;
+        self.snapshot(id, row)
+    }
+
+    fn next_bookmark(&mut self, dataset: u64, offsets: Arc<[u64]>, at: usize) -> Result<()> {
+        let Some(offset) = offsets.get(at).copied() else { return Ok(()) };
+        self.listing.todo.push(Todo::Bookmarks { dataset, offsets, at: at + 1 });
+        let found = self.tx.find::<Bookmark>(Key::new(dataset, kind::BOOKMARK, offset))?;
+        if let Some((row, _)) = found {
+            let name = self.place(dataset)?.name.bookmark(&row.name)?;
+            self.bookmark(dataset, Name::Bookmark(name), row);
         }
         Ok(())
     }
@@ -167,8 +306,8 @@ impl Walk<'_, '_> {
             0 => None,
             origin => Some(self.names.of_snapshot(self.tx, origin)?.to_string()),
         };
-        let available = limits::available_to_head(self.tx, id, self.room)?;
-        let mount = self.mounts.get(&id).cloned();
+        let available = limits::available_to_head(self.tx, id, self.listing.room)?;
+        let mount = self.datasets.mount_of(id);
         let mut effective = effective.clone();
         if let Some(mount) = &mount {
             property::overlay(&mut effective, mount);
@@ -180,8 +319,9 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn snapshot(&mut self, id: u64, name: Name, dataset: &Effective) -> Result<()> {
-        let row: SnapshotRow = self.tx.row(snapshot_key(id))?;
+    fn snapshot(&mut self, id: u64, row: SnapshotRow) -> Result<()> {
+        let place = self.place(row.dataset)?;
+        let name = Name::Snapshot(place.name.snapshot(&row.name).map_err(|error| Error::damaged(id, error))?);
         let before = match row.previous {
             0 => Space::ZERO,
             previous => self.tx.row::<SnapshotRow>(snapshot_key(previous))?.referenced,
@@ -191,7 +331,7 @@ impl Walk<'_, '_> {
             0 => Vec::new(),
             _ => self.names.of_datasets(self.tx, &snapshot::clones(self.tx, id)?)?,
         };
-        let effective = property::of_snapshot(self.tx, self.names, id, dataset)?;
+        let effective = property::of_snapshot(self.tx, id, &place.name, &place.effective)?;
         let written = row.referenced - (before - row.dead);
         let (received, written_since) = (property::received(self.tx, id)?, self.written_since(&name, (&row).into())?);
         let facts = Facts::Snapshot { row: Box::new(row), unique, written, clones };
@@ -202,13 +342,14 @@ impl Walk<'_, '_> {
     /// For each snapshot asked about that is one before this, what was written since.
     fn written_since(&mut self, of: &Name, member: Member) -> Result<BTreeMap<String, u64>> {
         let mut written = BTreeMap::new();
-        for since in self.since {
+        let since = self.listing.since.clone();
+        for since in since.iter() {
             let Some(name) = snapshot_name(&of.dataset(), since) else { continue };
             let base = match self.names.snapshot(self.tx, &name) {
                 Err(Error::NotFound { .. }) => continue,
                 found => found?,
             };
-            if let Some(space) = self.written.written(self.tx, member, base)? {
+            if let Some(space) = self.listing.written.written(self.tx, member, base)? {
                 written.insert(since.clone(), space.allocated);
             }
         }

@@ -92,7 +92,7 @@ pub use expansion::{Expanding, ExpansionStatus, Pause};
 pub use feature::Sharing;
 pub use history::Event;
 pub use hold::HoldInfo;
-pub use list::{ListRequest, Listed};
+pub use list::{ListRequest, Listed, Listing};
 pub use long_hold::{Holder, LongHold, Reader};
 pub use losses::{Loss, Survivors};
 pub use open::{Dataset, OpenSnapshot};

@@ -18,7 +18,7 @@ use super::{
     resolve::{self, Names, Target},
 };
 use crate::{
-    catalogue::{DatasetRow, SnapshotRow, Transaction, Value, dataset_key, keys, kind, snapshot_key},
+    catalogue::{DatasetRow, Transaction, Value, dataset_key, keys, kind},
     lineage::charge,
     name::{DatasetName, MAX_DEPTH, Name},
     property::{DATASET, Definition, Kinds, Nature, Property, Source},
@@ -407,16 +407,19 @@ fn defaults(pool: Option<&DatasetName>) -> Effective {
     values
 }
 
-/// What a snapshot has of its data set's values: only those that apply to snapshots.
-pub(super) fn of_snapshot(tx: &Transaction<'_>, names: &Names, id: u64, dataset: &Effective) -> Result<Effective> {
-    let row: SnapshotRow = tx.row(snapshot_key(id))?;
-    let above = names.of_dataset(tx, row.dataset)?.to_string();
+/// What a snapshot has of the values of its data set, which is called `above`: only those that apply to snapshots.
+pub(super) fn of_snapshot(
+    tx: &Transaction<'_>,
+    id: u64,
+    above: &DatasetName,
+    dataset: &Effective,
+) -> Result<Effective> {
     let mut values = Effective::new();
     for (property, valued) in dataset {
         let applies = Property::of_dataset(property).is_ok_and(|property| property.applies_to(Kinds::SNAPSHOT));
         if applies {
             let source = match &valued.source {
-                Source::Local | Source::Received => Source::Inherited(above.clone()),
+                Source::Local | Source::Received => Source::Inherited(above.to_string()),
                 other => other.clone(),
             };
             values.insert(property.clone(), Valued { value: valued.value.clone(), source });

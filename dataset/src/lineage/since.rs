@@ -35,16 +35,24 @@ impl From<&SnapshotRow> for Member {
 
 /// Answers what was written since snapshots. Whoever asks about all members of a line walks along it once, not once for
 /// each of them.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Since {
     /// By a snapshot and an older one: how much of the older one's was dropped in between, or that it is none before.
     known: BTreeMap<(u64, u64), Option<Space>>,
+    /// The snapshot before the member that was asked about last.
+    last: u64,
 }
 
 impl Since {
+    /// Forgets what does not help with the member after the one that was asked about last.
+    pub fn forget_all_but_last(&mut self) {
+        self.known.retain(|(id, _), _| *id == self.last);
+    }
+
     /// The space of the blocks that `member` reaches and the snapshot `since` does not; `None` if that is none before it.
     pub fn written(&mut self, tx: &Transaction<'_>, member: Member, since: u64) -> Result<Option<Space>> {
         let base: SnapshotRow = tx.row(snapshot_key(since))?;
+        self.last = member.previous;
         let dropped = self.dropped(tx, member, since, base.createtxg)?;
         Ok(dropped.map(|dropped| member.referenced - (base.referenced - dropped)))
     }

@@ -1,6 +1,6 @@
 //! `fs diff`: which paths changed since a snapshot.
 
-use std::fmt::Write;
+use std::{collections::HashMap, fmt::Write};
 
 use clap::Args;
 use dataset::name::{Name, SnapshotName};
@@ -8,10 +8,10 @@ use dataset::property::Kinds;
 use serde_json::{Map, Value, json};
 
 use crate::args::common::name;
-use crate::context::{Context, unexpected_answer};
+use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::output::{names::put, nested::Nested};
-use crate::protocol::{Change, ChangeRecord, FileKind, PathBytes, Request, Response};
+use crate::protocol::{Change, ChangeRecord, DatasetRecord, FileKind, PathBytes, Request};
 
 /// Arguments of `fs diff`.
 #[derive(Args, Debug)]
@@ -84,14 +84,12 @@ fn top_of(name: &Name, context: &mut Context<'_>) -> Result<String, Failure> {
         kinds: Kinds::FILESYSTEM,
         properties: vec!["mounted".into(), "mountpoint".into()],
     };
-    let Response::Datasets(records) = context.call(dataset.pool(), request)? else {
-        return Err(unexpected_answer());
-    };
-    let properties = records.into_iter().flat_map(|record| record.properties);
-    let value =
-        |wanted: &str, list: &[(String, String)]| list.iter().find(|(name, _)| name == wanted).map(|(_, v)| v.clone());
-    let list: Vec<(String, String)> = properties.map(|property| (property.name, property.value)).collect();
-    match (value("mounted", &list).as_deref(), value("mountpoint", &list)) {
+    let mut list = HashMap::new();
+    context.call_for_each(dataset.pool(), request, &mut |record: DatasetRecord, _| {
+        list.extend(record.properties.into_iter().map(|property| (property.name, property.value)));
+        Ok(())
+    })?;
+    match (list.get("mounted").map(String::as_str), list.get("mountpoint")) {
         (Some("yes"), Some(mountpoint)) => Ok(mountpoint.trim_end_matches('/').to_owned()),
         _ => Ok(format!("{dataset}:")),
     }

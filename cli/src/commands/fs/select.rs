@@ -9,7 +9,7 @@ use dataset::name::Name;
 use dataset::property::Kinds;
 
 use crate::args::common::{Recursion, name};
-use crate::context::{Context, unexpected_answer};
+use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::protocol::{DatasetRecord, MountRecord, Request, Response};
 
@@ -35,9 +35,13 @@ pub(super) fn collect(
     let mut records = Vec::new();
     let mut exit = Exit::Done;
     for (pool, request) in requests(selection, context, &mut exit)? {
-        match context.call(&pool, request) {
-            Ok(Response::Datasets(found)) => records.extend(found),
-            Ok(_) => return Err(unexpected_answer()),
+        let mut found = Vec::new();
+        let listed = context.call_for_each(&pool, request, &mut |record, _| {
+            found.push(record);
+            Ok(())
+        });
+        match listed {
+            Ok(()) => records.append(&mut found),
             // It has its row in `pool list`; who asks for all is shown the others.
             Err(failure) if failure.is_unavailable() && selection.names.is_empty() => {}
             Err(failure) => exit = report(context, &failure)?,

@@ -1,12 +1,17 @@
-//! Answers in parts: records of files, however many there are.
+//! Answers in parts: records of files and data sets, however many there are.
 //!
 //! A tree has as many files as its users like, and their paths may be long. So whoever lists one sends what it finds part
 //! by part, and the asker prints each as it comes: neither ever has all of it. Neighbouring paths begin alike, so a record
-//! carries only what its path has not in common with the one before.
+//! carries only what its path has not in common with the one before. Data sets are listed so too, because every user may ask
+//! for them, and there may be a hundred thousand snapshots.
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChangeRecord, EntryRecord, FileAttributesRecord, PathBytes, ProjectRecord};
+use super::{ChangeRecord, DatasetRecord, EntryRecord, FileAttributesRecord, PathBytes, ProjectRecord};
+
+/// What a record takes beside its path, about.
+const RECORD_BYTES: usize = 128;
+
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Part {
@@ -18,6 +23,8 @@ pub enum Part {
     Projects(Vec<Shared<ProjectRecord>>),
     /// Differences.
     Changes(Vec<Shared<ChangeRecord>>),
+    /// Data sets, snapshots and bookmarks.
+    Datasets(Vec<Shared<DatasetRecord>>),
 }
 
 /// A record whose path begins as that of the record before.
@@ -30,16 +37,21 @@ pub struct Shared<T> {
 }
 
 impl<T: Chained> Shared<T> {
-    /// The length of the rest of the path, in bytes.
-    pub fn rest(&mut self) -> usize {
-        self.record.path().0.len()
+    /// About how many bytes it takes.
+    pub fn size(&mut self) -> usize {
+        self.record.size()
     }
 }
 
 /// A record that answers are made of.
 pub trait Chained: Sized {
-    /// Its path.
-    fn path(&mut self) -> &mut PathBytes;
+    /// Its path, if it has one.
+    fn path(&mut self) -> Option<&mut PathBytes>;
+
+    /// About how many bytes it takes.
+    fn size(&mut self) -> usize {
+        RECORD_BYTES + self.path().map_or(0, |path| path.0.len())
+    }
 
     /// A part of such records.
     fn part(records: Vec<Shared<Self>>) -> Part;
@@ -51,8 +63,8 @@ pub trait Chained: Sized {
 macro_rules! chained {
     ($record:ident, $path:ident, $part:ident) => {
         impl Chained for $record {
-            fn path(&mut self) -> &mut PathBytes {
-                &mut self.$path
+            fn path(&mut self) -> Option<&mut PathBytes> {
+                Some(&mut self.$path)
             }
 
             fn part(records: Vec<Shared<Self>>) -> Part {
@@ -74,6 +86,31 @@ chained!(FileAttributesRecord, path, FileAttributes);
 chained!(ProjectRecord, path, Projects);
 chained!(ChangeRecord, path, Changes);
 
+impl Chained for DatasetRecord {
+    fn path(&mut self) -> Option<&mut PathBytes> {
+        None
+    }
+
+    fn size(&mut self) -> usize {
+        let of_properties = self.properties.iter().map(|property| {
+            let received = property.received.as_ref().map_or(0, String::len);
+            RECORD_BYTES + property.name.len() + property.value.len() + received
+        });
+        RECORD_BYTES + self.name.as_str().len() + of_properties.sum::<usize>()
+    }
+
+    fn part(records: Vec<Shared<Self>>) -> Part {
+        Part::Datasets(records)
+    }
+
+    fn of(part: Part) -> Option<Vec<Shared<Self>>> {
+        match part {
+            Part::Datasets(records) => Some(records),
+            _ => None,
+        }
+    }
+}
+
 /// The path of the last record, on either side of the socket.
 #[derive(Debug, Default)]
 pub struct Chain(Vec<u8>);
@@ -81,7 +118,7 @@ pub struct Chain(Vec<u8>);
 impl Chain {
     /// The record with what its path has not in common with the one before.
     pub fn shared<T: Chained>(&mut self, mut record: T) -> Shared<T> {
-        let path = record.path();
+        let Some(path) = record.path() else { return Shared { keep: 0, record } };
         let keep = self.0.iter().zip(&path.0).take_while(|(one, other)| one == other).count();
         self.0.truncate(keep);
         self.0.extend_from_slice(&path.0[keep..]);
@@ -93,10 +130,11 @@ impl Chain {
     /// The record with its whole path; `None` if it does not fit to the one before.
     pub fn whole<T: Chained>(&mut self, shared: Shared<T>) -> Option<T> {
         let Shared { keep, mut record } = shared;
+        let Some(path) = record.path() else { return Some(record) };
         let keep = usize::try_from(keep).ok().filter(|keep| *keep <= self.0.len())?;
         self.0.truncate(keep);
-        self.0.extend_from_slice(&record.path().0);
-        record.path().0.clone_from(&self.0);
+        self.0.extend_from_slice(&path.0);
+        path.0.clone_from(&self.0);
         Some(record)
     }
 }
