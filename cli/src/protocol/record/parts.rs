@@ -119,7 +119,7 @@ impl Chain {
     /// The record with what its path has not in common with the one before.
     pub fn shared<T: Chained>(&mut self, mut record: T) -> Shared<T> {
         let Some(path) = record.path() else { return Shared { keep: 0, record } };
-        let keep = self.0.iter().zip(&path.0).take_while(|(one, other)| one == other).count();
+        let keep = alike(&self.0, &path.0);
         self.0.truncate(keep);
         self.0.extend_from_slice(&path.0[keep..]);
         path.0.drain(..keep);
@@ -139,12 +139,30 @@ impl Chain {
     }
 }
 
+/// How many bytes are the same at the beginning. Deep paths have most of their bytes in common, so it looks block by block.
+fn alike(one: &[u8], other: &[u8]) -> usize {
+    const BLOCK: usize = 256;
+    let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK)).take_while(|(one, other)| one == other);
+    let known = blocks.count() * BLOCK;
+    known + one[known..].iter().zip(&other[known..]).take_while(|(one, other)| one == other).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn record(path: &[u8]) -> ProjectRecord {
         ProjectRecord { path: PathBytes(path.to_vec()), id: 7, inherit: false, directory: true }
+    }
+
+    #[test]
+    fn what_is_alike_is_counted_to_the_byte() {
+        let one: Vec<u8> = (0..1000).map(|number| number as u8).collect();
+        for length in [0, 1, 255, 256, 257, 700, 1000] {
+            assert_eq!(alike(&one, &one[..length]), length);
+            let other = [&one[..length], b"x!"].concat();
+            assert_eq!((alike(&one, &other), alike(&other, &one)), (length, length));
+        }
     }
 
     #[test]
