@@ -316,6 +316,7 @@ fn it_is_warm_after_an_import_and_holds_what_the_properties_let_it() {
 fn a_cache_device_that_rots_or_is_cut_short_while_it_is_used_costs_nothing() {
     let _filters = filters().bind_to_scope();
     let lab = made();
+    lab.damages();
     warm(&lab);
     // Every segment's content, with the headers left as they are.
     let image = OpenOptions::new().write(true).open(lab.path("c.img")).unwrap();

@@ -7,6 +7,7 @@ mod lab;
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
+    panic::AssertUnwindSafe,
 };
 
 use insta::{Settings, assert_snapshot};
@@ -41,6 +42,11 @@ fn furnished(copies: &str) -> Lab {
 
 /// Spoils the first so many copies of the file in the image.
 fn spoil(lab: &Lab, copies: usize) {
+    lab.damages();
+    spoil_secretly(lab, copies);
+}
+
+fn spoil_secretly(lab: &Lab, copies: usize) {
     let image = fs::read(lab.path("tank.img")).unwrap();
     let wanted = &content()[..64];
     // Blocks begin at sectors.
@@ -320,4 +326,29 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     let status: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-j", "tank"])).unwrap();
     let stats = &status["pools"]["tank"]["scan_stats"];
     assert_eq!((stats["state"].as_str(), stats["errors"].as_str()), (Some("FINISHED"), Some("0")));
+}
+
+#[test]
+fn damage_that_is_not_spoken_of_fails_a_test() {
+    let end = |lab: Lab| std::panic::catch_unwind(AssertUnwindSafe(|| drop(lab)));
+    let spoiled = || {
+        let lab = furnished("2");
+        spoil_secretly(&lab, 1);
+        reopen(&lab);
+        lab.fs_bytes(&["cat", "tank/home:/spoiled"]);
+        lab
+    };
+    let lab = spoiled();
+    let folder = lab.path("");
+    let told = end(lab).expect_err("a device has an error");
+    let told = told.downcast_ref::<String>().unwrap();
+    assert!(told.contains("tank.img") && told.contains("checksum_errors 1"), "{told}");
+    assert!(!folder.exists(), "the lab is cleared away all the same");
+    // Nor do its counts end with the service.
+    let lab = spoiled();
+    lab.pool(&["export", "tank"]);
+    assert!(end(lab).is_err());
+    let lab = spoiled();
+    lab.damages();
+    assert!(end(lab).is_ok());
 }

@@ -200,6 +200,7 @@ fn a_device_is_put_out_of_use_and_comes_back() {
 #[test]
 fn what_rots_is_healed_by_reading_and_by_a_scrub() {
     let (lab, _filters) = (furnished(), filters_for_devices().bind_to_scope());
+    lab.damages();
     lab.pool(&["export", "tank"]);
     for image in ["a.img", "d.img"] {
         let file = File::options().write(true).open(lab.path(image)).unwrap();
@@ -387,6 +388,7 @@ fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
     if !small_file_system(&lab.path("small"), "24m") {
         return;
     }
+    lab.damages();
     let on_small = lab.at("small/b.img");
     let dying = format!("120M:{on_small}");
     lab.pool(&["create", "-m", &lab.at("mnt/tank"), "tank", "raidz", "120M:a.img", &dying, "120M:c.img", "120M:d.img"]);

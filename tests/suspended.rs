@@ -75,6 +75,7 @@ fn full_below() -> Option<Lab> {
         return None;
     }
     let lab = Lab::new();
+    lab.damages();
     if !small_file_system(&lab.path("small"), "90m") {
         return None;
     }
@@ -227,6 +228,7 @@ fn nested(outer: &str, failmode: &str) -> Option<Lab> {
         return None;
     }
     let lab = Lab::new();
+    lab.damages();
     lab.create(outer, "400M");
     let image = format!("100M:{}", lab.at(&format!("mnt/{outer}/inner.img")));
     let failmode = format!("failmode={failmode}");

@@ -95,6 +95,7 @@ fn export_and_check(lab: &Lab) {
 
 /// Spoils all places in an image that hold a part of this content.
 fn rot(lab: &Lab, image: &str, content: &[u8]) {
+    lab.damages();
     let bytes = fs::read(lab.path(image)).unwrap();
     let parts: HashSet<&[u8]> = content.chunks_exact(4096).collect();
     let places: Vec<u64> = bytes

@@ -255,6 +255,7 @@ fn a_device_that_refuses_to_be_written_has_errors_of_writing_and_no_others() {
         return;
     }
     let lab = Lab::new();
+    lab.damages();
     if !small_file_system(&lab.path("small"), "12m") {
         return;
     }

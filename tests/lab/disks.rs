@@ -28,6 +28,7 @@ impl Lab {
     /// Pulls a disk out.
     #[track_caller]
     pub(crate) fn pull(&self, name: &str) {
+        self.damages();
         self.kill(&format!("disk-{name}"));
     }
 

@@ -1,6 +1,8 @@
 //! A place to try the real programs: a folder of its own for images, state, sockets and mounts, and the two binaries.
 //!
-//! Whatever a test leaves running or mounted is ended when its lab is dropped, also after a panic.
+//! Whatever a test leaves running or mounted is ended when its lab is dropped, also after a panic. A test that damages
+//! nothing must leave READ, WRITE and CKSUM of all devices at 0: they are looked at before a pool is exported and when the
+//! lab is dropped. A test that does damage something says so: [`Lab::damages`].
 
 #![allow(dead_code, reason = "each test target uses its part of the lab")]
 
@@ -19,6 +21,10 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -30,6 +36,10 @@ pub(crate) struct Lab {
     restarting: bool,
     /// The words before each command: a program that runs it under other conditions.
     prefix: Vec<OsString>,
+    /// Devices may have errors.
+    damaged: AtomicBool,
+    /// The errors that devices had all the same.
+    harm: Mutex<Vec<String>>,
 }
 
 /// What a command has said and how it ended.
@@ -101,7 +111,13 @@ impl Lab {
 
     fn of_kind(mountless: bool) -> Lab {
         let folder = tempfile::Builder::new().prefix("cenote-lab-").tempdir().unwrap();
-        Lab { folder, mountless, restarting: false, prefix: Vec::new() }
+        let (damaged, harm) = (AtomicBool::new(false), Mutex::default());
+        Lab { folder, mountless, restarting: false, prefix: Vec::new(), damaged, harm }
+    }
+
+    /// From now on this test damages devices, takes them away or has them refuse: they may have errors.
+    pub(crate) fn damages(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
     }
 
     /// Has services started from now on be started again when they crash.
@@ -146,6 +162,9 @@ impl Lab {
 
     /// Runs a program to its end.
     pub(crate) fn run(&self, program: &str, words: &[&str]) -> Run {
+        if program == "pool" && matches!(words[..], ["export" | "destroy", ..]) {
+            self.note_harm();
+        }
         Run::of(program, words, self.command(program, words).output().unwrap())
     }
 
@@ -210,23 +229,32 @@ impl Lab {
         self.pool(&["import", "-d", &folder, name]);
     }
 
-    /// The devices of a pool to which nothing was done had no errors, whatever else was done.
-    #[track_caller]
-    pub(crate) fn unharmed(&self, name: &str) {
-        let status = self.pool(&["status", "-j", name]);
-        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-        fn look(value: &serde_json::Value, found: &mut Vec<String>) {
-            let Some(object) = value.as_object() else { return };
-            for counter in ["read_errors", "write_errors", "checksum_errors"] {
-                if object.get(counter).is_some_and(|count| count != "0") {
-                    found.push(format!("{}: {counter} {}", object["name"], object[counter]));
-                }
-            }
-            object.values().for_each(|inner| look(inner, found));
+    /// Notes which devices have errors, unless they may. Counts do not outlive the process that has a pool open.
+    fn note_harm(&self) {
+        if self.mountless || self.damaged.load(Ordering::Relaxed) {
+            return;
         }
+        // Without pools it says nothing.
+        let status = self.command("pool", &["status", "-j"]).output().unwrap().stdout;
         let mut found = Vec::new();
-        look(&status["pools"][name], &mut found);
-        assert!(found.is_empty(), "{found:?}\n{}", self.pool(&["status", "-v", name]));
+        errors_in(&serde_json::from_slice(&status).unwrap_or_default(), &mut found);
+        if !found.is_empty() {
+            found.push(self.run("pool", &["status", "-v"]).text());
+        }
+        self.harm.lock().unwrap().append(&mut found);
+    }
+
+    #[track_caller]
+    fn judge_harm(&self) {
+        let harm = std::mem::take(&mut *self.harm.lock().unwrap());
+        assert!(harm.is_empty(), "devices have errors, and nothing was damaged: {}", harm.join("\n"));
+    }
+
+    /// The devices to which nothing was done had no errors until now, whatever else was done.
+    #[track_caller]
+    pub(crate) fn unharmed(&self) {
+        self.note_harm();
+        self.judge_harm();
     }
 
     /// The process that serves a pool.
@@ -263,9 +291,12 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.note_harm();
+        }
         let known = self.run("pool", &["list", "-H", "-o", "name"]).text();
         for name in known.lines() {
-            self.run("pool", &["export", "--abandon", name]);
+            let _ = self.command("pool", &["export", "--abandon", name]).output();
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let folder = self.folder.path().display().to_string();
@@ -274,7 +305,20 @@ impl Drop for Lab {
             // What is left after a failed test must not keep the folder from being removed.
             let _ = Command::new("umount").args(["-l", place]).status();
         }
+        if !std::thread::panicking() {
+            self.judge_harm();
+        }
     }
+}
+
+/// The counters of devices that are not 0, wherever they stand in what `pool status -j` says.
+fn errors_in(value: &serde_json::Value, found: &mut Vec<String>) {
+    let Some(object) = value.as_object() else { return };
+    for counter in ["read_errors", "write_errors", "checksum_errors"] {
+        let count = object.get(counter).and_then(|count| count.as_str()).filter(|count| *count != "0");
+        found.extend(count.map(|count| format!("{}: {counter} {count}", object["name"])));
+    }
+    object.values().for_each(|inner| errors_in(inner, found));
 }
 
 /// A small file system in memory at `path`, if this user may mount one.

@@ -156,6 +156,7 @@ fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
     lab.pool(&["offline", "tank", "b.img"]);
     lab.pool(&["export", "tank"]);
     let image = fs::read(lab.path("a.img")).unwrap();
+    lab.damages();
     let wanted = &content(1)[8192..12288];
     let place = image.chunks(4096).position(|sector| sector == wanted).unwrap() as u64 * 4096;
     let file = File::options().write(true).open(lab.path("a.img")).unwrap();
@@ -205,6 +206,7 @@ fn a_device_that_another_one_lacks_blocks_for_is_not_given_up() {
 #[test]
 fn what_rots_on_one_device_is_healed_by_reading_and_by_a_scrub() {
     let (lab, _filters) = (furnished(), filters().bind_to_scope());
+    lab.damages();
     lab.pool(&["export", "tank"]);
     let image = fs::read(lab.path("a.img")).unwrap();
     let wanted = content(1);

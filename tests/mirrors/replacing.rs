@@ -131,6 +131,7 @@ fn a_device_is_replaced_by_a_new_one_at_its_path_and_the_pool_is_known_by_each_p
 #[test]
 fn a_device_that_was_wiped_replaces_itself() {
     let lab = furnished();
+    lab.damages();
     let label = 1 << 20;
     let image = File::options().write(true).open(lab.path("b.img")).unwrap();
     // It holds a pool, this one.
@@ -158,6 +159,7 @@ fn a_replacement_that_cannot_complete_is_brought_to_its_end_or_given_up() {
     lab.pool(&["detach", "tank", "b.img"]);
     lab.pool(&["export", "tank"]);
     let image = fs::read(lab.path("a.img")).unwrap();
+    lab.damages();
     let wanted = &content(1)[8192..12288];
     let place = image.chunks(4096).position(|sector| sector == wanted).unwrap() as u64 * 4096;
     let file = File::options().write(true).open(lab.path("a.img")).unwrap();
@@ -213,6 +215,7 @@ fn files_are_used_while_a_device_dies_and_another_one_takes_its_place() {
         return;
     }
     let (lab, _filters) = (Lab::new(), filters().bind_to_scope());
+    lab.damages();
     if !small_file_system(&lab.path("small"), "24m") {
         return;
     }

@@ -61,6 +61,7 @@ fn an_image_that_is_cut_is_missed_and_mended_by_a_scrub() {
     let Some(lab) = mounted(&["tank"]) else { return };
     let image = fs::File::options().write(true).open(lab.path("tank.img")).unwrap();
     let size = image.metadata().unwrap().len();
+    lab.damages();
     image.set_len(size - (1 << 20)).unwrap();
     assert_eq!((health(&lab, "tank").as_str(), device(&lab, "tank").0.as_str()), ("DEGRADED", "DEGRADED"));
     speaks_of(&lab, "tank", &["truncated while in use", "pool scrub tank"]);
@@ -113,5 +114,5 @@ fn a_device_that_does_not_answer_is_shown_as_such() {
     drop(stopped);
     assert!(syncing.wait().unwrap().success());
     assert_eq!(health(&lab, "inner"), "ONLINE");
-    lab.unharmed("inner");
+    lab.unharmed();
 }

@@ -108,7 +108,7 @@ impl Round {
             .and_then(|root| rustix::fs::syncfs(root).map_err(|error| error.to_string()));
         synced.map_err(|error| format!("sync: {error}"))?;
         let before = manifest::of_folder(tree, true)?;
-        self.lab.unharmed("tank");
+        self.lab.unharmed();
         self.lab.check("tank");
         manifest::differences(&before, &manifest::of_folder(tree, true)?)
             .map_err(|lines| format!("after the import:\n{lines}"))?;

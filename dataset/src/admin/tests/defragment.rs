@@ -355,6 +355,7 @@ fn what_cannot_be_read_stays_where_it_is() {
     bench.finish();
     assert_eq!(bench.state(), MoveState::Unreadable);
     disk.heal();
+    bench.world.forgive();
     bench.judge_files("healed");
     bench.start();
     bench.finish();

@@ -220,11 +220,12 @@ impl Life {
         }
     }
 
+    /// Its devices may have been away, or have refused something.
     pub(super) fn judge(&self) {
         // Whoever is away is missed by now: the check asks all that are in use.
         self.world.engine.commit_anyway().unwrap();
         self.world.engine.forget_read();
-        self.world.judge();
+        self.world.judge_damaged();
         self.verify();
     }
 }

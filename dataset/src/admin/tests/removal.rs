@@ -366,6 +366,7 @@ fn what_cannot_be_read_keeps_the_vdev_from_leaving() {
     bench.finish();
     assert_eq!(bench.state(), MoveState::Unreadable);
     disks[1].heal();
+    bench.world.forgive();
     bench.world.judge();
     bench.judge_files("healed");
     bench.start();

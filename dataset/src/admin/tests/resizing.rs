@@ -249,6 +249,7 @@ fn what_cannot_be_read_or_finds_no_room_stays() {
     bench.finish();
     assert_eq!(bench.state(), MoveState::Unreadable);
     disk.heal();
+    bench.world.forgive();
     bench.judge_files("healed");
     (200..250).for_each(|number| bench.world.write("tank/a", &number.to_string(), &noise(number, LEN)));
     bench.world.engine.commit().unwrap();

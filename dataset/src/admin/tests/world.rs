@@ -326,8 +326,28 @@ impl World {
         check::conclude(&self.engine, &mut ledger).unwrap()
     }
 
-    /// Commits, and fails if the check finds anything.
+    /// Which devices have errors, and which.
+    pub(super) fn harm(&self) -> Vec<String> {
+        let leaves = self.engine.storage().vdevs.all().into_iter().flat_map(|vdev| vdev.leaves());
+        let counts = leaves.map(|leaf| (leaf.name().to_owned(), leaf.counters().snapshot()));
+        let harmed = counts.filter(|(_, it)| it.read_errors + it.write_errors + it.checksum_errors > 0);
+        harmed.map(|(name, counts)| format!("{name}: {counts:?}")).collect()
+    }
+
+    /// Clears the errors that devices have because they were damaged, or refused something, until now.
+    pub(super) fn forgive(&self) {
+        let leaves = self.engine.storage().vdevs.all().into_iter().flat_map(|vdev| vdev.leaves());
+        leaves.for_each(|leaf| leaf.counters().clear_errors());
+    }
+
+    /// Commits, and fails if the check finds anything, or a device has errors: nothing was damaged.
     pub(super) fn judge(&self) {
+        self.judge_damaged();
+        assert_eq!(self.harm(), [""; 0], "nothing was damaged");
+    }
+
+    /// The same of a pool whose devices were damaged, or refused something.
+    pub(super) fn judge_damaged(&self) {
         let findings = self.all_findings();
         assert!(findings.is_empty(), "{findings:#?}");
         for listed in self.datasets.list(&ListRequest { depth: None, ..ListRequest::default() }).unwrap() {

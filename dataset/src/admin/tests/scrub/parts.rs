@@ -64,7 +64,7 @@ fn a_part_is_mended_and_nothing_else() {
     assert_eq!((again.repaired, again.errors), (0, 0));
     bench.examine(&bench.tree("tank/b"));
     assert_eq!(whole(), [true; 4]);
-    bench.world.judge();
+    bench.world.judge_damaged();
 }
 
 #[test]

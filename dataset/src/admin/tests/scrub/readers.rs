@@ -56,7 +56,7 @@ fn a_node_that_a_reader_finds_bad_is_healed_where_nodes_have_two_copies() {
     for node in [&interior, &leaf] {
         assert!(bench.world.engine.storage().examine(node).is_whole());
     }
-    bench.world.judge();
+    bench.world.judge_damaged();
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_block_that_was_freed_meanwhile_is_not_written() {
     }
     bench.mend();
     assert!(!bench.world.engine.storage().examine(&block).is_whole());
-    bench.world.judge();
+    bench.world.judge_damaged();
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_crash_while_mending_costs_nothing() {
         // It runs already, unless the cut was before it began. What was saved of it lies before what can be torn.
         let _ = after.world.datasets.start_scrub();
         assert_eq!(after.finish().errors, 0, "cut {cut}");
-        after.world.judge();
+        after.world.judge_damaged();
     }
 }
 
@@ -132,5 +132,5 @@ fn a_device_that_does_not_take_the_copy_costs_redundancy_and_no_data() {
     assert_eq!(bench.world.datasets.damage().unwrap(), []);
     faulty.heal();
     assert_eq!(bench.scrub().repaired, 0);
-    bench.world.judge();
+    bench.world.judge_damaged();
 }

@@ -176,7 +176,7 @@ fn a_scrub_finds_everything_while_the_pool_changes() {
         assert!(step > 20, "seed {seed}: {step} steps");
         assert_eq!(bench.status().errors, 0, "seed {seed}");
         bench.world.work();
-        bench.world.judge();
+        bench.world.judge_damaged();
     }
 }
 
@@ -235,7 +235,7 @@ fn a_crash_costs_a_scrub_what_came_after_it_was_saved() {
     assert_eq!(after.status(), saved);
     let done = after.finish();
     assert_eq!((done.state, done.errors), (ScrubState::Finished, 0));
-    after.world.judge();
+    after.world.judge_damaged();
 }
 
 #[test]
@@ -263,5 +263,5 @@ fn a_snapshot_that_goes_while_it_is_examined_leaves_nothing_unexamined() {
     bench.world.destroy("tank/a@1", false, false).unwrap();
     assert_eq!(bench.finish().errors, 0);
     bench.world.work();
-    bench.world.judge();
+    bench.world.judge_damaged();
 }
