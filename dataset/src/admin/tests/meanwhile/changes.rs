@@ -1,104 +1,137 @@
-//! The commands of the table: what frees or replaces what others read.
+//! The commands of the table: what frees or replaces what others read or write.
 
-use super::{RECEIVED, World, put_state};
+use super::{World, scene::Scene};
 use crate::{
-    admin::{DestroySnapshotsRequest, Result},
+    admin::{DestroySnapshotsRequest, Error, Result},
     fs::ROOT,
 };
+
+/// The state that a stream brings.
+pub(super) const RECEIVED: u8 = 9;
 
 /// A column of the table.
 pub(super) struct Change {
     pub(super) name: &'static str,
     /// What is to be there before, which nobody is stopped in.
-    pub(super) prepare: fn(&World),
-    pub(super) make: fn(&World) -> Result<()>,
+    pub(super) prepare: fn(&Scene),
+    pub(super) make: fn(&Scene) -> Result<()>,
     /// Whether it takes away a snapshot that readers read.
     pub(super) takes_snapshots: bool,
+    /// Whether it leaves that snapshot to be destroyed with its last hold or clone.
+    pub(super) defers: bool,
 }
 
-const PLAIN: Change = Change { name: "", prepare: |_| {}, make: |_| Ok(()), takes_snapshots: true };
+const PLAIN: Change = Change { name: "", prepare: |_| {}, make: |_| Ok(()), takes_snapshots: true, defers: false };
 
 /// All of them.
 pub(super) const CHANGES: &[Change] = &[
     Change {
         name: "destroy of the snapshot",
-        make: |world| world.destroy("tank/a@2", false, false).map(drop),
+        make: |scene| scene.destroy("tank/a@2", false, false).map(drop),
         ..PLAIN
     },
-    Change { name: "destroy of all", make: |world| world.destroy("tank/a", true, false).map(drop), ..PLAIN },
-    Change { name: "rollback", make: |world| world.rollback("tank/a@1", true, false).map(drop), ..PLAIN },
-    Change { name: "receive by force", prepare: prepare_stream, make: receive, ..PLAIN },
-    Change { name: "rename and destroy", make: rename_and_destroy, ..PLAIN },
+    Change { name: "destroy of all", make: |scene| scene.destroy("tank/a", true, false).map(drop), ..PLAIN },
+    Change { name: "rollback", make: |scene| scene.rollback("tank/a@1", true, false).map(drop), ..PLAIN },
     Change {
-        name: "promote and destroy",
-        prepare: |world| world.clone("tank/a@2", "tank/c").unwrap(),
-        make: promote_and_destroy,
+        name: "receive by force",
+        prepare: |scene| leave_stream(scene, "tank/stream", Some("tank/a@1"), (RECEIVED, "received")),
+        make: |scene| scene.receive("tank/a", &stream(scene, "tank/stream"), true).map(drop),
         ..PLAIN
     },
-    Change { name: "release of the last hold", prepare: hold, make: release, ..PLAIN },
+    Change { name: "rename and destroy", make: rename_and_destroy, ..PLAIN },
+    Change { name: "promote and destroy", prepare: clone, make: promote_and_destroy, ..PLAIN },
+    Change { name: "release of the last hold", prepare: hold, make: release, defers: true, ..PLAIN },
     Change {
         name: "destroy of the last clone",
-        prepare: |world| {
-            world.clone("tank/a@2", "tank/c").unwrap();
-            defer(world);
+        prepare: |scene| {
+            clone(scene);
+            defer(scene);
         },
-        make: |world| world.destroy("tank/c", false, false).map(drop),
+        make: |scene| scene.destroy("tank/c", false, false).map(drop),
+        defers: true,
         ..PLAIN
     },
     Change { name: "writing and removing", make: write_and_remove, takes_snapshots: false, ..PLAIN },
 ];
 
-/// Leaves a stream beside: an increment on the first snapshot that others have made.
-fn prepare_stream(world: &World) {
+/// Whether a request was refused because of what there is, or is not any more.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NotFound { .. }
+            | Error::Exists { .. }
+            | Error::HasChildren { .. }
+            | Error::HasSnapshots { .. }
+            | Error::HasClones { .. }
+            | Error::Held { .. }
+            | Error::NotClone { .. }
+            | Error::NotReceived { .. }
+            | Error::Busy { .. }
+            | Error::InUse { .. }
+    )
+}
+
+/// Leaves a stream in the file of a data set: what others have made of `base`, or of nothing, in this state.
+pub(super) fn leave_stream(scene: &Scene, dataset: &str, base: Option<&str>, (state, name): (u8, &str)) {
     let there = World::new(12);
-    there.receive("tank/a", &world.send("tank/a@1", None, |_| {}).unwrap(), false).unwrap();
-    put_state(&there, "tank/a", RECEIVED);
-    there.snapshot("tank/a@received").unwrap();
-    let stream = there.send("tank/a@received", Some("tank/a@1"), |_| {}).unwrap();
-    world.create("tank/stream").unwrap();
-    world.write("tank/stream", "stream", &stream);
+    match base {
+        Some(base) => drop(there.receive("tank/a", &scene.send(base, None, |_| {}).unwrap(), false).unwrap()),
+        None => drop(there.create("tank/a").unwrap()),
+    }
+    scene.kind.put_state(&there, "tank/a", state);
+    let snapshot = format!("tank/a@{name}");
+    there.snapshot(&snapshot).unwrap();
+    let stream = there.send(&snapshot, base, |_| {}).unwrap();
+    scene.create(dataset).unwrap();
+    scene.write(dataset, "stream", &stream);
 }
 
-fn receive(world: &World) -> Result<()> {
-    let stream = world.files("tank/stream").remove("stream").unwrap();
-    world.receive("tank/a", &stream, true).map(drop)
+/// The stream that was left there.
+pub(super) fn stream(scene: &Scene, dataset: &str) -> Vec<u8> {
+    scene.files(dataset).remove("stream").unwrap()
 }
 
-fn rename_and_destroy(world: &World) -> Result<()> {
+fn rename_and_destroy(scene: &Scene) -> Result<()> {
     // The second time it has its new name already.
-    if world.names().contains(&"tank/a".to_owned()) {
-        world.datasets.rename(&"tank/a".parse().unwrap(), &"tank/b".parse().unwrap(), false, (0, 0))?;
+    if scene.names().contains(&"tank/a".to_owned()) {
+        scene.datasets.rename(&"tank/a".parse().unwrap(), &"tank/b".parse().unwrap(), false, (0, 0))?;
     }
-    world.destroy("tank/b", true, false).map(drop)
+    scene.destroy("tank/b", true, false).map(drop)
 }
 
-fn promote_and_destroy(world: &World) -> Result<()> {
-    if world.names().contains(&"tank/a@2".to_owned()) {
-        world.datasets.promote(&"tank/c".parse().unwrap())?;
+fn clone(scene: &Scene) {
+    if !scene.names().contains(&"tank/c".to_owned()) {
+        scene.world.clone("tank/a@2", "tank/c").unwrap();
     }
-    world.destroy("tank/c", true, true).map(drop)
 }
 
-fn hold(world: &World) {
-    world.datasets.hold("tag", &["tank/a@2".parse().unwrap()], false).unwrap();
-    defer(world);
+fn promote_and_destroy(scene: &Scene) -> Result<()> {
+    if scene.names().contains(&"tank/a@2".to_owned()) {
+        scene.datasets.promote(&"tank/c".parse().unwrap())?;
+    }
+    scene.destroy("tank/c", true, true).map(drop)
 }
 
-fn defer(world: &World) {
+fn hold(scene: &Scene) {
+    scene.datasets.hold("tag", &["tank/a@2".parse().unwrap()], false).unwrap();
+    defer(scene);
+}
+
+fn defer(scene: &Scene) {
     let set = "tank/a@2".parse().unwrap();
     let request = DestroySnapshotsRequest { set, recursive: false, dependents: false, defer: true };
-    assert_eq!(world.datasets.destroy_snapshots(request, false).unwrap().deferred, ["tank/a@2"]);
+    assert_eq!(scene.datasets.destroy_snapshots(request, false).unwrap().deferred, ["tank/a@2"]);
 }
 
-fn release(world: &World) -> Result<()> {
-    world.datasets.release("tag", &["tank/a@2".parse().unwrap()], false)
+fn release(scene: &Scene) -> Result<()> {
+    scene.datasets.release("tag", &["tank/a@2".parse().unwrap()], false)
 }
 
-fn write_and_remove(world: &World) -> Result<()> {
-    let fs = world.fs("tank/a");
+fn write_and_remove(scene: &Scene) -> Result<()> {
+    let fs = scene.datasets.open_dataset(&"tank/a".parse().unwrap())?.fs().clone();
     for file in ["small", "other", "tiny"] {
         fs.unlink(ROOT, file.as_bytes()).unwrap();
     }
-    world.write("tank/a", "more", &[3; 100_000]);
+    scene.write("tank/a", "more", &[3; 100_000]);
     Ok(())
 }

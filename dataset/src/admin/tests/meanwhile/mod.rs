@@ -1,180 +1,121 @@
-//! What is read while something takes it away: each reader, stopped at its n-th read, beside each command that frees or
-//! replaces what it reads.
+//! What is read or written while something takes it away: each reader, stopped at its n-th read, and each writer, stopped
+//! before its n-th step, beside each command that frees or replaces what it reads or writes.
 //!
 //! The content says whose it is: every byte of a file is the number of its state. When the command is done, all that it has
 //! freed is written over with another's bytes, as soon as that is allowed. So a reader that believes what it should not has
 //! these bytes, and one that blames a device has counted an error there. A reader may fail, or give the bytes of a state that
 //! there was; what reads a whole snapshot is right, for the command is refused.
 //!
-//! One more reader or command is one more row: see [`readers::READERS`] and [`changes::CHANGES`].
+//! For a writer others make files after the command: these get the inode numbers, and in a new data set the names, of those
+//! that are gone. A writer has written all of it into what it was given, or fails because that is gone; nothing else has its
+//! bytes, owner, mode, attributes or names, and a stream arrives as a whole or leaves nothing.
+//!
+//! One more reader, writer or command is one more row: see [`readers::READERS`], [`writers::WRITERS`] and
+//! [`changes::CHANGES`]. [`soak`] plays cells that nobody has written down.
 
 mod changes;
 mod readers;
+mod scene;
+mod soak;
 mod stopping;
+mod writers;
+mod written;
 
-use std::{collections::BTreeMap, sync::Arc, thread};
-
-use pool::{
-    device::Device,
-    format::{key::Key, pointer::Address},
-    space::Extent,
-    txg::Plain,
-    units::{ChunkId, MIB},
-};
+use std::thread;
 
 use self::{
-    changes::{CHANGES, Change},
+    changes::{CHANGES, Change, RECEIVED, is_refusal},
     readers::{READERS, Read, Reader},
-    stopping::Stopping,
+    scene::{FILES, Kind, Scene, forget},
+    stopping::Before,
+    writers::{Given, WRITERS, Writer},
+    written::{Ended, Target, has_arrived, others_come},
 };
 use super::world::World;
-use crate::{
-    admin::{Assignment, Error},
-    fs::{Caller, ROOT, SetXattr},
-};
+use crate::admin::{Error, Result};
 
-/// What is written over all that was freed.
-const FOREIGN: u8 = 0xee;
-/// The state that a stream brings.
-pub(super) const RECEIVED: u8 = 9;
 /// At which of its reads a reader is stopped.
-const STOPS: [usize; 5] = [1, 2, 3, 5, 8];
+const READS: [usize; 5] = [1, 2, 3, 5, 8];
+/// Before which of its steps a writer is stopped.
+const STEPS: [usize; 5] = [2, 4, 6, 9, 11];
 
-/// The files of every state, and their lengths.
-const FILES: [(&str, usize); 4] = [("big", 300_000), ("small", 9_000), ("tiny", 100), ("other", 40_000)];
-/// An attribute that is a block of its own.
-const XATTR: (&[u8], usize) = (b"user.large", 20_000);
-
-/// A pool with the states 1 and 2 of `tank/a` as snapshots, and 3 as it is.
-pub(super) struct Scene {
-    world: World,
-    device: Arc<Stopping>,
+/// Makes changes in their order; what each said.
+fn make(scene: &Scene, cell: &str, changes: &[&Change]) -> Vec<Result<()>> {
+    let made = changes.iter().map(|change| {
+        let made = (change.make)(scene);
+        if let Err(error) = &made {
+            assert!(is_refusal(error), "{cell}: {}: {error}", change.name);
+        }
+        made
+    });
+    made.collect()
 }
 
-impl Scene {
-    fn new(checksum: &str) -> Scene {
-        let device = Stopping::new(64 * MIB);
-        let world = World::over(vec![device.clone() as Arc<dyn Device>], 11);
-        world.create("tank/a").unwrap();
-        let set = |property: &str, value: &str| Assignment { property: property.to_owned(), value: value.to_owned() };
-        let assignments = vec![set("checksum", checksum), set("compression", "off"), set("atime", "off")];
-        world.datasets.set(&["tank/a".parse().unwrap()], &assignments).unwrap();
-        for state in 1..=3 {
-            put_state(&world, "tank/a", state);
-            if state < 3 {
-                world.snapshot(&format!("tank/a@{state}")).unwrap();
-            }
-        }
-        world.work();
-        world.engine.commit().unwrap();
-        world.settle();
-        Scene { world, device }
-    }
-
-    /// Nothing is in memory but the catalogue: a command waits for nobody who reads that.
-    fn forget(&self) {
-        self.world.engine.forget_read();
-        let rows = self.world.engine.catalogue().read(|view| {
-            let rows: Result<Vec<_>, _> = view.range(Key::MIN..Key::MAX).collect();
-            Ok::<_, Plain>(rows?.len())
-        });
-        assert!(rows.unwrap() > 0);
-    }
-
-    fn allocated(&self) -> BTreeMap<ChunkId, Vec<bool>> {
-        let storage = self.world.engine.storage();
-        let sectors = storage.space.region() as usize / storage.sector as usize;
-        let mut allocated: BTreeMap<ChunkId, Vec<bool>> = BTreeMap::new();
-        for Extent { chunk, sector, sectors: count } in storage.space.allocated_extents(&storage.vdevs).unwrap() {
-            let map = allocated.entry(chunk).or_insert_with(|| vec![false; sectors]);
-            map[sector as usize..(sector + count) as usize].fill(true);
-        }
-        allocated
-    }
-
-    /// Has what is free be used again, as soon as it may be, and writes over what is free and was not.
-    fn reuse(&self, before: &BTreeMap<ChunkId, Vec<bool>>) {
-        self.world.work();
-        self.world.engine.commit().unwrap();
-        self.world.settle();
-        let storage = self.world.engine.storage();
-        if storage.space.totals().deferred > 0 {
-            // It is kept for the reader.
-            return;
-        }
-        let after = self.allocated();
-        for (chunk, was) in before {
-            let is = |sector: usize| after.get(chunk).is_some_and(|map| map[sector]);
-            for sector in (0..was.len()).filter(|sector| was[*sector] && !is(*sector)) {
-                let address = Address { chunk: *chunk, sector: sector as u32 };
-                let (vdev, offset) = storage.space.resolve(address, storage.sector).unwrap();
-                storage.vdevs.get(vdev).unwrap().write(offset, &vec![FOREIGN; storage.sector as usize]).unwrap();
-            }
-        }
-    }
-
-    fn errors(&self) -> u64 {
-        let leaves = self.world.engine.storage().vdevs.all().into_iter().flat_map(|vdev| vdev.leaves());
-        leaves.map(|leaf| leaf.counters().snapshot()).map(|counts| counts.checksum_errors + counts.read_errors).sum()
+/// Makes what was refused again; alone it is refused no more.
+fn make_again(scene: &Scene, cell: &str, changes: &[&Change], made: &[Result<()>]) {
+    for (change, _) in changes.iter().zip(made).filter(|(_, made)| made.is_err()) {
+        let made = (change.make)(scene);
+        let is_good = made.as_ref().map_or_else(|error| changes.len() > 1 && is_refusal(error), |()| true);
+        assert!(is_good, "{cell}, after it: {made:?}");
     }
 }
 
-/// Gives every file of a data set this content.
-pub(super) fn put_state(world: &World, dataset: &str, state: u8) {
-    for (file, len) in FILES {
-        world.write(dataset, file, &vec![state; len]);
-        let fs = world.fs(dataset);
-        let ino = fs.lookup(ROOT, file.as_bytes()).unwrap().ino;
-        fs.setxattr(ino, XATTR.0, &vec![state; XATTR.1], SetXattr::Any).unwrap();
-    }
-    let fs = world.fs(dataset);
-    fs.create(&Caller::default(), ROOT, format!("only-in-{state}").as_bytes(), 0o644, false).unwrap();
-    world.engine.commit().unwrap();
+fn prepare(scene: &Scene, changes: &[&Change]) {
+    // What is deferred gets no more clones.
+    let (later, first): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(|change| change.defers);
+    first.into_iter().chain(later).for_each(|change| (change.prepare)(scene));
 }
 
-/// One cell of the table, at one stop. Whether the reader was stopped.
-fn play(checksum: &str, reader: &Reader, change: &Change, stop: usize) -> bool {
-    let cell = format!("{} beside {} at read {stop}, checksum={checksum}", reader.name, change.name);
-    let scene = Scene::new(checksum);
-    (change.prepare)(&scene.world);
-    let expected = (reader.read)(&scene.world).unwrap_or_else(|error| panic!("{cell}: {error}"));
-    scene.world.engine.commit().unwrap();
-    scene.world.settle();
+fn names(changes: &[&Change]) -> String {
+    changes.iter().map(|change| change.name).collect::<Vec<_>>().join(", ")
+}
+
+/// One reader beside some commands, at one stop. Whether the reader was stopped.
+fn play(kind: &Kind, reader: &Reader, changes: &[&Change], stop: usize) -> bool {
+    let cell = format!("{} beside {} at read {stop}, checksum={}", reader.name, names(changes), kind.checksum);
+    let scene = Scene::new(kind);
+    prepare(&scene, changes);
+    scene.rest();
+    let expected = (reader.read)(&scene).unwrap_or_else(|error| panic!("{cell}: {error}"));
+    scene.engine.commit().unwrap();
+    scene.settle();
     let before = scene.allocated();
-    scene.forget();
+    forget(&scene);
     let mut was_stopped = false;
     thread::scope(|scope| {
         let reading = scope.spawn(|| {
-            scene.device.arm(stop);
-            (reader.read)(&scene.world)
+            scene.device.arm(Before::Read, stop);
+            (reader.read)(&scene)
         });
         was_stopped = scene.device.wait(|| reading.is_finished());
-        let changed = (change.make)(&scene.world);
-        match &changed {
-            Err(Error::InUse { .. }) if was_stopped && reader.holds => {}
-            Ok(()) if !(was_stopped && reader.holds && change.takes_snapshots) => {}
-            other => panic!("{cell}: {other:?}"),
+        let made = make(&scene, &cell, changes);
+        let is_held = was_stopped && reader.holds;
+        for (change, made) in changes.iter().zip(&made) {
+            match made {
+                Err(Error::InUse { .. }) if is_held => {}
+                Ok(()) if !(is_held && change.takes_snapshots) => {}
+                Err(_) if changes.len() > 1 => {}
+                other => panic!("{cell}: {}: {other:?}", change.name),
+            }
         }
         if reader.runs_short {
-            scene.world.engine.storage().space.give_up_holds();
+            scene.engine.storage().space.give_up_holds();
         }
         scene.reuse(&before);
         scene.device.go_on();
-        judge(&cell, (reader, change), &expected, reading.join().unwrap());
-        if changed.is_err() {
-            (change.make)(&scene.world).unwrap_or_else(|error| panic!("{cell}, after it: {error}"));
-        }
+        let has_taken = changes.iter().zip(&made).any(|(change, made)| change.takes_snapshots && made.is_ok());
+        judge(&cell, reader, has_taken, &expected, reading.join().unwrap());
+        make_again(&scene, &cell, changes, &made);
     });
-    assert_eq!(scene.errors(), 0, "{cell}: a device is blamed");
-    assert!(scene.world.engine.next_suspect().is_none(), "{cell}: a block is suspected");
+    scene.is_unharmed(&cell);
     was_stopped
 }
 
-fn judge(cell: &str, (reader, change): (&Reader, &Change), expected: &Read, found: Result<Read, Error>) {
+fn judge(cell: &str, reader: &Reader, has_taken: bool, expected: &Read, found: Result<Read, Error>) {
     match found {
         // What it read was taken away; but what is held, or only written beside, is there.
         Err(error) => {
-            let is_there = reader.holds || !change.takes_snapshots && !reader.runs_short;
+            let is_there = reader.holds || !has_taken && !reader.runs_short;
             assert!(!is_there, "{cell}: {error}");
         }
         Ok(found) if reader.is_live => {
@@ -192,17 +133,67 @@ fn judge(cell: &str, (reader, change): (&Reader, &Change), expected: &Read, foun
 fn is_known(file: &str) -> bool {
     let name = file.trim_start_matches('/');
     let is_of = |known: &str| name.starts_with(known);
-    name.len() <= 1 || FILES.iter().any(|(known, _)| is_of(known)) || is_of("only-in-") || is_of("more")
+    name.len() <= 1 || FILES.into_iter().any(is_of) || is_of("only-in-") || is_of("more")
+}
+
+/// One writer beside some commands, at one stop. Whether the writer was stopped.
+fn play_writer(kind: &Kind, writer: &Writer, changes: &[&Change], stop: usize) -> bool {
+    let cell = format!("{} beside {} at step {stop}, checksum={}", writer.name, names(changes), kind.checksum);
+    let scene = Scene::new(kind);
+    (writer.prepare)(&scene);
+    prepare(&scene, changes);
+    scene.rest();
+    let before = scene.allocated();
+    forget(&scene);
+    let target = Target::of_writer(&scene, writer);
+    let mut was_stopped = false;
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            scene.device.arm(Before::Step, stop);
+            (writer.write)(&scene)
+        });
+        was_stopped = scene.device.wait(|| writing.is_finished());
+        let had_arrived = has_arrived(&scene);
+        let made = make(&scene, &cell, changes);
+        let may_refuse = changes.len() > 1 || matches!(writer.given, Given::Stream { .. });
+        assert!(may_refuse || made.iter().all(Result::is_ok), "{cell}: {made:?}");
+        if was_stopped {
+            others_come(&scene, writer);
+        }
+        scene.reuse(&before);
+        scene.device.go_on();
+        let lost_source = changes.iter().any(|change| change.takes_snapshots);
+        let written = writing.join().unwrap();
+        if was_stopped {
+            Ended { cell: &cell, writer, target, lost_source, had_arrived, written }.judge(&scene);
+        }
+    });
+    scene.is_unharmed(&cell);
+    scene.world.judge();
+    was_stopped
 }
 
 /// All commands beside one reader.
 fn play_all(reader: &str) {
     let reader = READERS.iter().find(|known| known.name == reader).expect("a row of the table");
+    on_all_cells(|kind, change| {
+        let stopped = READS.iter().filter(|stop| play(kind, reader, &[change], **stop)).count();
+        assert!(stopped > 0, "{} was never stopped", reader.name);
+    });
+}
+
+/// All commands beside one writer.
+fn play_all_beside_writing(writer: &str) {
+    let writer = WRITERS.iter().find(|known| known.name == writer).expect("a row of the table");
+    on_all_cells(|kind, change| {
+        let stopped = STEPS.iter().filter(|stop| play_writer(kind, writer, &[change], **stop)).count();
+        assert!(stopped > 0, "{} was never stopped", writer.name);
+    });
+}
+
+fn on_all_cells(play: impl Fn(&Kind, &Change)) {
     for checksum in ["off", "on"] {
-        for change in CHANGES {
-            let stopped = STOPS.iter().filter(|stop| play(checksum, reader, change, **stop)).count();
-            assert!(stopped > 0, "{} was never stopped", reader.name);
-        }
+        CHANGES.iter().for_each(|change| play(&Kind::table(checksum), change));
     }
 }
 
@@ -242,8 +233,54 @@ fn a_data_set_is_compared_while_room_is_short() {
 }
 
 #[test]
-fn every_reader_of_the_table_is_played() {
+fn a_file_is_written_while_its_data_set_is_replaced() {
+    play_all_beside_writing("copy into a file");
+}
+
+#[test]
+fn a_directory_is_written_while_its_data_set_is_replaced() {
+    play_all_beside_writing("copy of a directory");
+}
+
+#[test]
+fn a_snapshot_is_copied_to_what_is_replaced_with_it() {
+    play_all_beside_writing("copy out of a snapshot into its data set");
+}
+
+#[test]
+fn a_snapshot_that_is_taken_away_is_copied_elsewhere() {
+    play_all_beside_writing("copy out of a snapshot into another data set");
+}
+
+#[test]
+fn attributes_are_set_while_the_data_set_is_replaced() {
+    play_all_beside_writing("setattr -R");
+}
+
+#[test]
+fn projects_are_set_while_the_data_set_is_replaced() {
+    play_all_beside_writing("project -r");
+}
+
+#[test]
+fn a_full_stream_arrives_whatever_happens_beside_it() {
+    play_all_beside_writing("receive of a full stream");
+}
+
+#[test]
+fn an_increment_arrives_as_a_whole_or_leaves_nothing() {
+    play_all_beside_writing("receive of an increment");
+}
+
+#[test]
+fn an_increment_by_force_arrives_as_a_whole_or_not() {
+    play_all_beside_writing("receive of an increment by force");
+}
+
+#[test]
+fn every_row_of_the_table_is_played() {
     let source = include_str!("mod.rs");
-    let is_played = |reader: &&Reader| source.contains(&format!("play_all(\"{}\")", reader.name));
-    assert_eq!(READERS.iter().filter(is_played).count(), READERS.len());
+    let is_played = |call: &str, name: &str| source.contains(&format!("{call}(\"{name}\")"));
+    assert!(READERS.iter().all(|reader| is_played("play_all", reader.name)));
+    assert!(WRITERS.iter().all(|writer| is_played("play_all_beside_writing", writer.name)));
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{World, XATTR};
+use super::{
+    World,
+    scene::{Scene, XATTR},
+};
 use crate::{
     admin::{self, DifferenceKind, Error, Result, SendFrom, SendRequest},
     fs::{FileSystem, Ino, ROOT},
@@ -18,7 +21,7 @@ const PIECE: usize = 64 << 10;
 /// A row of the table.
 pub(super) struct Reader {
     pub(super) name: &'static str,
-    pub(super) read: fn(&World) -> Result<Read>,
+    pub(super) read: fn(&Scene) -> Result<Read>,
     /// It needs a whole snapshot, and holds it.
     pub(super) holds: bool,
     /// It reads what may change: any state is right.
@@ -40,18 +43,18 @@ pub(super) const READERS: &[Reader] = &[
     Reader { name: "diff to the data set, short of room", read: diff, is_live: true, runs_short: true, ..PLAIN },
 ];
 
-fn cat_snapshot(world: &World) -> Result<Read> {
+fn cat_snapshot(world: &Scene) -> Result<Read> {
     let open = world.datasets.open_snapshot(&"tank/a@2".parse().unwrap())?;
     Ok(BTreeMap::from([("big".to_owned(), content(&open.fs, b"big")?)]))
 }
 
-fn cat(world: &World) -> Result<Read> {
+fn cat(world: &Scene) -> Result<Read> {
     // It is open, and stays what the reader has, whatever becomes of its name.
     let fs = world.fs("tank/a");
     Ok(BTreeMap::from([("big".to_owned(), content(&fs, b"big")?)]))
 }
 
-fn copy_snapshot(world: &World) -> Result<Read> {
+fn copy_snapshot(world: &Scene) -> Result<Read> {
     let open = world.datasets.open_snapshot(&"tank/a@2".parse().unwrap())?;
     let mut names = Vec::new();
     let listed = open.fs.readdir(ROOT, 0, &mut |entry| {
@@ -64,7 +67,7 @@ fn copy_snapshot(world: &World) -> Result<Read> {
         let name = String::from_utf8(file.clone()).unwrap();
         let ino = open.fs.lookup(ROOT, &file).map_err(gone)?.ino;
         for attribute in open.fs.listxattr(ino).map_err(gone)? {
-            assert_eq!(attribute, XATTR.0);
+            assert_eq!(attribute, XATTR);
             read.insert(format!("{name}, attribute"), open.fs.getxattr(ino, &attribute).map_err(gone)?);
         }
         read.insert(name, content(&open.fs, &file)?);
@@ -91,7 +94,7 @@ fn gone(errno: crate::fs::Errno) -> Error {
     pool::error::Error::Stale.into()
 }
 
-fn send(world: &World) -> Result<Read> {
+fn send(world: &Scene) -> Result<Read> {
     let request = SendRequest {
         snapshot: "tank/a@2".parse().unwrap(),
         from: Some(SendFrom::Base("tank/a@1".parse().unwrap())),
@@ -113,11 +116,11 @@ fn blocks(stream: &[u8]) -> Vec<u8> {
     stream.chunks(64).filter(is_run).map(|window| window[0]).collect()
 }
 
-fn diff_snapshots(world: &World) -> Result<Read> {
+fn diff_snapshots(world: &Scene) -> Result<Read> {
     compared(world, "tank/a@2")
 }
 
-fn diff(world: &World) -> Result<Read> {
+fn diff(world: &Scene) -> Result<Read> {
     compared(world, "tank/a")
 }
 

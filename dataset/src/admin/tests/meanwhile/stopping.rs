@@ -1,4 +1,4 @@
-//! A device that stops one thread at its n-th read, before anything is read.
+//! A device that stops one thread at its n-th read, before anything is read, or before its n-th step.
 
 use std::{
     io,
@@ -10,8 +10,17 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use pool::device::{Device, MemoryDevice};
 
-/// After so long something waits for the reader that stands still.
+/// After so long something waits for the thread that stands still.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a thread is stopped before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// A read of the device.
+    Read,
+    /// A step of a command that takes many.
+    Step,
+}
 
 /// The device.
 pub(super) struct Stopping {
@@ -22,8 +31,8 @@ pub(super) struct Stopping {
 
 #[derive(Default)]
 struct State {
-    /// Who is to be stopped, and after how many reads more.
-    armed: Option<(ThreadId, usize)>,
+    /// Who is to be stopped, before what, and after how many of these more.
+    armed: Option<(ThreadId, Before, usize)>,
     is_stopped: bool,
 }
 
@@ -33,9 +42,9 @@ impl Stopping {
         Arc::new(Stopping { memory, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Stops the thread that calls this at its n-th read from now on.
-    pub(super) fn arm(&self, nth: usize) {
-        self.state.lock().armed = Some((thread::current().id(), nth));
+    /// Stops the thread that calls this before its n-th read or step from now on.
+    pub(super) fn arm(&self, before: Before, nth: usize) {
+        self.state.lock().armed = Some((thread::current().id(), before, nth));
     }
 
     /// Waits until the thread stands still, or `is_over` says that it never will; whether it does.
@@ -53,10 +62,11 @@ impl Stopping {
         self.changed.notify_all();
     }
 
-    fn pass(&self) {
+    /// To be called by a command before each of its steps, and by the device before each read.
+    pub(super) fn pass(&self, now: Before) {
         let mut state = self.state.lock();
-        let Some((thread, left)) = &mut state.armed else { return };
-        if *thread != thread::current().id() {
+        let Some((thread, before, left)) = &mut state.armed else { return };
+        if *thread != thread::current().id() || *before != now {
             return;
         }
         *left -= 1;
@@ -68,7 +78,8 @@ impl Stopping {
         self.changed.notify_all();
         let end = Instant::now() + PATIENCE;
         while state.is_stopped {
-            assert!(!self.changed.wait_until(&mut state, end).timed_out(), "the command waits for the reader");
+            let is_late = self.changed.wait_until(&mut state, end).timed_out();
+            assert!(!is_late, "another command waits for the one that stands still");
         }
     }
 }
@@ -83,7 +94,7 @@ impl Device for Stopping {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.pass();
+        self.pass(Before::Read);
         self.memory.read_at(offset, buf)
     }
 
