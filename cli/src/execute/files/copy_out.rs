@@ -20,7 +20,8 @@ use rustix::fs::{AtFlags, Mode, ftruncate, makedev, mkdirat, mknodat, symlinkat,
 use super::{
     CHUNK, cannot_here, decode_device,
     handle::{Handle, is_just_made},
-    host, next_data, reason,
+    host::{self, Xattr},
+    next_data, reason,
     resolve::resolve,
     served::Served,
     trail::Trail,
@@ -163,7 +164,7 @@ impl CopyOut<'_, '_> {
     }
 
     fn leave(&self, dir: &Handle, from: Option<Attr>, path: &Path) -> Result<(), Failure> {
-        from.map_or(Ok(()), |from| self.finish(&from, dir).map_err(|errno| failed(path, errno)))
+        from.map_or(Ok(()), |from| self.finish(&from, dir, &|| path.to_owned()))
     }
 
     /// Copies one thing of any kind to a name in the deepest directory; of a directory, what in it is none.
@@ -230,12 +231,14 @@ impl CopyOut<'_, '_> {
         }
         let made = match from.file_type {
             FileType::Regular => self.file(from, way, name)?,
-            _ => self
-                .special(from, way.dir(), OsStr::from_bytes(name))
-                .map_err(|errno| failed(&way.shown(name), errno))?,
+            _ => {
+                let link = self.link_target(from).map_err(|errno| unread(&way.shown(name), errno))?;
+                special(from, link.as_deref(), way.dir(), OsStr::from_bytes(name))
+                    .map_err(|errno| failed(&way.shown(name), errno))?
+            }
         };
-        let finished = self.finish(from, &made).and_then(|()| made.meta());
-        let meta = finished.map_err(|errno| failed(&way.shown(name), errno))?;
+        self.finish(from, &made, &|| way.shown(name))?;
+        let meta = made.meta().map_err(|errno| failed(&way.shown(name), errno))?;
         if from.nlink > 1 {
             let (place, left) = (way.place(), from.nlink - 1);
             self.linked.insert(from.identity(), Copied { place, name: name.to_vec(), identity: meta.identity, left });
@@ -262,23 +265,11 @@ impl CopyOut<'_, '_> {
         Ok(true)
     }
 
-    /// Makes what has no content, and finds it under its name: another user may have put something else there.
-    fn special(&self, from: &Attr, dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
-        let (major, minor) = decode_device(from.rdev);
-        let link = match from.file_type {
-            FileType::Symlink => Some(self.fs.same(from).readlink(from.ino)?),
-            _ => None,
-        };
-        let file_type = rustix::fs::FileType::from_raw_mode(from.file_type.mode_bits() as rustix::fs::RawMode);
-        replacing(dir, name, || match &link {
-            Some(target) => symlinkat(OsStr::from_bytes(target), dir.fd(), name),
-            None => mknodat(dir.fd(), name, file_type, Mode::from_raw_mode(0o600), makedev(major, minor)),
-        })?;
-        let made = Handle::find(dir, name)?;
-        let is_ours = is_just_made(&made.meta()?, from.file_type, (major, minor));
-        match is_ours && link.is_none_or(|target| made.link_target() == Ok(target)) {
-            true => Ok(made),
-            false => Err(Errno::STALE),
+    /// Where a symbolic link leads; `None` if it is none.
+    fn link_target(&self, from: &Attr) -> Result<Option<Vec<u8>>, Errno> {
+        match from.file_type {
+            FileType::Symlink => self.fs.same(from).readlink(from.ino).map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -324,11 +315,24 @@ impl CopyOut<'_, '_> {
         Ok(())
     }
 
+    /// Gives the copy what the source has beside its content. That the source is gone is told otherwise than that another
+    /// user has moved the copy.
+    fn finish(&self, from: &Attr, to: &Handle, path: &dyn Fn() -> PathBuf) -> Result<(), Failure> {
+        let xattrs = self.xattrs(from).map_err(|errno| unread(&path(), errno))?;
+        self.give(from, &xattrs, to).map_err(|errno| failed(&path(), errno))
+    }
+
+    fn xattrs(&self, from: &Attr) -> Result<Vec<Xattr>, Errno> {
+        let source = self.fs.same(from);
+        let named = |name: Vec<u8>| source.getxattr(from.ino, &name).map(|value| (name, value));
+        source.listxattr(from.ino)?.into_iter().map(named).collect()
+    }
+
     /// Gives the copy its owner, extended attributes, mode and times, in this order: a change of the owner takes set-id
     /// bits and capabilities away, a file that must not be written takes no attributes, and each changes the times of
     /// change. An access control list that the copy got from its directory is not the source's, and would let others
     /// write what they must not: it goes before the mode that would make it count.
-    fn finish(&self, from: &Attr, to: &Handle) -> Result<(), Errno> {
+    fn give(&self, from: &Attr, xattrs: &[Xattr], to: &Handle) -> Result<(), Errno> {
         if self.is_root {
             to.set_owner(from.uid, from.gid)?;
         }
@@ -339,12 +343,10 @@ impl CopyOut<'_, '_> {
         if from.file_type == FileType::Directory {
             to.clear_xattr(acl::DEFAULT)?;
         }
-        let source = self.fs.same(from);
-        for name in source.listxattr(from.ino)? {
-            let value = source.getxattr(from.ino, &name)?;
-            match to.set_xattr(&name, &value) {
+        for (name, value) in xattrs {
+            match to.set_xattr(name, value) {
                 Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {
-                    let name = String::from_utf8_lossy(&name);
+                    let name = String::from_utf8_lossy(name);
                     tracing::debug!(ino = from.ino, %name, "an extended attribute cannot be kept");
                 }
                 set => set?,
@@ -378,6 +380,22 @@ fn make_directory(dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
         Err(errno) => return Err(errno),
     }
     Handle::directory(dir, name).map_err(|errno| if errno == Errno::LOOP { Errno::NOTDIR } else { errno })
+}
+
+/// Makes what has no content, and finds it under its name: another user may have put something else there.
+fn special(from: &Attr, link: Option<&[u8]>, dir: &Handle, name: &OsStr) -> Result<Handle, Errno> {
+    let (major, minor) = decode_device(from.rdev);
+    let file_type = rustix::fs::FileType::from_raw_mode(from.file_type.mode_bits() as rustix::fs::RawMode);
+    replacing(dir, name, || match link {
+        Some(target) => symlinkat(OsStr::from_bytes(target), dir.fd(), name),
+        None => mknodat(dir.fd(), name, file_type, Mode::from_raw_mode(0o600), makedev(major, minor)),
+    })?;
+    let made = Handle::find(dir, name)?;
+    let is_ours = is_just_made(&made.meta()?, from.file_type, (major, minor));
+    match is_ours && link.is_none_or(|target| made.link_target().as_deref() == Ok(target)) {
+        true => Ok(made),
+        false => Err(Errno::STALE),
+    }
 }
 
 /// Makes something under a name; what is there, and is no directory, goes.

@@ -36,9 +36,9 @@ impl Served {
         Served { fs: Arc::new(self.fs.pinned()), ..self }
     }
 
-    /// Fails if it was rolled back or received into since the command began.
+    /// Fails if it was rolled back, received into or destroyed since the command began.
     pub(super) fn check_not_replaced(&self, action: &str, shown: &str) -> Result<(), Failure> {
-        if self.fs.epoch() == self.epoch {
+        if self.fs.epoch() == self.epoch && self.fs.head().check_open().is_ok() {
             return Ok(());
         }
         Err(Failure::cannot(action, shown, REPLACED).hint("what was done before that is lost: run the command again"))
