@@ -156,3 +156,17 @@ fn an_arrival_below_what_is_not_mounted_by_itself_is_mounted_at_every_import() {
         lab.check("tank");
     }
 }
+
+#[test]
+fn of_many_that_mount_one_data_set_at_once_one_does() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    lab.fs(&["create", "tank/a"]);
+    for _ in 0..5 {
+        lab.fs(&["unmount", "tank/a"]);
+        let start = |_| lab.command("fs", &["mount", "tank/a"]).stderr(std::process::Stdio::null()).spawn().unwrap();
+        let started: Vec<_> = (0..6).map(start).collect();
+        let succeeded = started.into_iter().filter_map(|mut child| child.wait().ok().filter(|status| status.success()));
+        assert_eq!(succeeded.count(), 1);
+        assert_eq!(mounts_on(&lab.mount("tank/a")).len(), 1);
+    }
+}

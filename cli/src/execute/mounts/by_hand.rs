@@ -65,6 +65,7 @@ impl Mounts {
             Name::Bookmark(_) => return Err(refused("a bookmark has no files")),
             _ => {}
         }
+        let _turn = self.turn.lock();
         if let Some(mount) = self.mount_of(plan.id) {
             let at = mount.mountpoint().display();
             return Err(refused(&format!("already mounted at {at}"))

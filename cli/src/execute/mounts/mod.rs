@@ -85,6 +85,8 @@ pub(crate) struct Mounts {
     places: Places,
     read_only: bool,
     table: Mutex<BTreeMap<u64, Active>>,
+    /// Held from the look whether a data set is mounted until it is. Locked before `table`.
+    turn: Mutex<()>,
     /// Sessions without a mount in this process's namespace, in which somebody still has one. Locked after `table`.
     left: Mutex<Vec<(u64, Active)>>,
     watch: Watch,
@@ -94,8 +96,8 @@ pub(crate) struct Mounts {
 impl Mounts {
     /// An empty table.
     pub(crate) fn new(datasets: Arc<Datasets>, places: Places, read_only: bool) -> Mounts {
-        let (table, left) = (Mutex::default(), Mutex::default());
-        Mounts { datasets, places, read_only, table, left, watch: Watch::default(), memory: Memory::default() }
+        let (table, turn, left) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Mounts { datasets, places, read_only, table, turn, left, watch: Watch::default(), memory: Memory::default() }
     }
 
     /// What is mounted, by name.
@@ -118,6 +120,7 @@ impl Mounts {
         self.drop_ended();
         let refused = |why: &str| Failure::cannot("mount", name, why);
         let plan = self.plan(name)?;
+        let _turn = self.turn.lock();
         if self.table.lock().contains_key(&plan.id) {
             return Err(refused("filesystem already mounted"));
         }
@@ -151,6 +154,7 @@ impl Mounts {
         plans.sort_by_cached_key(|(plan, _)| plan.path());
         let mut first = Ok(());
         for (plan, how) in plans {
+            let _turn = self.turn.lock();
             if self.table.lock().contains_key(&plan.id) {
                 continue;
             }
