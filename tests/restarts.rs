@@ -75,6 +75,19 @@ fn crashed_and_restarting(lab: &Lab) -> Stopped {
     Stopped::new(lab.supervisors()[0])
 }
 
+/// What becomes of a command that has found no service, and whose turn comes when the supervisor has brought it back.
+fn restarted_before(lab: &Lab, program: &str, words: &[&str]) -> Run {
+    let lock = crashed_and_locked(lab);
+    let mut command = lab.command(program, words);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    sleep(Duration::from_millis(300));
+    let waiting = Stopped::new(child.id());
+    drop(lock);
+    wait_until("everything is back", || is_back(lab));
+    drop(waiting);
+    end(words, child)
+}
+
 /// The pool is not known here, has no service, gets none, and is whole on its image.
 #[track_caller]
 fn assert_gone(lab: &Lab, words: &[&str]) {
@@ -151,22 +164,12 @@ fn an_import_meets_a_restart() {
     assert!(is_back(&lab));
     wait_until("the first supervisor has ended", || lab.supervisors().len() == 1);
     // It comes second, and waits for the supervisor.
-    let words = &["import", "tank"][..];
-    let restarting = crashed_and_restarting(&lab);
-    let child = start(&lab, words);
-    sleep(Duration::from_millis(300));
-    drop(restarting);
-    let run = end(words, child);
+    let run = restarted_before(&lab, "pool", &["import", "tank"]);
     assert_eq!(run.stderr, "note: 'tank' was imported already; its service had crashed, and is running again\n");
     run.ok();
-    assert!(is_back(&lab));
     // What asks for more than that is not done.
-    let words = &["import", "-o", "readonly=on", "tank"][..];
-    let restarting = crashed_and_restarting(&lab);
-    let child = start(&lab, words);
-    sleep(Duration::from_millis(300));
-    drop(restarting);
-    for run in [end(words, child), lab.run("pool", &["import", "tank"])] {
+    let refused = restarted_before(&lab, "pool", &["import", "-o", "readonly=on", "tank"]);
+    for run in [refused, lab.run("pool", &["import", "tank"])] {
         let said = run.fails(1);
         assert!(said.contains("cannot import 'tank': a pool with that name is already imported"), "{said}");
     }
@@ -199,13 +202,9 @@ fn a_mount_after_a_crash_brings_everything_back() {
         assert!(is_back(&lab) && is_mounted(&lab, "tank"), "{words:?}");
         wait_until("the first supervisor has ended", || lab.supervisors().len() == 1);
     }
-    // The supervisor is about to mount it.
-    let restarting = crashed_and_restarting(&lab);
-    let child = lab.command("fs", &["mount", "tank/a"]).spawn().unwrap();
-    sleep(Duration::from_millis(300));
-    drop(restarting);
-    assert!(child.wait_with_output().unwrap().status.success());
-    wait_until("everything is back", || is_back(&lab));
+    // The supervisor has mounted it by the time that it has its turn.
+    restarted_before(&lab, "fs", &["mount", "tank/a"]).ok();
+    assert!(is_back(&lab));
     // One that ended by itself had unmounted everything, and so only what is asked for is mounted.
     let service = lab.service("tank").unwrap();
     assert!(std::process::Command::new("kill").arg(service.to_string()).status().unwrap().success());

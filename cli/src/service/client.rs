@@ -156,11 +156,6 @@ impl Client {
         matches!(self.ask(pool, &Request::Ping, &mut None, &mut |_| Ok(None)), Ok(Some(_)))
     }
 
-    /// Whether there is no service any more of one that has just been asked.
-    pub(super) fn is_gone(&self, pool: &str) -> bool {
-        matches!(socket::connect(&self.places.socket(pool)), Ok(None))
-    }
-
     /// Whether the service of a pool that has none has crashed. One that ends by itself takes its socket along.
     fn has_crashed(&self, pool: &str) -> bool {
         self.places.socket(pool).exists()

@@ -29,7 +29,7 @@ impl Client {
         match self.ask(pool, &Request::Shutdown { force }, &mut None, &mut |_| Ok(None)) {
             Ok(Some(_)) => return Ok(true),
             // One that has crashed on the way is none any more, and how far it came does not matter.
-            Err(failure) if !failure.is_unavailable() || !self.is_gone(pool) => return Err(failure),
+            Err(failure) if !failure.is_unavailable() || self.is_served(pool) => return Err(failure),
             Ok(None) | Err(_) => {}
         }
         detach_dead_mounts(pool);
