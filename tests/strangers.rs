@@ -1,5 +1,5 @@
 //! What another user of the machine can do to root's pools, and what not: images, registry, sockets, locks.
-//! `docs/security.md` names these tests.
+//! `docs/src/security.md` names these tests.
 
 mod lab;
 
