@@ -81,7 +81,7 @@ fn take(found: &mut Vec<Line>, number: usize, text: &str, unfinished: bool) -> b
     }
     let prompts = [("$ ", false), ("# ", true)];
     let Some((script, as_root)) =
-        prompts.iter().find_map(|(prompt, as_root)| Some((text.strip_prefix(prompt)?, *as_root)))
+        prompts.iter().find_map(|(prompt, as_root)| Some((text.strip_prefix(*prompt)?, *as_root)))
     else {
         return false;
     };
