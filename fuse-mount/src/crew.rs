@@ -159,6 +159,7 @@ impl Crew {
             let patience = if has_busy { LOOK } else { PATIENCE };
             let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
             let come = epoll::wait(&self.watch, spare_capacity(&mut events), Some(&patience));
+            self.look();
             if let Some(event) = events.pop() {
                 self.state.lock().waiting -= 1;
                 if let Err(error) = self.have_thread() {
@@ -166,7 +167,6 @@ impl Crew {
                 }
                 return Some(event.data.u64());
             }
-            self.look();
             let mut state = self.state.lock();
             let is_spare = come == Ok(0) && !has_busy && state.waiting > ENOUGH;
             if is_spare {
@@ -189,7 +189,8 @@ impl Crew {
         let threads = per_mount();
         {
             let mut state = self.state.lock();
-            if state.staying + threads > MOST_STAYING || !channel.own(threads) {
+            // Without a thread that waits, no other mount would be served while this one has its threads.
+            if state.waiting == 0 || state.staying + threads > MOST_STAYING || !channel.own(threads) {
                 return false;
             }
             state.staying += threads;

@@ -143,7 +143,10 @@ impl Serving {
             Channel::new(device, handler, ring, (Arc::clone(connection), Arc::clone(&ending))).map_err(failed)?;
         let served = crew::serve(channel).map_err(failed)?;
         if transport == Transport::Uring {
-            connection.answers(trial.patience).map_err(of_ring).inspect_err(|_| served.let_go())?;
+            connection.answers(trial.patience).map_err(of_ring).inspect_err(|_| {
+                connection.cut();
+                served.let_go();
+            })?;
         }
         Ok(Serving { connection: Arc::clone(connection), notifier, epoch, transport, ending, served })
     }

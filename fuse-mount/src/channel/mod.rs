@@ -48,6 +48,8 @@ const ROOT_NODE: u64 = 1;
 /// So many requests in so much time are many.
 const BURST: u32 = 64;
 const QUICK: Duration = Duration::from_secs(1);
+/// Requests after which a thread that came in passing leaves, so that other mounts have their turn.
+const PER_VISIT: usize = 16;
 
 /// One mount's connection.
 pub(crate) struct Channel {
@@ -70,6 +72,8 @@ struct State {
     /// Threads that serve the mount, and how many of them stay.
     inside: usize,
     staying: usize,
+    /// Calls to look around that no thread has read yet.
+    called: usize,
     /// When the last burst began.
     since: Instant,
     /// How many requests were served at the last look.
@@ -148,7 +152,7 @@ impl Channel {
         let serves_forgets_only = ring.is_some();
         let end = Some(End { ring, ending });
         let (mode, since) = (Mode::Shared, Instant::now());
-        let state = Mutex::new(State { mode, inside: 0, staying: 0, since, seen: 0, has_ended: false, end });
+        let state = Mutex::new(State { mode, inside: 0, staying: 0, called: 0, since, seen: 0, has_ended: false, end });
         let to_sync = Arc::clone(&handler);
         let syncer = Syncer::new(move |replies: Vec<Reply>| {
             let done = to_sync.sync();
@@ -172,7 +176,7 @@ impl Channel {
     ) -> Left {
         let most = if self.serves_forgets_only { 1 } else { most };
         self.state.lock().inside += 1;
-        loop {
+        for _ in 0..PER_VISIT {
             let come = {
                 let state = self.state.lock();
                 if state.has_ended || state.mode != Mode::Shared {
@@ -244,7 +248,7 @@ impl Channel {
                 state.mode = Mode::Left;
             }
             // Who attends in passing may have met a call that was meant for one that stays.
-            self.wake(state.staying);
+            self.wake(&mut state);
         }
     }
 
@@ -253,9 +257,7 @@ impl Channel {
         let mut state = self.state.lock();
         state.has_ended = true;
         state.inside += 1;
-        if state.mode != Mode::Shared {
-            self.wake(state.staying);
-        }
+        self.wake(&mut state);
         drop(state);
         self.leave()
     }
@@ -283,11 +285,21 @@ impl Channel {
         let end = state.end.take();
         drop(state);
         let Some(End { ring, ending }) = end else { return Left::Served };
-        if let Some(ring) = ring {
+        let handler = Arc::clone(&self.handler);
+        let Some(ring) = ring else {
+            handler.ended();
+            ending.end();
+            return Left::Ended;
+        };
+        // The threads of the ring end when the connection is cut, which may be what the caller is about to do.
+        let started = courtesy::spawn("fuse-end", move || {
             ring.wait();
+            handler.ended();
+            ending.end();
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "the end of a mount is not noticed");
         }
-        self.handler.ended();
-        ending.end();
         Left::Ended
     }
 
@@ -299,19 +311,21 @@ impl Channel {
         let mut state = self.state.lock();
         state.has_ended = true;
         // Those that wait see the same, unless it was this thread's own trouble.
-        self.wake(state.staying);
+        self.wake(&mut state);
     }
 
-    /// Has so many read(2) return.
-    fn wake(&self, threads: usize) {
+    /// Has read(2) return in each thread that stays. A thread that is busy reads its call later, so no second one is sent.
+    fn wake(&self, state: &mut State) {
         let mut message = [0; 16 + 32];
         message[..4].copy_from_slice(&48u32.to_ne_bytes());
         message[4..8].copy_from_slice(&RETRIEVE.to_ne_bytes());
         message[24..32].copy_from_slice(&ROOT_NODE.to_ne_bytes());
-        for _ in 0..threads {
+        while state.called < state.staying {
             if let Err(error) = rustix::io::write(&self.device, &message) {
                 tracing::debug!(%error, "a thread stays with an idle mount");
+                break;
             }
+            state.called += 1;
         }
     }
 
@@ -337,7 +351,11 @@ impl Channel {
         let request = Asked::of(header, payload.len());
         self.served.fetch_add(1, Ordering::Relaxed);
         match request.opcode {
-            NOTIFY_REPLY => return Answered::Woken,
+            NOTIFY_REPLY => {
+                let mut state = self.state.lock();
+                state.called = state.called.saturating_sub(1);
+                return Answered::Woken;
+            }
             FORGET => self.forget(request.unique, &[(request.node.0, request.count)]),
             BATCH_FORGET => self.forget(request.unique, &request::forgotten(payload)),
             _ if serve::is_sync(header) => self.sync(&request),
