@@ -132,6 +132,13 @@ impl Client {
         self.lock(pool)
     }
 
+    /// The same to note what the pool has done already.
+    fn turn_to_note(&mut self, pool: &str) -> Result<PoolLock, Failure> {
+        self.close_others(pool)?;
+        let take = || PoolLock::take_to_note(&self.places.lock(pool), pool, &self.command);
+        self.held.find(pool).map_or_else(|| take().map(|lock| self.held.note(lock)), Ok)
+    }
+
     /// The pool's lock if nobody serves it: nobody will, as long as that is held.
     pub(super) fn lock_unserved(&mut self, pool: &str) -> Result<Option<PoolLock>, Failure> {
         self.close_others(pool)?;
@@ -327,7 +334,7 @@ impl Client {
 
     /// The devices of a pool have become more, or fewer.
     fn note_devices(&mut self, known: &KnownPool, layout: &[String]) -> Result<(), Failure> {
-        let lock = self.turn(known.name.as_str())?;
+        let lock = self.turn_to_note(known.name.as_str())?;
         // One that was exported meanwhile is not known any more.
         let Some(now) = self.registry.get(lock.pool())?.filter(|now| now.is_numbered(known.guid)) else {
             return Ok(());

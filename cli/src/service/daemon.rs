@@ -53,11 +53,16 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     log_to(&places.log(name))?;
     let started = start(places, name);
     let report = started.as_ref().map(drop).map_err(Clone::clone);
-    if let Err(error) = spawn::report(&report) {
-        tracing::warn!("the command that has started this service is gone: {error}");
-    }
+    let told = spawn::report(&report);
     let (owned, listener) = started?;
     tracing::info!("pool '{name}' is being served");
+    if let Err(error) = told {
+        tracing::warn!("the command that has started this service is gone: {error}");
+        // It would have asked for the mounts.
+        if Registry::of(places).get(name)?.is_some_and(|known| !known.no_mount) {
+            owned.mount_all();
+        }
+    }
     let ended = server::run(listener, owned.clone());
     let closed = owned.close_in_the_end();
     tracing::info!("pool '{name}' is closed: {ended:?}, {closed:?}");
@@ -186,6 +191,13 @@ impl Owned {
     /// The refusal of what cannot be done because the pool is suspended, if it is.
     fn refusal(&self) -> Option<Failure> {
         refusal(&*self.engine.upgrade()?, &self.name)
+    }
+
+    /// Mounts everything. What cannot be mounted does not keep the rest, or the pool, from being used.
+    fn mount_all(&self) {
+        if let Some(Err(failure)) = self.pool.read().as_ref().map(OpenPool::mount_all) {
+            tracing::error!("{failure}");
+        }
     }
 
     /// Has the calls under way end.

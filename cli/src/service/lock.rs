@@ -48,6 +48,7 @@ use crate::failure::Failure;
 
 /// How long a command waits for another one.
 const PATIENCE: Duration = Duration::from_secs(20);
+const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Held as long as it or a clone of it lives.
@@ -64,6 +65,12 @@ impl PoolLock {
     /// Waits for the lock of `pool` at `path` and takes it. `command` is what others are told meanwhile.
     pub fn take(path: &Path, pool: &str, command: &str) -> Result<PoolLock, Failure> {
         PoolLock::take_within(path, pool, command, PATIENCE, &|| false)?.ok_or_else(|| held(path, pool))
+    }
+
+    /// The same for a change that the pool itself has made already, which must be noted: it waits for as long as a command
+    /// may take that has the lock and mounts thousands of datasets.
+    pub fn take_to_note(path: &Path, pool: &str, command: &str) -> Result<PoolLock, Failure> {
+        PoolLock::take_within(path, pool, command, LONG_PATIENCE, &|| false)?.ok_or_else(|| held(path, pool))
     }
 
     /// The same, unless there is no need of it any more; then `None`.

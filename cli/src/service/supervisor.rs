@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{client::Client, daemon, host::detach_dead_mounts, hygiene, spawn};
+use super::{client::Client, daemon, host::detach_dead_mounts, hygiene, registry::KnownPool, spawn};
 use crate::failure::Failure;
 
 /// Set to `0`: a service that crashes stays away until `pool import`.
@@ -64,10 +64,15 @@ pub(super) fn supervise(client: &Client, pool: &str) -> Result<(), Failure> {
     // The command that has started this process holds the lock, and so does this process by its standard input.
     let started = spawn::launch(&client.places, pool, Stdio::inherit());
     let report = started.as_ref().map(drop).map_err(Clone::clone);
-    if let Err(error) = spawn::report(&report) {
-        tracing::warn!("the command that has started this service is gone: {error}");
-    }
+    let told = spawn::report(&report);
     let mut service = started?;
+    if let Err(error) = told {
+        tracing::warn!("the command that has started this service is gone: {error}");
+        // It would have asked for the mounts.
+        if let Some(known) = client.registry.get(pool)? {
+            have_mounted(client, &known);
+        }
+    }
     let mut pause = FIRST_PAUSE;
     loop {
         let begun = Instant::now();
@@ -101,11 +106,15 @@ fn restart(client: &Client, pool: &str) -> Result<Option<Child>, Failure> {
     let Some(known) = client.registry.get(pool)?.filter(|_| !client.is_served(pool)) else { return Ok(None) };
     detach_dead_mounts(pool);
     let service = spawn::launch(&client.places, pool, spawn::shared(&lock)?)?;
-    // A data set that cannot be mounted does not keep the others, or the pool, from being used.
-    if let Err(failure) = client.have_mounted(&known) {
+    have_mounted(client, &known);
+    Ok(Some(service))
+}
+
+/// A dataset that cannot be mounted does not keep the others, or the pool, from being used.
+fn have_mounted(client: &Client, known: &KnownPool) {
+    if let Err(failure) = client.have_mounted(known) {
         tracing::error!("{failure}");
     }
-    Ok(Some(service))
 }
 
 #[cfg(test)]

@@ -56,7 +56,8 @@ impl Client {
         // Before it waits for the lock: the command that has it may be what hangs.
         let was_given_up = abandon && self.give_up(pool)?;
         let lock = self.turn(pool)?;
-        match was_given_up || abandon && self.give_up(pool)? {
+        // Another command may have brought it back since.
+        match was_given_up && !self.is_served(pool) || abandon && self.give_up(pool)? {
             true => self.registry.remove(&lock),
             false => self.export(&lock, force || abandon),
         }
