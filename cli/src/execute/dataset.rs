@@ -21,8 +21,11 @@ use crate::{
     protocol::{Assignment, DatasetRecord, DestroyRecord, PropertyRecord, UnmountTarget},
 };
 
+/// The most properties `written@SNAPSHOT` of one request. Each costs a look at every deadlist of a line, and every user may ask.
+const MOST_SINCE: usize = 32;
+
 impl OpenPool {
-    /// Gives away what there is, step by step: neither this process nor who asks has all of it at a time.
+    /// Gives away what there is, step by step, so this process never has all of it at a time.
     pub(super) fn list(
         &self,
         root: Option<Name>,
@@ -39,6 +42,10 @@ impl OpenPool {
         let properties = each_once(properties);
         let since = |name: &String| Property::of_dataset(name).ok()?.written_since().map(str::to_owned);
         let since: Vec<String> = properties.iter().filter_map(since).collect();
+        if since.len() > MOST_SINCE {
+            let why = format!("{} properties written@SNAPSHOT, at most {MOST_SINCE} at a time", since.len());
+            return Err(Failure::cannot("list", &what, why));
+        }
         let mut listing = self.datasets.begin_list(&request, &since);
         let mut parts = Parts::default();
         while let Some(step) = self.datasets.list_step(&mut listing).or_refused("open", &what)? {

@@ -99,8 +99,6 @@ pub struct Listing {
 enum Todo {
     /// What a name stands for.
     Root(Name),
-    /// A data set, so many levels below its root.
-    Dataset { id: u64, depth: usize },
     /// The snapshots of a data set from a transaction group on.
     Snapshots { dataset: u64, from: u64 },
     /// The bookmarks at these offsets, from this place on.
@@ -188,7 +186,6 @@ impl Walk<'_, '_> {
     fn visit(&mut self, todo: Todo) -> Result<()> {
         match todo {
             Todo::Root(name) => self.root(&name),
-            Todo::Dataset { id, depth } => self.dataset(id, depth),
             Todo::Snapshots { dataset, from } => self.next_snapshot(dataset, from),
             Todo::Bookmarks { dataset, offsets, at } => self.next_bookmark(dataset, offsets, at),
             Todo::Children { of, ids, at, depth } => self.next_child(of, ids, at, depth),
@@ -275,7 +272,7 @@ impl Walk<'_, '_> {
         self.listing.todo.push(Todo::Children { of, ids, at: at + 1, depth });
         let row = self.tx.find::<DatasetRow>(dataset_key(id))?;
         if row.is_some_and(|(row, _)| row.parent == of) {
-            self.listing.todo.push(Todo::Dataset { id, depth });
+            return self.dataset(id, depth);
         }
         Ok(())
     }

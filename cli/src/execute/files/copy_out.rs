@@ -20,8 +20,7 @@ use rustix::fs::{AtFlags, Mode, ftruncate, makedev, mkdirat, mknodat, symlinkat,
 use super::{
     CHUNK, cannot_here, decode_device,
     handle::{Handle, is_just_made},
-    host::{self, Xattr},
-    next_data, reason,
+    host, next_data, reason,
     resolve::resolve,
     served::Served,
     trail::Trail,
@@ -315,48 +314,50 @@ impl CopyOut<'_, '_> {
         Ok(())
     }
 
-    /// Gives the copy what the source has beside its content. That the source is gone is told otherwise than that another
-    /// user has moved the copy.
-    fn finish(&self, from: &Attr, to: &Handle, path: &dyn Fn() -> PathBuf) -> Result<(), Failure> {
-        let xattrs = self.xattrs(from).map_err(|errno| unread(&path(), errno))?;
-        self.give(from, &xattrs, to).map_err(|errno| failed(&path(), errno))
-    }
-
-    fn xattrs(&self, from: &Attr) -> Result<Vec<Xattr>, Errno> {
-        let source = self.fs.same(from);
-        let named = |name: Vec<u8>| source.getxattr(from.ino, &name).map(|value| (name, value));
-        source.listxattr(from.ino)?.into_iter().map(named).collect()
-    }
-
     /// Gives the copy its owner, extended attributes, mode and times, in this order: a change of the owner takes set-id
     /// bits and capabilities away, a file that must not be written takes no attributes, and each changes the times of
-    /// change. An access control list that the copy got from its directory is not the source's, and would let others
-    /// write what they must not: it goes before the mode that would make it count.
-    fn give(&self, from: &Attr, xattrs: &[Xattr], to: &Handle) -> Result<(), Errno> {
+    /// change. An error of the source and one of the copy have messages of their own.
+    fn finish(&self, from: &Attr, to: &Handle, path: &dyn Fn() -> PathBuf) -> Result<(), Failure> {
+        let failed = |errno| failed(&path(), errno);
+        let unread = |errno| unread(&path(), errno);
+        self.prepare(from, to).map_err(failed)?;
+        let source = self.fs.same(from);
+        // One value at a time: a file may have any number of them.
+        for name in source.listxattr(from.ino).map_err(unread)? {
+            let value = source.getxattr(from.ino, &name).map_err(unread)?;
+            match to.set_xattr(&name, &value) {
+                Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {
+                    let name = String::from_utf8_lossy(&name);
+                    tracing::debug!(ino = from.ino, %name, "an extended attribute cannot be kept");
+                }
+                set => set.map_err(failed)?,
+            }
+        }
+        complete(from, to).map_err(failed)
+    }
+
+    /// Gives the copy its owner. An access control list that the copy got from its directory is not the source's, and would
+    /// let others write what they must not: it goes before the mode that would make it count.
+    fn prepare(&self, from: &Attr, to: &Handle) -> Result<(), Errno> {
         if self.is_root {
             to.set_owner(from.uid, from.gid)?;
         }
-        let is_link = from.file_type == FileType::Symlink;
-        if !is_link {
+        if from.file_type != FileType::Symlink {
             to.clear_xattr(acl::ACCESS)?;
         }
         if from.file_type == FileType::Directory {
             to.clear_xattr(acl::DEFAULT)?;
         }
-        for (name, value) in xattrs {
-            match to.set_xattr(name, value) {
-                Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {
-                    let name = String::from_utf8_lossy(name);
-                    tracing::debug!(ino = from.ino, %name, "an extended attribute cannot be kept");
-                }
-                set => set?,
-            }
-        }
-        if !is_link {
-            to.set_mode(mode_for(from, to)?)?;
-        }
-        to.set_times(from.atime, from.mtime)
+        Ok(())
     }
+}
+
+/// Gives the copy its mode and times.
+fn complete(from: &Attr, to: &Handle) -> Result<(), Errno> {
+    if from.file_type != FileType::Symlink {
+        to.set_mode(mode_for(from, to)?)?;
+    }
+    to.set_times(from.atime, from.mtime)
 }
 
 /// The mode that a copy gets. A set-id bit means the owner, or the group, that the source has.

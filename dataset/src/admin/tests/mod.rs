@@ -14,6 +14,7 @@ mod findings;
 mod full;
 mod identity;
 mod limits;
+mod listing;
 mod meanwhile;
 mod model;
 mod packages;
