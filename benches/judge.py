@@ -28,6 +28,8 @@ PAIRS = 7
 SPREAD = 0.03
 # For these units less is better; for all others more is.
 DURATIONS = {"s", "ms", "us"}
+# Keys of the table that are paths and not commands.
+PATHS = {"path", "received"}
 # Figures that are no speed.
 NOT_SPEED = {"x", "bytes"}
 
@@ -76,7 +78,7 @@ def peers(old, new):
             print(section, end="\n" if section else "")
             for key, command in commands.items():
                 if isinstance(command, str):
-                    print(f"{key} = {json.dumps(command if key == 'path' else path + command)}")
+                    print(f"{key} = {json.dumps(command if key in PATHS else path + command)}")
         print()
 
 

@@ -31,11 +31,12 @@ for datasets in "$@"; do
     took=$((($(date +%s%N) - from) / 1000000))
     mounts=$(grep -c " $scratch/mounted" /proc/self/mountinfo)
     idle=$(service Threads)
-    find "$scratch/mounted" -maxdepth 2 -exec touch {}/used \;
+    find "$scratch/mounted" -maxdepth 2 -type d -exec touch {}/used \;
     printf '%s datasets: %s mounted in %s ms, %s threads, %s when all were used, %s MiB at most\n' \
       "$datasets" "$mounts" "$took" "$idle" "$(service Threads)" "$(($(service VmHWM) / 1024))"
   done
   from=$(date +%s%N)
   pool destroy -f bench-mounting
+  rm "$scratch/image"
   echo "$datasets datasets: unmounted and destroyed in $((($(date +%s%N) - from) / 1000000)) ms"
 done
