@@ -186,9 +186,9 @@ fn lab_of(checksum: &str, fill: impl Fn(&Path)) -> Lab {
     lab
 }
 
-/// How many files are copied, and how long each is.
-const FILES: usize = 60;
-const LEN: usize = 256 << 10;
+/// How many files are copied, and how long each is. They are many, so that the first is seen while the last is far away.
+const FILES: usize = 2000;
+const LEN: usize = 8 << 10;
 
 /// What is copied to stands on another pool, whose service stands still after the first file.
 fn copy_beside(checksum: &str, (name, change): (&str, Change)) {
