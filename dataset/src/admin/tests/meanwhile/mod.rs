@@ -105,7 +105,11 @@ fn play(kind: &Kind, reader: &Reader, changes: &[&Change], stop: usize) -> bool 
         }
         scene.reuse(&before);
         scene.device.go_on();
-        let has_taken = changes.iter().zip(&made).any(|(change, made)| change.takes_snapshots && made.is_ok());
+        // A command that was refused may have renamed or promoted before.
+        let has_taken = changes
+            .iter()
+            .zip(&made)
+            .any(|(change, made)| change.takes_snapshots && (made.is_ok() || changes.len() > 1));
         judge(&cell, reader, has_taken, &expected, reading.join().unwrap());
         make_again(&scene, &cell, changes, &made);
     });
