@@ -3,7 +3,7 @@
 use pool::format::label::SPACES_IN_NAMES;
 
 use super::{
-    streams::change,
+    streams::{change, home},
     world::{World, name},
 };
 use crate::admin::SendRequest;
@@ -69,10 +69,7 @@ fn every_kind_of_name_makes_the_feature_active() {
 
 #[test]
 fn a_refused_stream_makes_no_feature_active() {
-    let (here, there) = (World::new(2), World::new(3));
-    here.create("tank/home").unwrap();
-    change(&here, "tank/home", 0);
-    here.snapshot("tank/home@a").unwrap();
+    let (here, there) = (home(2), World::new(3));
     change(&here, "tank/home", 1);
     here.snapshot("tank/home@b").unwrap();
     let full = here.send("tank/home@a", None, |_| ()).unwrap();
@@ -88,10 +85,7 @@ fn a_refused_stream_makes_no_feature_active() {
 
 #[test]
 fn names_that_come_by_a_census_make_the_feature_active() {
-    let (here, there) = (World::new(4), World::new(5));
-    here.create("tank/home").unwrap();
-    change(&here, "tank/home", 0);
-    here.snapshot("tank/home@a").unwrap();
+    let (here, there) = (home(4), World::new(5));
     let all = |request: &mut SendRequest| request.replicate = true;
     there.receive("tank/copy", &here.send("tank/home@a", None, all).unwrap(), false).unwrap();
     here.datasets.rename_snapshot(&"tank/home@a".parse().unwrap(), "a b", false).unwrap();

@@ -65,6 +65,15 @@ pub(super) fn request(target: &str) -> ReceiveRequest {
     }
 }
 
+/// A pool whose `tank/home` was changed once and has the snapshot `a`.
+pub(super) fn home(seed: u64) -> World {
+    let world = World::new(seed);
+    world.create("tank/home").unwrap();
+    change(&world, "tank/home", 0);
+    world.snapshot("tank/home@a").unwrap();
+    world
+}
+
 /// Some files, of which a round changes some.
 pub(super) fn change(world: &World, dataset: &str, round: u64) {
     for file in 0..12 {
@@ -113,10 +122,7 @@ fn a_backup_follows_its_original() {
 
 #[test]
 fn a_bookmark_is_base_enough_and_snapshots_in_between_come_along() {
-    let (here, there) = (World::new(3), World::new(4));
-    here.create("tank/home").unwrap();
-    change(&here, "tank/home", 0);
-    here.snapshot("tank/home@a").unwrap();
+    let (here, there) = (home(3), World::new(4));
     there.receive("tank/copy", &here.send("tank/home@a", None, |_| ()).unwrap(), false).unwrap();
     here.datasets.bookmark(&"tank/home@a".parse().unwrap(), &"tank/home#a".parse().unwrap()).unwrap();
     here.destroy("tank/home@a", false, false).unwrap();
@@ -140,10 +146,7 @@ fn a_bookmark_is_base_enough_and_snapshots_in_between_come_along() {
 
 #[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
-    let (here, there) = (World::new(5), World::new(6));
-    here.create("tank/home").unwrap();
-    change(&here, "tank/home", 0);
-    here.snapshot("tank/home@a").unwrap();
+    let (here, there) = (home(5), World::new(6));
     change(&here, "tank/home", 1);
     here.snapshot("tank/home@b").unwrap();
     let full = here.send("tank/home@a", None, |_| ()).unwrap();
@@ -376,10 +379,7 @@ fn parents_of_what_did_not_come_go_again() {
 
 #[test]
 fn what_was_only_read_takes_an_increment() {
-    let (here, there) = (World::new(18), World::new(19));
-    here.create("tank/home").unwrap();
-    change(&here, "tank/home", 0);
-    here.snapshot("tank/home@a").unwrap();
+    let (here, there) = (home(18), World::new(19));
     let full = here.send("tank/home@a", None, |_| ()).unwrap();
     change(&here, "tank/home", 1);
     here.snapshot("tank/home@b").unwrap();
