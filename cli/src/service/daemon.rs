@@ -1,6 +1,7 @@
 //! The service of one pool: the process that owns it, mounts its data sets and answers its commands.
 //!
-//! It opens the pool and listens; mounting is the first thing that it is asked for, by who has started it.
+//! It opens the pool and listens. The command or supervisor that has started it asks for the mounts first. If that process
+//! is gone, the service mounts by itself.
 //!
 //! It ends when it was asked to shut down (export, destroy) and the pool could be unmounted and closed, or when a signal
 //! says so; then it unmounts lazily what is in use, commits and leaves the pool known. If it is killed, the pool is what

@@ -178,7 +178,7 @@ async fn connection(mut socket: UnixStream, desk: Desk) {
     }
 }
 
-/// Says in a call who makes it, by what the kernel says.
+/// Notes in a call the process and the user that make it, as the kernel names them.
 fn note_peer(call: &mut Call, peer: &UCred) {
     call.process = peer.pid().and_then(|process| u32::try_from(process).ok());
     call.user = Some(peer.uid());

@@ -336,8 +336,8 @@ impl CopyOut<'_, '_> {
         complete(from, to).map_err(failed)
     }
 
-    /// Gives the copy its owner. An access control list that the copy got from its directory is not the source's, and would
-    /// let others write what they must not: it goes before the mode that would make it count.
+    /// Gives the copy its owner, and removes the access control list that the copy got from its directory. That list is not
+    /// the source's. It has to go before the copy gets its mode, which would put it into effect and let other users write.
     fn prepare(&self, from: &Attr, to: &Handle) -> Result<(), Errno> {
         if self.is_root {
             to.set_owner(from.uid, from.gid)?;

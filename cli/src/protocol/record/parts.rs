@@ -1,9 +1,9 @@
 //! Answers in parts: records of files and data sets, however many there are.
 //!
-//! A tree has as many files as its users like, and their paths may be long. So whoever lists one sends what it finds part
-//! by part, and the asker prints each as it comes: neither ever has all of it. Neighbouring paths begin alike, so a record
-//! carries only what its path has not in common with the one before. Data sets are listed so too, because every user may ask
-//! for them, and there may be a hundred thousand snapshots.
+//! A tree has as many files as its users like, and their paths may be long. So the service sends what it finds part by
+//! part, and never has all of it. The command prints files as they come. Neighbouring paths begin alike, so a record carries
+//! only the rest of its path. Datasets are sent in parts too: every user may list them, and a pool may have a hundred
+//! thousand snapshots. The command gathers datasets, because it sorts them and aligns their columns.
 
 use serde::{Deserialize, Serialize};
 

@@ -53,7 +53,7 @@ impl Client {
 
     pub(super) fn export_or_abandon(&mut self, pool: &str, force: bool, abandon: bool) -> Result<(), Failure> {
         self.known(pool)?;
-        // Before it waits for the lock: the command that has it may be what hangs.
+        // The service is asked before the wait for the lock: the command that holds the lock may hang.
         let was_given_up = abandon && self.give_up(pool)?;
         let lock = self.turn(pool)?;
         // Another command may have brought it back since.
