@@ -13,6 +13,7 @@
 use std::{
     io::{self, Write},
     path::PathBuf,
+    time::Duration,
 };
 
 use dataset::{admin::Reader, name::Name};
@@ -21,7 +22,7 @@ use pool::inspect::Sink;
 use super::{
     daemon, exposed,
     host::detach_dead_mounts,
-    lock::{Held, PoolLock},
+    lock::{Held, LONG_PATIENCE, PATIENCE, PoolLock},
     places::Places,
     registry::{IndexedPool, KnownPool, Registry},
     socket, spawn, supervisor,
@@ -108,10 +109,14 @@ impl Client {
 
     /// Waits for other commands that have the pool open, or start or end its service.
     pub(super) fn lock(&self, pool: &str) -> Result<PoolLock, Failure> {
+        self.lock_within(pool, PATIENCE)
+    }
+
+    fn lock_within(&self, pool: &str, patience: Duration) -> Result<PoolLock, Failure> {
         if let Some(lock) = self.held.find(pool) {
             return Ok(lock);
         }
-        PoolLock::take(&self.places.lock(pool), pool, &self.command).map(|lock| self.held.note(lock))
+        PoolLock::take(&self.places.lock(pool), pool, &self.command, patience).map(|lock| self.held.note(lock))
     }
 
     /// The pool's lock, if nobody has it.
@@ -135,11 +140,10 @@ impl Client {
     /// The same to note what the pool has done already.
     fn turn_to_note(&mut self, pool: &str) -> Result<PoolLock, Failure> {
         self.close_others(pool)?;
-        let take = || PoolLock::take_to_note(&self.places.lock(pool), pool, &self.command);
-        self.held.find(pool).map_or_else(|| take().map(|lock| self.held.note(lock)), Ok)
+        self.lock_within(pool, LONG_PATIENCE)
     }
 
-    /// The pool's lock if nobody serves it: nobody will, as long as that is held.
+    /// The lock of a pool that has no service. No process starts one while the lock is held.
     pub(super) fn lock_unserved(&mut self, pool: &str) -> Result<Option<PoolLock>, Failure> {
         self.close_others(pool)?;
         let lock = match self.held.find(pool) {
@@ -283,8 +287,8 @@ impl Client {
         }
     }
 
-    /// Starts a service for `fs mount`, which then mounts what it was asked for. If there was one that has crashed, everything
-    /// comes back first, as the supervisor would have it: that finds a service now, and has nothing left to do.
+    /// Starts a service for `fs mount`, whose request follows. After a crash, every mount comes back first, as the supervisor
+    /// would make it. The supervisor then finds a service and does nothing.
     fn start_to_mount(&mut self, lock: &PoolLock, known: &KnownPool) -> Result<(), Failure> {
         if self.is_served(lock.pool()) {
             return Ok(());

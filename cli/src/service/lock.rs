@@ -23,7 +23,7 @@
 //! registry takes the lock as an argument: what is known of a pool changes in no other way.
 //!
 //! Requests to a service need no lock, and hold none: they may take hours, and the service itself knows whether it is being
-//! closed. Giving a pool up asks the service before it waits for the lock, for who has the lock may be what hangs.
+//! closed. Giving a pool up asks the service before it waits for the lock: the command that holds the lock may hang.
 //!
 //! The lock ends with its process. A process that is started under it has it as its standard input until it is ready, so it
 //! outlives a command that is killed while a service starts. A command that holds it and asks for it again is given the same.
@@ -47,8 +47,9 @@ use super::{
 use crate::failure::Failure;
 
 /// How long a command waits for another one.
-const PATIENCE: Duration = Duration::from_secs(20);
-const LONG_PATIENCE: Duration = Duration::from_secs(3600);
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// The same to note a change that the pool itself has made already. The holder may be mounting thousands of datasets.
+pub const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Held as long as it or a clone of it lives.
@@ -62,15 +63,9 @@ struct Locked {
 }
 
 impl PoolLock {
-    /// Waits for the lock of `pool` at `path` and takes it. `command` is what others are told meanwhile.
-    pub fn take(path: &Path, pool: &str, command: &str) -> Result<PoolLock, Failure> {
-        PoolLock::take_within(path, pool, command, PATIENCE, &|| false)?.ok_or_else(|| held(path, pool))
-    }
-
-    /// The same for a change that the pool itself has made already, which must be noted: it waits for as long as a command
-    /// may take that has the lock and mounts thousands of datasets.
-    pub fn take_to_note(path: &Path, pool: &str, command: &str) -> Result<PoolLock, Failure> {
-        PoolLock::take_within(path, pool, command, LONG_PATIENCE, &|| false)?.ok_or_else(|| held(path, pool))
+    /// Waits for the lock of `pool` at `path`, at most so long, and takes it. `command` is what others are told meanwhile.
+    pub fn take(path: &Path, pool: &str, command: &str, patience: Duration) -> Result<PoolLock, Failure> {
+        PoolLock::take_within(path, pool, command, patience, &|| false)?.ok_or_else(|| held(path, pool))
     }
 
     /// The same, unless there is no need of it any more; then `None`.
@@ -169,7 +164,7 @@ mod tests {
     fn commands_take_turns() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/tank.lock");
-        let first = PoolLock::take(&path, "tank", "fs receive tank/a").unwrap();
+        let first = PoolLock::take(&path, "tank", "fs receive tank/a", PATIENCE).unwrap();
         assert!(
             PoolLock::take_within(&path, "tank", "fs list", Duration::from_millis(30), &|| false).unwrap().is_none()
         );
@@ -179,7 +174,7 @@ mod tests {
         assert!(refused.message.contains("fs receive tank/a"), "{}", refused.message);
         let second = thread::spawn({
             let path = path.clone();
-            move || PoolLock::take(&path, "tank", "fs list").map(drop)
+            move || PoolLock::take(&path, "tank", "fs list", PATIENCE).map(drop)
         });
         thread::sleep(Duration::from_millis(50));
         drop(first);
@@ -191,7 +186,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["../tank", "", "tank/a", "."] {
             let path = folder.path().join(format!("run/{name}.lock"));
-            assert!(PoolLock::take(&path, name, "pool import -F").is_err(), "{name}");
+            assert!(PoolLock::take(&path, name, "pool import -F", PATIENCE).is_err(), "{name}");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -201,7 +196,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tank.lock");
         let held = Held::default();
-        let first = held.note(PoolLock::take(&path, "tank", "pool import").unwrap());
+        let first = held.note(PoolLock::take(&path, "tank", "pool import", PATIENCE).unwrap());
         let again = held.find("tank").unwrap();
         assert!(held.find("other").is_none());
         drop(first);
@@ -215,7 +210,7 @@ mod tests {
     fn a_process_started_under_a_lock_has_it_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tank.lock");
-        let lock = PoolLock::take(&path, "tank", "pool import").unwrap();
+        let lock = PoolLock::take(&path, "tank", "pool import", PATIENCE).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").stdin(lock.shared().unwrap()).spawn().unwrap();
         drop(lock);
         assert!(PoolLock::try_take(&path, "tank", "fs list").unwrap().is_none());

@@ -351,7 +351,7 @@ mod tests {
     }
 
     fn lock(state: &Path, pool: &str) -> PoolLock {
-        PoolLock::take(&state.join(format!("run/{pool}.lock")), pool, "a test").unwrap()
+        PoolLock::take(&state.join(format!("run/{pool}.lock")), pool, "a test", crate::service::lock::PATIENCE).unwrap()
     }
 
     fn put(state: &Path, pool: &KnownPool) {
